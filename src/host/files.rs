@@ -1,0 +1,143 @@
+//! Files under a root: bounded reads, atomic writes, errors that name the path.
+//!
+//! The root is handed in, so that a test builds a little host in a folder and reads it with the real code.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "this is the door that the ban on std::fs points to"
+)]
+
+use std::{
+    fs,
+    io::{self, Read},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+/// The folder that stands for `/`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Root(PathBuf);
+
+/// A file that could not be read or written, with the path as the operator knows it.
+#[derive(Debug, thiserror::Error)]
+#[error("{action} {}: {source}", path.display())]
+pub struct FileError {
+    /// What was tried: `read`, `list`, `write`.
+    pub action: &'static str,
+    /// The path below the root.
+    pub path: PathBuf,
+    /// The system's word.
+    #[source]
+    pub source: io::Error,
+}
+
+impl FileError {
+    /// Whether the file simply is not there.
+    pub fn is_not_found(&self) -> bool {
+        self.source.kind() == io::ErrorKind::NotFound
+    }
+}
+
+impl Default for Root {
+    fn default() -> Self {
+        Self(PathBuf::from("/"))
+    }
+}
+
+impl Root {
+    /// A root other than `/`.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// Where `path` (absolute, as on the host) lies.
+    pub fn join(&self, path: impl AsRef<Path>) -> PathBuf {
+        let path = path.as_ref();
+        self.0.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// Reads a whole file, refusing one larger than `max_bytes` (which bounds our memory, whatever lies there).
+    pub fn read(&self, path: impl AsRef<Path>, max_bytes: usize) -> Result<Vec<u8>, FileError> {
+        let path = path.as_ref();
+        read_bounded(&self.join(path), max_bytes).map_err(error("read", path))
+    }
+
+    /// As [`Root::read`], as text; bytes that are not UTF-8 become `U+FFFD`.
+    pub fn read_text(&self, path: impl AsRef<Path>, max_bytes: usize) -> Result<String, FileError> {
+        let bytes = self.read(path, max_bytes)?;
+        Ok(String::from_utf8(bytes)
+            .unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
+    }
+
+    /// The names in a folder, sorted.
+    pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<String>, FileError> {
+        let path = path.as_ref();
+        let mut names = fs::read_dir(self.join(path))
+            .and_then(|entries| {
+                entries
+                    .map(|entry| entry.map(|e| e.file_name().to_string_lossy().into_owned()))
+                    .collect::<io::Result<Vec<_>>>()
+            })
+            .map_err(error("list", path))?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Where a symbolic link points.
+    pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf, FileError> {
+        let path = path.as_ref();
+        fs::read_link(self.join(path)).map_err(error("read link", path))
+    }
+
+    /// Device and inode, by which a file that was replaced is known; `None` if it is not there.
+    pub fn identity(&self, path: impl AsRef<Path>) -> Option<(u64, u64)> {
+        let meta = fs::metadata(self.join(path)).ok()?;
+        Some((meta.dev(), meta.ino()))
+    }
+
+    /// Whether `path` is a folder.
+    pub fn is_dir(&self, path: impl AsRef<Path>) -> bool {
+        self.join(path).is_dir()
+    }
+
+    /// Replaces a file in one step: whoever reads it sees the old text or the new, never half.
+    pub fn write_atomically(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<(), FileError> {
+        let path = path.as_ref();
+        let target = self.join(path);
+        let mut temporary = target.clone().into_os_string();
+        temporary.push(".new");
+        fs::write(&temporary, bytes)
+            .and_then(|()| fs::rename(&temporary, &target))
+            .map_err(error("write", path))
+    }
+
+    /// Makes a folder and those above it.
+    pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
+        let path = path.as_ref();
+        fs::create_dir_all(self.join(path)).map_err(error("create", path))
+    }
+}
+
+fn error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
+    let path = path.to_owned();
+    move |source| FileError {
+        action,
+        path,
+        source,
+    }
+}
+
+fn read_bounded(path: &Path, max_bytes: usize) -> io::Result<Vec<u8>> {
+    let limit = u64::try_from(max_bytes).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    fs::File::open(path)?
+        .take(limit.saturating_add(1))
+        .read_to_end(&mut bytes)?;
+    if bytes.len() > max_bytes {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("larger than {max_bytes} bytes"),
+        ));
+    }
+    Ok(bytes)
+}

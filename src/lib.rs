@@ -1,0 +1,18 @@
+//! nodevigil: a health agent for every Kubernetes node.
+//!
+//! This is the map; `ARCHITECTURE.md` draws the flow. Waiting is async, deciding is synchronous: the pure rooms
+//! (`health`, `desired`, `kubelet`, and every check's `assess`) know no clock, no file and no network.
+
+pub mod agent;
+pub mod checks;
+pub mod cli;
+pub mod clock;
+pub mod cluster;
+pub mod config;
+pub mod desired;
+pub mod health;
+pub mod helper;
+pub mod host;
+pub mod kubelet;
+pub mod ledger;
+pub mod status;

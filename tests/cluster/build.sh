@@ -1,0 +1,28 @@
+#!/bin/sh
+# Builds the pinned Kubernetes tools (go.mod's `tool` lines) into OUT, each under its usual name.
+#   build.sh OUT
+# Builds into a folder beside OUT and renames it at the end, so that an interrupted build never looks finished.
+# Go's own caches are the caller's (GOCACHE, GOMODCACHE): the Makefile points them into the project's cache folder.
+set -eu
+out=$1
+cd "$(dirname "$0")"
+partial="$out.partial"
+mkdir -p "$partial"
+version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
+minor=$(echo "$version" | cut -d. -f2)
+stamp=k8s.io/component-base/version # without these, the binaries report v0.0.0-master and kubeadm refuses to talk to them
+flags="-s -w -X $stamp.gitVersion=$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=$minor"
+tools=$(go list tool)
+count=$(echo "$tools" | wc -l)
+i=0
+for tool in $tools; do
+  i=$((i + 1))
+  case $tool in
+    go.etcd.io/etcd/*) name=etcd ;;
+    *) name=$(basename "$tool") ;;
+  esac
+  echo "  building $name ($i of $count; about five minutes for all on two cores the first time)" >&2
+  CGO_ENABLED=0 go build -trimpath -ldflags "$flags" -o "$partial/$name" "$tool"
+done
+rm -rf "$out"
+mv "$partial" "$out"
