@@ -1,1 +1,517 @@
-//! (being written)
+//! Findings over time → verdicts: when a problem enters, when it leaves, and what a condition says meanwhile.
+//!
+//! Pure: every moment is handed in. The registry of reasons ([`REASONS`]) is the one place that says which status a
+//! reason stands for; checks name reasons, nobody names a status by hand.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Now;
+
+/// The status of a Node condition, as Kubernetes spells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Status {
+    /// Good.
+    True,
+    /// If this lasts, replacing the node is a sane answer.
+    False,
+    /// We cannot tell, or it is somebody's will: never a reason to replace a node.
+    Unknown,
+}
+
+impl Status {
+    /// The word that stands in the condition.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+/// A Node condition type that we publish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ConditionType {
+    /// The kubelet's process lives and its healthz answers.
+    KubeletHealthy,
+}
+
+impl ConditionType {
+    /// All types, in the order in which they are shown.
+    pub const ALL: &[Self] = &[Self::KubeletHealthy];
+
+    /// The condition's `type`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::KubeletHealthy => "KubeletHealthy",
+        }
+    }
+}
+
+/// Why a condition has its status: a stable, documented `CamelCase` word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "REASONS documents each, and a test walks it")]
+pub enum Reason {
+    KubeletIsHealthy,
+    KubeletNotFound,
+    KubeletStarting,
+    KubeletStoppedByOperator,
+    KubeletProbeFailed,
+    KubeletGone,
+    KubeletCrashed,
+    KubeletExitedClean,
+    KubeletHung,
+    KubeletHealthzDown,
+}
+
+/// What the registry knows of a reason.
+#[derive(Debug, Clone, Copy)]
+pub struct ReasonSpec {
+    /// The reason.
+    pub reason: Reason,
+    /// Its name in the condition; a part of the interface, never changed.
+    pub name: &'static str,
+    /// The condition that it belongs to.
+    pub condition: ConditionType,
+    /// The status that it stands for.
+    pub status: Status,
+    /// When it enters and when it leaves.
+    pub timing: &'static str,
+    /// What it means, in a sentence or two.
+    pub doc: &'static str,
+}
+
+const HEALTHY_SPELL: &str = "leaves after `[kubelet] healthy_for_secs` of health";
+
+/// Every reason that nodevigil publishes.
+pub const REASONS: &[ReasonSpec] = &[
+    kubelet(
+        Reason::KubeletIsHealthy,
+        "KubeletIsHealthy",
+        Status::True,
+        "enters at once, or after the healthy spell that ends a problem",
+        "The kubelet's process lives and its healthz answers 200.",
+    ),
+    kubelet(
+        Reason::KubeletNotFound,
+        "KubeletNotFound",
+        Status::Unknown,
+        "enters and leaves at once",
+        "There is no kubelet to watch: its unit is not installed or was never started, or more than one process could be it.",
+    ),
+    kubelet(
+        Reason::KubeletStarting,
+        "KubeletStarting",
+        Status::Unknown,
+        "enters at once; leaves at the first answer of healthz, or for a problem after 120 s",
+        "The kubelet's process is young and its healthz has not answered yet.",
+    ),
+    kubelet(
+        Reason::KubeletStoppedByOperator,
+        "KubeletStoppedByOperator",
+        Status::Unknown,
+        "enters when the process is gone and systemd had a stop job for its unit",
+        "Somebody stopped the kubelet's unit (systemctl stop, a shutdown): that is no fault.",
+    ),
+    kubelet(
+        Reason::KubeletProbeFailed,
+        "KubeletProbeFailed",
+        Status::Unknown,
+        "enters after 3 probes in a row that could not be made; leaves at the first answer",
+        "The kubelet's process lives, but its healthz could not be asked: the probe itself failed, or its address is not known.",
+    ),
+    kubelet(
+        Reason::KubeletGone,
+        "KubeletGone",
+        Status::False,
+        HEALTHY_SPELL,
+        "The kubelet's process is gone, nobody had asked for that, and systemd has not said how it ended.",
+    ),
+    kubelet(
+        Reason::KubeletCrashed,
+        "KubeletCrashed",
+        Status::False,
+        HEALTHY_SPELL,
+        "The kubelet's process ended by a signal or with an exit code other than 0, and nobody had asked for that.",
+    ),
+    kubelet(
+        Reason::KubeletExitedClean,
+        "KubeletExitedClean",
+        Status::False,
+        HEALTHY_SPELL,
+        "The kubelet exited with code 0 and nobody had asked for that; with Restart=on-failure it stays away for ever.",
+    ),
+    kubelet(
+        Reason::KubeletHung,
+        "KubeletHung",
+        Status::False,
+        HEALTHY_SPELL,
+        "The kubelet's process lives, but 3 probes of its healthz in a row timed out.",
+    ),
+    kubelet(
+        Reason::KubeletHealthzDown,
+        "KubeletHealthzDown",
+        Status::False,
+        HEALTHY_SPELL,
+        "The kubelet's process lives, but its healthz refused 3 probes in a row or answered them with an error.",
+    ),
+];
+
+const fn kubelet(
+    reason: Reason,
+    name: &'static str,
+    status: Status,
+    timing: &'static str,
+    doc: &'static str,
+) -> ReasonSpec {
+    ReasonSpec {
+        reason,
+        name,
+        condition: ConditionType::KubeletHealthy,
+        status,
+        timing,
+        doc,
+    }
+}
+
+impl Reason {
+    /// The registry's row.
+    pub fn spec(self) -> &'static ReasonSpec {
+        REASONS
+            .iter()
+            .find(|spec| spec.reason == self)
+            .expect("a test walks the registry: every reason has a row")
+    }
+
+    /// The word in the condition.
+    pub fn as_str(self) -> &'static str {
+        self.spec().name
+    }
+
+    /// The status that the reason stands for.
+    pub fn status(self) -> Status {
+        self.spec().status
+    }
+
+    /// The reason of that name, if this version knows it.
+    pub fn parse(name: &str) -> Option<Self> {
+        REASONS
+            .iter()
+            .find(|spec| spec.name == name)
+            .map(|spec| spec.reason)
+    }
+}
+
+/// What a check says now, by itself, without a memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Why; its status follows.
+    pub reason: Reason,
+    /// One sentence for people, free of counters, so that the same state is the same sentence.
+    pub message: String,
+}
+
+/// What a condition says: a finding with a memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// The condition's status.
+    pub status: Status,
+    /// Its reason.
+    pub reason: Reason,
+    /// Its message.
+    pub message: String,
+    /// `lastTransitionTime`: when `status` last flipped, and nothing else.
+    pub since: Timestamp,
+}
+
+/// A verdict of an earlier life of the agent, from the API or the ledger.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stored {
+    /// The stored status.
+    pub status: Status,
+    /// The stored reason, perhaps of another version.
+    pub reason: String,
+    /// The stored message.
+    pub message: String,
+    /// The stored `lastTransitionTime`.
+    pub since: Timestamp,
+}
+
+/// One condition's memory.
+#[derive(Debug)]
+pub struct Health {
+    healthy_for: Duration,
+    verdict: Option<Verdict>,
+    /// Since when every finding has been good (uptime).
+    good_since: Option<Duration>,
+    /// The status of the last finding: `None` until the check has run in this life.
+    last: Option<Status>,
+    /// Whether the status has flipped in this life, after which an older record has nothing to teach.
+    flipped: bool,
+}
+
+impl Health {
+    /// A condition without a past. `healthy_for` is the spell of health that ends a problem.
+    pub fn new(healthy_for: Duration) -> Self {
+        Self {
+            healthy_for,
+            verdict: None,
+            good_since: None,
+            last: None,
+            flipped: false,
+        }
+    }
+
+    /// The verdict to publish: none until the check has really run in this life.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.last.and(self.verdict.as_ref())
+    }
+
+    /// What an earlier life said last, if nothing has been found since.
+    pub fn adopted(&self) -> Option<&Verdict> {
+        self.verdict.as_ref()
+    }
+
+    /// Takes back what an earlier life of the agent published, so that a restart neither flips the status nor moves
+    /// its transition time. Late is fine: a record that comes after the first finding still gives its time.
+    pub fn adopt(&mut self, stored: Stored) {
+        if self.flipped {
+            return;
+        }
+        match &mut self.verdict {
+            Some(verdict) if verdict.status == stored.status => verdict.since = stored.since,
+            // A problem that was published ends by a healthy spell, not by our having been away.
+            Some(verdict) if stored.status == Status::False => *verdict = stored.into(),
+            Some(_) => {}
+            None => self.verdict = Some(stored.into()),
+        }
+    }
+
+    /// The Node was made anew under our name: what befell before it was born is no longer its story, unless it still
+    /// lasts. (A kubelet crash-loops by design until `kubeadm join`; its Node must not be born with that.)
+    pub fn node_is_new(&mut self) {
+        let lasts = self.last == Some(Status::False);
+        if !lasts && self.verdict.as_ref().is_some_and(|v| v.status == Status::False) {
+            self.verdict = None;
+        }
+    }
+
+    /// Takes a finding in; `true` if what is to be published changed.
+    pub fn observe(&mut self, finding: &Finding, now: Now) -> bool {
+        let before = self.verdict().cloned();
+        let status = finding.reason.status();
+        self.last = Some(status);
+        if status == Status::True {
+            self.good_since.get_or_insert(now.uptime);
+        } else {
+            self.good_since = None;
+        }
+        let held = match &self.verdict {
+            Some(verdict) if verdict.status == Status::False => match status {
+                Status::False => false,
+                Status::Unknown => true, // failing to know never clears a problem
+                Status::True => !self.spell_is_over(now),
+            },
+            _ => false,
+        };
+        if !held {
+            self.set(finding, now);
+        }
+        before.as_ref() != self.verdict()
+    }
+
+    /// When the healthy spell ends (uptime): observe again then.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let verdict = self.verdict.as_ref()?;
+        (verdict.status == Status::False)
+            .then_some(self.good_since? + self.healthy_for)
+    }
+
+    fn spell_is_over(&self, now: Now) -> bool {
+        self.good_since
+            .is_some_and(|since| now.uptime.saturating_sub(since) >= self.healthy_for)
+    }
+
+    fn set(&mut self, finding: &Finding, now: Now) {
+        let status = finding.reason.status();
+        let since = match &self.verdict {
+            Some(verdict) if verdict.status == status => verdict.since,
+            Some(_) => {
+                self.flipped = true;
+                now.wall
+            }
+            None => now.wall,
+        };
+        self.verdict = Some(Verdict {
+            status,
+            reason: finding.reason,
+            message: finding.message.clone(),
+            since,
+        });
+    }
+}
+
+impl From<Stored> for Verdict {
+    fn from(stored: Stored) -> Self {
+        // A reason of another version is replaced by this check's next finding; until then its nearest kin stands in.
+        let reason = Reason::parse(&stored.reason)
+            .filter(|reason| reason.status() == stored.status)
+            .unwrap_or(match stored.status {
+                Status::True => Reason::KubeletIsHealthy,
+                Status::False => Reason::KubeletGone,
+                Status::Unknown => Reason::KubeletNotFound,
+            });
+        Self {
+            status: stored.status,
+            reason,
+            message: stored.message,
+            since: stored.since,
+        }
+    }
+}
+
+impl From<&Verdict> for Stored {
+    fn from(verdict: &Verdict) -> Self {
+        Self {
+            status: verdict.status,
+            reason: verdict.reason.as_str().to_owned(),
+            message: verdict.message.clone(),
+            since: verdict.since,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(secs: u64) -> Now {
+        Now {
+            uptime: Duration::from_secs(secs),
+            wall: Timestamp::from_second(1_800_000_000 + i64::try_from(secs).unwrap()).unwrap(),
+        }
+    }
+
+    fn finding(reason: Reason) -> Finding {
+        Finding {
+            reason,
+            message: reason.as_str().to_owned(),
+        }
+    }
+
+    fn stored(status: Status, reason: &str, secs: u64) -> Stored {
+        Stored {
+            status,
+            reason: reason.to_owned(),
+            message: "from before".to_owned(),
+            since: at(secs).wall,
+        }
+    }
+
+    #[test]
+    fn registry_is_whole() {
+        for (i, spec) in REASONS.iter().enumerate() {
+            assert!(spec.doc.ends_with('.'), "{}", spec.name);
+            assert!(spec.name.starts_with("Kubelet") && !spec.timing.is_empty());
+            assert_eq!(format!("{:?}", spec.reason), spec.name);
+            assert_eq!(Reason::parse(spec.name), Some(spec.reason));
+            assert!(REASONS[..i].iter().all(|other| other.name != spec.name));
+        }
+    }
+
+    #[test]
+    fn a_problem_leaves_only_after_a_healthy_spell() {
+        let mut health = Health::new(Duration::from_secs(60));
+        assert!(health.observe(&finding(Reason::KubeletIsHealthy), at(1)));
+        assert!(health.observe(&finding(Reason::KubeletCrashed), at(10)));
+        assert!(!health.observe(&finding(Reason::KubeletIsHealthy), at(20)));
+        assert_eq!(health.next_deadline(), Some(Duration::from_secs(80)));
+        // A relapse starts the spell anew.
+        assert!(health.observe(&finding(Reason::KubeletHung), at(50)));
+        assert!(!health.observe(&finding(Reason::KubeletIsHealthy), at(60)));
+        assert!(!health.observe(&finding(Reason::KubeletIsHealthy), at(119)));
+        assert!(health.observe(&finding(Reason::KubeletIsHealthy), at(120)));
+        assert_eq!(health.verdict().unwrap().since, at(120).wall);
+    }
+
+    #[test]
+    fn a_refined_reason_keeps_the_transition_time() {
+        let mut health = Health::new(Duration::from_secs(60));
+        health.observe(&finding(Reason::KubeletGone), at(10));
+        assert!(health.observe(&finding(Reason::KubeletCrashed), at(11)));
+        assert_eq!(health.verdict().unwrap().since, at(10).wall);
+    }
+
+    #[test]
+    fn a_restart_keeps_status_and_time() {
+        let mut health = Health::new(Duration::from_secs(60));
+        health.adopt(stored(Status::False, "KubeletCrashed", 5));
+        assert_eq!(health.verdict(), None, "nothing is said before the check ran");
+        assert!(health.observe(&finding(Reason::KubeletCrashed), at(30)));
+        assert_eq!(health.verdict().unwrap().since, at(5).wall);
+    }
+
+    #[test]
+    fn a_late_record_gives_its_time_and_its_problem() {
+        let mut health = Health::new(Duration::from_secs(60));
+        health.observe(&finding(Reason::KubeletIsHealthy), at(30));
+        health.adopt(stored(Status::True, "KubeletIsHealthy", 5));
+        assert_eq!(health.verdict().unwrap().since, at(5).wall);
+
+        let mut health = Health::new(Duration::from_secs(60));
+        health.observe(&finding(Reason::KubeletIsHealthy), at(30));
+        health.adopt(stored(Status::False, "KubeletCrashed", 5));
+        assert_eq!(health.verdict().unwrap().reason, Reason::KubeletCrashed);
+        assert_eq!(health.next_deadline(), Some(Duration::from_secs(90)));
+        assert!(health.observe(&finding(Reason::KubeletIsHealthy), at(90)));
+        assert_eq!(health.verdict().unwrap().since, at(90).wall);
+    }
+
+    #[test]
+    fn a_new_node_is_not_born_with_an_old_crash() {
+        let mut health = Health::new(Duration::from_secs(60));
+        health.observe(&finding(Reason::KubeletCrashed), at(10));
+        health.node_is_new();
+        assert_eq!(health.verdict().unwrap().reason, Reason::KubeletCrashed, "it lasts");
+        health.observe(&finding(Reason::KubeletStarting), at(11));
+        health.node_is_new();
+        assert!(health.observe(&finding(Reason::KubeletStarting), at(12)));
+        assert!(health.observe(&finding(Reason::KubeletIsHealthy), at(13)));
+        assert_eq!(health.verdict().unwrap().status, Status::True);
+    }
+
+    fn any_reason() -> impl Strategy<Value = Reason> {
+        (0..REASONS.len()).prop_map(|i| REASONS[i].reason)
+    }
+
+    proptest! {
+        #[test]
+        fn any_history_keeps_the_rules(steps in prop::collection::vec((any_reason(), 0_u64..40), 1..200)) {
+            let spell = 30;
+            let mut health = Health::new(Duration::from_secs(spell));
+            let (mut now, mut good_for_from) = (1, None);
+            let mut before: Option<Verdict> = None;
+            for (reason, wait) in steps {
+                now += wait;
+                health.observe(&finding(reason), at(now));
+                if reason.status() == Status::True { good_for_from.get_or_insert(now); } else { good_for_from = None; }
+                let verdict = health.verdict().unwrap().clone();
+                prop_assert_eq!(verdict.reason.status(), verdict.status);
+                if let Some(before) = &before {
+                    let flipped = before.status != verdict.status;
+                    prop_assert_eq!(verdict.since, if flipped { at(now).wall } else { before.since });
+                    if before.status == Status::False && flipped {
+                        prop_assert_eq!(verdict.status, Status::True, "Unknown never clears a problem");
+                        prop_assert!(now - good_for_from.unwrap() >= spell);
+                    }
+                }
+                before = Some(verdict);
+            }
+        }
+    }
+}

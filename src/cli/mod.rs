@@ -1,1 +1,55 @@
-//! (being written)
+//! The command line: one file a subcommand.
+
+pub mod helper;
+pub mod run;
+pub mod status;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A health agent for every Kubernetes node: says why a kubelet is broken, on the Node, in milliseconds.
+///
+/// nodevigil observes. It acts on nothing but its own conditions.
+#[derive(Debug, Parser)]
+#[command(version, about, propagate_version = true, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Watch this node's kubelet and publish what is found (the daemon)
+    Run(run::Run),
+    /// Answer the agent's questions about root's files (the privileged helper, socket-activated)
+    Helper(helper::Helper),
+    /// Show what the daemon found, and what the Node shows of it
+    Status(status::Status),
+}
+
+impl Cli {
+    /// Runs the subcommand.
+    ///
+    /// # Errors
+    /// Whatever the subcommand could not do, in a sentence.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Run(run) => run.run(),
+            Command::Helper(helper) => helper.run().map(|()| ExitCode::SUCCESS),
+            Command::Status(status) => status.run(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,1 +1,20 @@
-//! (being written)
+//! The privileged side: reads what only root may read, for the agent, through a few fixed verbs.
+//!
+//! It starts nothing, writes nothing, knows nothing of the cluster and runs without tokio: a thread for each of at
+//! most four connections, so that a verb that blocks in the kernel blocks nobody else. One file a verb:
+//! [`kubelet`] and [`credential`]; [`protocol`] is what both sides speak, [`server`] answers, [`activation`] and
+//! [`socket`] get the listening socket.
+
+pub mod activation;
+pub mod credential;
+pub mod kubeconfig;
+pub mod kubelet;
+pub mod process;
+pub mod protocol;
+pub mod server;
+pub mod socket;
+#[cfg(test)]
+mod testing;
+
+/// Where the helper listens: `ListenStream=` of `nodevigil-helper.socket`.
+pub const SOCKET_PATH: &str = "/run/nodevigil-helper.sock";

@@ -1,1 +1,321 @@
-//! (being written)
+//! The agent's side of the helper: asks, waits at most the verb's deadline, and goes on.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the door to the helper that the ban on connecting points to"
+)]
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::de::DeserializeOwned;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::UnixStream,
+    time::{sleep, timeout},
+};
+
+pub use crate::helper::protocol::{Code, Credential, KubeletFacts};
+use crate::helper::{
+    SOCKET_PATH,
+    protocol::{self, MAX_ANSWER_BYTES, Request},
+};
+
+/// How long to wait before connecting again to a helper whose queue is full.
+const QUEUE_FULL_PAUSE: Duration = Duration::from_millis(50);
+
+/// Asks the helper; holds no connection between two questions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HelperClient {
+    socket: PathBuf,
+}
+
+/// Why the helper gave no answer that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum HelperError {
+    /// Nobody listens: no helper is installed, its socket unit is stopped, or we may not connect.
+    #[error("connect to the helper at {}: {source}; start nodevigil-helper.socket", socket.display())]
+    Absent {
+        /// Where it was looked for.
+        socket: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// No answer within the verb's deadline: the helper is stopped, or stuck in the kernel.
+    #[error(
+        "ask the helper for `{verb}`: no answer within {secs} s; look at nodevigil-helper.service"
+    )]
+    TimedOut {
+        /// The verb.
+        verb: &'static str,
+        /// Its deadline, in seconds.
+        secs: u64,
+    },
+    /// The helper said no.
+    #[error("ask the helper for `{verb}`: {message}")]
+    Refused {
+        /// The verb.
+        verb: &'static str,
+        /// The kind, for the program.
+        code: Code,
+        /// The helper's sentence.
+        message: String,
+    },
+    /// The helper broke off, or what it said is no answer; the content is not quoted.
+    #[error(
+        "ask the helper for `{verb}`: {what}; agent and helper must be of one version, restart both"
+    )]
+    Protocol {
+        /// The verb.
+        verb: &'static str,
+        /// What was wrong.
+        what: String,
+    },
+}
+
+impl Default for HelperClient {
+    fn default() -> Self {
+        Self::new(SOCKET_PATH)
+    }
+}
+
+impl HelperClient {
+    /// A client of the helper that listens at `socket`.
+    pub fn new(socket: impl Into<PathBuf>) -> Self {
+        Self {
+            socket: socket.into(),
+        }
+    }
+
+    /// Where the helper listens.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Where the kubelet with this process id answers, and where its files lie. At most 1 s.
+    pub async fn kubelet(&self, pid: i32) -> Result<KubeletFacts, HelperError> {
+        self.ask(&Request::Kubelet { pid }).await
+    }
+
+    /// What the kubelet speaks to the API server with: the one that runs as `pid`, else the one that the well-known
+    /// places hold. At most 2 s.
+    pub async fn credential(&self, pid: Option<i32>) -> Result<Credential, HelperError> {
+        self.ask(&Request::Credential { pid }).await
+    }
+
+    /// The deadline holds for everything together: a stopped helper still accepts connections (the kernel does).
+    async fn ask<T: DeserializeOwned>(&self, request: &Request) -> Result<T, HelperError> {
+        let verb = request.verb();
+        timeout(verb.deadline, self.exchange(request))
+            .await
+            .unwrap_or(Err(HelperError::TimedOut {
+                verb: verb.name,
+                secs: verb.deadline.as_secs(),
+            }))
+    }
+
+    async fn exchange<T: DeserializeOwned>(&self, request: &Request) -> Result<T, HelperError> {
+        let verb = request.verb().name;
+        let protocol = |what| HelperError::Protocol { verb, what };
+        let mut stream = self.connect().await?;
+        // A helper that refuses us may close before it has read the question; its answer is there all the same.
+        let written = stream.write_all(&protocol::encode_request(request)).await;
+        let mut line = Vec::new();
+        let bound = u64::try_from(MAX_ANSWER_BYTES).unwrap_or(u64::MAX);
+        let read = BufReader::new(stream.take(bound))
+            .read_until(b'\n', &mut line)
+            .await;
+        if !line.ends_with(b"\n") {
+            return Err(protocol(match (written.and(read), line.len()) {
+                (Err(error), _) => format!("the connection broke: {error}"),
+                (Ok(_), MAX_ANSWER_BYTES..) => {
+                    format!("an answer of over {MAX_ANSWER_BYTES} bytes")
+                }
+                (Ok(_), _) => "the connection was closed before the answer".to_owned(),
+            }));
+        }
+        protocol::decode_answer(&line)
+            .map_err(protocol)?
+            .map_err(|refusal| HelperError::Refused {
+                verb,
+                code: refusal.code,
+                message: refusal.message,
+            })
+    }
+
+    async fn connect(&self) -> Result<UnixStream, HelperError> {
+        loop {
+            match UnixStream::connect(&self.socket).await {
+                // A Unix socket with a full queue says so at once instead of waiting: a helper that hangs long
+                // enough comes to this.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    sleep(QUEUE_FULL_PAUSE).await;
+                }
+                connected => {
+                    return connected.map_err(|source| HelperError::Absent {
+                        socket: self.socket.clone(),
+                        source,
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::{
+        sys::socket::{Backlog, listen},
+        unistd::Uid,
+    };
+    use tempfile::TempDir;
+    use tokio::net::UnixListener;
+
+    use super::*;
+    use crate::{
+        clock::Clock,
+        helper::server::{Peers, Server},
+        host::files::Root,
+    };
+
+    fn place() -> (TempDir, HelperClient) {
+        let folder = tempfile::tempdir().unwrap();
+        let client = HelperClient::new(folder.path().join("helper.sock"));
+        (folder, client)
+    }
+
+    /// A real helper whose host is an empty folder.
+    fn real_helper(peers: Peers) -> (TempDir, HelperClient) {
+        let (folder, client) = place();
+        let listener = std::os::unix::net::UnixListener::bind(client.socket()).unwrap();
+        let root = Root::new(folder.path());
+        std::thread::spawn(move || Server::new(root, peers).serve(&listener));
+        (folder, client)
+    }
+
+    /// A helper that says these bytes, whatever it is asked, and closes.
+    fn helper_that_says(bytes: Vec<u8>) -> (TempDir, HelperClient) {
+        let (folder, client) = place();
+        let listener = UnixListener::bind(client.socket()).unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = stream.write_all(&bytes).await;
+            }
+        });
+        (folder, client)
+    }
+
+    async fn assert_times_out(client: &HelperClient) {
+        let start = Clock.now().uptime;
+        let error = client.kubelet(1).await.unwrap_err();
+        let took = Clock.now().uptime.saturating_sub(start);
+        assert!(
+            matches!(
+                error,
+                HelperError::TimedOut {
+                    verb: "kubelet",
+                    secs: 1
+                }
+            ),
+            "{error}"
+        );
+        assert!((1.0..1.5).contains(&took.as_secs_f64()), "{took:?}");
+    }
+
+    #[tokio::test]
+    async fn a_real_helper_answers_and_refuses() {
+        let (folder, client) = real_helper(Peers::only([Uid::current().as_raw()]));
+        let root = Root::new(folder.path());
+        root.create_dir_all("/proc/7").unwrap();
+        for (file, text) in [
+            ("comm", "kubelet\n"),
+            ("status", "Uid:\t0\t0\t0\t0\n"),
+            ("cmdline", "kubelet\0"),
+        ] {
+            root.write_atomically(format!("/proc/7/{file}"), text.as_bytes())
+                .unwrap();
+        }
+        let facts = client.kubelet(7).await.unwrap();
+        assert_eq!(facts.config, None);
+        let error = client.credential(Some(7)).await.unwrap_err();
+        assert!(
+            matches!(
+                error,
+                HelperError::Refused {
+                    code: Code::NoCredential,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert!(error.to_string().contains("kubelet.conf"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_helper_that_does_not_know_us_says_so() {
+        let (_folder, client) = real_helper(Peers::only([Uid::current().as_raw() + 1]));
+        for _ in 0..20 {
+            let error = client.credential(None).await.unwrap_err();
+            assert!(
+                matches!(
+                    error,
+                    HelperError::Refused {
+                        code: Code::Forbidden,
+                        ..
+                    }
+                ),
+                "{error}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn an_absent_helper_is_absent_at_once() {
+        let (_folder, client) = place();
+        let error = client.kubelet(1).await.unwrap_err();
+        assert!(matches!(error, HelperError::Absent { .. }), "{error}");
+        // A socket that nobody listens on any more.
+        drop(UnixListener::bind(client.socket()).unwrap());
+        let error = client.kubelet(1).await.unwrap_err();
+        assert!(matches!(error, HelperError::Absent { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_hung_helper_is_given_up_at_the_deadline() {
+        let (_folder, client) = place();
+        let listener = UnixListener::bind(client.socket()).unwrap();
+        assert_times_out(&client).await;
+        // Nor does it matter that its queue is full.
+        listen(&listener, Backlog::new(0).unwrap()).unwrap();
+        let _first = UnixStream::connect(client.socket()).await;
+        assert_times_out(&client).await;
+    }
+
+    #[tokio::test]
+    async fn what_is_no_answer_is_told_without_its_content() {
+        let endless = vec![b'x'; MAX_ANSWER_BYTES * 2];
+        for bytes in [
+            b"".to_vec(),
+            b"s3cret".to_vec(),
+            b"s3cret\n".to_vec(),
+            endless,
+        ] {
+            let (_folder, client) = helper_that_says(bytes);
+            let error = client.kubelet(1).await.unwrap_err();
+            assert!(
+                matches!(
+                    error,
+                    HelperError::Protocol {
+                        verb: "kubelet",
+                        ..
+                    }
+                ),
+                "{error}"
+            );
+            assert!(!error.to_string().contains("s3cret"), "{error}");
+        }
+    }
+}

@@ -4,6 +4,7 @@ pub mod files;
 pub mod helper;
 pub mod journal;
 pub mod kubelet;
+pub mod memory;
 pub mod notify;
 pub mod process;
 pub mod systemd;

@@ -1,1 +1,267 @@
-//! (being written)
+//! Processes: which one is the kubelet, when it ends, what state it is in.
+//!
+//! Everything here reads kernel tables that do not block (`stat`, `status`, `cgroup.procs`); `/proc/PID/cmdline`,
+//! which waits for the process's own lock, is the helper's.
+
+use std::{
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use procfs::process::Process as ProcProcess;
+use tokio::io::{Interest, unix::AsyncFd};
+
+use crate::{
+    checks::kubelet::{Found, Process},
+    host::files::Root,
+};
+
+/// The kernel's name of the process: what `comm` must say for a process of the unit to be the kubelet.
+const COMM: &str = "kubelet";
+/// Names that a pid file may point to: the kubelet, or a program that carries it inside.
+const COMM_PREFIXES: &[&str] = &["kubelet", "kubelite", "k3s", "k0s", "rke2", "hyperkube"];
+/// Bounds a pid file and a `cgroup.procs`: 16 pids a line of six digits would be 112 bytes; a unit with more than
+/// some ten thousand processes is not the kubelet's.
+const MAX_BYTES: usize = 128 * 1024;
+
+/// Where to look for the kubelet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Where {
+    /// In the cgroup of its unit: `/system.slice/kubelet.service`.
+    ControlGroup(String),
+    /// In a pid file, for a kubelet outside systemd.
+    PidFile(PathBuf),
+}
+
+/// Looks for the kubelet's process.
+pub fn find_kubelet(root: &Root, place: &Where) -> Found {
+    match place {
+        Where::PidFile(path) => find_by_pid_file(root, path),
+        Where::ControlGroup(group) => find_in_cgroup(root, group),
+    }
+}
+
+fn find_by_pid_file(root: &Root, path: &Path) -> Found {
+    let shown = path.display();
+    let text = match root.read_text(path, MAX_BYTES) {
+        Ok(text) => text,
+        Err(e) => return Found::None(format!("no kubelet: {e}")),
+    };
+    let Ok(pid) = text.trim().parse::<i32>() else {
+        return Found::None(format!("no kubelet: {shown} holds no pid"));
+    };
+    let Some(candidate) = Candidate::read(root, pid) else {
+        return Found::None(format!("no kubelet: {shown} says pid {pid}, which does not live"));
+    };
+    // A pid file outlives its process, and the pid is given to another one.
+    if !COMM_PREFIXES.iter().any(|prefix| candidate.comm.starts_with(prefix)) {
+        return Found::None(format!(
+            "no kubelet: {shown} says pid {pid}, which is `{}`",
+            candidate.comm
+        ));
+    }
+    Found::One(candidate.process)
+}
+
+fn find_in_cgroup(root: &Root, group: &str) -> Found {
+    let Some(pids) = cgroup_pids(root, group) else {
+        return Found::None(format!("no kubelet: the cgroup {group} does not exist"));
+    };
+    let mut found: Vec<Process> = pids
+        .into_iter()
+        .filter_map(|pid| Candidate::read(root, pid))
+        .filter(Candidate::is_hosts_kubelet)
+        .map(|candidate| candidate.process)
+        .collect();
+    match (found.pop(), found.is_empty()) {
+        (None, _) => Found::None(format!("no kubelet: no process named {COMM} in the cgroup {group}")),
+        (Some(one), true) => Found::One(one),
+        (Some(last), false) => Found::Many(
+            found
+                .iter()
+                .map(|process| process.pid)
+                .chain([last.pid])
+                .collect(),
+        ),
+    }
+}
+
+/// The processes of a cgroup, on cgroup v2, v1 and both together.
+fn cgroup_pids(root: &Root, group: &str) -> Option<Vec<i32>> {
+    ["", "systemd", "unified"].iter().find_map(|hierarchy| {
+        let path = Path::new("/sys/fs/cgroup")
+            .join(hierarchy)
+            .join(group.trim_start_matches('/'))
+            .join("cgroup.procs");
+        let text = root.read_text(path, MAX_BYTES).ok()?;
+        Some(text.lines().filter_map(|line| line.parse().ok()).collect())
+    })
+}
+
+struct Candidate {
+    process: Process,
+    comm: String,
+    uid: u32,
+    /// How many PID namespaces it is in, counted from ours: more than one is a container's.
+    pid_namespaces: usize,
+}
+
+impl Candidate {
+    fn read(root: &Root, pid: i32) -> Option<Self> {
+        let process = ProcProcess::new_with_root(root.join(format!("/proc/{pid}"))).ok()?;
+        let stat = process.stat().ok()?;
+        let status = process.status().ok()?;
+        Some(Self {
+            process: Process {
+                pid,
+                started: since_boot(stat.starttime),
+            },
+            comm: stat.comm,
+            uid: status.ruid,
+            // Kernels before 4.1 have no such line: then no container can be told from the host.
+            pid_namespaces: status.nspid.map_or(1, |pids| pids.len()),
+        })
+    }
+
+    fn is_hosts_kubelet(&self) -> bool {
+        self.comm == COMM && self.uid == 0 && self.pid_namespaces == 1
+    }
+}
+
+fn since_boot(ticks: u64) -> Duration {
+    let per_second = procfs::ticks_per_second();
+    let nanos = u128::from(ticks) * 1_000_000_000 / u128::from(per_second.max(1));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// The one-letter state of a process, if it is still that process.
+pub fn state(root: &Root, process: &Process) -> Option<char> {
+    let stat = ProcProcess::new_with_root(root.join(format!("/proc/{}", process.pid)))
+        .ok()?
+        .stat()
+        .ok()?;
+    (since_boot(stat.starttime) == process.started).then_some(stat.state)
+}
+
+/// A process that is watched for its end.
+#[derive(Debug)]
+pub struct Watched {
+    /// Whom.
+    pub process: Process,
+    pidfd: AsyncFd<OwnedFd>,
+}
+
+impl Watched {
+    /// Opens the process's pidfd. `None` if it has ended meanwhile, or its pid is another's by now.
+    pub fn open(root: &Root, process: Process) -> std::io::Result<Option<Self>> {
+        let Some(pid) = rustix::process::Pid::from_raw(process.pid) else {
+            return Ok(None);
+        };
+        let pidfd = match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::NONBLOCK) {
+            Ok(pidfd) => pidfd,
+            Err(rustix::io::Errno::SRCH) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        // Between the listing and the open the pid may have changed hands; now that it is held, look again.
+        if Candidate::read(root, process.pid).map(|c| c.process) != Some(process.clone()) {
+            return Ok(None);
+        }
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe and asks for what an OwnedFd promises by its type: one file, open while it lives"
+        )]
+        let pidfd = AsyncFd::with_interest(pidfd, Interest::READABLE)?;
+        Ok(Some(Self { process, pidfd }))
+    }
+
+    /// Waits until the process has ended: the kernel makes its pidfd readable in the same moment.
+    pub async fn gone(&self) {
+        // An error can only mean that the runtime is going down; then nobody waits any more.
+        if self.pidfd.readable().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Host(tempfile::TempDir);
+
+    impl Host {
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
+        }
+        fn root(&self) -> Root {
+            Root::new(self.0.path())
+        }
+        fn put(&self, path: &str, text: &str) {
+            let (dir, _) = path.rsplit_once('/').unwrap();
+            self.root().create_dir_all(dir).unwrap();
+            self.root().write_atomically(path, text.as_bytes()).unwrap();
+        }
+        fn process(&self, pid: i32, comm: &str, uid: u32, nspid: &str) {
+            let zeros = "0 ".repeat(29);
+            self.put(
+                &format!("/proc/{pid}/stat"),
+                &format!("{pid} ({comm}) S 1 1 1 0 -1 4194560 0 0 0 0 1 1 0 0 20 0 1 0 12345 1 1 1 {zeros}"),
+            );
+            self.put(
+                &format!("/proc/{pid}/status"),
+                &format!(
+                    "Name:\t{comm}\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t{pid}\nNgid:\t0\nPid:\t{pid}\nPPid:\t1\nTracerPid:\t0\n\
+                     Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t0\t0\t0\t0\nFDSize:\t64\nGroups:\t \nNStgid:\t{nspid}\nNSpid:\t{nspid}\nThreads:\t1\n\
+                     SigQ:\t0/1\nSigPnd:\t0\nShdPnd:\t0\nSigBlk:\t0\nSigIgn:\t0\nSigCgt:\t0\nCapInh:\t0\nCapPrm:\t0\nCapEff:\t0\n"
+                ),
+            );
+        }
+    }
+
+    const GROUP: &str = "/system.slice/kubelet.service";
+
+    fn find(host: &Host) -> Found {
+        find_kubelet(&host.root(), &Where::ControlGroup(GROUP.to_owned()))
+    }
+
+    #[test]
+    fn only_the_hosts_own_kubelet_is_taken() {
+        for hierarchy in ["/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified"] {
+            let host = Host::new();
+            host.put(&format!("{hierarchy}{GROUP}/cgroup.procs"), "7\n8\n9\n10\n11\n");
+            host.process(7, "sh", 0, "7");
+            host.process(8, "kubelet", 0, "8");
+            host.process(9, "kubelet", 0, "9\t1");
+            host.process(10, "kubelet", 1000, "10");
+            let Found::One(process) = find(&host) else {
+                panic!("{:?}", find(&host));
+            };
+            assert_eq!(process.pid, 8);
+            assert_eq!(state(&host.root(), &process), Some('S'));
+        }
+    }
+
+    #[test]
+    fn two_candidates_are_both_named() {
+        let host = Host::new();
+        host.put(&format!("/sys/fs/cgroup{GROUP}/cgroup.procs"), "8\n9\n");
+        host.process(8, "kubelet", 0, "8");
+        host.process(9, "kubelet", 0, "9");
+        assert_eq!(find(&host), Found::Many(vec![8, 9]));
+    }
+
+    #[test]
+    fn a_stale_pid_file_names_the_stranger() {
+        let host = Host::new();
+        let place = Where::PidFile("/run/kubelet.pid".into());
+        let find = |host: &Host| find_kubelet(&host.root(), &place);
+        assert!(matches!(find(&host), Found::None(why) if why.contains("/run/kubelet.pid")));
+        host.put("/run/kubelet.pid", "42\n");
+        assert!(matches!(find(&host), Found::None(why) if why.contains("does not live")));
+        host.process(42, "bash", 0, "42");
+        assert!(matches!(find(&host), Found::None(why) if why.contains("`bash`")));
+        host.process(42, "kubelet", 1000, "42");
+        assert!(matches!(find(&host), Found::One(process) if process.pid == 42));
+    }
+}

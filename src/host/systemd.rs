@@ -1,1 +1,303 @@
-//! (being written)
+//! systemd over D-Bus: the unit's state and its jobs, told as they change. Reading only.
+//!
+//! One connection, four match rules for this unit alone. All signals come through one stream, so that they keep the
+//! order in which systemd sent them: a job is known before the process that it ends is gone.
+
+use std::{collections::HashMap, time::Duration};
+
+use tokio::{sync::mpsc, task::JoinSet};
+use tracing::debug;
+use zbus::{
+    Connection, MatchRule, Message, MessageStream,
+    export::futures_core::Stream,
+    fdo::{DBusProxy, PropertiesProxy},
+    message::Type,
+    names::InterfaceName,
+    zvariant::DynamicType,
+    OwnedObjectPath, OwnedVariant, Variant,
+};
+
+use crate::checks::kubelet::{JobKind, Sign, Unit};
+
+const SYSTEMD: &str = "org.freedesktop.systemd1";
+const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
+const MANAGER: &str = "org.freedesktop.systemd1.Manager";
+const UNIT: &str = "org.freedesktop.systemd1.Unit";
+const SERVICE: &str = "org.freedesktop.systemd1.Service";
+const JOB: &str = "org.freedesktop.systemd1.Job";
+const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
+/// Every call's deadline: a hung PID 1 answers nothing.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Wait before the bus is tried again: doubled from the first to the last.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// What the bus has to say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BusEvent {
+    /// Connected, and the unit's state has been read.
+    Connected,
+    /// Not connected, or no longer; tried again by itself.
+    Lost(String),
+    /// Something about the unit.
+    Sign(Sign),
+}
+
+/// Watches the unit until nobody listens any more.
+pub async fn watch(unit: String, events: mpsc::Sender<BusEvent>) {
+    let mut wait = RETRY.0;
+    loop {
+        let (connected, error) = session(&unit, &events).await;
+        if connected {
+            wait = RETRY.0;
+        }
+        if events.send(BusEvent::Lost(error)).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(RETRY.1);
+    }
+}
+
+/// One connection's life: whether it got as far as knowing the unit, and why it ended.
+async fn session(unit: &str, events: &mpsc::Sender<BusEvent>) -> (bool, String) {
+    let mut session = match Session::open(unit, events.clone()).await {
+        Ok(session) => session,
+        Err(e) => return (false, e.to_string()),
+    };
+    let error = match session.run().await {
+        Ok(()) => "the bus closed the connection".to_owned(),
+        Err(e) => e.to_string(),
+    };
+    (true, error)
+}
+
+struct Session {
+    connection: Connection,
+    messages: MessageStream,
+    unit_path: OwnedObjectPath,
+    unit: Unit,
+    events: mpsc::Sender<BusEvent>,
+    questions: JoinSet<()>,
+}
+
+impl Session {
+    async fn open(unit: &str, events: mpsc::Sender<BusEvent>) -> zbus::Result<Self> {
+        let connection = zbus::connection::Builder::system()
+            .method_timeout(CALL_TIMEOUT)
+            .build()
+            .await?;
+        let messages = MessageStream::from(&connection);
+        let unit_path: OwnedObjectPath = call(&connection, "LoadUnit", &(unit)).await?.body().deserialize()?;
+        subscribe(&connection, unit, &unit_path).await?;
+        call(&connection, "Subscribe", &()).await?;
+        let mut session = Self {
+            connection,
+            messages,
+            unit_path,
+            unit: Unit::default(),
+            events,
+            questions: JoinSet::new(),
+        };
+        session.read_unit().await?;
+        session.say(BusEvent::Connected).await;
+        Ok(session)
+    }
+
+    async fn run(&mut self) -> zbus::Result<()> {
+        while let Some(message) = next(&mut self.messages).await {
+            let message = message?;
+            while self.questions.try_join_next().is_some() {}
+            if message.message_type() == Type::Signal {
+                self.signal(&message).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn signal(&mut self, message: &Message) -> zbus::Result<()> {
+        let header = message.header();
+        let member = header.member().map(|m| m.as_str()).unwrap_or_default();
+        match member {
+            "PropertiesChanged" if header.path().is_some_and(|p| *p == *self.unit_path) => {
+                let body = message.body();
+                let (_, changed, _): (String, HashMap<String, OwnedVariant>, Vec<String>) =
+                    body.deserialize()?;
+                self.merge(&changed).await;
+            }
+            "JobNew" => {
+                let (id, path, _): (u32, OwnedObjectPath, String) = message.body().deserialize()?;
+                self.say(BusEvent::Sign(Sign::Job(id, JobKind::Unasked))).await;
+                self.ask_job_type(id, path);
+            }
+            "JobRemoved" => {
+                let (id, _, _, _): (u32, OwnedObjectPath, String, String) =
+                    message.body().deserialize()?;
+                self.say(BusEvent::Sign(Sign::JobDone(id))).await;
+            }
+            // After a reload or a re-execution every property may differ, unannounced.
+            "Reloading" | "NameOwnerChanged" => {
+                call(&self.connection, "Subscribe", &()).await.ok();
+                self.read_unit().await?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Asks without waiting: the signals that come meanwhile matter more.
+    fn ask_job_type(&mut self, id: u32, path: OwnedObjectPath) {
+        let (connection, events) = (self.connection.clone(), self.events.clone());
+        self.questions.spawn(async move {
+            match job_type(&connection, path).await {
+                Ok(kind) => {
+                    events.send(BusEvent::Sign(Sign::Job(id, kind))).await.ok();
+                }
+                Err(e) => debug!(job = id, error = %e, "a job's type could not be read"),
+            }
+        });
+    }
+
+    async fn read_unit(&mut self) -> zbus::Result<()> {
+        for interface in [UNIT, SERVICE] {
+            let properties = PropertiesProxy::builder(&self.connection)
+                .destination(SYSTEMD)
+                .path(self.unit_path.clone())
+                .build()
+                .await?
+                .get_all(InterfaceName::from_static_str_unchecked(interface))
+                .await?;
+            merge(&mut self.unit, &properties);
+        }
+        self.say(BusEvent::Sign(Sign::Unit(self.unit.clone()))).await;
+        Ok(())
+    }
+
+    async fn merge(&mut self, changed: &HashMap<String, OwnedVariant>) {
+        let before = self.unit.clone();
+        merge(&mut self.unit, changed);
+        // Each transition comes two to six times over.
+        if self.unit != before {
+            self.say(BusEvent::Sign(Sign::Unit(self.unit.clone()))).await;
+        }
+    }
+
+    async fn say(&self, event: BusEvent) {
+        // Nobody listening means that the agent is stopping.
+        self.events.send(event).await.ok();
+    }
+}
+
+async fn next(messages: &mut MessageStream) -> Option<zbus::Result<Message>> {
+    std::future::poll_fn(|context| Stream::poll_next(std::pin::Pin::new(&mut *messages), context)).await
+}
+
+async fn call<B>(connection: &Connection, method: &'static str, body: &B) -> zbus::Result<Message>
+where
+    B: serde::Serialize + DynamicType,
+{
+    connection
+        .call_method(Some(SYSTEMD), MANAGER_PATH, Some(MANAGER), method, body)
+        .await
+}
+
+async fn subscribe(
+    connection: &Connection,
+    unit: &str,
+    unit_path: &OwnedObjectPath,
+) -> zbus::Result<()> {
+    let bus = DBusProxy::new(connection).await?;
+    let from_systemd = || MatchRule::builder().msg_type(Type::Signal).sender(SYSTEMD);
+    let manager = || from_systemd().path(MANAGER_PATH).interface(MANAGER);
+    let rules = [
+        from_systemd()
+            .path(unit_path.clone())
+            .interface(PROPERTIES)
+            .member("PropertiesChanged")
+            .build()?,
+        manager().member("JobNew").arg(2, unit).build()?,
+        manager().member("JobRemoved").arg(2, unit).build()?,
+        manager().member("Reloading").build()?,
+        MatchRule::builder()
+            .msg_type(Type::Signal)
+            .sender("org.freedesktop.DBus")
+            .member("NameOwnerChanged")
+            .arg(0, SYSTEMD)
+            .build()?,
+    ];
+    for rule in rules {
+        bus.add_match_rule(rule).await?;
+    }
+    Ok(())
+}
+
+async fn job_type(connection: &Connection, path: OwnedObjectPath) -> zbus::Result<JobKind> {
+    let reply = connection
+        .call_method(Some(SYSTEMD), path, Some(PROPERTIES), "Get", &(JOB, "JobType"))
+        .await?;
+    let value: OwnedVariant = reply.body().deserialize()?;
+    Ok(match text(&value).as_str() {
+        "stop" => JobKind::Stop,
+        "restart" | "try-restart" | "reload-or-restart" | "reload-or-try-restart" => JobKind::Restart,
+        "start" => JobKind::Start,
+        _ => JobKind::Other,
+    })
+}
+
+fn merge(unit: &mut Unit, properties: &HashMap<String, OwnedVariant>) {
+    for (name, value) in properties {
+        match name.as_str() {
+            "LoadState" => unit.load_state = text(value),
+            "ActiveState" => unit.active_state = text(value),
+            "SubState" => unit.sub_state = text(value),
+            "Result" => unit.result = text(value),
+            "ControlGroup" => unit.control_group = text(value),
+            "MainPID" => unit.main_pid = number(value),
+            "ExecMainPID" => unit.exec_main_pid = number(value),
+            "ExecMainCode" => unit.exec_main_code = number(value),
+            "ExecMainStatus" => unit.exec_main_status = number(value),
+            "InactiveExitTimestampMonotonic" => unit.ever_started = number::<u64>(value) != 0,
+            _ => {}
+        }
+    }
+}
+
+fn text(value: &Variant<'_>) -> String {
+    match value {
+        Variant::Str(text) => text.as_str().to_owned(),
+        Variant::Variant(inner) => text(inner),
+        _ => String::new(),
+    }
+}
+
+/// A number of whatever width; one that does not fit, or is none, is 0, which for each of them means "none".
+fn number<T: TryFrom<i128> + Default>(value: &Variant<'_>) -> T {
+    let wide = match value {
+        Variant::U32(n) => i128::from(*n),
+        Variant::I32(n) => i128::from(*n),
+        Variant::U64(n) => i128::from(*n),
+        Variant::I64(n) => i128::from(*n),
+        _ => 0,
+    };
+    T::try_from(wide).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn properties_are_merged_by_name_and_type() {
+        let mut unit = Unit::default();
+        let properties = HashMap::from([
+            ("MainPID".to_owned(), OwnedVariant::from(7_u32)),
+            ("ExecMainStatus".to_owned(), OwnedVariant::from(9_i32)),
+            ("InactiveExitTimestampMonotonic".to_owned(), OwnedVariant::from(5_u64)),
+            ("ActiveState".to_owned(), Variant::from("active").try_to_owned().unwrap()),
+            ("Result".to_owned(), OwnedVariant::from(1_u32)),
+            ("Unheard".to_owned(), OwnedVariant::from(1_u32)),
+        ]);
+        merge(&mut unit, &properties);
+        assert_eq!((unit.main_pid, unit.exec_main_status, unit.ever_started), (7, 9, true));
+        assert_eq!((unit.active_state.as_str(), unit.result.as_str()), ("active", ""));
+    }
+}

@@ -1,2 +1,8 @@
-//! x
-fn main(){}
+//! Shows the agent at work on a real node.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+fn main() {
+    support::enter::enter();
+}

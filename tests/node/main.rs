@@ -1,2 +1,29 @@
-//! x
-fn main(){}
+//! The tests on real nodes: every file here is a topic and lists its tests.
+//!
+//! They run in namespaces of their own (`support::enter`) and share one control plane; two at a time, unless
+//! `--test-threads` says otherwise.
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+mod harness;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+fn main() -> ExitCode {
+    support::enter::enter();
+    if harness::is_victim() {
+        return harness::victim();
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(2); // each boots a node, and few machines have cores for more
+    let tests = [harness::tests()].into_iter().flatten().collect();
+    libtest_mimic::run(&arguments, tests).exit_code()
+}
+
+/// A test; its error says all it knows.
+fn trial(name: &str, test: fn() -> anyhow::Result<()>) -> Trial {
+    Trial::test(name, move || test().map_err(|error| format!("{error:#}").into()))
+}

@@ -1,0 +1,148 @@
+# GNU make. `make help` lists the targets.
+#
+# What is written, and where: this tree (target/, dist/), the cache folder below, and a temporary folder ($TMPDIR or /tmp).
+# Besides, what apt, rustup and cargo keep for themselves: `make setup` installs Debian packages and a Rust target, and cargo
+# has its registry in ~/.cargo.
+
+SHELL := /bin/sh
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+# The steps of one target follow one another even under -j: cargo and go use every core by themselves.
+.NOTPARALLEL:
+
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nodevigil
+PREFIX ?= /usr
+TARGET := x86_64-unknown-linux-musl
+CARGO_DENY_VERSION := 0.20.2
+
+# One target folder for every build; in the tree unless said otherwise.
+CARGO_TARGET_DIR ?= $(CURDIR)/target
+export CARGO_TARGET_DIR
+
+# ring compiles a little C.
+export CC_x86_64_unknown_linux_musl ?= musl-gcc
+
+# The Kubernetes tools, one folder for each state of go.mod and go.sum. $KUBEBUILDER_ASSETS, if set, is used as it is.
+TOOLS_KEY := $(shell cat tests/cluster/go.mod tests/cluster/go.sum | sha256sum | cut -c1-16)
+TOOLS := $(CACHE)/tools/$(TOOLS_KEY)
+ASSETS := $(or $(KUBEBUILDER_ASSETS),$(TOOLS))
+
+# What the node tier, the demo and the bench need: the binary that is shipped, and the control plane's binaries.
+NODE_ENV := NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" KUBEBUILDER_ASSETS="$(ASSETS)"
+
+# Programs that the tests start, each with the Debian packages that bring it. A program that is there is left alone,
+# wherever it came from: installing Debian's containerd would remove Docker's.
+NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-daemon:dbus unshare:util-linux ip:iproute2 \
+  containerd:containerd runc:runc cloud-init:cloud-init
+
+.PHONY: help demo test unit node promises check bench release install tools setup cargo-deny clean
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo "  Writes to: this tree, $(CACHE) and a temporary folder."
+	@echo "  setup (part of demo, test, bench, release) also has apt, rustup and cargo install what is missing."
+	@echo "  The node tier, demo and bench need root: they boot a node in namespaces."
+
+demo: setup tools release ## Boots a real node, breaks its kubelet, shows what the API server sees
+	@echo "== demo"
+	@$(NODE_ENV) cargo run --quiet --locked --example demo
+
+test: setup unit tools release node promises ## Every test: unit, integration, real node, promises in short form
+
+unit:
+	@echo "== unit and integration tests"
+	@cargo test --locked --lib --test it
+
+node:
+	@echo "== tests on a real node, with dist/nodevigil"
+	@$(NODE_ENV) cargo test --locked --test node
+
+# The harness is a debug build: what is measured is dist/nodevigil.
+promises:
+	@echo "== promises, short form"
+	@NODEVIGIL_BENCH=short $(NODE_ENV) cargo bench --locked --profile dev --bench promises
+
+bench: setup tools release ## Measures every promise and writes dist/bench.json (more than ten minutes)
+	@echo "== promises"
+	@$(NODE_ENV) cargo bench --locked --profile dev --bench promises
+
+check: cargo-deny ## Format, lints, dependencies' licences and sources, unit files
+	@echo "== cargo fmt"
+	@cargo fmt --check
+	@echo "== cargo clippy"
+	@cargo clippy --locked --all-targets -- -D warnings
+	@echo "== cargo deny"
+	@"$(CACHE)/cargo/bin/cargo-deny" --locked check --hide-inclusion-graph bans licenses sources
+	@echo "== systemd"
+	@systemd/check.sh
+
+release: setup ## The static binary, at dist/nodevigil
+	@echo "== release build"
+	@cargo build --locked --release --target $(TARGET) --bin nodevigil
+	@mkdir -p dist
+	@cp "$(CARGO_TARGET_DIR)/$(TARGET)/release/nodevigil" dist/nodevigil.new && mv dist/nodevigil.new dist/nodevigil
+	@if readelf -lW dist/nodevigil | grep -q INTERP; then echo "dist/nodevigil is not static" >&2; exit 1; fi
+	@echo "dist/nodevigil: static, $$(stat -c %s dist/nodevigil) bytes"
+
+install: ## Copies binary, units and documents to $(DESTDIR)$(PREFIX); enables and starts nothing
+	@test -x dist/nodevigil || { echo "dist/nodevigil is missing: run make release first" >&2; exit 1; }
+	@install -D -m 755 dist/nodevigil "$(DESTDIR)$(PREFIX)/bin/nodevigil"
+	@for unit in systemd/*.service systemd/*.socket systemd/*.slice; do \
+	  install -D -m 644 "$$unit" "$(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}" || exit 1; \
+	done
+	@sed -i 's,^ExecStart=/usr/bin/,ExecStart=$(PREFIX)/bin/,' "$(DESTDIR)$(PREFIX)"/lib/systemd/system/nodevigil*.service
+	@install -D -m 644 systemd/nodevigil.sysusers "$(DESTDIR)$(PREFIX)/lib/sysusers.d/nodevigil.conf"
+	@install -D -m 644 systemd/nodevigil.tmpfiles "$(DESTDIR)$(PREFIX)/lib/tmpfiles.d/nodevigil.conf"
+	@install -d "$(DESTDIR)$(PREFIX)/share/nodevigil/kubernetes" "$(DESTDIR)$(PREFIX)/share/doc/nodevigil"
+	@install -m 644 packaging/kubernetes/* "$(DESTDIR)$(PREFIX)/share/nodevigil/kubernetes"
+	@install -m 644 LICENSE $(wildcard *.md) $(wildcard docs/*.md) "$(DESTDIR)$(PREFIX)/share/doc/nodevigil"
+	@echo "installed below $(DESTDIR)$(PREFIX)"
+
+# XDG_CONFIG_HOME: the go command counts its own use in a file below it. GOENV keeps the user's settings all the same.
+tools: ## The pinned Kubernetes programs, into the cache (five minutes the first time)
+	@if [ -n "$(KUBEBUILDER_ASSETS)" ]; then \
+	  test -x "$(KUBEBUILDER_ASSETS)/kube-apiserver" || { echo "KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) holds no kube-apiserver" >&2; exit 1; }; \
+	elif [ ! -d "$(TOOLS)" ]; then \
+	  command -v go >/dev/null || { echo "go is missing: install Go 1.26 or later (https://go.dev/dl), or set KUBEBUILDER_ASSETS" >&2; exit 1; }; \
+	  echo "== Kubernetes tools, into $(TOOLS)"; \
+	  mkdir -p "$(CACHE)/tools" "$(CACHE)/go"; \
+	  GOENV="$${GOENV:-$${XDG_CONFIG_HOME:-$$HOME/.config}/go/env}" XDG_CONFIG_HOME="$(CACHE)/go/config" \
+	  GOCACHE="$(CACHE)/go/build" GOMODCACHE="$(CACHE)/go/mod" GOFLAGS=-modcacherw \
+	  tests/cluster/build.sh "$(TOOLS)"; \
+	fi
+
+setup: ## What the tests need from Debian and rustup, if it is missing
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.95 or later (https://rustup.rs)" >&2; exit 1; }
+	@PATH="$$PATH:/usr/sbin:/sbin"; packages=; \
+	for pair in $(NEEDED); do \
+	  command -v "$${pair%%:*}" >/dev/null || packages="$$packages $$(echo "$${pair#*:}" | tr , ' ')"; \
+	done; \
+	if [ -n "$$packages" ]; then \
+	  line="apt-get install --no-install-recommends$$packages"; \
+	  if ! command -v apt-get >/dev/null; then \
+	    echo "missing (names of the Debian packages):$$packages" >&2; exit 1; \
+	  elif [ "$$(id -u)" != 0 ]; then \
+	    echo "missing Debian packages:$$packages" >&2; echo "as root: $$line" >&2; exit 1; \
+	  fi; \
+	  echo "== installing Debian packages:$$packages"; \
+	  export DEBIAN_FRONTEND=noninteractive; \
+	  $$line -qq -y >/dev/null 2>&1 || { apt-get update -qq && $$line -qq -y >/dev/null; } || exit 1; \
+	fi
+	@if [ ! -d "$$(rustc --print target-libdir --target $(TARGET))" ]; then \
+	  command -v rustup >/dev/null || { echo "the Rust target $(TARGET) is missing, and so is rustup to add it" >&2; exit 1; }; \
+	  echo "== Rust target $(TARGET)"; \
+	  rustup target add $(TARGET); \
+	fi
+
+# Built in a temporary folder: its objects are of no use to the project's own.
+cargo-deny:
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.95 or later (https://rustup.rs)" >&2; exit 1; }
+	@if [ "$$("$(CACHE)/cargo/bin/cargo-deny" --version 2>/dev/null)" != "cargo-deny $(CARGO_DENY_VERSION)" ]; then \
+	  echo "== cargo-deny $(CARGO_DENY_VERSION), into $(CACHE)/cargo (two minutes)"; \
+	  env -u CARGO_TARGET_DIR cargo install cargo-deny --quiet --locked --version $(CARGO_DENY_VERSION) --root "$(CACHE)/cargo"; \
+	fi
+
+clean: ## Removes target/ and dist/; the cache stays
+	@rm -rf "$(CARGO_TARGET_DIR)" dist
+	@echo "the cache stays: $(CACHE)"

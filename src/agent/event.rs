@@ -1,0 +1,86 @@
+//! What reaches the loop and what it sets going.
+
+use std::time::Duration;
+
+use crate::{
+    checks::kubelet::{Found, Probe, Process},
+    cluster::{
+        api::{ApiError, NodeView},
+        identity::{Identity, IdentityError},
+        publisher::Apply,
+        watch::NodeEvent,
+    },
+    desired::Condition,
+    host::{
+        helper::{HelperError, KubeletFacts},
+        systemd::BusEvent,
+    },
+    status::StatusFile,
+};
+
+/// Something happened.
+#[derive(Debug)]
+pub enum Event {
+    /// Time passed: a deadline has come.
+    Tick,
+    /// systemd said something, or the bus came or went.
+    Bus(BusEvent),
+    /// The kubelet's process was looked for.
+    Looked(Found),
+    /// The pidfd of this process is readable, or its row in `/proc` is gone.
+    Gone(i32),
+    /// A probe that started at that uptime ended.
+    Probed {
+        /// Whose healthz was asked.
+        pid: i32,
+        /// When the probe started.
+        started: Duration,
+        /// How it ended.
+        probe: Probe,
+    },
+    /// The state of this process.
+    ProcessState(i32, char),
+    /// What the helper says of this process.
+    Facts(i32, Result<KubeletFacts, HelperError>),
+    /// An identity was looked for. The loop's other half keeps the client.
+    Identity(Result<Identity, IdentityError>),
+    /// Our Node, or its watch.
+    Node(NodeEvent),
+    /// The apply that was in flight ended.
+    Applied(Result<NodeView, ApiError>),
+    /// We are asked to stop.
+    Stop,
+}
+
+/// Something to set going; its result comes back as an [`Event`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Look for the kubelet's process in this cgroup, or in the pid file.
+    Look(String),
+    /// Hold this process's pidfd.
+    Watch(Process),
+    /// Ask the healthz of this process.
+    Probe(i32, String),
+    /// Read this process's state.
+    ReadState(Process),
+    /// Ask the helper about this process.
+    AskFacts(i32),
+    /// Look for an identity; the kubelet's pid helps the helper.
+    FindIdentity(Option<i32>),
+    /// Drop the connection, whatever is under way on it.
+    Disconnect,
+    /// Watch the Node of this name with the identity found last.
+    WatchNode(String),
+    /// Send an apply.
+    Apply(Apply),
+    /// Keep what a restart of ours needs.
+    SaveLedger(String, Vec<Condition>),
+    /// Replace the status file.
+    WriteStatus(Box<StatusFile>),
+    /// Tell systemd one line about us.
+    NotifyStatus(String),
+    /// Tell systemd that the loop turns.
+    NotifyWatchdog,
+    /// End the loop.
+    Exit,
+}

@@ -1,0 +1,352 @@
+//! The loop: wait for an event, let [`State::apply`] decide, set its effects going.
+//!
+//! [`Agent::next`] only waits; `apply` alone changes state and does no I/O; [`Agent::perform`] starts what was decided
+//! and never waits for it: results come back as events. Nothing in here reads a disk.
+
+mod event;
+mod link;
+mod peer;
+mod state;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+    task::{AbortHandle, JoinSet},
+};
+use tracing::{debug, warn};
+
+pub use event::{Effect, Event};
+pub use state::State;
+
+use crate::{
+    checks::kubelet::{Process, Probe},
+    clock::Clock,
+    cluster::{
+        api::Api,
+        backoff::Backoff,
+        identity::{self, Sources},
+        publisher::Apply,
+        watch,
+    },
+    config::Settings,
+    desired::Condition,
+    host::{
+        files::Root,
+        helper::HelperClient,
+        kubelet::Healthz,
+        notify::Notifier,
+        process::{self, Watched, Where},
+        systemd,
+    },
+    ledger,
+    status::StatusFile,
+};
+
+/// Events that wait for the loop; their senders wait when it is full.
+const QUEUE: usize = 64;
+
+/// Everything that is handed in.
+#[derive(Debug)]
+pub struct Outside {
+    /// The machine's files.
+    pub root: Root,
+    /// Its clock.
+    pub clock: Clock,
+    /// The helper.
+    pub helper: HelperClient,
+    /// systemd's ear.
+    pub notifier: Notifier,
+    /// Where the ledger lies.
+    pub ledger: ledger::Place,
+    /// The folder of the status file.
+    pub runtime_dir: PathBuf,
+}
+
+/// The loop and what it holds open.
+pub struct Agent {
+    state: State,
+    outside: Arc<Outside>,
+    settings: Settings,
+    healthz: Healthz,
+    events: mpsc::Receiver<Event>,
+    sender: mpsc::Sender<Event>,
+    tasks: JoinSet<()>,
+    watched: Option<Watched>,
+    /// Clients of the identities that were found, each ahead of its event.
+    clients: (mpsc::UnboundedSender<kube::Client>, mpsc::UnboundedReceiver<kube::Client>),
+    /// The client of the identity found last, and all that goes on with it.
+    client: Option<kube::Client>,
+    api: Option<Api>,
+    node_watch: Option<AbortHandle>,
+    disk: Disk,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+/// What waits to be written, while one write is under way: the newest of each kind.
+#[derive(Debug, Default)]
+struct Disk {
+    busy: Option<tokio::task::JoinHandle<()>>,
+    ledger: Option<(String, Vec<Condition>)>,
+    status: Option<Box<StatusFile>>,
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agent").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+impl Agent {
+    /// Makes the loop; nothing has been read or sent yet.
+    ///
+    /// # Errors
+    /// When the signals or the HTTP client cannot be had.
+    pub fn new(state: State, settings: Settings, outside: Outside) -> anyhow::Result<Self> {
+        let (sender, events) = mpsc::channel(QUEUE);
+        Ok(Self {
+            state,
+            outside: Arc::new(outside),
+            settings,
+            healthz: Healthz::new()?,
+            events,
+            sender,
+            tasks: JoinSet::new(),
+            watched: None,
+            clients: mpsc::unbounded_channel(),
+            client: None,
+            api: None,
+            node_watch: None,
+            disk: Disk::default(),
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Turns until it is asked to stop.
+    pub async fn run(mut self) {
+        if self.settings.kubelet.pid_file.is_none() {
+            self.watch_unit();
+        }
+        self.outside.notifier.ready();
+        loop {
+            let event = self.next().await;
+            if self.turn(event) {
+                self.outside.notifier.stopping();
+                return;
+            }
+        }
+    }
+
+    fn turn(&mut self, event: Event) -> bool {
+        let now = self.outside.clock.now();
+        for effect in self.state.apply(event, now) {
+            if effect == Effect::Exit {
+                return true;
+            }
+            self.perform(effect, now.uptime);
+        }
+        while self.tasks.try_join_next().is_some() {}
+        self.write();
+        false
+    }
+
+    /// Waits for what comes first. The queue goes before the pidfd: a job that systemd announced before it ended the
+    /// process must be known when the process is gone.
+    async fn next(&mut self) -> Event {
+        let wait = self.state.next_deadline();
+        let deadline = self.outside.clock.now().instant_at(wait);
+        let gone = async {
+            match &self.watched {
+                Some(watched) => {
+                    watched.gone().await;
+                    watched.process.pid
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let event = tokio::select! {
+            biased;
+            Some(event) = self.events.recv() => event,
+            pid = gone => Event::Gone(pid),
+            _ = self.terminate.recv() => Event::Stop,
+            _ = self.interrupt.recv() => Event::Stop,
+            () = tokio::time::sleep_until(deadline) => Event::Tick,
+        };
+        if matches!(&event, Event::Gone(pid) if self.watched.as_ref().is_some_and(|w| w.process.pid == *pid)) {
+            self.watched = None;
+        }
+        event
+    }
+
+    fn perform(&mut self, effect: Effect, uptime: Duration) {
+        match effect {
+            Effect::Apply(apply) => self.apply(apply),
+            Effect::Look(group) => self.look(group),
+            Effect::Watch(process) => self.watch(process),
+            Effect::Probe(pid, url) => self.probe(pid, url, uptime),
+            Effect::ReadState(process) => self.read_state(&process),
+            Effect::AskFacts(pid) => {
+                let helper = self.outside.helper.clone();
+                self.spawn(async move { Event::Facts(pid, helper.kubelet(pid).await) });
+            }
+            Effect::FindIdentity(pid) => self.find_identity(pid),
+            Effect::Disconnect => {
+                self.stop_watching_node();
+                (self.client, self.api) = (None, None);
+            }
+            Effect::WatchNode(node) => self.watch_node(&node),
+            Effect::SaveLedger(node, conditions) => self.disk.ledger = Some((node, conditions)),
+            Effect::WriteStatus(status) => self.disk.status = Some(status),
+            Effect::NotifyStatus(line) => self.outside.notifier.status(&line),
+            Effect::NotifyWatchdog => self.outside.notifier.watchdog(),
+            Effect::Exit => {}
+        }
+    }
+
+    fn spawn(&mut self, work: impl Future<Output = Event> + Send + 'static) -> AbortHandle {
+        let sender = self.sender.clone();
+        self.tasks.spawn(async move {
+            // The loop has ended: nobody wants the result.
+            sender.send(work.await).await.ok();
+        })
+    }
+
+    /// Puts an event that is known already behind those that wait.
+    fn feed(&mut self, event: Event) {
+        self.spawn(async move { event });
+    }
+
+    fn watch_unit(&mut self) {
+        let (sender, mut events) = mpsc::channel(QUEUE);
+        self.tasks.spawn(systemd::watch(self.settings.kubelet.unit.clone(), sender));
+        let sender = self.sender.clone();
+        self.tasks.spawn(async move {
+            while let Some(event) = events.recv().await {
+                if sender.send(Event::Bus(event)).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    fn look(&mut self, group: String) {
+        let place = match &self.settings.kubelet.pid_file {
+            Some(path) => Where::PidFile(path.clone()),
+            None => Where::ControlGroup(group),
+        };
+        let found = process::find_kubelet(&self.outside.root, &place);
+        self.feed(Event::Looked(found));
+    }
+
+    fn watch(&mut self, process: Process) {
+        let pid = process.pid;
+        match Watched::open(&self.outside.root, process) {
+            Ok(Some(watched)) => self.watched = Some(watched),
+            Ok(None) => self.feed(Event::Gone(pid)),
+            // Its state is read each second all the same, which shows its end too, only later.
+            Err(e) => warn!(pid, error = %e, "the kubelet's pidfd cannot be had; its end will be seen up to a second late"),
+        }
+    }
+
+    fn probe(&mut self, pid: i32, url: String, started: Duration) {
+        let healthz = self.healthz.clone();
+        self.spawn(async move {
+            let probe: Probe = healthz.probe(&url).await;
+            debug!(pid, ?probe, "probed");
+            Event::Probed { pid, started, probe }
+        });
+    }
+
+    fn read_state(&mut self, process: &Process) {
+        let event = match process::state(&self.outside.root, process) {
+            Some(state) => Event::ProcessState(process.pid, state),
+            None => Event::Gone(process.pid),
+        };
+        self.feed(event);
+    }
+
+    fn find_identity(&mut self, pid: Option<i32>) {
+        let sources = Sources {
+            explicit: self.settings.kubernetes.kubeconfig.clone(),
+            default: PathBuf::from(identity::DEFAULT_KUBECONFIG),
+            root: self.outside.root.clone(),
+            helper: self.outside.helper.clone(),
+            pid,
+        };
+        let clients = self.clients.0.clone();
+        self.spawn(async move {
+            Event::Identity(identity::find(sources).await.map(|(identity, client)| {
+                clients.send(client).ok();
+                identity
+            }))
+        });
+    }
+
+    fn watch_node(&mut self, node: &str) {
+        self.stop_watching_node();
+        while let Ok(client) = self.clients.1.try_recv() {
+            self.client = Some(client);
+        }
+        let Some(client) = self.client.clone() else {
+            return;
+        };
+        let api = Api::new(client, node);
+        self.api = Some(api.clone());
+        let (sender, mut events) = mpsc::channel(1);
+        let forward = self.sender.clone();
+        let watching = watch::watch(api, Backoff::new(node, "watch"), sender);
+        self.node_watch = Some(self.tasks.spawn(async move {
+            let forwarding = async {
+                while let Some(event) = events.recv().await {
+                    if forward.send(Event::Node(event)).await.is_err() {
+                        return;
+                    }
+                }
+            };
+            tokio::join!(watching, forwarding);
+        }));
+    }
+
+    fn stop_watching_node(&mut self) {
+        if let Some(watch) = self.node_watch.take() {
+            watch.abort();
+        }
+    }
+
+    fn apply(&mut self, apply: Apply) {
+        let Some(api) = self.api.clone() else {
+            return;
+        };
+        let heartbeat = self.outside.clock.now().wall;
+        self.spawn(async move {
+            Event::Applied(api.apply(&apply.uid, &apply.conditions, heartbeat).await)
+        });
+    }
+
+    /// One write at a time, on the blocking worker: the folder is in memory, but memory may be short.
+    fn write(&mut self) {
+        let nothing = self.disk.ledger.is_none() && self.disk.status.is_none();
+        let busy = self.disk.busy.as_ref().is_some_and(|write| !write.is_finished());
+        if nothing || busy {
+            return;
+        }
+        let outside = self.outside.clone();
+        let (ledger, status) = (self.disk.ledger.take(), self.disk.status.take());
+        self.disk.busy = Some(tokio::task::spawn_blocking(move || {
+            let kept = ledger.map_or(Ok(()), |(node, conditions)| outside.ledger.save(node, conditions));
+            let written = status.map_or(Ok(()), |status| status.write(&outside.root, &outside.runtime_dir));
+            if let Err(e) = kept {
+                warn!(error = %e, "the ledger could not be written");
+            }
+            if let Err(e) = written {
+                warn!(error = %e, "the status file could not be written");
+            }
+        }));
+    }
+}

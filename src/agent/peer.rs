@@ -1,0 +1,60 @@
+//! Another program on this host that may be away: said once when it goes, once when it is back.
+
+use tracing::{info, warn};
+
+use crate::host::journal::Kind;
+
+/// Whether a peer answers.
+#[derive(Debug)]
+pub(super) struct Peer {
+    name: &'static str,
+    kinds: (Kind, Kind),
+    state: State,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    Unknown,
+    Answers,
+    Away(String),
+}
+
+impl Peer {
+    /// `kinds`: of the line that says it went, and of the one that says it is back.
+    pub(super) fn new(name: &'static str, kinds: (Kind, Kind)) -> Self {
+        Self {
+            name,
+            kinds,
+            state: State::Unknown,
+        }
+    }
+
+    pub(super) fn answers(&mut self) {
+        if matches!(self.state, State::Away(_)) {
+            info!(message_id = self.kinds.1.id(), peer = self.name, "{} answers again", self.name);
+        }
+        self.state = State::Answers;
+    }
+
+    pub(super) fn is_away(&mut self, why: &str) {
+        if !matches!(self.state, State::Away(_)) {
+            warn!(
+                message_id = self.kinds.0.id(),
+                peer = self.name,
+                error = why,
+                "{} does not answer; going on without it",
+                self.name
+            );
+        }
+        self.state = State::Away(why.to_owned());
+    }
+
+    /// `None` until it was asked; then whether it answers, else why not.
+    pub(super) fn known(&self) -> Option<Result<(), &str>> {
+        match &self.state {
+            State::Unknown => None,
+            State::Answers => Some(Ok(())),
+            State::Away(why) => Some(Err(why)),
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! What the agent knows, and the one place where that changes: [`State::apply`], which does no I/O.
+
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use super::{
+    event::{Effect, Event},
+    link::Link,
+    peer::Peer,
+};
+use crate::{
+    checks::kubelet::{Assessment, Endpoint, Found, Kubelet, Sign},
+    clock::Now,
+    cluster::{
+        publisher::{NodeChange, Publisher, Remedy},
+        watch::NodeEvent,
+    },
+    config::Settings,
+    desired,
+    health::{ConditionType, Health, Verdict},
+    host::{
+        helper::{HelperError, KubeletFacts},
+        journal::Kind,
+        systemd::BusEvent,
+    },
+    kubelet::healthz::{DEFAULT_PORT, Healthz},
+    ledger::Ledger,
+};
+
+/// How often a missing kubelet is looked for. (systemd's word brings the look forward.)
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the process's state is read.
+const STATE_EVERY: Duration = Duration::from_secs(1);
+/// How often the helper is asked again for facts that it could not give.
+const FACTS_EVERY: Duration = Duration::from_secs(10);
+/// How often the status file is written though nothing changed.
+const STATUS_EVERY: Duration = Duration::from_secs(60);
+
+/// Everything the agent knows.
+#[derive(Debug)]
+pub struct State {
+    pub(super) settings: Settings,
+    pub(super) started: Now,
+    hostname: String,
+    /// `--hostname-override` of the kubelet, once it was read.
+    pub(super) hostname_override: Option<String>,
+    pub(super) kubelet: Kubelet,
+    pub(super) kubelet_since: Now,
+    pub(super) health: Health,
+    pub(super) publisher: Option<Publisher>,
+    pub(super) link: Link,
+    pub(super) bus: Peer,
+    pub(super) helper: Peer,
+    /// Bytes of memory that the kernel keeps for us, once that was asked for.
+    pub(super) locked_bytes: Option<u64>,
+    probing: bool,
+    probe_at: Duration,
+    look_at: Duration,
+    state_at: Duration,
+    facts_at: Option<Duration>,
+    status_at: Duration,
+    watchdog: Option<(Duration, Duration)>,
+}
+
+impl State {
+    /// The state at start. `watchdog` is how often systemd wants to hear that the loop turns.
+    pub fn new(
+        settings: Settings,
+        hostname: &str,
+        ledger: Option<Ledger>,
+        watchdog: Option<Duration>,
+        now: Now,
+    ) -> Self {
+        let mut state = Self {
+            kubelet: Kubelet::new(settings.kubelet.unit.clone()),
+            kubelet_since: now,
+            health: Health::new(settings.kubelet.healthy_for),
+            settings,
+            started: now,
+            hostname: hostname.to_ascii_lowercase(), // as the kubelet does
+            hostname_override: None,
+            publisher: None,
+            link: Link::default(),
+            bus: Peer::new("the system bus", (Kind::BusLost, Kind::BusBack)),
+            helper: Peer::new("the helper", (Kind::HelperUnavailable, Kind::HelperBack)),
+            locked_bytes: None,
+            probing: false,
+            probe_at: Duration::ZERO,
+            look_at: Duration::ZERO,
+            state_at: Duration::ZERO,
+            facts_at: None,
+            status_at: Duration::ZERO,
+            watchdog: watchdog.map(|every| (every, Duration::ZERO)),
+        };
+        if let Some(ledger) = ledger {
+            state.adopt(ledger);
+        }
+        state
+    }
+
+    /// How much memory is locked, for `status`.
+    pub fn set_locked_bytes(&mut self, bytes: Option<u64>) {
+        self.locked_bytes = bytes;
+    }
+
+    fn adopt(&mut self, ledger: Ledger) {
+        if self.settings.node.name.is_none() {
+            self.hostname_override = ledger.node.clone();
+        }
+        // A record of another Node's, as after a change of the configured name, is not ours.
+        if ledger.node.as_deref() != Some(&self.node_name()) {
+            return;
+        }
+        for condition in ledger.conditions {
+            self.health.adopt(crate::health::Stored {
+                status: condition.status,
+                reason: condition.reason,
+                message: condition.message,
+                since: condition.last_transition_time,
+            });
+        }
+    }
+
+    /// Our Node's name: configured, else the kubelet's own word, else the host's name.
+    pub fn node_name(&self) -> String {
+        self.settings
+            .node
+            .name
+            .clone()
+            .or_else(|| self.hostname_override.clone())
+            .unwrap_or_else(|| self.hostname.clone())
+    }
+
+    /// Changes the state; says what to set going.
+    pub fn apply(&mut self, event: Event, now: Now) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match event {
+            Event::Tick => self.kubelet.tick(now),
+            Event::Bus(event) => self.apply_bus(event, now),
+            Event::Looked(found) => self.apply_looked(found, now, &mut effects),
+            Event::Gone(pid) => self.apply_gone(pid, now),
+            Event::Probed {
+                pid,
+                started,
+                probe,
+            } => {
+                self.probing = false;
+                self.kubelet.apply(Sign::Probed(pid, probe), now);
+                self.probe_at = started + self.kubelet.probe_interval();
+            }
+            Event::ProcessState(pid, state) => {
+                self.kubelet.apply(Sign::ProcessState(pid, state), now);
+            }
+            Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, &mut effects),
+            Event::Identity(result) => self.apply_identity(result, now, &mut effects),
+            Event::Node(event) => self.apply_node(event, now, &mut effects),
+            Event::Applied(result) => self.apply_applied(result, now, &mut effects),
+            Event::Stop => {
+                info!(message_id = Kind::Stopped.id(), "stopping; the conditions stay on the Node");
+                effects.push(Effect::Exit);
+            }
+        }
+        let changed = self.judge(now);
+        if changed {
+            self.tell(&mut effects);
+        }
+        self.set_going(now, changed, &mut effects);
+        effects
+    }
+
+    /// When to apply a [`Event::Tick`] though nothing happens (uptime).
+    pub fn next_deadline(&self) -> Duration {
+        let mut next = self.status_at;
+        let mut also = |at: Option<Duration>| next = at.map_or(next, |at| at.min(next));
+        also(self.watchdog.map(|(_, at)| at));
+        also(self.kubelet.next_deadline());
+        also(self.health.next_deadline());
+        also(self.link.next_deadline());
+        if self.kubelet.process().is_none() {
+            also(Some(self.look_at));
+        } else {
+            also(Some(self.state_at));
+            also(self.facts_at);
+            also((!self.probing && self.url().is_some()).then_some(self.probe_at));
+        }
+        if self.link.is_connected() {
+            also(self.publisher.as_ref().and_then(Publisher::next_deadline));
+        }
+        next
+    }
+
+    fn apply_bus(&mut self, event: BusEvent, now: Now) {
+        match event {
+            BusEvent::Connected => self.bus.answers(),
+            BusEvent::Lost(why) => {
+                self.bus.is_away(&why);
+                self.kubelet.apply(Sign::BusLost, now);
+            }
+            BusEvent::Sign(sign) => {
+                let unit_changed = matches!(sign, Sign::Unit(_));
+                self.kubelet.apply(sign, now);
+                if unit_changed {
+                    self.look_at = now.uptime;
+                }
+            }
+        }
+    }
+
+    fn apply_looked(&mut self, found: Found, now: Now, effects: &mut Vec<Effect>) {
+        let before = self.kubelet.process().cloned();
+        self.kubelet.apply(Sign::Found(found), now);
+        let Some(process) = self.kubelet.process().cloned() else {
+            return;
+        };
+        if before.as_ref() == Some(&process) {
+            return;
+        }
+        info!(message_id = Kind::KubeletFound.id(), pid = process.pid, unit = %self.settings.kubelet.unit, "watching the kubelet");
+        (self.kubelet_since, self.state_at) = (now, now.uptime + STATE_EVERY);
+        if let Some(url) = self.settings.kubelet.healthz_url.clone() {
+            self.set_endpoint(process.pid, Endpoint::Known(url), now);
+        }
+        self.facts_at = Some(now.uptime);
+        self.link.hasten(now);
+        effects.push(Effect::Watch(process));
+    }
+
+    fn apply_gone(&mut self, pid: i32, now: Now) {
+        if self.kubelet.process().is_some_and(|process| process.pid == pid) {
+            self.kubelet.apply(Sign::Gone(pid), now);
+            (self.kubelet_since, self.probing) = (now, false);
+            self.look_at = now.uptime + LOOK_EVERY;
+            self.facts_at = None;
+        }
+    }
+
+    fn apply_facts(
+        &mut self,
+        pid: i32,
+        facts: Result<KubeletFacts, HelperError>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let configured = self.settings.kubelet.healthz_url.is_some();
+        let endpoint = match facts {
+            Ok(facts) => {
+                self.helper.answers();
+                self.facts_at = None;
+                self.hostname_override = facts.hostname_override.map(|name| name.to_ascii_lowercase());
+                self.follow_node_name(effects);
+                match facts.healthz {
+                    Healthz::Url(url) => Endpoint::Known(url),
+                    Healthz::Disabled => Endpoint::Disabled,
+                }
+            }
+            Err(e) => {
+                match &e {
+                    HelperError::Refused { message, .. } => {
+                        self.helper.answers();
+                        warn!(pid, error = %message, "the kubelet's configuration could not be read");
+                    }
+                    away => self.helper.is_away(&away.to_string()),
+                }
+                self.facts_at = Some(now.uptime + FACTS_EVERY);
+                Endpoint::Assumed(format!("http://127.0.0.1:{DEFAULT_PORT}/healthz"))
+            }
+        };
+        let known = matches!(self.kubelet.endpoint(), Some(Endpoint::Known(_) | Endpoint::Disabled));
+        if !configured && !(known && matches!(endpoint, Endpoint::Assumed(_))) {
+            self.set_endpoint(pid, endpoint, now);
+        }
+    }
+
+    fn set_endpoint(&mut self, pid: i32, endpoint: Endpoint, now: Now) {
+        self.kubelet.apply(Sign::Endpoint(pid, endpoint), now);
+        self.probe_at = self.probe_at.min(now.uptime);
+    }
+
+    fn apply_node(&mut self, event: NodeEvent, now: Now, effects: &mut Vec<Effect>) {
+        if let NodeEvent::Failed(error) = &event
+            && self.link.watch_failed(error)
+        {
+            self.reconnect(effects);
+        }
+        if !matches!(event, NodeEvent::Failed(_)) {
+            self.link.watch_answers();
+        }
+        let node = self.node_name();
+        let Some(publisher) = &mut self.publisher else {
+            return;
+        };
+        match publisher.node(event, now) {
+            NodeChange::Same => {}
+            NodeChange::Missing => {
+                info!(message_id = Kind::NodeMissing.id(), %node, "the Node does not exist; waiting for it");
+            }
+            NodeChange::First(view) => {
+                info!(message_id = Kind::NodeFound.id(), %node, uid = %view.uid, "found the Node");
+                for (_, stored) in view.conditions {
+                    self.health.adopt(stored);
+                }
+                self.tell(effects);
+            }
+            NodeChange::New(view) => {
+                info!(message_id = Kind::NodeFound.id(), %node, uid = %view.uid, "a new Node has our name");
+                self.health.node_is_new();
+                self.tell(effects);
+            }
+        }
+    }
+
+    fn apply_applied(
+        &mut self,
+        result: Result<crate::cluster::api::NodeView, crate::cluster::api::ApiError>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(publisher) = &mut self.publisher else {
+            return;
+        };
+        let failed_before = publisher.failure().is_some();
+        let remedy = publisher.done(result, now);
+        match publisher.failure() {
+            Some((error, _)) if !failed_before => {
+                warn!(message_id = Kind::PublishFailed.id(), %error, "cannot publish; trying again until it works");
+            }
+            None if failed_before => {
+                info!(message_id = Kind::PublishRecovered.id(), "publishing works again");
+            }
+            _ => {}
+        }
+        self.status_at = now.uptime;
+        if remedy != Remedy::Wait {
+            self.reconnect(effects);
+        }
+    }
+
+    fn reconnect(&mut self, effects: &mut Vec<Effect>) {
+        self.link.seek_now();
+        effects.push(Effect::Disconnect);
+    }
+
+    /// `true` if what is to be published changed.
+    fn judge(&mut self, now: Now) -> bool {
+        let before = self.health.adopted().cloned();
+        let assessment = self.kubelet.assess(before.as_ref().map(|v| v.reason), now);
+        let Assessment::Found(finding) = assessment else {
+            return false;
+        };
+        let changed = self.health.observe(&finding, now);
+        if changed && let Some(verdict) = self.health.verdict() {
+            log_change(before.as_ref(), verdict);
+        }
+        changed
+    }
+
+    fn tell(&mut self, effects: &mut Vec<Effect>) {
+        let Some(verdict) = self.health.verdict() else {
+            return;
+        };
+        let conditions = desired::conditions([(ConditionType::KubeletHealthy, verdict)]);
+        effects.push(Effect::NotifyStatus(format!(
+            "KubeletHealthy={} ({})",
+            verdict.status.as_str(),
+            verdict.reason.as_str()
+        )));
+        if let Some(publisher) = &mut self.publisher {
+            publisher.want(conditions.clone());
+        }
+        effects.push(Effect::SaveLedger(self.node_name(), conditions));
+    }
+
+    pub(super) fn wish(&mut self) {
+        if let (Some(publisher), Some(verdict)) = (&mut self.publisher, self.health.verdict()) {
+            publisher.want(desired::conditions([(ConditionType::KubeletHealthy, verdict)]));
+        }
+    }
+
+    fn url(&self) -> Option<&str> {
+        match self.kubelet.endpoint()? {
+            Endpoint::Known(url) | Endpoint::Assumed(url) => Some(url),
+            Endpoint::Disabled => None,
+        }
+    }
+
+    /// Starts what is due. The apply comes first: nothing may stand between a fact and the Node.
+    fn set_going(&mut self, now: Now, changed: bool, effects: &mut Vec<Effect>) {
+        if self.link.is_connected()
+            && let Some(apply) = self.publisher.as_mut().and_then(|p| p.next(now))
+        {
+            effects.insert(0, Effect::Apply(apply));
+        }
+        if let Some(process) = self.kubelet.process().cloned() {
+            if !self.probing
+                && now.uptime >= self.probe_at
+                && let Some(url) = self.url()
+            {
+                effects.push(Effect::Probe(process.pid, url.to_owned()));
+                self.probing = true;
+            }
+            if self.facts_at.is_some_and(|at| now.uptime >= at) {
+                effects.push(Effect::AskFacts(process.pid));
+                self.facts_at = None;
+            }
+            if now.uptime >= self.state_at {
+                self.state_at = now.uptime + STATE_EVERY;
+                effects.push(Effect::ReadState(process));
+            }
+        } else if now.uptime >= self.look_at {
+            self.look_at = now.uptime + LOOK_EVERY;
+            effects.push(Effect::Look(self.control_group()));
+        }
+        if self.link.is_due(now) {
+            let pid = self.kubelet.process().map(|process| process.pid);
+            effects.push(Effect::FindIdentity(pid));
+        }
+        if let Some((every, at)) = &mut self.watchdog
+            && now.uptime >= *at
+        {
+            *at = now.uptime + *every;
+            effects.push(Effect::NotifyWatchdog);
+        }
+        if changed || now.uptime >= self.status_at {
+            self.status_at = now.uptime + STATUS_EVERY;
+            effects.push(Effect::WriteStatus(Box::new(self.status(now))));
+        }
+    }
+
+    fn control_group(&self) -> String {
+        self.kubelet
+            .control_group()
+            .map_or_else(|| format!("/system.slice/{}", self.settings.kubelet.unit), str::to_owned)
+    }
+}
+
+fn log_change(before: Option<&Verdict>, verdict: &Verdict) {
+    let flipped = before.is_none_or(|before| before.status != verdict.status);
+    if flipped || before.is_some_and(|before| before.reason != verdict.reason) {
+        info!(
+            message_id = Kind::ConditionChanged.id(),
+            condition = ConditionType::KubeletHealthy.as_str(),
+            status = verdict.status.as_str(),
+            reason = verdict.reason.as_str(),
+            detail = %verdict.message,
+            "KubeletHealthy={} {}", verdict.status.as_str(), verdict.reason.as_str(),
+        );
+    }
+}

@@ -1,0 +1,478 @@
+//! The kubelet's life: gone, crashed, hung, stopped by somebody, or well.
+//!
+//! Signs come in (its process was found, its pidfd is readable, a probe answered, systemd said something), the state
+//! changes here and only here, and [`Kubelet::assess`] says what it means. Pure: who reads the signs is `agent`'s
+//! business, through `host`.
+
+mod assess;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{checks::Spec, clock::Now, health::ConditionType};
+
+pub use assess::Assessment;
+
+/// The registry's row.
+pub const SPEC: Spec = Spec {
+    id: "kubelet",
+    condition: ConditionType::KubeletHealthy,
+    doc: "The kubelet's process, its healthz and its unit.",
+};
+
+/// How long systemd is waited for to say how the kubelet ended, before `KubeletGone` goes out without a cause.
+/// Measured: it answers 2–5 ms after the pidfd is readable; 3 ms keeps the promise of 10 ms to the watch event.
+pub const CAUSE_WAIT: Duration = Duration::from_millis(3);
+/// How long the type of a job that is known by number alone is waited for: a wrong `False` would be worse than a late one.
+const JOB_TYPE_WAIT: Duration = Duration::from_secs(1);
+/// How long a young kubelet may take until its healthz answers, and a planned restart until its process is back.
+/// (Field practice; healthz is served only once the runtime answers, kubernetes/kubernetes#11215.)
+pub const START_GRACE: Duration = Duration::from_secs(120);
+/// Failed probes in a row that make a problem.
+pub const MISSES: u32 = 3;
+/// Time between two probes of a healthy kubelet. (Each costs 300 µs of CPU.)
+pub const PROBE_EVERY: Duration = Duration::from_secs(2);
+/// A probe's timeout, and the least time between the starts of two probes after a failure.
+pub const PROBE_TIMEOUT: Duration = Duration::from_millis(800);
+/// After so many failures in a row the probes slow down to [`PROBE_EVERY`] again: the verdict is out, and a dead port
+/// need not be asked more often than a live one.
+const FAST_PROBES: u32 = 5;
+
+/// One process, so named that a reused pid is not taken for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// Its pid in our namespace.
+    pub pid: i32,
+    /// When it started (uptime).
+    pub started: Duration,
+}
+
+/// What looking for the kubelet's process found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// No process could be it, and why we think so.
+    None(String),
+    /// This one.
+    One(Process),
+    /// Several could be it: their pids.
+    Many(Vec<i32>),
+}
+
+/// How a probe of healthz ended. Each is a different fact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Probe {
+    /// 200.
+    Ok,
+    /// Nobody listens.
+    Refused,
+    /// Somebody listens and says nothing.
+    Timeout,
+    /// Another HTTP status.
+    Status(u16),
+    /// The probe could not be made: that says nothing of the kubelet.
+    Impossible(String),
+}
+
+/// Where healthz is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    /// Configured, or told by the kubelet's own command line and configuration.
+    Known(String),
+    /// The default, because nobody could say.
+    Assumed(String),
+    /// `healthzPort: 0`.
+    Disabled,
+}
+
+/// What systemd says of the unit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unit {
+    /// `loaded`, `not-found`, `masked` …
+    pub load_state: String,
+    /// `active`, `inactive`, `failed`, `activating` …
+    pub active_state: String,
+    /// `running`, `dead`, `auto-restart` …
+    pub sub_state: String,
+    /// The main process, 0 if there is none.
+    pub main_pid: u32,
+    /// The main process that lived last.
+    pub exec_main_pid: u32,
+    /// How it ended: `CLD_EXITED` 1, `CLD_KILLED` 2, `CLD_DUMPED` 3.
+    pub exec_main_code: i32,
+    /// Its exit code, or the signal.
+    pub exec_main_status: i32,
+    /// `success`, `exit-code`, `signal`, `oom-kill`, `watchdog` …
+    pub result: String,
+    /// The unit's cgroup, empty while it has none.
+    pub control_group: String,
+    /// Whether it was ever started in this boot.
+    pub ever_started: bool,
+}
+
+/// A job of systemd's for the unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobKind {
+    /// Not asked yet, or no answer yet.
+    Unasked,
+    /// Stop.
+    Stop,
+    /// Restart, in any of its forms.
+    Restart,
+    /// Start.
+    Start,
+    /// Anything else: it ends no process.
+    Other,
+}
+
+/// Something that was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sign {
+    /// Somebody looked for the process.
+    Found(Found),
+    /// The pidfd of this process is readable.
+    Gone(i32),
+    /// A probe of this process's healthz ended.
+    Probed(i32, Probe),
+    /// The process's state in `/proc/PID/stat`: `R`, `S`, `D`, `T`, `Z` …
+    ProcessState(i32, char),
+    /// Where this process's healthz is.
+    Endpoint(i32, Endpoint),
+    /// systemd's properties of the unit.
+    Unit(Unit),
+    /// A job for the unit came, or its type became known.
+    Job(u32, JobKind),
+    /// A job for the unit ended.
+    JobDone(u32),
+    /// The bus went away, and what it told us with it.
+    BusLost,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Cause {
+    /// systemd is being asked, until then (uptime).
+    Asked(Duration),
+    /// It did not say in time; it may yet.
+    Unknown,
+    /// By itself.
+    Exited { code: i32, result: String },
+    /// By a signal.
+    Killed { signal: i32, result: String },
+    /// By a stop job.
+    Stopped,
+    /// By a restart job.
+    Restarting,
+}
+
+/// A kubelet that lived while we watched and is no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Ended {
+    pid: i32,
+    /// The unit's main process at that time: another one if a wrapper started the kubelet.
+    main_pid: i32,
+    at: Duration,
+    cause: Cause,
+}
+
+/// A kubelet that lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Alive {
+    process: Process,
+    /// It came by a restart that somebody had asked for: until its grace ends that is no news.
+    planned: bool,
+    /// Its healthz has answered 200 once.
+    answered: bool,
+    /// Failed probes in a row, and what the last one was.
+    misses: u32,
+    last_probe: Option<Probe>,
+    /// Its state in `/proc`, for the message.
+    state: Option<char>,
+    endpoint: Option<Endpoint>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Life {
+    /// Nobody has looked yet.
+    Unseen,
+    /// There is no process, and none has ended under our eyes.
+    Absent(String),
+    /// Several processes could be it.
+    Ambiguous(Vec<i32>),
+    Alive(Alive),
+    Ended(Ended),
+}
+
+/// The kubelet as far as it is known.
+#[derive(Debug)]
+pub struct Kubelet {
+    unit_name: String,
+    life: Life,
+    unit: Option<Unit>,
+    jobs: BTreeMap<u32, JobKind>,
+}
+
+impl Kubelet {
+    /// A kubelet of which nothing is known but its unit's name.
+    pub fn new(unit_name: impl Into<String>) -> Self {
+        Self {
+            unit_name: unit_name.into(),
+            life: Life::Unseen,
+            unit: None,
+            jobs: BTreeMap::new(),
+        }
+    }
+
+    /// The process that is watched.
+    pub fn process(&self) -> Option<&Process> {
+        match &self.life {
+            Life::Alive(alive) => Some(&alive.process),
+            _ => None,
+        }
+    }
+
+    /// Where the watched process's healthz is.
+    pub fn endpoint(&self) -> Option<&Endpoint> {
+        match &self.life {
+            Life::Alive(alive) => alive.endpoint.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The cgroup in which systemd keeps the unit, if it said so.
+    pub fn control_group(&self) -> Option<&str> {
+        let group = self.unit.as_ref()?.control_group.as_str();
+        (!group.is_empty()).then_some(group)
+    }
+
+    /// A word for `status`.
+    pub fn state(&self) -> &'static str {
+        match &self.life {
+            Life::Unseen => "unseen",
+            Life::Absent(_) => "absent",
+            Life::Ambiguous(_) => "ambiguous",
+            Life::Alive(alive) if alive.answered => "running",
+            Life::Alive(_) => "starting",
+            Life::Ended(_) => "ended",
+        }
+    }
+
+    /// How long after a probe's start the next one starts.
+    pub fn probe_interval(&self) -> Duration {
+        match &self.life {
+            Life::Alive(alive) if (1..FAST_PROBES).contains(&alive.misses) => PROBE_TIMEOUT,
+            Life::Alive(alive) if !alive.answered && alive.misses == 0 => PROBE_TIMEOUT,
+            _ => PROBE_EVERY,
+        }
+    }
+
+    /// When to assess again though no sign comes (uptime).
+    pub fn next_deadline(&self) -> Option<Duration> {
+        match &self.life {
+            Life::Ended(Ended { at, cause, .. }) => match cause {
+                Cause::Asked(until) => Some(*until),
+                Cause::Restarting => Some(*at + START_GRACE),
+                _ => None,
+            },
+            Life::Alive(alive) if !alive.answered => Some(alive.process.started + START_GRACE),
+            _ => None,
+        }
+    }
+
+    /// Takes a sign in.
+    pub fn apply(&mut self, sign: Sign, now: Now) {
+        match sign {
+            Sign::Found(found) => self.found(found),
+            Sign::Gone(pid) => self.gone(pid, now),
+            Sign::Probed(pid, probe) => self.with_alive(pid, |alive| alive.probed(probe)),
+            Sign::ProcessState(pid, state) => {
+                self.with_alive(pid, |alive| alive.state = Some(state));
+            }
+            Sign::Endpoint(pid, endpoint) => {
+                self.with_alive(pid, |alive| alive.endpoint = Some(endpoint));
+            }
+            Sign::Unit(unit) => {
+                self.learn_cause(&unit);
+                self.unit = Some(unit);
+            }
+            Sign::Job(id, kind) => {
+                self.jobs.insert(id, kind);
+                self.learn_job(kind);
+            }
+            Sign::JobDone(id) => {
+                self.jobs.remove(&id);
+            }
+            Sign::BusLost => {
+                self.unit = None;
+                self.jobs.clear();
+            }
+        }
+        self.tick(now);
+    }
+
+    /// Lets the deadlines pass that have come.
+    pub fn tick(&mut self, now: Now) {
+        let Life::Ended(ended) = &mut self.life else {
+            return;
+        };
+        let over = match ended.cause {
+            Cause::Asked(until) => now.uptime >= until,
+            Cause::Restarting => now.uptime >= ended.at + START_GRACE,
+            _ => false,
+        };
+        if over {
+            ended.cause = Cause::Unknown;
+        }
+    }
+
+    fn found(&mut self, found: Found) {
+        match found {
+            Found::One(process) => {
+                if self.process() == Some(&process) {
+                    return;
+                }
+                let planned = matches!(
+                    &self.life,
+                    Life::Ended(Ended {
+                        cause: Cause::Restarting,
+                        ..
+                    })
+                );
+                self.life = Life::Alive(Alive::new(process, planned));
+            }
+            // A process that lives is lost by its pidfd alone: a listing that missed it proves nothing.
+            Found::None(_) | Found::Many(_) if matches!(self.life, Life::Alive(_)) => {}
+            Found::None(why) => {
+                if !matches!(self.life, Life::Ended(_)) {
+                    self.life = Life::Absent(why);
+                }
+            }
+            Found::Many(pids) => self.life = Life::Ambiguous(pids),
+        }
+    }
+
+    fn gone(&mut self, pid: i32, now: Now) {
+        let Life::Alive(alive) = &self.life else {
+            return;
+        };
+        if alive.process.pid != pid {
+            return;
+        }
+        let cause = if self.has_job(JobKind::Stop) {
+            Cause::Stopped
+        } else if self.has_job(JobKind::Restart) || (alive.answered && self.has_job(JobKind::Start)) {
+            // systemd turns a restart job into a start job once the stopping is done.
+            Cause::Restarting
+        } else if self.has_job(JobKind::Unasked) {
+            Cause::Asked(now.uptime + JOB_TYPE_WAIT)
+        } else {
+            Cause::Asked(now.uptime + CAUSE_WAIT)
+        };
+        let main_pid = self
+            .unit
+            .as_ref()
+            .and_then(|unit| i32::try_from(unit.main_pid).ok())
+            .filter(|main_pid| *main_pid != 0)
+            .unwrap_or(pid);
+        self.life = Life::Ended(Ended {
+            pid,
+            main_pid,
+            at: now.uptime,
+            cause,
+        });
+    }
+
+    fn has_job(&self, kind: JobKind) -> bool {
+        self.jobs.values().any(|k| *k == kind)
+    }
+
+    fn with_alive(&mut self, pid: i32, change: impl FnOnce(&mut Alive)) {
+        if let Life::Alive(alive) = &mut self.life
+            && alive.process.pid == pid
+        {
+            change(alive);
+        }
+    }
+
+    /// The type of a job that was there when the process ended says whether somebody wanted that.
+    fn learn_job(&mut self, kind: JobKind) {
+        if let Life::Ended(ended) = &mut self.life
+            && let Cause::Asked(until) = ended.cause
+            && until > ended.at + CAUSE_WAIT
+        {
+            match kind {
+                JobKind::Stop => ended.cause = Cause::Stopped,
+                JobKind::Restart => ended.cause = Cause::Restarting,
+                JobKind::Unasked | JobKind::Start | JobKind::Other => {}
+            }
+        }
+    }
+
+    fn learn_cause(&mut self, unit: &Unit) {
+        let Life::Ended(ended) = &mut self.life else {
+            return;
+        };
+        let ours = [ended.pid, ended.main_pid]
+            .iter()
+            .any(|pid| i64::from(*pid) == i64::from(unit.exec_main_pid));
+        // An answer that still shows the dead process as the main one was given before systemd had noticed.
+        let noticed = unit.main_pid != unit.exec_main_pid;
+        if ours {
+            if noticed
+                && matches!(ended.cause, Cause::Asked(_) | Cause::Unknown)
+                && let Some(cause) = Cause::of(unit)
+            {
+                ended.cause = cause;
+            }
+        } else if noticed && unit.is_down_after_failure() {
+            // Another one has come and gone since, too fast to be seen: it is the unit that tells its end.
+            self.life = Life::Absent(format!("{} has no process", self.unit_name));
+        }
+    }
+}
+
+impl Unit {
+    fn is_down_after_failure(&self) -> bool {
+        self.active_state == "failed" || self.sub_state == "auto-restart"
+    }
+}
+
+impl Cause {
+    fn of(unit: &Unit) -> Option<Self> {
+        let result = unit.result.clone();
+        match unit.exec_main_code {
+            1 => Some(Self::Exited {
+                code: unit.exec_main_status,
+                result,
+            }),
+            2 | 3 => Some(Self::Killed {
+                signal: unit.exec_main_status,
+                result,
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl Alive {
+    fn new(process: Process, planned: bool) -> Self {
+        Self {
+            process,
+            planned,
+            answered: false,
+            misses: 0,
+            last_probe: None,
+            state: None,
+            endpoint: None,
+        }
+    }
+
+    fn probed(&mut self, probe: Probe) {
+        if probe == Probe::Ok {
+            self.answered = true;
+            self.planned = false;
+            self.misses = 0;
+        } else {
+            self.misses = self.misses.saturating_add(1);
+        }
+        self.last_probe = Some(probe);
+    }
+}

@@ -1,0 +1,105 @@
+//! `nodevigil helper`: the privileged helper, started by its socket unit or, with `--socket`, by hand.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "cli/ is where the environment is read: systemd hands the socket over in $LISTEN_PID and $LISTEN_FDS"
+)]
+
+use std::{env, path::PathBuf};
+
+use anyhow::Context;
+use nix::unistd::User;
+use tracing::{info, warn};
+
+use crate::{
+    helper::{
+        activation::Activation,
+        protocol::VERBS,
+        server::{Peers, Server},
+        socket,
+    },
+    host::files::Root,
+};
+
+/// Reads what only root may read, for the agent (started by nodevigil-helper.socket)
+#[derive(Debug, clap::Args)]
+#[command(after_help = verbs())]
+pub struct Helper {
+    /// Listen here instead of on the socket that systemd hands over
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+
+    /// The user that may ask, beside root
+    #[arg(long, value_name = "NAME", default_value = "nodevigil")]
+    pub allow_user: String,
+}
+
+impl Helper {
+    /// Answers the agent until the process is ended.
+    pub fn run(self) -> anyhow::Result<()> {
+        let activation = Activation {
+            listen_pid: env::var("LISTEN_PID").ok(),
+            listen_fds: env::var("LISTEN_FDS").ok(),
+        };
+        let user = find_user(&self.allow_user)?;
+        let listener = match &self.socket {
+            Some(path) => socket::bind_at(path, user.as_ref().map(|user| user.gid))?,
+            None => activation.take()?,
+        };
+        let mut uids = vec![0];
+        uids.extend(user.map(|user| user.uid.as_raw()));
+        info!(user = self.allow_user, "the helper answers");
+        Err(Server::new(Root::default(), Peers::only(uids)).serve(&listener))
+            .context("accept a connection")
+    }
+}
+
+/// The agent's user; a host without it (tests, a container) still has root.
+fn find_user(name: &str) -> anyhow::Result<Option<User>> {
+    let user = User::from_name(name).with_context(|| format!("look up user {name}"))?;
+    if user.is_none() {
+        warn!(user = name, "no such user: only root may ask the helper");
+    }
+    Ok(user)
+}
+
+/// The verbs, for the end of `--help`.
+fn verbs() -> String {
+    let width = VERBS.iter().map(|verb| verb.name.len()).max().unwrap_or(0);
+    let lines = VERBS
+        .iter()
+        .map(|verb| format!("\n  {:width$}  {}", verb.name, verb.sentence));
+    format!("Verbs:{}", lines.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, Command, FromArgMatches};
+
+    use super::*;
+
+    #[test]
+    fn the_help_lists_every_verb() {
+        let help = Helper::augment_args(Command::new("helper"))
+            .render_help()
+            .to_string();
+        for verb in VERBS {
+            assert!(
+                help.contains(verb.name) && help.contains(verb.sentence),
+                "{help}"
+            );
+        }
+    }
+
+    #[test]
+    fn without_a_socket_it_says_what_to_do() {
+        let command = Helper::augment_args(Command::new("helper"));
+        let matches = command.try_get_matches_from(["helper"]).unwrap();
+        let helper = Helper::from_arg_matches(&matches).unwrap();
+        assert_eq!(helper.allow_user, "nodevigil");
+        let error = helper.run().unwrap_err().to_string();
+        assert!(
+            error.contains("nodevigil-helper.socket") && error.contains("--socket"),
+            "{error}"
+        );
+    }
+}

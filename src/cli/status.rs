@@ -1,0 +1,464 @@
+//! `nodevigil status`: the conditions, why, since when, and how the daemon itself is doing, from its status file.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a subcommand reads the environment for itself"
+)]
+
+use std::{
+    env,
+    fmt::Write as _,
+    io::{self, ErrorKind, IsTerminal, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    clock::Clock,
+    host::files::Root,
+    status::{self, ApiState, Condition, ConditionStatus, IdentityKind, PeerState, StatusFile},
+};
+
+/// The daemon writes once a minute; after two missed times and some slack it is not there any more.
+const STALE_AFTER: SignedDuration = SignedDuration::from_secs(150);
+
+/// No condition is False.
+const EXIT_GOOD: u8 = 0;
+/// Some condition is False.
+const EXIT_BAD: u8 = 1;
+/// No file, an old one, or one that cannot be read.
+const EXIT_CANNOT_TELL: u8 = 2;
+
+/// Show what the daemon knows: conditions, identity, API, helper, bus, kubelet.
+///
+/// Exit code: 0 no condition is False, 1 some condition is False, 2 cannot tell (no daemon, or it has stopped writing).
+#[derive(Debug, Clone, clap::Args)]
+pub struct Status {
+    /// Print the daemon's status file, with "stale" added, as JSON.
+    #[arg(long)]
+    json: bool,
+    /// The daemon's runtime directory.
+    #[arg(long, value_name = "DIR", hide = true)]
+    dir: Option<PathBuf>,
+}
+
+impl Status {
+    /// Prints, and says by the exit code how things are.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let dir = self
+            .dir
+            .unwrap_or_else(|| status::runtime_dir(env::var_os("RUNTIME_DIRECTORY").as_deref()));
+        let (file, json) = match StatusFile::read_with_json(&Root::default(), &dir) {
+            Ok(read) => read,
+            Err(error) => {
+                let hint = if error.is_not_found() {
+                    "; is nodevigil.service running?"
+                } else {
+                    ""
+                };
+                print(&mut io::stderr().lock(), &format!("error: {error}{hint}\n"))?;
+                return Ok(ExitCode::from(EXIT_CANNOT_TELL));
+            }
+        };
+        let now = Clock.now().wall;
+        let mut out = io::stdout().lock();
+        let text = if self.json {
+            as_json(json, is_stale(&file, now))?
+        } else {
+            let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+            let colour = !no_color && out.is_terminal();
+            table(&file, now, colour)
+        };
+        print(&mut out, &text)?;
+        Ok(ExitCode::from(exit_code(&file, now)))
+    }
+}
+
+/// Writes; a reader that has gone away (`| head`) is nobody's fault.
+fn print(out: &mut impl Write, text: &str) -> io::Result<()> {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+fn as_json(
+    mut json: serde_json::Map<String, serde_json::Value>,
+    stale: bool,
+) -> serde_json::Result<String> {
+    json.insert("stale".to_owned(), stale.into());
+    Ok(serde_json::to_string_pretty(&json)? + "\n")
+}
+
+/// A file from the future is as little to be believed as an old one: the clock was set.
+fn is_stale(file: &StatusFile, now: Timestamp) -> bool {
+    now.duration_since(file.written_at).abs() > STALE_AFTER
+}
+
+fn exit_code(file: &StatusFile, now: Timestamp) -> u8 {
+    let bad = |condition: &Condition| condition.status == ConditionStatus::False;
+    if is_stale(file, now) {
+        EXIT_CANNOT_TELL
+    } else if file.conditions.iter().any(bad) {
+        EXIT_BAD
+    } else {
+        EXIT_GOOD
+    }
+}
+
+fn table(file: &StatusFile, now: Timestamp, colour: bool) -> String {
+    let mut out = String::new();
+    if is_stale(file, now) {
+        let ago = age(file.written_at, now);
+        let line = format!("the daemon has not written for {ago}: is it running?");
+        out += &paint(colour, YELLOW, &line);
+        out += "\n\n";
+    }
+    conditions(&mut out, file, now, colour);
+    out.push('\n');
+    for (name, value) in facts(file, now) {
+        writeln!(out, "{name:<9} {}", plain(&value)).expect("writing to a String cannot fail");
+    }
+    out
+}
+
+fn conditions(out: &mut String, file: &StatusFile, now: Timestamp, colour: bool) {
+    if file.conditions.is_empty() {
+        *out += "no condition yet: no check has come to a result\n";
+        return;
+    }
+    let mut rows = vec![["CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"].map(str::to_owned)];
+    rows.extend(file.conditions.iter().map(|condition| {
+        [
+            plain(&condition.kind),
+            format!("{:?}", condition.status),
+            plain(&condition.reason),
+            condition
+                .last_transition_time
+                .map_or_else(|| "-".to_owned(), |since| age(since, now)),
+            plain(&condition.message) + unpublished(file, condition),
+        ]
+    }));
+    let width = |column: usize| {
+        let lengths = rows.iter().map(|row| row[column].chars().count());
+        lengths.max().unwrap_or(0)
+    };
+    let widths = [width(0), width(1), width(2), width(3)];
+    for (index, row) in rows.iter().enumerate() {
+        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+            let gap = " ".repeat(width - cell.chars().count() + 3);
+            // The first row is the head.
+            let shade = index.checked_sub(1).filter(|_| column == 1);
+            *out += &match shade {
+                Some(index) => paint(colour, shade_of(file.conditions[index].status), cell),
+                None => cell.clone(),
+            };
+            *out += &gap;
+        }
+        *out += &row[4];
+        out.push('\n');
+    }
+}
+
+/// Marks what the Node does not have yet, where it should have it.
+fn unpublished(file: &StatusFile, condition: &Condition) -> &'static str {
+    let none = file.identity.kind == IdentityKind::None;
+    match condition.published_at {
+        None if !none => " (not yet on the Node)",
+        _ => "",
+    }
+}
+
+fn facts(file: &StatusFile, now: Timestamp) -> Vec<(&'static str, String)> {
+    let or_unknown = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
+    let mut facts = vec![
+        ("node", or_unknown(&file.node)),
+        ("identity", identity(file)),
+        ("API", api(file, now)),
+        ("helper", peer(&file.helper)),
+        ("bus", peer(&file.bus)),
+        ("kubelet", kubelet(file, now)),
+    ];
+    let mut daemon = vec![format!("version {}", file.agent_version)];
+    daemon.extend(
+        file.started_at
+            .map(|started| format!("running for {}", age(started, now))),
+    );
+    daemon.extend(
+        file.locked_bytes
+            .map(|bytes| format!("{} KiB locked", bytes / 1024)),
+    );
+    facts.push(("daemon", daemon.join(", ")));
+    if file.log_lines_dropped > 0 {
+        facts.push((
+            "log",
+            format!("{} lines were dropped", file.log_lines_dropped),
+        ));
+    }
+    facts
+}
+
+fn identity(file: &StatusFile) -> String {
+    let kind = match file.identity.kind {
+        IdentityKind::Own => "its own",
+        IdentityKind::Kubelet => "the kubelet's",
+        IdentityKind::None => "none, nothing is published",
+        IdentityKind::Unknown => "unknown",
+    };
+    with_detail(kind, file.identity.detail.as_deref())
+}
+
+fn api(file: &StatusFile, now: Timestamp) -> String {
+    let api = &file.api;
+    let state = match api.state {
+        ApiState::Connected => "connected",
+        ApiState::Connecting => "connecting",
+        ApiState::Retrying => "retrying",
+        ApiState::NodeMissing => "connected, but this Node is not there",
+        ApiState::None => "not used",
+        ApiState::Unknown => "unknown",
+    };
+    let mut parts = vec![state.to_owned()];
+    parts.extend(
+        api.last_success_at
+            .map(|at| format!("last success {} ago", age(at, now))),
+    );
+    if api.failures > 0 {
+        parts.push(format!("{} failures since", api.failures));
+    }
+    with_detail(&parts.join(", "), api.last_error.as_deref())
+}
+
+fn peer(peer: &status::Peer) -> String {
+    let state = match peer.state {
+        PeerState::Ok => "ok",
+        PeerState::Unavailable => "unavailable",
+        PeerState::Unknown => "unknown",
+    };
+    with_detail(state, peer.detail.as_deref())
+}
+
+fn kubelet(file: &StatusFile, now: Timestamp) -> String {
+    let kubelet = &file.kubelet;
+    let state = match kubelet.state.as_str() {
+        "" => "unknown",
+        state => state,
+    };
+    let mut parts = vec![match kubelet.since {
+        Some(since) => format!("{state} for {}", age(since, now)),
+        None => state.to_owned(),
+    }];
+    parts.extend(kubelet.pid.map(|pid| format!("pid {pid}")));
+    parts.extend(kubelet.unit.clone());
+    parts.extend(kubelet.healthz_url.clone());
+    parts.join(", ")
+}
+
+fn with_detail(text: &str, detail: Option<&str>) -> String {
+    match detail {
+        Some(detail) => format!("{text}: {detail}"),
+        None => text.to_owned(),
+    }
+}
+
+/// How long ago, as kubectl says it: the largest unit, and the next one while the first is small.
+fn age(since: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(since).as_secs().abs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..600 => format!("{minutes}m{}s", seconds % 60),
+        600..10_800 => format!("{minutes}m"),
+        10_800..28_800 => format!("{hours}h{}m", minutes % 60),
+        28_800..172_800 => format!("{hours}h"),
+        172_800..691_200 => format!("{days}d{}h", hours % 24),
+        _ => format!("{days}d"),
+    }
+}
+
+/// One line without control characters: what others wrote must not steer the terminal.
+fn plain(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+const GREEN: &str = "\x1b[32m";
+const RED: &str = "\x1b[31m";
+const YELLOW: &str = "\x1b[33m";
+
+fn shade_of(status: ConditionStatus) -> &'static str {
+    match status {
+        ConditionStatus::True => GREEN,
+        ConditionStatus::False => RED,
+        ConditionStatus::Unknown => YELLOW,
+    }
+}
+
+fn paint(colour: bool, shade: &str, text: &str) -> String {
+    if colour {
+        format!("{shade}{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn condition(kind: &str, status: ConditionStatus, reason: &str) -> Condition {
+        Condition {
+            kind: kind.to_owned(),
+            status,
+            reason: reason.to_owned(),
+            message: "killed by signal 9\x1b[2J\nafter 3 min".to_owned(),
+            last_transition_time: Some(at("2026-11-21T08:55:00Z")),
+            published_at: Some(at("2026-11-21T08:55:00Z")),
+        }
+    }
+
+    fn file() -> StatusFile {
+        let mut file = StatusFile::new(at("2026-11-21T09:00:00Z"));
+        file.agent_version = "1.2.3".to_owned();
+        file.started_at = Some(at("2026-11-20T09:00:00Z"));
+        file.node = Some("worker-1".to_owned());
+        file.identity.kind = IdentityKind::Kubelet;
+        file.identity.detail = Some("system:node:worker-1".to_owned());
+        file.api.state = ApiState::Retrying;
+        file.api.last_success_at = Some(at("2026-11-21T08:58:00Z"));
+        file.api.last_error = Some("10.0.0.1:6443: connection refused".to_owned());
+        file.api.failures = 4;
+        file.helper.state = PeerState::Ok;
+        file.bus.state = PeerState::Unavailable;
+        file.bus.detail = Some("/run/dbus/system_bus_socket: not there".to_owned());
+        file.kubelet.state = "exited".to_owned();
+        file.kubelet.unit = Some("kubelet.service".to_owned());
+        file.kubelet.healthz_url = Some("http://127.0.0.1:10248/healthz".to_owned());
+        file.kubelet.since = Some(at("2026-11-21T08:55:00Z"));
+        file.locked_bytes = Some(6_291_456);
+        file.conditions = vec![
+            condition("KubeletHealthy", ConditionStatus::False, "KubeletCrashed"),
+            condition(
+                "NodeStorageHealthy",
+                ConditionStatus::True,
+                "StorageIsHealthy",
+            ),
+        ];
+        file.conditions[1].message = "writes take 3 ms".to_owned();
+        file.conditions[1].published_at = None;
+        file
+    }
+
+    #[test]
+    fn a_table_for_people() {
+        insta::assert_snapshot!(table(&file(), at("2026-11-21T09:00:30Z"), false), @r#"
+        CONDITION            STATUS   REASON             SINCE   MESSAGE
+        KubeletHealthy       False    KubeletCrashed     5m30s   killed by signal 9 [2J after 3 min
+        NodeStorageHealthy   True     StorageIsHealthy   5m30s   writes take 3 ms (not yet on the Node)
+
+        node      worker-1
+        identity  the kubelet's: system:node:worker-1
+        API       retrying, last success 2m30s ago, 4 failures since: 10.0.0.1:6443: connection refused
+        helper    ok
+        bus       unavailable: /run/dbus/system_bus_socket: not there
+        kubelet   exited for 5m30s, kubelet.service, http://127.0.0.1:10248/healthz
+        daemon    version 1.2.3, running for 24h, 6144 KiB locked
+        "#);
+    }
+
+    #[test]
+    fn a_daemon_that_has_just_started() {
+        let file = StatusFile {
+            agent_version: "1.2.3".to_owned(),
+            log_lines_dropped: 3,
+            ..StatusFile::new(at("2026-11-21T09:00:00Z"))
+        };
+        insta::assert_snapshot!(table(&file, at("2026-11-21T09:00:00Z"), false), @r#"
+        no condition yet: no check has come to a result
+
+        node      unknown
+        identity  unknown
+        API       unknown
+        helper    unknown
+        bus       unknown
+        kubelet   unknown
+        daemon    version 1.2.3
+        log       3 lines were dropped
+        "#);
+    }
+
+    #[test]
+    fn a_stale_file_is_called_so() {
+        let file = file();
+        let text = table(&file, at("2026-11-21T09:10:00Z"), true);
+        let first = text.lines().next();
+        let wanted = "\x1b[33mthe daemon has not written for 10m: is it running?\x1b[0m";
+        assert_eq!(first, Some(wanted));
+        assert!(text.contains("\x1b[31mFalse\x1b[0m"));
+    }
+
+    #[test]
+    fn the_exit_code_says_how_things_are() {
+        let now = at("2026-11-21T09:00:00Z");
+        let mut file = file();
+        assert_eq!(exit_code(&file, now), EXIT_BAD);
+        file.conditions[0].status = ConditionStatus::Unknown;
+        assert_eq!(exit_code(&file, now), EXIT_GOOD);
+        file.conditions[0].status = ConditionStatus::True;
+        assert_eq!(exit_code(&file, now), EXIT_GOOD);
+        assert_eq!(exit_code(&file, at("2026-11-21T09:02:30Z")), EXIT_GOOD);
+        assert_eq!(
+            exit_code(&file, at("2026-11-21T09:02:31Z")),
+            EXIT_CANNOT_TELL
+        );
+        assert_eq!(
+            exit_code(&file, at("2026-11-21T08:00:00Z")),
+            EXIT_CANNOT_TELL
+        );
+    }
+
+    #[test]
+    fn json_is_the_file_and_stale() {
+        let json = serde_json::from_str(r#"{"version": 1, "later": [1]}"#).unwrap();
+        let text = as_json(json, true).unwrap();
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let wanted = serde_json::json!({"version": 1, "later": [1], "stale": true});
+        assert_eq!(read, wanted);
+    }
+
+    #[test]
+    fn ages_as_kubectl_says_them() {
+        let age = |seconds| {
+            age(
+                Timestamp::UNIX_EPOCH,
+                Timestamp::from_second(seconds).unwrap(),
+            )
+        };
+        assert_eq!(
+            [0, 119, 120, 599, 600, 10_800, 28_800, 172_800, 864_000].map(age),
+            [
+                "0s", "119s", "2m0s", "9m59s", "10m", "3h0m", "8h", "2d0h", "10d"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_closed_pipe_is_no_error() {
+        struct Closed;
+        impl Write for Closed {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        print(&mut Closed, "x").unwrap();
+    }
+}

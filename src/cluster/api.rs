@@ -1,0 +1,390 @@
+//! The three requests that we send: list our Node, watch it, apply our conditions.
+//!
+//! Every failure is told apart by what it asks of us ([`ApiError`]); every answer is bounded in bytes and in time.
+
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode, header::RETRY_AFTER};
+use http_body_util::{BodyExt, Limited};
+use jiff::Timestamp;
+use kube::{
+    Client,
+    api::{ListParams, Patch, PatchParams, WatchParams},
+    client::Body,
+    core::Request as KubeRequest,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    desired::Condition,
+    health::{ConditionType, Status, Stored},
+};
+
+/// The field manager under which our conditions are ours.
+pub const FIELD_MANAGER: &str = "nodevigil";
+/// A request's deadline: a healthy server answers in milliseconds, and a late answer must not hold up the next fact.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// A Node with fifty images and many labels is some 20 KiB.
+const MAX_ANSWER_BYTES: usize = 4 * 1024 * 1024;
+/// How long one watch is asked to last, in seconds; the server ends it, and the next one goes on where it stopped.
+const WATCH_SECS: u32 = 290;
+
+/// A request that failed, told apart by what it asks of us.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApiError {
+    /// Nobody there, or the connection broke.
+    #[error("the API server cannot be reached: {0}")]
+    Network(String),
+    /// No answer in time; the request may still be carried out.
+    #[error("the API server did not answer within {} s", REQUEST_TIMEOUT.as_secs())]
+    Timeout,
+    /// 401.
+    #[error("401 Unauthorized: the API server does not accept our credential")]
+    Unauthorized,
+    /// 403.
+    #[error("403 Forbidden: {0}")]
+    Forbidden(String),
+    /// 404: our Node is not there.
+    #[error("404: the Node does not exist")]
+    NotFound,
+    /// 409: the Node is another one than we thought.
+    #[error("409 Conflict: {0}")]
+    Conflict(String),
+    /// 410: the watch's place in history is gone.
+    #[error("410 Gone: {0}")]
+    Expired(String),
+    /// 429, and how long it asked us to wait.
+    #[error("429 Too Many Requests")]
+    TooMany(Option<Duration>),
+    /// 5xx, and how long it asked us to wait.
+    #[error("the API server is in trouble: {code} {message}")]
+    Server {
+        /// The HTTP status.
+        code: u16,
+        /// Its message.
+        message: String,
+        /// Its `Retry-After`.
+        retry_after: Option<Duration>,
+    },
+    /// Any other refusal: what we send is wrong for this server.
+    #[error("the API server refused the request: {code} {message}")]
+    Refused {
+        /// The HTTP status.
+        code: u16,
+        /// Its message.
+        message: String,
+    },
+    /// An answer that is not what the API promises.
+    #[error("the API server's answer makes no sense: {0}")]
+    Nonsense(String),
+}
+
+/// What we need to know of our Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeView {
+    /// `metadata.uid`: a Node made anew under our name has another.
+    pub uid: String,
+    /// Its resource version.
+    pub version: String,
+    /// Those of its conditions that have a type of ours.
+    pub conditions: Vec<(ConditionType, Stored)>,
+}
+
+/// A client and the Node that it is about.
+#[derive(Clone)]
+pub struct Api {
+    client: Client,
+    requests: KubeRequest,
+    node: String,
+}
+
+impl std::fmt::Debug for Api {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Api").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+impl Api {
+    /// The API as seen from `node`.
+    pub fn new(client: Client, node: impl Into<String>) -> Self {
+        Self {
+            client,
+            requests: KubeRequest::new("/api/v1/nodes"),
+            node: node.into(),
+        }
+    }
+
+    /// Reads our Node, and the version at which to start a watch.
+    ///
+    /// # Errors
+    /// As [`ApiError`] says; a Node that is not there is `Ok` without one.
+    pub async fn list(&self) -> Result<(Option<NodeView>, String), ApiError> {
+        let request = self.requests.list(&ListParams::default().fields(&self.field_selector()));
+        let bytes = self.within(REQUEST_TIMEOUT, request.map_err(nonsense)?).await?;
+        let list: NodeList = serde_json::from_slice(&bytes).map_err(nonsense)?;
+        let node = list.items.into_iter().next().map(NodeView::from);
+        Ok((node, list.metadata.resource_version))
+    }
+
+    /// Applies the complete set of our conditions to the Node of that uid.
+    ///
+    /// # Errors
+    /// As [`ApiError`] says; [`ApiError::Conflict`] when the Node under our name has another uid.
+    pub async fn apply(
+        &self,
+        uid: &str,
+        conditions: &[Condition],
+        heartbeat: Timestamp,
+    ) -> Result<NodeView, ApiError> {
+        let patch = Patch::Apply(apply_body(&self.node, uid, conditions, heartbeat));
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let request = self.requests.patch_subresource("status", &self.node, &params, &patch);
+        let bytes = self.within(REQUEST_TIMEOUT, request.map_err(nonsense)?).await?;
+        let node: Node = serde_json::from_slice(&bytes).map_err(nonsense)?;
+        Ok(node.into())
+    }
+
+    /// Starts a watch of our Node from `version`: the answer's body is a line of JSON for each change.
+    ///
+    /// # Errors
+    /// As [`ApiError`] says.
+    pub async fn watch(&self, version: &str) -> Result<Response<Body>, ApiError> {
+        let params = WatchParams::default()
+            .fields(&self.field_selector())
+            .timeout(WATCH_SECS);
+        let request = self.requests.watch(&params, version).map_err(nonsense)?;
+        let answer = tokio::time::timeout(REQUEST_TIMEOUT, self.send(request))
+            .await
+            .map_err(|_| ApiError::Timeout)??;
+        Ok(answer)
+    }
+
+    fn field_selector(&self) -> String {
+        format!("metadata.name={}", self.node)
+    }
+
+    async fn within(&self, limit: Duration, request: Request<Vec<u8>>) -> Result<Vec<u8>, ApiError> {
+        tokio::time::timeout(limit, async {
+            let answer = self.send(request).await?;
+            read(answer).await
+        })
+        .await
+        .map_err(|_| ApiError::Timeout)?
+    }
+
+    async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Body>, ApiError> {
+        let answer = self
+            .client
+            .send(request.map(Body::from))
+            .await
+            .map_err(|e| ApiError::Network(innermost(&e)))?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let (code, retry_after) = (answer.status(), retry_after(&answer));
+        let text = read(answer).await.unwrap_or_default();
+        Err(classify(code, retry_after, &text))
+    }
+}
+
+async fn read(answer: Response<Body>) -> Result<Vec<u8>, ApiError> {
+    let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES)
+        .collect()
+        .await
+        .map_err(|e| ApiError::Network(innermost(&*e)))?;
+    Ok(body.to_bytes().to_vec())
+}
+
+fn retry_after(answer: &Response<Body>) -> Option<Duration> {
+    let secs = answer.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    secs.parse().ok().map(Duration::from_secs)
+}
+
+fn classify(code: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> ApiError {
+    let message = serde_json::from_slice::<Value>(body)
+        .ok()
+        .and_then(|status| Some(status.get("message")?.as_str()?.to_owned()))
+        .unwrap_or_else(|| String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned());
+    match code.as_u16() {
+        401 => ApiError::Unauthorized,
+        403 => ApiError::Forbidden(message),
+        404 => ApiError::NotFound,
+        409 => ApiError::Conflict(message),
+        410 => ApiError::Expired(message),
+        429 => ApiError::TooMany(retry_after),
+        code @ 500.. => ApiError::Server {
+            code,
+            message,
+            retry_after,
+        },
+        code => ApiError::Refused { code, message },
+    }
+}
+
+pub(super) fn nonsense(error: impl std::fmt::Display) -> ApiError {
+    ApiError::Nonsense(error.to_string())
+}
+
+/// The last cause of a chain: "connection refused" rather than "client error (Connect)".
+pub(super) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}
+
+fn apply_body(node: &str, uid: &str, conditions: &[Condition], heartbeat: Timestamp) -> Value {
+    let conditions: Vec<Value> = conditions
+        .iter()
+        .map(|condition| {
+            json!({
+                "type": condition.r#type.as_str(),
+                "status": condition.status.as_str(),
+                "reason": condition.reason,
+                "message": condition.message,
+                "lastHeartbeatTime": seconds(heartbeat),
+                "lastTransitionTime": seconds(condition.last_transition_time),
+            })
+        })
+        .collect();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        // The uid makes it a precondition: a Node that was made anew is never written with the old one's state.
+        "metadata": { "name": node, "uid": uid },
+        "status": { "conditions": conditions },
+    })
+}
+
+/// Kubernetes' times have whole seconds; cut, so that none lies in the future.
+fn seconds(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second())
+        .unwrap_or(time)
+        .to_string()
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeList {
+    metadata: ListMeta,
+    #[serde(default)]
+    items: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMeta {
+    #[serde(default)]
+    resource_version: String,
+}
+
+/// The few fields of a Node that we read; the rest is skipped while parsing and costs no memory.
+#[derive(Deserialize)]
+pub(super) struct Node {
+    metadata: NodeMeta,
+    #[serde(default)]
+    status: NodeStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeMeta {
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    resource_version: String,
+}
+
+#[derive(Deserialize, Default)]
+struct NodeStatus {
+    #[serde(default)]
+    conditions: Vec<NodeCondition>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeCondition {
+    r#type: String,
+    status: String,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    message: String,
+    last_transition_time: Option<Timestamp>,
+}
+
+impl From<Node> for NodeView {
+    fn from(node: Node) -> Self {
+        Self {
+            uid: node.metadata.uid,
+            version: node.metadata.resource_version,
+            conditions: node.status.conditions.into_iter().filter_map(ours).collect(),
+        }
+    }
+}
+
+fn ours(condition: NodeCondition) -> Option<(ConditionType, Stored)> {
+    let r#type = ConditionType::ALL
+        .iter()
+        .find(|t| t.as_str() == condition.r#type)?;
+    let status = match condition.status.as_str() {
+        "True" => Status::True,
+        "False" => Status::False,
+        _ => Status::Unknown,
+    };
+    let stored = Stored {
+        status,
+        reason: condition.reason,
+        message: condition.message,
+        since: condition.last_transition_time?,
+    };
+    Some((*r#type, stored))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_apply_body_is_the_whole_set_with_the_uid() {
+        let condition = Condition {
+            r#type: ConditionType::KubeletHealthy,
+            status: Status::False,
+            reason: "KubeletCrashed".to_owned(),
+            message: "m".to_owned(),
+            last_transition_time: "2026-11-21T09:00:00.9Z".parse().unwrap(),
+        };
+        let body = apply_body("n1", "u-1", &[condition], "2026-11-21T09:05:00Z".parse().unwrap());
+        insta::assert_snapshot!(body, @r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1","uid":"u-1"},"status":{"conditions":[{"lastHeartbeatTime":"2026-11-21T09:05:00Z","lastTransitionTime":"2026-11-21T09:00:00Z","message":"m","reason":"KubeletCrashed","status":"False","type":"KubeletHealthy"}]}}"#);
+    }
+
+    #[test]
+    fn failures_are_told_apart() {
+        let status = br#"{"kind":"Status","message":"no"}"#;
+        let of = |code: u16| classify(StatusCode::from_u16(code).unwrap(), None, status);
+        assert_eq!(of(401), ApiError::Unauthorized);
+        assert_eq!(of(403), ApiError::Forbidden("no".to_owned()));
+        assert_eq!(of(404), ApiError::NotFound);
+        assert_eq!(of(429), ApiError::TooMany(None));
+        assert!(matches!(of(503), ApiError::Server { code: 503, .. }));
+        assert!(matches!(of(422), ApiError::Refused { code: 422, .. }));
+    }
+
+    #[test]
+    fn only_our_conditions_are_read_and_never_one_without_a_time() {
+        let node: Node = serde_json::from_value(json!({
+            "metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {},
+            "status": {"conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T09:00:00Z"},
+                {"type": "KubeletHealthy", "status": "Maybe", "lastTransitionTime": "2026-11-21T09:00:00Z"},
+                {"type": "KubeletHealthy", "status": "True", "lastTransitionTime": null},
+            ]},
+        }))
+        .unwrap();
+        let view = NodeView::from(node);
+        assert_eq!(view.conditions.len(), 1);
+        assert_eq!(view.conditions[0].1.status, Status::Unknown);
+    }
+}

@@ -1,0 +1,187 @@
+//! One file as written, and the last word of several on each key, with the place where it was said.
+
+use std::{borrow::Cow, ops::Range, path::PathBuf};
+
+use serde::Deserialize;
+use toml::{
+    Spanned,
+    de::{DeInteger, DeTable, DeValue, Deserializer},
+};
+
+use super::{
+    error::{ConfigError, Source},
+    keys::{self, Key, Kind},
+};
+
+/// One file as written: nothing has to be there, and nothing else may.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Fragment {
+    node: NodeFragment,
+    kubernetes: KubernetesFragment,
+    kubelet: KubeletFragment,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct NodeFragment {
+    name: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct KubernetesFragment {
+    kubeconfig: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct KubeletFragment {
+    unit: Option<Spanned<String>>,
+    pid_file: Option<Spanned<String>>,
+    healthz_url: Option<Spanned<String>>,
+    healthy_for_secs: Option<Spanned<i64>>,
+}
+
+/// A value and where it was written, for the error that may be said about it later.
+#[derive(Debug)]
+pub(super) struct Placed<T> {
+    value: T,
+    path: PathBuf,
+    line: usize,
+}
+
+impl<T> Placed<T> {
+    /// The value made into what the agent needs, or an error at its place about `key`.
+    pub(super) fn check<U>(
+        self,
+        key: &str,
+        check: impl FnOnce(T) -> Result<U, String>,
+    ) -> Result<U, ConfigError> {
+        check(self.value).map_err(|problem| ConfigError::Value {
+            path: self.path,
+            line: self.line,
+            key: key.to_owned(),
+            problem,
+        })
+    }
+}
+
+/// The last word on each key.
+#[derive(Debug, Default)]
+pub(super) struct Merged {
+    pub(super) node_name: Option<Placed<String>>,
+    pub(super) kubeconfig: Option<Placed<String>>,
+    pub(super) kubelet_unit: Option<Placed<String>>,
+    pub(super) kubelet_pid_file: Option<Placed<String>>,
+    pub(super) kubelet_healthz_url: Option<Placed<String>>,
+    pub(super) kubelet_healthy_for_secs: Option<Placed<i64>>,
+}
+
+impl Merged {
+    /// Reads one more file, whose keys win over those read before.
+    pub(super) fn absorb(&mut self, source: &Source<'_>) -> Result<(), ConfigError> {
+        let Fragment {
+            node,
+            kubernetes,
+            kubelet,
+        } = parse(source)?;
+        place(&mut self.node_name, node.name, source);
+        place(&mut self.kubeconfig, kubernetes.kubeconfig, source);
+        place(&mut self.kubelet_unit, kubelet.unit, source);
+        place(&mut self.kubelet_pid_file, kubelet.pid_file, source);
+        place(&mut self.kubelet_healthz_url, kubelet.healthz_url, source);
+        place(
+            &mut self.kubelet_healthy_for_secs,
+            kubelet.healthy_for_secs,
+            source,
+        );
+        Ok(())
+    }
+}
+
+fn place<T>(slot: &mut Option<Placed<T>>, written: Option<Spanned<T>>, source: &Source<'_>) {
+    if let Some(written) = written {
+        *slot = Some(Placed {
+            line: source.line(written.span().start),
+            path: source.path.to_owned(),
+            value: written.into_inner(),
+        });
+    }
+}
+
+/// Reads one file. The registry is asked first, because it says what may have been meant; serde only then.
+pub(super) fn parse(source: &Source<'_>) -> Result<Fragment, ConfigError> {
+    let document = DeTable::parse(source.text).map_err(|error| source.syntax_error(&error))?;
+    let problems = document
+        .get_ref()
+        .iter()
+        .flat_map(|(name, value)| section_problems(name, value));
+    if let Some(first) = problems.min_by_key(|problem| problem.span.start) {
+        return Err(source.error(&first.span, first.key, first.what));
+    }
+    Fragment::deserialize(Deserializer::from(document)).map_err(|error| source.syntax_error(&error))
+}
+
+struct Problem {
+    span: Range<usize>,
+    key: String,
+    what: String,
+}
+
+type Name<'a> = Spanned<Cow<'a, str>>;
+
+fn section_problems(name: &Name<'_>, value: &Spanned<DeValue<'_>>) -> Vec<Problem> {
+    let section = name.get_ref().as_ref();
+    let problem = |what| {
+        vec![Problem {
+            span: name.span(),
+            key: section.to_owned(),
+            what,
+        }]
+    };
+    if !keys::sections().contains(&section) {
+        let is_table = value.get_ref().is_table();
+        return problem(keys::unknown_section(section, is_table));
+    }
+    let DeValue::Table(table) = value.get_ref() else {
+        let found = value.get_ref().type_str();
+        return problem(format!(
+            "wants a table: write [{section}] and its keys below; found: {found}"
+        ));
+    };
+    table
+        .iter()
+        .filter_map(|(name, value)| {
+            key_problem(section, name.get_ref(), value.get_ref()).map(|what| Problem {
+                span: name.span(),
+                key: format!("{section}.{}", name.get_ref()),
+                what,
+            })
+        })
+        .collect()
+}
+
+/// Beyond what TOML promises to keep, where serde would speak of `i64`.
+fn too_large(integer: &DeInteger<'_>) -> bool {
+    i64::from_str_radix(integer.as_str(), integer.radix()).is_err()
+}
+
+fn key_problem(section: &str, name: &str, value: &DeValue<'_>) -> Option<String> {
+    let Some(key) = keys::find(section, name) else {
+        return Some(keys::unknown_key(section, name));
+    };
+    let wanted = match key.kind {
+        Kind::Text if !value.is_str() => "text in quotes",
+        Kind::Integer if !value.is_integer() => "a whole number without quotes",
+        Kind::Integer if value.as_integer().is_some_and(too_large) => {
+            return Some(format!("out of bounds; wants {}", key.bounds));
+        }
+        Kind::Text | Kind::Integer => return None,
+    };
+    let Key { example, .. } = key;
+    let found = value.type_str();
+    Some(format!(
+        "wants {wanted}, as {name} = {example}; found: {found}"
+    ))
+}

@@ -1,0 +1,162 @@
+//! The registry of configuration keys: the reader checks against it, and the documentation and the commented default
+//! configuration are made from it.
+
+/// What a key takes, in TOML's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Text in quotes.
+    Text,
+    /// A whole number.
+    Integer,
+}
+
+/// One configuration key.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// The table it stands in, without brackets.
+    pub section: &'static str,
+    /// Its name in that table.
+    pub name: &'static str,
+    /// The TOML type.
+    pub kind: Kind,
+    /// The default as TOML, `None` where the agent finds the value by itself.
+    pub default: Option<&'static str>,
+    /// A value as TOML that is accepted.
+    pub example: &'static str,
+    /// Which values are accepted.
+    pub bounds: &'static str,
+    /// What it is for, in a sentence.
+    pub doc: &'static str,
+}
+
+/// Every key, by table.
+pub const KEYS: &[Key] = &[
+    Key {
+        section: "node",
+        name: "name",
+        kind: Kind::Text,
+        default: None,
+        example: "\"worker-1.example.org\"",
+        bounds: "an RFC 1123 subdomain: at most 253 of a-z, 0-9, '-' and '.', each part starting and ending with a letter or digit",
+        doc: "The name of this machine's Node; without it the identity in use says the name, or else the host name in lower case.",
+    },
+    Key {
+        section: "kubernetes",
+        name: "kubeconfig",
+        kind: Kind::Text,
+        default: None,
+        example: "\"/etc/nodevigil/kubeconfig\"",
+        bounds: "an absolute path",
+        doc: "The agent's own kubeconfig; without it /etc/nodevigil/kubeconfig is used if it is there, else the kubelet's identity.",
+    },
+    Key {
+        section: "kubelet",
+        name: "unit",
+        kind: Kind::Text,
+        default: Some("\"kubelet.service\""),
+        example: "\"k3s-agent.service\"",
+        bounds: "the name of a systemd service unit, with .service",
+        doc: "The unit that runs the kubelet.",
+    },
+    Key {
+        section: "kubelet",
+        name: "pid_file",
+        kind: Kind::Text,
+        default: None,
+        example: "\"/run/kubelet.pid\"",
+        bounds: "an absolute path",
+        doc: "A file that holds the kubelet's process id, for a kubelet that systemd does not run.",
+    },
+    Key {
+        section: "kubelet",
+        name: "healthz_url",
+        kind: Kind::Text,
+        default: None,
+        example: "\"http://127.0.0.1:10248/healthz\"",
+        bounds: "an http:// URL whose host is an IP address or localhost",
+        doc: "Where the kubelet says that it is healthy; without it the address comes from the kubelet's own arguments and configuration.",
+    },
+    Key {
+        section: "kubelet",
+        name: "healthy_for_secs",
+        kind: Kind::Integer,
+        default: Some("60"),
+        example: "60",
+        bounds: "a whole number of seconds from 0 to 3600",
+        doc: "How long the kubelet must have been healthy before a problem counts as over.",
+    },
+];
+
+/// The key `name` of the table `section`.
+pub(super) fn find(section: &str, name: &str) -> Option<&'static Key> {
+    KEYS.iter()
+        .find(|key| key.section == section && key.name == name)
+}
+
+/// The tables, each once, in the registry's order.
+pub(super) fn sections() -> Vec<&'static str> {
+    let mut names: Vec<_> = KEYS.iter().map(|key| key.section).collect();
+    names.dedup();
+    names
+}
+
+/// Why `name` in `section` is refused, and what may have been meant.
+pub(super) fn unknown_key(section: &str, name: &str) -> String {
+    let here: Vec<_> = KEYS
+        .iter()
+        .filter(|key| key.section == section)
+        .map(|key| key.name)
+        .collect();
+    let elsewhere = KEYS.iter().find(|key| key.name == name);
+    let hint = match (nearest(name, &here), elsewhere) {
+        (_, Some(key)) => format!("it belongs below [{}]", key.section),
+        (Some(near), None) => format!("did you mean {near}?"),
+        (None, None) => "remove it".to_owned(),
+    };
+    format!("unknown key; {hint} (known here: {})", here.join(", "))
+}
+
+/// Why `name` at the top of a file is refused, and what may have been meant.
+pub(super) fn unknown_section(name: &str, is_table: bool) -> String {
+    let what = if is_table { "table" } else { "key" };
+    let sections = sections();
+    let hint = match (
+        nearest(name, &sections),
+        KEYS.iter().find(|key| key.name == name),
+    ) {
+        (_, Some(key)) => format!("it belongs below [{}]", key.section),
+        (Some(near), None) => format!("did you mean [{near}]?"),
+        (None, None) => "remove it".to_owned(),
+    };
+    let known: Vec<_> = sections.iter().map(|name| format!("[{name}]")).collect();
+    format!(
+        "unknown {what}; {hint} (known tables: {})",
+        known.join(", ")
+    )
+}
+
+/// The word in `known` that is a slip of the pen away from `word`: at most a third of its letters.
+fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    known
+        .iter()
+        .map(|candidate| (distance(word, candidate), *candidate))
+        .filter(|(distance, candidate)| *distance <= (candidate.len() / 3).max(1))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Levenshtein's distance: letters to add, drop or replace.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, a) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,112 @@
+//! The configuration that the agent may rely on: every value was checked, every default is filled in.
+
+use std::{path::PathBuf, time::Duration};
+
+use super::{
+    error::ConfigError,
+    fragment::{Merged, Placed},
+    values,
+};
+
+/// What the operator has asked for, valid and complete.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Settings {
+    /// `[node]`.
+    pub node: NodeSettings,
+    /// `[kubernetes]`.
+    pub kubernetes: KubernetesSettings,
+    /// `[kubelet]`.
+    pub kubelet: KubeletSettings,
+}
+
+/// Which Node is ours.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeSettings {
+    /// Its name, an RFC 1123 subdomain; `None`: the identity or the host name says it.
+    pub name: Option<String>,
+}
+
+/// How to reach the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KubernetesSettings {
+    /// The agent's own kubeconfig, an absolute path; `None`: the default places are looked at.
+    pub kubeconfig: Option<PathBuf>,
+}
+
+/// Which kubelet to watch, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KubeletSettings {
+    /// The name of its systemd service unit.
+    pub unit: String,
+    /// A file with its process id, an absolute path, for a kubelet outside systemd.
+    pub pid_file: Option<PathBuf>,
+    /// Its health endpoint, `http://ADDRESS[:PORT]/PATH`; the address is an IP address, so that nothing is looked up.
+    /// `None`: the kubelet's own arguments and configuration say it.
+    pub healthz_url: Option<String>,
+    /// How long it must have been healthy before a problem is over; at most an hour.
+    pub healthy_for: Duration,
+}
+
+impl Default for KubeletSettings {
+    fn default() -> Self {
+        Self {
+            unit: "kubelet.service".to_owned(),
+            pid_file: None,
+            healthz_url: None,
+            healthy_for: Duration::from_mins(1),
+        }
+    }
+}
+
+impl TryFrom<Merged> for Settings {
+    type Error = ConfigError;
+
+    fn try_from(merged: Merged) -> Result<Self, ConfigError> {
+        let default = KubeletSettings::default();
+        let unit = text(
+            merged.kubelet_unit,
+            "kubelet.unit",
+            values::service_unit_name,
+        )?;
+        let healthy_for = merged
+            .kubelet_healthy_for_secs
+            .map(|placed| placed.check("kubelet.healthy_for_secs", values::up_to_an_hour))
+            .transpose()?;
+        Ok(Self {
+            node: NodeSettings {
+                name: text(merged.node_name, "node.name", values::node_name)?,
+            },
+            kubernetes: KubernetesSettings {
+                kubeconfig: text(
+                    merged.kubeconfig,
+                    "kubernetes.kubeconfig",
+                    values::absolute_path,
+                )?,
+            },
+            kubelet: KubeletSettings {
+                unit: unit.unwrap_or(default.unit),
+                pid_file: text(
+                    merged.kubelet_pid_file,
+                    "kubelet.pid_file",
+                    values::absolute_path,
+                )?,
+                healthz_url: text(
+                    merged.kubelet_healthz_url,
+                    "kubelet.healthz_url",
+                    values::healthz_url,
+                )?,
+                healthy_for: healthy_for.unwrap_or(default.healthy_for),
+            },
+        })
+    }
+}
+
+fn text<T>(
+    placed: Option<Placed<String>>,
+    key: &str,
+    check: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, ConfigError> {
+    placed
+        .map(|placed| placed.check(key, |value| check(&value)))
+        .transpose()
+}

@@ -1,0 +1,281 @@
+use std::{
+    collections::BTreeSet,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tempfile::TempDir;
+
+use super::{error::Source, fragment, *};
+
+const ETC: &str = "/etc/nodevigil/config.d";
+const RUN: &str = "/run/nodevigil/config.d";
+const LIB: &str = "/usr/lib/nodevigil/config.d";
+
+/// A root with these files.
+fn host(files: &[(&str, &str, &str)]) -> (TempDir, Root) {
+    let folder = TempDir::new().unwrap();
+    let root = Root::new(folder.path());
+    for (dir, name, text) in files {
+        root.create_dir_all(dir).unwrap();
+        root.write_atomically(Path::new(dir).join(name), text.as_bytes())
+            .unwrap();
+    }
+    (folder, root)
+}
+
+fn load_text(text: &str) -> Result<Settings, String> {
+    let (_folder, root) = host(&[(ETC, "10-x.toml", text)]);
+    load(&root, &[])
+        .map(|(settings, _)| settings)
+        .map_err(|error| error.to_string())
+}
+
+fn complaint(text: &str) -> String {
+    load_text(text).expect_err("this configuration has a fault")
+}
+
+fn complaints(texts: &[&str]) -> String {
+    texts.iter().map(|text| complaint(text) + "\n").collect()
+}
+
+#[test]
+fn works_with_no_file() {
+    let (_folder, root) = host(&[]);
+    let (settings, read) = load(&root, &[]).unwrap();
+    assert_eq!(settings, Settings::default());
+    assert_eq!(read, Vec::<PathBuf>::new());
+    assert_eq!(settings.kubelet.unit, "kubelet.service");
+    assert_eq!(settings.kubelet.healthy_for, Duration::from_mins(1));
+}
+
+#[test]
+fn a_later_file_wins_key_by_key() {
+    let (_folder, root) = host(&[
+        (
+            ETC,
+            "10-a.toml",
+            "[kubelet]\nunit = \"a.service\"\nhealthy_for_secs = 1\n",
+        ),
+        (LIB, "20-b.toml", "[kubelet]\nunit = \"b.service\"\n"),
+        (ETC, "ignored.conf", "not toml at all"),
+        (ETC, ".hidden.toml", "not toml at all"),
+    ]);
+    let (settings, read) = load(&root, &[]).unwrap();
+    assert_eq!(settings.kubelet.unit, "b.service");
+    assert_eq!(settings.kubelet.healthy_for, Duration::from_secs(1));
+    let wanted = [
+        Path::new(ETC).join("10-a.toml"),
+        Path::new(LIB).join("20-b.toml"),
+    ];
+    assert_eq!(read, wanted);
+}
+
+#[test]
+fn the_same_name_in_a_higher_folder_masks() {
+    let (_folder, root) = host(&[
+        (LIB, "10-a.toml", "[kubelet]\nunit = \"lib.service\"\n"),
+        (RUN, "10-a.toml", "[kubelet]\nhealthy_for_secs = 5\n"),
+        (LIB, "20-b.toml", "[node]\nname = \"b\"\n"),
+        (ETC, "20-b.toml", ""),
+        (LIB, "30-c.toml", "nonsense that nobody reads"),
+    ]);
+    symlink("/dev/null", root.join(ETC).join("30-c.toml")).unwrap();
+    let (settings, read) = load(&root, &[]).unwrap();
+    assert_eq!(settings.kubelet.unit, "kubelet.service", "masked by /run");
+    assert_eq!(settings.kubelet.healthy_for, Duration::from_secs(5));
+    assert_eq!(settings.node.name, None, "masked by an empty file");
+    assert_eq!(read, [Path::new(RUN).join("10-a.toml")]);
+}
+
+#[test]
+fn only_what_is_given_is_read_and_in_that_order() {
+    let (_folder, root) = host(&[
+        (ETC, "10-a.toml", "[node]\nname = \"default\"\n"),
+        ("/opt", "z.toml", "[kubelet]\nunit = \"z.service\"\n"),
+        ("/opt/d", "2.toml", "[kubelet]\nunit = \"two.service\"\n"),
+        ("/opt/d", "1.toml", "[kubelet]\nunit = \"one.service\"\n"),
+    ]);
+    let given = [PathBuf::from("/opt/z.toml"), PathBuf::from("/opt/d")];
+    let (settings, read) = load(&root, &given).unwrap();
+    assert_eq!(settings.kubelet.unit, "two.service");
+    assert_eq!(settings.node.name, None);
+    assert_eq!(
+        read,
+        ["/opt/z.toml", "/opt/d/1.toml", "/opt/d/2.toml"].map(PathBuf::from)
+    );
+    let missing = load(&root, &[PathBuf::from("/opt/nowhere.toml")]).unwrap_err();
+    insta::assert_snapshot!(missing, @"configuration: read /opt/nowhere.toml: No such file or directory (os error 2)");
+    assert_eq!(missing.exit_code(), 78);
+}
+
+#[test]
+fn every_complaint_names_file_line_and_key() {
+    insta::assert_snapshot!(complaints(&[
+        "\n[kubelet]\nhelthy_for_secs = 3\n",
+        "[kubelet]\nunit = 3\n",
+        "[kubelet]\n# one\nhealthy_for_secs = \"1m\"\n",
+        "kubelet.healthy_for_secs = 3601\n",
+        "kubelet.healthy_for_secs = 99999999999999999999\n",
+        "[kublet]\nunit = \"x.service\"\n",
+        "unit = \"x.service\"\n",
+        "[node]\nunit = \"x.service\"\n",
+        "[[kubelet]]\nunit = \"x.service\"\n",
+        "kubelet = 3\n",
+    ]), @r#"
+    /etc/nodevigil/config.d/10-x.toml:3: kubelet.helthy_for_secs: unknown key; did you mean healthy_for_secs? (known here: unit, pid_file, healthz_url, healthy_for_secs)
+    /etc/nodevigil/config.d/10-x.toml:2: kubelet.unit: wants text in quotes, as unit = "k3s-agent.service"; found: integer
+    /etc/nodevigil/config.d/10-x.toml:3: kubelet.healthy_for_secs: wants a whole number without quotes, as healthy_for_secs = 60; found: string
+    /etc/nodevigil/config.d/10-x.toml:1: kubelet.healthy_for_secs: 3601 is out of bounds; wants a whole number of seconds from 0 to 3600
+    /etc/nodevigil/config.d/10-x.toml:1: kubelet.healthy_for_secs: out of bounds; wants a whole number of seconds from 0 to 3600
+    /etc/nodevigil/config.d/10-x.toml:1: kublet: unknown table; did you mean [kubelet]? (known tables: [node], [kubernetes], [kubelet])
+    /etc/nodevigil/config.d/10-x.toml:1: unit: unknown key; it belongs below [kubelet] (known tables: [node], [kubernetes], [kubelet])
+    /etc/nodevigil/config.d/10-x.toml:2: node.unit: unknown key; it belongs below [kubelet] (known here: name)
+    /etc/nodevigil/config.d/10-x.toml:1: kubelet: wants a table: write [kubelet] and its keys below; found: array
+    /etc/nodevigil/config.d/10-x.toml:1: kubelet: wants a table: write [kubelet] and its keys below; found: integer
+    "#);
+}
+
+#[test]
+fn syntax_errors_name_file_line_and_key_too() {
+    insta::assert_snapshot!(complaints(&[
+        "[kubelet]\nunit = kubelet.service\n",
+        "[kubelet]\nunit\n",
+        "[kubelet\nunit = \"a.service\"\n",
+        "[kubelet]\nunit = \"a.service\"\n\nunit = \"b.service\"\n",
+        "[kubelet]\nunit = \"a.service\n",
+    ]), @r#"
+    /etc/nodevigil/config.d/10-x.toml:2: kubelet.unit: not TOML: string values must be quoted, expected literal string
+    /etc/nodevigil/config.d/10-x.toml:2: kubelet.unit: not TOML: key with no value, expected `=`
+    /etc/nodevigil/config.d/10-x.toml:1: [kubelet]: not TOML: unclosed table, expected `]`
+    /etc/nodevigil/config.d/10-x.toml:4: kubelet.unit: not TOML: duplicate key
+    /etc/nodevigil/config.d/10-x.toml:2: kubelet.unit: not TOML: invalid basic string, expected `"`
+    "#);
+    let (_folder, root) = host(&[]);
+    root.create_dir_all(ETC).unwrap();
+    let path = Path::new(ETC).join("10-x.toml");
+    root.write_atomically(&path, b"[node]\nname = \"\xff\"\n")
+        .unwrap();
+    insta::assert_snapshot!(load(&root, &[]).unwrap_err(), @"/etc/nodevigil/config.d/10-x.toml:2: node.name: not text: a byte that is not UTF-8; save the file as UTF-8");
+}
+
+#[test]
+fn a_bad_value_says_what_was_wanted() {
+    insta::assert_snapshot!(complaints(&[
+        "[node]\nname = \"Worker-1\"\n",
+        "[node]\nname = \"a..b\"\n",
+        "[kubernetes]\nkubeconfig = \"kubeconfig\"\n",
+        "[kubelet]\npid_file = \"/run/../x\"\n",
+        "[kubelet]\nunit = \"kubelet\"\n",
+        "[kubelet]\nunit = \"k3s@.service\"\n",
+        "[kubelet]\nunit = \"a/b.service\"\n",
+        "[kubelet]\nhealthz_url = \"http://node-1:10248\"\n",
+        "[kubelet]\nhealthz_url = \"https://127.0.0.1:10250/healthz\"\n",
+        "[kubelet]\nhealthz_url = \"http://127.0.0.1:0/healthz\"\n",
+        "[kubelet]\nhealthz_url = \"http://u:p@127.0.0.1/healthz\"\n",
+        "[kubelet]\nhealthy_for_secs = -1\n",
+    ]), @r#"
+    /etc/nodevigil/config.d/10-x.toml:2: node.name: "Worker-1" is not a Node's name (an RFC 1123 subdomain: at most 253 of a-z, 0-9, '-' and '.', each part starting and ending with a letter or digit); write it in lower case: worker-1
+    /etc/nodevigil/config.d/10-x.toml:2: node.name: "a..b" is not a Node's name (an RFC 1123 subdomain: at most 253 of a-z, 0-9, '-' and '.', each part starting and ending with a letter or digit); write it as kubectl get nodes shows it
+    /etc/nodevigil/config.d/10-x.toml:2: kubernetes.kubeconfig: "kubeconfig" is not an absolute path; write it from / on
+    /etc/nodevigil/config.d/10-x.toml:2: kubelet.pid_file: "/run/../x" is not a plain path; write it without .. and control characters
+    /etc/nodevigil/config.d/10-x.toml:2: kubelet.unit: "kubelet" is not a systemd service unit such as "kubelet.service"; add .service
+    /etc/nodevigil/config.d/10-x.toml:2: kubelet.unit: "k3s@.service" is a template, which never runs; name the instance, as k3s@NAME.service
+    /etc/nodevigil/config.d/10-x.toml:2: kubelet.unit: "a/b.service" is not a systemd service unit such as "kubelet.service": '/' cannot stand in it; write it as systemctl shows it
+    /etc/nodevigil/config.d/10-x.toml:2: kubelet.healthz_url: "node-1" is a name, and looking it up may block for as long as the resolver hangs; write its IP address, as http://ADDRESS:PORT/healthz, such as http://127.0.0.1:10248/healthz
+    /etc/nodevigil/config.d/10-x.toml:2: kubelet.healthz_url: "https://127.0.0.1:10250/healthz" does not start with http:// (the kubelet serves its health without TLS); wants http://ADDRESS:PORT/healthz, such as http://127.0.0.1:10248/healthz
+    /etc/nodevigil/config.d/10-x.toml:2: kubelet.healthz_url: "0" is not a port from 1 to 65535; wants http://ADDRESS:PORT/healthz, such as http://127.0.0.1:10248/healthz
+    /etc/nodevigil/config.d/10-x.toml:2: kubelet.healthz_url: "http://u:p@127.0.0.1/healthz" holds a user name, which the kubelet never asks for; wants http://ADDRESS:PORT/healthz, such as http://127.0.0.1:10248/healthz
+    /etc/nodevigil/config.d/10-x.toml:2: kubelet.healthy_for_secs: -1 is out of bounds; wants a whole number of seconds from 0 to 3600
+    "#);
+}
+
+#[test]
+fn the_health_url_is_made_whole() {
+    for (written, wanted) in [
+        (
+            "http://localhost:10248/healthz",
+            "http://127.0.0.1:10248/healthz",
+        ),
+        ("http://127.0.0.1:10248", "http://127.0.0.1:10248/healthz"),
+        ("http://[::1]:10248/", "http://[::1]:10248/healthz"),
+        (
+            "http://10.0.0.7/livez?verbose",
+            "http://10.0.0.7/livez?verbose",
+        ),
+    ] {
+        assert_eq!(values::healthz_url(written).unwrap(), wanted);
+    }
+    for refused in [
+        "127.0.0.1:10248",
+        "",
+        "http://",
+        "http://[fe80::1%eth0]/",
+        "http:///x",
+        "http://1.2.3.4:99999/",
+    ] {
+        assert!(values::healthz_url(refused).is_err(), "{refused}");
+    }
+}
+
+#[test]
+fn an_instance_is_a_unit() {
+    assert!(values::service_unit_name("kubelet@blue.service").is_ok());
+    assert!(values::service_unit_name("snap.k8s.kubelet.service").is_ok());
+    assert!(values::service_unit_name(".service").is_err());
+    assert!(values::service_unit_name(&format!("{}.service", "a".repeat(250))).is_err());
+}
+
+/// What serde itself would accept, from the error that it makes for a name nobody has.
+fn fields(text: &str) -> BTreeSet<String> {
+    let error = toml::from_str::<fragment::Fragment>(text).unwrap_err();
+    let (_, expected) = error
+        .message()
+        .split_once("expected")
+        .expect("serde lists the fields");
+    expected
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn registry_and_reader_agree() {
+    let sections: BTreeSet<_> = KEYS.iter().map(|key| key.section.to_owned()).collect();
+    assert_eq!(fields("zzz = 1"), sections);
+    for section in &sections {
+        let keys: BTreeSet<_> = KEYS
+            .iter()
+            .filter(|key| key.section == section)
+            .map(|key| key.name.to_owned())
+            .collect();
+        assert_eq!(fields(&format!("[{section}]\nzzz = 1")), keys);
+    }
+}
+
+#[test]
+fn every_key_takes_its_example_and_has_its_default() {
+    for key in KEYS {
+        let written = |value| format!("[{}]\n{} = {value}\n", key.section, key.name);
+        load_text(&written(key.example)).unwrap();
+        if let Some(default) = key.default {
+            assert_eq!(load_text(&written(default)).unwrap(), Settings::default());
+        }
+        assert!(key.doc.ends_with('.') && !key.bounds.is_empty(), "{key:?}");
+        let name = format!("{}.{}", key.section, key.name);
+        let wrong = written(match key.kind {
+            Kind::Text => "1",
+            Kind::Integer => "\"\"",
+        });
+        assert!(complaint(&wrong).contains(&format!("10-x.toml:2: {name}: ")));
+    }
+}
+
+#[test]
+fn lines_are_counted_whatever_the_offset() {
+    let source = Source::new(Path::new("/x"), "ä\nb");
+    assert_eq!([0, 1, 2, 3, 99].map(|at| source.line(at)), [1, 1, 1, 2, 2]);
+}

@@ -1,0 +1,144 @@
+//! What a single value must look like; each function says what was wanted and what to do instead.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    path::{Component, Path, PathBuf},
+    time::Duration,
+};
+
+use http::Uri;
+
+/// Longer, and a flapping kubelet would look broken for longer than anyone waits to replace the node.
+const MAX_HEALTHY_FOR_SECS: i64 = 3600;
+
+/// A Node's name: an RFC 1123 subdomain, as the API server wants it.
+pub fn node_name(text: &str) -> Result<String, String> {
+    let part = |part: &str| {
+        let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+        edge(part.chars().next())
+            && edge(part.chars().next_back())
+            && part
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    };
+    if text.len() <= 253 && text.split('.').all(part) {
+        return Ok(text.to_owned());
+    }
+    let lower = text.to_ascii_lowercase();
+    let hint = if lower != text && node_name(&lower).is_ok() {
+        format!("write it in lower case: {lower}")
+    } else {
+        "write it as kubectl get nodes shows it".to_owned()
+    };
+    Err(format!(
+        "{text:?} is not a Node's name (an RFC 1123 subdomain: at most 253 of a-z, 0-9, '-' and '.', each part \
+         starting and ending with a letter or digit); {hint}"
+    ))
+}
+
+/// A path that means the same wherever the program was started.
+pub fn absolute_path(text: &str) -> Result<PathBuf, String> {
+    let path = Path::new(text);
+    if !path.is_absolute() {
+        return Err(format!(
+            "{text:?} is not an absolute path; write it from / on"
+        ));
+    }
+    if text.contains('\0') || path.components().any(|c| c == Component::ParentDir) {
+        return Err(format!(
+            "{text:?} is not a plain path; write it without .. and control characters"
+        ));
+    }
+    Ok(path.to_owned())
+}
+
+/// The name of a systemd service unit that can run: `NAME.service` or `NAME@INSTANCE.service`.
+pub(super) fn service_unit_name(text: &str) -> Result<String, String> {
+    let wanted = "a systemd service unit such as \"kubelet.service\"";
+    let Some(stem) = text.strip_suffix(".service") else {
+        return Err(format!("{text:?} is not {wanted}; add .service"));
+    };
+    if text.len() > 255 {
+        return Err(format!(
+            "longer than the 255 letters of a unit's name; wants {wanted}"
+        ));
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
+    if let Some(bad) = stem.chars().find(|c| !allowed(*c)) {
+        return Err(format!(
+            "{text:?} is not {wanted}: {bad:?} cannot stand in it; write it as systemctl shows it"
+        ));
+    }
+    if stem.is_empty() || stem.starts_with('@') {
+        return Err(format!("{text:?} is not {wanted}: it has no name"));
+    }
+    if stem.find('@').is_some_and(|at| at + 1 == stem.len()) {
+        return Err(format!(
+            "{text:?} is a template, which never runs; name the instance, as {stem}NAME.service"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+/// An `http://` URL whose host is an IP address; `localhost` becomes `127.0.0.1`, no path becomes `/healthz`.
+pub(super) fn healthz_url(text: &str) -> Result<String, String> {
+    let wanted = "http://ADDRESS:PORT/healthz, such as http://127.0.0.1:10248/healthz";
+    let uri: Uri = text
+        .parse()
+        .map_err(|error| format!("{text:?} is not a URL ({error}); wants {wanted}"))?;
+    if uri.scheme_str() != Some("http") {
+        return Err(format!(
+            "{text:?} does not start with http:// (the kubelet serves its health without TLS); wants {wanted}"
+        ));
+    }
+    let authority = uri
+        .authority()
+        .ok_or_else(|| format!("{text:?} names no host; wants {wanted}"))?;
+    if authority.as_str().contains('@') {
+        return Err(format!(
+            "{text:?} holds a user name, which the kubelet never asks for; wants {wanted}"
+        ));
+    }
+    let host = authority.host().trim_matches(['[', ']']);
+    let address = if host.eq_ignore_ascii_case("localhost") {
+        IpAddr::V4(Ipv4Addr::LOCALHOST)
+    } else {
+        host.parse().map_err(|_| {
+            format!(
+                "{host:?} is a name, and looking it up may block for as long as the resolver hangs; write its IP \
+                 address, as {wanted}"
+            )
+        })?
+    };
+    let path = match uri.path_and_query().map_or("/", |path| path.as_str()) {
+        "/" => "/healthz",
+        path => path,
+    };
+    let host = match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    };
+    // Not authority.port(), which takes a port that is no number for none.
+    let Some(port) = authority.as_str()[authority.host().len()..].strip_prefix(':') else {
+        return Ok(format!("http://{host}{path}"));
+    };
+    match port.parse::<u16>() {
+        Ok(number) if number > 0 => Ok(format!("http://{host}:{number}{path}")),
+        _ => Err(format!(
+            "{port:?} is not a port from 1 to 65535; wants {wanted}"
+        )),
+    }
+}
+
+/// Seconds, at most an hour.
+pub(super) fn up_to_an_hour(seconds: i64) -> Result<Duration, String> {
+    u64::try_from(seconds)
+        .ok()
+        .filter(|_| seconds <= MAX_HEALTHY_FOR_SECS)
+        .map(Duration::from_secs)
+        .ok_or_else(|| {
+            format!(
+                "{seconds} is out of bounds; wants a whole number of seconds from 0 to {MAX_HEALTHY_FOR_SECS}"
+            )
+        })
+}

@@ -1,0 +1,149 @@
+//! The listening socket that systemd hands over (`sd_listen_fds(3)`), taken over once.
+
+use std::{
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+        unix::net::UnixListener,
+    },
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use nix::sys::socket::{SockType, UnixAddr, getsockname, getsockopt, sockopt};
+
+/// The first descriptor that systemd hands over.
+const FIRST_FD: RawFd = 3;
+
+/// What systemd says in the environment; read in `cli/` and handed on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Activation {
+    /// `$LISTEN_PID`: the process that the sockets are for.
+    pub listen_pid: Option<String>,
+    /// `$LISTEN_FDS`: how many there are.
+    pub listen_fds: Option<String>,
+}
+
+/// Why there is no socket to take over.
+#[derive(Debug, thiserror::Error)]
+pub enum ActivationError {
+    /// systemd handed nothing to this process.
+    #[error(
+        "listening socket: none was handed over ($LISTEN_FDS is not for this process); start \
+         nodevigil-helper.socket, or give --socket PATH to run without systemd"
+    )]
+    Absent,
+    /// Not exactly one was handed over.
+    #[error(
+        "listening socket: wanted $LISTEN_FDS=1, got `{0}`; give the socket unit one ListenStream="
+    )]
+    Count(String),
+    /// It was taken before.
+    #[error("listening socket: it was taken over already; take it once")]
+    Taken,
+    /// It is something else.
+    #[error(
+        "listening socket: descriptor 3 is no listening Unix stream socket; use ListenStream=/PATH and Accept=no"
+    )]
+    WrongKind,
+}
+
+impl Activation {
+    /// Takes over the one listening socket, once.
+    pub fn take(&self) -> Result<UnixListener, ActivationError> {
+        static TAKEN: AtomicBool = AtomicBool::new(false);
+        self.check(std::process::id())?;
+        if TAKEN.swap(true, Ordering::SeqCst) {
+            return Err(ActivationError::Taken);
+        }
+        into_listener(take_first_fd())
+    }
+
+    /// Whether the environment says that this process was handed exactly one socket.
+    fn check(&self, own_pid: u32) -> Result<(), ActivationError> {
+        let pid = self.listen_pid.as_deref().and_then(|pid| pid.parse().ok());
+        if pid != Some(own_pid) {
+            return Err(ActivationError::Absent);
+        }
+        match self.listen_fds.as_deref() {
+            None | Some("" | "0") => Err(ActivationError::Absent),
+            Some("1") => Ok(()),
+            Some(count) => Err(ActivationError::Count(count.to_owned())),
+        }
+    }
+}
+
+/// Owns descriptor 3. Only [`Activation::take`] may call this: it has checked what the SAFETY comment claims.
+#[expect(
+    unsafe_code,
+    reason = "std has no safe way to own a descriptor that the parent process passed by number"
+)]
+fn take_first_fd() -> OwnedFd {
+    // SAFETY: $LISTEN_PID names this very process and $LISTEN_FDS is 1, so descriptor 3 was open when the program
+    // began. Hence no descriptor opened since has that number, and nobody owns it: the standard library owns 0 to 2
+    // alone, and the flag in `take` lets us come here once.
+    unsafe { OwnedFd::from_raw_fd(FIRST_FD) }
+}
+
+/// `fd` as a listener, if it is a listening Unix stream socket.
+fn into_listener(fd: OwnedFd) -> Result<UnixListener, ActivationError> {
+    let is_stream = getsockopt(&fd, sockopt::SockType) == Ok(SockType::Stream);
+    let listens = getsockopt(&fd, sockopt::AcceptConn) == Ok(true);
+    // A socket of another family has no Unix address.
+    let is_unix = getsockname::<UnixAddr>(fd.as_raw_fd()).is_ok();
+    if is_stream && listens && is_unix {
+        let listener = UnixListener::from(fd);
+        // Whether it blocks is shared with whoever held the socket before.
+        if listener.set_nonblocking(false).is_ok() {
+            return Ok(listener);
+        }
+    }
+    Err(ActivationError::WrongKind)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixDatagram, UnixStream};
+
+    use super::*;
+
+    fn said(pid: &str, fds: &str) -> Result<(), ActivationError> {
+        let activation = Activation {
+            listen_pid: Some(pid.into()),
+            listen_fds: Some(fds.into()),
+        };
+        activation.check(42)
+    }
+
+    #[test]
+    fn only_one_socket_meant_for_this_process_is_taken() {
+        assert!(said("42", "1").is_ok());
+        for (pid, fds) in [("41", "1"), ("", "1"), ("x", "1"), ("42", "0"), ("42", "")] {
+            assert!(
+                matches!(said(pid, fds), Err(ActivationError::Absent)),
+                "{pid} {fds}"
+            );
+        }
+        for fds in ["2", "-1", "one"] {
+            assert!(
+                matches!(said("42", fds), Err(ActivationError::Count(_))),
+                "{fds}"
+            );
+        }
+        let nothing = Activation::default().check(42).unwrap_err();
+        assert!(nothing.to_string().contains("--socket"));
+    }
+
+    #[test]
+    fn only_a_listening_unix_stream_socket_is_a_listener() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join("s")).unwrap();
+        assert!(into_listener(listener.into()).is_ok());
+        let (connected, _other) = UnixStream::pair().unwrap();
+        assert!(into_listener(connected.into()).is_err());
+        let (datagram, _other) = UnixDatagram::pair().unwrap();
+        assert!(into_listener(datagram.into()).is_err());
+        let tcp = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        assert!(into_listener(tcp.into()).is_err());
+        let (reader, _writer) = std::io::pipe().unwrap();
+        assert!(into_listener(reader.into()).is_err());
+    }
+}

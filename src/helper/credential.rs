@@ -1,0 +1,200 @@
+//! The verb `credential`: what the kubelet speaks to the API server with, wherever this distribution keeps it.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::{
+    kubeconfig::{self, MAX_KUBECONFIG_BYTES},
+    process,
+    protocol::{Code, Credential, Refusal, Verb},
+};
+use crate::host::files::{FileError, Root};
+
+/// The verb.
+pub const VERB: Verb = Verb {
+    name: "credential",
+    sentence: "Hands out the kubelet's kubeconfig with certificate, key and token put in.",
+    deadline: Duration::from_secs(2),
+};
+
+/// Where a distribution keeps the kubelet's kubeconfig.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Who keeps it there.
+    pub distribution: &'static str,
+    /// The file.
+    pub path: &'static str,
+}
+
+/// The well-known places, in the order in which they are tried.
+pub const PLACES: &[Place] = &[
+    Place {
+        distribution: "kubeadm, kubespray, Flatcar, Canonical Kubernetes",
+        path: "/etc/kubernetes/kubelet.conf",
+    },
+    Place {
+        distribution: "EKS, AKS, GKE, kOps, OpenShift, by hand",
+        path: "/var/lib/kubelet/kubeconfig",
+    },
+    Place {
+        distribution: "Gardener",
+        path: "/var/lib/kubelet/kubeconfig-real",
+    },
+    Place {
+        distribution: "Bottlerocket",
+        path: "/etc/kubernetes/kubelet/kubeconfig",
+    },
+    Place {
+        distribution: "k3s",
+        path: "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
+    },
+    Place {
+        distribution: "RKE2",
+        path: "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+    },
+    Place {
+        distribution: "k0s",
+        path: "/var/lib/k0s/kubelet.conf",
+    },
+    Place {
+        distribution: "MicroK8s",
+        path: "/var/snap/microk8s/current/credentials/kubelet.config",
+    },
+];
+
+/// Answers with the kubeconfig that the kubelet `pid` was started with, else (no process given, or one without
+/// `--kubeconfig`) with the first of [`PLACES`] that holds one.
+pub fn answer(root: &Root, pid: Option<i32>) -> Result<Credential, Refusal> {
+    let (source, text) = match named_by(root, pid)? {
+        Some(path) => {
+            let text = read(root, &path).map_err(|error| missing_or(&error))?;
+            (path, text)
+        }
+        None => search(root)?,
+    };
+    Ok(Credential {
+        kubeconfig: kubeconfig::inline(root, &source, &text)?,
+        source,
+    })
+}
+
+/// The file behind `--kubeconfig` of the kubelet `pid`.
+fn named_by(root: &Root, pid: Option<i32>) -> Result<Option<PathBuf>, Refusal> {
+    let Some(pid) = pid else {
+        return Ok(None);
+    };
+    let flags = process::kubelet_flags(root, pid)?;
+    flags
+        .kubeconfig
+        .map(|path| process::resolve(root, pid, &path))
+        .transpose()
+}
+
+/// The first of the places with a kubeconfig in it. A file that is there and cannot be read ends the search: the next
+/// place would be a leftover.
+fn search(root: &Root) -> Result<(PathBuf, String), Refusal> {
+    for place in PLACES {
+        let path = Path::new(place.path);
+        match read(root, path) {
+            Ok(text) if kubeconfig::is_kubeconfig(&text) => return Ok((path.to_owned(), text)),
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(missing_or(&error)),
+        }
+    }
+    let places: Vec<_> = PLACES.iter().map(|place| place.path).collect();
+    let message = format!(
+        "the kubelet's kubeconfig: none in {}; wait until the node has joined, or give the agent its own in \
+         /etc/nodevigil/kubeconfig",
+        places.join(", ")
+    );
+    Err(Refusal::new(Code::NoCredential, message))
+}
+
+fn read(root: &Root, path: &Path) -> Result<String, FileError> {
+    root.read_text(path, MAX_KUBECONFIG_BYTES)
+}
+
+/// A kubeconfig that is not there is what a node has before it has joined, and no fault of a file.
+fn missing_or(error: &FileError) -> Refusal {
+    if error.is_not_found() {
+        let message = format!(
+            "{error}; the kubelet writes it when it joins: wait, or look at its bootstrap kubeconfig"
+        );
+        return Refusal::new(Code::NoCredential, message);
+    }
+    let message = format!("{error}; root must be able to read the kubelet's kubeconfig");
+    Refusal::new(Code::Unreadable, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::helper::testing::{Process, host, kubeconfig_with_token, write};
+
+    #[test]
+    fn every_place_is_found_and_named() {
+        let paths: BTreeSet<_> = PLACES.iter().map(|place| place.path).collect();
+        assert_eq!(paths.len(), PLACES.len());
+        for place in PLACES {
+            let (_folder, root) = host();
+            write(&root, place.path, &kubeconfig_with_token("t"));
+            let credential = answer(&root, None).unwrap();
+            assert_eq!(
+                credential.source,
+                Path::new(place.path),
+                "{}",
+                place.distribution
+            );
+        }
+    }
+
+    #[test]
+    fn the_running_kubelets_flag_beats_the_places() {
+        let (_folder, root) = host();
+        write(&root, PLACES[0].path, &kubeconfig_with_token("leftover"));
+        write(&root, "/srv/k", &kubeconfig_with_token("mine"));
+        Process::kubelet(9, &["kubelet", "--kubeconfig", "/srv/k"]).write(&root);
+        let credential = answer(&root, Some(9)).unwrap();
+        assert_eq!(credential.source, Path::new("/srv/k"));
+        assert!(credential.kubeconfig.contains("mine"));
+        // One without the flag (k3s) falls back to the places.
+        Process::kubelet(10, &["kubelet"]).write(&root);
+        assert_eq!(
+            answer(&root, Some(10)).unwrap().source,
+            Path::new(PLACES[0].path)
+        );
+    }
+
+    #[test]
+    fn a_namesake_is_passed_over() {
+        let (_folder, root) = host();
+        write(
+            &root,
+            "/etc/kubernetes/kubelet.conf",
+            "kind: KubeletConfiguration\n",
+        );
+        write(
+            &root,
+            "/var/lib/kubelet/kubeconfig",
+            &kubeconfig_with_token("t"),
+        );
+        let credential = answer(&root, None).unwrap();
+        assert_eq!(credential.source, Path::new("/var/lib/kubelet/kubeconfig"));
+    }
+
+    #[test]
+    fn before_the_node_has_joined_there_is_no_credential() {
+        let (_folder, root) = host();
+        let refused = answer(&root, None).unwrap_err();
+        assert_eq!(refused.code, Code::NoCredential);
+        Process::kubelet(9, &["kubelet", "--kubeconfig=/etc/kubernetes/kubelet.conf"]).write(&root);
+        let refused = answer(&root, Some(9)).unwrap_err();
+        assert_eq!(refused.code, Code::NoCredential);
+        assert!(refused.message.contains("/etc/kubernetes/kubelet.conf"));
+    }
+}

@@ -1,0 +1,324 @@
+//! What the agent and the helper say to each other: one request and one answer a connection, each a line of JSON.
+//!
+//! ```text
+//! → {"version":1,"verb":"kubelet","pid":812}
+//! ← {"version":1,"answer":{"healthz":{"url":"http://127.0.0.1:10248/healthz"},…}}
+//! ← {"version":1,"error":{"code":"not_a_kubelet","message":"…"}}
+//! ```
+
+use std::{fmt, path::PathBuf, time::Duration};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::{credential, kubelet};
+use crate::kubelet::healthz::Healthz;
+
+/// The protocol's version; both sides come in one package, so any other is refused.
+pub const VERSION: u32 = 1;
+
+/// The longest request, its newline included.
+pub const MAX_REQUEST_BYTES: usize = 4 * 1024;
+
+/// The longest answer, its newline included.
+pub const MAX_ANSWER_BYTES: usize = 256 * 1024;
+
+/// One thing that the helper does.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Verb {
+    /// Its name in a request.
+    pub name: &'static str,
+    /// What it does, for the help text.
+    pub sentence: &'static str,
+    /// How long the agent waits: connecting, asking and reading the answer together.
+    pub deadline: Duration,
+}
+
+/// Every verb.
+pub const VERBS: &[&Verb] = &[&kubelet::VERB, &credential::VERB];
+
+/// What the agent asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "snake_case")]
+pub enum Request {
+    /// Where the kubelet with this process id answers, and where its files lie: [`KubeletFacts`].
+    Kubelet {
+        /// Its process id, as the helper sees it.
+        pid: i32,
+    },
+    /// What the kubelet speaks to the API server with: [`Credential`].
+    Credential {
+        /// The running kubelet, whose flags name the file; without it, the well-known places are searched.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pid: Option<i32>,
+    },
+}
+
+impl Request {
+    /// The verb that it asks for.
+    pub fn verb(&self) -> &'static Verb {
+        match self {
+            Self::Kubelet { .. } => &kubelet::VERB,
+            Self::Credential { .. } => &credential::VERB,
+        }
+    }
+}
+
+/// What the helper tells of a running kubelet: these fields and no others, so that nothing secret leaves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KubeletFacts {
+    /// Where it answers `/healthz`.
+    pub healthz: Healthz,
+    /// `--hostname-override` as it was written (the kubelet makes it lower case).
+    pub hostname_override: Option<String>,
+    /// The file behind `--kubeconfig`.
+    pub kubeconfig: Option<PathBuf>,
+    /// The file behind `--config`.
+    pub config: Option<PathBuf>,
+}
+
+/// What the kubelet speaks to the API server with. Holds a private key or a token: its `Debug` shows neither.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Credential {
+    /// A kubeconfig in JSON with one context, everything in it and no path to any file.
+    pub kubeconfig: String,
+    /// The file that it was made from.
+    pub source: PathBuf,
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential")
+            .field("kubeconfig", &"(secret)")
+            .field("source", &self.source)
+            .finish()
+    }
+}
+
+/// Why the helper did not do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// The kind, for the program.
+    pub code: Code,
+    /// The sentence, for the operator; quotes no file.
+    pub message: String,
+}
+
+impl Refusal {
+    /// A refusal.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+}
+
+/// The kinds of [`Refusal`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// The request is no request: no JSON, an unknown verb, too long, too late.
+    BadRequest,
+    /// The other side speaks another [`VERSION`].
+    BadVersion,
+    /// The peer's user may not ask.
+    Forbidden,
+    /// All threads are busy, or stuck in the kernel.
+    Busy,
+    /// No process has this id, or it has ended.
+    NoSuchProcess,
+    /// The process is no kubelet of root's.
+    NotAKubelet,
+    /// A file could not be read.
+    Unreadable,
+    /// A file was read, and is not what it should be.
+    BadFile,
+    /// There is no credential: no kubeconfig yet, or a user without certificate and token.
+    NoCredential,
+    /// The kubeconfig asks for a program to be run.
+    ExecPlugin,
+    /// The answer would be longer than [`MAX_ANSWER_BYTES`].
+    TooLarge,
+    /// A kind that this version does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line<T> {
+    version: u32,
+    #[serde(flatten)]
+    body: T,
+}
+
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Body<T> {
+    Answer(T),
+    Error(Refusal),
+}
+
+/// The request as a line.
+pub fn encode_request(request: &Request) -> Vec<u8> {
+    encode(request).expect("a request holds numbers only")
+}
+
+/// Reads a request's line; whatever it is, the refusal can be sent back.
+pub fn decode_request(line: &[u8]) -> Result<Request, Refusal> {
+    let bad = |error: serde_json::Error| {
+        let message = format!("request: {error}; wanted one line of JSON with version and verb");
+        Refusal::new(Code::BadRequest, message)
+    };
+    let Versioned { version } = serde_json::from_slice(line).map_err(bad)?;
+    if version != VERSION {
+        let message = format!(
+            "request: version {version}, the helper speaks {VERSION}; restart the older of agent and helper"
+        );
+        return Err(Refusal::new(Code::BadVersion, message));
+    }
+    serde_json::from_slice(line).map_err(bad)
+}
+
+/// The answer as a line; one that is too long becomes a refusal.
+pub fn encode_answer<T: Serialize>(answer: Result<T, Refusal>) -> Vec<u8> {
+    let line = encode(&match answer {
+        Ok(answer) => Body::Answer(answer),
+        Err(refusal) => Body::Error(refusal),
+    });
+    match line {
+        Ok(line) if line.len() <= MAX_ANSWER_BYTES => line,
+        _ => {
+            let message =
+                format!("answer: longer than the {MAX_ANSWER_BYTES} bytes that are allowed");
+            encode(&Body::<()>::Error(Refusal::new(Code::TooLarge, message)))
+                .expect("two short texts are always JSON")
+        }
+    }
+}
+
+/// Reads an answer's line.
+///
+/// # Errors
+/// A sentence, if it is no answer of this version: the content is not quoted.
+pub fn decode_answer<T: DeserializeOwned>(line: &[u8]) -> Result<Result<T, Refusal>, String> {
+    let bad = |error: serde_json::Error| {
+        format!("no answer of version {VERSION} (column {})", error.column())
+    };
+    let Versioned { version } = serde_json::from_slice(line).map_err(bad)?;
+    if version != VERSION {
+        return Err(format!("version {version}, wanted {VERSION}"));
+    }
+    let Line { body, .. } = serde_json::from_slice(line).map_err(bad)?;
+    Ok(match body {
+        Body::Answer(answer) => Ok(answer),
+        Body::Error(refusal) => Err(refusal),
+    })
+}
+
+fn encode<T: Serialize>(body: &T) -> serde_json::Result<Vec<u8>> {
+    let version = VERSION;
+    let mut line = serde_json::to_vec(&Line { version, body })?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn every_verb_is_listed_once_and_can_be_asked_for() {
+        let names: BTreeSet<_> = VERBS.iter().map(|verb| verb.name).collect();
+        assert_eq!(names.len(), VERBS.len());
+        for verb in VERBS {
+            assert!(verb.sentence.ends_with('.'), "{}", verb.name);
+            assert!(verb.deadline <= Duration::from_secs(2), "{}", verb.name);
+            let line = format!(r#"{{"version":1,"verb":"{}","pid":1}}"#, verb.name);
+            let request = decode_request(line.as_bytes()).unwrap();
+            assert_eq!(request.verb(), *verb);
+            assert_eq!(decode_request(&encode_request(&request)).unwrap(), request);
+        }
+    }
+
+    #[test]
+    fn the_wire_looks_as_documented() {
+        let line = encode_request(&Request::Credential { pid: None });
+        assert_eq!(line, b"{\"version\":1,\"verb\":\"credential\"}\n");
+        let facts = KubeletFacts {
+            healthz: Healthz::Url("u".into()),
+            hostname_override: None,
+            kubeconfig: Some("/k".into()),
+            config: None,
+        };
+        let line = encode_answer(Ok(&facts));
+        assert_eq!(
+            String::from_utf8_lossy(&line),
+            "{\"version\":1,\"answer\":{\"healthz\":{\"url\":\"u\"},\"hostname_override\":null,\
+             \"kubeconfig\":\"/k\",\"config\":null}}\n"
+        );
+        assert_eq!(
+            decode_answer::<KubeletFacts>(&line).unwrap().unwrap(),
+            facts
+        );
+        let refusal = Refusal::new(Code::Busy, "later");
+        let line = encode_answer::<()>(Err(refusal.clone()));
+        assert_eq!(
+            line,
+            b"{\"version\":1,\"error\":{\"code\":\"busy\",\"message\":\"later\"}}\n"
+        );
+        assert_eq!(decode_answer::<()>(&line).unwrap().unwrap_err(), refusal);
+    }
+
+    #[test]
+    fn other_versions_and_unknown_codes_are_told_apart() {
+        let refused = decode_request(br#"{"version":2,"verb":"new"}"#).unwrap_err();
+        assert_eq!(refused.code, Code::BadVersion);
+        let refused = decode_request(br#"{"version":1,"verb":"shell"}"#).unwrap_err();
+        assert_eq!(refused.code, Code::BadRequest);
+        assert!(decode_answer::<()>(br#"{"version":2,"answer":null}"#).is_err());
+        let line = br#"{"version":1,"error":{"code":"new_one","message":"m"}}"#;
+        assert_eq!(
+            decode_answer::<()>(line).unwrap().unwrap_err().code,
+            Code::Unknown
+        );
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_becomes_a_refusal() {
+        let line = encode_answer(Ok("x".repeat(MAX_ANSWER_BYTES)));
+        assert!(line.len() < 200);
+        assert_eq!(
+            decode_answer::<String>(&line).unwrap().unwrap_err().code,
+            Code::TooLarge
+        );
+    }
+
+    #[test]
+    fn a_credential_is_not_shown() {
+        let credential = Credential {
+            kubeconfig: "s3cret".into(),
+            source: "/etc/kubernetes/kubelet.conf".into(),
+        };
+        assert!(!format!("{credential:?}").contains("s3cret"));
+        let broken = decode_answer::<Credential>(br#"{"version":1,"answer":"s3cret"}"#);
+        assert!(!broken.unwrap_err().contains("s3cret"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..256)) {
+            let _ = decode_request(&bytes);
+            let _ = decode_answer::<KubeletFacts>(&bytes);
+        }
+    }
+}

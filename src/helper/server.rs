@@ -1,0 +1,284 @@
+//! Answers the agent: takes connections, lets root and the agent's user ask, and gives each a thread of its own.
+
+use std::{
+    io::{self, Read, Write},
+    os::unix::net::{UnixListener, UnixStream},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use nix::{
+    errno::Errno,
+    sys::socket::{getsockopt, sockopt::PeerCredentials},
+};
+use serde::Serialize;
+use tracing::{debug, info, warn};
+
+use super::{
+    credential, kubelet,
+    protocol::{self, Code, MAX_REQUEST_BYTES, Refusal, Request},
+};
+use crate::{clock::Clock, host::files::Root};
+
+/// How many connections are answered at a time. One that is stuck in the kernel keeps its place until it is free.
+pub const MAX_CONNECTIONS: usize = 4;
+
+/// How long a peer may take to say what it wants.
+pub const READ_DEADLINE: Duration = Duration::from_secs(1);
+
+/// How long a peer may take to read the answer.
+pub const WRITE_DEADLINE: Duration = Duration::from_secs(2);
+
+/// The stack of a connection's thread, of which only what is touched takes memory. The deepest use is the YAML parser:
+/// at the nesting that we allow it was measured to need up to 512 KiB in a debug build.
+pub const STACK_BYTES: usize = 1024 * 1024;
+
+/// As much is written at once, so that the deadline is looked at in between.
+const WRITE_CHUNK_BYTES: usize = 16 * 1024;
+
+/// Refused users that are remembered, so that each is logged once.
+const MAX_REFUSED_UIDS: usize = 16;
+
+/// The users that may ask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peers(Vec<u32>);
+
+impl Peers {
+    /// Only these user ids.
+    pub fn only(uids: impl Into<Vec<u32>>) -> Self {
+        Self(uids.into())
+    }
+
+    fn allow(&self, uid: u32) -> bool {
+        self.0.contains(&uid)
+    }
+}
+
+/// The helper at work.
+#[derive(Debug)]
+pub struct Server {
+    root: Root,
+    peers: Peers,
+    busy: Arc<AtomicUsize>,
+    refused_uids: Vec<u32>,
+}
+
+/// A place among the [`MAX_CONNECTIONS`], free again when it is dropped.
+struct Slot(Arc<AtomicUsize>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Server {
+    /// A helper for the host below `root`.
+    pub fn new(root: Root, peers: Peers) -> Self {
+        Self {
+            root,
+            peers,
+            busy: Arc::default(),
+            refused_uids: Vec::new(),
+        }
+    }
+
+    /// Answers until the socket fails for good; SIGTERM ends the process in its default way.
+    ///
+    /// # Errors
+    /// The socket's error; it never ends without one.
+    pub fn serve(mut self, listener: &UnixListener) -> io::Error {
+        let mut short_of_resources = false;
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    short_of_resources = false;
+                    self.take(stream);
+                }
+                Err(error) => match passing(&error) {
+                    None => return error,
+                    Some(pause) => {
+                        if !pause.is_zero() && !short_of_resources {
+                            short_of_resources = true;
+                            warn!(%error, "connections cannot be accepted for now");
+                        }
+                        thread::sleep(pause);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Refuses a connection at once, or hands it to a thread. Never blocks.
+    fn take(&mut self, stream: UnixStream) {
+        let Ok(peer) = getsockopt(&stream, PeerCredentials) else {
+            return;
+        };
+        let uid = peer.uid();
+        if !self.peers.allow(uid) {
+            self.log_refused(uid);
+            let message =
+                format!("user {uid} may not ask the helper; only root and the agent's user may");
+            return refuse(&stream, Refusal::new(Code::Forbidden, message));
+        }
+        let Some(slot) = self.slot() else {
+            let message =
+                format!("the helper is busy with {MAX_CONNECTIONS} requests; ask again later");
+            return refuse(&stream, Refusal::new(Code::Busy, message));
+        };
+        let root = self.root.clone();
+        let worker = thread::Builder::new()
+            .name("verb".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                answer(&root, stream, uid);
+                drop(slot);
+            });
+        if let Err(error) = worker {
+            // The stream went with the closure: the agent sees it closed.
+            debug!(%error, "no thread for a request");
+        }
+    }
+
+    /// A free place, if there is one. Only the accepting thread takes places, so that none is taken twice.
+    fn slot(&self) -> Option<Slot> {
+        if self.busy.load(Ordering::SeqCst) >= MAX_CONNECTIONS {
+            return None;
+        }
+        self.busy.fetch_add(1, Ordering::SeqCst);
+        Some(Slot(Arc::clone(&self.busy)))
+    }
+
+    fn log_refused(&mut self, uid: u32) {
+        if self.refused_uids.len() < MAX_REFUSED_UIDS && !self.refused_uids.contains(&uid) {
+            self.refused_uids.push(uid);
+            warn!(
+                uid,
+                "a user that may not ask the helper was refused (said once)"
+            );
+        }
+    }
+}
+
+/// How long to wait after an error of `accept` that passes; `None` for one that stays.
+fn passing(error: &io::Error) -> Option<Duration> {
+    match Errno::from_raw(error.raw_os_error()?) {
+        Errno::EINTR | Errno::ECONNABORTED => Some(Duration::ZERO),
+        Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS => {
+            Some(Duration::from_millis(100))
+        }
+        _ => None,
+    }
+}
+
+/// Says no without waiting: a fresh socket has room for a line.
+fn refuse(mut stream: &UnixStream, refusal: Refusal) {
+    if stream.set_nonblocking(true).is_ok() {
+        let _ = stream.write_all(&protocol::encode_answer::<()>(Err(refusal)));
+    }
+}
+
+/// One connection: reads the request, does it, writes the answer. A peer that has gone away is no matter.
+fn answer(root: &Root, mut stream: UnixStream, uid: u32) {
+    let line = match read_line(&mut stream).and_then(|line| protocol::decode_request(&line)) {
+        Ok(request) => perform(root, &request, uid),
+        Err(refusal) => protocol::encode_answer::<()>(Err(refusal)),
+    };
+    if let Err(error) = write_line(&mut stream, &line) {
+        debug!(%error, "an answer was not taken");
+    }
+}
+
+/// Does what is asked; the answer as a line.
+fn perform(root: &Root, request: &Request, uid: u32) -> Vec<u8> {
+    let verb = request.verb().name;
+    match request {
+        Request::Kubelet { pid } => encode(verb, kubelet::answer(root, *pid)),
+        Request::Credential { pid } => {
+            let answer = credential::answer(root, *pid);
+            if let Ok(credential) = &answer {
+                info!(uid, source = %credential.source.display(), "credential handed out");
+            }
+            encode(verb, answer)
+        }
+    }
+}
+
+fn encode<T: Serialize>(verb: &str, answer: Result<T, Refusal>) -> Vec<u8> {
+    if let Err(refusal) = &answer {
+        // The agent says it, once; here it is for whoever looks closely.
+        debug!(verb, code = ?refusal.code, "{refusal}");
+    }
+    protocol::encode_answer(answer)
+}
+
+/// The bytes up to the first newline.
+fn read_line(stream: &mut UnixStream) -> Result<Vec<u8>, Refusal> {
+    let bad = |what: String| {
+        Refusal::new(
+            Code::BadRequest,
+            format!("request: {what}; wanted one line of JSON"),
+        )
+    };
+    let end = Clock.now().uptime + READ_DEADLINE;
+    let mut line = Vec::new();
+    let mut chunk = [0; 1024];
+    loop {
+        let left = end.saturating_sub(Clock.now().uptime);
+        if left.is_zero() {
+            return Err(bad(format!("no whole line within {READ_DEADLINE:?}")));
+        }
+        // A timeout is looked at again at the top: the deadline is for the whole line, not for each byte.
+        let read = stream
+            .set_read_timeout(Some(left))
+            .and_then(|()| stream.read(&mut chunk));
+        match read {
+            Ok(0) => return Err(bad("the connection was closed in the middle".into())),
+            Ok(count) => line.extend_from_slice(&chunk[..count]),
+            Err(error) if is_timeout(&error) => {}
+            Err(error) => return Err(bad(error.to_string())),
+        }
+        if let Some(newline) = line.iter().position(|byte| *byte == b'\n') {
+            line.truncate(newline + 1);
+        } else if line.len() < MAX_REQUEST_BYTES {
+            continue;
+        }
+        if line.len() > MAX_REQUEST_BYTES || line.last() != Some(&b'\n') {
+            return Err(bad(format!("longer than {MAX_REQUEST_BYTES} bytes")));
+        }
+        return Ok(line);
+    }
+}
+
+fn write_line(stream: &mut UnixStream, line: &[u8]) -> io::Result<()> {
+    let end = Clock.now().uptime + WRITE_DEADLINE;
+    let mut rest = line;
+    while !rest.is_empty() {
+        let left = end.saturating_sub(Clock.now().uptime);
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_write_timeout(Some(left))?;
+        match stream.write(&rest[..rest.len().min(WRITE_CHUNK_BYTES)]) {
+            Ok(count) => rest = &rest[count..],
+            Err(error) if is_timeout(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
+}
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

@@ -1,0 +1,48 @@
+#!/bin/sh
+# Checks the unit files without installing them: syntax, the exposure gate, users and folders.
+set -eu
+cd "$(dirname "$0")"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+fail() {
+  echo "systemd/check.sh: $1" >&2
+  exit 1
+}
+
+command -v systemd-analyze >/dev/null || fail "systemd-analyze is missing (Debian package systemd)"
+
+# /usr/bin/nodevigil need not be installed here: the copies that are verified name /bin/true in its place.
+# systemd-analyze exits 0 on an unknown key, so a line that names one of our files is what counts.
+cp ./*.service ./*.socket ./*.slice "$work"
+sed -i 's,^ExecStart=/usr/bin/nodevigil ,ExecStart=/bin/true ,' "$work"/*.service
+systemd-analyze verify --man=no "$work"/*.service "$work"/*.socket "$work"/*.slice >"$work/verify" 2>&1 || true
+if grep nodevigil "$work/verify" >&2; then
+  fail "systemd-analyze verify found something"
+fi
+
+# The agent must never delay, follow or stop the kubelet.
+if grep -nE '^[A-Za-z]+=.*kubelet' ./*.service ./*.socket ./*.slice >&2; then
+  fail "a unit refers to the kubelet"
+fi
+
+# Ten times the exposure that systemd-analyze prints.
+gate() {
+  if ! systemd-analyze security --offline=yes --no-pager --threshold="$2" "$1" >"$work/security" 2>&1; then
+    cat "$work/security" >&2
+    fail "$1: exposure is above the gate of $2 (exposure times ten)"
+  fi
+  grep -o 'Overall exposure level for .*: [0-9.]*' "$work/security"
+}
+gate nodevigil.service 25
+gate nodevigil-helper.service 20
+
+# The user, then the folders that belong to it, in an empty root. Only root may give a folder away.
+mkdir -p "$work/root/etc"
+systemd-sysusers --root="$work/root" "$PWD/nodevigil.sysusers" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "nodevigil.sysusers"; }
+if [ "$(id -u)" = 0 ]; then
+  systemd-tmpfiles --root="$work/root" --create "$PWD/nodevigil.tmpfiles" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "nodevigil.tmpfiles"; }
+  uid=$(grep '^nodevigil:' "$work/root/etc/passwd" | cut -d: -f3)
+  [ "$(stat -c %u "$work/root/var/lib/nodevigil")" = "$uid" ] || fail "/var/lib/nodevigil is not the agent's"
+fi

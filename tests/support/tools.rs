@@ -1,0 +1,41 @@
+//! Finds the Kubernetes programs that `make tools` builds, and lays them over the nodes' root.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::enter;
+
+/// The folder with the Kubernetes programs: controller-runtime's convention, so any such folder will do.
+const FOLDER: &str = "KUBEBUILDER_ASSETS";
+
+/// The path of one of the Kubernetes programs.
+pub(crate) fn path(program: &str) -> Result<PathBuf> {
+    let folder = std::env::var_os(FOLDER)
+        .with_context(|| format!("{FOLDER} is not set: run `make tools`, or start this through make"))?;
+    let path = Path::new(&folder).join(program);
+    ensure!(path.is_file(), "{} is missing: run `make tools`", path.display());
+    Ok(path)
+}
+
+/// A lower layer for the nodes' root with these programs in /usr/bin; copied once a run, and shared by its nodes.
+pub(crate) fn layer(programs: &[PathBuf]) -> Result<PathBuf> {
+    static LAYERS: Mutex<Option<HashMap<Vec<PathBuf>, PathBuf>>> = Mutex::new(None);
+    let mut layers = LAYERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let layers = layers.get_or_insert_default();
+    if let Some(layer) = layers.get(programs) {
+        return Ok(layer.clone());
+    }
+    let layer = enter::work().join("layers").join(layers.len().to_string());
+    let folder = layer.join("usr/bin");
+    fs::create_dir_all(&folder)?;
+    for program in programs {
+        let name = program.file_name().context("a program has a name")?;
+        fs::copy(program, folder.join(name)).with_context(|| format!("copying {}", program.display()))?;
+    }
+    layers.insert(programs.to_vec(), layer.clone());
+    Ok(layer)
+}
