@@ -1,1 +1,1 @@
-//! x
+//! Tests of the loop (being written).

@@ -17,7 +17,10 @@ use crate::{
         server::{Peers, Server},
         socket,
     },
-    host::files::Root,
+    host::{
+        files::Root,
+        journal::{self, Sink},
+    },
 };
 
 /// Reads what only root may read, for the agent (started by nodevigil-helper.socket)
@@ -31,6 +34,10 @@ pub struct Helper {
     /// The user that may ask, beside root
     #[arg(long, value_name = "NAME", default_value = "nodevigil")]
     pub allow_user: String,
+
+    /// What to log: a level, or TARGET=LEVEL,…
+    #[arg(long, value_name = "FILTER", default_value = "info")]
+    pub log_level: String,
 }
 
 impl Helper {
@@ -40,26 +47,27 @@ impl Helper {
             listen_pid: env::var("LISTEN_PID").ok(),
             listen_fds: env::var("LISTEN_FDS").ok(),
         };
-        let user = find_user(&self.allow_user)?;
+        let user = User::from_name(&self.allow_user)
+            .with_context(|| format!("look up user {}", self.allow_user))?;
         let listener = match &self.socket {
             Some(path) => socket::bind_at(path, user.as_ref().map(|user| user.gid))?,
             None => activation.take()?,
         };
+        let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let _log = journal::init(Sink::detect(no_color), &self.log_level)?;
+        if user.is_none() {
+            // Not an error: a container without that user still has root.
+            warn!(
+                user = self.allow_user,
+                "no such user: only root may ask the helper"
+            );
+        }
         let mut uids = vec![0];
         uids.extend(user.map(|user| user.uid.as_raw()));
         info!(user = self.allow_user, "the helper answers");
         Err(Server::new(Root::default(), Peers::only(uids)).serve(&listener))
             .context("accept a connection")
     }
-}
-
-/// The agent's user; a host without it (tests, a container) still has root.
-fn find_user(name: &str) -> anyhow::Result<Option<User>> {
-    let user = User::from_name(name).with_context(|| format!("look up user {name}"))?;
-    if user.is_none() {
-        warn!(user = name, "no such user: only root may ask the helper");
-    }
-    Ok(user)
 }
 
 /// The verbs, for the end of `--help`.

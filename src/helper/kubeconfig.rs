@@ -14,8 +14,8 @@ pub const MAX_KUBECONFIG_BYTES: usize = 128 * 1024;
 /// The longest certificate, key, token or authority file. A kubelet's have a few KiB.
 const MAX_FILE_BYTES: usize = 64 * 1024;
 
-/// A kubeconfig, as far as a kubelet's goes (none of these types has a `Debug`, for they hold secrets). What else it may hold (preferences, extensions, impersonation) is left
-/// out, because no kubelet's has it.
+/// A kubeconfig, as far as a kubelet's goes. What else it may hold (preferences, extensions, impersonation) is left
+/// out, because no kubelet's has it. None of these types has a `Debug`, for they hold secrets.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Kubeconfig {

@@ -74,6 +74,8 @@ mod tests {
         let url = format!("http://{}/healthz", listener.local_addr().unwrap());
         let server = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
+            stream.readable().await.unwrap();
+            stream.try_read(&mut [0; 1024]).unwrap();
             if bytes.is_empty() {
                 std::future::pending::<()>().await;
             }

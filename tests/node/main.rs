@@ -25,5 +25,7 @@ fn main() -> ExitCode {
 
 /// A test; its error says all it knows.
 fn trial(name: &str, test: fn() -> anyhow::Result<()>) -> Trial {
-    Trial::test(name, move || test().map_err(|error| format!("{error:#}").into()))
+    Trial::test(name, move || {
+        test().map_err(|error| format!("{error:#}").into())
+    })
 }

@@ -23,7 +23,10 @@ pub(crate) struct Api {
 impl Api {
     /// A client with the identity in `kubeconfig`.
     pub(crate) fn new(kubeconfig: &Value) -> Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("starting a runtime")?;
         let client = runtime.block_on(client(kubeconfig))?;
         Ok(Self { runtime, client })
     }
@@ -36,12 +39,17 @@ impl Api {
         content_type: &str,
         body: Option<&Value>,
     ) -> Result<(u16, Value)> {
-        let bytes = body.map(serde_json::to_vec).transpose()?.unwrap_or_default();
+        let bytes = body
+            .map(serde_json::to_vec)
+            .transpose()?
+            .unwrap_or_default();
         let mut request = Request::builder().method(method).uri(path);
         if body.is_some() {
             request = request.header("content-type", content_type);
         }
-        let request = request.body(Body::from(bytes)).context("building a request")?;
+        let request = request
+            .body(Body::from(bytes))
+            .context("building a request")?;
         let answer = async {
             let response = self.client.send(request).await?;
             let code = response.status().as_u16();
@@ -55,7 +63,10 @@ impl Api {
             .flatten()
             .with_context(|| format!("{method} {path}"))?;
         let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
-        Ok((code, serde_json::from_slice(&bytes).unwrap_or_else(|_| text())))
+        Ok((
+            code,
+            serde_json::from_slice(&bytes).unwrap_or_else(|_| text()),
+        ))
     }
 
     /// A GET.
@@ -66,8 +77,10 @@ impl Api {
 
 /// An asynchronous client with the identity in `kubeconfig`; call it in a runtime.
 pub(crate) async fn client(kubeconfig: &Value) -> Result<Client> {
-    let kubeconfig: Kubeconfig = serde_json::from_value(kubeconfig.clone()).context("reading a kubeconfig")?;
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let kubeconfig: Kubeconfig =
+        serde_json::from_value(kubeconfig.clone()).context("reading a kubeconfig")?;
+    let mut config =
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     config.proxy_url = None; // the run has no way out, whatever the environment says
     Client::try_from(config).context("building a client")
 }
@@ -76,7 +89,9 @@ pub(crate) async fn client(kubeconfig: &Value) -> Result<Client> {
 pub(crate) fn condition<'a>(value: &'a Value, kind: &str) -> Option<&'a Value> {
     let node = value.get("object").unwrap_or(value);
     let conditions = node.pointer("/status/conditions")?.as_array()?;
-    conditions.iter().find(|condition| condition["type"] == kind)
+    conditions
+        .iter()
+        .find(|condition| condition["type"] == kind)
 }
 
 /// The status (`True`, `False`, `Unknown`) of a condition of a Node object or a watch event.

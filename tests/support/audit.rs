@@ -44,12 +44,17 @@ pub(crate) fn policy() -> Value {
 
 /// The requests in the log so far. A watch counts once: its end is left out.
 pub(crate) fn read(log: &Path) -> Result<Vec<Request>> {
-    let text = std::fs::read_to_string(log).with_context(|| format!("reading {}", log.display()))?;
+    let text =
+        std::fs::read_to_string(log).with_context(|| format!("reading {}", log.display()))?;
     let mut requests = Vec::new();
-    for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+    for line in text
+        .split_inclusive('\n')
+        .filter(|line| line.ends_with('\n'))
+    {
         let event: Value = serde_json::from_str(line).context("reading a line of the audit log")?;
         let request = request(&event)?;
-        let watch_ended = request.verb == "watch" && request.code == 200 && event["stage"] == "ResponseComplete";
+        let watch_ended =
+            request.verb == "watch" && request.code == 200 && event["stage"] == "ResponseComplete";
         if !watch_ended {
             requests.push(request);
         }
@@ -58,8 +63,17 @@ pub(crate) fn read(log: &Path) -> Result<Vec<Request>> {
 }
 
 fn request(event: &Value) -> Result<Request> {
-    let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let code = event.pointer("/responseStatus/code").and_then(Value::as_u64).unwrap_or_default();
+    let text = |pointer: &str| {
+        event
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let code = event
+        .pointer("/responseStatus/code")
+        .and_then(Value::as_u64)
+        .unwrap_or_default();
     Ok(Request {
         verb: text("/verb"),
         uri: text("/requestURI"),
@@ -67,6 +81,8 @@ fn request(event: &Value) -> Result<Request> {
         user_agent: text("/userAgent"),
         code: u16::try_from(code)?,
         body: event["requestObject"].clone(),
-        at: text("/requestReceivedTimestamp").parse().context("an audit event has a time")?,
+        at: text("/requestReceivedTimestamp")
+            .parse()
+            .context("an audit event has a time")?,
     })
 }

@@ -76,7 +76,8 @@ const KERNEL: [(&str, &str); 6] = [
 
 /// Boots the node described in the file `spec`; returns only if that fails.
 pub(crate) fn boot(spec: &Path) -> Result<Infallible> {
-    let spec: Spec = serde_json::from_slice(&fs::read(spec)?).context("reading the boot specification")?;
+    let spec: Spec =
+        serde_json::from_slice(&fs::read(spec)?).context("reading the boot specification")?;
     let hierarchies = cgroups::hierarchies()?;
     cgroups::join(&spec.group)?;
     unshare(CloneFlags::CLONE_NEWCGROUP).context("unshare of the cgroup namespace")?;
@@ -88,8 +89,14 @@ pub(crate) fn boot(spec: &Path) -> Result<Infallible> {
     write(&root, &spec.files)?;
     enter_root(&root)?;
     // systemd hands credentials and other mounts to its units through shared mounts.
-    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SHARED, None::<&str>)
-        .context("sharing the root's mounts")?;
+    mount(
+        None::<&str>,
+        "/",
+        None::<&str>,
+        MsFlags::MS_REC | MsFlags::MS_SHARED,
+        None::<&str>,
+    )
+    .context("sharing the root's mounts")?;
     let error = Command::new("/lib/systemd/systemd")
         .args(["--system", "--log-target=journal", "--show-status=no"])
         .arg(format!("--unit={}", spec.target))
@@ -101,16 +108,37 @@ pub(crate) fn boot(spec: &Path) -> Result<Infallible> {
 fn overlay(spec: &Spec) -> Result<PathBuf> {
     let none = MsFlags::empty();
     let folders = ["upper", "work", "root", "kernel"].map(|name| spec.folder.join(name));
-    mount(Some("tmpfs"), &spec.folder, Some("tmpfs"), none, Some("mode=755")).context("the node's tmpfs")?;
+    mount(
+        Some("tmpfs"),
+        &spec.folder,
+        Some("tmpfs"),
+        none,
+        Some("mode=755"),
+    )
+    .context("the node's tmpfs")?;
     for folder in &folders {
         fs::create_dir(folder).context("making the node's folders")?;
     }
     let [upper, work, root, _] = &folders;
-    let layers: Vec<String> = spec.layers.iter().map(|layer| format!("{}:", layer.display())).collect();
-    let options =
-        format!("lowerdir={}/,upperdir={},workdir={}", layers.concat(), upper.display(), work.display());
-    mount(Some("overlay"), root, Some("overlay"), none, Some(options.as_str()))
-        .with_context(|| format!("mounting the node's root ({options})"))?;
+    let layers: Vec<String> = spec
+        .layers
+        .iter()
+        .map(|layer| format!("{}:", layer.display()))
+        .collect();
+    let options = format!(
+        "lowerdir={}/,upperdir={},workdir={}",
+        layers.concat(),
+        upper.display(),
+        work.display()
+    );
+    mount(
+        Some("overlay"),
+        root,
+        Some("overlay"),
+        none,
+        Some(options.as_str()),
+    )
+    .with_context(|| format!("mounting the node's root ({options})"))?;
     Ok(root.clone())
 }
 
@@ -128,7 +156,8 @@ fn file_systems(root: &Path) -> Result<()> {
         let at = root.join(at);
         fs::create_dir_all(&at)?;
         let options = Some(options).filter(|options| !options.is_empty());
-        mount(Some(kind), &at, Some(kind), flags, options).with_context(|| format!("mounting {}", at.display()))?;
+        mount(Some(kind), &at, Some(kind), flags, options)
+            .with_context(|| format!("mounting {}", at.display()))?;
     }
     Ok(())
 }
@@ -139,8 +168,14 @@ fn kernel_settings(folder: &Path, root: &Path) -> Result<()> {
         if at.exists() {
             let file = folder.join("kernel").join(name.replace('/', "."));
             fs::write(&file, format!("{value}\n"))?;
-            mount(Some(&file), &at, None::<&str>, MsFlags::MS_BIND, None::<&str>)
-                .with_context(|| format!("binding {}", at.display()))?;
+            mount(
+                Some(&file),
+                &at,
+                None::<&str>,
+                MsFlags::MS_BIND,
+                None::<&str>,
+            )
+            .with_context(|| format!("binding {}", at.display()))?;
         }
     }
     Ok(())
@@ -148,13 +183,24 @@ fn kernel_settings(folder: &Path, root: &Path) -> Result<()> {
 
 /// Takes away what the machine is configured to run.
 fn clear(root: &Path) -> Result<()> {
-    for path in ["etc/systemd/system", "etc/cni/net.d", "etc/kubernetes", "var/lib/cloud", "var/log/journal"] {
+    for path in [
+        "etc/systemd/system",
+        "etc/cni/net.d",
+        "etc/kubernetes",
+        "var/lib/cloud",
+        "var/log/journal",
+    ] {
         let path = root.join(path);
         if path.exists() {
             fs::remove_dir_all(&path).with_context(|| format!("clearing {}", path.display()))?;
         }
     }
-    for path in ["etc/default/kubelet", "etc/hostname", "etc/resolv.conf", "etc/machine-id"] {
+    for path in [
+        "etc/default/kubelet",
+        "etc/hostname",
+        "etc/resolv.conf",
+        "etc/machine-id",
+    ] {
         let _ = fs::remove_file(root.join(path)); // may be a link to nowhere, or absent
     }
     let units = root.join("etc/systemd/system");
@@ -171,11 +217,18 @@ fn write(root: &Path, files: &[File]) -> Result<()> {
     for file in plain {
         write_file(root, file)?;
     }
-    for (program, arguments) in
-        [("systemd-sysusers", &[][..]), ("systemd-tmpfiles", &["--create", "--exclude-prefix=/run"][..])]
-    {
+    for (program, arguments) in [
+        ("systemd-sysusers", &[][..]),
+        (
+            "systemd-tmpfiles",
+            &["--create", "--exclude-prefix=/run"][..],
+        ),
+    ] {
         let folder = program.replace("systemd-", "");
-        if !root.join(format!("usr/lib/{folder}.d/nodevigil.conf")).exists() {
+        if !root
+            .join(format!("usr/lib/{folder}.d/nodevigil.conf"))
+            .exists()
+        {
             continue;
         }
         let done = Command::new(program)
@@ -191,7 +244,8 @@ fn write(root: &Path, files: &[File]) -> Result<()> {
         let path = write_file(root, file)?;
         let group = file.group.as_deref().unwrap_or("root");
         let gid = group_id(root, group)?;
-        std::os::unix::fs::chown(&path, None, Some(gid)).with_context(|| format!("handing {} over", file.path))?;
+        std::os::unix::fs::chown(&path, None, Some(gid))
+            .with_context(|| format!("handing {} over", file.path))?;
     }
     Ok(())
 }
@@ -206,8 +260,12 @@ fn write_file(root: &Path, file: &File) -> Result<PathBuf> {
 
 fn group_id(root: &Path, name: &str) -> Result<u32> {
     let groups = fs::read_to_string(root.join("etc/group")).context("reading the node's groups")?;
-    let line = groups.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let gid = line.and_then(|rest| rest.split(':').nth(1)).with_context(|| format!("no group {name}"))?;
+    let line = groups
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let gid = line
+        .and_then(|rest| rest.split(':').nth(1))
+        .with_context(|| format!("no group {name}"))?;
     Ok(gid.parse()?)
 }
 

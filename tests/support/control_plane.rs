@@ -27,7 +27,10 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { grace: Duration::from_secs(40), period: Duration::from_secs(5) }
+        Self {
+            grace: Duration::from_secs(40),
+            period: Duration::from_secs(5),
+        }
     }
 }
 
@@ -54,10 +57,14 @@ struct Daemons {
 
 impl Daemons {
     fn check(&mut self) -> Result<()> {
-        [&mut self.controller_manager, &mut self.apiserver, &mut self.etcd]
-            .into_iter()
-            .flatten()
-            .try_for_each(Daemon::check)
+        [
+            &mut self.controller_manager,
+            &mut self.apiserver,
+            &mut self.etcd,
+        ]
+        .into_iter()
+        .flatten()
+        .try_for_each(Daemon::check)
     }
 }
 
@@ -94,9 +101,9 @@ impl ControlPlane {
         plane.daemons().etcd = Some(plane.start_etcd()?);
         plane.start_apiserver()?;
         plane.daemons().controller_manager = Some(plane.start_controller_manager(options)?);
-        plane.wait("the default namespace", |admin| {
-            Ok(admin.get("/api/v1/namespaces/default")?.0 == 200)
-        })?;
+        // The controller manager's own work: it dies if it starts while the API server restarts.
+        let account = "/api/v1/namespaces/default/serviceaccounts/default";
+        plane.wait("the controllers", |admin| Ok(admin.get(account)?.0 == 200))?;
         let rbac = repository().join("packaging/kubernetes/rbac.yaml");
         if rbac.is_file() {
             manifests::apply(&plane.admin, &rbac)?;
@@ -133,13 +140,21 @@ impl ControlPlane {
 
     /// A kubeconfig for any user, everything inlined, with `address` (127.0.0.1, [`enter::ADDRESS`]) as the server's.
     pub(crate) fn kubeconfig(&self, user: &str, groups: &[&str], address: &str) -> Result<Value> {
-        self.authority.kubeconfig(user, groups, &format!("https://{address}:{}", self.port))
+        self.authority
+            .kubeconfig(user, groups, &format!("https://{address}:{}", self.port))
     }
 
     /// The agent's kubeconfig on `node`: a user of its own, with the rights of packaging/kubernetes/rbac.yaml.
     pub(crate) fn agent_kubeconfig(&self, node: &str) -> Result<Value> {
-        ensure!(self.rbac.is_some(), "packaging/kubernetes/rbac.yaml is missing: the agent would have no rights");
-        self.kubeconfig(&format!("nodevigil:{node}"), &["nodevigil-agents"], enter::ADDRESS)
+        ensure!(
+            self.rbac.is_some(),
+            "packaging/kubernetes/rbac.yaml is missing: the agent would have no rights"
+        );
+        self.kubeconfig(
+            &format!("nodevigil:{node}"),
+            &["nodevigil-agents"],
+            enter::ADDRESS,
+        )
     }
 
     /// A GET as the administrator: status code and answer.
@@ -169,12 +184,17 @@ impl ControlPlane {
 
     /// A condition of a Node, if there is one.
     pub(crate) fn condition(&self, node: &str, kind: &str) -> Result<Option<Value>> {
-        Ok(self.node(node)?.and_then(|node| api::condition(&node, kind).cloned()))
+        Ok(self
+            .node(node)?
+            .and_then(|node| api::condition(&node, kind).cloned()))
     }
 
     /// Watches a Node, as the administrator.
     pub(crate) fn watch_node(&self, name: &str) -> Result<NodeWatch> {
-        NodeWatch::start(self.kubeconfig("admin", &["system:masters"], "127.0.0.1")?, name)
+        NodeWatch::start(
+            self.kubeconfig("admin", &["system:masters"], "127.0.0.1")?,
+            name,
+        )
     }
 
     /// All requests that the API server has answered so far.
@@ -206,12 +226,19 @@ impl ControlPlane {
 
     /// Does what `kubeadm init` leaves in a cluster, once.
     pub(super) fn prepare_joining(&self, prepare: impl FnOnce() -> Result<()>) -> Result<()> {
-        let done = self.joining.get_or_init(|| prepare().map_err(|error| format!("{error:#}")));
-        done.clone().map_err(|error| anyhow!("preparing the cluster for kubeadm join: {error}"))
+        let done = self
+            .joining
+            .get_or_init(|| prepare().map_err(|error| format!("{error:#}")));
+        done.clone()
+            .map_err(|error| anyhow!("preparing the cluster for kubeadm join: {error}"))
     }
 
     fn signal_apiserver(&self, signal: Signal) -> Result<()> {
-        self.daemons().apiserver.as_ref().context("the API server is stopped")?.signal(signal)
+        self.daemons()
+            .apiserver
+            .as_ref()
+            .context("the API server is stopped")?
+            .signal(signal)
     }
 
     fn daemons(&self) -> MutexGuard<'_, Daemons> {
@@ -224,14 +251,22 @@ impl ControlPlane {
 
     /// Waits for an answer; no answer yet is no error, but a program that has ended is.
     fn wait(&self, what: &str, ready: impl Fn(&Api) -> Result<bool>) -> Result<()> {
-        let waited = wait_until(what, Duration::from_secs(60), || {
+        let waited = wait_until(what, Duration::from_mins(1), || {
             self.daemons().check()?;
             Ok(ready(&self.admin).unwrap_or(false).then_some(()))
         });
         waited.with_context(|| {
             let daemons = self.daemons();
-            let logs = [&daemons.etcd, &daemons.apiserver, &daemons.controller_manager];
-            logs.into_iter().flatten().map(Daemon::tail).collect::<Vec<_>>().join("\n")
+            let logs = [
+                &daemons.etcd,
+                &daemons.apiserver,
+                &daemons.controller_manager,
+            ];
+            logs.into_iter()
+                .flatten()
+                .map(Daemon::tail)
+                .collect::<Vec<_>>()
+                .join("\n")
         })
     }
 

@@ -61,7 +61,9 @@ pub(crate) fn enter() {
 
 /// The name of this run: also that of its control groups.
 pub(crate) fn run() -> Result<&'static str> {
-    let run = RUN.get().context("support::enter() must come first in main")?;
+    let run = RUN
+        .get()
+        .context("support::enter() must come first in main")?;
     Ok(run)
 }
 
@@ -74,6 +76,24 @@ pub(crate) fn work() -> &'static Path {
 pub(crate) fn port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(20_000);
     NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A variable that makes a run do something else than its program's usual work.
+const ERRAND: &str = "NODEVIGIL_LAB_ERRAND";
+
+/// Starts this program once more, as a run of its own inside this run, on an errand; its output is piped.
+pub(crate) fn run_inside(errand: &str) -> Result<Child> {
+    Command::new(std::env::current_exe().context("finding this program")?)
+        .env_remove(STAGE)
+        .env(ERRAND, errand)
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("starting a run inside this one")
+}
+
+/// The errand that this run was started on.
+pub(crate) fn errand() -> Option<String> {
+    std::env::var(ERRAND).ok()
 }
 
 fn outside() -> Result<i32> {
@@ -89,7 +109,15 @@ fn outside() -> Result<i32> {
     let run = cgroups::run_name()?;
     let me = std::env::current_exe().context("finding this program")?;
     let mut child = Command::new("setpriv")
-        .args(["--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--net", "--fork"])
+        .args([
+            "--pdeathsig",
+            "KILL",
+            "unshare",
+            "--mount",
+            "--pid",
+            "--net",
+            "--fork",
+        ])
         .args(["--kill-child=KILL", "--propagation", "private", "--"])
         .arg(me)
         .args(std::env::args_os().skip(1))
@@ -107,7 +135,14 @@ fn possible() -> Result<()> {
         nix::unistd::geteuid().is_root(),
         "real nodes need root (namespaces, mounts, control groups): run it with sudo"
     );
-    for program in ["setpriv", "unshare", "nsenter", "ip", "containerd", "/lib/systemd/systemd"] {
+    for program in [
+        "setpriv",
+        "unshare",
+        "nsenter",
+        "ip",
+        "containerd",
+        "/lib/systemd/systemd",
+    ] {
         let found = Command::new("sh")
             .args(["-c", "command -v \"$0\"", program])
             .stdout(Stdio::null())
@@ -123,7 +158,11 @@ fn possible() -> Result<()> {
         .output()
         .context("starting unshare")?;
     let refusal = String::from_utf8_lossy(&tried.stderr);
-    ensure!(tried.status.success(), "this machine refuses namespaces: {}", refusal.trim());
+    ensure!(
+        tried.status.success(),
+        "this machine refuses namespaces: {}",
+        refusal.trim()
+    );
     Ok(())
 }
 
@@ -131,11 +170,23 @@ fn possible() -> Result<()> {
 /// from the machine, and the outer process can still remove the run's groups from that hierarchy.
 fn private_mounts() -> Result<()> {
     unshare(CloneFlags::CLONE_NEWNS).context("unshare of the mount namespace")?;
-    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
-        .context("making / private")?;
-    mount(Some("tmpfs"), WORK, Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
-        .with_context(|| format!("mounting a tmpfs on {WORK}"))?;
-    cgroups::ensure_systemd_hierarchy(&work().join("cgroup-systemd"))
+    mount(
+        None::<&str>,
+        "/",
+        None::<&str>,
+        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+        None::<&str>,
+    )
+    .context("making / private")?;
+    mount(
+        Some("tmpfs"),
+        WORK,
+        Some("tmpfs"),
+        MsFlags::empty(),
+        Some("mode=755"),
+    )
+    .with_context(|| format!("mounting a tmpfs on {WORK}"))?;
+    cgroups::ensure_systemd_hierarchies(&work().join("hierarchies"))
 }
 
 /// Waits for the inner program; a signal to us ends it.
@@ -168,18 +219,28 @@ fn wait(child: &mut Child) -> Result<i32> {
         let signal = signals.read_signal()?.map_or(2, |info| info.ssi_signo);
         return Ok(128 + i32::try_from(signal)?);
     }
-    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).context("no exit status")
+    status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal))
+        .context("no exit status")
 }
 
 fn inside(run: &str) -> Result<()> {
-    mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), None::<&str>)
-        .context("mounting the run's /proc")?;
+    mount(
+        Some("proc"),
+        "/proc",
+        Some("proc"),
+        MsFlags::empty(),
+        None::<&str>,
+    )
+    .context("mounting the run's /proc")?;
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     for folder in ["layers", "nodes", "control-planes"] {
         fs::create_dir_all(work().join(folder)).context("making the work folder")?;
     }
     network()?;
-    RUN.set(run.to_owned()).map_err(|_| anyhow!("support::enter() was called twice"))
+    RUN.set(run.to_owned())
+        .map_err(|_| anyhow!("support::enter() was called twice"))
 }
 
 /// Loopback, and one address that is not loopback with a default route: kubelet and kubeadm look for both.
@@ -194,9 +255,16 @@ fn network() -> Result<()> {
         .stderr(Stdio::piped())
         .spawn()
         .context("starting ip")?;
-    ip.stdin.take().context("ip's input")?.write_all(lines.as_bytes())?;
+    ip.stdin
+        .take()
+        .context("ip's input")?
+        .write_all(lines.as_bytes())?;
     let done = ip.wait_with_output().context("waiting for ip")?;
     let refusal = String::from_utf8_lossy(&done.stderr);
-    ensure!(done.status.success(), "setting up the run's network: {}", refusal.trim());
+    ensure!(
+        done.status.success(),
+        "setting up the run's network: {}",
+        refusal.trim()
+    );
     Ok(())
 }

@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -15,7 +15,10 @@ use super::node_files::{Ports, file, kubelet_config};
 use super::{enter, tools, wait_until};
 
 /// kubeadm's own ports: the kubelet's configuration comes from the cluster, so all joined nodes have the same.
-pub(crate) const PORTS: Ports = Ports { kubelet: 10_250, healthz: 10_248 };
+pub(crate) const PORTS: Ports = Ports {
+    kubelet: 10_250,
+    healthz: 10_248,
+};
 
 /// cloud-init's stages, under the names of its versions up to 24.2 and since.
 pub(crate) const UNITS: [&str; 6] = [
@@ -51,7 +54,7 @@ pub(crate) struct Joining(());
 impl Joining {
     /// Waits until no other joined node lives.
     pub(crate) fn wait_for_turn() -> Result<Self> {
-        wait_until("another joined node to end", Duration::from_secs(300), || {
+        wait_until("another joined node to end", Duration::from_mins(5), || {
             Ok((!TAKEN.swap(true, Ordering::AcqRel)).then_some(Self(())))
         })
     }
@@ -64,11 +67,18 @@ impl Drop for Joining {
 }
 
 /// The files of a node that is to join; prepares the cluster for it.
-pub(crate) fn files(plane: &Arc<ControlPlane>, name: &str, arguments: &[String]) -> Result<Vec<File>> {
+pub(crate) fn files(
+    plane: &Arc<ControlPlane>,
+    name: &str,
+    arguments: &[String],
+) -> Result<Vec<File>> {
     plane.prepare_joining(|| prepare(plane))?;
     let mut flags = vec![json!({"name": "node-ip", "value": enter::ADDRESS})];
     for argument in arguments {
-        let (flag, value) = argument.trim_start_matches('-').split_once('=').context("a kubelet flag has a value")?;
+        let (flag, value) = argument
+            .trim_start_matches('-')
+            .split_once('=')
+            .context("a kubelet flag has a value")?;
         flags.push(json!({"name": flag, "value": value}));
     }
     let join = json!({
@@ -120,7 +130,12 @@ fn prepare(plane: &ControlPlane) -> Result<()> {
         kubelet_config(PORTS),
     ];
     let config = plane.folder().join("kubeadm.yaml");
-    fs::write(&config, documents.map(|document| document.to_string()).join("\n---\n"))?;
+    fs::write(
+        &config,
+        documents
+            .map(|document| document.to_string())
+            .join("\n---\n"),
+    )?;
     let admin = plane.folder().join("admin.conf");
     let kubeconfig = plane.kubeconfig("admin", &["system:masters"], enter::ADDRESS)?;
     fs::write(&admin, kubeconfig.to_string())?;
@@ -135,7 +150,12 @@ fn prepare(plane: &ControlPlane) -> Result<()> {
             .output()
             .context("starting kubeadm")?;
         let refusal = String::from_utf8_lossy(&done.stderr);
-        ensure!(done.status.success(), "kubeadm init phase {}: {}", phase.join(" "), refusal.trim());
+        ensure!(
+            done.status.success(),
+            "kubeadm init phase {}: {}",
+            phase.join(" "),
+            refusal.trim()
+        );
     }
     Ok(())
 }

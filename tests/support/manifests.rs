@@ -9,13 +9,26 @@ use super::api::Api;
 
 /// Applies every document of a YAML file, server side.
 pub(crate) fn apply(api: &Api, file: &Path) -> Result<()> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-    let documents: Vec<Value> =
-        serde_saphyr::from_multiple(&text).with_context(|| format!("reading {}", file.display()))?;
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
+        .with_context(|| format!("reading {}", file.display()))?;
     for document in documents.iter().filter(|document| !document.is_null()) {
-        let path = format!("{}?fieldManager=nodevigil-tests&force=true", path(document)?);
-        let (code, answer) = api.request("PATCH", &path, "application/apply-patch+yaml", Some(document))?;
-        ensure!(code < 300, "{}: {path} answered {code}: {answer}", file.display());
+        let path = format!(
+            "{}?fieldManager=nodevigil-tests&force=true",
+            path(document)?
+        );
+        let (code, answer) = api.request(
+            "PATCH",
+            &path,
+            "application/apply-patch+yaml",
+            Some(document),
+        )?;
+        ensure!(
+            code < 300,
+            "{}: {path} answered {code}: {answer}",
+            file.display()
+        );
     }
     Ok(())
 }
@@ -24,13 +37,17 @@ pub(crate) fn apply(api: &Api, file: &Path) -> Result<()> {
 fn path(object: &Value) -> Result<String> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     let version = text("/apiVersion").context("a manifest has an apiVersion")?;
-    let kind = text("/kind").context("a manifest has a kind")?.to_lowercase();
+    let kind = text("/kind")
+        .context("a manifest has a kind")?
+        .to_lowercase();
     let name = text("/metadata/name").context("a manifest has a name")?;
     let root = if version.contains('/') { "apis" } else { "api" };
     let plural = match kind.strip_suffix('y') {
         Some(stem) => format!("{stem}ies"),
         None => format!("{kind}s"),
     };
-    let namespace = text("/metadata/namespace").map(|name| format!("namespaces/{name}/")).unwrap_or_default();
+    let namespace = text("/metadata/namespace")
+        .map(|name| format!("namespaces/{name}/"))
+        .unwrap_or_default();
     Ok(format!("/{root}/{version}/{namespace}{plural}/{name}"))
 }

@@ -3,7 +3,7 @@
 //!
 //! A program calls [`enter::enter`] before anything else. From there on it is PID 1 of namespaces of its own, so that
 //! etcd, API servers, nodes, mounts and files end with it, however it ends. [`control_plane::ControlPlane`] is the
-//! cluster, [`node::NodeBuilder`] boots a node under systemd, [`kubeadm`] has one born by cloud-init and
+//! cluster, [`node_builder::NodeBuilder`] boots a node under systemd, [`kubeadm`] has one born by cloud-init and
 //! `kubeadm join`, [`watch::NodeWatch`] and [`audit`] witness what reached the API server.
 
 #![expect(
@@ -21,8 +21,10 @@ pub(crate) mod cgroups;
 pub(crate) mod control_plane;
 pub(crate) mod enter;
 pub(crate) mod kubeadm;
+pub(crate) mod leftovers;
 pub(crate) mod manifests;
 pub(crate) mod node;
+pub(crate) mod node_builder;
 pub(crate) mod node_files;
 pub(crate) mod pki;
 pub(crate) mod process;

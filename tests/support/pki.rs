@@ -1,10 +1,11 @@
 //! Makes the cluster's certificates and the kubeconfigs that carry them.
 
-use anyhow::{Context as _, Result, bail};
-use k8s_openapi::ByteString;
+use anyhow::{Result, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    date_time_ymd,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
 };
 use serde_json::{Value, json};
 
@@ -30,25 +31,43 @@ impl Authority {
     pub(crate) fn new() -> Result<Self> {
         let mut params = params("kubernetes", &[], &[])?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages =
-            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        params.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::CrlSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?;
-        let pair = Pair { certificate: certificate.pem(), key: key.serialize_pem() };
-        Ok(Self { issuer: Issuer::new(params, key), pair })
+        let pair = Pair {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        };
+        Ok(Self {
+            issuer: Issuer::new(params, key),
+            pair,
+        })
     }
 
     /// A certificate for a user (name and groups) or a server (its names).
     pub(crate) fn sign(&self, name: &str, groups: &[&str], hosts: &[&str]) -> Result<Pair> {
         let mut params = params(name, groups, hosts)?;
         params.use_authority_key_identifier_extension = true;
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
-        let usage =
-            if hosts.is_empty() { ExtendedKeyUsagePurpose::ClientAuth } else { ExtendedKeyUsagePurpose::ServerAuth };
+        params.key_usages = vec![
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyEncipherment,
+        ];
+        let usage = if hosts.is_empty() {
+            ExtendedKeyUsagePurpose::ClientAuth
+        } else {
+            ExtendedKeyUsagePurpose::ServerAuth
+        };
         params.extended_key_usages = vec![usage];
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?;
-        Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
+        Ok(Pair {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        })
     }
 
     /// A kubeconfig for a user, with everything inlined.
@@ -61,11 +80,11 @@ impl Authority {
             "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": user}}],
             "clusters": [{"name": "lab", "cluster": {
                 "server": server,
-                "certificate-authority-data": base64(&self.pair.certificate)?,
+                "certificate-authority-data": STANDARD.encode(&self.pair.certificate),
             }}],
             "users": [{"name": user, "user": {
-                "client-certificate-data": base64(&pair.certificate)?,
-                "client-key-data": base64(&pair.key)?,
+                "client-certificate-data": STANDARD.encode(&pair.certificate),
+                "client-key-data": STANDARD.encode(&pair.key),
             }}],
         }))
     }
@@ -80,7 +99,11 @@ pub(crate) fn service_account_keys() -> Result<(String, String)> {
 fn params(name: &str, groups: &[&str], hosts: &[&str]) -> Result<CertificateParams> {
     let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
     let mut params = CertificateParams::new(hosts)?;
-    let year = i32::from(jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).year());
+    let year = i32::from(
+        jiff::Timestamp::now()
+            .to_zoned(jiff::tz::TimeZone::UTC)
+            .year(),
+    );
     params.not_before = date_time_ymd(year - 1, 1, 1);
     params.not_after = date_time_ymd(year + 1, 12, 31);
     params.distinguished_name.remove(DnType::CommonName);
@@ -88,18 +111,17 @@ fn params(name: &str, groups: &[&str], hosts: &[&str]) -> Result<CertificatePara
     let organization = || DnType::CustomDnType(vec![2, 5, 4, 10]);
     match groups {
         [] => {}
-        [one] => params.distinguished_name.push(DnType::OrganizationName, *one),
+        [one] => params
+            .distinguished_name
+            .push(DnType::OrganizationName, *one),
         [one, two] => {
-            params.distinguished_name.push(DnType::OrganizationName, *one);
+            params
+                .distinguished_name
+                .push(DnType::OrganizationName, *one);
             params.distinguished_name.push(organization(), *two);
         }
         _ => bail!("a user of the lab has two groups at most"),
     }
     params.distinguished_name.push(DnType::CommonName, name);
     Ok(params)
-}
-
-/// Base64, as kubeconfigs want it: the API's own type for bytes knows how.
-fn base64(text: &str) -> Result<Value> {
-    serde_json::to_value(ByteString(text.as_bytes().to_vec())).context("encoding base64")
 }

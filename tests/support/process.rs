@@ -24,13 +24,16 @@ pub(crate) struct Ending {
 /// the time is that of the kernel's wake-up, and no poll interval blurs it.
 pub(crate) fn ending(pid: i32) -> Result<Ending> {
     let raw = rustix::process::Pid::from_raw(pid).context("a pid is positive")?;
-    let pidfd = pidfd_open(raw, PidfdFlags::empty()).with_context(|| format!("pidfd_open of {pid}"))?;
+    let pidfd =
+        pidfd_open(raw, PidfdFlags::empty()).with_context(|| format!("pidfd_open of {pid}"))?;
     let (tell, gone) = channel();
-    std::thread::Builder::new().name(format!("pidfd-{pid}")).spawn(move || {
-        let mut ready = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
-        while poll(&mut ready, PollTimeout::NONE).is_err() {}
-        let _ = tell.send(Instant::now());
-    })?;
+    std::thread::Builder::new()
+        .name(format!("pidfd-{pid}"))
+        .spawn(move || {
+            let mut ready = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
+            while poll(&mut ready, PollTimeout::NONE).is_err() {}
+            let _ = tell.send(Instant::now());
+        })?;
     Ok(Ending { pid, gone })
 }
 
@@ -43,6 +46,13 @@ impl Ending {
     }
 }
 
+/// Sends a signal to a process (by its pid in our namespace); returns the moment just before.
+pub(crate) fn signal(pid: i32, signal: Signal) -> Result<Instant> {
+    let at = Instant::now();
+    kill(Pid::from_raw(pid), signal).with_context(|| format!("sending {signal} to {pid}"))?;
+    Ok(at)
+}
+
 /// A program of the control plane, running in the background with a log of its own.
 #[derive(Debug)]
 pub(crate) struct Daemon {
@@ -53,9 +63,18 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     /// Starts `program`; its output is appended to `NAME.log` in `folder`.
-    pub(crate) fn start(folder: &Path, name: &str, program: &Path, arguments: &[String]) -> Result<Self> {
+    pub(crate) fn start(
+        folder: &Path,
+        name: &str,
+        program: &Path,
+        arguments: &[String],
+    ) -> Result<Self> {
         let log = folder.join(format!("{name}.log"));
-        let output = OpenOptions::new().create(true).append(true).open(&log).context("opening a log")?;
+        let output = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .context("opening a log")?;
         let child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::null())
@@ -63,7 +82,11 @@ impl Daemon {
             .stderr(output)
             .spawn()
             .with_context(|| format!("starting {}", program.display()))?;
-        Ok(Self { name: name.to_owned(), log, child })
+        Ok(Self {
+            name: name.to_owned(),
+            log,
+            child,
+        })
     }
 
     /// Fails, with the end of its log, if it has ended.

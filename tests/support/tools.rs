@@ -14,10 +14,31 @@ const FOLDER: &str = "KUBEBUILDER_ASSETS";
 
 /// The path of one of the Kubernetes programs.
 pub(crate) fn path(program: &str) -> Result<PathBuf> {
-    let folder = std::env::var_os(FOLDER)
-        .with_context(|| format!("{FOLDER} is not set: run `make tools`, or start this through make"))?;
+    let folder = std::env::var_os(FOLDER).with_context(|| {
+        format!("{FOLDER} is not set: run `make tools`, or start this through make")
+    })?;
     let path = Path::new(&folder).join(program);
-    ensure!(path.is_file(), "{} is missing: run `make tools`", path.display());
+    ensure!(
+        path.is_file(),
+        "{} is missing: run `make tools`",
+        path.display()
+    );
+    Ok(path)
+}
+
+/// The agent's executable: `NODEVIGIL_BIN` if that is set, else what cargo built for a test or bench.
+pub(crate) fn agent() -> Result<PathBuf> {
+    let path = std::env::var_os("NODEVIGIL_BIN")
+        .map(PathBuf::from)
+        .or_else(|| option_env!("CARGO_BIN_EXE_nodevigil").map(PathBuf::from))
+        .context(
+            "NODEVIGIL_BIN is not set: name the agent's executable, or start this through make",
+        )?;
+    ensure!(
+        path.is_file() && path.ends_with("nodevigil"),
+        "{} is no file named nodevigil",
+        path.display()
+    );
     Ok(path)
 }
 
@@ -34,7 +55,8 @@ pub(crate) fn layer(programs: &[PathBuf]) -> Result<PathBuf> {
     fs::create_dir_all(&folder)?;
     for program in programs {
         let name = program.file_name().context("a program has a name")?;
-        fs::copy(program, folder.join(name)).with_context(|| format!("copying {}", program.display()))?;
+        fs::copy(program, folder.join(name))
+            .with_context(|| format!("copying {}", program.display()))?;
     }
     layers.insert(programs.to_vec(), layer.clone());
     Ok(layer)

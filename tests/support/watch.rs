@@ -46,23 +46,37 @@ impl NodeWatch {
         let (connected, ready) = channel();
         let path = format!("/api/v1/nodes?watch=1&fieldSelector=metadata.name%3D{node}");
         let into = Arc::clone(&record);
-        let thread = std::thread::Builder::new().name(format!("watch-{node}")).spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let Ok(runtime) = runtime else { return };
-            runtime.block_on(async {
-                tokio::select! {
-                    _ = stopped => {}
-                    () = follow(&kubeconfig, &path, &into, &connected) => {}
-                }
-            });
-        })?;
-        let watch = Self { record, stop: Some(stop), thread: Some(thread) };
-        ready.recv_timeout(Duration::from_secs(20)).context("the API server did not accept a watch")?;
+        let thread = std::thread::Builder::new()
+            .name(format!("watch-{node}"))
+            .spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build();
+                let Ok(runtime) = runtime else { return };
+                runtime.block_on(async {
+                    tokio::select! {
+                        _ = stopped => {}
+                        () = follow(&kubeconfig, &path, &into, &connected) => {}
+                    }
+                });
+            })?;
+        let watch = Self {
+            record,
+            stop: Some(stop),
+            thread: Some(thread),
+        };
+        ready
+            .recv_timeout(Duration::from_secs(20))
+            .context("the API server did not accept a watch")?;
         Ok(watch)
     }
 
     /// The first event, of all so far and those to come, for which `wanted` holds.
-    pub(crate) fn wait_for(&self, timeout: Duration, wanted: impl Fn(&Value) -> bool) -> Result<Arrival> {
+    pub(crate) fn wait_for(
+        &self,
+        timeout: Duration,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Result<Arrival> {
         self.search(None, timeout, wanted)
     }
 
@@ -78,7 +92,12 @@ impl NodeWatch {
 
     /// The events that arrived after `from`.
     pub(crate) fn since(&self, from: Instant) -> Vec<Arrival> {
-        self.record.lock().iter().filter(|(at, _)| *at > from).cloned().collect()
+        self.record
+            .lock()
+            .iter()
+            .filter(|(at, _)| *at > from)
+            .cloned()
+            .collect()
     }
 
     /// All events so far.
@@ -96,17 +115,28 @@ impl NodeWatch {
         let mut events = self.record.lock();
         let mut looked_at = 0;
         loop {
-            let fresh = events[looked_at..].iter().filter(|(at, _)| from.is_none_or(|from| *at > from));
+            let fresh = events[looked_at..]
+                .iter()
+                .filter(|(at, _)| from.is_none_or(|from| *at > from));
             if let Some(found) = fresh.clone().find(|(_, event)| wanted(event)) {
                 return Ok(found.clone());
             }
             looked_at = events.len();
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let last = events.last().map_or(Value::Null, |(_, event)| conditions(event));
-                bail!("no such event in {timeout:?}, of {looked_at} in all; the last conditions: {last}");
+                let last = events
+                    .last()
+                    .map_or(Value::Null, |(_, event)| conditions(event));
+                bail!(
+                    "no such event in {timeout:?}, of {looked_at} in all; the last conditions: {last}"
+                );
             }
-            events = self.record.arrived.wait_timeout(events, left).unwrap_or_else(PoisonError::into_inner).0;
+            events = self
+                .record
+                .arrived
+                .wait_timeout(events, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 }
@@ -123,18 +153,28 @@ impl Drop for NodeWatch {
 }
 
 fn conditions(event: &Value) -> Value {
-    event.pointer("/object/status/conditions").cloned().unwrap_or_default()
+    event
+        .pointer("/object/status/conditions")
+        .cloned()
+        .unwrap_or_default()
 }
 
 async fn follow(kubeconfig: &Value, path: &str, record: &Record, connected: &Sender<()>) {
-    let Ok(client) = api::client(kubeconfig).await else { return };
+    let Ok(client) = api::client(kubeconfig).await else {
+        return;
+    };
     loop {
         let _ = stream(&client, path, record, connected).await; // an end is as good as an error: connect anew
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-async fn stream(client: &Client, path: &str, record: &Record, connected: &Sender<()>) -> Result<()> {
+async fn stream(
+    client: &Client,
+    path: &str,
+    record: &Record,
+    connected: &Sender<()>,
+) -> Result<()> {
     let response = client.send(Request::get(path).body(Body::empty())?).await?;
     if !response.status().is_success() {
         bail!("watch refused: {}", response.status());
@@ -144,7 +184,9 @@ async fn stream(client: &Client, path: &str, record: &Record, connected: &Sender
     let mut pending: Vec<u8> = Vec::new();
     while let Some(frame) = body.frame().await {
         let arrived = Instant::now();
-        let Ok(data) = frame?.into_data() else { continue };
+        let Ok(data) = frame?.into_data() else {
+            continue;
+        };
         pending.extend_from_slice(&data);
         while let Some(end) = pending.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = pending.drain(..=end).collect();
