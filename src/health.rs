@@ -294,7 +294,12 @@ impl Health {
     /// lasts. (A kubelet crash-loops by design until `kubeadm join`; its Node must not be born with that.)
     pub fn node_is_new(&mut self) {
         let lasts = self.last == Some(Status::False);
-        if !lasts && self.verdict.as_ref().is_some_and(|v| v.status == Status::False) {
+        if !lasts
+            && self
+                .verdict
+                .as_ref()
+                .is_some_and(|v| v.status == Status::False)
+        {
             self.verdict = None;
         }
     }
@@ -326,8 +331,7 @@ impl Health {
     /// When the healthy spell ends (uptime): observe again then.
     pub fn next_deadline(&self) -> Option<Duration> {
         let verdict = self.verdict.as_ref()?;
-        (verdict.status == Status::False)
-            .then_some(self.good_since? + self.healthy_for)
+        (verdict.status == Status::False).then_some(self.good_since? + self.healthy_for)
     }
 
     fn spell_is_over(&self, now: Now) -> bool {
@@ -451,7 +455,11 @@ mod tests {
     fn a_restart_keeps_status_and_time() {
         let mut health = Health::new(Duration::from_secs(60));
         health.adopt(stored(Status::False, "KubeletCrashed", 5));
-        assert_eq!(health.verdict(), None, "nothing is said before the check ran");
+        assert_eq!(
+            health.verdict(),
+            None,
+            "nothing is said before the check ran"
+        );
         assert!(health.observe(&finding(Reason::KubeletCrashed), at(30)));
         assert_eq!(health.verdict().unwrap().since, at(5).wall);
     }
@@ -477,7 +485,11 @@ mod tests {
         let mut health = Health::new(Duration::from_secs(60));
         health.observe(&finding(Reason::KubeletCrashed), at(10));
         health.node_is_new();
-        assert_eq!(health.verdict().unwrap().reason, Reason::KubeletCrashed, "it lasts");
+        assert_eq!(
+            health.verdict().unwrap().reason,
+            Reason::KubeletCrashed,
+            "it lasts"
+        );
         health.observe(&finding(Reason::KubeletStarting), at(11));
         health.node_is_new();
         assert!(health.observe(&finding(Reason::KubeletStarting), at(12)));

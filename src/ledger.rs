@@ -86,7 +86,8 @@ mod tests {
         root.create_dir_all("/run/nodevigil").unwrap();
         root.create_dir_all("/proc/sys/kernel/random").unwrap();
         let boot = |id: &str| {
-            root.write_atomically("/proc/sys/kernel/random/boot_id", id.as_bytes()).unwrap();
+            root.write_atomically("/proc/sys/kernel/random/boot_id", id.as_bytes())
+                .unwrap();
             Place::new(root.clone(), Path::new("/run/nodevigil"))
         };
         let condition = Condition {
@@ -98,11 +99,17 @@ mod tests {
         };
         let place = boot("one\n");
         assert_eq!(place.load(), None);
-        place.save("n1".to_owned(), vec![condition.clone()]).unwrap();
+        place
+            .save("n1".to_owned(), vec![condition.clone()])
+            .unwrap();
         let ledger = place.load().unwrap();
-        assert_eq!((ledger.node.as_deref(), ledger.conditions), (Some("n1"), vec![condition]));
+        assert_eq!(
+            (ledger.node.as_deref(), ledger.conditions),
+            (Some("n1"), vec![condition])
+        );
         assert_eq!(boot("two\n").load(), None);
-        root.write_atomically("/run/nodevigil/ledger.json", b"{half").unwrap();
+        root.write_atomically("/run/nodevigil/ledger.json", b"{half")
+            .unwrap();
         assert_eq!(boot("one\n").load(), None);
     }
 }

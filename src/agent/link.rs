@@ -106,7 +106,10 @@ impl Link {
 
     pub(super) fn watch_answers(&mut self) {
         if self.watch_error.take().is_some() {
-            info!(message_id = Kind::PublishRecovered.id(), "the watch of the Node works again");
+            info!(
+                message_id = Kind::PublishRecovered.id(),
+                "the watch of the Node works again"
+            );
         }
         self.credential_was_read = false;
     }
@@ -160,9 +163,7 @@ impl State {
 
     fn connect(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let node = self.node_name();
-        let publisher = self
-            .publisher
-            .get_or_insert_with(|| Publisher::new(&node));
+        let publisher = self.publisher.get_or_insert_with(|| Publisher::new(&node));
         publisher.forget_in_flight();
         publisher.credential_renewed(now);
         effects.push(Effect::WatchNode(node));
@@ -172,7 +173,11 @@ impl State {
     /// The kubelet's own word about its Node's name may come after the first guess.
     pub(super) fn follow_node_name(&mut self, effects: &mut Vec<Effect>) {
         let node = self.node_name();
-        if self.publisher.as_ref().is_some_and(|p| p.node_name() != node) {
+        if self
+            .publisher
+            .as_ref()
+            .is_some_and(|p| p.node_name() != node)
+        {
             info!(%node, "the kubelet registers under another name than the host's");
             self.publisher = Some(Publisher::new(&node));
             self.wish();

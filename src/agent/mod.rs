@@ -24,7 +24,7 @@ pub use event::{Effect, Event};
 pub use state::State;
 
 use crate::{
-    checks::kubelet::{Process, Probe},
+    checks::kubelet::{Probe, Process},
     clock::Clock,
     cluster::{
         api::Api,
@@ -78,7 +78,10 @@ pub struct Agent {
     tasks: JoinSet<()>,
     watched: Option<Watched>,
     /// Clients of the identities that were found, each ahead of its event.
-    clients: (mpsc::UnboundedSender<kube::Client>, mpsc::UnboundedReceiver<kube::Client>),
+    clients: (
+        mpsc::UnboundedSender<kube::Client>,
+        mpsc::UnboundedReceiver<kube::Client>,
+    ),
     /// The client of the identity found last, and all that goes on with it.
     client: Option<kube::Client>,
     api: Option<Api>,
@@ -98,7 +101,9 @@ struct Disk {
 
 impl std::fmt::Debug for Agent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Agent").field("state", &self.state).finish_non_exhaustive()
+        f.debug_struct("Agent")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
     }
 }
 
@@ -178,7 +183,8 @@ impl Agent {
             _ = self.interrupt.recv() => Event::Stop,
             () = tokio::time::sleep_until(deadline) => Event::Tick,
         };
-        if matches!(&event, Event::Gone(pid) if self.watched.as_ref().is_some_and(|w| w.process.pid == *pid)) {
+        if matches!(&event, Event::Gone(pid) if self.watched.as_ref().is_some_and(|w| w.process.pid == *pid))
+        {
             self.watched = None;
         }
         event
@@ -224,7 +230,8 @@ impl Agent {
 
     fn watch_unit(&mut self) {
         let (sender, mut events) = mpsc::channel(QUEUE);
-        self.tasks.spawn(systemd::watch(self.settings.kubelet.unit.clone(), sender));
+        self.tasks
+            .spawn(systemd::watch(self.settings.kubelet.unit.clone(), sender));
         let sender = self.sender.clone();
         self.tasks.spawn(async move {
             while let Some(event) = events.recv().await {
@@ -250,7 +257,9 @@ impl Agent {
             Ok(Some(watched)) => self.watched = Some(watched),
             Ok(None) => self.feed(Event::Gone(pid)),
             // Its state is read each second all the same, which shows its end too, only later.
-            Err(e) => warn!(pid, error = %e, "the kubelet's pidfd cannot be had; its end will be seen up to a second late"),
+            Err(e) => {
+                warn!(pid, error = %e, "the kubelet's pidfd cannot be had; its end will be seen up to a second late")
+            }
         }
     }
 
@@ -259,7 +268,11 @@ impl Agent {
         self.spawn(async move {
             let probe: Probe = healthz.probe(&url).await;
             debug!(pid, ?probe, "probed");
-            Event::Probed { pid, started, probe }
+            Event::Probed {
+                pid,
+                started,
+                probe,
+            }
         });
     }
 
@@ -332,15 +345,23 @@ impl Agent {
     /// One write at a time, on the blocking worker: the folder is in memory, but memory may be short.
     fn write(&mut self) {
         let nothing = self.disk.ledger.is_none() && self.disk.status.is_none();
-        let busy = self.disk.busy.as_ref().is_some_and(|write| !write.is_finished());
+        let busy = self
+            .disk
+            .busy
+            .as_ref()
+            .is_some_and(|write| !write.is_finished());
         if nothing || busy {
             return;
         }
         let outside = self.outside.clone();
         let (ledger, status) = (self.disk.ledger.take(), self.disk.status.take());
         self.disk.busy = Some(tokio::task::spawn_blocking(move || {
-            let kept = ledger.map_or(Ok(()), |(node, conditions)| outside.ledger.save(node, conditions));
-            let written = status.map_or(Ok(()), |status| status.write(&outside.root, &outside.runtime_dir));
+            let kept = ledger.map_or(Ok(()), |(node, conditions)| {
+                outside.ledger.save(node, conditions)
+            });
+            let written = status.map_or(Ok(()), |status| {
+                status.write(&outside.root, &outside.runtime_dir)
+            });
             if let Err(e) = kept {
                 warn!(error = %e, "the ledger could not be written");
             }

@@ -31,7 +31,12 @@ impl Peer {
 
     pub(super) fn answers(&mut self) {
         if matches!(self.state, State::Away(_)) {
-            info!(message_id = self.kinds.1.id(), peer = self.name, "{} answers again", self.name);
+            info!(
+                message_id = self.kinds.1.id(),
+                peer = self.name,
+                "{} answers again",
+                self.name
+            );
         }
         self.state = State::Answers;
     }

@@ -157,7 +157,10 @@ impl State {
             Event::Node(event) => self.apply_node(event, now, &mut effects),
             Event::Applied(result) => self.apply_applied(result, now, &mut effects),
             Event::Stop => {
-                info!(message_id = Kind::Stopped.id(), "stopping; the conditions stay on the Node");
+                info!(
+                    message_id = Kind::Stopped.id(),
+                    "stopping; the conditions stay on the Node"
+                );
                 effects.push(Effect::Exit);
             }
         }
@@ -227,7 +230,11 @@ impl State {
     }
 
     fn apply_gone(&mut self, pid: i32, now: Now) {
-        if self.kubelet.process().is_some_and(|process| process.pid == pid) {
+        if self
+            .kubelet
+            .process()
+            .is_some_and(|process| process.pid == pid)
+        {
             self.kubelet.apply(Sign::Gone(pid), now);
             (self.kubelet_since, self.probing) = (now, false);
             self.look_at = now.uptime + LOOK_EVERY;
@@ -247,7 +254,9 @@ impl State {
             Ok(facts) => {
                 self.helper.answers();
                 self.facts_at = None;
-                self.hostname_override = facts.hostname_override.map(|name| name.to_ascii_lowercase());
+                self.hostname_override = facts
+                    .hostname_override
+                    .map(|name| name.to_ascii_lowercase());
                 self.follow_node_name(effects);
                 match facts.healthz {
                     Healthz::Url(url) => Endpoint::Known(url),
@@ -266,7 +275,10 @@ impl State {
                 Endpoint::Assumed(format!("http://127.0.0.1:{DEFAULT_PORT}/healthz"))
             }
         };
-        let known = matches!(self.kubelet.endpoint(), Some(Endpoint::Known(_) | Endpoint::Disabled));
+        let known = matches!(
+            self.kubelet.endpoint(),
+            Some(Endpoint::Known(_) | Endpoint::Disabled)
+        );
         if !configured && !(known && matches!(endpoint, Endpoint::Assumed(_))) {
             self.set_endpoint(pid, endpoint, now);
         }
@@ -326,7 +338,10 @@ impl State {
                 warn!(message_id = Kind::PublishFailed.id(), %error, "cannot publish; trying again until it works");
             }
             None if failed_before => {
-                info!(message_id = Kind::PublishRecovered.id(), "publishing works again");
+                info!(
+                    message_id = Kind::PublishRecovered.id(),
+                    "publishing works again"
+                );
             }
             _ => {}
         }
@@ -373,7 +388,10 @@ impl State {
 
     pub(super) fn wish(&mut self) {
         if let (Some(publisher), Some(verdict)) = (&mut self.publisher, self.health.verdict()) {
-            publisher.want(desired::conditions([(ConditionType::KubeletHealthy, verdict)]));
+            publisher.want(desired::conditions([(
+                ConditionType::KubeletHealthy,
+                verdict,
+            )]));
         }
     }
 
@@ -428,9 +446,10 @@ impl State {
     }
 
     fn control_group(&self) -> String {
-        self.kubelet
-            .control_group()
-            .map_or_else(|| format!("/system.slice/{}", self.settings.kubelet.unit), str::to_owned)
+        self.kubelet.control_group().map_or_else(
+            || format!("/system.slice/{}", self.settings.kubelet.unit),
+            str::to_owned,
+        )
     }
 }
 

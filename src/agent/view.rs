@@ -47,7 +47,10 @@ impl State {
     fn api_status(&self) -> Api {
         let failure = self.publisher.as_ref().and_then(Publisher::failure);
         let error = failure.map(|(error, _)| error).or(self.link.watch_error());
-        let missing = self.publisher.as_ref().is_some_and(Publisher::node_is_missing);
+        let missing = self
+            .publisher
+            .as_ref()
+            .is_some_and(Publisher::node_is_missing);
         let last_success = self.publisher.as_ref().and_then(Publisher::last_success);
         let state = if matches!(self.link.identity(), Some(Identity::None(_))) {
             ApiState::None

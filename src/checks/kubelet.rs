@@ -358,7 +358,8 @@ impl Kubelet {
         }
         let cause = if self.has_job(JobKind::Stop) {
             Cause::Stopped
-        } else if self.has_job(JobKind::Restart) || (alive.answered && self.has_job(JobKind::Start)) {
+        } else if self.has_job(JobKind::Restart) || (alive.answered && self.has_job(JobKind::Start))
+        {
             // systemd turns a restart job into a start job once the stopping is done.
             Cause::Restarting
         } else if self.has_job(JobKind::Unasked) {

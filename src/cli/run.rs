@@ -77,7 +77,10 @@ impl Run {
 fn lock_memory() -> Option<u64> {
     match memory::lock() {
         Ok(bytes) => {
-            info!(message_id = Kind::LockedPages.id(), bytes, "memory is locked");
+            info!(
+                message_id = Kind::LockedPages.id(),
+                bytes, "memory is locked"
+            );
             Some(bytes)
         }
         Err(why) => {
@@ -100,7 +103,13 @@ fn prepare(root: Root, settings: Settings, locked: Option<u64>) -> anyhow::Resul
     );
     let ledger = ledger::Place::new(root.clone(), &runtime_dir);
     let clock = Clock;
-    let mut state = State::new(settings.clone(), &hostname, ledger.load(), watchdog, clock.now());
+    let mut state = State::new(
+        settings.clone(),
+        &hostname,
+        ledger.load(),
+        watchdog,
+        clock.now(),
+    );
     state.set_locked_bytes(locked);
     info!(
         message_id = Kind::Started.id(),

@@ -101,7 +101,9 @@ pub struct Api {
 
 impl std::fmt::Debug for Api {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Api").field("node", &self.node).finish_non_exhaustive()
+        f.debug_struct("Api")
+            .field("node", &self.node)
+            .finish_non_exhaustive()
     }
 }
 
@@ -120,8 +122,12 @@ impl Api {
     /// # Errors
     /// As [`ApiError`] says; a Node that is not there is `Ok` without one.
     pub async fn list(&self) -> Result<(Option<NodeView>, String), ApiError> {
-        let request = self.requests.list(&ListParams::default().fields(&self.field_selector()));
-        let bytes = self.within(REQUEST_TIMEOUT, request.map_err(nonsense)?).await?;
+        let request = self
+            .requests
+            .list(&ListParams::default().fields(&self.field_selector()));
+        let bytes = self
+            .within(REQUEST_TIMEOUT, request.map_err(nonsense)?)
+            .await?;
         let list: NodeList = serde_json::from_slice(&bytes).map_err(nonsense)?;
         let node = list.items.into_iter().next().map(NodeView::from);
         Ok((node, list.metadata.resource_version))
@@ -139,8 +145,12 @@ impl Api {
     ) -> Result<NodeView, ApiError> {
         let patch = Patch::Apply(apply_body(&self.node, uid, conditions, heartbeat));
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        let request = self.requests.patch_subresource("status", &self.node, &params, &patch);
-        let bytes = self.within(REQUEST_TIMEOUT, request.map_err(nonsense)?).await?;
+        let request = self
+            .requests
+            .patch_subresource("status", &self.node, &params, &patch);
+        let bytes = self
+            .within(REQUEST_TIMEOUT, request.map_err(nonsense)?)
+            .await?;
         let node: Node = serde_json::from_slice(&bytes).map_err(nonsense)?;
         Ok(node.into())
     }
@@ -164,7 +174,11 @@ impl Api {
         format!("metadata.name={}", self.node)
     }
 
-    async fn within(&self, limit: Duration, request: Request<Vec<u8>>) -> Result<Vec<u8>, ApiError> {
+    async fn within(
+        &self,
+        limit: Duration,
+        request: Request<Vec<u8>>,
+    ) -> Result<Vec<u8>, ApiError> {
         tokio::time::timeout(limit, async {
             let answer = self.send(request).await?;
             read(answer).await
@@ -320,7 +334,12 @@ impl From<Node> for NodeView {
         Self {
             uid: node.metadata.uid,
             version: node.metadata.resource_version,
-            conditions: node.status.conditions.into_iter().filter_map(ours).collect(),
+            conditions: node
+                .status
+                .conditions
+                .into_iter()
+                .filter_map(ours)
+                .collect(),
         }
     }
 }
@@ -356,7 +375,12 @@ mod tests {
             message: "m".to_owned(),
             last_transition_time: "2026-11-21T09:00:00.9Z".parse().unwrap(),
         };
-        let body = apply_body("n1", "u-1", &[condition], "2026-11-21T09:05:00Z".parse().unwrap());
+        let body = apply_body(
+            "n1",
+            "u-1",
+            &[condition],
+            "2026-11-21T09:05:00Z".parse().unwrap(),
+        );
         insta::assert_snapshot!(body, @r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1","uid":"u-1"},"status":{"conditions":[{"lastHeartbeatTime":"2026-11-21T09:05:00Z","lastTransitionTime":"2026-11-21T09:00:00Z","message":"m","reason":"KubeletCrashed","status":"False","type":"KubeletHealthy"}]}}"#);
     }
 

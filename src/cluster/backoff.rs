@@ -73,7 +73,8 @@ impl Backoff {
     }
 
     fn step(&self) -> Duration {
-        BASE.saturating_mul(1_u32 << self.failures.saturating_sub(1).min(16)).min(CAP)
+        BASE.saturating_mul(1_u32 << self.failures.saturating_sub(1).min(16))
+            .min(CAP)
     }
 
     fn between(&mut self, from: Duration, to: Duration) -> Duration {

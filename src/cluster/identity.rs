@@ -111,8 +111,7 @@ pub async fn find(sources: Sources) -> Result<(Identity, kube::Client), Identity
     }
     let credential = sources.helper.credential(sources.pid).await?;
     let path = credential.source;
-    let kubeconfig = Kubeconfig::from_yaml(&credential.kubeconfig)
-        .map_err(|e| bad(&path, &e))?;
+    let kubeconfig = Kubeconfig::from_yaml(&credential.kubeconfig).map_err(|e| bad(&path, &e))?;
     let config = config(&path, kubeconfig).await?;
     with_client(Identity::Kubelet(path.clone()), path, &config)
 }

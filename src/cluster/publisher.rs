@@ -163,7 +163,12 @@ impl Publisher {
     fn hasten(&mut self, now: Now) {
         let away = matches!(
             self.last_error,
-            Some(ApiError::Network(_) | ApiError::Timeout | ApiError::NotFound | ApiError::Conflict(_))
+            Some(
+                ApiError::Network(_)
+                    | ApiError::Timeout
+                    | ApiError::NotFound
+                    | ApiError::Conflict(_)
+            )
         );
         if away && self.retry_at.is_some() {
             self.retry_at = Some(now.uptime);
@@ -307,7 +312,10 @@ mod tests {
         assert!(publisher.next(at(331_000)).is_some());
         publisher.done(Ok(view("u1")), at(331_005));
         publisher.want(vec![condition(Status::False)]);
-        assert!(publisher.next(at(331_006)).is_some(), "a change does not wait");
+        assert!(
+            publisher.next(at(331_006)).is_some(),
+            "a change does not wait"
+        );
     }
 
     #[test]
@@ -328,7 +336,10 @@ mod tests {
         publisher.next(at(1)).unwrap();
         publisher.want(vec![condition(Status::False)]);
         publisher.done(Ok(view("u1")), at(5));
-        assert_eq!(publisher.next(at(5)).unwrap().conditions[0].status, Status::False);
+        assert_eq!(
+            publisher.next(at(5)).unwrap().conditions[0].status,
+            Status::False
+        );
     }
 
     #[test]
@@ -336,9 +347,15 @@ mod tests {
         let mut publisher = ready();
         publisher.next(at(1)).unwrap();
         publisher.done(Ok(view("u1")), at(5));
-        assert_eq!(publisher.node(NodeEvent::Missing, at(6)), NodeChange::Missing);
+        assert_eq!(
+            publisher.node(NodeEvent::Missing, at(6)),
+            NodeChange::Missing
+        );
         assert_eq!(publisher.next(at(7)), None);
-        assert_eq!(publisher.node(seen("u2"), at(8)), NodeChange::New(view("u2")));
+        assert_eq!(
+            publisher.node(seen("u2"), at(8)),
+            NodeChange::New(view("u2"))
+        );
         assert_eq!(publisher.next(at(9)).unwrap().uid, "u2");
     }
 
@@ -346,7 +363,10 @@ mod tests {
     fn a_node_that_was_missing_at_first_is_new() {
         let mut publisher = Publisher::new("n1");
         publisher.node(NodeEvent::Missing, at(0));
-        assert_eq!(publisher.node(seen("u1"), at(1)), NodeChange::New(view("u1")));
+        assert_eq!(
+            publisher.node(seen("u1"), at(1)),
+            NodeChange::New(view("u1"))
+        );
     }
 
     #[test]
@@ -354,12 +374,18 @@ mod tests {
         let mut publisher = ready();
         publisher.next(at(1)).unwrap();
         for _ in 0..12 {
-            publisher.in_flight = Some(Apply { uid: "u1".to_owned(), conditions: Vec::new() });
+            publisher.in_flight = Some(Apply {
+                uid: "u1".to_owned(),
+                conditions: Vec::new(),
+            });
             publisher.done(Err(ApiError::Network("refused".to_owned())), at(2));
         }
         publisher.node(seen("u1"), at(3));
         assert!(publisher.next(at(3)).is_some());
-        assert_eq!(publisher.done(Err(ApiError::Forbidden(String::new())), at(4)), Remedy::Wait);
+        assert_eq!(
+            publisher.done(Err(ApiError::Forbidden(String::new())), at(4)),
+            Remedy::Wait
+        );
         publisher.node(seen("u1"), at(5));
         assert_eq!(publisher.next(at(59_000)), None);
         assert!(publisher.next(at(301_000)).is_some());
@@ -369,12 +395,22 @@ mod tests {
     fn failures_ask_for_their_remedy() {
         let mut publisher = ready();
         publisher.next(at(1)).unwrap();
-        assert_eq!(publisher.done(Err(ApiError::Timeout), at(2)), Remedy::Reconnect);
+        assert_eq!(
+            publisher.done(Err(ApiError::Timeout), at(2)),
+            Remedy::Reconnect
+        );
         publisher.next(at(20_000)).unwrap();
-        assert_eq!(publisher.done(Err(ApiError::Unauthorized), at(20_001)), Remedy::ReadCredential);
+        assert_eq!(
+            publisher.done(Err(ApiError::Unauthorized), at(20_001)),
+            Remedy::ReadCredential
+        );
         publisher.credential_renewed(at(20_002));
         publisher.next(at(20_003)).unwrap();
-        assert_eq!(publisher.done(Err(ApiError::Unauthorized), at(20_004)), Remedy::Wait, "once");
+        assert_eq!(
+            publisher.done(Err(ApiError::Unauthorized), at(20_004)),
+            Remedy::Wait,
+            "once"
+        );
         assert!(publisher.next_deadline().unwrap() >= Duration::from_secs(80));
     }
 }

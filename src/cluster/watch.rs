@@ -52,7 +52,11 @@ async fn session(
 ) -> Result<(), ApiError> {
     let (node, mut version) = api.list().await?;
     backoff.reset();
-    if events.send(node.map_or(NodeEvent::Missing, NodeEvent::Seen)).await.is_err() {
+    if events
+        .send(node.map_or(NodeEvent::Missing, NodeEvent::Seen))
+        .await
+        .is_err()
+    {
         return Ok(());
     }
     loop {

@@ -14,8 +14,13 @@ const HEADROOM_BYTES: u64 = 32 * 1024 * 1024;
 /// In a sentence, why nothing was locked.
 pub fn lock() -> Result<u64, String> {
     let me = Process::myself().map_err(|e| format!("read /proc/self: {e}"))?;
-    let mapped = me.stat().map_err(|e| format!("read /proc/self/stat: {e}"))?.vsize;
-    let status = me.status().map_err(|e| format!("read /proc/self/status: {e}"))?;
+    let mapped = me
+        .stat()
+        .map_err(|e| format!("read /proc/self/stat: {e}"))?
+        .vsize;
+    let status = me
+        .status()
+        .map_err(|e| format!("read /proc/self/status: {e}"))?;
     let (limit, _) = getrlimit(Resource::RLIMIT_MEMLOCK).map_err(|e| format!("getrlimit: {e}"))?;
     // CAP_IPC_LOCK is bit 14: with it no limit counts.
     let unlimited = limit == RLIM_INFINITY || status.capeff & (1 << 14) != 0;

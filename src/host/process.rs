@@ -52,10 +52,15 @@ fn find_by_pid_file(root: &Root, path: &Path) -> Found {
         return Found::None(format!("no kubelet: {shown} holds no pid"));
     };
     let Some(candidate) = Candidate::read(root, pid) else {
-        return Found::None(format!("no kubelet: {shown} says pid {pid}, which does not live"));
+        return Found::None(format!(
+            "no kubelet: {shown} says pid {pid}, which does not live"
+        ));
     };
     // A pid file outlives its process, and the pid is given to another one.
-    if !COMM_PREFIXES.iter().any(|prefix| candidate.comm.starts_with(prefix)) {
+    if !COMM_PREFIXES
+        .iter()
+        .any(|prefix| candidate.comm.starts_with(prefix))
+    {
         return Found::None(format!(
             "no kubelet: {shown} says pid {pid}, which is `{}`",
             candidate.comm
@@ -75,7 +80,9 @@ fn find_in_cgroup(root: &Root, group: &str) -> Found {
         .map(|candidate| candidate.process)
         .collect();
     match (found.pop(), found.is_empty()) {
-        (None, _) => Found::None(format!("no kubelet: no process named {COMM} in the cgroup {group}")),
+        (None, _) => Found::None(format!(
+            "no kubelet: no process named {COMM} in the cgroup {group}"
+        )),
         (Some(one), true) => Found::One(one),
         (Some(last), false) => Found::Many(
             found
@@ -227,9 +234,16 @@ mod tests {
 
     #[test]
     fn only_the_hosts_own_kubelet_is_taken() {
-        for hierarchy in ["/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified"] {
+        for hierarchy in [
+            "/sys/fs/cgroup",
+            "/sys/fs/cgroup/systemd",
+            "/sys/fs/cgroup/unified",
+        ] {
             let host = Host::new();
-            host.put(&format!("{hierarchy}{GROUP}/cgroup.procs"), "7\n8\n9\n10\n11\n");
+            host.put(
+                &format!("{hierarchy}{GROUP}/cgroup.procs"),
+                "7\n8\n9\n10\n11\n",
+            );
             host.process(7, "sh", 0, "7");
             host.process(8, "kubelet", 0, "8");
             host.process(9, "kubelet", 0, "9\t1");

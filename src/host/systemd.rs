@@ -8,13 +8,12 @@ use std::{collections::HashMap, time::Duration};
 use tokio::{sync::mpsc, task::JoinSet};
 use tracing::debug;
 use zbus::{
-    Connection, MatchRule, Message, MessageStream,
+    Connection, MatchRule, Message, MessageStream, OwnedObjectPath, OwnedVariant, Variant,
     export::futures_core::Stream,
     fdo::{DBusProxy, PropertiesProxy},
     message::Type,
     names::InterfaceName,
     zvariant::DynamicType,
-    OwnedObjectPath, OwnedVariant, Variant,
 };
 
 use crate::checks::kubelet::{JobKind, Sign, Unit};
@@ -87,7 +86,10 @@ impl Session {
             .build()
             .await?;
         let messages = MessageStream::from(&connection);
-        let unit_path: OwnedObjectPath = call(&connection, "LoadUnit", &(unit)).await?.body().deserialize()?;
+        let unit_path: OwnedObjectPath = call(&connection, "LoadUnit", &(unit))
+            .await?
+            .body()
+            .deserialize()?;
         subscribe(&connection, unit, &unit_path).await?;
         call(&connection, "Subscribe", &()).await?;
         let mut session = Self {
@@ -126,7 +128,8 @@ impl Session {
             }
             "JobNew" => {
                 let (id, path, _): (u32, OwnedObjectPath, String) = message.body().deserialize()?;
-                self.say(BusEvent::Sign(Sign::Job(id, JobKind::Unasked))).await;
+                self.say(BusEvent::Sign(Sign::Job(id, JobKind::Unasked)))
+                    .await;
                 self.ask_job_type(id, path);
             }
             "JobRemoved" => {
@@ -168,7 +171,8 @@ impl Session {
                 .await?;
             merge(&mut self.unit, &properties);
         }
-        self.say(BusEvent::Sign(Sign::Unit(self.unit.clone()))).await;
+        self.say(BusEvent::Sign(Sign::Unit(self.unit.clone())))
+            .await;
         Ok(())
     }
 
@@ -177,7 +181,8 @@ impl Session {
         merge(&mut self.unit, changed);
         // Each transition comes two to six times over.
         if self.unit != before {
-            self.say(BusEvent::Sign(Sign::Unit(self.unit.clone()))).await;
+            self.say(BusEvent::Sign(Sign::Unit(self.unit.clone())))
+                .await;
         }
     }
 
@@ -188,7 +193,8 @@ impl Session {
 }
 
 async fn next(messages: &mut MessageStream) -> Option<zbus::Result<Message>> {
-    std::future::poll_fn(|context| Stream::poll_next(std::pin::Pin::new(&mut *messages), context)).await
+    std::future::poll_fn(|context| Stream::poll_next(std::pin::Pin::new(&mut *messages), context))
+        .await
 }
 
 async fn call<B>(connection: &Connection, method: &'static str, body: &B) -> zbus::Result<Message>
@@ -232,12 +238,20 @@ async fn subscribe(
 
 async fn job_type(connection: &Connection, path: OwnedObjectPath) -> zbus::Result<JobKind> {
     let reply = connection
-        .call_method(Some(SYSTEMD), path, Some(PROPERTIES), "Get", &(JOB, "JobType"))
+        .call_method(
+            Some(SYSTEMD),
+            path,
+            Some(PROPERTIES),
+            "Get",
+            &(JOB, "JobType"),
+        )
         .await?;
     let value: OwnedVariant = reply.body().deserialize()?;
     Ok(match text(&value).as_str() {
         "stop" => JobKind::Stop,
-        "restart" | "try-restart" | "reload-or-restart" | "reload-or-try-restart" => JobKind::Restart,
+        "restart" | "try-restart" | "reload-or-restart" | "reload-or-try-restart" => {
+            JobKind::Restart
+        }
         "start" => JobKind::Start,
         _ => JobKind::Other,
     })
@@ -291,13 +305,25 @@ mod tests {
         let properties = HashMap::from([
             ("MainPID".to_owned(), OwnedVariant::from(7_u32)),
             ("ExecMainStatus".to_owned(), OwnedVariant::from(9_i32)),
-            ("InactiveExitTimestampMonotonic".to_owned(), OwnedVariant::from(5_u64)),
-            ("ActiveState".to_owned(), Variant::from("active").try_to_owned().unwrap()),
+            (
+                "InactiveExitTimestampMonotonic".to_owned(),
+                OwnedVariant::from(5_u64),
+            ),
+            (
+                "ActiveState".to_owned(),
+                Variant::from("active").try_to_owned().unwrap(),
+            ),
             ("Result".to_owned(), OwnedVariant::from(1_u32)),
             ("Unheard".to_owned(), OwnedVariant::from(1_u32)),
         ]);
         merge(&mut unit, &properties);
-        assert_eq!((unit.main_pid, unit.exec_main_status, unit.ever_started), (7, 9, true));
-        assert_eq!((unit.active_state.as_str(), unit.result.as_str()), ("active", ""));
+        assert_eq!(
+            (unit.main_pid, unit.exec_main_status, unit.ever_started),
+            (7, 9, true)
+        );
+        assert_eq!(
+            (unit.active_state.as_str(), unit.result.as_str()),
+            ("active", "")
+        );
     }
 }

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 
 mod harness;
+mod life;
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -19,7 +20,7 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(2); // each boots a node, and few machines have cores for more
-    let tests = [harness::tests()].into_iter().flatten().collect();
+    let tests = [harness::tests(), life::tests()].into_iter().flatten().collect();
     libtest_mimic::run(&arguments, tests).exit_code()
 }
 

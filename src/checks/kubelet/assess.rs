@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 
-use super::{Alive, Cause, Endpoint, Ended, Kubelet, Life, MISSES, Probe, START_GRACE, Unit};
+use super::{Alive, Cause, Ended, Endpoint, Kubelet, Life, MISSES, Probe, START_GRACE, Unit};
 use crate::{
     clock::Now,
     health::{Finding, Reason},
@@ -54,7 +54,9 @@ impl Kubelet {
             Some(Endpoint::Disabled) => {
                 return found(
                     Reason::KubeletIsHealthy,
-                    format!("kubelet pid {pid} lives; its healthz is off (healthzPort: 0), so only the process is watched"),
+                    format!(
+                        "kubelet pid {pid} lives; its healthz is off (healthzPort: 0), so only the process is watched"
+                    ),
                 );
             }
             Some(Endpoint::Known(url) | Endpoint::Assumed(url)) => url,
@@ -63,7 +65,10 @@ impl Kubelet {
             return NothingNew;
         };
         if *probe == Probe::Ok {
-            return found(Reason::KubeletIsHealthy, format!("kubelet pid {pid} answers at {url}"));
+            return found(
+                Reason::KubeletIsHealthy,
+                format!("kubelet pid {pid} answers at {url}"),
+            );
         }
         let young = !alive.answered && now.uptime < alive.process.started + START_GRACE;
         match (young, alive.planned) {
@@ -104,7 +109,11 @@ impl Kubelet {
         let Some(unit) = &self.unit else {
             return found(Reason::KubeletNotFound, why);
         };
-        match (unit.load_state.as_str(), unit.active_state.as_str(), unit.sub_state.as_str()) {
+        match (
+            unit.load_state.as_str(),
+            unit.active_state.as_str(),
+            unit.sub_state.as_str(),
+        ) {
             ("not-found", ..) => found(Reason::KubeletNotFound, format!("{name} is not installed")),
             (_, "activating", "auto-restart") | (_, "failed", _) => last_end(name, unit)
                 .unwrap_or_else(|| found(Reason::KubeletNotFound, format!("{name}: {why}"))),
@@ -128,7 +137,9 @@ fn assess_misses(alive: &Alive, probe: &Probe, url: &str, guessed: bool) -> Asse
     if guessed {
         return found(
             Reason::KubeletProbeFailed,
-            format!("kubelet pid {pid}{state} does not answer at {url}, but that address is only the default: its own could not be read"),
+            format!(
+                "kubelet pid {pid}{state} does not answer at {url}, but that address is only the default: its own could not be read"
+            ),
         );
     }
     match probe {
@@ -161,7 +172,9 @@ fn ended_unseen(name: &str, before: Option<Reason>) -> Assessment {
         ),
         _ => found(
             Reason::KubeletNotFound,
-            format!("{name} is not running; it ended before nodevigil watched it, so whether it was stopped or exited is not known"),
+            format!(
+                "{name} is not running; it ended before nodevigil watched it, so whether it was stopped or exited is not known"
+            ),
         ),
     }
 }
@@ -193,7 +206,10 @@ fn killed(unit: &str, pid: Option<i32>, signal: i32, result: &str) -> Assessment
     let name = Signal::try_from(signal).map_or("unknown signal", Signal::as_str);
     found(
         Reason::KubeletCrashed,
-        format!("{} was killed by {name} ({signal}) (systemd: Result={result})", who(unit, pid)),
+        format!(
+            "{} was killed by {name} ({signal}) (systemd: Result={result})",
+            who(unit, pid)
+        ),
     )
 }
 
@@ -215,5 +231,8 @@ fn describe_state(state: char) -> String {
 }
 
 fn list(pids: &[i32]) -> String {
-    pids.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")
+    pids.iter()
+        .map(i32::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
