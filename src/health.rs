@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     fn a_problem_leaves_only_after_a_healthy_spell() {
-        let mut health = Health::new(Duration::from_secs(60));
+        let mut health = Health::new(Duration::from_mins(1));
         assert!(health.observe(&finding(Reason::KubeletIsHealthy), at(1)));
         assert!(health.observe(&finding(Reason::KubeletCrashed), at(10)));
         assert!(!health.observe(&finding(Reason::KubeletIsHealthy), at(20)));
@@ -445,7 +445,7 @@ mod tests {
 
     #[test]
     fn a_refined_reason_keeps_the_transition_time() {
-        let mut health = Health::new(Duration::from_secs(60));
+        let mut health = Health::new(Duration::from_mins(1));
         health.observe(&finding(Reason::KubeletGone), at(10));
         assert!(health.observe(&finding(Reason::KubeletCrashed), at(11)));
         assert_eq!(health.verdict().unwrap().since, at(10).wall);
@@ -453,7 +453,7 @@ mod tests {
 
     #[test]
     fn a_restart_keeps_status_and_time() {
-        let mut health = Health::new(Duration::from_secs(60));
+        let mut health = Health::new(Duration::from_mins(1));
         health.adopt(stored(Status::False, "KubeletCrashed", 5));
         assert_eq!(
             health.verdict(),
@@ -466,12 +466,12 @@ mod tests {
 
     #[test]
     fn a_late_record_gives_its_time_and_its_problem() {
-        let mut health = Health::new(Duration::from_secs(60));
+        let mut health = Health::new(Duration::from_mins(1));
         health.observe(&finding(Reason::KubeletIsHealthy), at(30));
         health.adopt(stored(Status::True, "KubeletIsHealthy", 5));
         assert_eq!(health.verdict().unwrap().since, at(5).wall);
 
-        let mut health = Health::new(Duration::from_secs(60));
+        let mut health = Health::new(Duration::from_mins(1));
         health.observe(&finding(Reason::KubeletIsHealthy), at(30));
         health.adopt(stored(Status::False, "KubeletCrashed", 5));
         assert_eq!(health.verdict().unwrap().reason, Reason::KubeletCrashed);
@@ -482,7 +482,7 @@ mod tests {
 
     #[test]
     fn a_new_node_is_not_born_with_an_old_crash() {
-        let mut health = Health::new(Duration::from_secs(60));
+        let mut health = Health::new(Duration::from_mins(1));
         health.observe(&finding(Reason::KubeletCrashed), at(10));
         health.node_is_new();
         assert_eq!(

@@ -46,8 +46,8 @@ pub enum Event {
     Identity(Result<Identity, IdentityError>),
     /// Our Node, or its watch.
     Node(NodeEvent),
-    /// The apply that was in flight ended.
-    Applied(Result<NodeView, ApiError>),
+    /// The apply of that number ended.
+    Applied(u64, Result<NodeView, ApiError>),
     /// We are asked to stop.
     Stop,
 }

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Wait between two looks for an identity: doubled from the first to the last.
-const SEEK: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
+const SEEK: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(1));
 
 /// Where we stand.
 #[derive(Debug)]

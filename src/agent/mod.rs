@@ -6,12 +6,13 @@
 mod event;
 mod link;
 mod peer;
+mod publishing;
 mod state;
 #[cfg(test)]
 mod tests;
 mod view;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::VecDeque, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -86,6 +87,9 @@ pub struct Agent {
     client: Option<kube::Client>,
     api: Option<Api>,
     node_watch: Option<AbortHandle>,
+    applying: Option<AbortHandle>,
+    /// Events that are known already; what waits in the queue goes before them.
+    known: VecDeque<Event>,
     disk: Disk,
     terminate: Signal,
     interrupt: Signal,
@@ -127,6 +131,8 @@ impl Agent {
             client: None,
             api: None,
             node_watch: None,
+            applying: None,
+            known: VecDeque::new(),
             disk: Disk::default(),
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -164,6 +170,15 @@ impl Agent {
     /// Waits for what comes first. The queue goes before the pidfd: a job that systemd announced before it ended the
     /// process must be known when the process is gone.
     async fn next(&mut self) -> Event {
+        if !self.known.is_empty()
+            && let Some(event) = self
+                .events
+                .try_recv()
+                .ok()
+                .or_else(|| self.known.pop_front())
+        {
+            return event;
+        }
         let wait = self.state.next_deadline();
         let deadline = self.outside.clock.now().instant_at(wait);
         let gone = async {
@@ -204,6 +219,9 @@ impl Agent {
             Effect::FindIdentity(pid) => self.find_identity(pid),
             Effect::Disconnect => {
                 self.stop_watching_node();
+                if let Some(apply) = self.applying.take() {
+                    apply.abort();
+                }
                 (self.client, self.api) = (None, None);
             }
             Effect::WatchNode(node) => self.watch_node(&node),
@@ -221,11 +239,6 @@ impl Agent {
             // The loop has ended: nobody wants the result.
             sender.send(work.await).await.ok();
         })
-    }
-
-    /// Puts an event that is known already behind those that wait.
-    fn feed(&mut self, event: Event) {
-        self.spawn(async move { event });
     }
 
     fn watch_unit(&mut self) {
@@ -248,17 +261,17 @@ impl Agent {
             None => Where::ControlGroup(group),
         };
         let found = process::find_kubelet(&self.outside.root, &place);
-        self.feed(Event::Looked(found));
+        self.known.push_back(Event::Looked(found));
     }
 
     fn watch(&mut self, process: Process) {
         let pid = process.pid;
         match Watched::open(&self.outside.root, process) {
             Ok(Some(watched)) => self.watched = Some(watched),
-            Ok(None) => self.feed(Event::Gone(pid)),
+            Ok(None) => self.known.push_back(Event::Gone(pid)),
             // Its state is read each second all the same, which shows its end too, only later.
             Err(e) => {
-                warn!(pid, error = %e, "the kubelet's pidfd cannot be had; its end will be seen up to a second late")
+                warn!(pid, error = %e, "the kubelet's pidfd cannot be had; its end will be seen up to a second late");
             }
         }
     }
@@ -281,7 +294,7 @@ impl Agent {
             Some(state) => Event::ProcessState(process.pid, state),
             None => Event::Gone(process.pid),
         };
-        self.feed(event);
+        self.known.push_back(event);
     }
 
     fn find_identity(&mut self, pid: Option<i32>) {
@@ -337,9 +350,11 @@ impl Agent {
             return;
         };
         let heartbeat = self.outside.clock.now().wall;
-        self.spawn(async move {
-            Event::Applied(api.apply(&apply.uid, &apply.conditions, heartbeat).await)
+        let task = self.spawn(async move {
+            let result = api.apply(&apply.uid, &apply.conditions, heartbeat).await;
+            Event::Applied(apply.attempt, result)
         });
+        self.applying = Some(task);
     }
 
     /// One write at a time, on the blocking worker: the folder is in memory, but memory may be short.

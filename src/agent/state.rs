@@ -12,12 +12,8 @@ use super::{
 use crate::{
     checks::kubelet::{Assessment, Endpoint, Found, Kubelet, Sign},
     clock::Now,
-    cluster::{
-        publisher::{NodeChange, Publisher, Remedy},
-        watch::NodeEvent,
-    },
+    cluster::publisher::Publisher,
     config::Settings,
-    desired,
     health::{ConditionType, Health, Verdict},
     host::{
         helper::{HelperError, KubeletFacts},
@@ -35,7 +31,7 @@ const STATE_EVERY: Duration = Duration::from_secs(1);
 /// How often the helper is asked again for facts that it could not give.
 const FACTS_EVERY: Duration = Duration::from_secs(10);
 /// How often the status file is written though nothing changed.
-const STATUS_EVERY: Duration = Duration::from_secs(60);
+const STATUS_EVERY: Duration = Duration::from_mins(1);
 
 /// Everything the agent knows.
 #[derive(Debug)]
@@ -57,9 +53,9 @@ pub struct State {
     probing: bool,
     probe_at: Duration,
     look_at: Duration,
-    state_at: Duration,
+    process_state_at: Duration,
     facts_at: Option<Duration>,
-    status_at: Duration,
+    pub(super) status_at: Duration,
     watchdog: Option<(Duration, Duration)>,
 }
 
@@ -88,7 +84,7 @@ impl State {
             probing: false,
             probe_at: Duration::ZERO,
             look_at: Duration::ZERO,
-            state_at: Duration::ZERO,
+            process_state_at: Duration::ZERO,
             facts_at: None,
             status_at: Duration::ZERO,
             watchdog: watchdog.map(|every| (every, Duration::ZERO)),
@@ -106,7 +102,7 @@ impl State {
 
     fn adopt(&mut self, ledger: Ledger) {
         if self.settings.node.name.is_none() {
-            self.hostname_override = ledger.node.clone();
+            self.hostname_override.clone_from(&ledger.node);
         }
         // A record of another Node's, as after a change of the configured name, is not ours.
         if ledger.node.as_deref() != Some(&self.node_name()) {
@@ -155,7 +151,9 @@ impl State {
             Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, &mut effects),
             Event::Identity(result) => self.apply_identity(result, now, &mut effects),
             Event::Node(event) => self.apply_node(event, now, &mut effects),
-            Event::Applied(result) => self.apply_applied(result, now, &mut effects),
+            Event::Applied(attempt, result) => {
+                self.apply_applied(attempt, result, now, &mut effects);
+            }
             Event::Stop => {
                 info!(
                     message_id = Kind::Stopped.id(),
@@ -183,7 +181,7 @@ impl State {
         if self.kubelet.process().is_none() {
             also(Some(self.look_at));
         } else {
-            also(Some(self.state_at));
+            also(Some(self.process_state_at));
             also(self.facts_at);
             also((!self.probing && self.url().is_some()).then_some(self.probe_at));
         }
@@ -220,7 +218,7 @@ impl State {
             return;
         }
         info!(message_id = Kind::KubeletFound.id(), pid = process.pid, unit = %self.settings.kubelet.unit, "watching the kubelet");
-        (self.kubelet_since, self.state_at) = (now, now.uptime + STATE_EVERY);
+        (self.kubelet_since, self.process_state_at) = (now, now.uptime + STATE_EVERY);
         if let Some(url) = self.settings.kubelet.healthz_url.clone() {
             self.set_endpoint(process.pid, Endpoint::Known(url), now);
         }
@@ -279,81 +277,17 @@ impl State {
             self.kubelet.endpoint(),
             Some(Endpoint::Known(_) | Endpoint::Disabled)
         );
-        if !configured && !(known && matches!(endpoint, Endpoint::Assumed(_))) {
-            self.set_endpoint(pid, endpoint, now);
+        // A guess replaces nothing, and what the operator configured stands.
+        let guess = matches!(endpoint, Endpoint::Assumed(_));
+        if configured || (known && guess) {
+            return;
         }
+        self.set_endpoint(pid, endpoint, now);
     }
 
     fn set_endpoint(&mut self, pid: i32, endpoint: Endpoint, now: Now) {
         self.kubelet.apply(Sign::Endpoint(pid, endpoint), now);
         self.probe_at = self.probe_at.min(now.uptime);
-    }
-
-    fn apply_node(&mut self, event: NodeEvent, now: Now, effects: &mut Vec<Effect>) {
-        if let NodeEvent::Failed(error) = &event
-            && self.link.watch_failed(error)
-        {
-            self.reconnect(effects);
-        }
-        if !matches!(event, NodeEvent::Failed(_)) {
-            self.link.watch_answers();
-        }
-        let node = self.node_name();
-        let Some(publisher) = &mut self.publisher else {
-            return;
-        };
-        match publisher.node(event, now) {
-            NodeChange::Same => {}
-            NodeChange::Missing => {
-                info!(message_id = Kind::NodeMissing.id(), %node, "the Node does not exist; waiting for it");
-            }
-            NodeChange::First(view) => {
-                info!(message_id = Kind::NodeFound.id(), %node, uid = %view.uid, "found the Node");
-                for (_, stored) in view.conditions {
-                    self.health.adopt(stored);
-                }
-                self.tell(effects);
-            }
-            NodeChange::New(view) => {
-                info!(message_id = Kind::NodeFound.id(), %node, uid = %view.uid, "a new Node has our name");
-                self.health.node_is_new();
-                self.tell(effects);
-            }
-        }
-    }
-
-    fn apply_applied(
-        &mut self,
-        result: Result<crate::cluster::api::NodeView, crate::cluster::api::ApiError>,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) {
-        let Some(publisher) = &mut self.publisher else {
-            return;
-        };
-        let failed_before = publisher.failure().is_some();
-        let remedy = publisher.done(result, now);
-        match publisher.failure() {
-            Some((error, _)) if !failed_before => {
-                warn!(message_id = Kind::PublishFailed.id(), %error, "cannot publish; trying again until it works");
-            }
-            None if failed_before => {
-                info!(
-                    message_id = Kind::PublishRecovered.id(),
-                    "publishing works again"
-                );
-            }
-            _ => {}
-        }
-        self.status_at = now.uptime;
-        if remedy != Remedy::Wait {
-            self.reconnect(effects);
-        }
-    }
-
-    fn reconnect(&mut self, effects: &mut Vec<Effect>) {
-        self.link.seek_now();
-        effects.push(Effect::Disconnect);
     }
 
     /// `true` if what is to be published changed.
@@ -368,31 +302,6 @@ impl State {
             log_change(before.as_ref(), verdict);
         }
         changed
-    }
-
-    fn tell(&mut self, effects: &mut Vec<Effect>) {
-        let Some(verdict) = self.health.verdict() else {
-            return;
-        };
-        let conditions = desired::conditions([(ConditionType::KubeletHealthy, verdict)]);
-        effects.push(Effect::NotifyStatus(format!(
-            "KubeletHealthy={} ({})",
-            verdict.status.as_str(),
-            verdict.reason.as_str()
-        )));
-        if let Some(publisher) = &mut self.publisher {
-            publisher.want(conditions.clone());
-        }
-        effects.push(Effect::SaveLedger(self.node_name(), conditions));
-    }
-
-    pub(super) fn wish(&mut self) {
-        if let (Some(publisher), Some(verdict)) = (&mut self.publisher, self.health.verdict()) {
-            publisher.want(desired::conditions([(
-                ConditionType::KubeletHealthy,
-                verdict,
-            )]));
-        }
     }
 
     fn url(&self) -> Option<&str> {
@@ -421,8 +330,8 @@ impl State {
                 effects.push(Effect::AskFacts(process.pid));
                 self.facts_at = None;
             }
-            if now.uptime >= self.state_at {
-                self.state_at = now.uptime + STATE_EVERY;
+            if now.uptime >= self.process_state_at {
+                self.process_state_at = now.uptime + STATE_EVERY;
                 effects.push(Effect::ReadState(process));
             }
         } else if now.uptime >= self.look_at {

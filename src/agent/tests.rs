@@ -1,1 +1,365 @@
-//! Tests of the loop (being written).
+//! Histories of the whole agent, told as events; what it sets going is looked at, nothing is done.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{Effect, Event, State};
+use crate::{
+    checks::kubelet::{Found, Probe, Process, Sign, Unit},
+    clock::Now,
+    cluster::{
+        api::{ApiError, NodeView},
+        identity::{Identity, IdentityError},
+        publisher::Apply,
+        watch::NodeEvent,
+    },
+    config::Settings,
+    health::{ConditionType, Status, Stored},
+    host::{
+        helper::{HelperError, KubeletFacts},
+        systemd::BusEvent,
+    },
+    kubelet::healthz::Healthz,
+};
+
+const PID: i32 = 100;
+
+fn at(millis: u64) -> Now {
+    Now {
+        uptime: Duration::from_hours(1) + Duration::from_millis(millis),
+        wall: Timestamp::from_millisecond(1_800_000_000_000 + i64::try_from(millis).unwrap())
+            .unwrap(),
+    }
+}
+
+/// An agent and everything it has set going so far.
+struct Story {
+    state: State,
+    effects: Vec<Effect>,
+}
+
+impl Story {
+    fn new() -> Self {
+        let state = State::new(Settings::default(), "N1", None, None, at(0));
+        Self {
+            state,
+            effects: Vec::new(),
+        }
+    }
+
+    fn tell(&mut self, millis: u64, event: Event) -> &mut Self {
+        self.effects = self.state.apply(event, at(millis));
+        self
+    }
+
+    /// A healthy kubelet, its Node found, the first apply done.
+    fn settled() -> Self {
+        let mut story = Self::new();
+        story.tell(0, Event::Identity(Ok(Identity::Own("/k".into()))));
+        story.tell(0, Event::Node(NodeEvent::Seen(view("u1", None))));
+        story.kubelet(0, PID);
+        story.tell(
+            5,
+            Event::Probed {
+                pid: PID,
+                started: at(4).uptime,
+                probe: Probe::Ok,
+            },
+        );
+        let apply = story.applied();
+        assert_eq!(apply.conditions[0].status, Status::True);
+        story.tell(6, Event::Applied(apply.attempt, Ok(view("u1", None))));
+        story
+    }
+
+    fn kubelet(&mut self, millis: u64, pid: i32) {
+        let process = Process {
+            pid,
+            started: at(millis).uptime,
+        };
+        self.tell(millis, Event::Looked(Found::One(process)));
+        let facts = KubeletFacts {
+            healthz: Healthz::Url("http://127.0.0.1:1/healthz".to_owned()),
+            hostname_override: None,
+            kubeconfig: None,
+            config: None,
+        };
+        self.tell(millis, Event::Facts(pid, Ok(facts)));
+    }
+
+    fn crash(&mut self, millis: u64) -> &mut Self {
+        self.tell(millis, Event::Gone(PID));
+        let unit = Unit {
+            load_state: "loaded".to_owned(),
+            active_state: "activating".to_owned(),
+            sub_state: "auto-restart".to_owned(),
+            exec_main_pid: 100,
+            exec_main_code: 2,
+            exec_main_status: 9,
+            result: "signal".to_owned(),
+            ever_started: true,
+            ..Unit::default()
+        };
+        self.tell(millis + 2, Event::Bus(BusEvent::Sign(Sign::Unit(unit))))
+    }
+
+    /// The apply that the last event set going: the first thing of all.
+    fn applied(&self) -> Apply {
+        match self.effects.first() {
+            Some(Effect::Apply(apply)) => apply.clone(),
+            other => panic!("no apply, but {other:?}"),
+        }
+    }
+
+    fn has(&self, wanted: impl Fn(&Effect) -> bool) -> bool {
+        self.effects.iter().any(wanted)
+    }
+}
+
+fn view(uid: &str, stored: Option<Stored>) -> NodeView {
+    NodeView {
+        uid: uid.to_owned(),
+        version: "1".to_owned(),
+        conditions: stored
+            .map(|s| (ConditionType::KubeletHealthy, s))
+            .into_iter()
+            .collect(),
+    }
+}
+
+fn network() -> ApiError {
+    ApiError::Network("refused".to_owned())
+}
+
+#[test]
+fn a_crash_is_applied_in_the_turn_that_knows_its_cause() {
+    let mut story = Story::settled();
+    let apply = story.crash(10_000).applied();
+    assert_eq!(apply.uid, "u1");
+    assert_eq!(apply.conditions[0].reason, "KubeletCrashed");
+    assert!(story.has(|e| matches!(e, Effect::SaveLedger(..))));
+    assert!(story.has(|e| matches!(e, Effect::WriteStatus(_))));
+}
+
+#[test]
+fn nothing_is_applied_before_the_check_has_run() {
+    let mut story = Story::new();
+    story.tell(0, Event::Identity(Ok(Identity::Own("/k".into()))));
+    let stored = Stored {
+        status: Status::False,
+        reason: "KubeletCrashed".to_owned(),
+        message: "m".to_owned(),
+        since: at(0).wall,
+    };
+    story.tell(
+        1,
+        Event::Node(NodeEvent::Seen(view("u1", Some(stored.clone())))),
+    );
+    assert!(!story.has(|e| matches!(e, Effect::Apply(_))));
+    // The kubelet is well again: the problem stays through its healthy spell, with its own time.
+    story.kubelet(2, PID);
+    story.tell(
+        5,
+        Event::Probed {
+            pid: PID,
+            started: at(4).uptime,
+            probe: Probe::Ok,
+        },
+    );
+    let apply = story.applied();
+    assert_eq!(apply.conditions[0].status, Status::False);
+    assert_eq!(apply.conditions[0].last_transition_time, stored.since);
+}
+
+#[test]
+fn an_outage_costs_one_apply_when_it_ends() {
+    let mut story = Story::settled();
+    let attempt = story.crash(10_000).applied().attempt;
+    story.tell(10_010, Event::Applied(attempt, Err(network())));
+    story.tell(10_020, Event::Node(NodeEvent::Failed(network())));
+    assert!(!story.has(|e| matches!(e, Effect::Apply(_))));
+    story.tell(40_000, Event::Node(NodeEvent::Seen(view("u1", None))));
+    let apply = story.applied();
+    assert_eq!(apply.conditions[0].reason, "KubeletCrashed");
+    story.tell(40_010, Event::Applied(apply.attempt, Ok(view("u1", None))));
+    story.tell(40_020, Event::Tick);
+    assert!(!story.has(|e| matches!(e, Effect::Apply(_))));
+}
+
+#[test]
+fn a_request_that_hangs_costs_its_connection() {
+    let mut story = Story::settled();
+    let attempt = story.crash(10_000).applied().attempt;
+    story.tell(15_000, Event::Applied(attempt, Err(ApiError::Timeout)));
+    assert!(story.has(|e| *e == Effect::Disconnect));
+    assert!(
+        story.has(|e| matches!(e, Effect::FindIdentity(_))),
+        "the credential is read anew with it"
+    );
+    story.tell(15_001, Event::Identity(Ok(Identity::Own("/k".into()))));
+    assert!(story.has(|e| *e == Effect::WatchNode("n1".to_owned())));
+    assert_eq!(story.applied().conditions[0].reason, "KubeletCrashed");
+}
+
+#[test]
+fn a_node_made_anew_gets_what_is_true_of_it() {
+    let mut story = Story::settled();
+    let attempt = story.crash(10_000).applied().attempt;
+    story.tell(10_010, Event::Applied(attempt, Ok(view("u1", None))));
+    story.tell(11_000, Event::Node(NodeEvent::Missing));
+    story.tell(12_000, Event::Node(NodeEvent::Seen(view("u2", None))));
+    let apply = story.applied();
+    assert_eq!(
+        (apply.uid.as_str(), apply.conditions[0].reason.as_str()),
+        ("u2", "KubeletCrashed")
+    );
+    // The next one is born while its kubelet starts: the old crash is not its story.
+    story.kubelet(13_000, 101);
+    story.tell(14_000, Event::Node(NodeEvent::Missing));
+    story.tell(15_000, Event::Node(NodeEvent::Seen(view("u3", None))));
+    assert!(
+        !story.has(|e| matches!(e, Effect::Apply(_)))
+            || story.applied().conditions[0].status != Status::False
+    );
+}
+
+#[test]
+fn without_the_helper_the_default_address_is_only_a_guess() {
+    let mut story = Story::new();
+    let process = Process {
+        pid: PID,
+        started: Duration::ZERO,
+    };
+    story.tell(0, Event::Looked(Found::One(process)));
+    assert!(story.has(|e| *e == Effect::AskFacts(PID)));
+    let absent = HelperError::TimedOut {
+        verb: "kubelet",
+        secs: 1,
+    };
+    story.tell(1_000, Event::Facts(PID, Err(absent)));
+    assert!(
+        story.has(
+            |e| matches!(e, Effect::Probe(PID, url) if url == "http://127.0.0.1:10248/healthz")
+        )
+    );
+    for i in 0..3 {
+        let started = at(1_000 + i).uptime;
+        story.tell(
+            2_000 + i,
+            Event::Probed {
+                pid: PID,
+                started,
+                probe: Probe::Refused,
+            },
+        );
+    }
+    assert_eq!(
+        story.state.health.verdict().unwrap().status,
+        Status::Unknown
+    );
+    story.tell(12_000, Event::Tick);
+    assert!(story.has(|e| *e == Effect::AskFacts(PID)), "asked again");
+}
+
+#[test]
+fn the_kubelets_own_word_names_the_node() {
+    let mut story = Story::new();
+    story.tell(0, Event::Identity(Ok(Identity::Own("/k".into()))));
+    assert!(
+        story.has(|e| *e == Effect::WatchNode("n1".to_owned())),
+        "the host's name, in lower case"
+    );
+    story.tell(
+        1,
+        Event::Looked(Found::One(Process {
+            pid: PID,
+            started: at(1).uptime,
+        })),
+    );
+    let facts = KubeletFacts {
+        healthz: Healthz::Disabled,
+        hostname_override: Some("Other".to_owned()),
+        kubeconfig: None,
+        config: None,
+    };
+    story.tell(2, Event::Facts(PID, Ok(facts)));
+    assert!(story.has(|e| *e == Effect::WatchNode("other".to_owned())));
+}
+
+#[test]
+fn standing_alone_it_looks_for_an_identity_more_and_more_slowly() {
+    let mut story = Story::new();
+    let mut looks = 0;
+    let mut next = 0;
+    while next < 600_000 {
+        story.tell(next, Event::Tick);
+        if story.has(|e| matches!(e, Effect::FindIdentity(_))) {
+            looks += 1;
+            let slow = IdentityError::Slow { path: "/k".into() };
+            story.tell(next, Event::Identity(Err(slow)));
+        }
+        next += 500;
+    }
+    assert!((10..=16).contains(&looks), "{looks} looks in ten minutes");
+}
+
+#[test]
+fn an_idle_hour_is_quiet() {
+    let mut story = Story::settled();
+    let (mut now, mut turns, mut writes, mut probes) = (at(10).uptime, 0, 0, 0);
+    let end = at(3_600_000).uptime;
+    while now < end {
+        now = story.state.next_deadline().max(now);
+        let millis = u64::try_from((now - at(0).uptime).as_millis()).unwrap() + 1;
+        story.tell(millis, Event::Tick);
+        turns += 1;
+        let effects = std::mem::take(&mut story.effects);
+        for effect in effects {
+            match effect {
+                Effect::Probe(pid, _) => {
+                    probes += 1;
+                    let started = at(millis).uptime;
+                    story.tell(
+                        millis,
+                        Event::Probed {
+                            pid,
+                            started,
+                            probe: Probe::Ok,
+                        },
+                    );
+                }
+                Effect::Apply(apply) => {
+                    writes += 1;
+                    story.tell(millis, Event::Applied(apply.attempt, Ok(view("u1", None))));
+                }
+                _ => {}
+            }
+        }
+    }
+    assert!(turns <= 2 * 3600 + 100, "{turns} turns");
+    assert!((11..=14).contains(&writes), "{writes} writes");
+    assert!((1700..=1801).contains(&probes), "{probes} probes");
+}
+
+#[test]
+fn the_watchdog_is_fed_by_the_loop_alone() {
+    let every = Duration::from_secs(5);
+    let mut state = State::new(Settings::default(), "n1", None, Some(every), at(0));
+    assert!(
+        state
+            .apply(Event::Tick, at(0))
+            .contains(&Effect::NotifyWatchdog)
+    );
+    assert!(
+        !state
+            .apply(Event::Tick, at(4_999))
+            .contains(&Effect::NotifyWatchdog)
+    );
+    assert!(state.next_deadline() <= at(5_000).uptime);
+    assert!(
+        state
+            .apply(Event::Tick, at(5_000))
+            .contains(&Effect::NotifyWatchdog)
+    );
+}

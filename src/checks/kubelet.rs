@@ -5,12 +5,14 @@
 //! business, through `host`.
 
 mod assess;
+mod signs;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{checks::Spec, clock::Now, health::ConditionType};
 
 pub use assess::Assessment;
+pub use signs::{Endpoint, Found, JobKind, Probe, Process, Sign, Unit};
 
 /// The registry's row.
 pub const SPEC: Spec = Spec {
@@ -26,7 +28,7 @@ pub const CAUSE_WAIT: Duration = Duration::from_millis(3);
 const JOB_TYPE_WAIT: Duration = Duration::from_secs(1);
 /// How long a young kubelet may take until its healthz answers, and a planned restart until its process is back.
 /// (Field practice; healthz is served only once the runtime answers, kubernetes/kubernetes#11215.)
-pub const START_GRACE: Duration = Duration::from_secs(120);
+pub const START_GRACE: Duration = Duration::from_mins(2);
 /// Failed probes in a row that make a problem.
 pub const MISSES: u32 = 3;
 /// Time between two probes of a healthy kubelet. (Each costs 300 µs of CPU.)
@@ -36,115 +38,6 @@ pub const PROBE_TIMEOUT: Duration = Duration::from_millis(800);
 /// After so many failures in a row the probes slow down to [`PROBE_EVERY`] again: the verdict is out, and a dead port
 /// need not be asked more often than a live one.
 const FAST_PROBES: u32 = 5;
-
-/// One process, so named that a reused pid is not taken for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
-    /// Its pid in our namespace.
-    pub pid: i32,
-    /// When it started (uptime).
-    pub started: Duration,
-}
-
-/// What looking for the kubelet's process found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    /// No process could be it, and why we think so.
-    None(String),
-    /// This one.
-    One(Process),
-    /// Several could be it: their pids.
-    Many(Vec<i32>),
-}
-
-/// How a probe of healthz ended. Each is a different fact.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Probe {
-    /// 200.
-    Ok,
-    /// Nobody listens.
-    Refused,
-    /// Somebody listens and says nothing.
-    Timeout,
-    /// Another HTTP status.
-    Status(u16),
-    /// The probe could not be made: that says nothing of the kubelet.
-    Impossible(String),
-}
-
-/// Where healthz is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Endpoint {
-    /// Configured, or told by the kubelet's own command line and configuration.
-    Known(String),
-    /// The default, because nobody could say.
-    Assumed(String),
-    /// `healthzPort: 0`.
-    Disabled,
-}
-
-/// What systemd says of the unit.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Unit {
-    /// `loaded`, `not-found`, `masked` …
-    pub load_state: String,
-    /// `active`, `inactive`, `failed`, `activating` …
-    pub active_state: String,
-    /// `running`, `dead`, `auto-restart` …
-    pub sub_state: String,
-    /// The main process, 0 if there is none.
-    pub main_pid: u32,
-    /// The main process that lived last.
-    pub exec_main_pid: u32,
-    /// How it ended: `CLD_EXITED` 1, `CLD_KILLED` 2, `CLD_DUMPED` 3.
-    pub exec_main_code: i32,
-    /// Its exit code, or the signal.
-    pub exec_main_status: i32,
-    /// `success`, `exit-code`, `signal`, `oom-kill`, `watchdog` …
-    pub result: String,
-    /// The unit's cgroup, empty while it has none.
-    pub control_group: String,
-    /// Whether it was ever started in this boot.
-    pub ever_started: bool,
-}
-
-/// A job of systemd's for the unit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JobKind {
-    /// Not asked yet, or no answer yet.
-    Unasked,
-    /// Stop.
-    Stop,
-    /// Restart, in any of its forms.
-    Restart,
-    /// Start.
-    Start,
-    /// Anything else: it ends no process.
-    Other,
-}
-
-/// Something that was seen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sign {
-    /// Somebody looked for the process.
-    Found(Found),
-    /// The pidfd of this process is readable.
-    Gone(i32),
-    /// A probe of this process's healthz ended.
-    Probed(i32, Probe),
-    /// The process's state in `/proc/PID/stat`: `R`, `S`, `D`, `T`, `Z` …
-    ProcessState(i32, char),
-    /// Where this process's healthz is.
-    Endpoint(i32, Endpoint),
-    /// systemd's properties of the unit.
-    Unit(Unit),
-    /// A job for the unit came, or its type became known.
-    Job(u32, JobKind),
-    /// A job for the unit ended.
-    JobDone(u32),
-    /// The bus went away, and what it told us with it.
-    BusLost,
-}
 
 /// How a process ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -298,7 +191,10 @@ impl Kubelet {
                 self.learn_job(kind);
             }
             Sign::JobDone(id) => {
-                self.jobs.remove(&id);
+                let kind = self.jobs.remove(&id);
+                if kind == Some(JobKind::Unasked) {
+                    self.job_vanished();
+                }
             }
             Sign::BusLost => {
                 self.unit = None;
@@ -393,21 +289,48 @@ impl Kubelet {
         }
     }
 
-    /// The type of a job that was there when the process ended says whether somebody wanted that.
+    /// A job that is announced while systemd is still being asked was queued before the process ended: a restart of
+    /// systemd's own comes behind the news of the end. Its type says whether somebody wanted that end.
     fn learn_job(&mut self, kind: JobKind) {
-        if let Life::Ended(ended) = &mut self.life
-            && let Cause::Asked(until) = ended.cause
-            && until > ended.at + CAUSE_WAIT
-        {
-            match kind {
-                JobKind::Stop => ended.cause = Cause::Stopped,
-                JobKind::Restart => ended.cause = Cause::Restarting,
-                JobKind::Unasked | JobKind::Start | JobKind::Other => {}
+        let Life::Ended(ended) = &mut self.life else {
+            return;
+        };
+        if !matches!(ended.cause, Cause::Asked(_)) {
+            return;
+        }
+        match kind {
+            JobKind::Unasked => ended.cause = Cause::Asked(ended.at + JOB_TYPE_WAIT),
+            JobKind::Stop => ended.cause = Cause::Stopped,
+            JobKind::Restart => ended.cause = Cause::Restarting,
+            JobKind::Start | JobKind::Other => self.recall_cause(),
+        }
+    }
+
+    /// A job was done before its type could be read; where it left the unit tells a stop from the rest.
+    fn job_vanished(&mut self) {
+        let down = matches!(
+            self.unit.as_ref().map(|unit| unit.active_state.as_str()),
+            Some("inactive" | "deactivating")
+        );
+        match &mut self.life {
+            Life::Ended(ended) if down && matches!(ended.cause, Cause::Asked(_)) => {
+                ended.cause = Cause::Stopped;
             }
+            _ => self.recall_cause(),
+        }
+    }
+
+    fn recall_cause(&mut self) {
+        if let Some(unit) = self.unit.clone() {
+            self.learn_cause(&unit);
         }
     }
 
     fn learn_cause(&mut self, unit: &Unit) {
+        // How it ended is of no interest while it is open whether somebody had it end.
+        if self.has_job(JobKind::Unasked) {
+            return;
+        }
         let Life::Ended(ended) = &mut self.life else {
             return;
         };
@@ -427,12 +350,6 @@ impl Kubelet {
             // Another one has come and gone since, too fast to be seen: it is the unit that tells its end.
             self.life = Life::Absent(format!("{} has no process", self.unit_name));
         }
-    }
-}
-
-impl Unit {
-    fn is_down_after_failure(&self) -> bool {
-        self.active_state == "failed" || self.sub_state == "auto-restart"
     }
 }
 
@@ -477,3 +394,6 @@ impl Alive {
         self.last_probe = Some(probe);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,9 +15,9 @@ const BASE: Duration = Duration::from_millis(250);
 /// The last step's bound, for a server that is away or in trouble.
 pub const CAP: Duration = Duration::from_secs(15);
 /// Bounds of the wait after a refusal that time will hardly mend: 401, 403, a request it does not understand.
-pub const SLOW: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(300));
+pub const SLOW: (Duration, Duration) = (Duration::from_mins(1), Duration::from_mins(5));
 /// A `Retry-After` beyond this is not believed.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
 
 /// The memory of one kind of request's failures.
 #[derive(Debug, Clone)]
@@ -78,7 +78,7 @@ impl Backoff {
     }
 
     fn between(&mut self, from: Duration, to: Duration) -> Duration {
-        from + (to - from).mul_f64(self.random.f64())
+        from + to.saturating_sub(from).mul_f64(self.random.f64())
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
         let mut backoff = Backoff::new("n1", "apply");
         let told = Duration::from_secs(20);
         assert!(backoff.after(&ApiError::TooMany(Some(told))) >= told);
-        let wait = backoff.after(&ApiError::TooMany(Some(Duration::from_secs(86_400))));
+        let wait = backoff.after(&ApiError::TooMany(Some(Duration::from_hours(24))));
         assert!(wait <= MAX_RETRY_AFTER + CAP);
     }
 }

@@ -23,7 +23,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(5);
 pub enum Identity {
     /// By a kubeconfig of our own: that file.
     Own(PathBuf),
-    /// By the kubelet's credential, which the helper read there. Conditions only: NodeRestriction forbids it taints.
+    /// By the kubelet's credential, which the helper read there. Conditions only: `NodeRestriction` forbids it taints.
     Kubelet(PathBuf),
     /// As nobody: nothing is published.
     None(String),

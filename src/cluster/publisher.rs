@@ -13,11 +13,13 @@ use super::{
 use crate::{clock::Now, desired::Condition};
 
 /// The heartbeat's period, a tenth more or less (as the kubelet's own status report): 11 to 14 writes an hour.
-pub const HEARTBEAT: Duration = Duration::from_secs(300);
+pub const HEARTBEAT: Duration = Duration::from_mins(5);
 
 /// One apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Apply {
+    /// Its number: an answer that comes after its request was given up must not pass for the next one's.
+    pub attempt: u64,
     /// The Node that it is meant for.
     pub uid: String,
     /// The complete set.
@@ -63,6 +65,7 @@ pub struct Publisher {
     /// Whether a Node was ever seen in this life, so that the next one is known to be new.
     met: bool,
     wish: Vec<Condition>,
+    attempts: u64,
     in_flight: Option<Apply>,
     published: Option<Apply>,
     heartbeat_at: Duration,
@@ -81,6 +84,7 @@ impl Publisher {
             subject: Subject::Unread,
             met: false,
             wish: Vec::new(),
+            attempts: 0,
             in_flight: None,
             published: None,
             heartbeat_at: Duration::ZERO,
@@ -187,7 +191,9 @@ impl Publisher {
         if self.is_current() && now.uptime < self.heartbeat_at {
             return None;
         }
+        self.attempts += 1;
         let apply = Apply {
+            attempt: self.attempts,
             uid: uid.clone(),
             conditions: self.wish.clone(),
         };
@@ -221,22 +227,19 @@ impl Publisher {
         }
     }
 
-    /// Takes in how the apply ended.
-    pub fn done(&mut self, result: Result<NodeView, ApiError>, now: Now) -> Remedy {
-        let Some(applied) = self.in_flight.take() else {
+    /// Takes in how an apply ended.
+    pub fn done(&mut self, attempt: u64, result: Result<NodeView, ApiError>, now: Now) -> Remedy {
+        let Some(applied) = self.in_flight.take_if(|apply| apply.attempt == attempt) else {
             return Remedy::Wait;
         };
-        let error = match result {
-            Ok(_) => {
-                self.published = Some(applied);
-                self.heartbeat_at = now.uptime + self.backoff.around(HEARTBEAT);
-                self.backoff.reset();
-                (self.retry_at, self.last_error) = (None, None);
-                self.last_success = Some(now);
-                self.credential_was_read = false;
-                return Remedy::Wait;
-            }
-            Err(e) => e,
+        let Err(error) = result else {
+            self.published = Some(applied);
+            self.heartbeat_at = now.uptime + self.backoff.around(HEARTBEAT);
+            self.backoff.reset();
+            (self.retry_at, self.last_error) = (None, None);
+            self.last_success = Some(now);
+            self.credential_was_read = false;
+            return Remedy::Wait;
         };
         self.retry_at = Some(now.uptime + self.backoff.after(&error));
         let remedy = match &error {
@@ -292,6 +295,10 @@ mod tests {
         NodeEvent::Seen(view(uid))
     }
 
+    fn done(publisher: &mut Publisher, result: Result<NodeView, ApiError>, now: Now) -> Remedy {
+        publisher.done(publisher.attempts, result, now)
+    }
+
     fn ready() -> Publisher {
         let mut publisher = Publisher::new("n1");
         publisher.node(seen("u1"), at(0));
@@ -305,12 +312,12 @@ mod tests {
         let apply = publisher.next(at(1)).unwrap();
         assert_eq!(apply.uid, "u1");
         assert_eq!(publisher.next(at(2)), None, "one in flight");
-        publisher.done(Ok(view("u1")), at(10));
+        done(&mut publisher, Ok(view("u1")), at(10));
         assert_eq!(publisher.next(at(11)), None);
         let due = publisher.next_deadline().unwrap();
         assert!((Duration::from_secs(270)..=Duration::from_secs(331)).contains(&due));
         assert!(publisher.next(at(331_000)).is_some());
-        publisher.done(Ok(view("u1")), at(331_005));
+        done(&mut publisher, Ok(view("u1")), at(331_005));
         publisher.want(vec![condition(Status::False)]);
         assert!(
             publisher.next(at(331_006)).is_some(),
@@ -324,7 +331,7 @@ mod tests {
         for second in 1..=3600_u64 {
             if publisher.next(at(second * 1000)).is_some() {
                 writes += 1;
-                publisher.done(Ok(view("u1")), at(second * 1000 + 5));
+                done(&mut publisher, Ok(view("u1")), at(second * 1000 + 5));
             }
         }
         assert!((11..=14).contains(&writes), "{writes}");
@@ -335,7 +342,7 @@ mod tests {
         let mut publisher = ready();
         publisher.next(at(1)).unwrap();
         publisher.want(vec![condition(Status::False)]);
-        publisher.done(Ok(view("u1")), at(5));
+        done(&mut publisher, Ok(view("u1")), at(5));
         assert_eq!(
             publisher.next(at(5)).unwrap().conditions[0].status,
             Status::False
@@ -346,7 +353,7 @@ mod tests {
     fn a_node_made_anew_is_written_again() {
         let mut publisher = ready();
         publisher.next(at(1)).unwrap();
-        publisher.done(Ok(view("u1")), at(5));
+        done(&mut publisher, Ok(view("u1")), at(5));
         assert_eq!(
             publisher.node(NodeEvent::Missing, at(6)),
             NodeChange::Missing
@@ -375,15 +382,24 @@ mod tests {
         publisher.next(at(1)).unwrap();
         for _ in 0..12 {
             publisher.in_flight = Some(Apply {
+                attempt: 1,
                 uid: "u1".to_owned(),
                 conditions: Vec::new(),
             });
-            publisher.done(Err(ApiError::Network("refused".to_owned())), at(2));
+            done(
+                &mut publisher,
+                Err(ApiError::Network("refused".to_owned())),
+                at(2),
+            );
         }
         publisher.node(seen("u1"), at(3));
         assert!(publisher.next(at(3)).is_some());
         assert_eq!(
-            publisher.done(Err(ApiError::Forbidden(String::new())), at(4)),
+            done(
+                &mut publisher,
+                Err(ApiError::Forbidden(String::new())),
+                at(4)
+            ),
             Remedy::Wait
         );
         publisher.node(seen("u1"), at(5));
@@ -396,21 +412,31 @@ mod tests {
         let mut publisher = ready();
         publisher.next(at(1)).unwrap();
         assert_eq!(
-            publisher.done(Err(ApiError::Timeout), at(2)),
+            done(&mut publisher, Err(ApiError::Timeout), at(2)),
             Remedy::Reconnect
         );
         publisher.next(at(20_000)).unwrap();
         assert_eq!(
-            publisher.done(Err(ApiError::Unauthorized), at(20_001)),
+            done(&mut publisher, Err(ApiError::Unauthorized), at(20_001)),
             Remedy::ReadCredential
         );
         publisher.credential_renewed(at(20_002));
         publisher.next(at(20_003)).unwrap();
         assert_eq!(
-            publisher.done(Err(ApiError::Unauthorized), at(20_004)),
+            done(&mut publisher, Err(ApiError::Unauthorized), at(20_004)),
             Remedy::Wait,
             "once"
         );
         assert!(publisher.next_deadline().unwrap() >= Duration::from_secs(80));
+    }
+
+    #[test]
+    fn the_answer_to_a_request_that_was_given_up_counts_for_nothing() {
+        let mut publisher = ready();
+        let given_up = publisher.next(at(1)).unwrap().attempt;
+        publisher.forget_in_flight();
+        publisher.next(at(2)).unwrap();
+        publisher.done(given_up, Ok(view("u1")), at(3));
+        assert!(!publisher.is_current());
     }
 }

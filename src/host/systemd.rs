@@ -12,7 +12,7 @@ use zbus::{
     export::futures_core::Stream,
     fdo::{DBusProxy, PropertiesProxy},
     message::Type,
-    names::InterfaceName,
+    names::{InterfaceName, MemberName},
     zvariant::DynamicType,
 };
 
@@ -118,7 +118,7 @@ impl Session {
 
     async fn signal(&mut self, message: &Message) -> zbus::Result<()> {
         let header = message.header();
-        let member = header.member().map(|m| m.as_str()).unwrap_or_default();
+        let member = header.member().map(MemberName::as_str).unwrap_or_default();
         match member {
             "PropertiesChanged" if header.path().is_some_and(|p| *p == *self.unit_path) => {
                 let body = message.body();

@@ -1,8 +1,107 @@
-//! Measures on a real node what the agent promises.
+//! Measures on a real node what the agent promises (docs/promises.md).
+//!
+//! A promise is judged as a percentile of many tries, as the worst of a few where the limit has room for that, or as a
+//! rate; never by one reading of a stopwatch.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the bench stands outside the agent, whose doors these are"
+)]
+
+#[path = "bench/faults.rs"]
+mod faults;
+#[path = "bench/idle.rs"]
+mod idle;
+#[path = "bench/report.rs"]
+mod report;
+#[path = "bench/stage.rs"]
+mod stage;
 #[path = "../support/mod.rs"]
 mod support;
 
-fn main() {
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use report::{Row, Statistic};
+use stage::{RESTART, Stage};
+use support::{repository, say, tools};
+
+/// `short` for CI: the same on fewer tries.
+const FORM: &str = "NODEVIGIL_BENCH";
+const SHORT: Plan = Plan {
+    form: "short",
+    kills: 20,
+    hangs: 3,
+    idle: Duration::from_mins(1),
+};
+const FULL: Plan = Plan {
+    form: "full",
+    kills: 200,
+    hangs: 20,
+    idle: Duration::from_mins(10),
+};
+
+struct Plan {
+    form: &'static str,
+    kills: usize,
+    hangs: usize,
+    idle: Duration,
+}
+
+fn main() -> ExitCode {
     support::enter::enter();
+    match measure() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            say(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether every promise that could be judged holds.
+fn measure() -> Result<bool> {
+    let started = Instant::now();
+    let plan = match std::env::var(FORM).ok().as_deref() {
+        None | Some("") => FULL,
+        Some("short") => SHORT,
+        Some(other) => bail!("{FORM}={other}: there is only `short`"),
+    };
+    let mut stage = Stage::set()?;
+    let (mut rows, reasons) = faults::kills(&mut stage, plan.kills)?;
+    rows.push(faults::hangs(&mut stage, plan.hangs)?);
+    rows.extend(idle::idle(&stage, plan.idle)?);
+    rows.push(size()?);
+    let file = repository().join("dist/bench.json");
+    report::write(&rows, &file)?;
+    let broken = rows.iter().filter(|row| row.is_broken()).count();
+    let verdict = match broken {
+        0 => "every promise that was judged holds".to_owned(),
+        broken => format!("BROKEN: {broken}"),
+    };
+    write!(
+        std::io::stdout(),
+        "\n{}\n{reasons}\n\
+         Machine: {}.\n\
+         Settings: {} form; the agent as its unit, with healthy_for_secs = 1; systemd restarts the kubelet after {RESTART:?}.\n\
+         Took {:.0?}; written to {}; {verdict}.\n",
+        report::table(&rows),
+        report::machine(),
+        plan.form,
+        started.elapsed(),
+        file.display(),
+    )?;
+    Ok(broken == 0)
+}
+
+fn size() -> Result<Row> {
+    let path = tools::agent()?;
+    let bytes = path.metadata().context("the agent's size")?.len();
+    let megabytes = f64::from(u32::try_from(bytes)?) / 1e6;
+    let sample = [megabytes].into_iter().collect();
+    Ok(Row::promised("binary", "MB", &sample, Statistic::Max, 8.0))
 }

@@ -7,8 +7,16 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
+mod agent;
+mod api;
+mod audit;
+mod config;
 mod harness;
+mod host;
+mod identity;
 mod life;
+mod lookup;
+mod scene;
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -20,7 +28,20 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(2); // each boots a node, and few machines have cores for more
-    let tests = [harness::tests(), life::tests()].into_iter().flatten().collect();
+    let tests = [
+        harness::tests(),
+        life::tests(),
+        lookup::tests(),
+        agent::tests(),
+        api::tests(),
+        audit::tests(),
+        host::tests(),
+        identity::tests(),
+        config::tests(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     libtest_mimic::run(&arguments, tests).exit_code()
 }
 

@@ -41,49 +41,10 @@ impl Kubelet {
                     list(pids)
                 ),
             ),
-            Life::Alive(alive) => self.assess_alive(alive, now),
+            Life::Alive(alive) => assess_alive(alive, now),
             Life::Ended(ended) => self.assess_ended(ended),
             Life::Absent(why) => self.assess_absent(why, before),
         }
-    }
-
-    fn assess_alive(&self, alive: &Alive, now: Now) -> Assessment {
-        let pid = alive.process.pid;
-        let url = match &alive.endpoint {
-            None => return NothingNew,
-            Some(Endpoint::Disabled) => {
-                return found(
-                    Reason::KubeletIsHealthy,
-                    format!(
-                        "kubelet pid {pid} lives; its healthz is off (healthzPort: 0), so only the process is watched"
-                    ),
-                );
-            }
-            Some(Endpoint::Known(url) | Endpoint::Assumed(url)) => url,
-        };
-        let Some(probe) = &alive.last_probe else {
-            return NothingNew;
-        };
-        if *probe == Probe::Ok {
-            return found(
-                Reason::KubeletIsHealthy,
-                format!("kubelet pid {pid} answers at {url}"),
-            );
-        }
-        let young = !alive.answered && now.uptime < alive.process.started + START_GRACE;
-        match (young, alive.planned) {
-            (true, true) => return NothingNew,
-            (true, false) => {
-                return found(
-                    Reason::KubeletStarting,
-                    format!("kubelet pid {pid} has started; {url} does not answer yet"),
-                );
-            }
-            (false, _) if alive.misses < MISSES => return NothingNew,
-            (false, _) => {}
-        }
-        let guessed = matches!(alive.endpoint, Some(Endpoint::Assumed(_))) && !alive.answered;
-        assess_misses(alive, probe, url, guessed)
     }
 
     fn assess_ended(&self, ended: &Ended) -> Assessment {
@@ -129,6 +90,45 @@ impl Kubelet {
             _ => found(Reason::KubeletNotFound, format!("{name}: {why}")),
         }
     }
+}
+
+fn assess_alive(alive: &Alive, now: Now) -> Assessment {
+    let pid = alive.process.pid;
+    let url = match &alive.endpoint {
+        None => return NothingNew,
+        Some(Endpoint::Disabled) => {
+            return found(
+                Reason::KubeletIsHealthy,
+                format!(
+                    "kubelet pid {pid} lives; its healthz is off (healthzPort: 0), so only the process is watched"
+                ),
+            );
+        }
+        Some(Endpoint::Known(url) | Endpoint::Assumed(url)) => url,
+    };
+    let Some(probe) = &alive.last_probe else {
+        return NothingNew;
+    };
+    if *probe == Probe::Ok {
+        return found(
+            Reason::KubeletIsHealthy,
+            format!("kubelet pid {pid} answers at {url}"),
+        );
+    }
+    let young = !alive.answered && now.uptime < alive.process.started + START_GRACE;
+    match (young, alive.planned) {
+        (true, true) => return NothingNew,
+        (true, false) => {
+            return found(
+                Reason::KubeletStarting,
+                format!("kubelet pid {pid} has started; {url} does not answer yet"),
+            );
+        }
+        (false, _) if alive.misses < MISSES => return NothingNew,
+        (false, _) => {}
+    }
+    let guessed = matches!(alive.endpoint, Some(Endpoint::Assumed(_))) && !alive.answered;
+    assess_misses(alive, probe, url, guessed)
 }
 
 fn assess_misses(alive: &Alive, probe: &Probe, url: &str, guessed: bool) -> Assessment {

@@ -1,0 +1,112 @@
+//! What the state makes of the API's word, and what it wants the Node to show.
+
+use tracing::{info, warn};
+
+use super::{event::Effect, state::State};
+use crate::{
+    clock::Now,
+    cluster::{
+        api::{ApiError, NodeView},
+        publisher::{NodeChange, Remedy},
+        watch::NodeEvent,
+    },
+    desired,
+    health::ConditionType,
+    host::journal::Kind,
+};
+
+impl State {
+    pub(super) fn apply_node(&mut self, event: NodeEvent, now: Now, effects: &mut Vec<Effect>) {
+        if let NodeEvent::Failed(error) = &event
+            && self.link.watch_failed(error)
+        {
+            self.reconnect(effects);
+        }
+        if !matches!(event, NodeEvent::Failed(_)) {
+            self.link.watch_answers();
+        }
+        let node = self.node_name();
+        let Some(publisher) = &mut self.publisher else {
+            return;
+        };
+        match publisher.node(event, now) {
+            NodeChange::Same => {}
+            NodeChange::Missing => {
+                info!(message_id = Kind::NodeMissing.id(), %node, "the Node does not exist; waiting for it");
+            }
+            NodeChange::First(view) => {
+                info!(message_id = Kind::NodeFound.id(), %node, uid = %view.uid, "found the Node");
+                for (_, stored) in view.conditions {
+                    self.health.adopt(stored);
+                }
+                self.tell(effects);
+            }
+            NodeChange::New(view) => {
+                info!(message_id = Kind::NodeFound.id(), %node, uid = %view.uid, "a new Node has our name");
+                self.health.node_is_new();
+                self.tell(effects);
+            }
+        }
+    }
+
+    pub(super) fn apply_applied(
+        &mut self,
+        attempt: u64,
+        result: Result<NodeView, ApiError>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(publisher) = &mut self.publisher else {
+            return;
+        };
+        let failed_before = publisher.failure().is_some();
+        let remedy = publisher.done(attempt, result, now);
+        match publisher.failure() {
+            Some((error, _)) if !failed_before => {
+                warn!(message_id = Kind::PublishFailed.id(), %error, "cannot publish; trying again until it works");
+            }
+            None if failed_before => {
+                info!(
+                    message_id = Kind::PublishRecovered.id(),
+                    "publishing works again"
+                );
+            }
+            _ => {}
+        }
+        self.status_at = now.uptime;
+        if remedy != Remedy::Wait {
+            self.reconnect(effects);
+        }
+    }
+
+    fn reconnect(&mut self, effects: &mut Vec<Effect>) {
+        self.link.seek_now();
+        effects.push(Effect::Disconnect);
+    }
+
+    pub(super) fn tell(&mut self, effects: &mut Vec<Effect>) {
+        let Some(verdict) = self.health.verdict() else {
+            self.wish();
+            return;
+        };
+        let conditions = desired::conditions([(ConditionType::KubeletHealthy, verdict)]);
+        effects.push(Effect::NotifyStatus(format!(
+            "KubeletHealthy={} ({})",
+            verdict.status.as_str(),
+            verdict.reason.as_str()
+        )));
+        if let Some(publisher) = &mut self.publisher {
+            publisher.want(conditions.clone());
+        }
+        effects.push(Effect::SaveLedger(self.node_name(), conditions));
+    }
+
+    /// Nothing at all while there is no verdict: what an earlier Node of our name had is not this one's.
+    pub(super) fn wish(&mut self) {
+        let verdict = self.health.verdict();
+        let conditions = desired::conditions(verdict.map(|v| (ConditionType::KubeletHealthy, v)));
+        if let Some(publisher) = &mut self.publisher {
+            publisher.want(conditions);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What can be seen of a kubelet: the check's input, as plain data.
+
+use std::time::Duration;
+
+/// One process, so named that a reused pid is not taken for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// Its pid in our namespace.
+    pub pid: i32,
+    /// When it started (uptime).
+    pub started: Duration,
+}
+
+/// What looking for the kubelet's process found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// No process could be it, and why we think so.
+    None(String),
+    /// This one.
+    One(Process),
+    /// Several could be it: their pids.
+    Many(Vec<i32>),
+}
+
+/// How a probe of healthz ended. Each is a different fact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Probe {
+    /// 200.
+    Ok,
+    /// Nobody listens.
+    Refused,
+    /// Somebody listens and says nothing.
+    Timeout,
+    /// Another HTTP status.
+    Status(u16),
+    /// The probe could not be made: that says nothing of the kubelet.
+    Impossible(String),
+}
+
+/// Where healthz is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    /// Configured, or told by the kubelet's own command line and configuration.
+    Known(String),
+    /// The default, because nobody could say.
+    Assumed(String),
+    /// `healthzPort: 0`.
+    Disabled,
+}
+
+/// What systemd says of the unit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unit {
+    /// `loaded`, `not-found`, `masked` …
+    pub load_state: String,
+    /// `active`, `inactive`, `failed`, `activating` …
+    pub active_state: String,
+    /// `running`, `dead`, `auto-restart` …
+    pub sub_state: String,
+    /// The main process, 0 if there is none.
+    pub main_pid: u32,
+    /// The main process that lived last.
+    pub exec_main_pid: u32,
+    /// How it ended: `CLD_EXITED` 1, `CLD_KILLED` 2, `CLD_DUMPED` 3.
+    pub exec_main_code: i32,
+    /// Its exit code, or the signal.
+    pub exec_main_status: i32,
+    /// `success`, `exit-code`, `signal`, `oom-kill`, `watchdog` …
+    pub result: String,
+    /// The unit's cgroup, empty while it has none.
+    pub control_group: String,
+    /// Whether it was ever started in this boot.
+    pub ever_started: bool,
+}
+
+/// A job of systemd's for the unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobKind {
+    /// Not asked yet, or no answer yet.
+    Unasked,
+    /// Stop.
+    Stop,
+    /// Restart, in any of its forms.
+    Restart,
+    /// Start.
+    Start,
+    /// Anything else: it ends no process.
+    Other,
+}
+
+/// Something that was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sign {
+    /// Somebody looked for the process.
+    Found(Found),
+    /// The pidfd of this process is readable.
+    Gone(i32),
+    /// A probe of this process's healthz ended.
+    Probed(i32, Probe),
+    /// The process's state in `/proc/PID/stat`: `R`, `S`, `D`, `T`, `Z` …
+    ProcessState(i32, char),
+    /// Where this process's healthz is.
+    Endpoint(i32, Endpoint),
+    /// systemd's properties of the unit.
+    Unit(Unit),
+    /// A job for the unit came, or its type became known.
+    Job(u32, JobKind),
+    /// A job for the unit ended.
+    JobDone(u32),
+    /// The bus went away, and what it told us with it.
+    BusLost,
+}
+
+impl Unit {
+    /// Whether it ended in a way that systemd calls a failure.
+    pub(super) fn is_down_after_failure(&self) -> bool {
+        self.active_state == "failed" || self.sub_state == "auto-restart"
+    }
+}

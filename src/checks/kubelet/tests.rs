@@ -1,0 +1,364 @@
+//! Histories of a kubelet, told as signs.
+
+use jiff::Timestamp;
+
+use super::*;
+use crate::health::Reason;
+
+const PID: i32 = 100;
+
+fn at(millis: u64) -> Now {
+    Now {
+        uptime: Duration::from_hours(1) + Duration::from_millis(millis),
+        wall: Timestamp::UNIX_EPOCH,
+    }
+}
+
+fn process(pid: i32) -> Process {
+    Process {
+        pid,
+        started: at(0).uptime,
+    }
+}
+
+fn unit(active: &str, sub: &str, main_pid: u32, exec: (u32, i32, i32)) -> Sign {
+    Sign::Unit(Unit {
+        load_state: "loaded".to_owned(),
+        active_state: active.to_owned(),
+        sub_state: sub.to_owned(),
+        main_pid,
+        exec_main_pid: exec.0,
+        exec_main_code: exec.1,
+        exec_main_status: exec.2,
+        result: "signal".to_owned(),
+        control_group: String::new(),
+        ever_started: true,
+    })
+}
+
+fn running() -> Sign {
+    unit("active", "running", 100, (100, 0, 0))
+}
+
+fn killed() -> Sign {
+    unit("activating", "auto-restart", 0, (100, 2, 9))
+}
+
+fn healthy() -> Kubelet {
+    let mut kubelet = Kubelet::new("kubelet.service");
+    kubelet.apply(running(), at(0));
+    kubelet.apply(Sign::Found(Found::One(process(PID))), at(0));
+    let url = "http://127.0.0.1:10248/healthz".to_owned();
+    kubelet.apply(Sign::Endpoint(PID, Endpoint::Known(url)), at(1));
+    kubelet.apply(Sign::Probed(PID, Probe::Ok), at(2));
+    assert_eq!(reason(&kubelet, 2), Some(Reason::KubeletIsHealthy));
+    kubelet
+}
+
+fn after(mut kubelet: Kubelet, signs: impl IntoIterator<Item = Sign>) -> Kubelet {
+    for sign in signs {
+        kubelet.apply(sign, at(10_000));
+    }
+    kubelet
+}
+
+fn reason(kubelet: &Kubelet, millis: u64) -> Option<Reason> {
+    reason_after(kubelet, None, millis)
+}
+
+fn reason_after(kubelet: &Kubelet, before: Option<Reason>, millis: u64) -> Option<Reason> {
+    match kubelet.assess(before, at(millis)) {
+        Assessment::Found(finding) => Some(finding.reason),
+        Assessment::NothingNew => None,
+    }
+}
+
+#[test]
+fn a_kill_waits_three_milliseconds_for_its_cause() {
+    let mut kubelet = after(healthy(), [Sign::Gone(PID)]);
+    assert_eq!(reason(&kubelet, 10_000), None);
+    assert_eq!(kubelet.next_deadline(), Some(at(10_003).uptime));
+    kubelet.apply(running(), at(10_001));
+    assert_eq!(
+        reason(&kubelet, 10_001),
+        None,
+        "an answer with the dead MainPID is none"
+    );
+    kubelet.apply(killed(), at(10_002));
+    assert_eq!(reason(&kubelet, 10_002), Some(Reason::KubeletCrashed));
+}
+
+#[test]
+fn without_an_answer_it_is_gone_and_refined_later() {
+    let mut kubelet = after(healthy(), [Sign::Gone(PID)]);
+    kubelet.tick(at(10_003));
+    assert_eq!(reason(&kubelet, 10_003), Some(Reason::KubeletGone));
+    kubelet.apply(killed(), at(10_050));
+    assert_eq!(reason(&kubelet, 10_050), Some(Reason::KubeletCrashed));
+    let clean = unit("inactive", "dead", 0, (100, 1, 0));
+    let kubelet = after(healthy(), [Sign::Gone(PID), clean]);
+    assert_eq!(reason(&kubelet, 10_000), Some(Reason::KubeletExitedClean));
+}
+
+#[test]
+fn jobs_known_beforehand_say_whose_will_it_was() {
+    for (kind, expected) in [
+        (JobKind::Stop, Some(Reason::KubeletStoppedByOperator)),
+        (JobKind::Restart, None),
+        (JobKind::Start, None), // what systemd makes of a restart job once the stopping is done
+        (JobKind::Other, Some(Reason::KubeletCrashed)),
+    ] {
+        let signs = [
+            Sign::Job(7, JobKind::Unasked),
+            Sign::Job(7, kind),
+            Sign::Gone(PID),
+            killed(),
+        ];
+        assert_eq!(
+            reason(&after(healthy(), signs), 10_000),
+            expected,
+            "{kind:?}"
+        );
+    }
+}
+
+#[test]
+fn a_job_whose_type_comes_late_is_waited_for() {
+    let job = [Sign::Job(7, JobKind::Unasked), Sign::Gone(PID), killed()];
+    let mut kubelet = after(healthy(), job.clone());
+    assert_eq!(reason(&kubelet, 10_500), None);
+    kubelet.apply(Sign::Job(7, JobKind::Stop), at(10_500));
+    assert_eq!(
+        reason(&kubelet, 10_500),
+        Some(Reason::KubeletStoppedByOperator)
+    );
+
+    let mut kubelet = after(healthy(), job.clone());
+    kubelet.apply(Sign::Job(7, JobKind::Other), at(10_500));
+    assert_eq!(reason(&kubelet, 10_500), Some(Reason::KubeletCrashed));
+
+    let mut kubelet = after(healthy(), job);
+    kubelet.tick(at(11_000));
+    assert_eq!(
+        reason(&kubelet, 11_000),
+        Some(Reason::KubeletGone),
+        "but not for ever"
+    );
+
+    // Announced after the pidfd was seen, because our loop was late.
+    let late = [
+        Sign::Gone(PID),
+        Sign::Job(7, JobKind::Unasked),
+        unit("inactive", "dead", 0, (100, 2, 15)),
+        Sign::JobDone(7),
+    ];
+    assert_eq!(
+        reason(&after(healthy(), late), 10_000),
+        Some(Reason::KubeletStoppedByOperator)
+    );
+}
+
+#[test]
+fn a_restart_of_systemds_own_is_no_plan() {
+    let signs = [
+        Sign::Gone(PID),
+        killed(),
+        Sign::Job(8, JobKind::Unasked),
+        Sign::Job(8, JobKind::Restart),
+    ];
+    assert_eq!(
+        reason(&after(healthy(), signs), 10_000),
+        Some(Reason::KubeletCrashed)
+    );
+}
+
+#[test]
+fn a_planned_restart_is_no_news_unless_it_fails() {
+    let planned = [Sign::Job(7, JobKind::Restart), Sign::Gone(PID)];
+    let mut kubelet = after(healthy(), planned.clone());
+    kubelet.apply(
+        Sign::Found(Found::One(Process {
+            pid: 101,
+            started: at(11_000).uptime,
+        })),
+        at(11_000),
+    );
+    let url = "http://127.0.0.1:10248/healthz".to_owned();
+    kubelet.apply(Sign::Endpoint(101, Endpoint::Known(url)), at(11_001));
+    for _ in 0..5 {
+        kubelet.apply(Sign::Probed(101, Probe::Refused), at(12_000));
+        assert_eq!(reason(&kubelet, 12_000), None);
+    }
+    assert_eq!(
+        reason(&kubelet, 11_000 + 120_000),
+        Some(Reason::KubeletHealthzDown)
+    );
+
+    let mut kubelet = after(healthy(), planned);
+    kubelet.tick(at(10_000 + 120_000));
+    assert_eq!(reason(&kubelet, 130_000), Some(Reason::KubeletGone));
+}
+
+#[test]
+fn three_misses_make_a_problem_and_each_kind_has_its_reason() {
+    for (probe, expected) in [
+        (Probe::Timeout, Reason::KubeletHung),
+        (Probe::Refused, Reason::KubeletHealthzDown),
+        (Probe::Status(500), Reason::KubeletHealthzDown),
+        (
+            Probe::Impossible("no memory".to_owned()),
+            Reason::KubeletProbeFailed,
+        ),
+    ] {
+        let mut kubelet = healthy();
+        for _ in 0..2 {
+            kubelet.apply(Sign::Probed(PID, probe.clone()), at(10_000));
+            assert_eq!(reason(&kubelet, 10_000), None);
+            assert_eq!(kubelet.probe_interval(), PROBE_TIMEOUT, "back to back");
+        }
+        kubelet.apply(Sign::Probed(PID, probe), at(10_000));
+        assert_eq!(reason(&kubelet, 10_000), Some(expected));
+        kubelet.apply(Sign::Probed(PID, Probe::Ok), at(10_000));
+        assert_eq!(reason(&kubelet, 10_000), Some(Reason::KubeletIsHealthy));
+    }
+}
+
+#[test]
+fn an_address_that_is_only_the_default_proves_nothing() {
+    let mut kubelet = Kubelet::new("kubelet.service");
+    let old = Process {
+        pid: PID,
+        started: Duration::ZERO,
+    };
+    kubelet.apply(Sign::Found(Found::One(old)), at(0));
+    let url = "http://127.0.0.1:10248/healthz".to_owned();
+    kubelet.apply(Sign::Endpoint(PID, Endpoint::Assumed(url)), at(0));
+    let refused = || Sign::Probed(PID, Probe::Refused);
+    let kubelet = after(kubelet, [refused(), refused(), refused()]);
+    assert_eq!(reason(&kubelet, 10_000), Some(Reason::KubeletProbeFailed));
+    let kubelet = after(
+        kubelet,
+        [
+            Sign::Probed(PID, Probe::Ok),
+            refused(),
+            refused(),
+            refused(),
+        ],
+    );
+    assert_eq!(
+        reason(&kubelet, 10_000),
+        Some(Reason::KubeletHealthzDown),
+        "it has answered there"
+    );
+}
+
+#[test]
+fn a_young_kubelet_is_starting() {
+    let mut kubelet = Kubelet::new("kubelet.service");
+    kubelet.apply(Sign::Found(Found::One(process(PID))), at(0));
+    assert_eq!(reason(&kubelet, 0), None, "nothing was asked yet");
+    kubelet.apply(Sign::Endpoint(PID, Endpoint::Known("u".to_owned())), at(0));
+    for _ in 0..5 {
+        kubelet.apply(Sign::Probed(PID, Probe::Refused), at(5_000));
+    }
+    assert_eq!(reason(&kubelet, 5_000), Some(Reason::KubeletStarting));
+    assert_eq!(reason(&kubelet, 120_000), Some(Reason::KubeletHealthzDown));
+}
+
+#[test]
+fn what_is_not_there_is_told_by_its_unit() {
+    let absent = |unit| {
+        let mut kubelet = Kubelet::new("kubelet.service");
+        kubelet.apply(Sign::Found(Found::None("no process".to_owned())), at(0));
+        kubelet.apply(unit, at(0));
+        kubelet
+    };
+    let not_found = Sign::Unit(Unit {
+        load_state: "not-found".to_owned(),
+        ..Unit::default()
+    });
+    assert_eq!(reason(&absent(not_found), 0), Some(Reason::KubeletNotFound));
+    assert_eq!(reason(&absent(killed()), 0), Some(Reason::KubeletCrashed));
+    let failed = unit("failed", "failed", 0, (90, 1, 1));
+    assert_eq!(reason(&absent(failed), 0), Some(Reason::KubeletCrashed));
+    let before = unit("activating", "start-pre", 0, (0, 0, 0));
+    assert_eq!(reason(&absent(before), 0), Some(Reason::KubeletStarting));
+    let down = || absent(unit("inactive", "dead", 0, (90, 1, 0)));
+    assert_eq!(reason(&down(), 0), Some(Reason::KubeletNotFound));
+    let stopped = Some(Reason::KubeletStoppedByOperator);
+    assert_eq!(
+        reason_after(&down(), stopped, 0),
+        stopped,
+        "an earlier life of ours saw it"
+    );
+}
+
+#[test]
+fn one_that_came_and_went_unseen_is_told_by_its_unit() {
+    let stopped = [
+        Sign::Job(7, JobKind::Stop),
+        Sign::Gone(PID),
+        Sign::JobDone(7),
+    ];
+    let kubelet = after(healthy(), stopped);
+    let kubelet = after(
+        kubelet,
+        [unit("activating", "auto-restart", 0, (105, 1, 1))],
+    );
+    assert_eq!(reason(&kubelet, 10_000), Some(Reason::KubeletCrashed));
+}
+
+#[test]
+fn a_wrapper_tells_how_it_ended() {
+    let mut kubelet = healthy();
+    kubelet.apply(unit("active", "running", 99, (99, 0, 0)), at(5));
+    let signs = [
+        Sign::Gone(PID),
+        unit("activating", "auto-restart", 0, (99, 1, 137)),
+    ];
+    assert_eq!(
+        reason(&after(kubelet, signs), 10_000),
+        Some(Reason::KubeletCrashed)
+    );
+}
+
+#[test]
+fn two_candidates_are_unknown_and_a_listing_loses_nobody() {
+    let mut kubelet = Kubelet::new("kubelet.service");
+    kubelet.apply(Sign::Found(Found::Many(vec![5, 6])), at(0));
+    let Assessment::Found(finding) = kubelet.assess(None, at(0)) else {
+        panic!()
+    };
+    assert_eq!(finding.reason, Reason::KubeletNotFound);
+    assert!(finding.message.contains("5, 6"));
+    let kubelet = after(
+        healthy(),
+        [
+            Sign::Found(Found::Many(vec![5, 6])),
+            Sign::Found(Found::None(String::new())),
+        ],
+    );
+    assert_eq!(reason(&kubelet, 10_000), Some(Reason::KubeletIsHealthy));
+}
+
+#[test]
+fn signs_of_another_process_change_nothing() {
+    let strangers = [
+        Sign::Gone(5),
+        Sign::Probed(5, Probe::Timeout),
+        Sign::ProcessState(5, 'T'),
+        Sign::Endpoint(5, Endpoint::Disabled),
+    ];
+    assert_eq!(
+        reason(&after(healthy(), strangers), 10_000),
+        Some(Reason::KubeletIsHealthy)
+    );
+}
+
+#[test]
+fn a_lost_bus_takes_its_jobs_along() {
+    let signs = [Sign::Job(7, JobKind::Stop), Sign::BusLost, Sign::Gone(PID)];
+    let mut kubelet = after(healthy(), signs);
+    kubelet.tick(at(10_003));
+    assert_eq!(reason(&kubelet, 10_003), Some(Reason::KubeletGone));
+}

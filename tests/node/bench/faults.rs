@@ -1,0 +1,208 @@
+//! How soon the API server's watchers know: the kubelet is killed, the kubelet is stopped.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use jiff::Timestamp;
+use nix::sys::signal::Signal;
+
+use crate::report::{Row, Statistic};
+use crate::stage::{KUBELET, NODE, Progress, SOON, Stage, reason};
+use crate::support::api::condition_status;
+use crate::support::process::{ending, signal};
+use crate::support::stats::Sample;
+
+/// A kubelet that was killed.
+struct Kill {
+    killed: Instant,
+    gone: Instant,
+    seen: Instant,
+    /// The reason that came first, and the one that replaced it, if any.
+    first: String,
+    refined: Option<(Instant, String)>,
+    /// The wall clock at `gone`: the audit log has no other.
+    gone_wall: Timestamp,
+    /// The bare apply beside it.
+    bare: Duration,
+}
+
+/// Kills the kubelet `count` times; returns the rows and a sentence on the reasons.
+pub(crate) fn kills(stage: &mut Stage, count: usize) -> Result<(Vec<Row>, String)> {
+    let progress = Progress::new("kill", count);
+    let mut kills = Vec::with_capacity(count);
+    for done in 1..=count {
+        let kill = kill(stage).with_context(|| format!("kill {done} of {count}"))?;
+        let (gone, seen) = (kill.gone - kill.killed, kill.seen - kill.gone);
+        let bare = kill.bare;
+        let detail = format!("gone after {gone:.1?}, seen {seen:.1?} later; bare apply {bare:.1?}");
+        progress.step(done, &detail);
+        kills.push(kill);
+    }
+    Ok((rows(stage, &kills)?, reasons(&kills)))
+}
+
+fn kill(stage: &mut Stage) -> Result<Kill> {
+    stage.pause(100, 600);
+    let bare = stage.bare_apply()?;
+    stage.pause(100, 600);
+    let pid = stage.node.kubelet_pid()?;
+    let end = ending(pid)?;
+    let killed = signal(pid, Signal::SIGKILL)?;
+    let gone = end.wait(SOON)?;
+    let gone_wall = Timestamp::now().checked_sub(gone.elapsed())?;
+    let (seen, event) = stage.wait(killed, "False")?;
+    let (back, _) = stage.wait(seen, "True")?;
+    let between = stage
+        .watch
+        .since(seen)
+        .into_iter()
+        .filter(|(at, _)| *at < back);
+    let first = reason(&event);
+    let mut refined = None;
+    for (at, event) in between {
+        let status = condition_status(&event, KUBELET);
+        ensure!(
+            status == Some("False"),
+            "it flipped to {status:?} in between"
+        );
+        if refined.is_none() && reason(&event) != first {
+            refined = Some((at, reason(&event)));
+        }
+    }
+    Ok(Kill {
+        killed,
+        gone,
+        seen,
+        first,
+        refined,
+        gone_wall,
+        bare,
+    })
+}
+
+fn rows(stage: &Stage, kills: &[Kill]) -> Result<Vec<Row>> {
+    use Statistic::{P50, P99};
+    let unit = "ms";
+    let of = |time: fn(&Kill) -> Option<Duration>| -> Sample {
+        kills.iter().filter_map(time).map(millis).collect()
+    };
+    let to_watch = of(|kill| Some(kill.seen - kill.gone));
+    let from_kill = of(|kill| Some(kill.seen - kill.killed));
+    let bare = of(|kill| Some(kill.bare));
+    let (to_api, through_api) = at_the_api(stage, kills)?;
+    let promise = "kubelet gone → condition seen by a watch";
+    Ok(vec![
+        Row::promised(promise, unit, &to_watch, P50, 10.0),
+        Row::promised(promise, unit, &to_watch, P99, 50.0),
+        Row::promised(
+            "SIGKILL → condition seen by a watch",
+            unit,
+            &from_kill,
+            P99,
+            150.0,
+        ),
+        Row::told(
+            "SIGKILL → gone: the kernel's part",
+            unit,
+            &of(|kill| Some(kill.gone - kill.killed)),
+        ),
+        Row::told("bare apply by the harness → seen by the watch", unit, &bare),
+        Row::difference("gone → watch, less the bare apply", unit, &to_watch, &bare),
+        Row::told(
+            "gone → the agent's apply arrives at the API server",
+            unit,
+            &to_api,
+        ),
+        Row::told(
+            "the agent's apply at the API server → seen by the watch",
+            unit,
+            &through_api,
+        ),
+        Row::told(
+            "seen → cause refined from KubeletGone",
+            unit,
+            &of(|kill| Some(kill.refined.as_ref()?.0 - kill.seen)),
+        ),
+    ])
+}
+
+/// The agent's applies by the audit log: the way from the kubelet's end to the API server, and from there to the watch.
+fn at_the_api(stage: &Stage, kills: &[Kill]) -> Result<(Sample, Sample)> {
+    let user = format!("nodevigil:{NODE}");
+    let requests = stage.plane.audit()?;
+    let applies: Vec<Timestamp> = requests
+        .into_iter()
+        .filter(|request| request.user == user && request.verb == "patch")
+        .map(|request| request.at)
+        .collect();
+    let mut parts = Vec::new();
+    for kill in kills {
+        let apply = applies.iter().find(|at| **at >= kill.gone_wall);
+        // The log rotates at 100 MB; a kill of which it has no record any more is left out.
+        let Some(way) =
+            apply.and_then(|at| Duration::try_from(at.duration_since(kill.gone_wall)).ok())
+        else {
+            continue;
+        };
+        let total = kill.seen - kill.gone;
+        if way < total {
+            parts.push((millis(way), millis(total - way)));
+        }
+    }
+    Ok((
+        parts.iter().map(|part| part.0).collect(),
+        parts.iter().map(|part| part.1).collect(),
+    ))
+}
+
+fn reasons(kills: &[Kill]) -> String {
+    let first = |reason: &str| kills.iter().filter(|kill| kill.first == reason).count();
+    let refined = kills
+        .iter()
+        .filter(|kill| {
+            kill.refined
+                .as_ref()
+                .is_some_and(|to| to.1 == "KubeletCrashed")
+        })
+        .count();
+    let (crashed, gone) = (first("KubeletCrashed"), first("KubeletGone"));
+    format!(
+        "First reason of {} kills: KubeletCrashed {crashed}, KubeletGone {gone}, another {}; {refined} were refined to KubeletCrashed.",
+        kills.len(),
+        kills.len() - crashed - gone,
+    )
+}
+
+/// Stops the kubelet with SIGSTOP `count` times.
+pub(crate) fn hangs(stage: &mut Stage, count: usize) -> Result<Row> {
+    let progress = Progress::new("SIGSTOP", count);
+    let mut times = Vec::with_capacity(count);
+    for done in 1..=count {
+        let took = hang(stage).with_context(|| format!("SIGSTOP {done} of {count}"))?;
+        progress.step(done, &format!("seen {took:.1?} later"));
+        times.push(took.as_secs_f64());
+    }
+    let sample = times.into_iter().collect();
+    let promise = "kubelet hung (SIGSTOP) → condition seen by a watch";
+    Ok(Row::promised(promise, "s", &sample, Statistic::Max, 5.0))
+}
+
+fn hang(stage: &mut Stage) -> Result<Duration> {
+    stage.pause(500, 2500); // a whole period of the agent's probes
+    let pid = stage.node.kubelet_pid()?;
+    let stopped = signal(pid, Signal::SIGSTOP)?;
+    let seen = stage.wait(stopped, "False");
+    let went_on = signal(pid, Signal::SIGCONT)?;
+    let (seen, event) = seen?;
+    ensure!(
+        reason(&event) == "KubeletHung",
+        "the reason is {}",
+        reason(&event)
+    );
+    stage.wait(went_on, "True")?;
+    Ok(seen - stopped)
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
