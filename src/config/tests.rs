@@ -1,3 +1,5 @@
+//! Configuration as operators write it, right and wrong.
+
 use std::{
     collections::BTreeSet,
     os::unix::fs::symlink,

@@ -1,2 +1,9 @@
-//! x
-fn main() {}
+//! Integration tests: the built binary on this machine, without a node, and the repository's own rules.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs, read files and wait: the doors are the product's"
+)]
+
+mod cli;
+mod daemon;
+mod tidy;

@@ -1,3 +1,5 @@
 //! x
 use libtest_mimic::Trial;
-pub(crate) fn tests() -> Vec<Trial> { vec![] }
+pub(crate) fn tests() -> Vec<Trial> {
+    vec![]
+}

@@ -43,11 +43,9 @@ fn a_crash_is_told_with_signal_and_pid() -> Result<()> {
 fn a_failing_exit_is_told_with_its_code() -> Result<()> {
     Scene::healthy("exit-code")?.play(|scene| {
         let from = Instant::now();
-        scene.node.sh(
-            "cp /etc/default/kubelet /run/kubelet.good
+        scene.node.sh("cp /etc/default/kubelet /run/kubelet.good
              sed -i 's/$/ --no-such-flag/' /etc/default/kubelet
-             systemctl restart kubelet",
-        )?;
+             systemctl restart kubelet")?;
         let told = scene.wait_for(from, "False", "KubeletCrashed")?;
         ensure!(told.message.contains("exited with code 1"), "{told:?}");
         scene.ensure_still(&told)?; // it ends again and again, ten times a second

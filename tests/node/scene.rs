@@ -160,7 +160,11 @@ impl Scene {
 
     /// What every event after `from` said of our condition.
     pub(crate) fn told_since(&self, from: Instant) -> Vec<Told> {
-        self.watch.since(from).iter().filter_map(Told::read).collect()
+        self.watch
+            .since(from)
+            .iter()
+            .filter_map(Told::read)
+            .collect()
     }
 
     /// Fails if any event after `from` had another status than those.
@@ -234,11 +238,7 @@ impl Scene {
     }
 
     /// The status file, once `wanted` holds for it.
-    pub(crate) fn status_file(
-        &self,
-        what: &str,
-        wanted: impl Fn(&Value) -> bool,
-    ) -> Result<Value> {
+    pub(crate) fn status_file(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
         let mut last = Value::Null;
         let found = wait_until(what, SOON, || {
             last = self.node.status_json().unwrap_or_default();

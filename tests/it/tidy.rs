@@ -1,0 +1,139 @@
+//! The repository's own rules: what a reviewer would have to look for by hand.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn sources(dir: &str) -> Vec<(PathBuf, String)> {
+    let mut files = Vec::new();
+    rust_files(&root().join(dir), &mut files);
+    files.sort();
+    files
+        .into_iter()
+        .map(|path| (path.strip_prefix(root()).unwrap().to_owned(), read(&path)))
+        .collect()
+}
+
+#[test]
+fn files_stay_small_and_say_what_they_are_for() {
+    for (path, text) in sources("src").into_iter().chain(sources("tests")) {
+        assert!(
+            text.starts_with("//! "),
+            "{} has no module doc",
+            path.display()
+        );
+        let production = text.split("#[cfg(test)]").next().unwrap().lines().count();
+        let is_tests = path.ends_with("tests.rs");
+        assert!(
+            is_tests || production <= 400,
+            "{} has {production} lines",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn unsafe_stands_behind_one_door() {
+    let with_unsafe: Vec<_> = sources("src")
+        .into_iter()
+        .filter(|(_, text)| text.contains("unsafe {"))
+        .map(|(path, _)| path)
+        .collect();
+    assert_eq!(with_unsafe, [Path::new("src/helper/activation.rs")]);
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let manifest = read("Cargo.toml");
+    let decisions = read("docs/decisions.md");
+    let table = manifest
+        .split("[dependencies]")
+        .nth(1)
+        .and_then(|rest| rest.split("\n[").next())
+        .unwrap();
+    for line in table.lines().filter(|line| line.contains('=')) {
+        let name = line.split([' ', '=']).next().unwrap();
+        assert!(
+            decisions.contains(&format!("**{name}**")),
+            "docs/decisions.md does not name `{name}`"
+        );
+    }
+}
+
+#[test]
+fn every_promise_names_a_test_that_exists() {
+    let everything: String = sources("tests")
+        .into_iter()
+        .chain(sources("src"))
+        .map(|(path, text)| format!("{}\n{text}", path.display()))
+        .collect();
+    let promises = read("docs/promises.md");
+    let mut named = 0;
+    for word in promises.split('`') {
+        let is_test = (word.contains("::") || word.starts_with("tests/")) && !word.contains(' ');
+        if !is_test {
+            continue;
+        }
+        let last = word.rsplit("::").next().unwrap();
+        assert!(
+            everything.contains(last),
+            "docs/promises.md names {word}, which is not there"
+        );
+        named += 1;
+    }
+    assert!(named >= 5, "only {named} tests are named");
+}
+
+#[test]
+fn documents_are_there_and_short() {
+    assert!(read("ARCHITECTURE.md").lines().count() <= 150);
+    assert!(read("README.md").contains("observes"));
+    for file in [
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "LICENSE",
+        "docs/decisions.md",
+    ] {
+        assert!(!read(file).is_empty());
+    }
+    // `make test` is what the CI runs and what a newcomer is told to run.
+    assert!(read("README.md").contains("make test") && read(".ci/run").contains("make test"));
+}
+
+#[test]
+fn rooms_are_all_on_the_map() {
+    let architecture = read("ARCHITECTURE.md");
+    let library = read("src/lib.rs");
+    for line in library
+        .lines()
+        .filter_map(|line| line.strip_prefix("pub mod "))
+    {
+        let name = line.trim_end_matches(';');
+        assert!(
+            architecture.contains(&format!("`{name}")),
+            "ARCHITECTURE.md does not name the room {name}"
+        );
+    }
+}
