@@ -6,4 +6,5 @@
 
 mod cli;
 mod daemon;
+mod stats;
 mod tidy;

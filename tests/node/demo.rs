@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use serde_json::Value;
 
 use acts::Stage;
@@ -56,11 +56,15 @@ fn tell(paper: &mut Paper, full: bool) -> Result<()> {
     introduce(paper, &plane)?;
     let watch = plane.watch_node(NODE)?;
     let node = boot(paper, &plane)?;
-    play(paper, &node, &watch, full).inspect_err(|_| {
+    play(paper, &node, &watch, full).map_err(|error| {
         let (_, log) = node
-            .run("journalctl -n 40 --no-pager -o short-precise -u 'nodevigil*' -u kubelet.service; tail -n 10 /var/log/kubeadm.log")
+            .run(
+                "for unit in 'nodevigil*' kubelet.service; do
+                    journalctl -n 20 --no-pager -o short-precise -u \"$unit\"
+                  done; tail -n 10 /var/log/kubeadm.log",
+            )
             .unwrap_or_default();
-        paper.failure(&format!("the end of the node's journal:\n{log}"));
+        anyhow!("{error:#}\n\nThe end of the node's journal:\n{log}")
     })?;
     drop(watch);
     node.power_off()?;

@@ -1,3 +1,5 @@
+//! The log on its way: queue, writer and sinks.
+
 use std::sync::mpsc::{Receiver, channel};
 
 use tracing::{Level, info, warn};

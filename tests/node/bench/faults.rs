@@ -135,24 +135,15 @@ fn at_the_api(stage: &Stage, kills: &[Kill]) -> Result<(Sample, Sample)> {
         .filter(|request| request.user == user && request.verb == "patch")
         .map(|request| request.at)
         .collect();
-    let mut parts = Vec::new();
-    for kill in kills {
-        let apply = applies.iter().find(|at| **at >= kill.gone_wall);
-        // The log rotates at 100 MB; a kill of which it has no record any more is left out.
-        let Some(way) =
-            apply.and_then(|at| Duration::try_from(at.duration_since(kill.gone_wall)).ok())
-        else {
-            continue;
-        };
-        let total = kill.seen - kill.gone;
-        if way < total {
-            parts.push((millis(way), millis(total - way)));
-        }
-    }
-    Ok((
-        parts.iter().map(|part| part.0).collect(),
-        parts.iter().map(|part| part.1).collect(),
-    ))
+    // A kill whose apply stands in no log is left out: the API server starts a new file at 100 MB.
+    let parts = kills.iter().filter_map(|kill| {
+        let apply = applies.iter().find(|at| **at >= kill.gone_wall)?;
+        let way = Duration::try_from(apply.duration_since(kill.gone_wall)).ok()?;
+        let rest = (kill.seen - kill.gone).checked_sub(way)?;
+        Some((millis(way), millis(rest)))
+    });
+    let (ways, rests): (Vec<f64>, Vec<f64>) = parts.unzip();
+    Ok((ways.into_iter().collect(), rests.into_iter().collect()))
 }
 
 fn reasons(kills: &[Kill]) -> String {

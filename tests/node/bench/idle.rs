@@ -1,5 +1,6 @@
 //! What the agent and its helper cost while nothing happens.
 
+use std::collections::HashMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,7 @@ struct Observed {
     resident: Vec<f64>,
     locked: Vec<f64>,
     cpu: Duration,
-    threads_cpu: Duration,
+    threads: HashMap<i32, u64>,
 }
 
 impl Observed {
@@ -41,7 +42,7 @@ impl Observed {
             resident: Vec::new(),
             locked: Vec::new(),
             cpu: cpu(pid)?,
-            threads_cpu: threads_cpu(pid)?,
+            threads: threads(pid)?,
         })
     }
 
@@ -55,10 +56,15 @@ impl Observed {
         Ok(())
     }
 
-    /// CPU since the beginning: the process's, and that of the threads it still has.
+    /// CPU since the beginning: the process's, and that of the threads that it has now.
     fn used(&self) -> Result<(Duration, Duration)> {
-        let threads = threads_cpu(self.pid)?.saturating_sub(self.threads_cpu);
-        Ok((cpu(self.pid)?.saturating_sub(self.cpu), threads))
+        let now = threads(self.pid)?.into_iter();
+        let before = |id: i32| self.threads.get(&id).copied().unwrap_or_default();
+        let nanos = now
+            .map(|(id, nanos)| nanos.saturating_sub(before(id)))
+            .sum();
+        let all = cpu(self.pid)?.saturating_sub(self.cpu);
+        Ok((all, Duration::from_nanos(nanos)))
     }
 
     fn memory_rows(&self, limit: f64) -> [Row; 2] {
@@ -132,7 +138,7 @@ fn cpu_rows(used: &[(Duration, Duration)], took: Duration) -> Vec<Row> {
             1.2,
         ),
         Row::told(
-            "the same by schedstat of the threads that still live",
+            "the same by schedstat, without threads that have ended",
             unit,
             &one(hourly(threads)),
         ),
@@ -180,16 +186,11 @@ fn cpu(pid: i32) -> Result<Duration> {
         .into())
 }
 
-/// The CPU time of the threads that a process has now.
-fn threads_cpu(pid: i32) -> Result<Duration> {
-    let mut sum = Duration::ZERO;
-    for thread in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
-        let text = fs::read_to_string(thread.path().join("schedstat"))?;
-        let ran = text
-            .split_whitespace()
-            .next()
-            .context("an empty schedstat")?;
-        sum += Duration::from_nanos(ran.parse()?);
+/// The nanoseconds on a CPU of each thread that a process has now, by /proc/PID/task/TID/schedstat.
+fn threads(pid: i32) -> Result<HashMap<i32, u64>> {
+    let mut all = HashMap::new();
+    for task in Process::new(pid)?.tasks()?.flatten() {
+        all.insert(task.tid, task.schedstat()?.sum_exec_runtime);
     }
-    Ok(sum)
+    Ok(all)
 }
