@@ -148,8 +148,12 @@ async fn read_file(
     }
 }
 
-async fn config(path: &std::path::Path, kubeconfig: Kubeconfig) -> Result<Config, IdentityError> {
+async fn config(
+    path: &std::path::Path,
+    mut kubeconfig: Kubeconfig,
+) -> Result<Config, IdentityError> {
     refuse_programs(path, &kubeconfig)?;
+    ignore_proxies(path, &mut kubeconfig)?;
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .map_err(|e| bad(path, &e))
@@ -171,9 +175,70 @@ fn refuse_programs(path: &std::path::Path, kubeconfig: &Kubeconfig) -> Result<()
     Ok(())
 }
 
+/// A proxy that the kubeconfig asks for is refused, because none is used. One in the environment is meant for other
+/// programs; kube would read it nevertheless, and stumble over one that is no URL, unless the kubeconfig names one:
+/// so it names one, and `connection` takes no notice.
+fn ignore_proxies(
+    path: &std::path::Path,
+    kubeconfig: &mut Kubeconfig,
+) -> Result<(), IdentityError> {
+    for cluster in kubeconfig
+        .clusters
+        .iter_mut()
+        .filter_map(|named| named.cluster.as_mut())
+    {
+        if let Some(proxy) = &cluster.proxy_url {
+            let why = format!(
+                "proxy-url {proxy}: proxies are not used; name the API server's own address"
+            );
+            return Err(bad(path, &why));
+        }
+        cluster.proxy_url = Some("http://unused.invalid".to_owned());
+    }
+    Ok(())
+}
+
 fn bad(path: &std::path::Path, why: &dyn std::fmt::Display) -> IdentityError {
     IdentityError::Kubeconfig {
         path: path.to_owned(),
         why: why.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(user: &str, cluster: &str) -> String {
+        let text = format!(
+            r#"{{"apiVersion":"v1","kind":"Config","current-context":"c",
+            "contexts":[{{"name":"c","context":{{"cluster":"c","user":"u"}}}}],
+            "clusters":[{{"name":"c","cluster":{{"server":"https://10.0.0.1:6443"{cluster}}}}}],
+            "users":[{{"name":"u","user":{{{user}}}}}]}}"#
+        );
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let kubeconfig = Kubeconfig::from_yaml(&text).unwrap();
+        match runtime.block_on(config("/etc/nodevigil/kubeconfig".as_ref(), kubeconfig)) {
+            Ok(_) => String::new(),
+            Err(e) => e.to_string(),
+        }
+    }
+
+    #[test]
+    fn what_would_run_a_program_or_take_a_detour_is_refused_by_name() {
+        assert_eq!(refusal(r#""token":"t""#, ""), "");
+        let exec = r#""exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"aws","interactiveMode":"Never"}"#;
+        let said = refusal(exec, "");
+        assert!(
+            said.contains("/etc/nodevigil/kubeconfig") && said.contains("exec plugins"),
+            "{said}"
+        );
+        let said = refusal(r#""token":"t""#, r#","proxy-url":"http://p:3128""#);
+        assert!(
+            said.contains("http://p:3128") && said.contains("not used"),
+            "{said}"
+        );
     }
 }

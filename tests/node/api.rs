@@ -18,14 +18,16 @@ const OUTAGE: Duration = Duration::from_secs(30);
 const AFTER_RETURN: Duration = Duration::from_secs(20);
 /// So long a refused agent is counted.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
-const BINDING: &str =
-    "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/nodevigil";
+const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/nodevigil";
 
 /// The tests of this topic.
 pub(crate) fn tests() -> Vec<Trial> {
     vec![
         trial("api::outage", a_death_in_an_outage_is_told_when_it_ends),
-        trial("api::frozen", a_death_under_a_frozen_api_is_told_when_it_thaws),
+        trial(
+            "api::frozen",
+            a_death_under_a_frozen_api_is_told_when_it_thaws,
+        ),
         trial("api::stale_write", a_late_old_write_does_not_stay),
         trial("api::node_made_anew", a_node_made_anew_is_written_again),
         trial("api::forbidden", a_refusal_is_said_once_and_tried_slowly),
@@ -42,7 +44,8 @@ fn a_death_in_an_outage_is_told_when_it_ends() -> Result<()> {
         let stopped = Instant::now();
         scene.kill_kubelet()?;
         scene.status_file("the agent to know", |file| {
-            file["conditions"][0]["reason"] == "KubeletCrashed" && file["api"]["state"] == "retrying"
+            file["conditions"][0]["reason"] == "KubeletCrashed"
+                && file["api"]["state"] == "retrying"
         })?;
         std::thread::sleep(OUTAGE.saturating_sub(stopped.elapsed())); // the backoff has then grown to its cap
         let counted = scene.requests()?.len();
@@ -52,10 +55,14 @@ fn a_death_in_an_outage_is_told_when_it_ends() -> Result<()> {
         let late = told.at.saturating_duration_since(returned);
         ensure!(late < AFTER_RETURN, "told {late:?} after the API's return");
         scene.ensure_still(&told)?;
-        let applies = applies(&scene.requests()?[counted..]);
+        let requests = scene.requests()?;
+        let applies = applies(&requests[counted..]);
         ensure!(applies.len() == 1, "not one apply: {applies:#?}");
         let failed = scene.lines(Kind::PublishFailed)?;
-        ensure!(failed.len() <= 2, "apply and watch say it once each: {failed:#?}");
+        ensure!(
+            failed.len() <= 2,
+            "apply and watch say it once each: {failed:#?}"
+        );
         Ok(())
     })
 }
@@ -68,7 +75,8 @@ fn a_death_under_a_frozen_api_is_told_when_it_thaws() -> Result<()> {
         let paused = Instant::now();
         scene.kill_kubelet()?;
         scene.status_file("the agent to give up a request", |file| {
-            file["conditions"][0]["reason"] == "KubeletCrashed" && file["api"]["state"] == "retrying"
+            file["conditions"][0]["reason"] == "KubeletCrashed"
+                && file["api"]["state"] == "retrying"
         })?;
         scene.plane.resume_apiserver()?;
         let resumed = Instant::now();
@@ -107,9 +115,10 @@ fn a_node_made_anew_is_written_again() -> Result<()> {
         let before = scene.now()?;
         let from = Instant::now();
         let path = format!("/api/v1/nodes/{}", scene.node.name());
-        let (code, answer) = scene
-            .plane
-            .request("DELETE", &path, "application/json", &json!({}))?;
+        let (code, answer) =
+            scene
+                .plane
+                .request("DELETE", &path, "application/json", &json!({}))?;
         ensure!(code == 200, "{code}: {answer}");
         scene.status_file("the agent to miss the Node", |file| {
             file["api"]["state"] == "node-missing"
@@ -127,9 +136,10 @@ fn a_refusal_is_said_once_and_tried_slowly() -> Result<()> {
     Scene::healthy_on(&plane, "forbidden")?.play(|scene| {
         let pid = scene.node.main_pid(AGENT)?;
         let (_, binding) = scene.plane.get(BINDING)?;
-        let (code, answer) = scene
-            .plane
-            .request("DELETE", BINDING, "application/json", &json!({}))?;
+        let (code, answer) =
+            scene
+                .plane
+                .request("DELETE", BINDING, "application/json", &json!({}))?;
         ensure!(code == 200, "{code}: {answer}");
         wait_until_refused(scene)?;
         let counted = scene.requests()?.len();
@@ -140,7 +150,11 @@ fn a_refusal_is_said_once_and_tried_slowly() -> Result<()> {
         ensure!((1..=2).contains(&tries.len()), "{tries:#?}");
         ensure!(tries.iter().all(|one| one.code == 403), "{tries:#?}");
         let failed = scene.lines(Kind::PublishFailed)?;
-        ensure!(failed.len() == 1, "said {} times: {failed:#?}", failed.len());
+        ensure!(
+            failed.len() == 1,
+            "said {} times: {failed:#?}",
+            failed.len()
+        );
         ensure!(scene.node.main_pid(AGENT)? == pid, "another agent");
         scene.ensure_only(killed, &["True"])?;
         grant(scene, binding)?;
@@ -179,7 +193,9 @@ fn may_patch(scene: &Scene, wanted: bool) -> Result<()> {
     });
     let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
     wait_until("the authorizer to know", SOON, || {
-        let (_, answer) = scene.plane.request("POST", path, "application/json", &review)?;
+        let (_, answer) = scene
+            .plane
+            .request("POST", path, "application/json", &review)?;
         Ok((answer["status"]["allowed"] == wanted).then_some(()))
     })
 }
@@ -198,7 +214,11 @@ fn a_bogus_token_is_said_once() -> Result<()> {
         ensure!(error.contains("401"), "{error}");
         std::thread::sleep(REFUSED_FOR); // the tries of that time are counted
         let failed = scene.lines(Kind::PublishFailed)?;
-        ensure!(failed.len() == 1, "said {} times: {failed:#?}", failed.len());
+        ensure!(
+            failed.len() == 1,
+            "said {} times: {failed:#?}",
+            failed.len()
+        );
         let requests = scene.plane.audit()?;
         let path = "fieldSelector=metadata.name%3Dbogus-token";
         let tries = requests
@@ -230,7 +250,11 @@ fn an_api_that_is_not_there_stalls_nothing() -> Result<()> {
                 && file["conditions"][0]["published_at"].is_null()
         })?;
         let failed = scene.lines(Kind::PublishFailed)?;
-        ensure!(failed.len() == 1, "said {} times: {failed:#?}", failed.len());
+        ensure!(
+            failed.len() == 1,
+            "said {} times: {failed:#?}",
+            failed.len()
+        );
         ensure!(scene.node.main_pid(AGENT)? == pid, "another agent");
         Ok(())
     })

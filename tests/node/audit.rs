@@ -1,5 +1,140 @@
-//! x
+//! What reached the API server: our own condition on our own Node, and nothing else ever.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use jiff::Timestamp;
 use libtest_mimic::Trial;
+use nodevigil::cluster::api::FIELD_MANAGER;
+use serde_json::{Value, json};
+
+use crate::scene::{OURS, Scene};
+use crate::support::audit::Request;
+use crate::trial;
+
+/// The tests of this topic.
 pub(crate) fn tests() -> Vec<Trial> {
-    vec![]
+    vec![trial(
+        "audit::all_requests",
+        nothing_but_its_own_condition_is_written,
+    )]
+}
+
+fn nothing_but_its_own_condition_is_written() -> Result<()> {
+    Scene::healthy("audited")?.play(|scene| {
+        scene.crash_and_recover()?;
+        let from = Instant::now();
+        scene.node.sh("systemctl stop kubelet")?;
+        scene.wait_for(from, "Unknown", "KubeletStoppedByOperator")?;
+        scene.revive()?;
+        scene.node.sh("systemctl restart nodevigil kubelet")?;
+        let told = scene.now()?;
+        scene.ensure_still(&told)?;
+        owns_only_its_condition(scene)?;
+        // Every agent of this run, whatever its test does to it.
+        let mut writes = BTreeMap::<String, usize>::new();
+        for request in scene.plane.audit()? {
+            if let Some(node) = asked_by_agent_of(&request) {
+                check(&request, &node).with_context(|| format!("{request:#?}"))?;
+                *writes.entry(node).or_default() += usize::from(request.verb == "patch");
+            }
+        }
+        // Well, crash and perhaps its cause, well, stopped, well, the agent anew and the kubelet's new pid.
+        let own = writes.get("audited").copied().unwrap_or_default();
+        ensure!((5..=10).contains(&own), "{own} writes");
+        Ok(())
+    })
+}
+
+/// The Node whose agent sent this request: under its own user, or as the kubelet under our field manager.
+fn asked_by_agent_of(request: &Request) -> Option<String> {
+    if let Some(node) = request.user.strip_prefix("nodevigil:") {
+        return Some(node.to_owned());
+    }
+    let ours = request
+        .uri
+        .contains(&format!("fieldManager={FIELD_MANAGER}&"));
+    let node = request.user.strip_prefix("system:node:")?;
+    ours.then(|| node.to_owned())
+}
+
+fn check(request: &Request, node: &str) -> Result<()> {
+    let selector = format!("fieldSelector=metadata.name%3D{node}&");
+    let (path, query) = request.uri.split_once('?').context("no query")?;
+    match request.verb.as_str() {
+        "list" | "watch" => {
+            ensure!(path == "/api/v1/nodes", "not its Node");
+            ensure!(
+                format!("{query}&").contains(&selector),
+                "not its Node alone"
+            );
+            ensure!(request.body.is_null(), "a body");
+        }
+        "patch" => {
+            ensure!(
+                path == format!("/api/v1/nodes/{node}/status"),
+                "not its Node's status"
+            );
+            let wanted = format!("fieldManager={FIELD_MANAGER}");
+            ensure!(
+                query.split('&').any(|part| part == wanted),
+                "not as {FIELD_MANAGER}"
+            );
+            check_body(&request.body, node)?;
+        }
+        other => anyhow::bail!("{other} is none of its verbs"),
+    }
+    Ok(())
+}
+
+/// The set of our conditions, complete, for the Node that was meant.
+fn check_body(body: &Value, node: &str) -> Result<()> {
+    let conditions = body["status"]["conditions"]
+        .as_array()
+        .context("no conditions")?;
+    ensure!(conditions.len() == 1, "{} conditions", conditions.len());
+    let condition = &conditions[0];
+    ensure!(condition["type"] == OURS, "not ours");
+    for time in ["lastTransitionTime", "lastHeartbeatTime"] {
+        let text = condition[time].as_str().context(time)?;
+        text.parse::<Timestamp>().context(time)?;
+    }
+    let uid = &body["metadata"]["uid"];
+    ensure!(uid.is_string(), "for any Node of that name");
+    let frame = json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": node, "uid": uid},
+        "status": {"conditions": conditions},
+    });
+    ensure!(*body == frame, "more than the conditions");
+    Ok(())
+}
+
+/// The API server's own book-keeping of who owns what.
+fn owns_only_its_condition(scene: &Scene) -> Result<()> {
+    let node = scene.plane.node(scene.node.name())?.context("no Node")?;
+    let managers = node["metadata"]["managedFields"]
+        .as_array()
+        .context("no managers")?;
+    let ours: Vec<&Value> = managers
+        .iter()
+        .filter(|entry| entry["manager"] == FIELD_MANAGER)
+        .collect();
+    ensure!(ours.len() == 1, "{managers:#?}");
+    ensure!(ours[0]["operation"] == "Apply" && ours[0]["subresource"] == "status");
+    let status = &ours[0]["fieldsV1"];
+    let owned: Vec<&String> = status["f:status"]["f:conditions"]
+        .as_object()
+        .context("no conditions of ours")?
+        .keys()
+        .collect();
+    ensure!(
+        owned == [&format!("k:{{\"type\":\"{OURS}\"}}")],
+        "{owned:?}"
+    );
+    let fields: Vec<&String> = status.as_object().context("no fields")?.keys().collect();
+    ensure!(fields == ["f:status"], "{fields:?}");
+    Ok(())
 }

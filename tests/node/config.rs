@@ -9,7 +9,10 @@ use crate::trial;
 
 /// The tests of this topic.
 pub(crate) fn tests() -> Vec<Trial> {
-    vec![trial("config::bad", a_bad_configuration_is_said_and_is_final)]
+    vec![trial(
+        "config::bad",
+        a_bad_configuration_is_said_and_is_final,
+    )]
 }
 
 fn a_bad_configuration_is_said_and_is_final() -> Result<()> {
@@ -66,6 +69,8 @@ fn refused(scene: &Scene, file: &str, text: &str, wanted: &str) -> Result<()> {
         .filter(|line| line.contains(&wanted))
         .count();
     ensure!(times == 1, "{wanted} was said {times} times: {journal:#?}");
-    scene.node.sh(&format!("rm {path}; systemctl reset-failed nodevigil"))?;
+    scene
+        .node
+        .sh(&format!("rm {path}; systemctl reset-failed nodevigil"))?;
     Ok(())
 }

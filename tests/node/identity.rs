@@ -23,8 +23,14 @@ pub(crate) fn tests() -> Vec<Trial> {
 fn its_own_kubeconfig_comes_first() -> Result<()> {
     Scene::healthy("own-identity")?.play(|scene| {
         scene.crash_and_recover()?;
-        ensure!(!writes_of(scene, "nodevigil:own-identity")?.is_empty(), "no write");
-        ensure!(writes_of(scene, "system:node:own-identity")?.is_empty(), "written as the kubelet");
+        ensure!(
+            !writes_of(scene, "nodevigil:own-identity")?.is_empty(),
+            "no write"
+        );
+        ensure!(
+            writes_of(scene, "system:node:own-identity")?.is_empty(),
+            "written as the kubelet"
+        );
         said_once(scene, "own")
     })
 }
@@ -36,7 +42,10 @@ fn the_kubelets_rotated_certificate_serves() -> Result<()> {
     scene.play(|scene| {
         scene.node.sh("rm /etc/nodevigil/kubeconfig")?;
         let reference = scene.node.read("/etc/kubernetes/kubelet.conf")?;
-        ensure!(reference.contains("kubelet-client-current.pem"), "{reference}");
+        ensure!(
+            reference.contains("kubelet-client-current.pem"),
+            "{reference}"
+        );
         let from = Instant::now();
         scene.node.start_agent()?;
         scene.wait_for(from, "True", "KubeletIsHealthy")?;
@@ -56,11 +65,9 @@ fn without_one_it_stands_alone() -> Result<()> {
     let plane = ControlPlane::shared()?;
     let scene = Scene::booted(&plane, "standalone", |node| node)?;
     scene.play(|scene| {
-        scene.node.sh(
-            "rm /etc/nodevigil/kubeconfig
+        scene.node.sh("rm /etc/nodevigil/kubeconfig
              systemctl mask nodevigil-helper.socket nodevigil-helper.service
-             systemctl start nodevigil",
-        )?;
+             systemctl start nodevigil")?;
         let is = |file: &Value, reason: &str| {
             file["identity"]["kind"] == "none" && file["conditions"][0]["reason"] == reason
         };

@@ -25,7 +25,10 @@ echo "$pid"
 pub(crate) fn tests() -> Vec<Trial> {
     vec![
         trial("lookup::no_kubelet", without_a_kubelet_it_waits),
-        trial("lookup::in_a_container", a_kubelet_in_a_container_is_not_ours),
+        trial(
+            "lookup::in_a_container",
+            a_kubelet_in_a_container_is_not_ours,
+        ),
         trial("lookup::two", two_that_could_be_it_are_both_named),
     ]
 }
@@ -43,7 +46,9 @@ fn without_a_kubelet_it_waits() -> Result<()> {
         ensure!(file["conditions"][0]["status"] == "Unknown", "{file:#}");
         let message = &file["conditions"][0]["message"];
         ensure!(
-            message.as_str().is_some_and(|text| text.contains("kubelet.service")),
+            message
+                .as_str()
+                .is_some_and(|text| text.contains("kubelet.service")),
             "{message}"
         );
         let pid = scene.node.main_pid(AGENT)?;
@@ -80,7 +85,9 @@ fn two_that_could_be_it_are_both_named() -> Result<()> {
         let told = scene.wait_for(from, "Unknown", "KubeletNotFound")?;
         for pid in [own, other] {
             let named = told.message.split(|c: char| !c.is_ascii_digit());
-            let named = named.filter_map(|word| word.parse().ok()).any(|word: i32| word == pid);
+            let named = named
+                .filter_map(|word| word.parse().ok())
+                .any(|word: i32| word == pid);
             ensure!(named, "no {pid} in {told:?}");
         }
         scene.ensure_still(&told)?;
@@ -96,7 +103,9 @@ fn booted(name: &str) -> Result<Scene> {
 }
 
 fn second_kubelet(scene: &Scene, with: &str) -> Result<i32> {
-    let output = scene.node.sh(&format!("export WITH='{with}'\n{SECOND_KUBELET}"))?;
+    let output = scene
+        .node
+        .sh(&format!("export WITH='{with}'\n{SECOND_KUBELET}"))?;
     let pid = output.trim().parse().context(output.clone())?;
     // In between, the process was a shell: the name must have arrived.
     wait_until("the second kubelet's name", scene::SOON, || {

@@ -135,7 +135,7 @@ fn at_the_api(stage: &Stage, kills: &[Kill]) -> Result<(Sample, Sample)> {
         .filter(|request| request.user == user && request.verb == "patch")
         .map(|request| request.at)
         .collect();
-    // A kill whose apply stands in no log is left out: the API server starts a new file at 100 MB.
+    // Left out: a kill whose apply is not in the log (a new one begins at 100 MB), or not there by the clocks.
     let parts = kills.iter().filter_map(|kill| {
         let apply = applies.iter().find(|at| **at >= kill.gone_wall)?;
         let way = Duration::try_from(apply.duration_since(kill.gone_wall)).ok()?;

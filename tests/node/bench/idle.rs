@@ -1,7 +1,6 @@
 //! What the agent and its helper cost while nothing happens.
 
 use std::collections::HashMap;
-use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -134,7 +133,7 @@ fn cpu_rows(used: &[(Duration, Duration)], took: Duration) -> Vec<Row> {
             &format!("agent and helper idle: CPU, extrapolated from {over} s"),
             unit,
             &one(hourly(all)),
-            Statistic::Max,
+            Statistic::Only,
             1.2,
         ),
         Row::told(
@@ -165,14 +164,14 @@ fn writes(stage: &Stage, began: Timestamp) -> Result<Row> {
         f64::from(u32::try_from(within.len()).unwrap_or(u32::MAX)) * HOUR / span(from, to)
     });
     let name = format!(
-        "API writes of the agent, healthy, extrapolated from {} intervals",
+        "API writes of the agent, healthy, the rate over {} intervals",
         within.len()
     );
     Ok(Row::promised(
         &name,
         "per hour",
         &rate.into_iter().collect(),
-        Statistic::Max,
+        Statistic::Only,
         14.0,
     ))
 }

@@ -24,6 +24,8 @@ pub(crate) enum Statistic {
     P99,
     /// The largest: every single try keeps the limit.
     Max,
+    /// The only value there is: a rate or a size.
+    Only,
 }
 
 /// A line of the result. One that only informs has neither limit nor verdict.
@@ -63,14 +65,14 @@ impl Row {
         limit: f64,
     ) -> Self {
         let (what, value) = match statistic {
-            Statistic::P50 => ("p50", sample.percentile(50)),
-            Statistic::P99 if sample.n() >= ENOUGH_FOR_P99 => ("p99", sample.percentile(99)),
-            Statistic::P99 => ("p90, too few tries for p99", sample.percentile(90)),
-            Statistic::Max => ("max", sample.max()),
+            Statistic::P50 => (" (p50)", sample.percentile(50)),
+            Statistic::P99 if sample.n() >= ENOUGH_FOR_P99 => (" (p99)", sample.percentile(99)),
+            Statistic::P99 => (" (p90: too few tries for p99)", sample.percentile(90)),
+            Statistic::Max => (" (max)", sample.max()),
+            Statistic::Only => ("", sample.max()),
         };
-        let judged = value.map_or("not judged", |_| what);
         Self {
-            promise: format!("{name} ({judged})"),
+            promise: format!("{name}{what}"),
             limit: Some(limit),
             holds: value.map(|value| value <= limit),
             ..Self::told("", unit, sample)
@@ -147,6 +149,12 @@ pub(crate) fn machine() -> String {
         let value = line.and_then(|line| line.split_once(':'));
         value.map_or("?", |(_, value)| value.trim()).to_owned()
     };
+    let memory = field(&read("/proc/meminfo"), "MemTotal");
+    let memory = memory
+        .split(' ')
+        .next()
+        .and_then(|kib| kib.parse::<u64>().ok());
+    let memory = memory.map_or_else(|| "?".to_owned(), |kib| (kib / 1024).to_string());
     let processor = read("/proc/cpuinfo");
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let hypervisor = processor.lines().any(|line| {
@@ -157,9 +165,8 @@ pub(crate) fn machine() -> String {
         |path| first_line(&path.display().to_string(), "--version"),
     );
     format!(
-        "{}, {cores} cores, {}, {}; Linux {}; {}; {kubelet}",
+        "{}, {cores} cores, {memory} MiB, {}; Linux {}; {}; {kubelet}",
         field(&processor, "model name"),
-        field(&read("/proc/meminfo"), "MemTotal"),
         if hypervisor {
             "virtualised"
         } else {
