@@ -8,7 +8,7 @@ use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::scene::{AGENT, SOON, Scene, Told};
+use crate::scene::{AGENT, KUBELET, SOON, Scene, Told};
 use crate::support::wait_until;
 use crate::trial;
 
@@ -28,6 +28,7 @@ pub(crate) fn tests() -> Vec<Trial> {
             restarts_while_well_flip_nothing,
         ),
         trial("agent::restart_while_stopped", a_stop_is_remembered),
+        trial("agent::restart_of_both", an_upgrade_of_both_flips_nothing),
         trial("agent::death_meanwhile", a_death_meanwhile_is_told),
         trial(
             "agent::status_command",
@@ -92,6 +93,21 @@ fn a_stop_is_remembered() -> Result<()> {
             ensure!(other.is_none(), "after `{command}`: {other:?}");
         }
         Ok(())
+    })
+}
+
+/// As packages and images do it: the agent wakes up in the middle of the kubelet's restart.
+fn an_upgrade_of_both_flips_nothing() -> Result<()> {
+    Scene::healthy("restart-of-both")?.play(|scene| {
+        let told = scene.now()?;
+        for _ in 0..3 {
+            let from = Instant::now();
+            restart(scene, "systemctl restart nodevigil kubelet")?;
+            let pid = format!("pid {} ", scene.node.main_pid(KUBELET)?);
+            scene.wait_until_told(from, |told| told.message.contains(&pid))?;
+            scene.ensure_no_flip(&told)?;
+        }
+        scene.ensure_still(&told)
     })
 }
 

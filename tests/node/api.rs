@@ -1,5 +1,6 @@
-//! Faults of the API: away, frozen, refusing, and a Node made anew. Each on a control plane of its own.
+//! Faults of the API: away, frozen, refusing, and a Node made anew. What breaks the API server has one of its own.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -29,6 +30,7 @@ pub(crate) fn tests() -> Vec<Trial> {
             a_death_under_a_frozen_api_is_told_when_it_thaws,
         ),
         trial("api::stale_write", a_late_old_write_does_not_stay),
+        trial("api::old_write", an_old_write_is_put_right),
         trial("api::node_made_anew", a_node_made_anew_is_written_again),
         trial("api::forbidden", a_refusal_is_said_once_and_tried_slowly),
         trial("api::unauthorized", a_bogus_token_is_said_once),
@@ -110,6 +112,27 @@ fn a_late_old_write_does_not_stay() -> Result<()> {
     })
 }
 
+/// As a write looks that the agent had given up and the network delivers minutes later.
+fn an_old_write_is_put_right() -> Result<()> {
+    Scene::healthy("old-write")?.play(|scene| {
+        let before = scene.now()?;
+        let requests = scene.requests()?;
+        let last = requests.iter().rfind(|one| one.verb == "patch");
+        let mut old = last.context("no write")?.clone();
+        let condition = &mut old.body["status"]["conditions"][0];
+        condition["status"] = "False".into();
+        condition["reason"] = "KubeletCrashed".into();
+        let from = Instant::now();
+        let kind = "application/apply-patch+yaml";
+        let (code, answer) = scene.plane.request("PATCH", &old.uri, kind, &old.body)?;
+        ensure!(code == 200, "{code}: {answer}");
+        let wrong = scene.wait_for(from, "False", "KubeletCrashed")?;
+        let right = scene.wait_for(wrong.at, "True", "KubeletIsHealthy")?;
+        ensure!(right.since == before.since, "{before:?}, then {right:?}");
+        scene.ensure_still(&right)
+    })
+}
+
 fn a_node_made_anew_is_written_again() -> Result<()> {
     Scene::healthy("made-anew")?.play(|scene| {
         let before = scene.now()?;
@@ -141,7 +164,7 @@ fn a_refusal_is_said_once_and_tried_slowly() -> Result<()> {
                 .plane
                 .request("DELETE", BINDING, "application/json", &json!({}))?;
         ensure!(code == 200, "{code}: {answer}");
-        wait_until_refused(scene)?;
+        may_patch(scene, false)?;
         let counted = scene.requests()?.len();
         let killed = scene.kill_kubelet()?.killed;
         std::thread::sleep(REFUSED_FOR); // the tries of that time are counted
@@ -166,11 +189,6 @@ fn a_refusal_is_said_once_and_tried_slowly() -> Result<()> {
     })
 }
 
-/// RBAC reads what was deleted from a cache of its own, so the agent's user is asked about, not waited for.
-fn wait_until_refused(scene: &Scene) -> Result<()> {
-    may_patch(scene, false)
-}
-
 fn grant(scene: &Scene, mut binding: Value) -> Result<()> {
     binding["metadata"] = json!({"name": "nodevigil"});
     let (folder, _) = BINDING.rsplit_once('/').context("a path has a folder")?;
@@ -181,6 +199,7 @@ fn grant(scene: &Scene, mut binding: Value) -> Result<()> {
     may_patch(scene, true)
 }
 
+/// Waits until the authorizer, which reads the bindings from a cache, allows the agent its write, or no longer does.
 fn may_patch(scene: &Scene, wanted: bool) -> Result<()> {
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1",
@@ -261,11 +280,7 @@ fn an_api_that_is_not_there_stalls_nothing() -> Result<()> {
 }
 
 /// A node whose agent is to use that kubeconfig instead of its own.
-fn with_kubeconfig(
-    plane: &std::sync::Arc<ControlPlane>,
-    name: &str,
-    kubeconfig: &Value,
-) -> Result<Scene> {
+fn with_kubeconfig(plane: &Arc<ControlPlane>, name: &str, kubeconfig: &Value) -> Result<Scene> {
     let setting = "[kubernetes]\nkubeconfig = \"/etc/nodevigil/other\"\n";
     Scene::booted(plane, name, |node| {
         node.file("/etc/nodevigil/other", &kubeconfig.to_string(), 0o644)

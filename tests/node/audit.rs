@@ -28,7 +28,7 @@ fn nothing_but_its_own_condition_is_written() -> Result<()> {
         scene.node.sh("systemctl stop kubelet")?;
         scene.wait_for(from, "Unknown", "KubeletStoppedByOperator")?;
         scene.revive()?;
-        scene.node.sh("systemctl restart nodevigil kubelet")?;
+        scene.node.sh("systemctl restart nodevigil")?;
         let told = scene.now()?;
         scene.ensure_still(&told)?;
         owns_only_its_condition(scene)?;
@@ -40,7 +40,7 @@ fn nothing_but_its_own_condition_is_written() -> Result<()> {
                 *writes.entry(node).or_default() += usize::from(request.verb == "patch");
             }
         }
-        // Well, crash and perhaps its cause, well, stopped, well, the agent anew and the kubelet's new pid.
+        // Well, crash and perhaps its cause, well, stopped, perhaps starting, well, and the agent anew.
         let own = writes.get("audited").copied().unwrap_or_default();
         ensure!((5..=10).contains(&own), "{own} writes");
         Ok(())
@@ -52,11 +52,15 @@ fn asked_by_agent_of(request: &Request) -> Option<String> {
     if let Some(node) = request.user.strip_prefix("nodevigil:") {
         return Some(node.to_owned());
     }
-    let ours = request
-        .uri
-        .contains(&format!("fieldManager={FIELD_MANAGER}&"));
     let node = request.user.strip_prefix("system:node:")?;
-    ours.then(|| node.to_owned())
+    under_our_name(request).then(|| node.to_owned())
+}
+
+/// Whether a request is made under our field manager.
+pub(crate) fn under_our_name(request: &Request) -> bool {
+    let wanted = format!("fieldManager={FIELD_MANAGER}");
+    let query = request.uri.split_once('?').unwrap_or_default().1;
+    query.split('&').any(|part| part == wanted)
 }
 
 fn check(request: &Request, node: &str) -> Result<()> {
@@ -76,11 +80,7 @@ fn check(request: &Request, node: &str) -> Result<()> {
                 path == format!("/api/v1/nodes/{node}/status"),
                 "not its Node's status"
             );
-            let wanted = format!("fieldManager={FIELD_MANAGER}");
-            ensure!(
-                query.split('&').any(|part| part == wanted),
-                "not as {FIELD_MANAGER}"
-            );
+            ensure!(under_our_name(request), "not as {FIELD_MANAGER}");
             check_body(&request.body, node)?;
         }
         other => anyhow::bail!("{other} is none of its verbs"),

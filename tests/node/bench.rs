@@ -57,7 +57,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            say(&format!("{error:#}"));
+            say(&format!("\n{error:#}")); // the line of progress may not have ended
             ExitCode::FAILURE
         }
     }

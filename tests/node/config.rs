@@ -5,6 +5,7 @@ use libtest_mimic::Trial;
 
 use crate::scene::{AGENT, Scene};
 use crate::support::control_plane::ControlPlane;
+use crate::support::node_builder::NodeBuilder;
 use crate::trial;
 
 /// The tests of this topic.
@@ -17,7 +18,7 @@ pub(crate) fn tests() -> Vec<Trial> {
 
 fn a_bad_configuration_is_said_and_is_final() -> Result<()> {
     let plane = ControlPlane::shared()?;
-    let scene = Scene::bare(&plane, "bad-config", |node| node.without_kubelet())?;
+    let scene = Scene::bare(&plane, "bad-config", NodeBuilder::without_kubelet)?;
     scene.play(|scene| {
         for (file, text, wanted) in [
             (

@@ -9,6 +9,7 @@ use nodevigil::host::journal::Kind;
 
 use crate::scene::{AGENT, HELPER, Scene};
 use crate::support::control_plane::ControlPlane;
+use crate::support::node_builder::NodeBuilder;
 use crate::trial;
 
 const JOURNALD: &str = "systemd-journald.service";
@@ -138,7 +139,7 @@ fn without_a_helper_a_guess_is_no_fault() -> Result<()> {
 }
 
 fn without_a_bus_a_death_has_no_cause() -> Result<()> {
-    Scene::healthy_with("no-bus", |node| node.without_bus())?.play(|scene| {
+    Scene::healthy_with("no-bus", NodeBuilder::without_bus)?.play(|scene| {
         scene.keep_dead()?;
         let death = scene.kill_kubelet()?;
         let told = scene.wait_for(death.killed, "False", "KubeletGone")?;

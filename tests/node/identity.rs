@@ -7,8 +7,10 @@ use libtest_mimic::Trial;
 use nodevigil::host::journal::Kind;
 use serde_json::Value;
 
+use crate::audit::under_our_name;
 use crate::scene::Scene;
 use crate::support::control_plane::ControlPlane;
+use crate::support::node_builder::NodeBuilder;
 use crate::trial;
 
 /// The tests of this topic.
@@ -38,7 +40,7 @@ fn its_own_kubeconfig_comes_first() -> Result<()> {
 /// Born by `kubeadm join`: the certificate is one that the cluster signed, in a file that only root may read.
 fn the_kubelets_rotated_certificate_serves() -> Result<()> {
     let plane = ControlPlane::shared()?;
-    let scene = Scene::booted(&plane, "kubelets-identity", |node| node.joining())?;
+    let scene = Scene::booted(&plane, "kubelets-identity", NodeBuilder::joining)?;
     scene.play(|scene| {
         scene.node.sh("rm /etc/nodevigil/kubeconfig")?;
         let reference = scene.node.read("/etc/kubernetes/kubelet.conf")?;
@@ -94,8 +96,8 @@ fn said_once(scene: &Scene, kind: &str) -> Result<()> {
 /// What was applied under our name as that user.
 fn writes_of(scene: &Scene, user: &str) -> Result<Vec<Value>> {
     let requests = scene.plane.audit()?;
-    let ours = requests.into_iter().filter(|one| {
-        one.user == user && one.verb == "patch" && one.uri.contains("fieldManager=nodevigil&")
-    });
+    let ours = requests
+        .into_iter()
+        .filter(|one| one.user == user && one.verb == "patch" && under_our_name(one));
     Ok(ours.map(|one| one.body).collect())
 }

@@ -7,6 +7,7 @@ use libtest_mimic::Trial;
 
 use crate::scene::{AGENT, Scene};
 use crate::support::control_plane::ControlPlane;
+use crate::support::node_builder::NodeBuilder;
 use crate::support::wait_until;
 use crate::{scene, trial};
 
@@ -35,7 +36,7 @@ pub(crate) fn tests() -> Vec<Trial> {
 
 fn without_a_kubelet_it_waits() -> Result<()> {
     let plane = ControlPlane::shared()?;
-    let scene = Scene::bare(&plane, "no-kubelet", |node| node.without_kubelet())?;
+    let scene = Scene::bare(&plane, "no-kubelet", NodeBuilder::without_kubelet)?;
     scene.play(|scene| {
         let from = Instant::now();
         scene.node.start_agent()?; // systemd says it is started once it is READY

@@ -3,6 +3,11 @@
 //! They run in namespaces of their own (`support::enter`) and share one control plane; two at a time, unless
 //! `--test-threads` says otherwise.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the tests stand outside the agent and measure it with a clock of their own"
+)]
+
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};

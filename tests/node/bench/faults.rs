@@ -106,10 +106,15 @@ fn rows(stage: &Stage, kills: &[Kill]) -> Result<Vec<Row>> {
             unit,
             &of(|kill| Some(kill.gone - kill.killed)),
         ),
-        Row::told("bare apply by the harness → seen by the watch", unit, &bare),
-        Row::difference("gone → watch, less the bare apply", unit, &to_watch, &bare),
+        Row::told("bare apply by the bench → seen by the watch", unit, &bare),
+        Row::difference(
+            "kubelet gone → seen by a watch, less the bare apply",
+            unit,
+            &to_watch,
+            &bare,
+        ),
         Row::told(
-            "gone → the agent's apply arrives at the API server",
+            "kubelet gone → the agent's apply arrives at the API server",
             unit,
             &to_api,
         ),
@@ -119,7 +124,7 @@ fn rows(stage: &Stage, kills: &[Kill]) -> Result<Vec<Row>> {
             &through_api,
         ),
         Row::told(
-            "seen → cause refined from KubeletGone",
+            "KubeletGone seen → its cause seen",
             unit,
             &of(|kill| Some(kill.refined.as_ref()?.0 - kill.seen)),
         ),

@@ -99,7 +99,11 @@ pub(crate) fn idle(stage: &Stage, time: Duration) -> Result<Vec<Row>> {
         for process in &mut both {
             process.read_memory()?;
         }
-        progress.step(usize::try_from(done)?, "");
+        let [agent, helper] = &both;
+        let memory = |process: &Observed| process.resident.last().copied().unwrap_or_default();
+        let (agent, helper) = (memory(agent), memory(helper));
+        let detail = format!("agent {agent:.1} MiB, helper {helper:.1} MiB");
+        progress.step(usize::try_from(done)?, &detail);
     }
     let (mut rows, took) = (Vec::new(), began.elapsed());
     let used = both
@@ -137,12 +141,15 @@ fn cpu_rows(used: &[(Duration, Duration)], took: Duration) -> Vec<Row> {
             1.2,
         ),
         Row::told(
-            "the same by schedstat, without threads that have ended",
+            "idle CPU of both by schedstat, without threads that have ended",
             unit,
             &one(hourly(threads)),
         ),
     ];
-    for (name, (cpu, _)) in ["of it the agent", "of it the helper"].iter().zip(used) {
+    for (name, (cpu, _)) in ["idle CPU of the agent", "idle CPU of the helper"]
+        .iter()
+        .zip(used)
+    {
         rows.push(Row::told(name, unit, &one(hourly(*cpu))));
     }
     rows
