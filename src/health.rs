@@ -249,7 +249,9 @@ pub struct Health {
     good_since: Option<Duration>,
     /// The status of the last finding: `None` until the check has run in this life.
     last: Option<Status>,
-    /// Whether the status has flipped in this life, after which an older record has nothing to teach.
+    /// Whether what we say is tied to what the Node shows: by a record taken over, or by our own apply.
+    anchored: bool,
+    /// Whether the status has flipped since, after which an older record has nothing to teach.
     flipped: bool,
 }
 
@@ -261,6 +263,7 @@ impl Health {
             verdict: None,
             good_since: None,
             last: None,
+            anchored: false,
             flipped: false,
         }
     }
@@ -281,6 +284,7 @@ impl Health {
         if self.flipped {
             return;
         }
+        self.anchored = true;
         match &mut self.verdict {
             Some(verdict) if verdict.status == stored.status => verdict.since = stored.since,
             // A problem that was published ends by a healthy spell, not by our having been away.
@@ -288,6 +292,11 @@ impl Health {
             Some(_) => {}
             None => self.verdict = Some(stored.into()),
         }
+    }
+
+    /// The Node shows our verdict.
+    pub fn published(&mut self) {
+        self.anchored = true;
     }
 
     /// The Node was made anew under our name: what befell before it was born is no longer its story, unless it still
@@ -344,7 +353,7 @@ impl Health {
         let since = match &self.verdict {
             Some(verdict) if verdict.status == status => verdict.since,
             Some(_) => {
-                self.flipped = true;
+                self.flipped |= self.anchored;
                 now.wall
             }
             None => now.wall,
@@ -478,6 +487,20 @@ mod tests {
         assert_eq!(health.next_deadline(), Some(Duration::from_secs(90)));
         assert!(health.observe(&finding(Reason::KubeletIsHealthy), at(90)));
         assert_eq!(health.verdict().unwrap().since, at(90).wall);
+    }
+
+    #[test]
+    fn what_was_thought_before_the_record_came_is_no_flip() {
+        let mut health = Health::new(Duration::from_mins(1));
+        health.observe(&finding(Reason::KubeletStarting), at(30));
+        health.observe(&finding(Reason::KubeletCrashed), at(31));
+        health.adopt(stored(Status::False, "KubeletCrashed", 5));
+        assert_eq!(health.verdict().unwrap().since, at(5).wall);
+        // But what has been told since the record is.
+        health.observe(&finding(Reason::KubeletIsHealthy), at(32));
+        health.observe(&finding(Reason::KubeletIsHealthy), at(92));
+        health.adopt(stored(Status::True, "KubeletIsHealthy", 5));
+        assert_eq!(health.verdict().unwrap().since, at(92).wall);
     }
 
     #[test]

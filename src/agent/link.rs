@@ -27,6 +27,8 @@ pub(super) struct Link {
     wait: Duration,
     /// The watch's last failure that no answer has followed.
     watch_error: Option<ApiError>,
+    /// Whether anything that `status` shows has changed.
+    changed: bool,
     /// Whether the credential was already read anew for this 401.
     credential_was_read: bool,
 }
@@ -47,6 +49,7 @@ impl Default for Link {
             said: None,
             wait: SEEK.0,
             watch_error: None,
+            changed: false,
             credential_was_read: false,
         }
     }
@@ -96,6 +99,7 @@ impl Link {
     /// `true` if the credential is worth reading anew.
     pub(super) fn watch_failed(&mut self, error: &ApiError) -> bool {
         if self.watch_error.is_none() {
+            self.changed = true;
             warn!(message_id = Kind::PublishFailed.id(), %error, "cannot watch the Node; trying again until it works");
         }
         self.watch_error = Some(error.clone());
@@ -106,6 +110,7 @@ impl Link {
 
     pub(super) fn watch_answers(&mut self) {
         if self.watch_error.take().is_some() {
+            self.changed = true;
             info!(
                 message_id = Kind::PublishRecovered.id(),
                 "the watch of the Node works again"
@@ -114,10 +119,15 @@ impl Link {
         self.credential_was_read = false;
     }
 
+    pub(super) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
     fn say(&mut self, identity: Identity) {
         if self.said.as_ref() == Some(&identity) {
             return;
         }
+        self.changed = true;
         info!(
             message_id = Kind::Identity.id(),
             identity = identity.kind(),

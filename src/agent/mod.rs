@@ -11,6 +11,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod view;
+mod watching;
 
 use std::{collections::VecDeque, path::PathBuf, sync::Arc, time::Duration};
 
@@ -28,7 +29,7 @@ use crate::{
     checks::kubelet::{Probe, Process},
     clock::Clock,
     cluster::{
-        api::Api,
+        api::{Api, ApiError},
         backoff::Backoff,
         identity::{self, Sources},
         publisher::Apply,
@@ -347,6 +348,9 @@ impl Agent {
 
     fn apply(&mut self, apply: Apply) {
         let Some(api) = self.api.clone() else {
+            let lost = ApiError::Network("the connection was given up".to_owned());
+            self.known
+                .push_back(Event::Applied(apply.attempt, Err(lost)));
             return;
         };
         let heartbeat = self.outside.clock.now().wall;

@@ -10,6 +10,7 @@ pub(super) struct Peer {
     name: &'static str,
     kinds: (Kind, Kind),
     state: State,
+    changed: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -26,6 +27,7 @@ impl Peer {
             name,
             kinds,
             state: State::Unknown,
+            changed: false,
         }
     }
 
@@ -38,11 +40,13 @@ impl Peer {
                 self.name
             );
         }
+        self.changed |= self.state != State::Answers;
         self.state = State::Answers;
     }
 
     pub(super) fn is_away(&mut self, why: &str) {
         if !matches!(self.state, State::Away(_)) {
+            self.changed = true;
             warn!(
                 message_id = self.kinds.0.id(),
                 peer = self.name,
@@ -52,6 +56,11 @@ impl Peer {
             );
         }
         self.state = State::Away(why.to_owned());
+    }
+
+    /// Whether it came or went since this was asked last.
+    pub(super) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
     }
 
     /// `None` until it was asked; then whether it answers, else why not.

@@ -29,8 +29,15 @@ impl State {
         let Some(publisher) = &mut self.publisher else {
             return;
         };
-        match publisher.node(event, now) {
+        let change = publisher.node(event, now);
+        if change != NodeChange::Same {
+            self.status_at = now.uptime;
+        }
+        match change {
             NodeChange::Same => {}
+            NodeChange::Overwritten => {
+                warn!(%node, "somebody, or an old request of ours, overwrote our condition; putting it right");
+            }
             NodeChange::Missing => {
                 info!(message_id = Kind::NodeMissing.id(), %node, "the Node does not exist; waiting for it");
             }
@@ -60,6 +67,9 @@ impl State {
             return;
         };
         let failed_before = publisher.failure().is_some();
+        if result.is_ok() {
+            self.health.published();
+        }
         let remedy = publisher.done(attempt, result, now);
         match publisher.failure() {
             Some((error, _)) if !failed_before => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tracing::{info, warn};
+use tracing::info;
 
 use super::{
     event::{Effect, Event},
@@ -10,28 +10,25 @@ use super::{
     peer::Peer,
 };
 use crate::{
-    checks::kubelet::{Assessment, Endpoint, Found, Kubelet, Sign},
+    checks::kubelet::{Assessment, Endpoint, Kubelet, Sign},
     clock::Now,
     cluster::publisher::Publisher,
     config::Settings,
     health::{ConditionType, Health, Verdict},
-    host::{
-        helper::{HelperError, KubeletFacts},
-        journal::Kind,
-        systemd::BusEvent,
-    },
-    kubelet::healthz::{DEFAULT_PORT, Healthz},
+    host::{journal::Kind, systemd::BusEvent},
     ledger::Ledger,
 };
 
 /// How often a missing kubelet is looked for. (systemd's word brings the look forward.)
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often the process's state is read.
-const STATE_EVERY: Duration = Duration::from_secs(1);
-/// How often the helper is asked again for facts that it could not give.
-const FACTS_EVERY: Duration = Duration::from_secs(10);
+pub(super) const STATE_EVERY: Duration = Duration::from_secs(1);
 /// How often the status file is written though nothing changed.
 const STATUS_EVERY: Duration = Duration::from_mins(1);
+
+/// What is due within this time is done in the turn at hand: one wake-up a second serves everything that is periodic,
+/// and each wake-up of an idle process costs some 90 µs of CPU.
+const SLACK: Duration = Duration::from_millis(100);
 
 /// Everything the agent knows.
 #[derive(Debug)]
@@ -50,11 +47,12 @@ pub struct State {
     pub(super) helper: Peer,
     /// Bytes of memory that the kernel keeps for us, once that was asked for.
     pub(super) locked_bytes: Option<u64>,
-    probing: bool,
-    probe_at: Duration,
-    look_at: Duration,
-    process_state_at: Duration,
-    facts_at: Option<Duration>,
+    pub(super) probing: bool,
+    pub(super) probe_at: Duration,
+    pub(super) look_at: Duration,
+    pub(super) process_state_at: Duration,
+    pub(super) facts_at: Option<Duration>,
+    pub(super) facts_refusal: Option<String>,
     pub(super) status_at: Duration,
     watchdog: Option<(Duration, Duration)>,
 }
@@ -86,9 +84,14 @@ impl State {
             look_at: Duration::ZERO,
             process_state_at: Duration::ZERO,
             facts_at: None,
+            facts_refusal: None,
             status_at: Duration::ZERO,
             watchdog: watchdog.map(|every| (every, Duration::ZERO)),
         };
+        if state.settings.kubelet.pid_file.is_some() {
+            // systemd is not asked about a kubelet that it does not run.
+            state.kubelet.apply(Sign::BusLost, now);
+        }
         if let Some(ledger) = ledger {
             state.adopt(ledger);
         }
@@ -166,6 +169,14 @@ impl State {
         if changed {
             self.tell(&mut effects);
         }
+        let around = [
+            self.bus.take_changed(),
+            self.helper.take_changed(),
+            self.link.take_changed(),
+        ];
+        if around.contains(&true) {
+            self.status_at = now.uptime;
+        }
         self.set_going(now, changed, &mut effects);
         effects
     }
@@ -208,88 +219,6 @@ impl State {
         }
     }
 
-    fn apply_looked(&mut self, found: Found, now: Now, effects: &mut Vec<Effect>) {
-        let before = self.kubelet.process().cloned();
-        self.kubelet.apply(Sign::Found(found), now);
-        let Some(process) = self.kubelet.process().cloned() else {
-            return;
-        };
-        if before.as_ref() == Some(&process) {
-            return;
-        }
-        info!(message_id = Kind::KubeletFound.id(), pid = process.pid, unit = %self.settings.kubelet.unit, "watching the kubelet");
-        (self.kubelet_since, self.process_state_at) = (now, now.uptime + STATE_EVERY);
-        if let Some(url) = self.settings.kubelet.healthz_url.clone() {
-            self.set_endpoint(process.pid, Endpoint::Known(url), now);
-        }
-        self.facts_at = Some(now.uptime);
-        self.link.hasten(now);
-        effects.push(Effect::Watch(process));
-    }
-
-    fn apply_gone(&mut self, pid: i32, now: Now) {
-        if self
-            .kubelet
-            .process()
-            .is_some_and(|process| process.pid == pid)
-        {
-            self.kubelet.apply(Sign::Gone(pid), now);
-            (self.kubelet_since, self.probing) = (now, false);
-            self.look_at = now.uptime + LOOK_EVERY;
-            self.facts_at = None;
-        }
-    }
-
-    fn apply_facts(
-        &mut self,
-        pid: i32,
-        facts: Result<KubeletFacts, HelperError>,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) {
-        let configured = self.settings.kubelet.healthz_url.is_some();
-        let endpoint = match facts {
-            Ok(facts) => {
-                self.helper.answers();
-                self.facts_at = None;
-                self.hostname_override = facts
-                    .hostname_override
-                    .map(|name| name.to_ascii_lowercase());
-                self.follow_node_name(effects);
-                match facts.healthz {
-                    Healthz::Url(url) => Endpoint::Known(url),
-                    Healthz::Disabled => Endpoint::Disabled,
-                }
-            }
-            Err(e) => {
-                match &e {
-                    HelperError::Refused { message, .. } => {
-                        self.helper.answers();
-                        warn!(pid, error = %message, "the kubelet's configuration could not be read");
-                    }
-                    away => self.helper.is_away(&away.to_string()),
-                }
-                self.facts_at = Some(now.uptime + FACTS_EVERY);
-                Endpoint::Assumed(format!("http://127.0.0.1:{DEFAULT_PORT}/healthz"))
-            }
-        };
-        let known = matches!(
-            self.kubelet.endpoint(),
-            Some(Endpoint::Known(_) | Endpoint::Disabled)
-        );
-        // A guess replaces nothing, and what the operator configured stands.
-        let guess = matches!(endpoint, Endpoint::Assumed(_));
-        if configured || (known && guess) {
-            return;
-        }
-        self.set_endpoint(pid, endpoint, now);
-    }
-
-    fn set_endpoint(&mut self, pid: i32, endpoint: Endpoint, now: Now) {
-        self.kubelet.apply(Sign::Endpoint(pid, endpoint), now);
-        self.probe_at = self.probe_at.min(now.uptime);
-    }
-
     /// `true` if what is to be published changed.
     fn judge(&mut self, now: Now) -> bool {
         let before = self.health.adopted().cloned();
@@ -311,16 +240,21 @@ impl State {
         }
     }
 
-    /// Starts what is due. The apply comes first: nothing may stand between a fact and the Node.
+    /// Starts what is due. The apply comes first, once there is a connection to send it on: nothing else may stand
+    /// between a fact and the Node.
     fn set_going(&mut self, now: Now, changed: bool, effects: &mut Vec<Effect>) {
         if self.link.is_connected()
             && let Some(apply) = self.publisher.as_mut().and_then(|p| p.next(now))
         {
-            effects.insert(0, Effect::Apply(apply));
+            let connection = effects
+                .iter()
+                .rposition(|e| matches!(e, Effect::WatchNode(_)));
+            effects.insert(connection.map_or(0, |i| i + 1), Effect::Apply(apply));
         }
+        let soon = now.uptime + SLACK;
         if let Some(process) = self.kubelet.process().cloned() {
             if !self.probing
-                && now.uptime >= self.probe_at
+                && soon >= self.probe_at
                 && let Some(url) = self.url()
             {
                 effects.push(Effect::Probe(process.pid, url.to_owned()));
@@ -330,7 +264,7 @@ impl State {
                 effects.push(Effect::AskFacts(process.pid));
                 self.facts_at = None;
             }
-            if now.uptime >= self.process_state_at {
+            if soon >= self.process_state_at {
                 self.process_state_at = now.uptime + STATE_EVERY;
                 effects.push(Effect::ReadState(process));
             }
@@ -342,13 +276,14 @@ impl State {
             let pid = self.kubelet.process().map(|process| process.pid);
             effects.push(Effect::FindIdentity(pid));
         }
+        // A second early is no harm to it.
         if let Some((every, at)) = &mut self.watchdog
-            && now.uptime >= *at
+            && now.uptime + LOOK_EVERY >= *at
         {
             *at = now.uptime + *every;
             effects.push(Effect::NotifyWatchdog);
         }
-        if changed || now.uptime >= self.status_at {
+        if changed || soon >= self.status_at {
             self.status_at = now.uptime + STATUS_EVERY;
             effects.push(Effect::WriteStatus(Box::new(self.status(now))));
         }

@@ -5,11 +5,14 @@
 //! business, through `host`.
 
 mod assess;
+mod life;
 mod signs;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{checks::Spec, clock::Now, health::ConditionType};
+
+use life::{Alive, Cause, Ended};
 
 pub use assess::Assessment;
 pub use signs::{Endpoint, Found, JobKind, Probe, Process, Sign, Unit};
@@ -39,49 +42,6 @@ pub const PROBE_TIMEOUT: Duration = Duration::from_millis(800);
 /// need not be asked more often than a live one.
 const FAST_PROBES: u32 = 5;
 
-/// How a process ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Cause {
-    /// systemd is being asked, until then (uptime).
-    Asked(Duration),
-    /// It did not say in time; it may yet.
-    Unknown,
-    /// By itself.
-    Exited { code: i32, result: String },
-    /// By a signal.
-    Killed { signal: i32, result: String },
-    /// By a stop job.
-    Stopped,
-    /// By a restart job.
-    Restarting,
-}
-
-/// A kubelet that lived while we watched and is no more.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Ended {
-    pid: i32,
-    /// The unit's main process at that time: another one if a wrapper started the kubelet.
-    main_pid: i32,
-    at: Duration,
-    cause: Cause,
-}
-
-/// A kubelet that lives.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Alive {
-    process: Process,
-    /// It came by a restart that somebody had asked for: until its grace ends that is no news.
-    planned: bool,
-    /// Its healthz has answered 200 once.
-    answered: bool,
-    /// Failed probes in a row, and what the last one was.
-    misses: u32,
-    last_probe: Option<Probe>,
-    /// Its state in `/proc`, for the message.
-    state: Option<char>,
-    endpoint: Option<Endpoint>,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Life {
     /// Nobody has looked yet.
@@ -101,6 +61,8 @@ pub struct Kubelet {
     life: Life,
     unit: Option<Unit>,
     jobs: BTreeMap<u32, JobKind>,
+    /// Whether systemd is still to be heard for the first time: until then its jobs are not known.
+    bus_is_awaited: bool,
 }
 
 impl Kubelet {
@@ -111,6 +73,7 @@ impl Kubelet {
             life: Life::Unseen,
             unit: None,
             jobs: BTreeMap::new(),
+            bus_is_awaited: true,
         }
     }
 
@@ -183,6 +146,7 @@ impl Kubelet {
                 self.with_alive(pid, |alive| alive.endpoint = Some(endpoint));
             }
             Sign::Unit(unit) => {
+                self.bus_is_awaited = false;
                 self.learn_cause(&unit);
                 self.unit = Some(unit);
             }
@@ -199,6 +163,7 @@ impl Kubelet {
             Sign::BusLost => {
                 self.unit = None;
                 self.jobs.clear();
+                self.bus_is_awaited = false;
             }
         }
         self.tick(now);
@@ -232,6 +197,14 @@ impl Kubelet {
                         ..
                     })
                 );
+                // The stopping is done: as systemd does, take what is left of a restart job for a start job.
+                for kind in self
+                    .jobs
+                    .values_mut()
+                    .filter(|kind| **kind == JobKind::Restart)
+                {
+                    *kind = JobKind::Start;
+                }
                 self.life = Life::Alive(Alive::new(process, planned));
             }
             // A process that lives is lost by its pidfd alone: a listing that missed it proves nothing.
@@ -258,7 +231,7 @@ impl Kubelet {
         {
             // systemd turns a restart job into a start job once the stopping is done.
             Cause::Restarting
-        } else if self.has_job(JobKind::Unasked) {
+        } else if self.has_job(JobKind::Unasked) || self.bus_is_awaited {
             Cause::Asked(now.uptime + JOB_TYPE_WAIT)
         } else {
             Cause::Asked(now.uptime + CAUSE_WAIT)
@@ -279,6 +252,13 @@ impl Kubelet {
 
     fn has_job(&self, kind: JobKind) -> bool {
         self.jobs.values().any(|k| *k == kind)
+    }
+
+    /// Whether somebody has asked for the process's end, as far as is known.
+    fn is_being_ended(&self) -> bool {
+        self.jobs
+            .values()
+            .any(|kind| !matches!(kind, JobKind::Start | JobKind::Other))
     }
 
     fn with_alive(&mut self, pid: i32, change: impl FnOnce(&mut Alive)) {
@@ -350,48 +330,6 @@ impl Kubelet {
             // Another one has come and gone since, too fast to be seen: it is the unit that tells its end.
             self.life = Life::Absent(format!("{} has no process", self.unit_name));
         }
-    }
-}
-
-impl Cause {
-    fn of(unit: &Unit) -> Option<Self> {
-        let result = unit.result.clone();
-        match unit.exec_main_code {
-            1 => Some(Self::Exited {
-                code: unit.exec_main_status,
-                result,
-            }),
-            2 | 3 => Some(Self::Killed {
-                signal: unit.exec_main_status,
-                result,
-            }),
-            _ => None,
-        }
-    }
-}
-
-impl Alive {
-    fn new(process: Process, planned: bool) -> Self {
-        Self {
-            process,
-            planned,
-            answered: false,
-            misses: 0,
-            last_probe: None,
-            state: None,
-            endpoint: None,
-        }
-    }
-
-    fn probed(&mut self, probe: Probe) {
-        if probe == Probe::Ok {
-            self.answered = true;
-            self.planned = false;
-            self.misses = 0;
-        } else {
-            self.misses = self.misses.saturating_add(1);
-        }
-        self.last_probe = Some(probe);
     }
 }
 

@@ -15,6 +15,9 @@ use crate::{clock::Now, desired::Condition};
 /// The heartbeat's period, a tenth more or less (as the kubelet's own status report): 11 to 14 writes an hour.
 pub const HEARTBEAT: Duration = Duration::from_mins(5);
 
+/// How often what somebody else overwrote is written again.
+pub const REPAIR_EVERY: Duration = Duration::from_mins(1);
+
 /// One apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Apply {
@@ -31,6 +34,8 @@ pub struct Apply {
 pub enum NodeChange {
     /// Nothing that matters.
     Same,
+    /// Our conditions are not as we wrote them: they are written again.
+    Overwritten,
     /// The Node is seen for the first time in this life.
     First(NodeView),
     /// Another Node has our name now.
@@ -68,6 +73,9 @@ pub struct Publisher {
     attempts: u64,
     in_flight: Option<Apply>,
     published: Option<Apply>,
+    /// The Node's version after our last apply: what the watch still has to say of older ones is no news.
+    version: Option<u64>,
+    repair_at: Duration,
     heartbeat_at: Duration,
     retry_at: Option<Duration>,
     backoff: Backoff,
@@ -87,6 +95,8 @@ impl Publisher {
             attempts: 0,
             in_flight: None,
             published: None,
+            version: None,
+            repair_at: Duration::ZERO,
             heartbeat_at: Duration::ZERO,
             retry_at: None,
             backoff: Backoff::new(node, "apply"),
@@ -148,7 +158,7 @@ impl Publisher {
         self.hasten(now);
         let subject = Subject::Present(view.uid.clone());
         if self.subject == subject {
-            return NodeChange::Same;
+            return self.repair(&view, now);
         }
         let was_missing = self.subject == Subject::Missing;
         self.subject = subject;
@@ -161,6 +171,25 @@ impl Publisher {
         };
         self.met = true;
         change
+    }
+
+    /// A request that we gave up may land late and stand on the Node until the next heartbeat; another writer may have
+    /// overwritten us. Either is put right, at most once in [`REPAIR_EVERY`]: with a writer that insists nobody wins.
+    fn repair(&mut self, view: &NodeView, now: Now) -> NodeChange {
+        let Some(published) = &self.published else {
+            return NodeChange::Same;
+        };
+        let older = match (view.version.parse::<u64>().ok(), self.version) {
+            (Some(seen), Some(ours)) => seen <= ours,
+            _ => true,
+        };
+        if older || self.in_flight.is_some() || shows(view, &published.conditions) {
+            return NodeChange::Same;
+        }
+        self.published = None;
+        self.retry_at = self.retry_at.max(Some(self.repair_at));
+        self.repair_at = now.uptime + REPAIR_EVERY;
+        NodeChange::Overwritten
     }
 
     /// The API answers again: what waits for that need not wait out its backoff. A refusal does.
@@ -227,19 +256,27 @@ impl Publisher {
         }
     }
 
+    fn succeeded(&mut self, applied: Apply, node: &NodeView, now: Now) {
+        self.published = Some(applied);
+        self.version = node.version.parse().ok();
+        self.heartbeat_at = now.uptime + self.backoff.around(HEARTBEAT);
+        self.backoff.reset();
+        (self.retry_at, self.last_error) = (None, None);
+        self.last_success = Some(now);
+        self.credential_was_read = false;
+    }
+
     /// Takes in how an apply ended.
     pub fn done(&mut self, attempt: u64, result: Result<NodeView, ApiError>, now: Now) -> Remedy {
         let Some(applied) = self.in_flight.take_if(|apply| apply.attempt == attempt) else {
             return Remedy::Wait;
         };
-        let Err(error) = result else {
-            self.published = Some(applied);
-            self.heartbeat_at = now.uptime + self.backoff.around(HEARTBEAT);
-            self.backoff.reset();
-            (self.retry_at, self.last_error) = (None, None);
-            self.last_success = Some(now);
-            self.credential_was_read = false;
-            return Remedy::Wait;
+        let error = match result {
+            Ok(node) => {
+                self.succeeded(applied, &node, now);
+                return Remedy::Wait;
+            }
+            Err(e) => e,
         };
         self.retry_at = Some(now.uptime + self.backoff.after(&error));
         let remedy = match &error {
@@ -257,6 +294,19 @@ impl Publisher {
         self.last_error = Some(error);
         remedy
     }
+}
+
+/// Whether the Node has these conditions. Times on the Node have whole seconds.
+fn shows(view: &NodeView, conditions: &[Condition]) -> bool {
+    conditions.iter().all(|wished| {
+        view.conditions.iter().any(|(r#type, stored)| {
+            *r#type == wished.r#type
+                && stored.status == wished.status
+                && stored.reason == wished.reason
+                && stored.message == wished.message
+                && stored.since.as_second() == wished.last_transition_time.as_second()
+        })
+    })
 }
 
 #[cfg(test)]
@@ -428,6 +478,50 @@ mod tests {
             "once"
         );
         assert!(publisher.next_deadline().unwrap() >= Duration::from_secs(80));
+    }
+
+    #[test]
+    fn what_an_old_request_overwrote_is_put_right_and_a_rival_is_not_fought() {
+        let mut publisher = ready();
+        publisher.next(at(1)).unwrap();
+        done(
+            &mut publisher,
+            Ok(NodeView {
+                version: "7".to_owned(),
+                ..view("u1")
+            }),
+            at(2),
+        );
+        let overwritten = |version: &str| {
+            NodeEvent::Seen(NodeView {
+                version: version.to_owned(),
+                ..view("u1")
+            })
+        };
+        assert_eq!(
+            publisher.node(overwritten("6"), at(3)),
+            NodeChange::Same,
+            "older than our apply"
+        );
+        assert_eq!(
+            publisher.node(overwritten("8"), at(4)),
+            NodeChange::Overwritten
+        );
+        assert!(publisher.next(at(4)).is_some());
+        done(
+            &mut publisher,
+            Ok(NodeView {
+                version: "9".to_owned(),
+                ..view("u1")
+            }),
+            at(5),
+        );
+        assert_eq!(
+            publisher.node(overwritten("10"), at(6)),
+            NodeChange::Overwritten
+        );
+        assert_eq!(publisher.next(at(50_000)), None);
+        assert!(publisher.next(at(60_005)).is_some());
     }
 
     #[test]

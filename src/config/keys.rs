@@ -38,7 +38,7 @@ pub const KEYS: &[Key] = &[
         default: None,
         example: "\"worker-1.example.org\"",
         bounds: "an RFC 1123 subdomain: at most 253 of a-z, 0-9, '-' and '.', each part starting and ending with a letter or digit",
-        doc: "The name of this machine's Node; without it the identity in use says the name, or else the host name in lower case.",
+        doc: "The name of this machine's Node; without it the kubelet's --hostname-override says the name, or else the host name in lower case.",
     },
     Key {
         section: "kubernetes",

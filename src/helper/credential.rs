@@ -85,9 +85,8 @@ fn named_by(root: &Root, pid: Option<i32>) -> Result<Option<PathBuf>, Refusal> {
     let Some(pid) = pid else {
         return Ok(None);
     };
-    let flags = process::kubelet_flags(root, pid)?;
-    flags
-        .kubeconfig
+    process::kubelet_flags(root, pid)?
+        .and_then(|flags| flags.kubeconfig)
         .map(|path| process::resolve(root, pid, &path))
         .transpose()
 }

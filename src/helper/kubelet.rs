@@ -30,7 +30,12 @@ const MAX_DROP_INS: usize = 64;
 
 /// Answers for the kubelet with this process id.
 pub fn answer(root: &Root, pid: i32) -> Result<KubeletFacts, Refusal> {
-    let flags = process::kubelet_flags(root, pid)?;
+    let flags = process::kubelet_flags(root, pid)?.ok_or_else(|| {
+        let message = format!(
+            "process {pid} holds a kubelet inside, and its arguments are its own; set [kubelet] healthz_url unless it answers at the default"
+        );
+        Refusal::new(Code::Unreadable, message)
+    })?;
     let path = |path: &Option<String>| {
         path.as_deref()
             .map(|path| process::resolve(root, pid, path))

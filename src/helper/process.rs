@@ -22,7 +22,7 @@ const KUBELETS: &[&str] = &["kubelet", "hyperkube"];
 const HOLDERS: &[&str] = &["kubelite", "k3s", "k0s", "rke2"];
 
 /// The flags of the kubelet with this process id; none for a program that holds a kubelet inside.
-pub fn kubelet_flags(root: &Root, pid: i32) -> Result<KubeletFlags, Refusal> {
+pub fn kubelet_flags(root: &Root, pid: i32) -> Result<Option<KubeletFlags>, Refusal> {
     if pid <= 0 {
         let message = format!("process {pid}: wanted the id of a running kubelet, above 0");
         return Err(Refusal::new(Code::BadRequest, message));
@@ -42,7 +42,7 @@ pub fn kubelet_flags(root: &Root, pid: i32) -> Result<KubeletFlags, Refusal> {
         return Err(Refusal::new(Code::NotAKubelet, message));
     }
     if !is_kubelet {
-        return Ok(KubeletFlags::default());
+        return Ok(None);
     }
     let cmdline = root
         .read(format!("/proc/{pid}/cmdline"), MAX_CMDLINE_BYTES)
@@ -50,7 +50,7 @@ pub fn kubelet_flags(root: &Root, pid: i32) -> Result<KubeletFlags, Refusal> {
     if cmdline.is_empty() {
         return Err(gone(pid));
     }
-    Ok(KubeletFlags::from_cmdline(&cmdline))
+    Ok(Some(KubeletFlags::from_cmdline(&cmdline)))
 }
 
 /// `path` as the process `pid` sees it: a relative one counts from its working folder.
@@ -102,7 +102,7 @@ mod tests {
     fn a_kubelet_of_roots_is_read() {
         let (_folder, root) = host();
         Process::kubelet(812, &["kubelet", "--config=/c"]).write(&root);
-        let flags = kubelet_flags(&root, 812).unwrap();
+        let flags = kubelet_flags(&root, 812).unwrap().unwrap();
         assert_eq!(flags.config.as_deref(), Some("/c"));
     }
 
@@ -136,7 +136,7 @@ mod tests {
                 ..Process::kubelet(3, &["k3s", "--config=/etc/rancher/k3s/config.yaml"])
             }
             .write(&root);
-            assert_eq!(kubelet_flags(&root, 3).unwrap(), KubeletFlags::default());
+            assert_eq!(kubelet_flags(&root, 3).unwrap(), None);
         }
     }
 

@@ -165,7 +165,7 @@ impl Watched {
         let Some(pid) = rustix::process::Pid::from_raw(process.pid) else {
             return Ok(None);
         };
-        let pidfd = match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::NONBLOCK) {
+        let pidfd = match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
             Ok(pidfd) => pidfd,
             Err(rustix::io::Errno::SRCH) => return Ok(None),
             Err(e) => return Err(e.into()),

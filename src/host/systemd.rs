@@ -27,6 +27,8 @@ const JOB: &str = "org.freedesktop.systemd1.Job";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 /// Every call's deadline: a hung PID 1 answers nothing.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Connecting and reading the unit, all calls together.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Wait before the bus is tried again: doubled from the first to the last.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
@@ -59,9 +61,17 @@ pub async fn watch(unit: String, events: mpsc::Sender<BusEvent>) {
 
 /// One connection's life: whether it got as far as knowing the unit, and why it ended.
 async fn session(unit: &str, events: &mpsc::Sender<BusEvent>) -> (bool, String) {
-    let mut session = match Session::open(unit, events.clone()).await {
-        Ok(session) => session,
-        Err(e) => return (false, e.to_string()),
+    // A bus daemon that hangs accepts the connection and then says nothing.
+    let open = tokio::time::timeout(OPEN_TIMEOUT, Session::open(unit, events.clone()));
+    let mut session = match open.await {
+        Ok(Ok(session)) => session,
+        Ok(Err(e)) => return (false, e.to_string()),
+        Err(_) => {
+            return (
+                false,
+                format!("no answer within {} s", OPEN_TIMEOUT.as_secs()),
+            );
+        }
     };
     let error = match session.run().await {
         Ok(()) => "the bus closed the connection".to_owned(),
@@ -170,6 +180,14 @@ impl Session {
                 .get_all(InterfaceName::from_static_str_unchecked(interface))
                 .await?;
             merge(&mut self.unit, &properties);
+            // A job that was queued before we listened: `(uo)`, number 0 if there is none.
+            if let Some((id, path)) = properties.get("Job").and_then(job)
+                && id != 0
+            {
+                self.say(BusEvent::Sign(Sign::Job(id, JobKind::Unasked)))
+                    .await;
+                self.ask_job_type(id, path);
+            }
         }
         self.say(BusEvent::Sign(Sign::Unit(self.unit.clone())))
             .await;
@@ -234,6 +252,11 @@ async fn subscribe(
         bus.add_match_rule(rule).await?;
     }
     Ok(())
+}
+
+fn job(value: &OwnedVariant) -> Option<(u32, OwnedObjectPath)> {
+    let value = value.try_clone().ok()?;
+    <(u32, OwnedObjectPath)>::try_from(value).ok()
 }
 
 async fn job_type(connection: &Connection, path: OwnedObjectPath) -> zbus::Result<JobKind> {

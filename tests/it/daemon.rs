@@ -52,7 +52,8 @@ fn daemon(dir: &Path, url: &str) -> Running {
     let config = dir.join("50-test.toml");
     let pid_file = dir.join("kubelet.pid");
     let text = format!(
-        "[node]\nname = \"n1\"\n[kubelet]\npid_file = {pid_file:?}\nhealthz_url = \"{url}\"\n[kubernetes]\nkubeconfig = \"/does/not/exist\"\n"
+        "[node]\nname = \"n1\"\n[kubelet]\npid_file = \"{}\"\nhealthz_url = \"{url}\"\n[kubernetes]\nkubeconfig = \"/does/not/exist\"\n",
+        pid_file.display()
     );
     fs::write(&config, text).unwrap();
     let child = Command::new(env!("CARGO_BIN_EXE_nodevigil"))

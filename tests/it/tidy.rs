@@ -87,10 +87,10 @@ fn every_dependency_has_its_reason() {
 
 #[test]
 fn every_promise_names_a_test_that_exists() {
-    let everything: String = sources("tests")
+    let everything: Vec<String> = sources("tests")
         .into_iter()
         .chain(sources("src"))
-        .map(|(path, text)| format!("{}\n{text}", path.display()))
+        .flat_map(|(path, text)| [path.display().to_string(), text])
         .collect();
     let promises = read("docs/promises.md");
     let mut named = 0;
@@ -101,7 +101,7 @@ fn every_promise_names_a_test_that_exists() {
         }
         let last = word.rsplit("::").next().unwrap();
         assert!(
-            everything.contains(last),
+            everything.iter().any(|text| text.contains(last)),
             "docs/promises.md names {word}, which is not there"
         );
         named += 1;
@@ -123,7 +123,9 @@ fn documents_are_there_and_short() {
         assert!(!read(file).is_empty());
     }
     // `make test` is what the CI runs and what a newcomer is told to run.
-    assert!(read("README.md").contains("make test") && read(".ci/run").contains("make test"));
+    assert!(read("README.md").contains("make test"));
+    let gate = read(".ci/run");
+    assert!(gate.contains("for step in check test;") && gate.contains("make \"$step\""));
 }
 
 #[test]

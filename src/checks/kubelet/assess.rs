@@ -32,6 +32,8 @@ impl Kubelet {
     pub fn assess(&self, before: Option<Reason>, now: Now) -> Assessment {
         match &self.life {
             Life::Unseen => NothingNew,
+            // Without systemd's word, what is not there cannot be told from what is not there any more.
+            Life::Absent(_) if self.bus_is_awaited => NothingNew,
             Life::Ambiguous(pids) => found(
                 Reason::KubeletNotFound,
                 format!(
@@ -41,6 +43,8 @@ impl Kubelet {
                     list(pids)
                 ),
             ),
+            // One that is being stopped or restarted need not answer any more.
+            Life::Alive(alive) if self.is_being_ended() && alive.misses > 0 => NothingNew,
             Life::Alive(alive) => assess_alive(alive, now),
             Life::Ended(ended) => self.assess_ended(ended),
             Life::Absent(why) => self.assess_absent(why, before),
@@ -116,7 +120,8 @@ fn assess_alive(alive: &Alive, now: Now) -> Assessment {
         );
     }
     let young = !alive.answered && now.uptime < alive.process.started + START_GRACE;
-    match (young, alive.planned) {
+    let guessed = matches!(alive.endpoint, Some(Endpoint::Assumed(_))) && !alive.answered;
+    match (young, alive.planned || guessed) {
         (true, true) => return NothingNew,
         (true, false) => {
             return found(
@@ -127,7 +132,6 @@ fn assess_alive(alive: &Alive, now: Now) -> Assessment {
         (false, _) if alive.misses < MISSES => return NothingNew,
         (false, _) => {}
     }
-    let guessed = matches!(alive.endpoint, Some(Endpoint::Assumed(_))) && !alive.answered;
     assess_misses(alive, probe, url, guessed)
 }
 

@@ -1,0 +1,124 @@
+//! What the state makes of the kubelet's process: found, gone, and what the helper says of it.
+
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use super::{
+    event::Effect,
+    state::{LOOK_EVERY, STATE_EVERY, State},
+};
+use crate::{
+    checks::kubelet::{Endpoint, Found, Sign},
+    clock::Now,
+    host::{
+        helper::{Code, HelperError, KubeletFacts},
+        journal::Kind,
+    },
+    kubelet::healthz::{DEFAULT_PORT, Healthz},
+};
+
+/// How often the helper is asked again for facts that it could not give.
+const FACTS_EVERY: Duration = Duration::from_secs(10);
+
+impl State {
+    pub(super) fn apply_looked(&mut self, found: Found, now: Now, effects: &mut Vec<Effect>) {
+        let before = self.kubelet.process().cloned();
+        self.kubelet.apply(Sign::Found(found), now);
+        let Some(process) = self.kubelet.process().cloned() else {
+            return;
+        };
+        if before.as_ref() == Some(&process) {
+            return;
+        }
+        info!(message_id = Kind::KubeletFound.id(), pid = process.pid, unit = %self.settings.kubelet.unit, "watching the kubelet");
+        (self.kubelet_since, self.process_state_at) = (now, now.uptime + STATE_EVERY);
+        if let Some(url) = self.settings.kubelet.healthz_url.clone() {
+            self.set_endpoint(process.pid, Endpoint::Known(url), now);
+        }
+        self.facts_at = Some(now.uptime);
+        self.link.hasten(now);
+        effects.push(Effect::Watch(process));
+    }
+
+    pub(super) fn apply_gone(&mut self, pid: i32, now: Now) {
+        if self
+            .kubelet
+            .process()
+            .is_some_and(|process| process.pid == pid)
+        {
+            info!(message_id = Kind::KubeletEnded.id(), pid, unit = %self.settings.kubelet.unit, "the kubelet has ended");
+            self.kubelet.apply(Sign::Gone(pid), now);
+            (self.kubelet_since, self.probing) = (now, false);
+            self.look_at = now.uptime + LOOK_EVERY;
+            self.facts_at = None;
+        }
+    }
+
+    pub(super) fn apply_facts(
+        &mut self,
+        pid: i32,
+        facts: Result<KubeletFacts, HelperError>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let configured = self.settings.kubelet.healthz_url.is_some();
+        let endpoint = match facts {
+            Ok(facts) => {
+                self.helper.answers();
+                (self.facts_at, self.facts_refusal) = (None, None);
+                self.hostname_override = facts
+                    .hostname_override
+                    .map(|name| name.to_ascii_lowercase());
+                self.follow_node_name(effects);
+                match facts.healthz {
+                    Healthz::Url(url) => Endpoint::Known(url),
+                    Healthz::Disabled => Endpoint::Disabled,
+                }
+            }
+            Err(e) => {
+                self.facts_at = Some(now.uptime + FACTS_EVERY);
+                match e {
+                    // It is on its way in or out: there is nothing to know of it now.
+                    HelperError::Refused {
+                        code: Code::NoSuchProcess | Code::NotAKubelet,
+                        ..
+                    } => {
+                        self.helper.answers();
+                        self.facts_at = Some(now.uptime + LOOK_EVERY);
+                        return;
+                    }
+                    HelperError::Refused { message, .. } => {
+                        self.helper.answers();
+                        self.facts_refused(pid, message);
+                    }
+                    away => self.helper.is_away(&away.to_string()),
+                }
+                Endpoint::Assumed(format!("http://127.0.0.1:{DEFAULT_PORT}/healthz"))
+            }
+        };
+        let known = matches!(
+            self.kubelet.endpoint(),
+            Some(Endpoint::Known(_) | Endpoint::Disabled)
+        );
+        // A guess replaces nothing, and what the operator configured stands.
+        let guess = matches!(endpoint, Endpoint::Assumed(_));
+        if configured || (known && guess) {
+            return;
+        }
+        self.set_endpoint(pid, endpoint, now);
+    }
+
+    /// Said once, though asked again and again.
+    fn facts_refused(&mut self, pid: i32, message: String) {
+        if self.facts_refusal.as_ref() != Some(&message) {
+            warn!(pid, error = %message, "the kubelet's configuration could not be read");
+            self.facts_refusal = Some(message);
+        }
+    }
+
+    fn set_endpoint(&mut self, pid: i32, endpoint: Endpoint, now: Now) {
+        self.kubelet.apply(Sign::Endpoint(pid, endpoint), now);
+        self.probe_at = self.probe_at.min(now.uptime);
+    }
+}

@@ -1,0 +1,90 @@
+//! A kubelet that lives, and how one ended.
+
+use std::time::Duration;
+
+use super::signs::{Endpoint, Probe, Process, Unit};
+
+/// How a process ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// systemd is being asked, until then (uptime).
+    Asked(Duration),
+    /// It did not say in time; it may yet.
+    Unknown,
+    /// By itself.
+    Exited { code: i32, result: String },
+    /// By a signal.
+    Killed { signal: i32, result: String },
+    /// By a stop job.
+    Stopped,
+    /// By a restart job.
+    Restarting,
+}
+
+/// A kubelet that lived while we watched and is no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ended {
+    pub(super) pid: i32,
+    /// The unit's main process at that time: another one if a wrapper started the kubelet.
+    pub(super) main_pid: i32,
+    pub(super) at: Duration,
+    pub(super) cause: Cause,
+}
+
+/// A kubelet that lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Alive {
+    pub(super) process: Process,
+    /// It came by a restart that somebody had asked for: until its grace ends that is no news.
+    pub(super) planned: bool,
+    /// Its healthz has answered 200 once.
+    pub(super) answered: bool,
+    /// Failed probes in a row, and what the last one was.
+    pub(super) misses: u32,
+    pub(super) last_probe: Option<Probe>,
+    /// Its state in `/proc`, for the message.
+    pub(super) state: Option<char>,
+    pub(super) endpoint: Option<Endpoint>,
+}
+
+impl Cause {
+    pub(super) fn of(unit: &Unit) -> Option<Self> {
+        let result = unit.result.clone();
+        match unit.exec_main_code {
+            1 => Some(Self::Exited {
+                code: unit.exec_main_status,
+                result,
+            }),
+            2 | 3 => Some(Self::Killed {
+                signal: unit.exec_main_status,
+                result,
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl Alive {
+    pub(super) fn new(process: Process, planned: bool) -> Self {
+        Self {
+            process,
+            planned,
+            answered: false,
+            misses: 0,
+            last_probe: None,
+            state: None,
+            endpoint: None,
+        }
+    }
+
+    pub(super) fn probed(&mut self, probe: Probe) {
+        if probe == Probe::Ok {
+            self.answered = true;
+            self.planned = false;
+            self.misses = 0;
+        } else {
+            self.misses = self.misses.saturating_add(1);
+        }
+        self.last_probe = Some(probe);
+    }
+}
