@@ -287,8 +287,14 @@ impl Health {
         self.anchored = true;
         match &mut self.verdict {
             Some(verdict) if verdict.status == stored.status => verdict.since = stored.since,
-            // A problem that was published ends by a healthy spell, not by our having been away.
-            Some(verdict) if stored.status == Status::False => *verdict = stored.into(),
+            // A problem that was published ends by a healthy spell, not by our having been away; and not to have known
+            // for a moment is no reason to take health back.
+            Some(verdict)
+                if stored.status == Status::False
+                    || (stored.status == Status::True && verdict.status == Status::Unknown) =>
+            {
+                *verdict = stored.into();
+            }
             Some(_) => {}
             None => self.verdict = Some(stored.into()),
         }

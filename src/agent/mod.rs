@@ -180,8 +180,8 @@ impl Agent {
         {
             return event;
         }
-        let wait = self.state.next_deadline();
-        let deadline = self.outside.clock.now().instant_at(wait);
+        let now = self.outside.clock.now();
+        let deadline = now.instant_at(self.state.next_deadline(now));
         let gone = async {
             match &self.watched {
                 Some(watched) => {

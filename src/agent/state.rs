@@ -181,13 +181,16 @@ impl State {
         effects
     }
 
-    /// When to apply a [`Event::Tick`] though nothing happens (uptime).
-    pub fn next_deadline(&self) -> Duration {
+    /// When to apply a [`Event::Tick`] though nothing happens (uptime); always later than `now`, so that a deadline that
+    /// has passed without effect cannot make the loop spin.
+    pub fn next_deadline(&self, now: Now) -> Duration {
+        let soonest = now.uptime + Duration::from_millis(1);
+        let ahead = |at: Option<Duration>| at.filter(|at| *at > now.uptime);
         let mut next = self.status_at;
         let mut also = |at: Option<Duration>| next = at.map_or(next, |at| at.min(next));
         also(self.watchdog.map(|(_, at)| at));
-        also(self.kubelet.next_deadline());
-        also(self.health.next_deadline());
+        also(ahead(self.kubelet.next_deadline()));
+        also(ahead(self.health.next_deadline()));
         also(self.link.next_deadline());
         if self.kubelet.process().is_none() {
             also(Some(self.look_at));
@@ -199,7 +202,7 @@ impl State {
         if self.link.is_connected() {
             also(self.publisher.as_ref().and_then(Publisher::next_deadline));
         }
-        next
+        next.max(soonest)
     }
 
     fn apply_bus(&mut self, event: BusEvent, now: Now) {

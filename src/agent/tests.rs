@@ -318,7 +318,10 @@ fn an_idle_hour_is_quiet() {
     let (mut now, mut turns, mut writes, mut probes) = (at(10).uptime, 0, 0, 0);
     let end = at(3_600_000).uptime;
     while now < end {
-        now = story.state.next_deadline().max(now);
+        now = story.state.next_deadline(Now {
+            uptime: now,
+            ..at(0)
+        });
         let millis = u64::try_from(now.saturating_sub(at(0).uptime).as_millis()).unwrap() + 1;
         story.tell(millis, Event::Tick);
         turns += 1;
@@ -351,6 +354,42 @@ fn an_idle_hour_is_quiet() {
 }
 
 #[test]
+fn a_deadline_that_passed_without_effect_does_not_spin() {
+    // An old kubelet that has never answered: the end of its grace lies behind us.
+    let mut story = Story::new();
+    story.tell(
+        0,
+        Event::Looked(Found::One(Process {
+            pid: PID,
+            started: Duration::ZERO,
+        })),
+    );
+    let now = at(10);
+    assert!(story.state.next_deadline(now) >= now.uptime + Duration::from_millis(1));
+    // A problem whose healthy spell would be over, but a probe fails.
+    let mut story = Story::settled();
+    story.tell(
+        10_000,
+        Event::Looked(Found::One(Process {
+            pid: PID,
+            started: at(0).uptime,
+        })),
+    );
+    let mut turns = 0;
+    let mut next = at(10_000).uptime;
+    while next < at(20_000).uptime {
+        let now = Now {
+            uptime: next,
+            ..at(0)
+        };
+        story.effects = story.state.apply(Event::Tick, now);
+        next = story.state.next_deadline(now);
+        turns += 1;
+    }
+    assert!(turns <= 30, "{turns} turns in ten seconds");
+}
+
+#[test]
 fn the_watchdog_is_fed_by_the_loop_alone() {
     let every = Duration::from_secs(5);
     let mut state = State::new(Settings::default(), "n1", None, Some(every), at(0));
@@ -364,7 +403,7 @@ fn the_watchdog_is_fed_by_the_loop_alone() {
             .apply(Event::Tick, at(3_999))
             .contains(&Effect::NotifyWatchdog)
     );
-    assert!(state.next_deadline() <= at(5_000).uptime);
+    assert!(state.next_deadline(at(3_999)) <= at(5_000).uptime);
     assert!(
         state
             .apply(Event::Tick, at(5_000))

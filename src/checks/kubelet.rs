@@ -63,6 +63,8 @@ pub struct Kubelet {
     jobs: BTreeMap<u32, JobKind>,
     /// Whether systemd is still to be heard for the first time: until then its jobs are not known.
     bus_is_awaited: bool,
+    /// Since when there has been no process (uptime), if there is none and none ended under our eyes.
+    absent_since: Option<Duration>,
 }
 
 impl Kubelet {
@@ -74,6 +76,7 @@ impl Kubelet {
             unit: None,
             jobs: BTreeMap::new(),
             bus_is_awaited: true,
+            absent_since: None,
         }
     }
 
@@ -129,6 +132,7 @@ impl Kubelet {
                 _ => None,
             },
             Life::Alive(alive) if !alive.answered => Some(alive.process.started + START_GRACE),
+            Life::Absent(_) => self.absent_since.map(|at| at + START_GRACE),
             _ => None,
         }
     }
@@ -136,7 +140,7 @@ impl Kubelet {
     /// Takes a sign in.
     pub fn apply(&mut self, sign: Sign, now: Now) {
         match sign {
-            Sign::Found(found) => self.found(found),
+            Sign::Found(found) => self.found(found, now),
             Sign::Gone(pid) => self.gone(pid, now),
             Sign::Probed(pid, probe) => self.with_alive(pid, |alive| alive.probed(probe)),
             Sign::ProcessState(pid, state) => {
@@ -184,7 +188,7 @@ impl Kubelet {
         }
     }
 
-    fn found(&mut self, found: Found) {
+    fn found(&mut self, found: Found, now: Now) {
         match found {
             Found::One(process) => {
                 if self.process() == Some(&process) {
@@ -205,6 +209,7 @@ impl Kubelet {
                 {
                     *kind = JobKind::Start;
                 }
+                self.absent_since = None;
                 self.life = Life::Alive(Alive::new(process, planned));
             }
             // A process that lives is lost by its pidfd alone: a listing that missed it proves nothing.
@@ -212,6 +217,7 @@ impl Kubelet {
             Found::None(why) => {
                 if !matches!(self.life, Life::Ended(_)) {
                     self.life = Life::Absent(why);
+                    self.absent_since.get_or_insert(now.uptime);
                 }
             }
             Found::Many(pids) => self.life = Life::Ambiguous(pids),

@@ -14,10 +14,11 @@ use super::control_plane::ControlPlane;
 use super::node_files::{Ports, file, kubelet_config};
 use super::{enter, tools, wait_until};
 
-/// kubeadm's own ports: the kubelet's configuration comes from the cluster, so all joined nodes have the same.
+/// The kubelet's configuration comes from the cluster, so all joined nodes have the same ports. Not 10248 for healthz:
+/// all nodes of a run share a network namespace, and who has to guess the address must not find another node's kubelet.
 pub(crate) const PORTS: Ports = Ports {
     kubelet: 10_250,
-    healthz: 10_248,
+    healthz: 10_348,
 };
 
 /// cloud-init's stages, under the names of its versions up to 24.2 and since.

@@ -45,9 +45,9 @@ impl Kubelet {
             ),
             // One that is being stopped or restarted need not answer any more.
             Life::Alive(alive) if self.is_being_ended() && alive.misses > 0 => NothingNew,
-            Life::Alive(alive) => assess_alive(alive, now),
+            Life::Alive(alive) => assess_alive(alive, before, now),
             Life::Ended(ended) => self.assess_ended(ended),
-            Life::Absent(why) => self.assess_absent(why, before),
+            Life::Absent(why) => self.assess_absent(why, before, now),
         }
     }
 
@@ -69,11 +69,17 @@ impl Kubelet {
     }
 
     /// No process, and none ended under our eyes: systemd may know more.
-    fn assess_absent(&self, why: &str, before: Option<Reason>) -> Assessment {
+    fn assess_absent(&self, why: &str, before: Option<Reason>, now: Now) -> Assessment {
         let name = &self.unit_name;
         let Some(unit) = &self.unit else {
             return found(Reason::KubeletNotFound, why);
         };
+        let in_grace = self
+            .absent_since
+            .is_some_and(|at| now.uptime < at + START_GRACE);
+        if in_grace && before == Some(Reason::KubeletIsHealthy) && unit.is_on_its_way() {
+            return NothingNew;
+        }
         match (
             unit.load_state.as_str(),
             unit.active_state.as_str(),
@@ -96,7 +102,7 @@ impl Kubelet {
     }
 }
 
-fn assess_alive(alive: &Alive, now: Now) -> Assessment {
+fn assess_alive(alive: &Alive, before: Option<Reason>, now: Now) -> Assessment {
     let pid = alive.process.pid;
     let url = match &alive.endpoint {
         None => return NothingNew,
@@ -121,7 +127,10 @@ fn assess_alive(alive: &Alive, now: Now) -> Assessment {
     }
     let young = !alive.answered && now.uptime < alive.process.started + START_GRACE;
     let guessed = matches!(alive.endpoint, Some(Endpoint::Assumed(_))) && !alive.answered;
-    match (young, alive.planned || guessed) {
+    // One that was healthy when an earlier life of ours last looked, and is young now, was restarted meanwhile: its grace
+    // is ours. (Whatever ends under our eyes has a reason of its own by then.)
+    let no_news = alive.planned || before == Some(Reason::KubeletIsHealthy);
+    match (young, no_news) {
         (true, true) => return NothingNew,
         (true, false) => {
             return found(

@@ -112,6 +112,12 @@ pub enum Sign {
 }
 
 impl Unit {
+    /// Whether it is between two processes by plan, or has one that is not yet the kubelet.
+    pub(super) fn is_on_its_way(&self) -> bool {
+        let active = ["active", "activating", "reloading"].contains(&self.active_state.as_str());
+        active && self.sub_state != "auto-restart"
+    }
+
     /// Whether it ended in a way that systemd calls a failure.
     pub(super) fn is_down_after_failure(&self) -> bool {
         self.active_state == "failed" || self.sub_state == "auto-restart"

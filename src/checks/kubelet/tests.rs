@@ -294,6 +294,54 @@ fn what_is_not_there_is_told_by_its_unit() {
 }
 
 #[test]
+fn one_that_was_restarted_while_we_were_away_has_its_grace() {
+    let healthy = Some(Reason::KubeletIsHealthy);
+    let mut kubelet = Kubelet::new("kubelet.service");
+    kubelet.apply(Sign::Found(Found::None("no process".to_owned())), at(0));
+    assert_eq!(
+        reason_after(&kubelet, None, 0),
+        None,
+        "systemd was not heard yet"
+    );
+    kubelet.apply(unit("active", "running", 100, (100, 0, 0)), at(1));
+    assert_eq!(
+        reason_after(&kubelet, healthy, 1),
+        None,
+        "forked, not yet the kubelet"
+    );
+    assert_eq!(
+        reason_after(&kubelet, None, 1),
+        Some(Reason::KubeletNotFound)
+    );
+    assert_eq!(
+        reason_after(&kubelet, healthy, 120_000),
+        Some(Reason::KubeletNotFound)
+    );
+    kubelet.apply(Sign::Found(Found::One(process(PID))), at(2));
+    kubelet.apply(Sign::Endpoint(PID, Endpoint::Known("u".to_owned())), at(2));
+    kubelet.apply(Sign::Probed(PID, Probe::Refused), at(3));
+    assert_eq!(reason_after(&kubelet, healthy, 3), None);
+    assert_eq!(
+        reason_after(&kubelet, None, 3),
+        Some(Reason::KubeletStarting)
+    );
+}
+
+#[test]
+fn a_death_before_systemd_was_heard_waits_for_its_jobs() {
+    let mut kubelet = Kubelet::new("kubelet.service");
+    let signs = [Sign::Found(Found::One(process(PID))), Sign::Gone(PID)];
+    for sign in signs {
+        kubelet.apply(sign, at(10));
+    }
+    assert_eq!(reason(&kubelet, 500), None);
+    kubelet.apply(Sign::Job(7, JobKind::Unasked), at(500));
+    kubelet.apply(killed(), at(500));
+    kubelet.apply(Sign::Job(7, JobKind::Restart), at(501));
+    assert_eq!(reason(&kubelet, 501), None, "a planned restart");
+}
+
+#[test]
 fn one_that_came_and_went_unseen_is_told_by_its_unit() {
     let stopped = [
         Sign::Job(7, JobKind::Stop),
