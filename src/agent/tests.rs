@@ -59,14 +59,7 @@ impl Story {
         story.tell(0, Event::Identity(Ok(Identity::Own("/k".into()))));
         story.tell(0, Event::Node(NodeEvent::Seen(view("u1", None))));
         story.kubelet(0, PID);
-        story.tell(
-            5,
-            Event::Probed {
-                pid: PID,
-                started: at(4).uptime,
-                probe: Probe::Ok,
-            },
-        );
+        story.answers(5);
         let apply = story.applied();
         assert_eq!(apply.conditions[0].status, Status::True);
         story.tell(6, Event::Applied(apply.attempt, Ok(view("u1", None))));
@@ -86,6 +79,19 @@ impl Story {
             config: None,
         };
         self.tell(millis, Event::Facts(pid, Ok(facts)));
+    }
+
+    /// The kubelet answers a probe.
+    fn answers(&mut self, millis: u64) {
+        let started = at(millis - 1).uptime;
+        self.tell(
+            millis,
+            Event::Probed {
+                pid: PID,
+                started,
+                probe: Probe::Ok,
+            },
+        );
     }
 
     fn crash(&mut self, millis: u64) -> &mut Self {
@@ -160,14 +166,7 @@ fn nothing_is_applied_before_the_check_has_run() {
     assert!(!story.has(|e| matches!(e, Effect::Apply(_))));
     // The kubelet is well again: the problem stays through its healthy spell, with its own time.
     story.kubelet(2, PID);
-    story.tell(
-        5,
-        Event::Probed {
-            pid: PID,
-            started: at(4).uptime,
-            probe: Probe::Ok,
-        },
-    );
+    story.answers(5);
     let apply = story.applied();
     assert_eq!(apply.conditions[0].status, Status::False);
     assert_eq!(apply.conditions[0].last_transition_time, stored.since);

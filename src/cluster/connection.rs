@@ -72,3 +72,81 @@ pub fn client(config: &Config) -> Result<Client, ConnectionError> {
         .service(http_client);
     Ok(Client::new(service, config.default_namespace.clone()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::*;
+    use crate::cluster::api::{Api, ApiError};
+
+    /// What an apply comes to at a server that answers with these bytes; with none, it never answers.
+    async fn apply(answer: &'static str) -> ApiError {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert_ne!(stream.read(&mut [0; 4096]).await.unwrap(), 0);
+            if answer.is_empty() {
+                std::future::pending::<()>().await;
+            }
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.shutdown().await.unwrap();
+        });
+        let error = apply_to(&format!("http://{address}")).await;
+        server.abort();
+        error
+    }
+
+    async fn apply_to(url: &str) -> ApiError {
+        let client = client(&Config::new(url.parse().unwrap())).unwrap();
+        let api = Api::new(client, "n1");
+        api.apply("u", &[], jiff::Timestamp::UNIX_EPOCH)
+            .await
+            .unwrap_err()
+    }
+
+    // The real API server shows these on no demand, so this one stands in for it.
+    #[tokio::test]
+    async fn what_a_server_in_trouble_says_is_understood() {
+        let busy = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 7\r\ncontent-length: 0\r\n\r\n";
+        assert_eq!(
+            apply(busy).await,
+            ApiError::TooMany(Some(Duration::from_secs(7)))
+        );
+        let ill =
+            "HTTP/1.1 503 Service Unavailable\r\nretry-after: 3\r\ncontent-length: 4\r\n\r\nwait";
+        assert_eq!(
+            apply(ill).await,
+            ApiError::Server {
+                code: 503,
+                message: "wait".to_owned(),
+                retry_after: Some(Duration::from_secs(3)),
+            }
+        );
+        let conflict =
+            "HTTP/1.1 409 Conflict\r\ncontent-length: 21\r\n\r\n{\"message\":\"the uid\"}";
+        assert_eq!(
+            apply(conflict).await,
+            ApiError::Conflict("the uid".to_owned())
+        );
+        let nonsense = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
+        assert!(matches!(apply(nonsense).await, ApiError::Nonsense(_)));
+        let cut = "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{";
+        assert!(matches!(apply(cut).await, ApiError::Network(_)));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_away_or_silent_is_given_up() {
+        assert_eq!(apply("").await, ApiError::Timeout);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        drop(listener);
+        assert!(matches!(apply_to(&url).await, ApiError::Network(why) if why.contains("refused")));
+    }
+}
