@@ -164,6 +164,7 @@ impl Kubelet {
                     self.job_vanished();
                 }
             }
+            Sign::JobsUntold => self.jobs.clear(),
             Sign::BusLost => {
                 self.unit = None;
                 self.jobs.clear();

@@ -171,6 +171,7 @@ impl Session {
     }
 
     async fn read_unit(&mut self) -> zbus::Result<()> {
+        self.say(BusEvent::Sign(Sign::JobsUntold)).await;
         for interface in [UNIT, SERVICE] {
             let properties = PropertiesProxy::builder(&self.connection)
                 .destination(SYSTEMD)

@@ -107,6 +107,8 @@ pub enum Sign {
     Job(u32, JobKind),
     /// A job for the unit ended.
     JobDone(u32),
+    /// Jobs are about to be told anew: one whose end went by unheard must not excuse a later death.
+    JobsUntold,
     /// The bus went away, and what it told us with it.
     BusLost,
 }

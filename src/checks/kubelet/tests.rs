@@ -404,6 +404,13 @@ fn signs_of_another_process_change_nothing() {
 }
 
 #[test]
+fn a_job_whose_end_went_by_unheard_excuses_nothing() {
+    let stale = [Sign::Job(7, JobKind::Stop), Sign::JobsUntold];
+    let kubelet = after(after(healthy(), stale), [Sign::Gone(PID), killed()]);
+    assert_eq!(reason(&kubelet, 10_000), Some(Reason::KubeletCrashed));
+}
+
+#[test]
 fn a_lost_bus_takes_its_jobs_along() {
     let signs = [Sign::Job(7, JobKind::Stop), Sign::BusLost, Sign::Gone(PID)];
     let mut kubelet = after(healthy(), signs);
