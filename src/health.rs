@@ -3,12 +3,16 @@
 //! Pure: every moment is handed in. The registry of reasons ([`REASONS`]) is the one place that says which status a
 //! reason stands for; checks name reasons, nobody names a status by hand.
 
+mod reasons;
+
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Now;
+
+pub use reasons::{REASONS, Reason, ReasonSpec};
 
 /// The status of a Node condition, as Kubernetes spells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,160 +52,6 @@ impl ConditionType {
         match self {
             Self::KubeletHealthy => "KubeletHealthy",
         }
-    }
-}
-
-/// Why a condition has its status: a stable, documented `CamelCase` word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "REASONS documents each, and a test walks it")]
-pub enum Reason {
-    KubeletIsHealthy,
-    KubeletNotFound,
-    KubeletStarting,
-    KubeletStoppedByOperator,
-    KubeletProbeFailed,
-    KubeletGone,
-    KubeletCrashed,
-    KubeletExitedClean,
-    KubeletHung,
-    KubeletHealthzDown,
-}
-
-/// What the registry knows of a reason.
-#[derive(Debug, Clone, Copy)]
-pub struct ReasonSpec {
-    /// The reason.
-    pub reason: Reason,
-    /// Its name in the condition; a part of the interface, never changed.
-    pub name: &'static str,
-    /// The condition that it belongs to.
-    pub condition: ConditionType,
-    /// The status that it stands for.
-    pub status: Status,
-    /// When it enters and when it leaves.
-    pub timing: &'static str,
-    /// What it means, in a sentence or two.
-    pub doc: &'static str,
-}
-
-const HEALTHY_SPELL: &str = "leaves after `[kubelet] healthy_for_secs` of health";
-
-/// Every reason that nodevigil publishes.
-pub const REASONS: &[ReasonSpec] = &[
-    kubelet(
-        Reason::KubeletIsHealthy,
-        "KubeletIsHealthy",
-        Status::True,
-        "enters at once, or after the healthy spell that ends a problem",
-        "The kubelet's process lives and its healthz answers 200.",
-    ),
-    kubelet(
-        Reason::KubeletNotFound,
-        "KubeletNotFound",
-        Status::Unknown,
-        "enters and leaves at once",
-        "There is no kubelet to watch: its unit is not installed or was never started, or more than one process could be it.",
-    ),
-    kubelet(
-        Reason::KubeletStarting,
-        "KubeletStarting",
-        Status::Unknown,
-        "enters at once; leaves at the first answer of healthz, or for a problem after 120 s",
-        "The kubelet's process is young and its healthz has not answered yet.",
-    ),
-    kubelet(
-        Reason::KubeletStoppedByOperator,
-        "KubeletStoppedByOperator",
-        Status::Unknown,
-        "enters when the process is gone and systemd had a stop job for its unit",
-        "Somebody stopped the kubelet's unit (systemctl stop, a shutdown): that is no fault.",
-    ),
-    kubelet(
-        Reason::KubeletProbeFailed,
-        "KubeletProbeFailed",
-        Status::Unknown,
-        "enters after 3 probes in a row that could not be made; leaves at the first answer",
-        "The kubelet's process lives, but its healthz could not be asked: the probe itself failed, or its address is not known.",
-    ),
-    kubelet(
-        Reason::KubeletGone,
-        "KubeletGone",
-        Status::False,
-        HEALTHY_SPELL,
-        "The kubelet's process is gone, nobody had asked for that, and systemd has not said how it ended.",
-    ),
-    kubelet(
-        Reason::KubeletCrashed,
-        "KubeletCrashed",
-        Status::False,
-        HEALTHY_SPELL,
-        "The kubelet's process ended by a signal or with an exit code other than 0, and nobody had asked for that.",
-    ),
-    kubelet(
-        Reason::KubeletExitedClean,
-        "KubeletExitedClean",
-        Status::False,
-        HEALTHY_SPELL,
-        "The kubelet exited with code 0 and nobody had asked for that; with Restart=on-failure it stays away for ever.",
-    ),
-    kubelet(
-        Reason::KubeletHung,
-        "KubeletHung",
-        Status::False,
-        HEALTHY_SPELL,
-        "The kubelet's process lives, but 3 probes of its healthz in a row timed out.",
-    ),
-    kubelet(
-        Reason::KubeletHealthzDown,
-        "KubeletHealthzDown",
-        Status::False,
-        HEALTHY_SPELL,
-        "The kubelet's process lives, but its healthz refused 3 probes in a row or answered them with an error.",
-    ),
-];
-
-const fn kubelet(
-    reason: Reason,
-    name: &'static str,
-    status: Status,
-    timing: &'static str,
-    doc: &'static str,
-) -> ReasonSpec {
-    ReasonSpec {
-        reason,
-        name,
-        condition: ConditionType::KubeletHealthy,
-        status,
-        timing,
-        doc,
-    }
-}
-
-impl Reason {
-    /// The registry's row.
-    pub fn spec(self) -> &'static ReasonSpec {
-        REASONS
-            .iter()
-            .find(|spec| spec.reason == self)
-            .expect("a test walks the registry: every reason has a row")
-    }
-
-    /// The word in the condition.
-    pub fn as_str(self) -> &'static str {
-        self.spec().name
-    }
-
-    /// The status that the reason stands for.
-    pub fn status(self) -> Status {
-        self.spec().status
-    }
-
-    /// The reason of that name, if this version knows it.
-    pub fn parse(name: &str) -> Option<Self> {
-        REASONS
-            .iter()
-            .find(|spec| spec.name == name)
-            .map(|spec| spec.reason)
     }
 }
 
