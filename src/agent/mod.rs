@@ -27,7 +27,7 @@ pub use state::State;
 
 use crate::{
     checks::kubelet::{Probe, Process},
-    clock::Clock,
+    clock::{Alarm, Clock},
     cluster::{
         api::{Api, ApiError},
         backoff::Backoff,
@@ -78,6 +78,7 @@ pub struct Agent {
     events: mpsc::Receiver<Event>,
     sender: mpsc::Sender<Event>,
     tasks: JoinSet<()>,
+    alarm: Alarm,
     watched: Option<Watched>,
     /// Clients of the identities that were found, each ahead of its event.
     clients: (
@@ -127,6 +128,7 @@ impl Agent {
             events,
             sender,
             tasks: JoinSet::new(),
+            alarm: Alarm::new()?,
             watched: None,
             clients: mpsc::unbounded_channel(),
             client: None,
@@ -181,7 +183,10 @@ impl Agent {
             return event;
         }
         let now = self.outside.clock.now();
-        let deadline = now.instant_at(self.state.next_deadline(now));
+        if let Err(e) = self.alarm.set(self.state.next_deadline(now)) {
+            // Only a time beyond the kernel's years could be refused; the watchdog would end a loop that sleeps on.
+            warn!(error = %e, "the timer cannot be set");
+        }
         let gone = async {
             match &self.watched {
                 Some(watched) => {
@@ -197,7 +202,7 @@ impl Agent {
             pid = gone => Event::Gone(pid),
             _ = self.terminate.recv() => Event::Stop,
             _ = self.interrupt.recv() => Event::Stop,
-            () = tokio::time::sleep_until(deadline) => Event::Tick,
+            () = self.alarm.rings() => Event::Tick,
         };
         if matches!(&event, Event::Gone(pid) if self.watched.as_ref().is_some_and(|w| w.process.pid == *pid))
         {
@@ -291,7 +296,13 @@ impl Agent {
     }
 
     fn read_state(&mut self, process: &Process) {
-        let event = match process::state(&self.outside.root, process) {
+        let watched = self.watched.as_ref().filter(|w| w.process == *process);
+        // Without a pidfd its row is looked up anew each time.
+        let state = watched.map_or_else(
+            || process::state(&self.outside.root, process),
+            Watched::state,
+        );
+        let event = match state {
             Some(state) => Event::ProcessState(process.pid, state),
             None => Event::Gone(process.pid),
         };

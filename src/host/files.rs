@@ -69,6 +69,12 @@ impl Root {
             .unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
     }
 
+    /// Opens a file for reading again and again.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<fs::File, FileError> {
+        let path = path.as_ref();
+        fs::File::open(self.join(path)).map_err(error("open", path))
+    }
+
     /// The names in a folder, sorted.
     pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<String>, FileError> {
         let path = path.as_ref();

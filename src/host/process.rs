@@ -157,6 +157,8 @@ pub struct Watched {
     /// Whom.
     pub process: Process,
     pidfd: AsyncFd<OwnedFd>,
+    /// Its row in `/proc`, kept open: it stays that process's, and one read a second is all that it costs.
+    stat: OwnedFd,
 }
 
 impl Watched {
@@ -179,7 +181,23 @@ impl Watched {
             reason = "its successor is unsafe and asks for what an OwnedFd promises by its type: one file, open while it lives"
         )]
         let pidfd = AsyncFd::with_interest(pidfd, Interest::READABLE)?;
-        Ok(Some(Self { process, pidfd }))
+        let Ok(stat) = root.open(format!("/proc/{}/stat", process.pid)) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            process,
+            pidfd,
+            stat: stat.into(),
+        }))
+    }
+
+    /// Its one-letter state; `None` once it is gone.
+    pub fn state(&self) -> Option<char> {
+        let mut row = [0; 256];
+        let length = rustix::io::pread(&self.stat, &mut row, 0).ok()?;
+        // `PID (COMM) STATE …`, and COMM may hold anything, parentheses too.
+        let comm_ends = row[..length].iter().rposition(|byte| *byte == b')')?;
+        row.get(comm_ends + 2).map(|byte| char::from(*byte))
     }
 
     /// Waits until the process has ended: the kernel makes its pidfd readable in the same moment.
