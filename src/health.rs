@@ -136,7 +136,9 @@ impl Health {
         }
         self.anchored = true;
         match &mut self.verdict {
-            Some(verdict) if verdict.status == stored.status => verdict.since = stored.since,
+            // Its reason too: it may remember what nobody can see any more, such as who stopped the kubelet. The next
+            // finding is judged in its light.
+            Some(verdict) if verdict.status == stored.status => *verdict = stored.into(),
             // A problem that was published ends by a healthy spell, not by our having been away; and not to have known
             // for a moment is no reason to take health back.
             Some(verdict)
@@ -335,6 +337,14 @@ mod tests {
         health.observe(&finding(Reason::KubeletIsHealthy), at(30));
         health.adopt(stored(Status::True, "KubeletIsHealthy", 5));
         assert_eq!(health.verdict().unwrap().since, at(5).wall);
+
+        let mut health = Health::new(Duration::from_mins(1));
+        health.observe(&finding(Reason::KubeletNotFound), at(30));
+        health.adopt(stored(Status::Unknown, "KubeletStoppedByOperator", 5));
+        assert_eq!(
+            health.adopted().unwrap().reason,
+            Reason::KubeletStoppedByOperator
+        );
 
         let mut health = Health::new(Duration::from_mins(1));
         health.observe(&finding(Reason::KubeletIsHealthy), at(30));
