@@ -253,6 +253,7 @@ impl Kubelet {
             pid,
             main_pid,
             at: now.uptime,
+            unheard: self.bus_is_awaited,
             cause,
         });
     }
@@ -289,6 +290,12 @@ impl Kubelet {
             JobKind::Unasked => ended.cause = Cause::Asked(ended.at + JOB_TYPE_WAIT),
             JobKind::Stop => ended.cause = Cause::Stopped,
             JobKind::Restart => ended.cause = Cause::Restarting,
+            // A restart of systemd's own after a clean exit comes 100 ms later at the soonest.
+            JobKind::Start
+                if ended.unheard && self.unit.as_ref().is_some_and(|u| u.result == "success") =>
+            {
+                ended.cause = Cause::Restarting;
+            }
             JobKind::Start | JobKind::Other => self.recall_cause(),
         }
     }

@@ -28,6 +28,8 @@ pub(super) struct Ended {
     /// The unit's main process at that time: another one if a wrapper started the kubelet.
     pub(super) main_pid: i32,
     pub(super) at: Duration,
+    /// Whether it ended before systemd was heard, whose restart job may have become a start job meanwhile.
+    pub(super) unheard: bool,
     pub(super) cause: Cause,
 }
 

@@ -342,6 +342,30 @@ fn a_death_before_systemd_was_heard_waits_for_its_jobs() {
 }
 
 #[test]
+fn a_restart_job_that_became_a_start_job_before_systemd_was_heard_is_a_plan() {
+    let mut kubelet = Kubelet::new("kubelet.service");
+    let down = Unit {
+        load_state: "loaded".to_owned(),
+        active_state: "inactive".to_owned(),
+        exec_main_pid: 100,
+        exec_main_code: 1,
+        result: "success".to_owned(),
+        ..Unit::default()
+    };
+    let signs = [
+        Sign::Found(Found::One(process(PID))),
+        Sign::Gone(PID),
+        Sign::Job(7, JobKind::Unasked),
+        Sign::Unit(down),
+        Sign::Job(7, JobKind::Start),
+    ];
+    for sign in signs {
+        kubelet.apply(sign, at(10));
+    }
+    assert_eq!(reason(&kubelet, 10), None);
+}
+
+#[test]
 fn one_that_came_and_went_unseen_is_told_by_its_unit() {
     let stopped = [
         Sign::Job(7, JobKind::Stop),
