@@ -1,7 +1,7 @@
 //! nodevigil: a health agent for every Kubernetes node.
 //!
 //! This is the map; `ARCHITECTURE.md` draws the flow. Waiting is async, deciding is synchronous: the pure rooms
-//! (`health`, `desired`, `kubelet`, and every check's `assess`) know no clock, no file and no network.
+//! (`health`, `desired`, `kubelet`, `rules`, and every check's `assess`) know no clock, no file and no network.
 
 pub mod agent;
 pub mod checks;
@@ -15,4 +15,5 @@ pub mod helper;
 pub mod host;
 pub mod kubelet;
 pub mod ledger;
+pub mod rules;
 pub mod status;

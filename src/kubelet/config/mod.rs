@@ -1,0 +1,86 @@
+//! The `KubeletConfiguration` that the kubelet gets: its file, the drop-ins of `--config-dir`, each field with its place.
+
+pub mod document;
+pub mod fields;
+
+use document::Node;
+
+use super::place::Place;
+
+/// What became of a configuration file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileState {
+    /// It was merged.
+    Read,
+    /// It is not there.
+    Missing,
+    /// It is there and was not read: `--config-dir` takes `*.conf` alone.
+    Ignored,
+    /// The kubelet would exit: not YAML, the wrong kind, a wrong type.
+    Bad {
+        /// Where, as well as it is known.
+        at: Place,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A file of the configuration.
+#[derive(Debug, Clone)]
+pub struct ConfigFile {
+    /// The file as a whole.
+    pub at: Place,
+    /// The flag that names it or its folder.
+    pub declared: Place,
+    /// Whether it comes from `--config-dir`.
+    pub drop_in: bool,
+    /// What became of it.
+    pub state: FileState,
+    /// Its content, where it could be parsed.
+    pub document: Option<Node>,
+}
+
+/// A key that the kubelet does not take: it logs a warning and goes on without it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownField {
+    /// Its path with dots, as written.
+    pub path: String,
+    /// Where the key stands.
+    pub at: Place,
+    /// Its value, as JSON, shortened.
+    pub value: String,
+    /// What was probably meant: the right case, or the field of a flag.
+    pub meant: Option<&'static str>,
+    /// Whether the key is known but stands there twice.
+    pub duplicate: bool,
+}
+
+/// The merged configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Configuration {
+    /// Whether `--config` was given: the defaults depend on it.
+    pub given: bool,
+    /// Its files, in the order in which they are merged; those that were not, too.
+    pub files: Vec<ConfigFile>,
+    /// The fields, merged; each with the place that it comes from.
+    pub merged: Option<Node>,
+    /// What the kubelet does not take.
+    pub unknown: Vec<UnknownField>,
+}
+
+impl Configuration {
+    /// The merged value of a field, its path with dots.
+    pub fn get(&self, path: &str) -> Option<&Node> {
+        path.split('.')
+            .try_fold(self.merged.as_ref()?, |node, key| node.get(key))
+    }
+}
+
+/// Reads the configuration that the flags name.
+pub fn load(
+    _tree: &dyn super::tree::Tree,
+    _flags: &super::flags::CommandLine,
+    _version: Option<&super::version::Version>,
+) -> Configuration {
+    Configuration::default()
+}

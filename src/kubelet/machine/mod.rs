@@ -1,0 +1,227 @@
+//! What the kubelet will find around it: memory, swap, kernel settings, the runtime's configuration, CNI, credentials,
+//! each value with the file that says so. Read from a [`Tree`](super::tree::Tree); what is not there is `None`.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use super::{place::Place, version::Version};
+
+/// A value and the file and line that says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found<T> {
+    /// The value.
+    pub value: T,
+    /// Where it stands.
+    pub at: Place,
+}
+
+/// A line of `/proc/swaps`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Swap {
+    /// The device or file.
+    pub device: String,
+    /// Its size.
+    pub size_bytes: u64,
+}
+
+/// Which container runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuntimeKind {
+    /// containerd.
+    Containerd,
+    /// CRI-O.
+    Crio,
+}
+
+/// The container runtime, from its configuration (all imports, both schema versions).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Runtime {
+    /// Which.
+    pub kind: RuntimeKind,
+    /// Its version (`2.1.4`), where it is known.
+    pub version: Option<String>,
+    /// Whether it uses systemd's cgroup driver: containerd's `SystemdCgroup`, CRI-O's `cgroup_manager`.
+    pub systemd_cgroup: Option<Found<bool>>,
+    /// Where its CRI plugin is disabled.
+    pub cri_disabled: Option<Place>,
+    /// Its CNI folder.
+    pub cni_conf_dir: Option<Found<String>>,
+    /// Its CNI plugins' folder.
+    pub cni_bin_dir: Option<Found<String>>,
+    /// Its socket.
+    pub socket: Option<Found<String>>,
+    /// Files of its configuration that could not be read, and why.
+    pub problems: Vec<(Place, String)>,
+}
+
+/// What lies at the CRI endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Socket {
+    /// Nothing.
+    Missing,
+    /// Something that is no socket.
+    NotASocket,
+    /// A socket; nobody tried to connect.
+    Present,
+    /// A socket that took a connection.
+    Connected,
+    /// A socket that refused one.
+    Refused {
+        /// The system's word.
+        reason: String,
+    },
+}
+
+/// What kind of client credentials a kubeconfig has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClientCredential {
+    /// A certificate, in a file.
+    CertificateFile {
+        /// The file, as written.
+        path: String,
+    },
+    /// A certificate, inline.
+    CertificateData,
+    /// A token, in a file or inline.
+    Token,
+    /// An exec plugin.
+    Exec,
+    /// None at all.
+    Nothing,
+}
+
+/// A client or serving certificate: the last of its file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificate {
+    /// The file.
+    pub at: Place,
+    /// The subject's common name.
+    pub common_name: Option<String>,
+    /// Seconds since 1970.
+    pub not_before_secs: i64,
+    /// Seconds since 1970.
+    pub not_after_secs: i64,
+}
+
+/// A kubeconfig.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kubeconfig {
+    /// The file.
+    pub at: Place,
+    /// The API server's address.
+    pub server: Option<String>,
+    /// What it shows to the server.
+    pub credential: ClientCredential,
+    /// The certificate, where it could be read.
+    pub certificate: Option<Certificate>,
+    /// Why the certificate could not be had.
+    pub certificate_problem: Option<String>,
+}
+
+/// A file that the kubelet needs, read or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Needed<T> {
+    /// Nobody asks for it.
+    NotAsked,
+    /// It is not there.
+    Missing {
+        /// The file, and who names it.
+        at: Place,
+    },
+    /// It is there and unusable.
+    Bad {
+        /// Where.
+        at: Place,
+        /// Why.
+        reason: String,
+    },
+    /// It is there.
+    Present(T),
+}
+
+/// What the kubelet will find around it.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// The host's name, as `/etc/hostname`, or the caller, gives it.
+    pub hostname: Option<Found<String>>,
+    /// `ID` and `ID_LIKE` of os-release.
+    pub os_ids: Vec<String>,
+    /// `MemTotal`.
+    pub memory_bytes: Option<Found<u64>>,
+    /// `/proc/swaps`; `None` if it could not be read.
+    pub swaps: Option<Vec<Found<Swap>>>,
+    /// Kernel settings by name with dots (`vm.overcommit_memory`), those that the rules read.
+    pub sysctls: BTreeMap<&'static str, Found<String>>,
+    /// Whether the host has cgroup v2 as its only hierarchy.
+    pub cgroup_v2: Option<bool>,
+    /// Cgroups that exist, of those that the configuration names.
+    pub cgroups: BTreeMap<String, bool>,
+    /// The runtime at the effective endpoint.
+    pub runtime: Option<Runtime>,
+    /// The effective endpoint's socket.
+    pub socket: Option<Socket>,
+    /// Other runtimes' sockets that are there.
+    pub other_sockets: Vec<String>,
+    /// The CNI folder and the configurations in it; `None` if the folder is not there.
+    pub cni_dir: Option<PathBuf>,
+    /// Names of CNI configurations.
+    pub cni_configs: Option<Vec<String>>,
+    /// The name servers of the effective `resolvConf`.
+    pub resolv_conf: Needed<Vec<Found<String>>>,
+    /// `--kubeconfig`.
+    pub kubeconfig: Needed<Kubeconfig>,
+    /// `--bootstrap-kubeconfig`.
+    pub bootstrap_kubeconfig: Needed<Kubeconfig>,
+    /// The serving certificate in `--cert-dir`.
+    pub serving_certificate: Needed<Certificate>,
+    /// Files that systemd's root or the kubelet trusts, with mode, owner and group.
+    pub trusted_files: Vec<TrustedFile>,
+    /// The kubelet's version, where something on the host says it.
+    pub kubelet_version: Option<Found<Version>>,
+    /// Addresses of the host's interfaces; `None` where the root is not this host's.
+    pub addresses: Option<Vec<String>>,
+}
+
+/// A file whose owner and mode matter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustedFile {
+    /// The file.
+    pub at: Place,
+    /// Whether it holds a secret: nobody but its owner may read it.
+    pub secret: bool,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// Reads what lies around the kubelet that these settings describe.
+pub fn survey(
+    _tree: &dyn super::tree::Tree,
+    _unit: &super::systemd::Unit,
+    _flags: &super::flags::CommandLine,
+    _settings: &super::effective::Settings,
+) -> Machine {
+    Machine {
+        hostname: None,
+        os_ids: Vec::new(),
+        memory_bytes: None,
+        swaps: None,
+        sysctls: BTreeMap::new(),
+        cgroup_v2: None,
+        cgroups: BTreeMap::new(),
+        runtime: None,
+        socket: None,
+        other_sockets: Vec::new(),
+        cni_dir: None,
+        cni_configs: None,
+        resolv_conf: Needed::NotAsked,
+        kubeconfig: Needed::NotAsked,
+        bootstrap_kubeconfig: Needed::NotAsked,
+        serving_certificate: Needed::NotAsked,
+        trusted_files: Vec::new(),
+        kubelet_version: None,
+        addresses: None,
+    }
+}

@@ -1,0 +1,396 @@
+//! A service unit as systemd would load and start it, each word with its place; systemd.unit(5), systemd.syntax(7),
+//! systemd.exec(5) and systemd.service(5), checked against a real systemd (`make oracle`).
+
+mod exec;
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use super::place::Place;
+
+/// What systemd would say of the unit's state of loading.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadState {
+    /// It can be started.
+    Loaded,
+    /// There is no fragment in the search path.
+    NotFound,
+    /// A link to `/dev/null` or an empty file stands in its place.
+    Masked {
+        /// The mask.
+        by: Place,
+    },
+    /// It has no usable command line, or two.
+    BadSetting {
+        /// The line that spoils it.
+        at: Place,
+        /// Why, as systemd would log it.
+        reason: String,
+    },
+    /// Its fragment could not be read or parsed.
+    Error {
+        /// Where.
+        at: Place,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Where the value of a variable comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// systemd's own environment: `DefaultEnvironment=`, `systemctl set-environment`, or one that systemd sets for
+    /// every service (`PATH`, `LANG`, …).
+    Manager,
+    /// The same, let through by `PassEnvironment=`.
+    Passed,
+    /// An `Environment=` line.
+    Environment,
+    /// A file that an `EnvironmentFile=` line names.
+    File {
+        /// The `EnvironmentFile=` line.
+        declared: Place,
+    },
+}
+
+/// One assignment of a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// The variable.
+    pub name: String,
+    /// Its value, unquoted.
+    pub value: String,
+    /// Where the assignment stands (its first line).
+    pub at: Place,
+    /// What kind of assignment it is.
+    pub source: Source,
+    /// The places of the value's characters: (offset in `value` in bytes, place of the character there), ascending.
+    /// A word of the value starts at the place of the last mark at or before its offset, moved by the difference.
+    pub marks: Vec<(usize, Place)>,
+}
+
+/// A variable of the service's environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variable {
+    /// The assignment that counts.
+    pub winner: Assignment,
+    /// Those that do not, in the order in which they were read.
+    pub losers: Vec<Assignment>,
+    /// The words of `ExecStart=` that refer to it.
+    pub referenced_at: Vec<Place>,
+}
+
+/// What became of an environment file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EnvFileState {
+    /// It was read.
+    Read,
+    /// It is not there.
+    Missing,
+    /// It is there, and systemd skips all of it.
+    Skipped {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// An environment file; a glob gives one for each match.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnvFile {
+    /// The file.
+    pub path: PathBuf,
+    /// The `EnvironmentFile=` line.
+    pub declared: Place,
+    /// Whether a dash allows it to be missing.
+    pub optional: bool,
+    /// What became of it.
+    pub state: EnvFileState,
+    /// Everything it assigns, whether it counts or not.
+    pub assignments: Vec<Assignment>,
+}
+
+/// A variable's part in a word of argv.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The variable; empty for words that a second layer takes from a list of its own.
+    pub variable: String,
+    /// Where the word stands within the variable's value.
+    pub at: Place,
+    /// Whether it came by `${X}`, which never splits.
+    pub braces: bool,
+}
+
+/// A word of the argument list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Word {
+    /// The word, as the program gets it; bytes that are not UTF-8 show as `U+FFFD`.
+    pub text: String,
+    /// The word of `ExecStart=` (or of a second layer's file) that it comes from.
+    pub declared: Place,
+    /// The variables that it comes from; empty if it is written out.
+    pub origins: Vec<Origin>,
+}
+
+impl Word {
+    /// Where one would edit it: in the variable's value, if it comes from one.
+    pub fn at(&self) -> &Place {
+        self.origins
+            .first()
+            .map_or(&self.declared, |origin| &origin.at)
+    }
+}
+
+/// A word of `ExecStart=` before variables are expanded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecWord {
+    /// Unquoted, escapes and specifiers done, variables not.
+    pub text: String,
+    /// Its place.
+    pub at: Place,
+}
+
+/// One `ExecStart=`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exec {
+    /// The line.
+    pub at: Place,
+    /// The prefixes, as written (`-`, `@`, `:`, `+`, `!`, `!!`).
+    pub prefixes: String,
+    /// The program, without prefixes.
+    pub program: String,
+    /// The words; the first is argv[0].
+    pub words: Vec<ExecWord>,
+    /// Whether variables are expanded (no `:`).
+    pub expands: bool,
+}
+
+impl Exec {
+    /// The variables that it refers to, each with its word's place and whether by `${X}`.
+    pub fn references(&self) -> Vec<(String, Place, bool)> {
+        exec::references(self)
+    }
+}
+
+/// A setting that the resolver does not interpret (`Restart=`, `Type=`, `Slice=`, …), the last one of its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// Its value, specifiers expanded.
+    pub value: String,
+    /// Its place.
+    pub at: Place,
+}
+
+/// Why a file that looks like a drop-in is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotADropIn {
+    /// Its name does not end in `.conf`.
+    Suffix,
+    /// Its name starts with a dot.
+    Hidden,
+    /// It lies in a prefix folder (`kubelet-.service.d`) and the unit's name has no such dash.
+    Prefix,
+    /// It lies in a folder that is no drop-in folder of this unit (`kubelet.d`, `kubelet.service.d/sub`, …).
+    Folder,
+}
+
+/// Something that was ignored or lost on the way, or that the reader of a finding should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// What happened.
+    pub kind: EventKind,
+    /// Where.
+    pub at: Place,
+    /// The text that was ignored: a line, a word, a file's content (bounded), for the search of lost flags.
+    pub text: String,
+}
+
+/// What happened to an [`Event`]'s text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventKind {
+    /// `[service]`: unknown section, what follows is ignored.
+    UnknownSection,
+    /// An unknown key in a known section.
+    UnknownKey {
+        /// The section.
+        section: String,
+        /// The key.
+        key: String,
+    },
+    /// An assignment before the first section.
+    OutsideSection,
+    /// A line that is neither section nor assignment, or a malformed header.
+    MalformedLine,
+    /// The rest of the file was not parsed (not UTF-8, a malformed header, a bad `ExecStart=` in a drop-in).
+    RestOfFileLost {
+        /// Why.
+        reason: String,
+    },
+    /// `Environment=A=--x --y`: a word that is no assignment.
+    InvalidAssignment {
+        /// The variable that the line's first assignment sets, and its value; the usual victim.
+        first: Option<(String, String)>,
+    },
+    /// A specifier that systemd does not know: the assignment (or the unit) is lost.
+    BadSpecifier {
+        /// The letter.
+        letter: char,
+    },
+    /// A specifier that was expanded.
+    Specifier {
+        /// The letter.
+        letter: char,
+        /// What it became.
+        value: String,
+    },
+    /// A quote that is not closed, or an escape that systemd does not take: the rest of the line is lost.
+    BadQuoting,
+    /// A backslash followed by blanks: no continuation.
+    BackslashBlank,
+    /// A continued line that an empty line ends.
+    ContinuationEnded,
+    /// `EnvironmentFile=` with a path that systemd refuses.
+    BadEnvironmentFile {
+        /// Why.
+        reason: String,
+    },
+    /// A list that an empty assignment cleared; `text` is what was lost.
+    Reset {
+        /// The key.
+        key: String,
+        /// The empty assignment.
+        by: Place,
+    },
+    /// A drop-in that one of the same name replaces.
+    DropInShadowed {
+        /// The file that is read in its place.
+        by: PathBuf,
+    },
+    /// A drop-in that a link to `/dev/null`, an empty file, a folder or a dangling link of its name hides.
+    DropInMasked {
+        /// The mask.
+        by: PathBuf,
+        /// What the mask is: `link to /dev/null`, `empty file`, `folder`, `dangling link`.
+        what: &'static str,
+    },
+    /// A file near the unit's drop-ins that is none.
+    DropInNotRead {
+        /// Why.
+        reason: NotADropIn,
+    },
+    /// A drop-in or a fragment that could not be read.
+    FileUnreadable {
+        /// Why.
+        reason: String,
+    },
+    /// A lower fragment that a higher one hides.
+    FragmentHidden {
+        /// The one that counts.
+        by: PathBuf,
+    },
+    /// A line of an environment file that is no assignment for systemd.
+    EnvLineIgnored {
+        /// Why: `export`, `the name has a blank`, `byte order mark`, ….
+        reason: String,
+        /// Whether a byte order mark is the cause.
+        bom: bool,
+    },
+    /// Text of an environment file without `=`, which systemd passes over in silence.
+    EnvLineWithoutAssignment,
+    /// A quote in an environment file that is never closed, so that it swallows the rest.
+    EnvQuoteNotClosed {
+        /// How many lines went into the value.
+        lines: u32,
+    },
+    /// Text behind a closing quote, which becomes a part of the value.
+    EnvTextAfterQuote,
+    /// CRLF line ends, or a byte order mark, in a file that systemd reads in spite of them.
+    Encoding {
+        /// Which.
+        what: &'static str,
+    },
+    /// An `ExecStart=` word referred to a variable that is not set.
+    UnsetVariable {
+        /// The variable.
+        name: String,
+        /// Whether by `${X}` (then an empty string stays).
+        braces: bool,
+    },
+    /// `$A` or `%x` in a place where nothing expands it, a shell's syntax.
+    NotAShell,
+}
+
+/// A service unit, resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unit {
+    /// The name that was asked for.
+    pub name: String,
+    /// Its id and its aliases, the id first.
+    pub names: Vec<String>,
+    /// What systemd would say.
+    pub load: LoadState,
+    /// `FragmentPath`.
+    pub fragment: Option<PathBuf>,
+    /// `DropInPaths`, in the order in which they are read.
+    pub dropins: Vec<PathBuf>,
+    /// `EnvironmentFile=`, in order.
+    pub env_files: Vec<EnvFile>,
+    /// The environment that counts for `ExecStart=`.
+    pub variables: BTreeMap<String, Variable>,
+    /// The command that is run.
+    pub exec: Option<Exec>,
+    /// Commands that a reset took away.
+    pub replaced_execs: Vec<Exec>,
+    /// The argument list of `exec`, argv[0] first.
+    pub argv: Vec<Word>,
+    /// Other settings, by (section, key).
+    pub settings: BTreeMap<(String, String), Setting>,
+    /// Everything that was ignored or lost.
+    pub events: Vec<Event>,
+}
+
+/// What of a running systemd and its host bears on a unit; all of it has a value that is good for a tree at rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manager {
+    /// The search path, best first; `None` for systemd's own.
+    pub unit_path: Option<Vec<PathBuf>>,
+    /// The manager's environment (`DefaultEnvironment=`, `set-environment`).
+    pub environment: BTreeMap<String, String>,
+    /// systemd's major version; 252 where it is not known. Since 254 a comment in an environment file is not continued.
+    pub version: u32,
+    /// `%H` and `%l`, as they were when the unit was loaded.
+    pub hostname: String,
+    /// `%m`.
+    pub machine_id: String,
+    /// `%b`.
+    pub boot_id: String,
+}
+
+impl Default for Manager {
+    fn default() -> Self {
+        Self {
+            unit_path: None,
+            environment: BTreeMap::new(),
+            version: 252,
+            hostname: "localhost".to_owned(),
+            machine_id: "0".repeat(32),
+            boot_id: "0".repeat(32),
+        }
+    }
+}
+
+/// Resolves a unit as systemd would load it from `tree` and start it.
+pub fn resolve(_tree: &dyn super::tree::Tree, name: &str, _manager: &Manager) -> Unit {
+    Unit {
+        name: name.to_owned(),
+        names: vec![name.to_owned()],
+        load: LoadState::NotFound,
+        fragment: None,
+        dropins: Vec::new(),
+        env_files: Vec::new(),
+        variables: BTreeMap::new(),
+        exec: None,
+        replaced_execs: Vec::new(),
+        argv: Vec::new(),
+        settings: BTreeMap::new(),
+        events: Vec::new(),
+    }
+}

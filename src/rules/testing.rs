@@ -1,0 +1,56 @@
+//! Snapshots for the rules' tests: a small tree in memory, resolved by the real resolver.
+
+use super::{Finding, run};
+use crate::kubelet::{
+    resolve::{Inputs, snapshot},
+    tree::MemoryTree,
+};
+
+/// kubeadm's unit and drop-in, as its Debian package has them.
+pub(crate) const UNIT: &str = "/usr/lib/systemd/system/kubelet.service";
+/// kubeadm's drop-in.
+pub(crate) const DROP_IN: &str = "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf";
+
+/// A host as kubeadm leaves it on Debian, healthy: no rule finds anything.
+pub(crate) fn kubeadm() -> MemoryTree {
+    MemoryTree::new()
+        .file(
+            UNIT,
+            "[Unit]\nDescription=kubelet\n\n[Service]\nExecStart=/usr/bin/kubelet\nRestart=always\nStartLimitInterval=0\nRestartSec=10\n\n[Install]\nWantedBy=multi-user.target\n",
+        )
+        .file(
+            DROP_IN,
+            "[Service]\nEnvironment=\"KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf\"\nEnvironment=\"KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml\"\nEnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env\nEnvironmentFile=-/etc/default/kubelet\nExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n",
+        )
+        .file("/usr/bin/kubelet", "")
+        .mode("/usr/bin/kubelet", 0o755)
+        .file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=\n")
+        .file("/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--node-ip=10.0.0.7\"\n")
+        .file(
+            "/var/lib/kubelet/config.yaml",
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: systemd\nrotateCertificates: true\nclusterDNS:\n- 10.96.0.10\nsystemReserved:\n  memory: 500Mi\n",
+        )
+        .file("/etc/hostname", "node-1\n")
+        .file("/proc/swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")
+}
+
+/// Everything that is found, with `inputs`.
+pub(crate) fn findings_with(tree: &MemoryTree, inputs: Inputs) -> Vec<Finding> {
+    run(&snapshot(tree, inputs)).findings
+}
+
+/// What one rule finds, as `severity at: message`.
+pub(crate) fn found(tree: &MemoryTree, inputs: Inputs, rule: &str) -> Vec<String> {
+    findings_with(tree, inputs)
+        .into_iter()
+        .filter(|finding| finding.rule == rule)
+        .map(|finding| {
+            format!(
+                "{} {}: {}",
+                format!("{:?}", finding.severity).to_lowercase(),
+                finding.at,
+                finding.message
+            )
+        })
+        .collect()
+}
