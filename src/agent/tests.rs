@@ -262,7 +262,13 @@ fn without_the_helper_the_default_address_is_only_a_guess() {
         );
     }
     assert_eq!(
-        story.state.health.verdict().unwrap().status,
+        story
+            .state
+            .health
+            .get(ConditionType::KubeletHealthy)
+            .verdict()
+            .unwrap()
+            .status,
         Status::Unknown
     );
     story.tell(12_000, Event::Tick);

@@ -3,6 +3,8 @@
 //! One connection, four match rules for this unit alone. All signals come through one stream, so that they keep the
 //! order in which systemd sent them: a job is known before the process that it ends is gone.
 
+mod loaded;
+
 use std::{collections::HashMap, time::Duration};
 
 use tokio::{sync::mpsc, task::JoinSet};
@@ -15,6 +17,8 @@ use zbus::{
     names::{InterfaceName, MemberName},
     zvariant::DynamicType,
 };
+
+pub use loaded::loaded;
 
 use crate::checks::kubelet::{JobKind, Sign, Unit};
 
