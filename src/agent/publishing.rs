@@ -24,6 +24,9 @@ impl State {
         if !matches!(event, NodeEvent::Failed(_)) {
             self.link.watch_answers();
         }
+        if let NodeEvent::Seen(view) = &event {
+            self.learn_of_node(&view.facts, now);
+        }
         let node = self.node_name();
         let Some(publisher) = &mut self.publisher else {
             return;

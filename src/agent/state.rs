@@ -5,6 +5,7 @@ use std::time::Duration;
 use tracing::info;
 
 use super::{
+    checking::Checking,
     event::{Effect, Event},
     link::Link,
     peer::Peer,
@@ -41,6 +42,7 @@ pub struct State {
     pub(super) kubelet: Kubelet,
     pub(super) kubelet_since: Now,
     pub(super) health: Conditions,
+    pub(super) checking: Checking,
     pub(super) publisher: Option<Publisher>,
     pub(super) link: Link,
     pub(super) bus: Peer,
@@ -70,6 +72,7 @@ impl State {
             kubelet: Kubelet::new(settings.kubelet.unit.clone()),
             kubelet_since: now,
             health: Conditions::new(settings.kubelet.healthy_for),
+            checking: Checking::default(),
             settings,
             started: now,
             hostname: hostname.to_ascii_lowercase(), // as the kubelet does
@@ -95,6 +98,8 @@ impl State {
         if let Some(ledger) = ledger {
             state.adopt(ledger);
         }
+        // Without a bus and without a kubelet too: the files alone are worth a look.
+        state.check_anew(now);
         state
     }
 
@@ -152,6 +157,7 @@ impl State {
                 self.kubelet.apply(Sign::ProcessState(pid, state), now);
             }
             Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, &mut effects),
+            Event::Config(question, answer) => self.apply_config(question, answer, now),
             Event::Identity(result) => self.apply_identity(result, now, &mut effects),
             Event::Node(event) => self.apply_node(event, now, &mut effects),
             Event::Applied(attempt, result) => {
@@ -191,6 +197,7 @@ impl State {
         also(self.watchdog.map(|(_, at)| at));
         also(ahead(self.kubelet.next_deadline()));
         also(self.health.next_deadline(now));
+        also(self.checking.next_deadline());
         also(self.link.next_deadline());
         if self.kubelet.process().is_none() {
             also(Some(self.look_at));
@@ -212,6 +219,7 @@ impl State {
                 self.bus.is_away(&why);
                 self.kubelet.apply(Sign::BusLost, now);
             }
+            BusEvent::Loaded(loaded) => self.apply_loaded(*loaded, now),
             BusEvent::Sign(sign) => {
                 let unit_changed = matches!(sign, Sign::Unit(_));
                 self.kubelet.apply(sign, now);
@@ -230,7 +238,7 @@ impl State {
             Assessment::Found(finding) => self.observe(kind, &finding, now),
             Assessment::NothingNew => false,
         };
-        let config = match self.config.finding().cloned() {
+        let config = match self.checking.config.finding().cloned() {
             Some(finding) => self.observe(ConditionType::KubeletConfigValid, &finding, now),
             None => false,
         };
@@ -286,6 +294,7 @@ impl State {
             self.look_at = now.uptime + LOOK_EVERY;
             effects.push(Effect::Look(self.control_group()));
         }
+        self.ask_about_config(now, effects);
         if self.link.is_due(now) {
             let pid = self.kubelet.process().map(|process| process.pid);
             effects.push(Effect::FindIdentity(pid));

@@ -9,7 +9,7 @@ use crate::{
     checks::kubelet::{Found, Probe, Process, Sign, Unit},
     clock::Now,
     cluster::{
-        api::{ApiError, NodeView},
+        api::{ApiError, NodeFacts, NodeView},
         identity::{Identity, IdentityError},
         publisher::Apply,
         watch::NodeEvent,
@@ -132,6 +132,7 @@ fn view(uid: &str, stored: Option<Stored>) -> NodeView {
             .map(|s| (ConditionType::KubeletHealthy, s))
             .into_iter()
             .collect(),
+        facts: NodeFacts::default(),
     }
 }
 

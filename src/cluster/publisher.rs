@@ -338,6 +338,7 @@ mod tests {
             uid: uid.to_owned(),
             version: "1".to_owned(),
             conditions: Vec::new(),
+            facts: NodeFacts::default(),
         }
     }
 
