@@ -105,7 +105,7 @@ impl State {
             unit: self.settings.kubelet.unit.clone(),
             pid: self.kubelet.process().map(|process| process.pid),
             kubelet_version: node.and_then(|node| node.kubelet_version.clone()),
-            intent: self.settings.intent.clone(),
+            intent: crate::kubelet::snapshot::Intent::default(),
             loaded: self.checking.loaded.clone(),
             cluster: node.map(cluster_facts),
         };
@@ -113,12 +113,17 @@ impl State {
             return;
         }
         self.checking.asked = Some(request.clone());
-        let age = node.and_then(|node| node.created).map(|at| now.wall.duration_since(at));
+        let age = node
+            .and_then(|node| node.created)
+            .map(|at| now.wall.duration_since(at));
         if let (Some(cluster), Some(age)) = (&mut request.cluster, age) {
             cluster.node_age_secs = u64::try_from(age.as_secs()).ok();
         }
         self.checking.question += 1;
-        effects.push(Effect::FollowConfig(self.checking.question, Box::new(request)));
+        effects.push(Effect::FollowConfig(
+            self.checking.question,
+            Box::new(request),
+        ));
     }
 }
 

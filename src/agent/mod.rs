@@ -273,12 +273,17 @@ impl Agent {
         }
         let (helper, sender) = (self.outside.helper.clone(), self.sender.clone());
         self.following_config = Some(self.tasks.spawn(async move {
-            let error = helper
-                .follow_config(request, async |answer| {
-                    sender.send(Event::Config(question, Ok(answer))).await.is_ok()
-                })
-                .await;
-            if let Err(error) = error {
+            let (answers_to, mut answers) = mpsc::channel(1);
+            let forwarding = async {
+                while let Some(answer) = answers.recv().await {
+                    let event = Event::Config(question, Ok(answer));
+                    if sender.send(event).await.is_err() {
+                        return;
+                    }
+                }
+            };
+            let (ended, ()) = tokio::join!(helper.follow_config(request, answers_to), forwarding);
+            if let Err(error) = ended {
                 sender.send(Event::Config(question, Err(error))).await.ok();
             }
         }));

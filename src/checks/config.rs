@@ -71,9 +71,14 @@ pub fn assess(answer: &ConfigAnswer) -> Finding {
             message: valid(answer),
         };
     };
-    let mut message = format!("{}: {} {}: {}", answer.unit, worst.rule, worst.at, worst.message);
+    let mut message = format!(
+        "{}: {} {}: {}",
+        answer.unit, worst.rule, worst.at, worst.message
+    );
     if worst.at_next_start {
-        message.push_str("; the running kubelet was started without this: it takes effect at the next start");
+        message.push_str(
+            "; the running kubelet was started without this: it takes effect at the next start",
+        );
     }
     let others: Vec<String> = answer
         .errors
@@ -148,7 +153,11 @@ mod tests {
         assert_eq!(Some(finding.reason), Reason::of_rule(rule.id));
         assert!(finding.message.contains("/etc/default/kubelet:1: lost"));
         assert!(finding.message.contains("at the next start"));
-        assert!(finding.message.ends_with("also XX999 /etc/default/kubelet:1"));
+        assert!(
+            finding
+                .message
+                .ends_with("also XX999 /etc/default/kubelet:1")
+        );
     }
 
     #[test]
@@ -157,15 +166,27 @@ mod tests {
         config.answered(&answer(Vec::new()));
         config.unanswered("away", at(10));
         config.unanswered("away", at(69));
-        assert_eq!(config.finding().unwrap().reason, Reason::KubeletConfigIsValid);
+        assert_eq!(
+            config.finding().unwrap().reason,
+            Reason::KubeletConfigIsValid
+        );
         config.unanswered("away", at(70));
-        assert_eq!(config.finding().unwrap().reason, Reason::KubeletConfigNotChecked);
+        assert_eq!(
+            config.finding().unwrap().reason,
+            Reason::KubeletConfigNotChecked
+        );
         config.answered(&answer(Vec::new()));
         config.unanswered("away", at(80));
-        assert_eq!(config.finding().unwrap().reason, Reason::KubeletConfigIsValid);
+        assert_eq!(
+            config.finding().unwrap().reason,
+            Reason::KubeletConfigIsValid
+        );
         // One that was never there is said at once.
         let mut config = Config::default();
         config.unanswered("away", at(1));
-        assert_eq!(config.finding().unwrap().reason, Reason::KubeletConfigNotChecked);
+        assert_eq!(
+            config.finding().unwrap().reason,
+            Reason::KubeletConfigNotChecked
+        );
     }
 }

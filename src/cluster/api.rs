@@ -384,7 +384,12 @@ impl From<Node> for NodeView {
             facts: NodeFacts {
                 created: node.metadata.creation_timestamp,
                 provider_id: node.spec.provider_id.filter(|id| !id.is_empty()),
-                taints: node.spec.taints.into_iter().map(|taint| taint.key).collect(),
+                taints: node
+                    .spec
+                    .taints
+                    .into_iter()
+                    .map(|taint| taint.key)
+                    .collect(),
                 kubelet_version: node.status.node_info.kubelet_version,
             },
         }

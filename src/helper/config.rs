@@ -2,7 +2,7 @@
 //! changes. The folders are root's, so that only the helper can watch them.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     io::{self, Write as _},
     os::unix::net::UnixStream,
     path::PathBuf,
@@ -23,7 +23,7 @@ use crate::{
         resolve::{Inputs, snapshot},
         snapshot::{Process, Snapshot},
         systemd::{LoadState, Manager},
-        tree::{Recording, Tree},
+        tree::{Asked, Recording, Tree},
     },
     rules::{self, Report, Severity},
 };
@@ -69,12 +69,14 @@ fn try_follow(root: &Root, mut stream: &UnixStream, request: &ConfigRequest) -> 
 
 /// Judges, with every file watched that was read for it.
 fn judge(root: &Root, request: &ConfigRequest, watch: &mut Watch) -> io::Result<ConfigAnswer> {
+    let tree =
+        HostTree::new(&root.join("/")).map_err(|error| io::Error::other(error.to_string()))?;
     let mut answered = None;
     for _ in 0..MAX_ROUNDS {
-        let (answer, touched) = check(root, request);
+        let (answer, asked) = check(&tree, root, request);
         answered = Some(answer);
         // What was not watched while it was read may have changed since.
-        if !watch.set(&HostTree::new(root.join("/")), &touched)? {
+        if !watch.set(&tree, &asked)? {
             break;
         }
     }
@@ -82,16 +84,19 @@ fn judge(root: &Root, request: &ConfigRequest, watch: &mut Watch) -> io::Result<
 }
 
 /// Judges once; the paths that were looked at.
-pub fn check(root: &Root, request: &ConfigRequest) -> (ConfigAnswer, BTreeSet<PathBuf>) {
-    let tree = Recording::new(HostTree::new(root.join("/")));
+pub fn check(
+    tree: &dyn Tree,
+    root: &Root,
+    request: &ConfigRequest,
+) -> (ConfigAnswer, BTreeMap<PathBuf, Asked>) {
+    let tree = Recording::new(tree);
     let snapshot = snapshot(&tree, inputs(root, &tree, request));
-    let mut report = rules::run(&snapshot);
-    rules::allow(&mut report, &tree);
+    let report = rules::run(&snapshot);
     let answer = ConfigAnswer {
         not_resolved: not_resolved(&snapshot),
         ..summary(&snapshot, &report)
     };
-    (answer, tree.touched())
+    (answer, tree.into_asked())
 }
 
 fn inputs(root: &Root, tree: &dyn Tree, request: &ConfigRequest) -> Inputs {
@@ -153,8 +158,14 @@ fn not_resolved(snapshot: &Snapshot) -> Option<String> {
 }
 
 fn summary(snapshot: &Snapshot, report: &Report) -> ConfigAnswer {
-    let errors = report.findings.iter().filter(|f| f.severity >= Severity::Error);
-    let warnings = report.findings.iter().filter(|f| f.severity == Severity::Warning);
+    let errors = report
+        .findings
+        .iter()
+        .filter(|f| f.severity >= Severity::Error);
+    let warnings = report
+        .findings
+        .iter()
+        .filter(|f| f.severity == Severity::Warning);
     let differs = snapshot.process.as_ref().is_some_and(|process| {
         let words = snapshot.launch.words.iter().map(|word| word.text.as_str());
         snapshot.launch.order_significant && !words.eq(process.argv.iter().map(String::as_str))

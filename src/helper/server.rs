@@ -216,7 +216,9 @@ fn follow(root: &Root, stream: &UnixStream, request: &ConfigRequest, following: 
             stream,
             Refusal::new(
                 Code::Busy,
-                format!("the helper follows {MAX_FOLLOWED} configurations already; ask again later"),
+                format!(
+                    "the helper follows {MAX_FOLLOWED} configurations already; ask again later"
+                ),
             ),
         ),
     }

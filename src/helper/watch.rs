@@ -18,7 +18,7 @@ use nix::{
 
 use crate::{
     host::files::Root,
-    kubelet::tree::{Kind, Tree},
+    kubelet::tree::{Asked, Kind, Tree},
 };
 
 /// Folders that are watched at most; a host has some thirty that bear on a kubelet.
@@ -74,8 +74,8 @@ impl Watch {
     ///
     /// # Errors
     /// When the kernel refuses a watch for another reason than that the folder is not there.
-    pub fn set(&mut self, tree: &dyn Tree, touched: &BTreeSet<PathBuf>) -> io::Result<bool> {
-        let wanted = wanted(tree, touched);
+    pub fn set(&mut self, tree: &dyn Tree, asked: &BTreeMap<PathBuf, Asked>) -> io::Result<bool> {
+        let wanted = wanted(tree, asked);
         let mut grew = false;
         for folder in wanted.keys() {
             if self.folders.contains_key(folder) || self.folders.len() >= MAX_WATCHES {
@@ -181,10 +181,10 @@ impl Watch {
 }
 
 /// The folders to watch, each with the names that matter: that of each path, and that of the file behind a link.
-fn wanted(tree: &dyn Tree, touched: &BTreeSet<PathBuf>) -> BTreeMap<PathBuf, Names> {
+fn wanted(tree: &dyn Tree, asked: &BTreeMap<PathBuf, Asked>) -> BTreeMap<PathBuf, Names> {
     let mut wanted: BTreeMap<PathBuf, Names> = BTreeMap::new();
-    for path in touched {
-        if is_folder(tree, path) {
+    for (path, asked) in asked {
+        if asked.listed && is_folder(tree, path) {
             let real = tree.real_path(path).unwrap_or_else(|_| path.clone());
             wanted.entry(real).or_default().all = true;
         }
@@ -217,6 +217,10 @@ fn is_folder(tree: &dyn Tree, path: &Path) -> bool {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests change files in ways that host::files has no need for"
+)]
 mod tests {
     use std::{fs, thread};
 
@@ -229,13 +233,28 @@ mod tests {
     const QUIET: Duration = Duration::from_millis(20);
 
     /// What a change of the host ends the wait with; closing the peer ends a wait that nothing else does.
-    fn ends(touched: &[&str], prepare: impl FnOnce(&Root), change: impl FnOnce(&Root) + Send) -> Change {
+    fn ends(
+        touched: &[&str],
+        prepare: impl FnOnce(&Root),
+        change: impl FnOnce(&Root) + Send,
+    ) -> Change {
         let (_folder, root) = host();
         prepare(&root);
-        let tree = HostTree::new(root.join("/"));
+        let tree = HostTree::new(&root.join("/")).unwrap();
         let mut watch = Watch::new(&root).unwrap();
-        let touched: BTreeSet<PathBuf> = touched.iter().map(PathBuf::from).collect();
-        while watch.set(&tree, &touched).unwrap() {}
+        let asked = touched
+            .iter()
+            .map(|path| {
+                let path = PathBuf::from(path);
+                let listed = path.extension().is_some_and(|extension| extension == "d");
+                let asked = Asked {
+                    listed,
+                    ..Asked::default()
+                };
+                (path, asked)
+            })
+            .collect();
+        while watch.set(&tree, &asked).unwrap() {}
         let (ours, theirs) = UnixStream::pair().unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -268,7 +287,10 @@ mod tests {
         let drop_in = "/etc/systemd/system/kubelet.service.d/20-x.conf";
         let some = |root: &Root| root.create_dir_all("/etc/systemd").unwrap();
         let made = |root: &Root| write(root, drop_in, "[Service]\n");
-        assert_eq!(ends(&["/etc/systemd/system/kubelet.service.d"], some, made), Change::Files);
+        assert_eq!(
+            ends(&["/etc/systemd/system/kubelet.service.d"], some, made),
+            Change::Files
+        );
         assert_eq!(ends(&[drop_in], |_| {}, made), Change::Files);
     }
 
@@ -286,9 +308,13 @@ mod tests {
         let there = |root: &Root| {
             write(root, "/opt/kubelet.env", "A=1\n");
             root.create_dir_all("/etc/default").unwrap();
-            std::os::unix::fs::symlink("/opt/kubelet.env", root.join("/etc/default/kubelet")).unwrap();
+            std::os::unix::fs::symlink("/opt/kubelet.env", root.join("/etc/default/kubelet"))
+                .unwrap();
         };
         let change = |root: &Root| write(root, "/opt/kubelet.env", "A=2\n");
-        assert_eq!(ends(&["/etc/default/kubelet"], there, change), Change::Files);
+        assert_eq!(
+            ends(&["/etc/default/kubelet"], there, change),
+            Change::Files
+        );
     }
 }

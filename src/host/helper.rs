@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::UnixStream,
+    sync::mpsc,
     time::{sleep, timeout},
 };
 
@@ -106,12 +107,12 @@ impl HelperClient {
         self.ask(&Request::Credential { pid }).await
     }
 
-    /// What the rules say of the kubelet's configuration, and again each time that it changes, until `take` says that
-    /// it is enough. The first answer comes within 5 s.
+    /// What the rules say of the kubelet's configuration, and again each time that it changes, until nobody listens any
+    /// more. The first answer comes within 5 s.
     pub async fn follow_config(
         &self,
         request: ConfigRequest,
-        mut take: impl AsyncFnMut(ConfigAnswer) -> bool,
+        answers_to: mpsc::Sender<ConfigAnswer>,
     ) -> Result<(), HelperError> {
         let request = Request::Config(Box::new(request));
         let verb = request.verb();
@@ -128,7 +129,7 @@ impl HelperClient {
             secs: verb.deadline.as_secs(),
         });
         let (mut answer, mut answers) = timeout(verb.deadline, begin).await.unwrap_or(late)?;
-        while take(answer).await {
+        while answers_to.send(answer).await.is_ok() {
             answer = read_answer(verb.name, Ok(()), &mut answers).await?;
         }
         Ok(())

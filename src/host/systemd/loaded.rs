@@ -6,9 +6,7 @@ use std::{
     time::Duration,
 };
 
-use zbus::{
-    Connection, OwnedObjectPath, OwnedVariant, fdo::PropertiesProxy, names::InterfaceName,
-};
+use zbus::{Connection, OwnedObjectPath, OwnedVariant, fdo::PropertiesProxy, names::InterfaceName};
 
 use super::{CALL_TIMEOUT, MANAGER, MANAGER_PATH, SERVICE, SYSTEMD, UNIT, call, text};
 use crate::kubelet::snapshot::Loaded;
@@ -31,7 +29,13 @@ pub async fn loaded(unit: &str) -> zbus::Result<Loaded> {
         let path: OwnedObjectPath = if private {
             // On the private socket nobody routes by name.
             connection
-                .call_method(None::<&str>, MANAGER_PATH, Some(MANAGER), "LoadUnit", &(unit))
+                .call_method(
+                    None::<&str>,
+                    MANAGER_PATH,
+                    Some(MANAGER),
+                    "LoadUnit",
+                    &(unit),
+                )
                 .await?
         } else {
             call(&connection, "LoadUnit", &(unit)).await?
@@ -40,10 +44,12 @@ pub async fn loaded(unit: &str) -> zbus::Result<Loaded> {
         .deserialize()?;
         read(&connection, &path, !private).await
     };
-    tokio::time::timeout(DEADLINE, asked).await.unwrap_or_else(|_| {
-        let secs = DEADLINE.as_secs();
-        Err(zbus::Error::Failure(format!("no answer within {secs} s")))
-    })
+    tokio::time::timeout(DEADLINE, asked)
+        .await
+        .unwrap_or_else(|_| {
+            let secs = DEADLINE.as_secs();
+            Err(zbus::Error::Failure(format!("no answer within {secs} s")))
+        })
 }
 
 async fn connect() -> zbus::Result<(Connection, bool)> {
@@ -106,7 +112,8 @@ async fn properties(
 
 fn from_properties(unit: &Properties, service: &Properties, manager: &Properties) -> Loaded {
     let word = |from: &Properties, name: &str| from.get(name).map(|v| text(v)).unwrap_or_default();
-    let list = |from: &Properties, name: &str| -> Vec<String> { take(from, name).unwrap_or_default() };
+    let list =
+        |from: &Properties, name: &str| -> Vec<String> { take(from, name).unwrap_or_default() };
     let execs: Vec<Exec> = take(service, "ExecStart").unwrap_or_default();
     let environment: Vec<String> = list(manager, "Environment");
     Loaded {
