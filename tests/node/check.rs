@@ -38,7 +38,11 @@ pub(crate) fn report(node: &Node, arguments: &str) -> Result<Value> {
     let (code, output) = node.run(&format!(
         "nodevigil check --format json {arguments} 2>/tmp/check.err"
     ))?;
-    ensure!(code < 2, "check {arguments}: {code}: {output}{:?}", node.run("cat /tmp/check.err"));
+    ensure!(
+        code < 2,
+        "check {arguments}: {code}: {output}{:?}",
+        node.run("cat /tmp/check.err")
+    );
     serde_json::from_str(&output).with_context(|| format!("check {arguments}: {output}"))
 }
 
@@ -63,12 +67,19 @@ fn a_joined_kubelet_is_resolved_as_it_runs() -> Result<()> {
         .joining()
         .agent()
         .kubelet_argument("--node-labels=node.kubernetes.io/pool=blue,example.org/rack=r7")
-        .file(DEFAULTS, "KUBELET_EXTRA_ARGS=\"--v=1 --max-pods=50\"\n", 0o644)
+        .file(
+            DEFAULTS,
+            "KUBELET_EXTRA_ARGS=\"--v=1 --max-pods=50\"\n",
+            0o644,
+        )
         .boot()?;
     node.wait_ready(Duration::from_mins(2))?;
     let report = report(&node, "")?;
     ensure_resolved_as_it_runs(&node, &report)?;
-    ensure!(errors(&report).is_empty(), "errors on a good node: {report:#}");
+    ensure!(
+        errors(&report).is_empty(),
+        "errors on a good node: {report:#}"
+    );
     Ok(())
 }
 
@@ -93,7 +104,10 @@ const PACKAGED_FILE: Mistake = Mistake {
     ],
     named: &[
         ("SD001", "/etc/default/kubelet:1"),
-        ("CL001", "/etc/systemd/system/kubelet.service.d/20-hcloud.conf:2"),
+        (
+            "CL001",
+            "/etc/systemd/system/kubelet.service.d/20-hcloud.conf:2",
+        ),
     ],
     mend: "echo 'KUBELET_EXTRA_ARGS=--cloud-provider=external' >/etc/default/kubelet",
 };
@@ -102,13 +116,19 @@ const PACKAGED_FILE: Mistake = Mistake {
 const OTHER_FILE: Mistake = Mistake {
     name: "lost-other-file",
     files: &[
-        (DEFAULTS, "# ours\nKUBELET_EXTRA_ARGS=--cloud-provider=external\n"),
+        (
+            DEFAULTS,
+            "# ours\nKUBELET_EXTRA_ARGS=--cloud-provider=external\n",
+        ),
         (
             "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf",
             "[Service]\nEnvironment=\"KUBELET_KUBECONFIG_ARGS=--kubeconfig=/etc/kubernetes/kubelet.conf\"\nEnvironment=\"KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml\"\nEnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env\nEnvironmentFile=-/etc/sysconfig/kubelet\nExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n",
         ),
     ],
-    named: &[("SD003", "/etc/default/kubelet:2"), ("CL001", "/etc/default/kubelet:2")],
+    named: &[
+        ("SD003", "/etc/default/kubelet:2"),
+        ("CL001", "/etc/default/kubelet:2"),
+    ],
     mend: "mkdir -p /etc/sysconfig; cp /etc/default/kubelet /etc/sysconfig/kubelet",
 };
 
@@ -122,7 +142,10 @@ const RESET_LATER: Mistake = Mistake {
             "[Service]\nEnvironmentFile=\nEnvironmentFile=/var/lib/kubelet/kubeadm-flags.env\nEnvironment=KUBELET_EXTRA_ARGS=--v=1\n",
         ),
     ],
-    named: &[("SD003", "/etc/default/kubelet:1"), ("CL001", "/etc/default/kubelet:1")],
+    named: &[
+        ("SD003", "/etc/default/kubelet:1"),
+        ("CL001", "/etc/default/kubelet:1"),
+    ],
     mend: "rm /etc/systemd/system/kubelet.service.d/90-quiet.conf; systemctl daemon-reload",
 };
 
@@ -137,12 +160,14 @@ fn lost(mistake: &Mistake) -> Result<()> {
         );
         let builder = builder
             .without_kubelet()
-            .config("60-intent.toml", "[intent]\ncloud_provider = \"external\"\n")
+            .config(
+                "60-intent.toml",
+                "[intent]\ncloud_provider = \"external\"\n",
+            )
             .file("/var/lib/kubelet/kubeadm-flags.env", &flags, 0o644);
-        mistake
-            .files
-            .iter()
-            .fold(builder, |builder, (path, text)| builder.file(path, text, 0o644))
+        mistake.files.iter().fold(builder, |builder, (path, text)| {
+            builder.file(path, text, 0o644)
+        })
     })?;
     scene.play(|scene| {
         let node = &scene.node;
@@ -151,7 +176,10 @@ fn lost(mistake: &Mistake) -> Result<()> {
 
         node.sh("systemctl start kubelet")?;
         node.wait_ready(Duration::from_mins(1))?;
-        ensure!(!has_taint(&plane, mistake.name)?, "the flag was not lost after all");
+        ensure!(
+            !has_taint(&plane, mistake.name)?,
+            "the flag was not lost after all"
+        );
         ensure_resolved_as_it_runs(node, &report(node, "")?)?;
         ensure_named(&report(node, "")?, mistake, "after the start")?;
 
@@ -300,7 +328,9 @@ const FATAL: &[Fatal] = &[
 fn what_is_called_fatal_is_fatal() -> Result<()> {
     let plane = ControlPlane::shared()?;
     let scene = Scene::bare(&plane, "check-fatal", |builder| {
-        builder.without_kubelet().restart_sec(Duration::from_mins(5))
+        builder
+            .without_kubelet()
+            .restart_sec(Duration::from_mins(5))
     })?;
     scene.play(|scene| {
         let defaults = scene.node.sh("cat /etc/default/kubelet")?;
@@ -312,7 +342,9 @@ fn what_is_called_fatal_is_fatal() -> Result<()> {
             ))?;
         }
         // What is left is good: the same kubelet starts.
-        scene.node.sh("systemctl reset-failed kubelet; systemctl start kubelet")?;
+        scene
+            .node
+            .sh("systemctl reset-failed kubelet; systemctl start kubelet")?;
         scene.node.wait_ready(Duration::from_mins(1)).map(|_| ())
     })
 }
@@ -340,7 +372,11 @@ fn is_fatal(node: &Node, fatal: &Fatal) -> Result<()> {
 fn ensure_named(report: &Value, mistake: &Mistake, when: &str) -> Result<()> {
     for (rule, at) in mistake.named {
         let named = findings(report).any(|f| f["rule"] == *rule && f["at"] == *at);
-        ensure!(named, "{when}: {rule} at {at} is not in {:#}", report["findings"]);
+        ensure!(
+            named,
+            "{when}: {rule} at {at} is not in {:#}",
+            report["findings"]
+        );
     }
     Ok(())
 }
@@ -373,6 +409,9 @@ fn has_taint(plane: &ControlPlane, node: &str) -> Result<bool> {
     let Some(object) = plane.node(node)? else {
         return Ok(false);
     };
-    let taints = object["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    let taints = object["spec"]["taints"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     Ok(taints.iter().any(|taint| taint["key"] == UNINITIALIZED))
 }

@@ -35,11 +35,17 @@ fn the_user_data_works_as_it_stands() -> Result<()> {
     let node = boot(&plane, "cloud-1", &filled(&plane, USER_DATA)?)?;
     let result = (|| {
         node.wait_ready(JOINED)?;
-        ensure!(has_taint(&node)?, "the Node was not born with {UNINITIALIZED}");
+        ensure!(
+            has_taint(&node)?,
+            "the Node was not born with {UNINITIALIZED}"
+        );
         let report = check::report(&node, "--phase after")?;
         check::ensure_resolved_as_it_runs(&node, &report)?;
         let console = console(&node)?;
-        ensure!(!console.contains("error["), "the preflight complained:\n{console}");
+        ensure!(
+            !console.contains("error["),
+            "the preflight complained:\n{console}"
+        );
         wait_until("KubeletConfigValid=True", JOINED, || {
             let condition = plane.condition(node.name(), "KubeletConfigValid")?;
             Ok(condition.filter(|condition| condition["status"] == "True"))
@@ -53,7 +59,10 @@ fn the_user_data_works_as_it_stands() -> Result<()> {
 fn the_twin_is_named_on_the_console() -> Result<()> {
     let plane = ControlPlane::shared()?;
     let good = "- path: /etc/default/kubelet\n  permissions: \"0644\"\n  content: |\n    KUBELET_EXTRA_ARGS=--cloud-provider=external\n";
-    ensure!(USER_DATA.contains(good), "the user data has changed: write the twin anew");
+    ensure!(
+        USER_DATA.contains(good),
+        "the user data has changed: write the twin anew"
+    );
     let bad = format!(
         "- path: {DROP_IN}\n  permissions: \"0644\"\n  content: |\n    [Service]\n    Environment=\"KUBELET_EXTRA_ARGS=--cloud-provider=external\"\n"
     );
@@ -62,8 +71,16 @@ fn the_twin_is_named_on_the_console() -> Result<()> {
     let result = (|| {
         node.wait_ready(JOINED)?;
         let console = console(&node)?;
-        for wanted in ["SD001", "/etc/default/kubelet:1", &format!("{DROP_IN}:2"), "CL001"] {
-            ensure!(console.contains(wanted), "{wanted} is not on the console:\n{console}");
+        for wanted in [
+            "SD001",
+            "/etc/default/kubelet:1",
+            &format!("{DROP_IN}:2"),
+            "CL001",
+        ] {
+            ensure!(
+                console.contains(wanted),
+                "{wanted} is not on the console:\n{console}"
+            );
         }
         // It is a warning, no gate: the kubelet was started all the same, and the incident took its course.
         ensure!(!has_taint(&node)?, "the flag arrived after all");
@@ -122,8 +139,14 @@ fn ca_hash(certificate: &str) -> Result<String> {
 }
 
 fn has_taint(node: &Node) -> Result<bool> {
-    let object = node.plane().node(node.name())?.context("the Node is there")?;
-    let taints = object["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    let object = node
+        .plane()
+        .node(node.name())?
+        .context("the Node is there")?;
+    let taints = object["spec"]["taints"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     Ok(taints.iter().any(|taint| taint["key"] == UNINITIALIZED))
 }
 

@@ -186,7 +186,10 @@ impl ControlPlane {
     pub(crate) fn delete_node(&self, name: &str) -> Result<()> {
         let path = format!("/api/v1/nodes/{name}");
         let (code, answer) = self.request("DELETE", &path, "application/json", &json!({}))?;
-        ensure!(code == 200, "DELETE of node {name} answered {code}: {answer}");
+        ensure!(
+            code == 200,
+            "DELETE of node {name} answered {code}: {answer}"
+        );
         Ok(())
     }
 

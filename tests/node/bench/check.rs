@@ -34,7 +34,11 @@ pub(crate) fn run() -> Result<()> {
             .stderr(Stdio::null())
             .status()?;
         let millis = started.elapsed().as_secs_f64() * 1e3;
-        ensure!(status.code().is_some_and(|code| code < 2), "{status}: {}", root.display());
+        ensure!(
+            status.code().is_some_and(|code| code < 2),
+            "{status}: {}",
+            root.display()
+        );
         super::say(&format!("{millis}"));
     }
     let largest = getrusage(UsageWho::RUSAGE_CHILDREN)?.max_rss();
@@ -56,8 +60,20 @@ pub(crate) fn check() -> Result<Vec<Row>> {
     let wall: Sample = numbers.into_iter().collect();
     let memory: Sample = [kilobytes * 1024.0 / 1e6].into_iter().collect();
     Ok(vec![
-        Row::promised("`check` of the largest fixture", "ms", &wall, Statistic::P99, 20.0),
-        Row::promised("`check` of the largest fixture, memory", "MB", &memory, Statistic::Only, 20.0),
+        Row::promised(
+            "`check` of the largest fixture",
+            "ms",
+            &wall,
+            Statistic::P99,
+            20.0,
+        ),
+        Row::promised(
+            "`check` of the largest fixture, memory",
+            "MB",
+            &memory,
+            Statistic::Only,
+            20.0,
+        ),
     ])
 }
 
