@@ -3,6 +3,8 @@
 //! One connection, four match rules for this unit alone. All signals come through one stream, so that they keep the
 //! order in which systemd sent them: a job is known before the process that it ends is gone.
 
+mod loaded;
+
 use std::{collections::HashMap, time::Duration};
 
 use tokio::{sync::mpsc, task::JoinSet};
@@ -16,7 +18,12 @@ use zbus::{
     zvariant::DynamicType,
 };
 
-use crate::checks::kubelet::{JobKind, Sign, Unit};
+pub use loaded::loaded;
+
+use crate::{
+    checks::kubelet::{JobKind, Sign, Unit},
+    kubelet::snapshot::Loaded,
+};
 
 const SYSTEMD: &str = "org.freedesktop.systemd1";
 const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
@@ -41,6 +48,8 @@ pub enum BusEvent {
     Lost(String),
     /// Something about the unit.
     Sign(Sign),
+    /// What systemd has loaded for the unit: at the start, and after each time that it read its units anew.
+    Loaded(Box<Loaded>),
 }
 
 /// Watches the unit until nobody listens any more.
@@ -192,6 +201,17 @@ impl Session {
         }
         self.say(BusEvent::Sign(Sign::Unit(self.unit.clone())))
             .await;
+        // Not waited for: an end of the process that comes meanwhile matters more.
+        let (connection, path) = (self.connection.clone(), self.unit_path.clone());
+        let events = self.events.clone();
+        self.questions.spawn(async move {
+            match loaded::read(&connection, &path, true).await {
+                Ok(loaded) => {
+                    events.send(BusEvent::Loaded(Box::new(loaded))).await.ok();
+                }
+                Err(e) => debug!(error = %e, "what systemd has loaded could not be read"),
+            }
+        });
         Ok(())
     }
 
