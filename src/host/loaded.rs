@@ -3,7 +3,7 @@
 //! Over the system bus; before there is one (early in a boot), root asks systemd over its private socket, as
 //! `systemctl` does.
 
-use std::{collections::HashMap, path::PathBuf, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 use zbus::{
     Connection, OwnedObjectPath, OwnedVariant, Variant, connection::Builder, zvariant::DynamicType,
@@ -28,10 +28,6 @@ pub struct Told {
     pub loaded: Loaded,
     /// Its cgroup; empty while it has none.
     pub control_group: String,
-    /// The manager's search path.
-    pub unit_path: Vec<PathBuf>,
-    /// Its major version.
-    pub version: Option<u32>,
 }
 
 /// Asks; the error says why there is no answer.
@@ -61,6 +57,18 @@ async fn ask_either_way(unit: &str) -> Result<Told, String> {
     private.map_err(|second| format!("{error}; over its private socket: {second}"))
 }
 
+/// What is loaded for the unit at that path, over a connection to the bus that stands already.
+///
+/// # Errors
+/// The bus's.
+pub async fn read(connection: &Connection, unit_path: &OwnedObjectPath) -> zbus::Result<Loaded> {
+    let asking = Asking {
+        connection: connection.clone(),
+        destination: Some(SYSTEMD),
+    };
+    Ok(asking.read(unit_path.as_str()).await?.loaded)
+}
+
 struct Asking {
     connection: Connection,
     /// On the private socket there is only one to talk to.
@@ -88,8 +96,12 @@ impl Asking {
             .call(MANAGER_PATH, MANAGER, "LoadUnit", &(unit))
             .await?;
         let path: OwnedObjectPath = reply.body().deserialize()?;
-        let mut properties = self.all(path.as_str(), UNIT).await?;
-        properties.extend(self.all(path.as_str(), SERVICE).await?);
+        self.read(path.as_str()).await
+    }
+
+    async fn read(&self, path: &str) -> zbus::Result<Told> {
+        let mut properties = self.all(path, UNIT).await?;
+        properties.extend(self.all(path, SERVICE).await?);
         let manager = self.all(MANAGER_PATH, MANAGER).await?;
         Ok(told(&properties, &manager))
     }
@@ -150,13 +162,13 @@ fn told(unit: &HashMap<String, OwnedVariant>, manager: &HashMap<String, OwnedVar
             unit_file_state: say("UnitFileState"),
             active_state: say("ActiveState"),
             result: say("Result"),
+            unit_path: manager
+                .get("UnitPath")
+                .map(|value| strings(value))
+                .unwrap_or_default(),
+            systemd_version: manager.get("Version").and_then(|value| major(&text(value))),
         },
         control_group: say("ControlGroup"),
-        unit_path: manager
-            .get("UnitPath")
-            .map(|value| strings(value).into_iter().map(PathBuf::from).collect())
-            .unwrap_or_default(),
-        version: manager.get("Version").and_then(|value| major(&text(value))),
     }
 }
 
@@ -255,7 +267,7 @@ mod tests {
             ("Version".to_owned(), owned(Variant::from("252.1"))),
         ]);
         let told = told(&unit, &manager);
-        assert_eq!(told.version, Some(252));
+        assert_eq!(told.loaded.systemd_version, Some(252));
         assert_eq!(told.loaded.load_state, "loaded");
         assert!(told.loaded.need_daemon_reload);
         assert_eq!(

@@ -97,10 +97,7 @@ fn search(lines: &[String], finding: &Finding) -> Option<Comment> {
     let above = usize::try_from(finding.at.line - 1).unwrap_or(usize::MAX);
     let mut upwards: Vec<_> = numbered.take(above).collect();
     upwards.reverse();
-    upwards
-        .into_iter()
-        .take_while(is_comment)
-        .find_map(judge)
+    upwards.into_iter().take_while(is_comment).find_map(judge)
 }
 
 fn comment(text: &str, line: u32, id: &str, rule: Option<&Rule>) -> Option<Comment> {
@@ -139,7 +136,8 @@ mod tests {
 
     #[test]
     fn a_comment_with_a_reason_allows() {
-        let text = "A=1\n# nodevigil: allow FL003, SD001: until the upgrade: in May\n; another\nB=2\n";
+        let text =
+            "A=1\n# nodevigil: allow FL003, SD001: until the upgrade: in May\n; another\nB=2\n";
         for rule in ["FL003", "SD001"] {
             let parted = parted(text, rule, 4);
             assert!(parted.findings.is_empty());
@@ -167,7 +165,12 @@ mod tests {
     fn the_top_of_a_file_is_for_the_file() {
         let text = "# ours\n# nodevigil: allow SD026: the tool that writes it cannot chmod\nA=1\n";
         assert_eq!(parted(text, "SD026", 0).allowed.len(), 1);
-        assert_eq!(parted("A=1\n# nodevigil: allow SD026: x\n", "SD026", 0).allowed.len(), 0);
+        assert_eq!(
+            parted("A=1\n# nodevigil: allow SD026: x\n", "SD026", 0)
+                .allowed
+                .len(),
+            0
+        );
         let absent = Finding::new("SD026", Severity::Info, Place::file("/gone"), "m");
         assert_eq!(part(&MemoryTree::new(), vec![absent]).findings.len(), 1);
     }
