@@ -90,7 +90,7 @@ fn search(lines: &[String], finding: &Finding) -> Option<Comment> {
     let numbered = lines.iter().zip(1_u32..);
     let is_comment = |(line, _): &(&String, u32)| !line.is_empty();
     let rule = super::all().find(|rule| rule.id == finding.rule);
-    let judge = |(text, line)| comment(text, line, finding.rule, rule);
+    let judge = |(text, line): (&String, u32)| comment(text, line, finding.rule, rule);
     if finding.at.line == 0 {
         return numbered.take_while(is_comment).find_map(judge);
     }

@@ -205,7 +205,10 @@ mod tests {
             .file("/etc/hostname", "node-1\n")
             .file("/etc/machine-id", "\n");
         let manager = manager(&tree, None, &Facts::default());
-        assert_eq!((manager.version, manager.hostname.as_str()), (255, "node-1"));
+        assert_eq!(
+            (manager.version, manager.hostname.as_str()),
+            (255, "node-1")
+        );
         assert_eq!(manager.machine_id, Manager::default().machine_id);
         assert_eq!(full_name("kubelet".to_owned()), "kubelet.service");
     }

@@ -1,13 +1,23 @@
 //! What a running host can be asked: systemd, the kubelet's binary and process, the runtime's socket. Each has its
 //! deadline, and what could not be had is said.
 
-use std::{path::Path, sync::mpsc, thread, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
 
 use crate::{
     checks::kubelet::Found,
     clock::Clock,
     host::{
-        addresses, files::Root, loaded, process::{self, Where}, program, socket, tree::HostTree,
+        addresses,
+        files::Root,
+        loaded,
+        process::{self, Where},
+        program, socket,
+        tree::HostTree,
     },
     kubelet::{
         layers::{self, Launcher},
@@ -60,11 +70,13 @@ pub(super) fn ask(tree: &dyn Tree, inputs: &mut Inputs, notes: &mut Vec<String>)
     match loaded::ask(&name) {
         Ok(told) => {
             control_group = told.control_group;
-            inputs.manager.environment = told.loaded.manager_environment.clone();
-            inputs.manager.version = told.version.unwrap_or(inputs.manager.version);
-            inputs.manager.unit_path =
-                (!told.unit_path.is_empty()).then_some(told.unit_path);
-            inputs.loaded = Some(told.loaded);
+            let loaded = told.loaded;
+            let manager = &mut inputs.manager;
+            manager.environment = loaded.manager_environment.clone();
+            manager.version = loaded.systemd_version.unwrap_or(manager.version);
+            let unit_path: Vec<PathBuf> = loaded.unit_path.iter().map(PathBuf::from).collect();
+            manager.unit_path = (!unit_path.is_empty()).then_some(unit_path);
+            inputs.loaded = Some(loaded);
         }
         Err(error) => notes.push(format!(
             "systemd was not asked what it has in memory: {error}"
@@ -91,7 +103,10 @@ fn ask_the_kubelet(
             .chain(words)
             .find(|word| {
                 let name = Path::new(word).file_name().unwrap_or_default();
-                word.starts_with('/') && ["kubelet", "k3s", "rke2"].iter().any(|known| name == *known)
+                word.starts_with('/')
+                    && ["kubelet", "k3s", "rke2"]
+                        .iter()
+                        .any(|known| name == *known)
             });
         match program.map(|program| program::version(tree, Path::new(program))) {
             Some(Ok(version)) => inputs.version = Some(version),

@@ -14,7 +14,7 @@ mod sarif;
 mod show;
 mod source;
 mod text;
-mod wrap;
+pub(super) mod wrap;
 
 use std::{
     env,
@@ -96,7 +96,7 @@ pub struct Check {
     /// Facts that no file holds, as JSON: what the API and the cloud's metadata say (docs/reference/check-json.md)
     #[arg(long, value_name = "FILE")]
     facts: Option<PathBuf>,
-    /// When to use colour; NO_COLOR is respected
+    /// When to use colour; auto respects `NO_COLOR`
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: Color,
     /// Read this file, or the *.toml of this folder, for [kubelet] unit and [intent], instead of the default places; may be

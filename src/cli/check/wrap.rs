@@ -2,7 +2,7 @@
 
 /// Breaks `text` at blanks into lines of at most `width` characters, words longer than that alone; the first line may be
 /// shorter by `taken` characters.
-pub(super) fn wrap(text: &str, width: usize, taken: usize) -> Vec<String> {
+pub(in crate::cli) fn wrap(text: &str, width: usize, taken: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
     let mut used = taken;
@@ -50,6 +50,9 @@ mod tests {
         assert_eq!(wrap("aa bb", 5, 4), ["", "aa bb"]);
         assert_eq!(wrap("a\nb cccccccc d", 4, 0), ["a", "b", "cccccccc", "d"]);
         assert_eq!(wrap("", 4, 0), [""]);
-        assert_eq!(hang("aa bb cc", 6, 0, 2), "aa\n  bb\n  cc".replace("aa\n  bb", "aa\n  bb"));
+        assert_eq!(
+            hang("aa bb cc", 6, 0, 2),
+            "aa\n  bb\n  cc".replace("aa\n  bb", "aa\n  bb")
+        );
     }
 }
