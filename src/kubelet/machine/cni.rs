@@ -7,7 +7,8 @@ use super::{
         effective::Settings,
         tree::{Kind, Tree},
     },
-    Runtime, runtime::socket_path,
+    Runtime,
+    runtime::socket_path,
 };
 
 /// Where both runtimes look if their configuration names no other folder.
@@ -38,7 +39,11 @@ pub(super) fn configs(tree: &dyn Tree, folder: &Path) -> Option<Vec<String>> {
         .into_iter()
         .filter(|name| {
             let suffix = Path::new(name).extension();
-            suffix.is_some_and(|suffix| ["conf", "conflist", "json"].iter().any(|one| suffix == *one))
+            suffix.is_some_and(|suffix| {
+                ["conf", "conflist", "json"]
+                    .iter()
+                    .any(|one| suffix == *one)
+            })
         })
         .filter(|name| {
             tree.stat(&folder.join(name))
@@ -70,7 +75,12 @@ pub(super) fn plugins(tree: &dyn Tree, folder: &Path, configs: &[String]) -> Vec
         .and_then(|bytes| serde_json::from_slice::<Config>(&bytes).ok());
     config.map_or_else(Vec::new, |config| {
         let listed = config.plugins.into_iter().map(|plugin| plugin.kind);
-        config.kind.into_iter().chain(listed).take(MAX_CONFIGS).collect()
+        config
+            .kind
+            .into_iter()
+            .chain(listed)
+            .take(MAX_CONFIGS)
+            .collect()
     })
 }
 
@@ -85,7 +95,10 @@ mod tests {
         let tree = MemoryTree::new()
             .file("/etc/cni/net.d/10-x.conflist.bak", "")
             .file("/etc/cni/net.d/20-b.conf", "{\"type\": \"bridge\"}")
-            .file("/etc/cni/net.d/05-c.conflist", "{\"plugins\": [{\"type\": \"flannel\"}, {\"type\": \"portmap\"}]}")
+            .file(
+                "/etc/cni/net.d/05-c.conflist",
+                "{\"plugins\": [{\"type\": \"flannel\"}, {\"type\": \"portmap\"}]}",
+            )
             .folder("/etc/cni/net.d/00-sub.conf");
         let found = configs(&tree, folder).unwrap();
         assert_eq!(found, ["05-c.conflist", "20-b.conf"]);
@@ -97,6 +110,9 @@ mod tests {
 
     #[test]
     fn a_bundled_runtime_keeps_its_folder_to_itself() {
-        assert_eq!(folder(None, &Settings::default()).unwrap(), Path::new(DEFAULT_FOLDER));
+        assert_eq!(
+            folder(None, &Settings::default()).unwrap(),
+            Path::new(DEFAULT_FOLDER)
+        );
     }
 }

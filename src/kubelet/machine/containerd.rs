@@ -10,8 +10,7 @@ use toml::de::DeTable;
 
 use super::{
     super::{place::Place, tree::Tree},
-    Found, Runtime, RuntimeKind,
-    glob,
+    Found, Runtime, RuntimeKind, glob,
     toml_file::{self, TomlFile, get, table},
 };
 
@@ -283,7 +282,9 @@ impl Section {
             return Some(said);
         }
         let kind = handler.and_then(|handler| handler.kind.as_deref());
-        let is_runc = kind.map_or(name == "runc", |kind| kind.starts_with("io.containerd.runc."));
+        let is_runc = kind.map_or(name == "runc", |kind| {
+            kind.starts_with("io.containerd.runc.")
+        });
         (is_runc && is_whole).then(|| Found {
             value: false,
             at: Place::file(main),

@@ -69,7 +69,10 @@ struct NamedUser {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "kebab-case")]
-#[expect(clippy::struct_excessive_bools, reason = "of each field of a user only its presence is kept")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "of each field of a user only its presence is kept"
+)]
 struct User {
     client_certificate: Option<String>,
     client_certificate_data: Option<String>,
@@ -131,7 +134,10 @@ fn assemble(
     at: &Place,
     document: Document,
 ) -> Result<Kubeconfig, String> {
-    if let Some(kind) = document.kind.filter(|kind| !kind.is_empty() && kind != "Config") {
+    if let Some(kind) = document
+        .kind
+        .filter(|kind| !kind.is_empty() && kind != "Config")
+    {
         let kind: String = kind.chars().take(64).collect();
         return Err(format!("is a {kind}, no kubeconfig"));
     }
@@ -196,7 +202,10 @@ fn credential(user: &User) -> ClientCredential {
 
 /// Follows the paths in a kubeconfig, which count from its folder.
 fn follow(tree: &dyn Tree, settings: &Settings, user: &User, found: &mut Kubeconfig) {
-    let folder = Path::new(found.at.file.as_ref()).parent().unwrap_or(Path::new("/")).to_owned();
+    let folder = Path::new(found.at.file.as_ref())
+        .parent()
+        .unwrap_or(Path::new("/"))
+        .to_owned();
     let data = said(user.client_certificate_data.as_ref());
     let certificate = said(user.client_certificate.as_ref()).filter(|_| data.is_none());
     let files = [
@@ -220,7 +229,8 @@ fn follow(tree: &dyn Tree, settings: &Settings, user: &User, found: &mut Kubecon
         (Some(data), _) => {
             // The kubelet prefers the certificate that it has renewed to the one that it was given.
             let renewed = cert_dir(settings).join("kubelet-client-current.pem");
-            let renewed = settings.bool("rotateCertificates") == Some(true) && tree.exists(&renewed);
+            let renewed =
+                settings.bool("rotateCertificates") == Some(true) && tree.exists(&renewed);
             if renewed {
                 from_file(tree, &cert_dir(settings).join("kubelet-client-current.pem"))
             } else {

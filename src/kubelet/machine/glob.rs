@@ -87,7 +87,10 @@ mod tests {
             [Path::new("/etc/c/a.toml"), Path::new("/etc/c/b.toml")]
         );
         assert_eq!(found("/etc/?/x.toml"), [Path::new("/etc/d/x.toml")]);
-        assert_eq!(found("/etc/*/*a*t*"), [Path::new("/etc/c/a.toml"), Path::new("/etc/c/a.toml.bak")]);
+        assert_eq!(
+            found("/etc/*/*a*t*"),
+            [Path::new("/etc/c/a.toml"), Path::new("/etc/c/a.toml.bak")]
+        );
         assert!(found("/none/*").is_empty());
     }
 }

@@ -3,12 +3,7 @@
 use std::path::Path;
 
 use super::{
-    super::{
-        place::Place,
-        systemd::Unit,
-        tree::Tree,
-        version::Version,
-    },
+    super::{place::Place, systemd::Unit, tree::Tree, version::Version},
     Found, Packages,
     text::{numbered, small, word},
 };
@@ -25,8 +20,7 @@ pub(super) fn hostname(tree: &dyn Tree) -> Option<Found<String>> {
 
 /// `ID` and `ID_LIKE` of os-release(5).
 pub(super) fn os_ids(tree: &dyn Tree) -> Vec<String> {
-    let Some(text) =
-        small(tree, "/etc/os-release").or_else(|| small(tree, "/usr/lib/os-release"))
+    let Some(text) = small(tree, "/etc/os-release").or_else(|| small(tree, "/usr/lib/os-release"))
     else {
         return Vec::new();
     };
@@ -138,13 +132,19 @@ mod tests {
                 "/var/lib/rancher/rke2/bin",
                 "/var/lib/rancher/rke2/data/v1.33.5-rke2r1-0a1b/bin",
             )
-            .file("/snap/microk8s/current/meta/snap.yaml", "name: microk8s\nversion: v1.32.3\n");
+            .file(
+                "/snap/microk8s/current/meta/snap.yaml",
+                "name: microk8s\nversion: v1.32.3\n",
+            );
         let packages = Packages::read(&tree);
         let version = |name, program| {
             kubelet_version(&tree, &unit(name, program), &packages)
                 .map(|found| found.value.to_string())
         };
-        assert_eq!(version("kubelet.service", "/usr/bin/kubelet").unwrap(), "1.33.4");
+        assert_eq!(
+            version("kubelet.service", "/usr/bin/kubelet").unwrap(),
+            "1.33.4"
+        );
         assert_eq!(version("kubelet.service", "/opt/bin/kubelet"), None);
         let rke2 = version("rke2-agent.service", "/usr/local/bin/rke2");
         assert_eq!(rke2.unwrap(), "1.33.5+rke2r1");

@@ -91,7 +91,11 @@ pub(super) fn cgroups(tree: &dyn Tree, settings: &Settings) -> BTreeMap<String, 
 /// The path of a slice as the kubelet's systemd driver makes it from a name: `/a-b` → `a.slice/a-b.slice`
 /// (systemd.slice(5): each dash is a level).
 fn slice_path(name: &str) -> String {
-    let base = name.trim_end_matches('/').rsplit('/').next().unwrap_or(name);
+    let base = name
+        .trim_end_matches('/')
+        .rsplit('/')
+        .next()
+        .unwrap_or(name);
     let base = base.strip_suffix(".slice").unwrap_or(base);
     let ends = base
         .match_indices('-')
@@ -110,24 +114,7 @@ const MAX_LEVELS: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::{
-        effective::{Effective, From},
-        tree::MemoryTree,
-    };
-
-    fn settings(pairs: &[(&str, &str)]) -> Settings {
-        let one = |value: &str| Effective {
-            value: value.into(),
-            from: From::Default { legacy: false },
-            keys: BTreeMap::new(),
-        };
-        Settings(
-            pairs
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), one(value)))
-                .collect(),
-        )
-    }
+    use crate::kubelet::{machine::testing::settings, tree::MemoryTree};
 
     #[test]
     fn a_setting_of_the_kernel_knows_its_file() {
@@ -158,7 +145,10 @@ mod tests {
     fn reserved_cgroups_are_looked_for_where_the_driver_puts_them() {
         assert_eq!(slice_path("/system.slice"), "system.slice");
         assert_eq!(slice_path("kubereserved"), "kubereserved.slice");
-        assert_eq!(slice_path("/a/pool-kube.slice"), "pool.slice/pool-kube.slice");
+        assert_eq!(
+            slice_path("/a/pool-kube.slice"),
+            "pool.slice/pool-kube.slice"
+        );
         let tree = MemoryTree::new()
             .file("/sys/fs/cgroup/cgroup.controllers", "")
             .folder("/sys/fs/cgroup/runtime.slice")

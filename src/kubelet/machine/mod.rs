@@ -238,12 +238,7 @@ pub struct Known {
 }
 
 /// Reads what lies around the kubelet that these settings describe.
-pub fn survey(
-    tree: &dyn Tree,
-    unit: &Unit,
-    flags: &CommandLine,
-    settings: &Settings,
-) -> Machine {
+pub fn survey(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings: &Settings) -> Machine {
     let known = Known {
         packages: Packages::read(tree),
         runtime_version: None,
@@ -281,7 +276,9 @@ pub fn survey_with(
         sysctls: kernel::sysctls(tree),
         cgroup_v2: kernel::cgroup_v2(tree),
         cgroups: kernel::cgroups(tree, settings),
-        socket: socket.as_deref().and_then(|path| runtime::socket(tree, path)),
+        socket: socket
+            .as_deref()
+            .and_then(|path| runtime::socket(tree, path)),
         other_sockets: runtime::other_sockets(tree, socket.as_deref()),
         runtime,
         cni_dir,
@@ -297,5 +294,7 @@ pub fn survey_with(
     }
 }
 
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;

@@ -21,10 +21,10 @@ pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> Needed<Vec<Found<Str
     let at = Place::file(path);
     match tree.read_bounded(Path::new(path), MAX_BYTES) {
         Ok(bytes) => Needed::Present(servers(&at, &String::from_utf8_lossy(&bytes))),
-        Err(error) if error.is_not_found() => stub(tree, path).map_or(
-            Needed::Missing { at },
-            |server| Needed::Present(vec![server]),
-        ),
+        Err(error) if error.is_not_found() => stub(tree, path)
+            .map_or(Needed::Missing { at }, |server| {
+                Needed::Present(vec![server])
+            }),
         Err(error) => Needed::Bad {
             at,
             reason: error.to_string(),
@@ -47,27 +47,21 @@ fn servers(file: &Place, text: &str) -> Vec<Found<String>> {
 /// systemd-resolved.service(8).
 fn stub(tree: &dyn Tree, path: &str) -> Option<Found<String>> {
     let target = tree.read_link(Path::new(path)).ok()?;
-    target.ends_with("systemd/resolve/stub-resolv.conf").then(|| Found {
-        value: "127.0.0.53".to_owned(),
-        at: Place::file(path),
-    })
+    target
+        .ends_with("systemd/resolve/stub-resolv.conf")
+        .then(|| Found {
+            value: "127.0.0.53".to_owned(),
+            at: Place::file(path),
+        })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::{
-        effective::{Effective, From},
-        tree::MemoryTree,
-    };
+    use crate::kubelet::{machine::testing::settings, tree::MemoryTree};
 
     fn of(tree: &MemoryTree) -> Needed<Vec<Found<String>>> {
-        let one = Effective {
-            value: "/etc/resolv.conf".into(),
-            from: From::Default { legacy: false },
-            keys: Default::default(),
-        };
-        read(tree, &Settings([("resolvConf".to_owned(), one)].into()))
+        read(tree, &settings(&[("resolvConf", "/etc/resolv.conf")]))
     }
 
     #[test]
@@ -92,6 +86,9 @@ mod tests {
             panic!("the stub's name server is known");
         };
         assert_eq!(found[0].value, "127.0.0.53");
-        assert_eq!(read(&MemoryTree::new(), &Settings::default()), Needed::NotAsked);
+        assert_eq!(
+            read(&MemoryTree::new(), &Settings::default()),
+            Needed::NotAsked
+        );
     }
 }

@@ -35,7 +35,10 @@ pub fn socket_path(settings: &Settings) -> Option<String> {
         Some(_) => return None,
         None => endpoint.strip_prefix("unix:").unwrap_or(endpoint),
     };
-    let path = path.strip_prefix("/var").filter(|rest| rest.starts_with("/run/")).unwrap_or(path);
+    let path = path
+        .strip_prefix("/var")
+        .filter(|rest| rest.starts_with("/run/"))
+        .unwrap_or(path);
     path.starts_with('/').then(|| path.to_owned())
 }
 
@@ -137,7 +140,9 @@ fn bundled(tree: &dyn Tree, settings: &Settings, socket: &str) -> Option<PathBuf
         return Some(PathBuf::from("/etc/k0s/containerd.toml"));
     }
     if socket.starts_with("/var/snap/microk8s/") {
-        return Some(PathBuf::from("/var/snap/microk8s/current/args/containerd.toml"));
+        return Some(PathBuf::from(
+            "/var/snap/microk8s/current/args/containerd.toml",
+        ));
     }
     if !socket.starts_with("/run/k3s/") {
         return None;
@@ -173,7 +178,10 @@ fn kind(tree: &dyn Tree, path: &str) -> Option<RuntimeKind> {
     if containerd.socket.is_some_and(|socket| socket.value == path) {
         return Some(RuntimeKind::Containerd);
     }
-    let (config, folder) = (Path::new(crio::DEFAULT_CONFIG), Path::new(crio::DEFAULT_FOLDER));
+    let (config, folder) = (
+        Path::new(crio::DEFAULT_CONFIG),
+        Path::new(crio::DEFAULT_FOLDER),
+    );
     let crio = crio::read(tree, config, folder, None, false);
     crio.socket
         .is_some_and(|socket| socket.value == path)
@@ -183,31 +191,26 @@ fn kind(tree: &dyn Tree, path: &str) -> Option<RuntimeKind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::{
-        effective::{Effective, From},
-        tree::MemoryTree,
-    };
+    use crate::kubelet::{machine::testing::settings, tree::MemoryTree};
 
     fn endpoint(endpoint: &str) -> Settings {
-        let one = |value: &str| Effective {
-            value: value.into(),
-            from: From::Default { legacy: false },
-            keys: Default::default(),
-        };
-        Settings(
-            [
-                ("containerRuntimeEndpoint".to_owned(), one(endpoint)),
-                ("--kubeconfig".to_owned(), one("/data/k3s/agent/kubelet.kubeconfig")),
-            ]
-            .into(),
-        )
+        settings(&[
+            ("containerRuntimeEndpoint", endpoint),
+            ("--kubeconfig", "/data/k3s/agent/kubelet.kubeconfig"),
+        ])
     }
 
     #[test]
     fn an_endpoint_is_a_path_with_or_without_a_scheme() {
         for (text, path) in [
-            ("unix:///var/run/crio/crio.sock", Some("/run/crio/crio.sock")),
-            ("/run/containerd/containerd.sock", Some("/run/containerd/containerd.sock")),
+            (
+                "unix:///var/run/crio/crio.sock",
+                Some("/run/crio/crio.sock"),
+            ),
+            (
+                "/run/containerd/containerd.sock",
+                Some("/run/containerd/containerd.sock"),
+            ),
             ("unix:/run/x.sock", Some("/run/x.sock")),
             ("tcp://127.0.0.1:1", None),
             ("run/x", None),
@@ -238,14 +241,26 @@ mod tests {
         let v2 = |address: &str| format!("version = 2\n[grpc]\naddress = '{address}'\n");
         let tree = MemoryTree::new()
             .file("/etc/containerd/config.toml", v2("/run/mine.sock"))
-            .file("/etc/crio/crio.conf.d/10-crio.conf", "[crio.api]\nlisten = '/run/c.sock'\n")
-            .file("/data/k3s/agent/etc/containerd/config.toml", "version = 3\n");
+            .file(
+                "/etc/crio/crio.conf.d/10-crio.conf",
+                "[crio.api]\nlisten = '/run/c.sock'\n",
+            )
+            .file(
+                "/data/k3s/agent/etc/containerd/config.toml",
+                "version = 3\n",
+            );
         let read = |text| read(&tree, &endpoint(text), &Packages::default(), None);
         let kind = |text| read(text).map(|runtime| (runtime.kind, runtime.schema));
         let (containerd, crio) = (RuntimeKind::Containerd, RuntimeKind::Crio);
-        assert_eq!(kind("unix:///run/containerd/containerd.sock"), Some((containerd, Some(2))));
+        assert_eq!(
+            kind("unix:///run/containerd/containerd.sock"),
+            Some((containerd, Some(2)))
+        );
         assert_eq!(kind("unix:///run/mine.sock"), Some((containerd, Some(2))));
-        assert_eq!(kind("unix:///run/k3s/containerd/containerd.sock"), Some((containerd, Some(3))));
+        assert_eq!(
+            kind("unix:///run/k3s/containerd/containerd.sock"),
+            Some((containerd, Some(3)))
+        );
         assert_eq!(kind("unix:///var/run/crio/crio.sock"), Some((crio, None)));
         assert_eq!(kind("unix:///run/c.sock"), Some((crio, None)));
         assert_eq!(kind("unix:///var/run/cri-dockerd.sock"), None);

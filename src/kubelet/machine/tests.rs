@@ -1,25 +1,8 @@
-use super::*;
-use crate::{
-    kubelet::{
-        effective::{Effective, From},
-        systemd::{Manager, resolve},
-        tree::MemoryTree,
-    },
+use super::{testing::settings, *};
+use crate::kubelet::{
+    systemd::{Manager, resolve},
+    tree::MemoryTree,
 };
-
-fn settings(pairs: &[(&str, &str)]) -> Settings {
-    let one = |value: &str| Effective {
-        value: value.into(),
-        from: From::Default { legacy: false },
-        keys: BTreeMap::new(),
-    };
-    Settings(
-        pairs
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), one(value)))
-            .collect(),
-    )
-}
 
 fn of(tree: &MemoryTree, settings: &Settings) -> Machine {
     let unit = resolve(tree, "kubelet.service", &Manager::default());
@@ -61,7 +44,11 @@ fn files_of_secrets_are_told_from_the_others() {
             ("/k/conf", true, 0o600),
             ("/k/a.crt", false, 0o644),
             ("/k/a.key", true, 0o644),
-            ("/var/lib/kubelet/pki/kubelet-server-current.pem", true, 0o644),
+            (
+                "/var/lib/kubelet/pki/kubelet-server-current.pem",
+                true,
+                0o644
+            ),
         ]
     );
 }
@@ -76,7 +63,10 @@ fn hostile_files_are_looked_at_and_left() {
         .file("/etc/os-release", vec![0xff; 1 << 20])
         .file("/k", vec![b'['; 1 << 18])
         .file("/r", b"nameserver ".repeat(20_000));
-    let machine = of(&tree, &settings(&[("--kubeconfig", "/k"), ("resolvConf", "/r")]));
+    let machine = of(
+        &tree,
+        &settings(&[("--kubeconfig", "/k"), ("resolvConf", "/r")]),
+    );
     assert_eq!(machine.hostname, None);
     assert_eq!(machine.swaps, None);
     assert!(matches!(machine.kubeconfig, Needed::Bad { .. }));

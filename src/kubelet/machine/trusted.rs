@@ -45,7 +45,11 @@ pub(super) fn list(
     }
     if let Some(folder) = flags.value("config-dir").map(Path::new) {
         let names = tree.list(folder).unwrap_or_default();
-        let names = names.into_iter().filter(|name| Path::new(name).extension().is_some_and(|suffix| suffix == "conf"));
+        let names = names.into_iter().filter(|name| {
+            Path::new(name)
+                .extension()
+                .is_some_and(|suffix| suffix == "conf")
+        });
         names.for_each(|name| list.add(&folder.join(name), false));
     }
     for flag in ["--kubeconfig", "--bootstrap-kubeconfig"] {
@@ -71,7 +75,9 @@ pub(super) fn list(
 /// Whether a file that a kubeconfig names holds a secret: a certificate alone (`.crt`) does not; the `.pem` files of
 /// the kubelet hold the key as well.
 fn is_secret(path: &str) -> bool {
-    Path::new(path).extension().is_none_or(|suffix| suffix != "crt")
+    Path::new(path)
+        .extension()
+        .is_none_or(|suffix| suffix != "crt")
 }
 
 struct List<'t> {

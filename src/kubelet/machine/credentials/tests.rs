@@ -1,24 +1,13 @@
 use super::{super::certificate::tests::pem, *};
-use crate::kubelet::{
-    effective::{Effective, From},
-    tree::MemoryTree,
-};
+use crate::kubelet::tree::MemoryTree;
 
 const PATH: &str = "/etc/kubernetes/kubelet.conf";
 const CURRENT: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
 
 fn settings(pairs: &[(&str, serde_json::Value)]) -> Settings {
-    let one = |value: &serde_json::Value| Effective {
-        value: value.clone(),
-        from: From::Default { legacy: false },
-        keys: Default::default(),
-    };
-    let mut map: std::collections::BTreeMap<_, _> = pairs
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), one(value)))
-        .collect();
-    map.insert("--kubeconfig".to_owned(), one(&PATH.into()));
-    Settings(map)
+    let mut pairs = pairs.to_vec();
+    pairs.push(("--kubeconfig", PATH.into()));
+    super::super::testing::settings(&pairs)
 }
 
 fn text(user: &str) -> String {
@@ -41,10 +30,19 @@ fn each_kind_of_credential_is_told_and_none_is_kept() {
         ("{token: s3cret}", ClientCredential::Token),
         ("{tokenFile: /t/s3cret-file}", ClientCredential::Token),
         ("{username: a, password: s3cret}", ClientCredential::Token),
-        ("{exec: {command: aws, args: [s3cret]}}", ClientCredential::Exec),
+        (
+            "{exec: {command: aws, args: [s3cret]}}",
+            ClientCredential::Exec,
+        ),
         ("{auth-provider: {name: s3cret}}", ClientCredential::Exec),
-        ("{client-certificate-data: s3cret, client-key-data: s3cret}", ClientCredential::CertificateData),
-        ("{token: '', client-certificate: ''}", ClientCredential::Nothing),
+        (
+            "{client-certificate-data: s3cret, client-key-data: s3cret}",
+            ClientCredential::CertificateData,
+        ),
+        (
+            "{token: '', client-certificate: ''}",
+            ClientCredential::Nothing,
+        ),
         ("{}", ClientCredential::Nothing),
     ] {
         let found = read(MemoryTree::new(), user);
@@ -59,9 +57,15 @@ fn each_kind_of_credential_is_told_and_none_is_kept() {
 fn a_certificate_is_followed_from_the_kubeconfigs_folder() {
     let certificate = pem("system:node:a", 2025, 2026, false);
     let tree = MemoryTree::new().file("/etc/kubernetes/pki/a.pem", certificate.clone());
-    let found = read(tree, "{client-certificate: pki/a.pem, client-key: pki/a.key}");
+    let found = read(
+        tree,
+        "{client-certificate: pki/a.pem, client-key: pki/a.key}",
+    );
     let read_certificate = found.certificate.unwrap();
-    assert_eq!(read_certificate.common_name.as_deref(), Some("system:node:a"));
+    assert_eq!(
+        read_certificate.common_name.as_deref(),
+        Some("system:node:a")
+    );
     assert_eq!(read_certificate.at.to_string(), "/etc/kubernetes/pki/a.pem");
     assert_eq!(found.missing_files, ["/etc/kubernetes/pki/a.key"]);
     assert_eq!(found.files.len(), 2);
@@ -102,15 +106,29 @@ fn what_is_no_kubeconfig_says_why_and_quotes_nothing() {
         }
     };
     let kubelet = reason("kind: KubeletConfiguration\nport: 1\n");
-    assert_eq!(kubelet, format!("{PATH} is a KubeletConfiguration, no kubeconfig"));
+    assert_eq!(
+        kubelet,
+        format!("{PATH} is a KubeletConfiguration, no kubeconfig")
+    );
     assert!(reason("kind: Config\nusers: [s3cret\n").starts_with(&format!("{PATH}:")));
-    for text in ["", "{}", "kind: Config\ncurrent-context: c\n", "kind: Config\nusers: [s3cret]\n"] {
+    for text in [
+        "",
+        "{}",
+        "kind: Config\ncurrent-context: c\n",
+        "kind: Config\nusers: [s3cret]\n",
+    ] {
         assert!(!reason(text).contains("s3cret"));
     }
     assert!(reason(&text("{}").replace("server:", "sever:")).contains("no cluster with a server"));
     let none = MemoryTree::new();
-    assert!(matches!(kubeconfig(&none, &settings(&[]), "--kubeconfig"), Needed::Missing { .. }));
-    assert_eq!(kubeconfig(&none, &settings(&[]), "--bootstrap-kubeconfig"), Needed::NotAsked);
+    assert!(matches!(
+        kubeconfig(&none, &settings(&[]), "--kubeconfig"),
+        Needed::Missing { .. }
+    ));
+    assert_eq!(
+        kubeconfig(&none, &settings(&[]), "--bootstrap-kubeconfig"),
+        Needed::NotAsked
+    );
 }
 
 #[test]
@@ -126,7 +144,10 @@ fn the_serving_certificate_is_the_configured_one_or_the_clusters() {
         panic!("it is there");
     };
     assert_eq!(found.at.to_string(), path);
-    let elsewhere = settings(&[("serverTLSBootstrap", true.into()), ("--cert-dir", "/c".into())]);
+    let elsewhere = settings(&[
+        ("serverTLSBootstrap", true.into()),
+        ("--cert-dir", "/c".into()),
+    ]);
     assert!(matches!(serving(&tree, &elsewhere), Needed::Missing { .. }));
     let own = settings(&[("tlsCertFile", "/own.crt".into())]);
     assert!(matches!(serving(&tree, &own), Needed::Bad { .. }));
