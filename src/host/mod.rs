@@ -8,3 +8,4 @@ pub mod memory;
 pub mod notify;
 pub mod process;
 pub mod systemd;
+pub mod tree;
