@@ -1,5 +1,7 @@
 //! Rules on the kubelet's configuration: one file a family, one registry, one entry, [`run`].
 
+pub mod allow;
+
 use std::sync::OnceLock;
 
 use crate::kubelet::{place::Place, snapshot::Snapshot};
