@@ -1,5 +1,9 @@
 //! Rules on the kubelet's configuration: one file a family, one registry, one entry, [`run`].
 
+mod at;
+mod flags;
+mod stray;
+
 use std::sync::OnceLock;
 
 use crate::kubelet::{place::Place, snapshot::Snapshot};
@@ -146,7 +150,7 @@ impl std::fmt::Debug for Rule {
 }
 
 /// Every rule, family by family, by number.
-pub const FAMILIES: &[&[Rule]] = &[];
+pub const FAMILIES: &[&[Rule]] = &[flags::RULES];
 
 /// Every rule.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
