@@ -1,6 +1,7 @@
 //! Rules on the kubelet's configuration: one file a family, one registry, one entry, [`run`].
 
 pub mod allow;
+mod layers;
 
 use std::sync::OnceLock;
 
@@ -148,7 +149,7 @@ impl std::fmt::Debug for Rule {
 }
 
 /// Every rule, family by family, by number.
-pub const FAMILIES: &[&[Rule]] = &[];
+pub const FAMILIES: &[&[Rule]] = &[layers::RULES];
 
 /// Every rule.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
