@@ -71,7 +71,8 @@ pub fn snapshot(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
     let words = launch.words.get(1..).unwrap_or_default();
     let flags = flags::parse::parse(words);
     let config = config::load(tree, &flags, inputs.version.as_ref());
-    let settings = effective::settle(&flags, &config, inputs.version.as_ref());
+    let mut settings = effective::settle(&flags, &config, inputs.version.as_ref());
+    launch.apply_settings(&mut settings);
     let mut machine = machine::survey(tree, &unit, &flags, &settings);
     if let Some(hostname) = inputs.hostname {
         machine.hostname = Some(Found {

@@ -4,6 +4,7 @@ pub mod allow;
 mod at;
 mod flags;
 mod stray;
+mod layers;
 
 use std::sync::OnceLock;
 
@@ -152,6 +153,7 @@ impl std::fmt::Debug for Rule {
 
 /// Every rule, family by family, by number.
 pub const FAMILIES: &[&[Rule]] = &[flags::RULES];
+pub const FAMILIES: &[&[Rule]] = &[layers::RULES];
 
 /// Every rule.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
