@@ -163,7 +163,6 @@ fn value(kind: ValueKind) -> &'static str {
         ValueKind::String => "text",
         ValueKind::Int => "a whole number",
         ValueKind::Uint => "a whole number from 0",
-        ValueKind::Float => "a number",
         ValueKind::Duration => "a duration as 10s or 1h30m",
         ValueKind::Ip => "an IP address",
         ValueKind::Strings => "words with commas between",

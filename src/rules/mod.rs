@@ -1,6 +1,11 @@
 //! Rules on the kubelet's configuration: one file a family, one registry, one entry, [`run`].
 
 pub mod allow;
+mod credentials;
+mod kernel;
+mod network;
+mod runtime;
+mod settings;
 
 use std::sync::OnceLock;
 
@@ -148,7 +153,12 @@ impl std::fmt::Debug for Rule {
 }
 
 /// Every rule, family by family, by number.
-pub const FAMILIES: &[&[Rule]] = &[];
+pub const FAMILIES: &[&[Rule]] = &[
+    credentials::RULES,
+    kernel::RULES,
+    network::RULES,
+    runtime::RULES,
+];
 
 /// Every rule.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
