@@ -101,7 +101,6 @@ fn can_bootstrap(snapshot: &Snapshot) -> bool {
 /// Why a kubeconfig cannot be used, and where; `None` if it can.
 fn unusable(kubeconfig: &Needed<Kubeconfig>) -> Option<(Place, String)> {
     match kubeconfig {
-        Needed::NotAsked => None,
         Needed::Missing { at } => Some((at.clone(), "it is not there".to_owned())),
         Needed::Bad { at, reason } => Some((at.clone(), format!("it {reason}"))),
         Needed::Present(found) if !found.missing_files.is_empty() => Some((
@@ -115,7 +114,7 @@ fn unusable(kubeconfig: &Needed<Kubeconfig>) -> Option<(Place, String)> {
             found.at.clone(),
             "it has neither a certificate, a token nor an exec plugin".to_owned(),
         )),
-        Needed::Present(_) => None,
+        Needed::NotAsked | Needed::Present(_) => None,
     }
 }
 
@@ -135,58 +134,51 @@ fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
     if can_bootstrap(snapshot) {
         return;
     }
-    let bootstrap = unusable(&machine.bootstrap_kubeconfig);
-    let is_missing = |kubeconfig: &Needed<Kubeconfig>| {
-        matches!(kubeconfig, Needed::Missing { .. } | Needed::NotAsked)
-    };
     let is_spoilt = matches!(machine.kubeconfig, Needed::Bad { .. })
         || !is_missing(&machine.bootstrap_kubeconfig);
     if snapshot.phase == Phase::Before && !is_spoilt {
         return;
     }
     let path = snapshot.settings.text("--kubeconfig").unwrap_or_default();
-    let (at, message) = match &bootstrap {
+    let base = format!("the kubelet has no credentials: of its kubeconfig {path}, {reason}");
+    let (at, message) = match unusable(&machine.bootstrap_kubeconfig) {
         // The bootstrap kubeconfig is what one would mend, if somebody wrote one.
-        Some((bootstrap_at, why)) if !is_missing(&machine.bootstrap_kubeconfig) => (
-            bootstrap_at.clone(),
-            format!(
-                "the kubelet has no credentials: of its kubeconfig {path}, {reason}; its bootstrap kubeconfig cannot replace it: {why}"
-            ),
-        ),
-        Some((bootstrap_at, _)) => (
-            at,
-            format!(
-                "the kubelet has no credentials: of its kubeconfig {path}, {reason}, and there is no bootstrap \
-                 kubeconfig {}: kubeadm join has not run, or the bootstrap file was deleted before the first certificate came. \
-                 The kubelet exits",
+        Some((bootstrap_at, why)) if !is_missing(&machine.bootstrap_kubeconfig) => {
+            let message = format!("{base}, and the bootstrap kubeconfig cannot replace it: {why}");
+            (bootstrap_at, message)
+        }
+        Some((bootstrap_at, _)) => {
+            let message = format!(
+                "{base}, and the bootstrap kubeconfig {} is not there: kubeadm join has not run, or the file was \
+                 deleted before the first certificate came",
                 bootstrap_at.file
-            ),
-        ),
+            );
+            (at, message)
+        }
         None => (
             at,
-            format!(
-                "the kubelet has no credentials: of its kubeconfig {path}, {reason}, and no --bootstrap-kubeconfig is \
-                 given. The kubelet exits"
-            ),
+            format!("{base}, and no --bootstrap-kubeconfig is given"),
         ),
     };
-    let mut finding = Finding::new(ID, Severity::Fatal, at, message).fix(
-        "kubeadm token create --print-join-command on a control plane, then kubeadm join here (after kubeadm reset, if \
-         the node had joined before); or write a bootstrap kubeconfig with a valid token",
-    );
-    for (flag, name) in [
-        ("--kubeconfig", "kubeconfig"),
-        ("--bootstrap-kubeconfig", "bootstrap kubeconfig"),
-    ] {
-        if snapshot.settings.text(flag).is_some() {
+    let message = format!("{message}. The kubelet exits");
+    let mut finding = Finding::new(ID, Severity::Fatal, at, message).fix(JOIN);
+    for flag in ["--kubeconfig", "--bootstrap-kubeconfig"] {
+        if let Some(path) = snapshot.settings.text(flag) {
             finding = finding.step(
                 settings::place(snapshot, flag),
-                format!("{flag} names the {name}"),
+                format!("{flag} names {path}"),
             );
         }
     }
     report.add(finding);
 }
+
+fn is_missing(kubeconfig: &Needed<Kubeconfig>) -> bool {
+    matches!(kubeconfig, Needed::Missing { .. } | Needed::NotAsked)
+}
+
+const JOIN: &str = "kubeadm token create --print-join-command on a control plane, then kubeadm join here (after \
+                    kubeadm reset, if the node had joined before); or write a bootstrap kubeconfig with a valid token";
 
 #[cfg(test)]
 mod tests;

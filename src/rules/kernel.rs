@@ -218,7 +218,7 @@ fn br_netfilter(snapshot: &Snapshot, report: &mut Report) {
 }
 
 /// What a kubelet with `protectKernelDefaults` wants, in the order in which it looks; from kubernetes/kubernetes,
-/// pkg/util/sysctl and pkg/kubelet/cm/container_manager_linux.go.
+/// `pkg/util/sysctl` and `pkg/kubelet/cm/container_manager_linux.go`.
 const PROTECTED: &[(&str, &str)] = &[
     ("vm.overcommit_memory", "1"),
     ("vm.panic_on_oom", "0"),

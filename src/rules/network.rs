@@ -1,6 +1,6 @@
 //! NW: what pods need of the node's network.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, path::Path};
 
 use super::{Finding, Report, Rule, Severity, settings};
 use crate::kubelet::{
@@ -69,41 +69,41 @@ fn cni_missing(snapshot: &Snapshot, report: &mut Report) {
             "the running host: an image has no CNI configuration yet",
         );
     }
-    let (severity, since) = match age {
-        Some(age) if age < CNI_GRACE_SECS => (
-            Severity::Warning,
-            format!("; the kubelet started {age} s ago"),
-        ),
-        Some(age) => (
-            Severity::Error,
-            format!("; the kubelet started {age} s ago"),
-        ),
-        None => (Severity::Error, String::new()),
+    report.add(no_cni(snapshot, folder, age));
+}
+
+fn no_cni(snapshot: &Snapshot, folder: &Path, age: Option<u64>) -> Finding {
+    let machine = &snapshot.machine;
+    let since = age.map_or_else(String::new, |age| {
+        format!("; the kubelet started {age} s ago")
+    });
+    let severity = match age {
+        Some(..CNI_GRACE_SECS) => Severity::Warning,
+        _ => Severity::Error,
     };
     let state = if machine.cni_configs.is_some() {
         "no *.conf, *.conflist or *.json in it"
     } else {
         "the folder is not there"
     };
-    let at = Place::file(folder);
     let message = format!(
         "no CNI configuration: {state}. The Node stays NotReady ('cni plugin not initialized'){since}"
     );
     let fix = "kubectl -n kube-system get pods -o wide --field-selector spec.nodeName=NODE shows whether the network's \
                DaemonSet runs here; it must tolerate node.kubernetes.io/not-ready and \
                node.cloudprovider.kubernetes.io/uninitialized";
-    let mut finding = Finding::new(ID, severity, at, message).fix(fix);
-    let named = machine
+    let finding = Finding::new("NW001", severity, Place::file(folder), message).fix(fix);
+    match machine
         .runtime
         .as_ref()
-        .and_then(|runtime| runtime.cni_conf_dir.as_ref());
-    if let Some(named) = named {
-        finding = finding.step(
+        .and_then(|runtime| runtime.cni_conf_dir.as_ref())
+    {
+        Some(named) => finding.step(
             named.at.clone(),
             "the runtime's configuration names this folder",
-        );
+        ),
+        None => finding,
     }
-    report.add(finding);
 }
 
 fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {

@@ -48,58 +48,8 @@ pub(super) fn client_certificate(snapshot: &Snapshot, report: &mut Report) {
     let Some(now) = snapshot.now_secs else {
         return report.not_checked(ID, "the time");
     };
-    let is_managed = settings::are_managed(snapshot);
-    let rotates = snapshot.settings.bool(ROTATE) == Some(true);
-    let (expires, begins) = (
-        day(certificate.not_after_secs),
-        day(certificate.not_before_secs),
-    );
-    let (severity, message) = if now > certificate.not_after_secs {
-        if is_managed {
-            let message = format!(
-                "the client certificate expired {expires}: {} renews it when it starts",
-                snapshot.unit.name
-            );
-            (Severity::Error, message)
-        } else if can_bootstrap(snapshot) {
-            let message = format!(
-                "the client certificate expired {expires}; the bootstrap kubeconfig can renew it at the kubelet's next start, if its token is still valid"
-            );
-            (Severity::Warning, message)
-        } else {
-            let message = format!(
-                "the client certificate expired {expires}, and no bootstrap kubeconfig can renew it: the API server refuses the kubelet, which exits at its start"
-            );
-            (Severity::Fatal, message)
-        }
-    } else if now < certificate.not_before_secs {
-        let message = format!(
-            "the client certificate is valid from {begins} on, and the clock says {}: the clock is wrong, or the certificate is; the API server may refuse the kubelet",
-            day(now)
-        );
-        (Severity::Error, message)
-    } else if rotates
-        && snapshot.phase == Phase::After
-        && is_overdue(certificate, now)
-        && !is_managed
-    {
-        let message = format!(
-            "the client certificate expires {expires} and has not been renewed, although 90 % of its life are over: the kubelet's requests are not approved or not signed"
-        );
-        (Severity::Warning, message)
-    } else {
+    let Some((severity, message, fix)) = judge(snapshot, certificate, now) else {
         return;
-    };
-    let fix = if is_managed {
-        format!("systemctl restart {}", snapshot.unit.name)
-    } else if now < certificate.not_before_secs {
-        "timedatectl; correct the clock before the kubelet starts (time-sync.target)".to_owned()
-    } else if severity == Severity::Warning {
-        "kubectl get csr shows what became of the requests of kubernetes.io/kube-apiserver-client-kubelet".to_owned()
-    } else {
-        "on a control plane: kubeadm kubeconfig user --org system:nodes --client-name system:node:NAME, and bring the \
-         result here as the kubeconfig; or kubeadm reset and kubeadm join with a new token"
-            .to_owned()
     };
     let mut finding = Finding::new(ID, severity, certificate.at.clone(), message).fix(fix);
     if certificate.at != kubeconfig.at {
@@ -109,6 +59,65 @@ pub(super) fn client_certificate(snapshot: &Snapshot, report: &mut Report) {
         );
     }
     report.add(finding);
+}
+
+/// What is wrong with the dates of a client certificate: severity, message, fix.
+fn judge(
+    snapshot: &Snapshot,
+    certificate: &Certificate,
+    now: i64,
+) -> Option<(Severity, String, String)> {
+    const CSR: &str = "kubectl get csr shows what became of the requests of kubernetes.io/kube-apiserver-client-kubelet";
+    let unit = &snapshot.unit.name;
+    let is_managed = settings::are_managed(snapshot);
+    let expires = day(certificate.not_after_secs);
+    if now < certificate.not_before_secs {
+        let (begins, now) = (day(certificate.not_before_secs), day(now));
+        let message = format!(
+            "the client certificate is valid from {begins} on, and the clock says {now}: either is wrong, and the API \
+             server may refuse the kubelet"
+        );
+        let fix = "timedatectl; correct the clock before the kubelet starts (time-sync.target)"
+            .to_owned();
+        return Some((Severity::Error, message, fix));
+    }
+    if now <= certificate.not_after_secs {
+        let rotates = snapshot.settings.bool(ROTATE) == Some(true) && !is_managed;
+        let is_running = snapshot.phase == Phase::After;
+        return (rotates && is_running && is_overdue(certificate, now)).then(|| {
+            let message = format!(
+                "the client certificate expires {expires} and has not been renewed, although {OVERDUE_PERCENT} % of \
+                 its life are over: the kubelet's requests are not approved, or not signed"
+            );
+            (Severity::Warning, message, CSR.to_owned())
+        });
+    }
+    let base = format!("the client certificate expired {expires}");
+    Some(if is_managed {
+        let message = format!("{base}: {unit} renews it when it starts");
+        (
+            Severity::Error,
+            message,
+            format!("systemctl restart {unit}"),
+        )
+    } else if can_bootstrap(snapshot) {
+        let message = format!(
+            "{base}; the bootstrap kubeconfig can renew it at the kubelet's next start, if its token is still valid"
+        );
+        (
+            Severity::Warning,
+            message,
+            format!("systemctl restart {unit}; {CSR}"),
+        )
+    } else {
+        let message = format!(
+            "{base}, and no bootstrap kubeconfig can renew it: the API server refuses the kubelet, which exits at its \
+             start"
+        );
+        let fix = "on a control plane: kubeadm kubeconfig user --org system:nodes --client-name system:node:NAME, and \
+                   bring the result here as the kubeconfig; or kubeadm reset and kubeadm join with a new token";
+        (Severity::Fatal, message, fix.to_owned())
+    })
 }
 
 /// AU003.
