@@ -1,10 +1,16 @@
 //! Rules on the kubelet's configuration: one file a family, one registry, one entry, [`run`].
 
 pub mod allow;
+
 mod at;
+mod credentials;
 mod flags;
-mod stray;
+mod kernel;
 mod layers;
+mod network;
+mod runtime;
+mod settings;
+mod stray;
 
 use std::sync::OnceLock;
 
@@ -151,9 +157,16 @@ impl std::fmt::Debug for Rule {
     }
 }
 
+
 /// Every rule, family by family, by number.
-pub const FAMILIES: &[&[Rule]] = &[flags::RULES];
-pub const FAMILIES: &[&[Rule]] = &[layers::RULES];
+pub const FAMILIES: &[&[Rule]] = &[
+    layers::RULES,
+    flags::RULES,
+    runtime::RULES,
+    kernel::RULES,
+    network::RULES,
+    credentials::RULES,
+];
 
 /// Every rule.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
