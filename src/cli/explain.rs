@@ -135,9 +135,9 @@ fn flag(flag: &FlagSpec) -> String {
         Some(field) => say(format!(
             "Sets the field {field} of the kubelet's configuration file; the flag wins over the file."
         )),
-        None => say(
-            "There is only the flag: no field of the configuration file sets this.".to_owned(),
-        ),
+        None => {
+            say("There is only the flag: no field of the configuration file sets this.".to_owned())
+        }
     }
     if let Some(since) = flag.since {
         say(format!("Known since {since}."));
@@ -177,6 +177,7 @@ fn value(kind: ValueKind) -> &'static str {
         ValueKind::Taints => "taints as key=value:Effect, with commas between",
         ValueKind::ReservedMemory => "reserved memory as 0:memory=1Gi",
         ValueKind::VModule => "pattern=N pairs with commas between",
+        _ => "a value",
     }
 }
 

@@ -2,6 +2,16 @@
 
 pub mod allow;
 
+mod at;
+mod credentials;
+mod flags;
+mod kernel;
+mod layers;
+mod network;
+mod runtime;
+mod settings;
+mod stray;
+
 use std::sync::OnceLock;
 
 use crate::kubelet::{place::Place, snapshot::Snapshot};
@@ -147,8 +157,16 @@ impl std::fmt::Debug for Rule {
     }
 }
 
+
 /// Every rule, family by family, by number.
-pub const FAMILIES: &[&[Rule]] = &[];
+pub const FAMILIES: &[&[Rule]] = &[
+    layers::RULES,
+    flags::RULES,
+    runtime::RULES,
+    kernel::RULES,
+    network::RULES,
+    credentials::RULES,
+];
 
 /// Every rule.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
