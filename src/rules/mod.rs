@@ -1,6 +1,18 @@
 //! Rules on the kubelet's configuration: one file a family, one registry, one entry, [`run`].
 
-use crate::kubelet::{place::Place, snapshot::Snapshot};
+mod allow;
+mod cloud_provider;
+mod drift;
+mod dropins;
+mod env_files;
+mod environment;
+mod lost;
+mod order;
+mod references;
+mod syntax;
+mod unit;
+
+use crate::kubelet::{place::Place, snapshot::Snapshot, tree::Tree};
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -53,11 +65,24 @@ pub struct NotChecked {
     pub lacks: &'static str,
 }
 
+/// A finding that the configuration itself allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allowed {
+    /// The finding.
+    pub finding: Finding,
+    /// Why it is allowed, in the words of the comment.
+    pub reason: String,
+    /// The comment.
+    pub at: Place,
+}
+
 /// What a rule reports to.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// What was found.
+    /// What was found; after [`run`] the worst first, then by place.
     pub findings: Vec<Finding>,
+    /// What was found, and is allowed where it stands; filled by [`allow`].
+    pub allowed: Vec<Allowed>,
     /// What could not be judged.
     pub not_checked: Vec<NotChecked>,
 }
@@ -144,7 +169,17 @@ impl std::fmt::Debug for Rule {
 }
 
 /// Every rule, family by family, by number.
-pub const FAMILIES: &[&[Rule]] = &[];
+pub const FAMILIES: &[&[Rule]] = &[
+    environment::RULES,
+    references::RULES,
+    env_files::RULES,
+    syntax::RULES,
+    unit::RULES,
+    dropins::RULES,
+    drift::RULES,
+    cloud_provider::RULES,
+    allow::RULES,
+];
 
 /// Every rule.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
@@ -157,8 +192,17 @@ pub fn run(snapshot: &Snapshot) -> Report {
     for rule in all() {
         (rule.run)(snapshot, &mut report);
     }
+    order::settle(&mut report);
     report
+}
+
+/// Sets aside what comments in the configuration allow (`# nodevigil: allow SD003 the reason`), to be called after
+/// [`run`] with the tree that was judged.
+pub fn allow(report: &mut Report, tree: &dyn Tree) {
+    allow::apply(report, tree);
 }
 
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
