@@ -205,7 +205,11 @@ fn fix(snapshot: &Snapshot, loss: &Loss<'_>, given: Option<&str>) -> String {
 fn add_it(snapshot: &Snapshot) -> String {
     match snapshot.launch.launcher {
         Launcher::K3s | Launcher::Rke2 => {
-            let name = if snapshot.launch.launcher == Launcher::K3s { "k3s" } else { "rke2" };
+            let name = if snapshot.launch.launcher == Launcher::K3s {
+                "k3s"
+            } else {
+                "rke2"
+            };
             format!(
                 "add `cloud-provider=external` to the list `kubelet-arg` of /etc/rancher/{name}/config.yaml, then {}",
                 restart(snapshot)
@@ -213,8 +217,13 @@ fn add_it(snapshot: &Snapshot) -> String {
         }
         Launcher::MicroK8s | Launcher::K8sSnap => {
             let files = &snapshot.launch.files;
-            let file = files.last().map_or("the snap's file args/kubelet", |file| &file.file);
-            format!("add a line `--cloud-provider=external` to {file}, then {}", restart(snapshot))
+            let file = files
+                .last()
+                .map_or("the snap's file args/kubelet", |file| &file.file);
+            format!(
+                "add a line `--cloud-provider=external` to {file}, then {}",
+                restart(snapshot)
+            )
         }
         Launcher::Direct | Launcher::Script => add_to_unit(snapshot),
     }

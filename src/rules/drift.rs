@@ -267,13 +267,12 @@ fn drifted(
     let lacking_text: Vec<&str> = lacking.iter().map(|word| word.text.as_str()).collect();
     let both = format!("{} {}", lacking_text.join(" "), excess.join(" "));
     let wanted = Wanted::all(&snapshot.intent);
-    let severity = if wanted.iter().any(|wanted| wanted.is_in(&both))
-        || is_fatal(snapshot, &lacking_text)
-    {
-        Severity::Error
-    } else {
-        Severity::Warning
-    };
+    let severity =
+        if wanted.iter().any(|wanted| wanted.is_in(&both)) || is_fatal(snapshot, &lacking_text) {
+            Severity::Error
+        } else {
+            Severity::Warning
+        };
     let mut parts = Vec::new();
     if !lacking.is_empty() {
         parts.push(format!("lacks {}", quoted(&lacking_text.join(" "))));
@@ -288,7 +287,11 @@ fn drifted(
         parts.join(" and ")
     );
     let at = at.unwrap_or_else(|| exec_place(snapshot));
-    with_restart(snapshot, report, Finding::new("SD021", severity, at, message))
+    with_restart(
+        snapshot,
+        report,
+        Finding::new("SD021", severity, at, message),
+    )
 }
 
 /// Whether a flag that is given more than once stands in another order.

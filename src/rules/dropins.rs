@@ -70,7 +70,9 @@ fn not_read(
     let file = &*event.at.file;
     let name = file.rsplit('/').next().unwrap_or(file);
     let unit = &snapshot.unit.name;
-    let is_conf = std::path::Path::new(name).extension().is_some_and(|end| end == "conf");
+    let is_conf = std::path::Path::new(name)
+        .extension()
+        .is_some_and(|end| end == "conf");
     let usual = match reason {
         NotADropIn::Prefix => Severity::Info,
         NotADropIn::Suffix if SET_ASIDE.iter().any(|ending| name.ends_with(ending)) => {

@@ -1,6 +1,6 @@
 //! Rules on the kubelet's configuration: one file a family, one registry, one entry, [`run`].
 
-mod allow;
+pub mod allow;
 mod cloud_provider;
 mod drift;
 mod dropins;
@@ -12,7 +12,9 @@ mod references;
 mod syntax;
 mod unit;
 
-use crate::kubelet::{place::Place, snapshot::Snapshot, tree::Tree};
+use std::sync::OnceLock;
+
+use crate::kubelet::{place::Place, snapshot::Snapshot};
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -65,24 +67,11 @@ pub struct NotChecked {
     pub lacks: &'static str,
 }
 
-/// A finding that the configuration itself allows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Allowed {
-    /// The finding.
-    pub finding: Finding,
-    /// Why it is allowed, in the words of the comment.
-    pub reason: String,
-    /// The comment.
-    pub at: Place,
-}
-
 /// What a rule reports to.
 #[derive(Debug, Default)]
 pub struct Report {
     /// What was found; after [`run`] the worst first, then by place.
     pub findings: Vec<Finding>,
-    /// What was found, and is allowed where it stands; filled by [`allow`].
-    pub allowed: Vec<Allowed>,
     /// What could not be judged.
     pub not_checked: Vec<NotChecked>,
 }
@@ -178,12 +167,36 @@ pub const FAMILIES: &[&[Rule]] = &[
     dropins::RULES,
     drift::RULES,
     cloud_provider::RULES,
-    allow::RULES,
 ];
 
 /// Every rule.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     FAMILIES.iter().flat_map(|family| family.iter())
+}
+
+/// The rules' names in `CamelCase`, in the order of [`all`]: the reasons of the condition `KubeletConfigValid`.
+pub fn reasons() -> &'static [String] {
+    static REASONS: OnceLock<Vec<String>> = OnceLock::new();
+    REASONS.get_or_init(|| all().map(|rule| camel_case(rule.name)).collect())
+}
+
+/// `env-overridden-by-file` → `EnvOverriddenByFile`.
+fn camel_case(name: &str) -> String {
+    name.split('-')
+        .flat_map(|word| {
+            let mut letters = word.chars();
+            letters
+                .next()
+                .map(|first| first.to_ascii_uppercase())
+                .into_iter()
+                .chain(letters)
+        })
+        .collect()
+}
+
+/// Whether a rule judges the running process, so that what it says holds now and not at the next start.
+pub fn is_about_the_process(id: &str) -> bool {
+    matches!(id, "SD020" | "SD021" | "CL004" | "CP005")
 }
 
 /// Judges a snapshot by every rule.
@@ -194,12 +207,6 @@ pub fn run(snapshot: &Snapshot) -> Report {
     }
     order::settle(&mut report);
     report
-}
-
-/// Sets aside what comments in the configuration allow (`# nodevigil: allow SD003 the reason`), to be called after
-/// [`run`] with the tree that was judged.
-pub fn allow(report: &mut Report, tree: &dyn Tree) {
-    allow::apply(report, tree);
 }
 
 #[cfg(test)]

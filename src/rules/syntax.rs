@@ -108,9 +108,7 @@ fn is_same_line(first: &Event, second: &Event) -> bool {
 fn in_command(snapshot: &Snapshot, index: usize) -> bool {
     let event = &snapshot.unit.events[index];
     match &snapshot.unit.load {
-        LoadState::BadSetting { at, .. } | LoadState::Error { at, .. } => {
-            at.file == event.at.file
-        }
+        LoadState::BadSetting { at, .. } | LoadState::Error { at, .. } => at.file == event.at.file,
         _ => is_bad_command(&snapshot.unit.events, index + 1),
     }
 }
@@ -212,11 +210,15 @@ fn unknown(snapshot: &Snapshot, report: &mut Report) {
         let Some((severity, message, fix)) = ignored_line(event) else {
             continue;
         };
-        let inside = events.get(index + 1..).unwrap_or_default().iter().take_while(|inside| {
-            event.kind == EventKind::UnknownSection
-                && matches!(inside.kind, EventKind::InUnknownSection { .. })
-                && inside.at.file == event.at.file
-        });
+        let inside = events
+            .get(index + 1..)
+            .unwrap_or_default()
+            .iter()
+            .take_while(|inside| {
+                event.kind == EventKind::UnknownSection
+                    && matches!(inside.kind, EventKind::InUnknownSection { .. })
+                    && inside.at.file == event.at.file
+            });
         let inside: Vec<&Event> = inside.filter(|inside| holds_flags(&inside.text)).collect();
         let text: Vec<&str> = std::iter::once(event)
             .chain(inside.iter().copied())
