@@ -17,7 +17,7 @@ use super::{
     systemd::{Assignment, Event, EventKind, Exec, ExecWord, Unit, Word},
 };
 
-pub use text::{FlagText, flags_in, place_in};
+pub use text::{FlagText, flags_in, place_of};
 pub use wanted::Wanted;
 
 /// Where a wanted flag got lost.
@@ -216,7 +216,7 @@ fn in_assignment(assignment: &Assignment, words: &[&ExecWord], wanted: &Wanted) 
         .into_iter()
         .find(|flag| wanted.matches(flag))
     {
-        return Some(place_in(assignment, flag.offset, flag.text));
+        return Some(place_of(assignment, &flag));
     }
     let braces = format!("${{{}}}", assignment.name);
     words

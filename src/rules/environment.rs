@@ -9,7 +9,7 @@ use super::{
 };
 use crate::kubelet::{
     place::Place,
-    search::{FlagText, flags_in, place_in, used_names, would_bring},
+    search::{FlagText, flags_in, place_of, used_names, would_bring},
     snapshot::Snapshot,
     systemd::{Assignment, EventKind, Source, Variable},
 };
@@ -184,7 +184,7 @@ fn overridden(
 fn first_flag(assignment: &Assignment) -> Place {
     flags_in(&assignment.value).first().map_or_else(
         || assignment.at.clone(),
-        |flag| place_in(assignment, flag.offset, flag.text),
+        |flag| place_of(assignment, flag),
     )
 }
 

@@ -212,4 +212,6 @@ pub fn run(snapshot: &Snapshot) -> Report {
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
+mod hosts_tests;
+#[cfg(test)]
 mod tests;

@@ -84,23 +84,9 @@ fn flag_length(text: &str) -> usize {
         .map_or(plain, |closing| plain + 1 + closing + 1)
 }
 
-/// The place of a part of an assignment's value.
-pub fn place_in(assignment: &Assignment, offset: usize, part: &str) -> Place {
-    let after = assignment
-        .marks
-        .partition_point(|(start, _)| *start <= offset);
-    let Some((start, mark)) = after.checked_sub(1).and_then(|i| assignment.marks.get(i)) else {
-        return assignment.at.clone();
-    };
-    if mark.column == 0 {
-        return mark.clone();
-    }
-    let between = assignment.value.get(*start..offset).unwrap_or_default();
-    mark.at(
-        mark.line,
-        mark.column.saturating_add(count(between)),
-        count(part),
-    )
+/// The place of a flag in an assignment's value.
+pub fn place_of(assignment: &Assignment, flag: &FlagText<'_>) -> Place {
+    assignment.place_of(flag.offset, flag.offset + flag.text.len())
 }
 
 fn count(text: &str) -> u32 {

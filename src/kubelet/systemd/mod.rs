@@ -498,4 +498,4 @@ impl Events {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -7,4 +7,4 @@ use serde_json::Value;
 use super::*;
 use crate::kubelet::tree::{MemoryTree, Tree};
 
-mod hosts;
+pub(crate) mod hosts;
