@@ -1,6 +1,6 @@
 //! Which units of a tree could run a kubelet.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::super::tree::{Kind, Tree};
 
@@ -90,7 +90,7 @@ fn rank(tree: &dyn Tree, name: &str) -> Option<u8> {
     Some(u8::from(!is_wanted(tree, name)))
 }
 
-fn is_mask(tree: &dyn Tree, path: &PathBuf) -> bool {
+fn is_mask(tree: &dyn Tree, path: &Path) -> bool {
     tree.stat(path).is_ok_and(|meta| {
         meta.kind == Kind::Null || meta.kind == Kind::File && meta.size_bytes == 0
     })
@@ -106,6 +106,9 @@ fn is_wanted(tree: &dyn Tree, name: &str) -> bool {
                 let entry = entry.to_string_lossy();
                 entry.ends_with(".wants") || entry.ends_with(".requires")
             })
-            .any(|entry| tree.lstat(&Path::new(folder).join(entry).join(name)).is_ok())
+            .any(|entry| {
+                tree.lstat(&Path::new(folder).join(entry).join(name))
+                    .is_ok()
+            })
     })
 }

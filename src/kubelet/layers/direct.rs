@@ -38,8 +38,18 @@ const SHELLS: [&str; 9] = [
 /// Options of usual wrappers whose value is a word of its own and may well be `kubelet`: systemd-inhibit(1),
 /// systemd-run(1), logger(1), ip-netns(8), and the container runtimes' `--name`.
 const OPTIONS_WITH_VALUE: [&str; 12] = [
-    "--who", "--why", "--what", "--mode", "--tag", "-t", "--unit", "-u", "--slice", "--name",
-    "--hostname", "exec",
+    "--who",
+    "--why",
+    "--what",
+    "--mode",
+    "--tag",
+    "-t",
+    "--unit",
+    "-u",
+    "--slice",
+    "--name",
+    "--hostname",
+    "exec",
 ];
 
 /// Finds what the unit starts.
@@ -176,7 +186,10 @@ fn interpreter(tree: &dyn Tree, program: &str) -> Option<String> {
     let text = tree
         .read_bounded(program.as_ref(), super::super::tree::MAX_FILE_BYTES)
         .ok()?;
-    let line = text.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = text
+        .strip_prefix(b"#!")?
+        .split(|byte| *byte == b'\n')
+        .next()?;
     Some(super::shortened(&format!(
         "#!{}",
         String::from_utf8_lossy(line).trim()

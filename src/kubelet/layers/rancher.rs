@@ -81,7 +81,8 @@ pub(super) fn launch(
             launch.unknown = Some(Unknown {
                 at,
                 program: flavor.name.to_owned(),
-                reason: "runs without an agent (disable-agent): there is no kubelet here".to_owned(),
+                reason: "runs without an agent (disable-agent): there is no kubelet here"
+                    .to_owned(),
             });
             return launch;
         }

@@ -23,21 +23,15 @@ pub(super) fn microk8s(
 ) -> Launch {
     let environment = environment(tree, unit, instance);
     let data = Path::new("/var/snap").join(instance).join("current");
-    let named = match first {
-        Some(first) => args_file_option(
-            unit.argv
-                .get(first..)
-                .unwrap_or_default()
-                .iter()
-                .map(|word| word.text.as_str()),
-        ),
+    let named = if let Some(first) = first {
+        let words = unit.argv.get(first..).unwrap_or_default();
+        args_file_option(words.iter().map(|word| word.text.as_str()))
+    } else {
         // The snap's wrapper gives kubelite the words of a file of its own, which it hands to bash.
-        None => {
-            let path = data.join("args/kubelite");
-            let text = tree.read_text(&path).unwrap_or_default();
-            let split = args_file::bash(&Place::file(&path), &text, &environment);
-            args_file_option(split.args.iter().map(|arg| arg.text.as_str()))
-        }
+        let path = data.join("args/kubelite");
+        let text = tree.read_text(&path).unwrap_or_default();
+        let split = args_file::bash(&Place::file(&path), &text, &environment);
+        args_file_option(split.args.iter().map(|arg| arg.text.as_str()))
     };
     let path = named.map_or_else(|| data.join("args/kubelet"), PathBuf::from);
     read(
@@ -122,7 +116,10 @@ fn args_file_option<'a>(words: impl Iterator<Item = &'a str>) -> Option<String> 
     let mut found = None;
     let mut words = words.peekable();
     while let Some(word) = words.next() {
-        let Some(rest) = word.trim_start_matches('-').strip_prefix("kubelet-args-file") else {
+        let Some(rest) = word
+            .trim_start_matches('-')
+            .strip_prefix("kubelet-args-file")
+        else {
             continue;
         };
         found = match rest.strip_prefix('=') {

@@ -109,7 +109,8 @@ impl Reader<'_> {
     fn give_up(&mut self, reason: &str) -> Going {
         let at = self.here(1);
         self.word = None;
-        self.split.give_up(at, format!("{reason}, which needs a running shell"));
+        self.split
+            .give_up(at, format!("{reason}, which needs a running shell"));
         None
     }
 
@@ -230,7 +231,10 @@ impl Reader<'_> {
         let environment = self.environment;
         let value = environment.get(name).map_or("", String::as_str);
         if self.split.bytes.saturating_add(value.len()) > super::MAX_EXPANDED_BYTES
-            || self.word.as_ref().is_some_and(|word| word.text.len() > super::MAX_EXPANDED_BYTES)
+            || self
+                .word
+                .as_ref()
+                .is_some_and(|word| word.text.len() > super::MAX_EXPANDED_BYTES)
         {
             return self.give_up("expands to more text than is read");
         }
@@ -242,7 +246,10 @@ impl Reader<'_> {
         if value.starts_with(blank) {
             self.end_word()?;
         }
-        let mut words = value.split(blank).filter(|word| !word.is_empty()).peekable();
+        let mut words = value
+            .split(blank)
+            .filter(|word| !word.is_empty())
+            .peekable();
         while let Some(word) = words.next() {
             self.word().text.push_str(word);
             if words.peek().is_some() {

@@ -144,10 +144,7 @@ fn name(text: &str) -> (Option<&str>, usize) {
             None => (None, 1),
         };
     }
-    if matches!(
-        first,
-        '*' | '#' | '$' | '@' | '!' | '?' | '-' | '0'..='9'
-    ) {
+    if matches!(first, '*' | '#' | '$' | '@' | '!' | '?' | '-' | '0'..='9') {
         return (text.get(..1), 1);
     }
     let end = text

@@ -1,18 +1,17 @@
 //! The distribution's options, each value with its place: files, then the command line, then variables for what neither
 //! gives.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+mod command_line;
+mod files;
+
+use std::collections::BTreeMap;
 
 use super::{
     super::{
         super::{
-            config::document::{self, Node, Value},
             place::Place,
             systemd::{Origin, Unit, Word},
-            tree::{Kind, Tree},
+            tree::Tree,
         },
         Launch, ReplacedList,
     },
@@ -21,54 +20,6 @@ use super::{
 
 /// Options that may be given several times, of those that bear on the kubelet.
 const LISTS: [&str; 3] = ["kubelet-arg", "node-label", "node-taint"];
-
-/// Options that take no word of their own on the command line; from `k3s server --help` and `rke2 server --help`.
-const SWITCHES: [&str; 44] = [
-    "alsologtostderr",
-    "cluster-init",
-    "cluster-reset",
-    "debug",
-    "disable-agent",
-    "disable-apiserver",
-    "disable-apiserver-lb",
-    "disable-cloud-controller",
-    "disable-controller-manager",
-    "disable-default-registry-endpoint",
-    "disable-etcd",
-    "disable-helm-controller",
-    "disable-kube-proxy",
-    "disable-network-policy",
-    "disable-scheduler",
-    "disable-selinux",
-    "docker",
-    "embedded-registry",
-    "enable-pprof",
-    "enable-servicelb",
-    "etcd-disable-snapshots",
-    "etcd-expose-metrics",
-    "etcd-s3",
-    "etcd-s3-insecure",
-    "etcd-s3-skip-ssl-verify",
-    "etcd-snapshot-compress",
-    "flannel-external-ip",
-    "flannel-ipv6-masq",
-    "h",
-    "help",
-    "kine-tls",
-    "multi-cluster-cidr",
-    "no-flannel",
-    "node-name-from-cloud-provider-metadata",
-    "nonroot-devices",
-    "prefer-bundled-bin",
-    "protect-kernel-defaults",
-    "rootless",
-    "secrets-encryption",
-    "selinux",
-    "supervisor-metrics",
-    "tls-san-security",
-    "version",
-    "with-node-id",
-];
 
 /// Options that a variable may give, of those that bear on the kubelet; the variable is the option in capitals with
 /// `_`, behind `K3S_` or `RKE2_`.
@@ -120,9 +71,6 @@ const VARIABLES: [&str; 36] = [
     "VPN_AUTH",
     "VPN_AUTH_FILE",
 ];
-
-/// The most files of `config.yaml.d` that are read.
-const MAX_FILES: usize = 256;
 
 /// Whether the distribution reads a variable of this name.
 pub(in super::super) fn reads_variable(flavor: &Flavor, name: &str) -> bool {
@@ -188,10 +136,10 @@ pub(super) fn read(
     words: &[Word],
     launch: &mut Launch,
 ) -> Options {
-    let given = command_line(words);
+    let given = command_line::read(words);
     let mut options = Options::default();
-    for file in config_files(tree, unit, flavor, &given, launch) {
-        read_file(tree, &file, &mut options, launch);
+    for file in files::find(tree, unit, flavor, &given, launch) {
+        files::read(tree, &file, &mut options, launch);
     }
     for (option, values) in given {
         // k3s's and RKE2's documentation: the command line overwrites all values of the list. (Their parser puts the
@@ -226,186 +174,6 @@ fn of_variable(unit: &Unit, name: &str) -> Option<Word> {
             braces: false,
         }],
     })
-}
-
-/// The options of the command line, in Go's way: one dash or two, the value behind `=` or in the next word.
-fn command_line(words: &[Word]) -> Vec<(String, Values)> {
-    let mut found: Vec<(String, Values)> = Vec::new();
-    let mut index = BTreeMap::new();
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let Some(text) = word.text.strip_prefix('-') else {
-            continue;
-        };
-        let text = text.strip_prefix('-').unwrap_or(text);
-        if text.is_empty() {
-            // `--` ends the options.
-            break;
-        }
-        let (name, value) = match text.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_owned())),
-            None => (text, None),
-        };
-        let option = long_name(name).to_owned();
-        let item = match value {
-            Some(value) => with_text(word, value),
-            None if SWITCHES.contains(&option.as_str()) => with_text(word, "true".to_owned()),
-            None => match words.next() {
-                Some(next) => next.clone(),
-                None => break,
-            },
-        };
-        let place = *index.entry(option.clone()).or_insert_with(|| {
-            found.push((
-                option,
-                Values {
-                    at: word.at().clone(),
-                    items: Vec::new(),
-                },
-            ));
-            found.len() - 1
-        });
-        if let Some((_, values)) = found.get_mut(place) {
-            values.items.push(item);
-        }
-    }
-    found
-}
-
-fn with_text(word: &Word, text: String) -> Word {
-    Word {
-        text,
-        ..word.clone()
-    }
-}
-
-/// The options that have a letter of their own.
-fn long_name(name: &str) -> &str {
-    match name {
-        "c" => "config",
-        "d" => "data-dir",
-        "i" => "node-ip",
-        "l" => "log",
-        "s" => "server",
-        "t" => "token",
-        name => name,
-    }
-}
-
-/// The configuration files, in the order in which they are read. The variable goes before the option.
-fn config_files(
-    tree: &dyn Tree,
-    unit: &Unit,
-    flavor: &Flavor,
-    given: &[(String, Values)],
-    launch: &mut Launch,
-) -> Vec<PathBuf> {
-    let named = of_variable(unit, &format!("{}CONFIG_FILE", flavor.variables)).or_else(|| {
-        given
-            .iter()
-            .find(|(option, _)| option == "config")?
-            .1
-            .items
-            .first()
-            .cloned()
-    });
-    let main = match &named {
-        Some(word) if word.text.starts_with("http://") || word.text.starts_with("https://") => {
-            launch.unreadable.push((
-                word.at().clone(),
-                format!("the configuration is at {}, which is not asked", word.text),
-            ));
-            return Vec::new();
-        }
-        Some(word) if word.text.is_empty() => return Vec::new(),
-        Some(word) => PathBuf::from(&word.text),
-        None => PathBuf::from(format!("/etc/rancher/{}/config.yaml", flavor.name)),
-    };
-    let mut folder = main.clone().into_os_string();
-    folder.push(".d");
-    let folder = PathBuf::from(folder);
-    let drop_ins = tree.list(&folder).unwrap_or_default();
-    let drop_ins = drop_ins
-        .into_iter()
-        .filter(|name| {
-            let name = name.to_string_lossy().to_lowercase();
-            name.ends_with(".yaml") || name.ends_with(".yml")
-        })
-        .map(|name| folder.join(name))
-        .filter(|path| {
-            tree.lstat(path)
-                .is_ok_and(|meta| meta.kind != Kind::Folder)
-        })
-        .take(MAX_FILES);
-    let has_main = tree.lstat(&main).is_ok();
-    has_main.then(|| main.clone()).into_iter().chain(drop_ins).collect()
-}
-
-/// Reads a configuration file over what the earlier ones gave.
-fn read_file(tree: &dyn Tree, path: &Path, options: &mut Options, launch: &mut Launch) {
-    let place = Place::file(path);
-    let document = match tree.read_text(path) {
-        Ok(text) => document::parse(&place, &text),
-        Err(error) => {
-            launch.unreadable.push((place, error.to_string()));
-            return;
-        }
-    };
-    let document = match document {
-        Ok(document) => document,
-        Err(error) => {
-            launch.unreadable.push((error.at, error.reason));
-            return;
-        }
-    };
-    launch.files.push(place);
-    let entries = match document.value {
-        Value::Map(entries) => entries,
-        Value::Null => return,
-        _ => {
-            launch.unreadable.push((
-                document.at,
-                "is no map of options, as `key: value`".to_owned(),
-            ));
-            return;
-        }
-    };
-    for entry in entries {
-        let (key, appends) = match entry.key.strip_suffix('+') {
-            Some(key) => (key, true),
-            None => (entry.key.as_str(), false),
-        };
-        let option = long_name(key).to_owned();
-        let is_null = entry.node.value == Value::Null;
-        let values = Values {
-            at: entry.at,
-            items: items(&entry.node),
-        };
-        match options.0.get_mut(&option) {
-            Some(_) if appends && is_null => {}
-            Some(existing) if appends => existing.items.extend(values.items),
-            _ => replace(options, option, values, false, launch),
-        }
-    }
-}
-
-/// The values of a key: of a list each, of anything else one. A map, which no option takes, gives none.
-fn items(node: &Node) -> Vec<Word> {
-    let word = |node: &Node| {
-        let text = match node.value {
-            Value::Null => String::new(),
-            _ => node.text()?,
-        };
-        Some(Word {
-            text,
-            declared: node.at.clone(),
-            origins: Vec::new(),
-        })
-    };
-    match &node.value {
-        Value::List(items) => items.iter().filter_map(word).collect(),
-        _ => word(node).into_iter().collect(),
-    }
 }
 
 /// Puts values in the place of earlier ones; what a list loses is noted.

@@ -15,7 +15,8 @@ use super::{
         },
         Launch, Launcher,
     },
-    Flavor, options::Options,
+    Flavor,
+    options::Options,
 };
 
 /// containerd's socket of both distributions.
@@ -215,8 +216,7 @@ fn credential_provider(
             .ok()
             .map(|meta| meta.kind)
     };
-    if kind(&folder) == Some(Kind::Folder)
-        && kind(&config).is_some_and(|kind| kind != Kind::Folder)
+    if kind(&folder) == Some(Kind::Folder) && kind(&config).is_some_and(|kind| kind != Kind::Folder)
     {
         initial.insert("image-credential-provider-bin-dir", folder);
         initial.insert("image-credential-provider-config", config);
@@ -350,10 +350,7 @@ fn settings(options: &Options, agent: &Path) -> Vec<(&'static str, Value)> {
     };
     let dns: Vec<&str> = match options.all("cluster-dns") {
         [] => vec!["10.43.0.10"],
-        given => given
-            .iter()
-            .flat_map(|word| word.text.split(','))
-            .collect(),
+        given => given.iter().flat_map(|word| word.text.split(',')).collect(),
     };
     vec![
         ("address", json!("0.0.0.0")),
