@@ -78,8 +78,9 @@ pub(crate) struct Said {
     pub(crate) id: String,
     /// `Names`, sorted.
     pub(crate) names: Vec<String>,
-    /// `LoadState`.
-    pub(crate) load_state: String,
+    /// `LoadState`; none where systemctl could not show the unit, since there are bytes in it that are not UTF-8. The
+    /// names and the paths are then not known either.
+    pub(crate) load_state: Option<String>,
     /// `FragmentPath`.
     pub(crate) fragment: String,
     /// `DropInPaths`.

@@ -48,23 +48,25 @@ pub(crate) fn differences(case: &Case, world: &World, said: &Said) -> Vec<String
             found.push(format!("{what}: systemd {real}, nodevigil {ours}"));
         }
     };
-    differ("LoadState", &said.load_state, load_state(&unit.load));
-    let fragment = unit
-        .fragment
-        .as_ref()
-        .map_or(String::new(), |path| path.to_string_lossy().into_owned());
-    differ("FragmentPath", &merged(&said.fragment), &merged(&fragment));
-    let dropins: Vec<String> = unit
-        .dropins
-        .iter()
-        .map(|path| merged(&path.to_string_lossy()))
-        .collect();
-    let real: Vec<String> = said.dropins.iter().map(|path| merged(path)).collect();
-    differ("DropInPaths", &real.join(" "), &dropins.join(" "));
-    differ("Id", &said.id, unit.names.first().unwrap_or(&unit.name));
-    let mut names = unit.names.clone();
-    names.sort();
-    differ("Names", &said.names.join(" "), &names.join(" "));
+    if let Some(state) = &said.load_state {
+        differ("LoadState", state, load_state(&unit.load));
+        let fragment = unit
+            .fragment
+            .as_ref()
+            .map_or(String::new(), |path| path.to_string_lossy().into_owned());
+        differ("FragmentPath", &merged(&said.fragment), &merged(&fragment));
+        let dropins: Vec<String> = unit
+            .dropins
+            .iter()
+            .map(|path| merged(&path.to_string_lossy()))
+            .collect();
+        let real: Vec<String> = said.dropins.iter().map(|path| merged(path)).collect();
+        differ("DropInPaths", &real.join(" "), &dropins.join(" "));
+        differ("Id", &said.id, unit.names.first().unwrap_or(&unit.name));
+        let mut names = unit.names.clone();
+        names.sort();
+        differ("Names", &said.names.join(" "), &names.join(" "));
+    }
     differ(
         "start",
         if said.process.is_some() || said.no_program {

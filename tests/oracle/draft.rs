@@ -349,7 +349,10 @@ impl Draft {
         self.entries
             .iter()
             .filter_map(move |(path, entry)| match entry {
-                Entry::File(text) if wanted(path, text) => Some(path.clone()),
+                // What lies in service.d, all trees of the group have in common.
+                Entry::File(text) if wanted(path, text) && !path.contains("/service.d/") => {
+                    Some(path.clone())
+                }
                 _ => None,
             })
     }

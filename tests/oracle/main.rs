@@ -163,6 +163,7 @@ fn explain(systemd: &Systemd, case: &Case, differences: &[String]) -> Result<()>
             .iter()
             .any(|difference| wanted.contains(&what(difference))))
     })?;
+    systemd.journal(&small.unit)?;
     let said = systemd.ask(&[&small])?.remove(0);
     let found = compare::differences(&small, &systemd.world, &said);
     say(&format!(
@@ -212,7 +213,10 @@ struct Tally {
 
 impl Tally {
     fn count(&mut self, case: &Case, said: &Said) {
-        let state = match (&said.process, said.load_state.as_str()) {
+        let state = match (
+            &said.process,
+            said.load_state.as_deref().unwrap_or("not to be shown"),
+        ) {
             (Some(_), _) => "started".to_owned(),
             (None, "loaded") if said.no_program => "loaded, no such program".to_owned(),
             (None, "loaded") => format!("loaded, start refused ({})", said.result),

@@ -85,10 +85,11 @@ impl Systemd {
         Ok(said)
     }
 
-    /// What its journal has about a unit.
+    /// What its journal has about a unit since it was asked the last time.
     pub(crate) fn journal(&self, unit: &str) -> Result<String> {
-        let command =
-            format!("journalctl --sync; journalctl --no-pager -q -o cat -n 40 -u '{unit}'");
+        let command = format!(
+            "journalctl --sync; journalctl --no-pager -q -o cat --cursor-file=/run/oracle/cursor -u '{unit}'"
+        );
         Ok(self.machine.run(&command)?.1)
     }
 
@@ -112,53 +113,43 @@ impl Systemd {
         let names = names.join(" ");
         self.machine.sh("systemctl daemon-reload")?;
         let loaded = self.show("Id,Names,LoadState,FragmentPath,DropInPaths", &names)?;
-        ensure!(
-            loaded.len() == cases.len(),
-            "{} answers for {} units",
-            loaded.len(),
-            cases.len()
-        );
         self.machine
             .run(&format!("systemctl start --no-block -- {names}"))?; // some refuse
-        let ended = wait_until("the units to have ended", Duration::from_secs(60), || {
-            let states = self.show("Id,ActiveState,SubState,Job", &names)?;
-            Ok(states.iter().all(settled).then_some(()))
-        });
-        ended.with_context(|| {
-            let states = self
-                .show("Id,ActiveState,SubState,Job", &names)
-                .unwrap_or_default();
-            let left: Vec<&Properties> = states.iter().filter(|unit| !settled(unit)).collect();
-            let (_, jobs) = self.machine.run("systemctl list-jobs").unwrap_or_default();
-            format!("{left:?}\n{jobs}")
+        wait_until("the units to have ended", Duration::from_secs(60), || {
+            let (_, text) = self.machine.run(&format!(
+                "systemctl list-jobs --no-legend; systemctl list-units --all --plain --no-legend -- {names}"
+            ))?;
+            Ok(text.lines().all(settled).then_some(()))
         })?;
-        let ended = self.show("Result,ExecMainStatus", &names)?;
-        let said = loaded
-            .iter()
-            .zip(&ended)
-            .map(|(loaded, ended)| self.said(loaded, ended));
+        let ended = self.show("Id,Names,Result,ExecMainStatus", &names)?;
+        let said = cases.iter().map(|case| {
+            self.said(
+                &case.unit,
+                &of_unit(&loaded, &case.unit),
+                &of_unit(&ended, &case.unit),
+            )
+        });
         let said = said.collect::<Result<Vec<Said>>>()?;
-        let stop = format!(
-            "systemctl stop -- {names}; systemctl reset-failed -- {names}; rm -rf {0} && mkdir {0}",
+        self.machine.run(&format!(
+            "systemctl stop -- {names}; systemctl reset-failed -- {names}; rm -rf {0}; mkdir {0}",
             dump::FOLDER
-        );
-        self.machine.run(&stop)?;
+        ))?;
         Ok(said)
     }
 
-    fn said(&self, loaded: &Properties, ended: &Properties) -> Result<Said> {
+    fn said(&self, asked: &str, loaded: &Properties, ended: &Properties) -> Result<Said> {
         let words = |name: &str| -> Vec<String> {
             let text = loaded.get(name).map_or("", String::as_str);
-            text.split_whitespace().map(str::to_owned).collect()
+            text.split_whitespace().map(unquoted).collect()
         };
-        let word = |name: &str| loaded.get(name).cloned().unwrap_or_default();
+        let word = |name: &str| loaded.get(name).cloned();
         let mut names = words("Names");
         names.sort();
-        let id = word("Id");
+        let id = word("Id").unwrap_or_else(|| asked.to_owned());
         Ok(Said {
             names,
             load_state: word("LoadState"),
-            fragment: word("FragmentPath"),
+            fragment: word("FragmentPath").unwrap_or_default(),
             dropins: words("DropInPaths"),
             result: ended.get("Result").cloned().unwrap_or_default(),
             no_program: ended
@@ -191,9 +182,10 @@ impl Systemd {
         }))
     }
 
+    /// The properties of those units of which systemctl can show them: not if there are bytes that are not UTF-8.
     fn show(&self, properties: &str, names: &str) -> Result<Vec<Properties>> {
-        let text = self.machine.sh(&format!(
-            "systemctl show --property={properties} -- {names}"
+        let (_, text) = self.machine.run(&format!(
+            "systemctl show --property={properties} -- {names} 2>/dev/null"
         ))?;
         let blocks = text.trim_end_matches('\n').split("\n\n");
         let properties = |block: &str| {
@@ -208,13 +200,32 @@ impl Systemd {
 
 type Properties = BTreeMap<String, String>;
 
-/// Whether nothing more will happen to a unit.
-fn settled(unit: &Properties) -> bool {
-    let is = |name: &str, value: &str| unit.get(name).is_some_and(|found| found == value);
-    let over = is("ActiveState", "inactive")
-        || is("ActiveState", "failed")
-        || is("SubState", "auto-restart");
-    over && unit.get("Job").is_none_or(String::is_empty)
+/// What was said of the unit that was asked for by this name.
+fn of_unit(all: &[Properties], asked: &str) -> Properties {
+    let named = all.iter().find(|unit| {
+        let names = unit.get("Names").map_or("", String::as_str);
+        names.split(' ').any(|name| unquoted(name) == asked)
+    });
+    named.cloned().unwrap_or_default()
+}
+
+/// A word of a list, as `systemctl show` quotes it. No name of a tree has a blank.
+fn unquoted(word: &str) -> String {
+    let inner = word
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
+    inner.map_or(word.to_owned(), |inner| inner.replace("\\\\", "\\"))
+}
+
+/// Whether a line of `list-jobs` or `list-units` is of a unit to which nothing more will happen.
+fn settled(line: &str) -> bool {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words[..] {
+        [_, _, "inactive" | "failed", ..] | [_, _, _, "auto-restart", ..] => true,
+        // A job: its number, its unit, its type, its state.
+        [_, unit, _, "running" | "waiting"] => !unit.starts_with('k') && !unit.starts_with("snap."),
+        _ => words.is_empty(),
+    }
 }
 
 /// NUL-terminated texts.
