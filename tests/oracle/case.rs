@@ -118,6 +118,9 @@ impl Case {
     pub(crate) fn tree(&self, world: &World) -> MemoryTree {
         let host = MemoryTree::new()
             .link("/lib", "usr/lib")
+            .link("/bin", "usr/bin")
+            .file("/usr/bin/bash", "")
+            .file("/usr/bin/sh", "")
             .file("/etc/hostname", format!("{}\n", world.hostname))
             .file("/etc/machine-id", format!("{}\n", world.machine_id))
             .file("/etc/os-release", world.os_release.clone());

@@ -159,9 +159,8 @@ fn explain(systemd: &Systemd, case: &Case, differences: &[String]) -> Result<()>
     let small = shrink::shrink(case, |candidate| {
         let said = systemd.ask(&[candidate])?.remove(0);
         let found = compare::differences(candidate, &systemd.world, &said);
-        Ok(found
-            .iter()
-            .any(|difference| wanted.contains(&what(difference))))
+        let found: Vec<_> = found.iter().map(what).collect();
+        Ok(wanted.iter().all(|what| found.contains(what)))
     })?;
     systemd.journal(&small.unit)?;
     let said = systemd.ask(&[&small])?.remove(0);

@@ -221,7 +221,7 @@ fn unquoted(word: &str) -> String {
 fn settled(line: &str) -> bool {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words[..] {
-        [_, _, "inactive" | "failed", ..] | [_, _, _, "auto-restart", ..] => true,
+        [_, _, "inactive" | "failed", ..] | [_, _, _, "auto-restart" | "exited", ..] => true,
         // A job: its number, its unit, its type, its state.
         [_, unit, _, "running" | "waiting"] => !unit.starts_with('k') && !unit.starts_with("snap."),
         _ => words.is_empty(),

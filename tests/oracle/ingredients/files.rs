@@ -52,9 +52,21 @@ pub(super) const CHANGES: &[Ingredient] = &[
     change("asked by its alias", |draft| alias(draft, true)),
     change("an alias of an alias", alias_chain),
     change("an alias that hides a file", alias_over_file),
+    change("aliases in a circle", alias_circle),
+    change("an alias of another kind", alias_of_another_kind),
+    change("an alias of a template", alias_of_a_template),
     change("links of enablement", enablement),
     change("a drop-in that is a link", linked_drop_in),
     change("a drop-in folder that is a link", linked_folder),
+    change("a drop-in folder that is no folder", |draft| {
+        let path = format!("{}/{}.d", draft.folder(), draft.unit);
+        let entry = match draft.random.u8(..3) {
+            0 => Entry::file("[Service]\nEnvironment=A=1\n"),
+            1 => Entry::Link("/dev/null".to_owned()),
+            _ => Entry::Link("/nowhere".to_owned()),
+        };
+        draft.add(path, entry);
+    }),
     change("a fragment below", |draft| fragment(draft, FRAGMENT)),
     change("a fragment that is the wrong way round", |draft| {
         fragment(
@@ -363,6 +375,63 @@ fn alias_over_file(draft: &mut Draft) {
     if draft.chance(60) {
         draft.asked = alias;
     }
+}
+
+fn alias_circle(draft: &mut Draft) {
+    let (first, second) = (alias_name(draft), alias_name(draft));
+    if first == second {
+        return;
+    }
+    draft.add(
+        format!("/etc/systemd/system/{first}"),
+        Entry::Link(second.clone()),
+    );
+    draft.add(
+        format!("/etc/systemd/system/{second}"),
+        Entry::Link(first.clone()),
+    );
+    if draft.chance(40) {
+        draft.asked = first;
+    }
+}
+
+fn alias_of_another_kind(draft: &mut Draft) {
+    let target = draft.fragment.clone();
+    for name in [
+        format!("{}-other.socket", draft.stem),
+        format!("{}-other@.service", draft.stem),
+        format!("{}-other", draft.stem),
+    ] {
+        draft.add(
+            format!("/etc/systemd/system/{name}"),
+            Entry::Link(target.clone()),
+        );
+    }
+    let entry = body(draft);
+    let folder = format!("/etc/systemd/system/{}-other.socket.d", draft.stem);
+    draft.add(format!("{folder}/10-x.conf"), entry);
+}
+
+/// An instance, or a plain name, that is a link to a template.
+fn alias_of_a_template(draft: &mut Draft) {
+    let template = format!("{}-t@.service", draft.stem);
+    let content = draft.fill(b"[Service]\nEnvironment=I=%i N=%n P=%p\nExecStart=<B> --i=%i $<V>\n");
+    draft.add(
+        format!("/usr/lib/systemd/system/{template}"),
+        Entry::file(content),
+    );
+    let name = draft.one(&["-u@y.service", "-t@y.service", "-u@.service", "-u.service"]);
+    let name = format!("{}{name}", draft.stem);
+    draft.add(
+        format!("/etc/systemd/system/{name}"),
+        Entry::Link(format!("/usr/lib/systemd/system/{template}")),
+    );
+    let entry = body(draft);
+    draft.add(format!("/etc/systemd/system/{name}.d/10-t.conf"), entry);
+    draft.asked = match name.split_once("@.") {
+        Some((prefix, suffix)) => format!("{prefix}@z.{suffix}"),
+        None => name,
+    };
 }
 
 fn enablement(draft: &mut Draft) {
