@@ -1,13 +1,23 @@
-//! YAML or JSON with the place of every key and value. Nesting, aliases and size are bounded.
+//! YAML or JSON with the place of every key and value, scalars understood as Kubernetes' `sigs.k8s.io/yaml` does.
+//!
+//! Nesting, aliases and size are bounded. An error tells a place and never a word of the content: the helper reads
+//! root's files with this, and its errors leave the process.
+
+mod build;
+mod scalar;
 
 use super::super::place::Place;
+
+/// The deepest nesting that is read; a `KubeletConfiguration` or a kubeconfig has 7 levels. Parsing takes no stack by
+/// level, but whoever walks or drops the result does.
+pub const MAX_DEPTH: usize = 64;
 
 /// A value and its place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     /// The value.
     pub value: Value,
-    /// Where it begins.
+    /// Where it begins; what comes by an alias stands where its anchor does.
     pub at: Place,
 }
 
@@ -16,9 +26,9 @@ pub struct Node {
 pub enum Value {
     /// `null`, `~`, nothing.
     Null,
-    /// `true`, `false`.
+    /// `true`, `false`, and YAML 1.1's `yes`, `no`, `on`, `off`, `y`, `n`.
     Bool(bool),
-    /// A number, as it is written.
+    /// A number, as JSON writes it: `0x10` is `16`, `010` is `8`.
     Number(String),
     /// Text.
     String(String),
@@ -37,6 +47,8 @@ pub struct Entry {
     pub at: Place,
     /// Its value.
     pub node: Node,
+    /// Whether it comes by `<<`, from another map.
+    pub merged: bool,
 }
 
 /// Text that is neither YAML nor JSON, or more than we are ready to take.
@@ -49,12 +61,9 @@ pub struct BadDocument {
     pub reason: String,
 }
 
-/// Reads the first document of `text`, as the kubelet does.
-pub fn parse(_file: &Place, _text: &str) -> Result<Node, BadDocument> {
-    Ok(Node {
-        value: Value::Null,
-        at: Place::file(""),
-    })
+/// Reads the first document of `text`, as the kubelet does. Text without a document is `null`.
+pub fn parse(file: &Place, text: &str) -> Result<Node, BadDocument> {
+    build::first_document(file, text)
 }
 
 impl Node {
@@ -65,9 +74,22 @@ impl Node {
 
     /// A key of a map with its value; the last one, if it is there twice.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
+        self.entries().iter().rev().find(|entry| entry.key == key)
+    }
+
+    /// The entries of a map; none of anything else.
+    pub fn entries(&self) -> &[Entry] {
         match &self.value {
-            Value::Map(entries) => entries.iter().rev().find(|entry| entry.key == key),
-            _ => None,
+            Value::Map(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    /// The items of a list; none of anything else.
+    pub fn items(&self) -> &[Self] {
+        match &self.value {
+            Value::List(items) => items,
+            _ => &[],
         }
     }
 
@@ -77,6 +99,18 @@ impl Node {
             Value::String(text) | Value::Number(text) => Some(text.clone()),
             Value::Bool(value) => Some(value.to_string()),
             _ => None,
+        }
+    }
+
+    /// What kind of value it is, for messages: `a number`, `a list`.
+    pub fn kind(&self) -> &'static str {
+        match &self.value {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::String(_) => "a string",
+            Value::List(_) => "a list",
+            Value::Map(_) => "a map",
         }
     }
 
@@ -98,3 +132,6 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
