@@ -87,8 +87,8 @@ pub(crate) struct Said {
     pub(crate) dropins: Vec<String>,
     /// `Result`, after the start.
     pub(crate) result: String,
-    /// Whether systemd came as far as to execute the program, and there was none.
-    pub(crate) no_program: bool,
+    /// Whether systemd came as far as to execute the program, and could not: there is none, or no such user.
+    pub(crate) not_executed: bool,
     /// The process, if it came to one.
     pub(crate) process: Option<Got>,
 }

@@ -67,19 +67,18 @@ pub(crate) fn differences(case: &Case, world: &World, said: &Said) -> Vec<String
         names.sort();
         differ("Names", &said.names.join(" "), &names.join(" "));
     }
-    differ(
-        "start",
-        if said.process.is_some() || said.no_program {
+    let says = |starts: bool| {
+        if starts {
             "starts it"
         } else {
             "refuses to start it"
-        },
-        if starts(&unit) {
-            "starts it"
-        } else {
-            "refuses to start it"
-        },
-    );
+        }
+    };
+    let started = said.process.is_some() || said.not_executed;
+    // Of a unit that cannot be shown, it is not known why it left nothing behind.
+    if started || said.load_state.is_some() {
+        differ("start", says(started), says(starts(&unit)));
+    }
     if let Some(got) = said.process.as_ref().filter(|_| starts(&unit)) {
         let argv: Vec<&str> = unit.argv.iter().map(|word| word.text.as_str()).collect();
         differ("argv", &format!("{:?}", got.argv), &format!("{argv:?}"));

@@ -217,7 +217,7 @@ impl Tally {
             said.load_state.as_deref().unwrap_or("not to be shown"),
         ) {
             (Some(_), _) => "started".to_owned(),
-            (None, "loaded") if said.no_program => "loaded, no such program".to_owned(),
+            (None, "loaded") if said.not_executed => "loaded, could not be executed".to_owned(),
             (None, "loaded") => format!("loaded, start refused ({})", said.result),
             (None, state) => state.to_owned(),
         };

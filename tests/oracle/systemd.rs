@@ -116,9 +116,11 @@ impl Systemd {
         self.machine
             .run(&format!("systemctl start --no-block -- {names}"))?; // some refuse
         wait_until("the units to have ended", Duration::from_secs(60), || {
-            let (_, text) = self.machine.run(&format!(
-                "systemctl list-jobs --no-legend; systemctl list-units --all --plain --no-legend -- {names}"
-            ))?;
+            // By patterns: systemd compares them with ids, and some units are asked for by an alias.
+            let (_, text) = self.machine.run(
+                "systemctl list-jobs --no-legend
+                systemctl list-units --all --plain --no-legend -- 'k[0-9]*' 'snap.k[0-9]*'",
+            )?;
             Ok(text.lines().all(settled).then_some(()))
         })?;
         let ended = self.show("Id,Names,Result,ExecMainStatus", &names)?;
@@ -152,9 +154,10 @@ impl Systemd {
             fragment: word("FragmentPath").unwrap_or_default(),
             dropins: words("DropInPaths"),
             result: ended.get("Result").cloned().unwrap_or_default(),
-            no_program: ended
+            not_executed: ended
                 .get("ExecMainStatus")
-                .is_some_and(|status| status == "203"),
+                .and_then(|status| status.parse().ok())
+                .is_some_and(|status: u32| (200..=245).contains(&status)),
             process: self.got(&id)?,
             id,
         })
