@@ -315,4 +315,4 @@ impl Unit {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

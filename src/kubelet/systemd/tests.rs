@@ -10,7 +10,7 @@ use crate::kubelet::tree::{MemoryTree, Tree};
 mod environment;
 mod exec;
 mod hostile;
-mod hosts;
+pub(crate) mod hosts;
 mod loading;
 mod syntax;
 
