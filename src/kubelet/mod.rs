@@ -10,6 +10,7 @@ pub mod healthz;
 pub mod layers;
 pub mod machine;
 pub mod place;
+pub mod quantity;
 pub mod resolve;
 pub mod snapshot;
 pub mod systemd;
