@@ -37,20 +37,23 @@ impl Status {
 }
 
 /// A Node condition type that we publish.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ConditionType {
     /// The kubelet's process lives and its healthz answers.
     KubeletHealthy,
+    /// What the kubelet got, and will get at its next start, is what it needs.
+    KubeletConfigValid,
 }
 
 impl ConditionType {
     /// All types, in the order in which they are shown.
-    pub const ALL: &[Self] = &[Self::KubeletHealthy];
+    pub const ALL: &[Self] = &[Self::KubeletHealthy, Self::KubeletConfigValid];
 
     /// The condition's `type`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::KubeletHealthy => "KubeletHealthy",
+            Self::KubeletConfigValid => "KubeletConfigValid",
         }
     }
 }
@@ -93,6 +96,7 @@ pub struct Stored {
 /// One condition's memory.
 #[derive(Debug)]
 pub struct Health {
+    kind: ConditionType,
     healthy_for: Duration,
     verdict: Option<Verdict>,
     /// Since when every finding has been good (uptime).
@@ -107,8 +111,9 @@ pub struct Health {
 
 impl Health {
     /// A condition without a past. `healthy_for` is the spell of health that ends a problem.
-    pub fn new(healthy_for: Duration) -> Self {
+    pub fn new(kind: ConditionType, healthy_for: Duration) -> Self {
         Self {
+            kind,
             healthy_for,
             verdict: None,
             good_since: None,
@@ -138,17 +143,19 @@ impl Health {
         match &mut self.verdict {
             // Its reason too: it may remember what nobody can see any more, such as who stopped the kubelet. The next
             // finding is judged in its light.
-            Some(verdict) if verdict.status == stored.status => *verdict = stored.into(),
+            Some(verdict) if verdict.status == stored.status => {
+                *verdict = stored.verdict(self.kind);
+            }
             // A problem that was published ends by a healthy spell, not by our having been away; and not to have known
             // for a moment is no reason to take health back.
             Some(verdict)
                 if stored.status == Status::False
                     || (stored.status == Status::True && verdict.status == Status::Unknown) =>
             {
-                *verdict = stored.into();
+                *verdict = stored.verdict(self.kind);
             }
             Some(_) => {}
-            None => self.verdict = Some(stored.into()),
+            None => self.verdict = Some(stored.verdict(self.kind)),
         }
     }
 
@@ -161,12 +168,8 @@ impl Health {
     /// lasts. (A kubelet crash-loops by design until `kubeadm join`; its Node must not be born with that.)
     pub fn node_is_new(&mut self) {
         let lasts = self.last == Some(Status::False);
-        if !lasts
-            && self
-                .verdict
-                .as_ref()
-                .is_some_and(|v| v.status == Status::False)
-        {
+        let failed = |v: &Verdict| v.status == Status::False;
+        if self.last.is_none() || (!lasts && self.verdict.as_ref().is_some_and(failed)) {
             self.verdict = None;
         }
     }
@@ -225,21 +228,66 @@ impl Health {
     }
 }
 
-impl From<Stored> for Verdict {
-    fn from(stored: Stored) -> Self {
+/// The memories of all conditions.
+#[derive(Debug)]
+pub struct Conditions(Vec<Health>);
+
+impl Conditions {
+    /// Conditions without a past; see [`Health::new`].
+    pub fn new(healthy_for: Duration) -> Self {
+        let memory = |kind: &ConditionType| Health::new(*kind, healthy_for);
+        Self(ConditionType::ALL.iter().map(memory).collect())
+    }
+
+    /// One condition's memory.
+    pub fn get(&self, kind: ConditionType) -> &Health {
+        &self.0[kind as usize]
+    }
+
+    /// One condition's memory, to change it.
+    pub fn get_mut(&mut self, kind: ConditionType) -> &mut Health {
+        &mut self.0[kind as usize]
+    }
+
+    /// The verdicts to publish, in the order of [`ConditionType::ALL`].
+    pub fn verdicts(&self) -> impl Iterator<Item = (ConditionType, &Verdict)> {
+        // Nothing before the first check has run. From then on a condition whose own check is still to run keeps what
+        // the Node shows of it: it would vanish from the Node if an apply, which is the whole set, left it out.
+        let any = self.0.iter().any(|health| health.verdict().is_some());
+        self.0
+            .iter()
+            .filter(move |_| any)
+            .filter_map(|health| Some((health.kind, health.adopted()?)))
+    }
+
+    /// When a healthy spell ends that has not ended by `now` (uptime).
+    pub fn next_deadline(&self, now: Now) -> Option<Duration> {
+        let ends = self.0.iter().filter_map(Health::next_deadline);
+        ends.filter(|at| *at > now.uptime).min()
+    }
+
+    /// See [`Health::published`]: the Node shows all of them.
+    pub fn published(&mut self) {
+        self.0.iter_mut().for_each(Health::published);
+    }
+
+    /// See [`Health::node_is_new`].
+    pub fn node_is_new(&mut self) {
+        self.0.iter_mut().for_each(Health::node_is_new);
+    }
+}
+
+impl Stored {
+    fn verdict(self, kind: ConditionType) -> Verdict {
         // A reason of another version is replaced by this check's next finding; until then its nearest kin stands in.
-        let reason = Reason::parse(&stored.reason)
-            .filter(|reason| reason.status() == stored.status)
-            .unwrap_or(match stored.status {
-                Status::True => Reason::KubeletIsHealthy,
-                Status::False => Reason::KubeletGone,
-                Status::Unknown => Reason::KubeletNotFound,
-            });
-        Self {
-            status: stored.status,
+        let reason = Reason::parse(&self.reason)
+            .filter(|reason| reason.status() == self.status && reason.condition() == kind)
+            .unwrap_or(reasons::kin(kind, self.status));
+        Verdict {
+            status: self.status,
             reason,
-            message: stored.message,
-            since: stored.since,
+            message: self.message,
+            since: self.since,
         }
     }
 }
@@ -289,6 +337,7 @@ mod tests {
         for (i, spec) in REASONS.iter().enumerate() {
             assert!(spec.doc.ends_with('.'), "{}", spec.name);
             assert!(spec.name.starts_with("Kubelet") && !spec.timing.is_empty());
+            assert!(spec.condition == spec.reason.condition());
             assert_eq!(format!("{:?}", spec.reason), spec.name);
             assert_eq!(Reason::parse(spec.name), Some(spec.reason));
             assert!(REASONS[..i].iter().all(|other| other.name != spec.name));
@@ -296,8 +345,45 @@ mod tests {
     }
 
     #[test]
+    fn every_condition_has_its_place() {
+        let conditions = Conditions::new(Duration::ZERO);
+        for kind in ConditionType::ALL {
+            assert_eq!(conditions.get(*kind).kind, *kind);
+        }
+    }
+
+    #[test]
+    fn what_the_node_shows_stays_until_its_own_check_has_run() {
+        let mut conditions = Conditions::new(Duration::from_mins(1));
+        let config = ConditionType::KubeletConfigValid;
+        conditions
+            .get_mut(config)
+            .adopt(stored(Status::True, "KubeletConfigIsValid", 5));
+        assert_eq!(conditions.verdicts().count(), 0);
+        let healthy = finding(Reason::KubeletIsHealthy);
+        conditions
+            .get_mut(ConditionType::KubeletHealthy)
+            .observe(&healthy, at(30));
+        let shown: Vec<_> = conditions.verdicts().map(|(k, v)| (k, v.since)).collect();
+        assert_eq!(shown[1], (config, at(5).wall));
+        // Another Node's is not this one's.
+        conditions.node_is_new();
+        assert_eq!(conditions.verdicts().count(), 1);
+    }
+
+    #[test]
+    fn every_rule_is_a_reason_for_false() {
+        for rule in crate::rules::all() {
+            let reason = Reason::of_rule(rule.id).unwrap();
+            assert_eq!(reason.status(), Status::False);
+            assert_eq!(Reason::parse(reason.as_str()), Some(reason));
+            assert!(REASONS.iter().all(|spec| spec.name != reason.as_str()));
+        }
+    }
+
+    #[test]
     fn a_problem_leaves_only_after_a_healthy_spell() {
-        let mut health = Health::new(Duration::from_mins(1));
+        let mut health = Health::new(ConditionType::KubeletHealthy, Duration::from_mins(1));
         assert!(health.observe(&finding(Reason::KubeletIsHealthy), at(1)));
         assert!(health.observe(&finding(Reason::KubeletCrashed), at(10)));
         assert!(!health.observe(&finding(Reason::KubeletIsHealthy), at(20)));
@@ -312,7 +398,7 @@ mod tests {
 
     #[test]
     fn a_refined_reason_keeps_the_transition_time() {
-        let mut health = Health::new(Duration::from_mins(1));
+        let mut health = Health::new(ConditionType::KubeletHealthy, Duration::from_mins(1));
         health.observe(&finding(Reason::KubeletGone), at(10));
         assert!(health.observe(&finding(Reason::KubeletCrashed), at(11)));
         assert_eq!(health.verdict().unwrap().since, at(10).wall);
@@ -320,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_restart_keeps_status_and_time() {
-        let mut health = Health::new(Duration::from_mins(1));
+        let mut health = Health::new(ConditionType::KubeletHealthy, Duration::from_mins(1));
         health.adopt(stored(Status::False, "KubeletCrashed", 5));
         assert_eq!(
             health.verdict(),
@@ -333,12 +419,12 @@ mod tests {
 
     #[test]
     fn a_late_record_gives_its_time_and_its_problem() {
-        let mut health = Health::new(Duration::from_mins(1));
+        let mut health = Health::new(ConditionType::KubeletHealthy, Duration::from_mins(1));
         health.observe(&finding(Reason::KubeletIsHealthy), at(30));
         health.adopt(stored(Status::True, "KubeletIsHealthy", 5));
         assert_eq!(health.verdict().unwrap().since, at(5).wall);
 
-        let mut health = Health::new(Duration::from_mins(1));
+        let mut health = Health::new(ConditionType::KubeletHealthy, Duration::from_mins(1));
         health.observe(&finding(Reason::KubeletNotFound), at(30));
         health.adopt(stored(Status::Unknown, "KubeletStoppedByOperator", 5));
         assert_eq!(
@@ -346,7 +432,7 @@ mod tests {
             Reason::KubeletStoppedByOperator
         );
 
-        let mut health = Health::new(Duration::from_mins(1));
+        let mut health = Health::new(ConditionType::KubeletHealthy, Duration::from_mins(1));
         health.observe(&finding(Reason::KubeletIsHealthy), at(30));
         health.adopt(stored(Status::False, "KubeletCrashed", 5));
         assert_eq!(health.verdict().unwrap().reason, Reason::KubeletCrashed);
@@ -357,7 +443,7 @@ mod tests {
 
     #[test]
     fn what_was_thought_before_the_record_came_is_no_flip() {
-        let mut health = Health::new(Duration::from_mins(1));
+        let mut health = Health::new(ConditionType::KubeletHealthy, Duration::from_mins(1));
         health.observe(&finding(Reason::KubeletStarting), at(30));
         health.observe(&finding(Reason::KubeletCrashed), at(31));
         health.adopt(stored(Status::False, "KubeletCrashed", 5));
@@ -371,7 +457,7 @@ mod tests {
 
     #[test]
     fn a_new_node_is_not_born_with_an_old_crash() {
-        let mut health = Health::new(Duration::from_mins(1));
+        let mut health = Health::new(ConditionType::KubeletHealthy, Duration::from_mins(1));
         health.observe(&finding(Reason::KubeletCrashed), at(10));
         health.node_is_new();
         assert_eq!(
@@ -394,7 +480,7 @@ mod tests {
         #[test]
         fn any_history_keeps_the_rules(steps in prop::collection::vec((any_reason(), 0_u64..40), 1..200)) {
             let spell = 30;
-            let mut health = Health::new(Duration::from_secs(spell));
+            let mut health = Health::new(ConditionType::KubeletHealthy, Duration::from_secs(spell));
             let (mut now, mut good_for_from) = (1, None);
             let mut before: Option<Verdict> = None;
             for (reason, wait) in steps {

@@ -11,6 +11,7 @@ use crate::{
         watch::NodeEvent,
     },
     desired::Condition,
+    helper::protocol::{ConfigAnswer, ConfigRequest},
     host::{
         helper::{HelperError, KubeletFacts},
         systemd::BusEvent,
@@ -42,6 +43,8 @@ pub enum Event {
     ProcessState(i32, char),
     /// What the helper says of this process.
     Facts(i32, Result<KubeletFacts, HelperError>),
+    /// What the helper says of the kubelet's configuration, to the question of that number.
+    Config(u64, Result<ConfigAnswer, HelperError>),
     /// An identity was looked for. The loop's other half keeps the client.
     Identity(Result<Identity, IdentityError>),
     /// Our Node, or its watch.
@@ -65,6 +68,8 @@ pub enum Effect {
     ReadState(Process),
     /// Ask the helper about this process.
     AskFacts(i32),
+    /// Ask the helper about the kubelet's configuration, and be told of changes; replaces the question before.
+    FollowConfig(u64, Box<ConfigRequest>),
     /// Look for an identity; the kubelet's pid helps the helper.
     FindIdentity(Option<i32>),
     /// Drop the connection, whatever is under way on it.

@@ -3,6 +3,7 @@
 //! [`Agent::next`] only waits; `apply` alone changes state and does no I/O; [`Agent::perform`] starts what was decided
 //! and never waits for it: results come back as events. Nothing in here reads a disk.
 
+mod checking;
 mod event;
 mod link;
 mod peer;
@@ -37,6 +38,7 @@ use crate::{
     },
     config::Settings,
     desired::Condition,
+    helper::protocol::ConfigRequest,
     host::{
         files::Root,
         helper::HelperClient,
@@ -90,6 +92,7 @@ pub struct Agent {
     api: Option<Api>,
     node_watch: Option<AbortHandle>,
     applying: Option<AbortHandle>,
+    following_config: Option<AbortHandle>,
     /// Events that are known already; what waits in the queue goes before them.
     known: VecDeque<Event>,
     disk: Disk,
@@ -135,6 +138,7 @@ impl Agent {
             api: None,
             node_watch: None,
             applying: None,
+            following_config: None,
             known: VecDeque::new(),
             disk: Disk::default(),
             terminate: signal(SignalKind::terminate())?,
@@ -222,6 +226,7 @@ impl Agent {
                 let helper = self.outside.helper.clone();
                 self.spawn(async move { Event::Facts(pid, helper.kubelet(pid).await) });
             }
+            Effect::FollowConfig(question, request) => self.follow_config(question, *request),
             Effect::FindIdentity(pid) => self.find_identity(pid),
             Effect::Disconnect => {
                 self.stop_watching_node();
@@ -259,6 +264,29 @@ impl Agent {
                 }
             }
         });
+    }
+
+    /// One question is open at a time: a new one takes the place of the last.
+    fn follow_config(&mut self, question: u64, request: ConfigRequest) {
+        if let Some(last) = self.following_config.take() {
+            last.abort();
+        }
+        let (helper, sender) = (self.outside.helper.clone(), self.sender.clone());
+        self.following_config = Some(self.tasks.spawn(async move {
+            let (answers_to, mut answers) = mpsc::channel(1);
+            let forwarding = async {
+                while let Some(answer) = answers.recv().await {
+                    let event = Event::Config(question, Ok(answer));
+                    if sender.send(event).await.is_err() {
+                        return;
+                    }
+                }
+            };
+            let (ended, ()) = tokio::join!(helper.follow_config(request, answers_to), forwarding);
+            if let Err(error) = ended {
+                sender.send(Event::Config(question, Err(error))).await.ok();
+            }
+        }));
     }
 
     fn look(&mut self, group: String) {

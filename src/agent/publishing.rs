@@ -11,7 +11,6 @@ use crate::{
         watch::NodeEvent,
     },
     desired,
-    health::ConditionType,
     host::journal::Kind,
 };
 
@@ -24,6 +23,9 @@ impl State {
         }
         if !matches!(event, NodeEvent::Failed(_)) {
             self.link.watch_answers();
+        }
+        if let NodeEvent::Seen(view) = &event {
+            self.learn_of_node(&view.facts, now);
         }
         let node = self.node_name();
         let Some(publisher) = &mut self.publisher else {
@@ -43,8 +45,8 @@ impl State {
             }
             NodeChange::First(view) => {
                 info!(message_id = Kind::NodeFound.id(), %node, uid = %view.uid, "found the Node");
-                for (_, stored) in view.conditions {
-                    self.health.adopt(stored);
+                for (kind, stored) in view.conditions {
+                    self.health.get_mut(kind).adopt(stored);
                 }
                 self.tell(effects);
             }
@@ -95,26 +97,22 @@ impl State {
     }
 
     pub(super) fn tell(&mut self, effects: &mut Vec<Effect>) {
-        let Some(verdict) = self.health.verdict() else {
-            self.wish();
+        let conditions = desired::conditions(self.health.verdicts());
+        self.wish();
+        if conditions.is_empty() {
             return;
-        };
-        let conditions = desired::conditions([(ConditionType::KubeletHealthy, verdict)]);
-        effects.push(Effect::NotifyStatus(format!(
-            "KubeletHealthy={} ({})",
-            verdict.status.as_str(),
-            verdict.reason.as_str()
-        )));
-        if let Some(publisher) = &mut self.publisher {
-            publisher.want(conditions.clone());
         }
+        let words: Vec<String> = conditions
+            .iter()
+            .map(|c| format!("{}={} ({})", c.r#type.as_str(), c.status.as_str(), c.reason))
+            .collect();
+        effects.push(Effect::NotifyStatus(words.join(", ")));
         effects.push(Effect::SaveLedger(self.node_name(), conditions));
     }
 
     /// Nothing at all while there is no verdict: what an earlier Node of our name had is not this one's.
     pub(super) fn wish(&mut self) {
-        let verdict = self.health.verdict();
-        let conditions = desired::conditions(verdict.map(|v| (ConditionType::KubeletHealthy, v)));
+        let conditions = desired::conditions(self.health.verdicts());
         if let Some(publisher) = &mut self.publisher {
             publisher.want(conditions);
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tracing::info;
 
 use super::{
+    checking::Checking,
     event::{Effect, Event},
     link::Link,
     peer::Peer,
@@ -14,7 +15,7 @@ use crate::{
     clock::Now,
     cluster::publisher::Publisher,
     config::Settings,
-    health::{ConditionType, Health, Verdict},
+    health::{ConditionType, Conditions, Finding, Stored, Verdict},
     host::{journal::Kind, systemd::BusEvent},
     ledger::Ledger,
 };
@@ -40,7 +41,8 @@ pub struct State {
     pub(super) hostname_override: Option<String>,
     pub(super) kubelet: Kubelet,
     pub(super) kubelet_since: Now,
-    pub(super) health: Health,
+    pub(super) health: Conditions,
+    pub(super) checking: Checking,
     pub(super) publisher: Option<Publisher>,
     pub(super) link: Link,
     pub(super) bus: Peer,
@@ -69,7 +71,8 @@ impl State {
         let mut state = Self {
             kubelet: Kubelet::new(settings.kubelet.unit.clone()),
             kubelet_since: now,
-            health: Health::new(settings.kubelet.healthy_for),
+            health: Conditions::new(settings.kubelet.healthy_for),
+            checking: Checking::default(),
             settings,
             started: now,
             hostname: hostname.to_ascii_lowercase(), // as the kubelet does
@@ -95,6 +98,8 @@ impl State {
         if let Some(ledger) = ledger {
             state.adopt(ledger);
         }
+        // Without a bus and without a kubelet too: the files alone are worth a look.
+        state.check_anew(now);
         state
     }
 
@@ -112,7 +117,7 @@ impl State {
             return;
         }
         for condition in ledger.conditions {
-            self.health.adopt(crate::health::Stored {
+            self.health.get_mut(condition.r#type).adopt(Stored {
                 status: condition.status,
                 reason: condition.reason,
                 message: condition.message,
@@ -152,6 +157,7 @@ impl State {
                 self.kubelet.apply(Sign::ProcessState(pid, state), now);
             }
             Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, &mut effects),
+            Event::Config(question, answer) => self.apply_config(question, answer, now),
             Event::Identity(result) => self.apply_identity(result, now, &mut effects),
             Event::Node(event) => self.apply_node(event, now, &mut effects),
             Event::Applied(attempt, result) => {
@@ -190,7 +196,8 @@ impl State {
         let mut also = |at: Option<Duration>| next = at.map_or(next, |at| at.min(next));
         also(self.watchdog.map(|(_, at)| at));
         also(ahead(self.kubelet.next_deadline()));
-        also(ahead(self.health.next_deadline()));
+        also(self.health.next_deadline(now));
+        also(self.checking.next_deadline());
         also(self.link.next_deadline());
         if self.kubelet.process().is_none() {
             also(Some(self.look_at));
@@ -212,6 +219,7 @@ impl State {
                 self.bus.is_away(&why);
                 self.kubelet.apply(Sign::BusLost, now);
             }
+            BusEvent::Loaded(loaded) => self.apply_loaded(*loaded, now),
             BusEvent::Sign(sign) => {
                 let unit_changed = matches!(sign, Sign::Unit(_));
                 self.kubelet.apply(sign, now);
@@ -224,14 +232,25 @@ impl State {
 
     /// `true` if what is to be published changed.
     fn judge(&mut self, now: Now) -> bool {
-        let before = self.health.adopted().cloned();
-        let assessment = self.kubelet.assess(before.as_ref().map(|v| v.reason), now);
-        let Assessment::Found(finding) = assessment else {
-            return false;
+        let kind = ConditionType::KubeletHealthy;
+        let before = self.health.get(kind).adopted().map(|v| v.reason);
+        let kubelet = match self.kubelet.assess(before, now) {
+            Assessment::Found(finding) => self.observe(kind, &finding, now),
+            Assessment::NothingNew => false,
         };
-        let changed = self.health.observe(&finding, now);
-        if changed && let Some(verdict) = self.health.verdict() {
-            log_change(before.as_ref(), verdict);
+        let config = match self.checking.config.finding().cloned() {
+            Some(finding) => self.observe(ConditionType::KubeletConfigValid, &finding, now),
+            None => false,
+        };
+        kubelet || config
+    }
+
+    fn observe(&mut self, kind: ConditionType, finding: &Finding, now: Now) -> bool {
+        let health = self.health.get_mut(kind);
+        let before = health.adopted().cloned();
+        let changed = health.observe(finding, now);
+        if changed && let Some(verdict) = health.verdict() {
+            log_change(kind, before.as_ref(), verdict);
         }
         changed
     }
@@ -275,6 +294,7 @@ impl State {
             self.look_at = now.uptime + LOOK_EVERY;
             effects.push(Effect::Look(self.control_group()));
         }
+        self.ask_about_config(now, effects);
         if self.link.is_due(now) {
             let pid = self.kubelet.process().map(|process| process.pid);
             effects.push(Effect::FindIdentity(pid));
@@ -300,16 +320,16 @@ impl State {
     }
 }
 
-fn log_change(before: Option<&Verdict>, verdict: &Verdict) {
+fn log_change(kind: ConditionType, before: Option<&Verdict>, verdict: &Verdict) {
     let flipped = before.is_none_or(|before| before.status != verdict.status);
     if flipped || before.is_some_and(|before| before.reason != verdict.reason) {
         info!(
             message_id = Kind::ConditionChanged.id(),
-            condition = ConditionType::KubeletHealthy.as_str(),
+            condition = kind.as_str(),
             status = verdict.status.as_str(),
             reason = verdict.reason.as_str(),
             detail = %verdict.message,
-            "KubeletHealthy={} {}", verdict.status.as_str(), verdict.reason.as_str(),
+            "{}={} {}", kind.as_str(), verdict.status.as_str(), verdict.reason.as_str(),
         );
     }
 }

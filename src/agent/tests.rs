@@ -9,7 +9,7 @@ use crate::{
     checks::kubelet::{Found, Probe, Process, Sign, Unit},
     clock::Now,
     cluster::{
-        api::{ApiError, NodeView},
+        api::{ApiError, NodeFacts, NodeView},
         identity::{Identity, IdentityError},
         publisher::Apply,
         watch::NodeEvent,
@@ -132,6 +132,7 @@ fn view(uid: &str, stored: Option<Stored>) -> NodeView {
             .map(|s| (ConditionType::KubeletHealthy, s))
             .into_iter()
             .collect(),
+        facts: NodeFacts::default(),
     }
 }
 
@@ -262,7 +263,13 @@ fn without_the_helper_the_default_address_is_only_a_guess() {
         );
     }
     assert_eq!(
-        story.state.health.verdict().unwrap().status,
+        story
+            .state
+            .health
+            .get(ConditionType::KubeletHealthy)
+            .verdict()
+            .unwrap()
+            .status,
         Status::Unknown
     );
     story.tell(12_000, Event::Tick);

@@ -5,7 +5,7 @@ use crate::{
     checks::kubelet::Endpoint,
     clock::Now,
     cluster::{identity::Identity, publisher::Publisher},
-    health::{ConditionType, Status},
+    health::Status,
     host::journal,
     status::{
         Api, ApiState, Condition, ConditionStatus, Identity as IdentityStatus, IdentityKind,
@@ -99,9 +99,9 @@ impl State {
             .filter(|publisher| publisher.is_current())
             .and_then(Publisher::last_success);
         self.health
-            .verdict()
-            .map(|verdict| Condition {
-                kind: ConditionType::KubeletHealthy.as_str().to_owned(),
+            .verdicts()
+            .map(|(kind, verdict)| Condition {
+                kind: kind.as_str().to_owned(),
                 status: match verdict.status {
                     Status::True => ConditionStatus::True,
                     Status::False => ConditionStatus::False,
@@ -112,7 +112,6 @@ impl State {
                 last_transition_time: Some(verdict.since),
                 published_at: published_at.map(|now| now.wall),
             })
-            .into_iter()
             .collect()
     }
 }

@@ -38,6 +38,7 @@ impl State {
         }
         self.facts_at = Some(now.uptime);
         self.link.hasten(now);
+        self.check_anew(now);
         effects.push(Effect::Watch(process));
     }
 

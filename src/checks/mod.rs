@@ -2,6 +2,7 @@
 //!
 //! A check reads through `host` and judges in a pure `assess`, which knows no clock and no file.
 
+pub mod config;
 pub mod kubelet;
 
 use crate::health::ConditionType;
@@ -18,7 +19,7 @@ pub struct Spec {
 }
 
 /// Every check.
-pub const ALL: &[Spec] = &[kubelet::SPEC];
+pub const ALL: &[Spec] = &[config::SPEC, kubelet::SPEC];
 
 #[cfg(test)]
 mod tests {

@@ -89,6 +89,21 @@ pub struct NodeView {
     pub version: String,
     /// Those of its conditions that have a type of ours.
     pub conditions: Vec<(ConditionType, Stored)>,
+    /// What the configuration's rules judge.
+    pub facts: NodeFacts,
+}
+
+/// What the configuration's rules want to know of our Node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeFacts {
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
+    /// `spec.providerID`.
+    pub provider_id: Option<String>,
+    /// The keys of `spec.taints`.
+    pub taints: Vec<String>,
+    /// `status.nodeInfo.kubeletVersion`.
+    pub kubelet_version: Option<String>,
 }
 
 /// A client and the Node that it is about.
@@ -299,6 +314,8 @@ struct ListMeta {
 pub(super) struct Node {
     metadata: NodeMeta,
     #[serde(default)]
+    spec: NodeSpec,
+    #[serde(default)]
     status: NodeStatus,
 }
 
@@ -309,12 +326,36 @@ struct NodeMeta {
     uid: String,
     #[serde(default)]
     resource_version: String,
+    creation_timestamp: Option<Timestamp>,
 }
 
 #[derive(Deserialize, Default)]
+struct NodeSpec {
+    #[serde(rename = "providerID")]
+    provider_id: Option<String>,
+    #[serde(default)]
+    taints: Vec<NodeTaint>,
+}
+
+#[derive(Deserialize)]
+struct NodeTaint {
+    #[serde(default)]
+    key: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
 struct NodeStatus {
     #[serde(default)]
     conditions: Vec<NodeCondition>,
+    #[serde(default)]
+    node_info: NodeInfo,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct NodeInfo {
+    kubelet_version: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -340,6 +381,17 @@ impl From<Node> for NodeView {
                 .into_iter()
                 .filter_map(ours)
                 .collect(),
+            facts: NodeFacts {
+                created: node.metadata.creation_timestamp,
+                provider_id: node.spec.provider_id.filter(|id| !id.is_empty()),
+                taints: node
+                    .spec
+                    .taints
+                    .into_iter()
+                    .map(|taint| taint.key)
+                    .collect(),
+                kubelet_version: node.status.node_info.kubelet_version,
+            },
         }
     }
 }
@@ -399,8 +451,9 @@ mod tests {
     #[test]
     fn only_our_conditions_are_read_and_never_one_without_a_time() {
         let node: Node = serde_json::from_value(json!({
-            "metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {},
-            "status": {"conditions": [
+            "metadata": {"uid": "u", "resourceVersion": "7", "creationTimestamp": "2026-11-21T08:00:00Z"},
+            "spec": {"providerID": "hcloud://1", "taints": [{"key": "a", "effect": "NoSchedule"}]},
+            "status": {"nodeInfo": {"kubeletVersion": "v1.36.3"}, "conditions": [
                 {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T09:00:00Z"},
                 {"type": "KubeletHealthy", "status": "Maybe", "lastTransitionTime": "2026-11-21T09:00:00Z"},
                 {"type": "KubeletHealthy", "status": "True", "lastTransitionTime": null},
@@ -410,5 +463,14 @@ mod tests {
         let view = NodeView::from(node);
         assert_eq!(view.conditions.len(), 1);
         assert_eq!(view.conditions[0].1.status, Status::Unknown);
+        assert_eq!(
+            view.facts,
+            NodeFacts {
+                created: Some("2026-11-21T08:00:00Z".parse().unwrap()),
+                provider_id: Some("hcloud://1".to_owned()),
+                taints: vec!["a".to_owned()],
+                kubelet_version: Some("v1.36.3".to_owned()),
+            }
+        );
     }
 }

@@ -115,7 +115,7 @@ mod tests {
         // Full jitter: each tenth of the range has its share of the nodes.
         for tenth in 0..10 {
             let range = CAP / 10 * tenth..CAP / 10 * (tenth + 1);
-            let share = waits.iter().filter(|wait| range.contains(wait)).count();
+            let share = waits.iter().filter(|wait| range.contains(*wait)).count();
             assert!((60..=140).contains(&share), "{share} of 1000 in {range:?}");
         }
     }

@@ -314,7 +314,10 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::health::{ConditionType, Status};
+    use crate::{
+        cluster::api::NodeFacts,
+        health::{ConditionType, Status},
+    };
 
     fn at(millis: u64) -> Now {
         Now {
@@ -338,6 +341,7 @@ mod tests {
             uid: uid.to_owned(),
             version: "1".to_owned(),
             conditions: Vec::new(),
+            facts: NodeFacts::default(),
         }
     }
 

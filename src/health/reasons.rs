@@ -1,6 +1,7 @@
 //! The registry of reasons: which status each stands for, when it enters and leaves, what it means.
 
 use super::{ConditionType, Status};
+use crate::rules;
 
 /// Why a condition has its status: a stable, documented `CamelCase` word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +17,15 @@ pub enum Reason {
     KubeletExitedClean,
     KubeletHung,
     KubeletHealthzDown,
+    KubeletConfigIsValid,
+    KubeletConfigNotChecked,
+    /// A rule of [`crate::rules`], by its index in [`crate::rules::all`]; its name in `CamelCase` is the reason's.
+    ConfigRule(RuleIndex),
 }
+
+/// A rule of the registry that stands behind a reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RuleIndex(u16);
 
 /// What the registry knows of a reason.
 #[derive(Debug, Clone, Copy)]
@@ -109,7 +118,50 @@ pub const REASONS: &[ReasonSpec] = &[
         HEALTHY_SPELL,
         "The kubelet's process lives, but its healthz refused 3 probes in a row or answered them with an error.",
     ),
+    config(
+        Reason::KubeletConfigIsValid,
+        "KubeletConfigIsValid",
+        Status::True,
+        "enters at once, or after the healthy spell that ends a problem",
+        "No rule finds an error in what the kubelet got or will get at its next start; warnings do not count.",
+    ),
+    config(
+        Reason::KubeletConfigNotChecked,
+        "KubeletConfigNotChecked",
+        Status::Unknown,
+        "enters at once; leaves when the helper has answered",
+        "The kubelet's configuration could not be checked: the helper is away, or there is no unit that runs a kubelet.",
+    ),
 ];
+
+const fn config(
+    reason: Reason,
+    name: &'static str,
+    status: Status,
+    timing: &'static str,
+    doc: &'static str,
+) -> ReasonSpec {
+    ReasonSpec {
+        reason,
+        name,
+        condition: ConditionType::KubeletConfigValid,
+        status,
+        timing,
+        doc,
+    }
+}
+
+/// A stand-in for a reason that this version does not know.
+pub(super) fn kin(kind: ConditionType, status: Status) -> Reason {
+    match (kind, status) {
+        (ConditionType::KubeletHealthy, Status::True) => Reason::KubeletIsHealthy,
+        (ConditionType::KubeletHealthy, Status::False) => Reason::KubeletGone,
+        (ConditionType::KubeletHealthy, Status::Unknown) => Reason::KubeletNotFound,
+        (ConditionType::KubeletConfigValid, Status::True) => Reason::KubeletConfigIsValid,
+        (ConditionType::KubeletConfigValid, Status::False) => Reason::ConfigRule(RuleIndex(0)),
+        (ConditionType::KubeletConfigValid, Status::Unknown) => Reason::KubeletConfigNotChecked,
+    }
+}
 
 const fn kubelet(
     reason: Reason,
@@ -129,29 +181,44 @@ const fn kubelet(
 }
 
 impl Reason {
-    /// The registry's row.
-    pub fn spec(self) -> &'static ReasonSpec {
-        REASONS
-            .iter()
-            .find(|spec| spec.reason == self)
-            .expect("a test walks the registry: every reason has a row")
+    /// The reason of the rule with that id (`SD001`).
+    pub fn of_rule(id: &str) -> Option<Self> {
+        let index = rules::all().position(|rule| rule.id == id)?;
+        Some(Self::ConfigRule(RuleIndex(u16::try_from(index).ok()?)))
+    }
+
+    /// The registry's row; `None` for a rule, which has its own.
+    pub fn spec(self) -> Option<&'static ReasonSpec> {
+        REASONS.iter().find(|spec| spec.reason == self)
     }
 
     /// The word in the condition.
     pub fn as_str(self) -> &'static str {
-        self.spec().name
+        match self {
+            Self::ConfigRule(RuleIndex(index)) => rules::reasons()
+                .get(usize::from(index))
+                .map_or("KubeletConfigInvalid", String::as_str),
+            _ => self.spec().map_or("", |spec| spec.name),
+        }
     }
 
     /// The status that the reason stands for.
     pub fn status(self) -> Status {
-        self.spec().status
+        self.spec().map_or(Status::False, |spec| spec.status)
+    }
+
+    /// The condition that the reason belongs to.
+    pub fn condition(self) -> ConditionType {
+        self.spec()
+            .map_or(ConditionType::KubeletConfigValid, |spec| spec.condition)
     }
 
     /// The reason of that name, if this version knows it.
     pub fn parse(name: &str) -> Option<Self> {
-        REASONS
-            .iter()
-            .find(|spec| spec.name == name)
-            .map(|spec| spec.reason)
+        let listed = REASONS.iter().find(|spec| spec.name == name);
+        listed.map(|spec| spec.reason).or_else(|| {
+            let index = rules::reasons().iter().position(|rule| rule == name)?;
+            Some(Self::ConfigRule(RuleIndex(u16::try_from(index).ok()?)))
+        })
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! It starts nothing, writes nothing, knows nothing of the cluster and runs without tokio: a thread for each of at
 //! most four connections, so that a verb that blocks in the kernel blocks nobody else. One file a verb:
-//! [`kubelet`] and [`credential`]; [`protocol`] is what both sides speak, [`server`] answers, [`activation`] and
+//! [`kubelet`], [`credential`] and [`config`] (which follows the files with [`watch`]); [`protocol`] is what both sides speak, [`server`] answers, [`activation`] and
 //! [`socket`] get the listening socket.
 
 pub mod activation;
+pub mod config;
 pub mod credential;
 pub mod kubeconfig;
 pub mod kubelet;
@@ -15,6 +16,7 @@ pub mod server;
 pub mod socket;
 #[cfg(test)]
 mod testing;
+pub mod watch;
 
 /// Where the helper listens: `ListenStream=` of `nodevigil-helper.socket`.
 pub const SOCKET_PATH: &str = "/run/nodevigil-helper.sock";

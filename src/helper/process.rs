@@ -23,6 +23,23 @@ const HOLDERS: &[&str] = &["kubelite", "k3s", "k0s", "rke2"];
 
 /// The flags of the kubelet with this process id; none for a program that holds a kubelet inside.
 pub fn kubelet_flags(root: &Root, pid: i32) -> Result<Option<KubeletFlags>, Refusal> {
+    let cmdline = kubelet_cmdline(root, pid)?;
+    Ok(cmdline.map(|cmdline| KubeletFlags::from_cmdline(&cmdline)))
+}
+
+/// The argument list of the kubelet with this process id; none for a program that holds a kubelet inside. Bytes that
+/// are not UTF-8 show as `U+FFFD`.
+pub fn kubelet_argv(root: &Root, pid: i32) -> Result<Option<Vec<String>>, Refusal> {
+    let cmdline = kubelet_cmdline(root, pid)?;
+    Ok(cmdline.map(|cmdline| {
+        let bare = cmdline.strip_suffix(&[0]).unwrap_or(&cmdline);
+        bare.split(|byte| *byte == 0)
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect()
+    }))
+}
+
+fn kubelet_cmdline(root: &Root, pid: i32) -> Result<Option<Vec<u8>>, Refusal> {
     if pid <= 0 {
         let message = format!("process {pid}: wanted the id of a running kubelet, above 0");
         return Err(Refusal::new(Code::BadRequest, message));
@@ -50,7 +67,7 @@ pub fn kubelet_flags(root: &Root, pid: i32) -> Result<Option<KubeletFlags>, Refu
     if cmdline.is_empty() {
         return Err(gone(pid));
     }
-    Ok(Some(KubeletFlags::from_cmdline(&cmdline)))
+    Ok(Some(cmdline))
 }
 
 /// `path` as the process `pid` sees it: a relative one counts from its working folder.

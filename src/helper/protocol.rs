@@ -10,14 +10,17 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{credential, kubelet};
-use crate::kubelet::healthz::Healthz;
+use super::{config, credential, kubelet};
+use crate::kubelet::{
+    healthz::Healthz,
+    snapshot::{ClusterFacts, Intent, Loaded},
+};
 
 /// The protocol's version; both sides come in one package, so any other is refused.
 pub const VERSION: u32 = 1;
 
 /// The longest request, its newline included.
-pub const MAX_REQUEST_BYTES: usize = 4 * 1024;
+pub const MAX_REQUEST_BYTES: usize = 64 * 1024;
 
 /// The longest answer, its newline included.
 pub const MAX_ANSWER_BYTES: usize = 256 * 1024;
@@ -34,7 +37,7 @@ pub struct Verb {
 }
 
 /// Every verb.
-pub const VERBS: &[&Verb] = &[&kubelet::VERB, &credential::VERB];
+pub const VERBS: &[&Verb] = &[&kubelet::VERB, &credential::VERB, &config::VERB];
 
 /// What the agent asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +54,54 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pid: Option<i32>,
     },
+    /// What the rules say of the kubelet's configuration: a [`ConfigAnswer`] at once, and another each time that a file
+    /// changes which was read, until the connection is closed.
+    Config(Box<ConfigRequest>),
+}
+
+/// What the agent knows and the helper does not.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConfigRequest {
+    /// The kubelet's unit.
+    pub unit: String,
+    /// The running kubelet.
+    pub pid: Option<i32>,
+    /// The kubelet's version, as the Node shows it.
+    pub kubelet_version: Option<String>,
+    /// What the operator wants.
+    pub intent: Intent,
+    /// What systemd has loaded.
+    pub loaded: Option<Loaded>,
+    /// What the API says of the Node.
+    pub cluster: Option<ClusterFacts>,
+}
+
+/// What the rules found; warnings and hints are counted only, `nodevigil check` shows them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConfigAnswer {
+    /// The unit.
+    pub unit: String,
+    /// Why it could not be resolved at all.
+    pub not_resolved: Option<String>,
+    /// Errors and worse, the worst first; [`MAX_CONFIG_ERRORS`](super::config::MAX_CONFIG_ERRORS) at most.
+    pub errors: Vec<ConfigFinding>,
+    /// How many warnings there are.
+    pub warnings: u32,
+}
+
+/// An error in the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigFinding {
+    /// The rule: `SD001`.
+    pub rule: String,
+    /// `file:line`.
+    pub at: String,
+    /// What is wrong; quotes no secret.
+    pub message: String,
+    /// Whether a kubelet runs that was started without it.
+    pub at_next_start: bool,
 }
 
 impl Request {
@@ -59,6 +110,7 @@ impl Request {
         match self {
             Self::Kubelet { .. } => &kubelet::VERB,
             Self::Credential { .. } => &credential::VERB,
+            Self::Config(_) => &config::VERB,
         }
     }
 }
@@ -242,7 +294,7 @@ mod tests {
         assert_eq!(names.len(), VERBS.len());
         for verb in VERBS {
             assert!(verb.sentence.ends_with('.'), "{}", verb.name);
-            assert!(verb.deadline <= Duration::from_secs(2), "{}", verb.name);
+            assert!(verb.deadline <= Duration::from_secs(5), "{}", verb.name);
             let line = format!(r#"{{"version":1,"verb":"{}","pid":1}}"#, verb.name);
             let request = decode_request(line.as_bytes()).unwrap();
             assert_eq!(request.verb(), *verb);

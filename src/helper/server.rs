@@ -19,13 +19,16 @@ use serde::Serialize;
 use tracing::{debug, info, warn};
 
 use super::{
-    credential, kubelet,
-    protocol::{self, Code, MAX_REQUEST_BYTES, Refusal, Request},
+    config, credential, kubelet,
+    protocol::{self, Code, ConfigRequest, MAX_REQUEST_BYTES, Refusal, Request},
 };
 use crate::{clock::Clock, host::files::Root};
 
 /// How many connections are answered at a time. One that is stuck in the kernel keeps its place until it is free.
 pub const MAX_CONNECTIONS: usize = 4;
+
+/// How many peers may follow the configuration at a time: the agent, and one that takes its place.
+pub const MAX_FOLLOWED: usize = 2;
 
 /// How long a peer may take to say what it wants.
 pub const READ_DEADLINE: Duration = Duration::from_secs(1);
@@ -64,11 +67,24 @@ pub struct Server {
     root: Root,
     peers: Peers,
     busy: Arc<AtomicUsize>,
+    following: Arc<AtomicUsize>,
     refused_uids: Vec<u32>,
 }
 
-/// A place among the [`MAX_CONNECTIONS`], free again when it is dropped.
+/// A place among a bounded number, free again when it is dropped.
 struct Slot(Arc<AtomicUsize>);
+
+impl Slot {
+    /// A free place, if there is one.
+    fn take(taken: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
+        taken
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| {
+                (count < max).then_some(count + 1)
+            })
+            .is_ok()
+            .then(|| Self(Arc::clone(taken)))
+    }
+}
 
 impl Drop for Slot {
     fn drop(&mut self) {
@@ -83,6 +99,7 @@ impl Server {
             root,
             peers,
             busy: Arc::default(),
+            following: Arc::default(),
             refused_uids: Vec::new(),
         }
     }
@@ -125,32 +142,27 @@ impl Server {
                 format!("user {uid} may not ask the helper; only root and the agent's user may");
             return refuse(&stream, Refusal::new(Code::Forbidden, message));
         }
-        let Some(slot) = self.slot() else {
+        let Some(slot) = Slot::take(&self.busy, MAX_CONNECTIONS) else {
             let message =
                 format!("the helper is busy with {MAX_CONNECTIONS} requests; ask again later");
             return refuse(&stream, Refusal::new(Code::Busy, message));
         };
         let root = self.root.clone();
+        let following = Arc::clone(&self.following);
         let worker = thread::Builder::new()
             .name("verb".into())
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                answer(&root, stream, uid);
-                drop(slot);
+                if let Some(request) = answer(&root, &stream, uid) {
+                    // It lasts: the place for questions that are answered and gone is free again.
+                    drop(slot);
+                    follow(&root, &stream, &request, &following);
+                }
             });
         if let Err(error) = worker {
             // The stream went with the closure: the agent sees it closed.
             debug!(%error, "no thread for a request");
         }
-    }
-
-    /// A free place, if there is one. Only the accepting thread takes places, so that none is taken twice.
-    fn slot(&self) -> Option<Slot> {
-        if self.busy.load(Ordering::SeqCst) >= MAX_CONNECTIONS {
-            return None;
-        }
-        self.busy.fetch_add(1, Ordering::SeqCst);
-        Some(Slot(Arc::clone(&self.busy)))
     }
 
     fn log_refused(&mut self, uid: u32) {
@@ -182,14 +194,33 @@ fn refuse(mut stream: &UnixStream, refusal: Refusal) {
     }
 }
 
-/// One connection: reads the request, does it, writes the answer. A peer that has gone away is no matter.
-fn answer(root: &Root, mut stream: UnixStream, uid: u32) {
-    let line = match read_line(&mut stream).and_then(|line| protocol::decode_request(&line)) {
+/// One connection: reads the request, does it, writes the answer. A peer that has gone away is no matter. What is to
+/// be followed is handed back.
+fn answer(root: &Root, stream: &UnixStream, uid: u32) -> Option<ConfigRequest> {
+    let line = match read_line(stream).and_then(|line| protocol::decode_request(&line)) {
+        Ok(Request::Config(request)) => return Some(*request),
         Ok(request) => perform(root, &request, uid),
         Err(refusal) => protocol::encode_answer::<()>(Err(refusal)),
     };
-    if let Err(error) = write_line(&mut stream, &line) {
+    if let Err(error) = write_line(stream, &line) {
         debug!(%error, "an answer was not taken");
+    }
+    None
+}
+
+/// Answers each time that something changes, until the peer closes.
+fn follow(root: &Root, stream: &UnixStream, request: &ConfigRequest, following: &Arc<AtomicUsize>) {
+    match Slot::take(following, MAX_FOLLOWED) {
+        Some(_slot) => config::follow(root, stream, request),
+        None => refuse(
+            stream,
+            Refusal::new(
+                Code::Busy,
+                format!(
+                    "the helper follows {MAX_FOLLOWED} configurations already; ask again later"
+                ),
+            ),
+        ),
     }
 }
 
@@ -197,6 +228,8 @@ fn answer(root: &Root, mut stream: UnixStream, uid: u32) {
 fn perform(root: &Root, request: &Request, uid: u32) -> Vec<u8> {
     let verb = request.verb().name;
     match request {
+        // It is answered more than once, by `follow`.
+        Request::Config(_) => Vec::new(),
         Request::Kubelet { pid } => encode(verb, kubelet::answer(root, *pid)),
         Request::Credential { pid } => {
             let answer = credential::answer(root, *pid);
@@ -217,7 +250,7 @@ fn encode<T: Serialize>(verb: &str, answer: Result<T, Refusal>) -> Vec<u8> {
 }
 
 /// The bytes up to the first newline.
-fn read_line(stream: &mut UnixStream) -> Result<Vec<u8>, Refusal> {
+fn read_line(mut stream: &UnixStream) -> Result<Vec<u8>, Refusal> {
     let bad = |what: String| {
         Refusal::new(
             Code::BadRequest,
@@ -254,7 +287,7 @@ fn read_line(stream: &mut UnixStream) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-fn write_line(stream: &mut UnixStream, line: &[u8]) -> io::Result<()> {
+fn write_line(mut stream: &UnixStream, line: &[u8]) -> io::Result<()> {
     let end = Clock.now().uptime + WRITE_DEADLINE;
     let mut rest = line;
     while !rest.is_empty() {

@@ -160,9 +160,9 @@ fn a_trickling_peer_is_cut_off_at_the_deadline() {
 
 #[test]
 fn a_peer_that_does_not_read_is_given_up() {
-    let (mut ours, _theirs) = UnixStream::pair().unwrap();
+    let (ours, _theirs) = UnixStream::pair().unwrap();
     let start = Clock.now().uptime;
-    let error = write_line(&mut ours, &vec![b'x'; 8 * 1024 * 1024]).unwrap_err();
+    let error = write_line(&ours, &vec![b'x'; 8 * 1024 * 1024]).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     assert!(since(start) < WRITE_DEADLINE * 2);
 }

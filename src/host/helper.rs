@@ -14,13 +14,14 @@ use serde::de::DeserializeOwned;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::UnixStream,
+    sync::mpsc,
     time::{sleep, timeout},
 };
 
 pub use crate::helper::protocol::{Code, Credential, KubeletFacts};
 use crate::helper::{
     SOCKET_PATH,
-    protocol::{self, MAX_ANSWER_BYTES, Request},
+    protocol::{self, ConfigAnswer, ConfigRequest, MAX_ANSWER_BYTES, Request},
 };
 
 /// How long to wait before connecting again to a helper whose queue is full.
@@ -106,6 +107,34 @@ impl HelperClient {
         self.ask(&Request::Credential { pid }).await
     }
 
+    /// What the rules say of the kubelet's configuration, and again each time that it changes, until nobody listens any
+    /// more. The first answer comes within 5 s.
+    pub async fn follow_config(
+        &self,
+        request: ConfigRequest,
+        answers_to: mpsc::Sender<ConfigAnswer>,
+    ) -> Result<(), HelperError> {
+        let request = Request::Config(Box::new(request));
+        let verb = request.verb();
+        let begin = async {
+            let mut stream = self.connect().await?;
+            let written = stream.write_all(&protocol::encode_request(&request)).await;
+            let mut answers = BufReader::new(stream);
+            read_answer::<ConfigAnswer>(verb.name, written, &mut answers)
+                .await
+                .map(|first| (first, answers))
+        };
+        let late = Err(HelperError::TimedOut {
+            verb: verb.name,
+            secs: verb.deadline.as_secs(),
+        });
+        let (mut answer, mut answers) = timeout(verb.deadline, begin).await.unwrap_or(late)?;
+        while answers_to.send(answer).await.is_ok() {
+            answer = read_answer(verb.name, Ok(()), &mut answers).await?;
+        }
+        Ok(())
+    }
+
     /// The deadline holds for everything together: a stopped helper still accepts connections (the kernel does).
     async fn ask<T: DeserializeOwned>(&self, request: &Request) -> Result<T, HelperError> {
         let verb = request.verb();
@@ -119,31 +148,10 @@ impl HelperClient {
 
     async fn exchange<T: DeserializeOwned>(&self, request: &Request) -> Result<T, HelperError> {
         let verb = request.verb().name;
-        let protocol = |what| HelperError::Protocol { verb, what };
         let mut stream = self.connect().await?;
         // A helper that refuses us may close before it has read the question; its answer is there all the same.
         let written = stream.write_all(&protocol::encode_request(request)).await;
-        let mut line = Vec::new();
-        let bound = u64::try_from(MAX_ANSWER_BYTES).unwrap_or(u64::MAX);
-        let read = BufReader::new(stream.take(bound))
-            .read_until(b'\n', &mut line)
-            .await;
-        if !line.ends_with(b"\n") {
-            return Err(protocol(match (written.and(read), line.len()) {
-                (Err(error), _) => format!("the connection broke: {error}"),
-                (Ok(_), MAX_ANSWER_BYTES..) => {
-                    format!("an answer of over {MAX_ANSWER_BYTES} bytes")
-                }
-                (Ok(_), _) => "the connection was closed before the answer".to_owned(),
-            }));
-        }
-        protocol::decode_answer(&line)
-            .map_err(protocol)?
-            .map_err(|refusal| HelperError::Refused {
-                verb,
-                code: refusal.code,
-                message: refusal.message,
-            })
+        read_answer(verb, written, &mut BufReader::new(stream)).await
     }
 
     async fn connect(&self) -> Result<UnixStream, HelperError> {
@@ -163,6 +171,34 @@ impl HelperClient {
             }
         }
     }
+}
+
+/// One answer, a line of at most [`MAX_ANSWER_BYTES`]; `written` is how sending the question went.
+async fn read_answer<T: DeserializeOwned>(
+    verb: &'static str,
+    written: io::Result<()>,
+    answers: &mut BufReader<UnixStream>,
+) -> Result<T, HelperError> {
+    let protocol = |what| HelperError::Protocol { verb, what };
+    let mut line = Vec::new();
+    let bound = u64::try_from(MAX_ANSWER_BYTES).unwrap_or(u64::MAX);
+    let read = answers.take(bound).read_until(b'\n', &mut line).await;
+    if !line.ends_with(b"\n") {
+        return Err(protocol(match (written.and(read), line.len()) {
+            (Err(error), _) => format!("the connection broke: {error}"),
+            (Ok(_), MAX_ANSWER_BYTES..) => {
+                format!("an answer of over {MAX_ANSWER_BYTES} bytes")
+            }
+            (Ok(_), _) => "the connection was closed before the answer".to_owned(),
+        }));
+    }
+    protocol::decode_answer(&line)
+        .map_err(protocol)?
+        .map_err(|refusal| HelperError::Refused {
+            verb,
+            code: refusal.code,
+            message: refusal.message,
+        })
 }
 
 #[cfg(test)]

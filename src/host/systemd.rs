@@ -16,7 +16,11 @@ use zbus::{
     zvariant::DynamicType,
 };
 
-use crate::checks::kubelet::{JobKind, Sign, Unit};
+use super::loaded;
+use crate::{
+    checks::kubelet::{JobKind, Sign, Unit},
+    kubelet::snapshot::Loaded,
+};
 
 const SYSTEMD: &str = "org.freedesktop.systemd1";
 const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
@@ -41,6 +45,8 @@ pub enum BusEvent {
     Lost(String),
     /// Something about the unit.
     Sign(Sign),
+    /// What systemd has loaded for the unit: at the start, and after each time that it read its units anew.
+    Loaded(Box<Loaded>),
 }
 
 /// Watches the unit until nobody listens any more.
@@ -192,6 +198,17 @@ impl Session {
         }
         self.say(BusEvent::Sign(Sign::Unit(self.unit.clone())))
             .await;
+        // Not waited for: an end of the process that comes meanwhile matters more.
+        let (connection, path) = (self.connection.clone(), self.unit_path.clone());
+        let events = self.events.clone();
+        self.questions.spawn(async move {
+            match loaded::read(&connection, &path).await {
+                Ok(loaded) => {
+                    events.send(BusEvent::Loaded(Box::new(loaded))).await.ok();
+                }
+                Err(e) => debug!(error = %e, "what systemd has loaded could not be read"),
+            }
+        });
         Ok(())
     }
 

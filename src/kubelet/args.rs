@@ -1,4 +1,6 @@
-//! The kubelet's command line, read as the kubelet reads it (Go's pflag).
+//! The few flags of a running kubelet that the daemon needs, from its command line.
+
+use super::{flags::parse::parse_argv, place::Place};
 
 /// The flags that nodevigil needs; `None` where the flag is absent or empty, which the kubelet treats alike.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,46 +38,24 @@ impl KubeletFlags {
         Self::from_argv(&words)
     }
 
-    /// Reads an argument list, the program's name first: `--x=v` and `--x v`, the last one wins, `--` ends it.
+    /// Reads an argument list, the program's name first, by pflag's rules ([`super::flags::parse`]).
     pub fn from_argv<S: AsRef<str>>(argv: &[S]) -> Self {
-        let mut flags = Self::default();
-        let mut words = argv.iter().skip(1).map(AsRef::as_ref);
-        while let Some(word) = words.next() {
-            if word == "--" {
-                break;
-            }
-            let Some(flag) = word.strip_prefix("--") else {
-                continue;
-            };
-            let (name, value) = match flag.split_once('=') {
-                Some((name, value)) => (name, Some(value)),
-                None => (flag, None),
-            };
-            // A flag that we do not know may or may not own the next word: it is passed over alone, and its value
-            // then counts as a word that is no flag.
-            let Some(slot) = flags.slot(name) else {
-                continue;
-            };
-            if let Some(value) = value.or_else(|| words.next()) {
-                *slot = Some(value.to_owned()).filter(|value| !value.is_empty());
-            }
+        let line = parse_argv(argv, &Place::file(""));
+        let value = |name| {
+            line.value(name)
+                .filter(|value| !value.is_empty())
+                .map(str::to_owned)
+        };
+        Self {
+            config: value("config"),
+            config_dir: value("config-dir"),
+            kubeconfig: value("kubeconfig"),
+            bootstrap_kubeconfig: value("bootstrap-kubeconfig"),
+            healthz_port: value("healthz-port"),
+            healthz_bind_address: value("healthz-bind-address"),
+            hostname_override: value("hostname-override"),
+            root_dir: value("root-dir"),
         }
-        flags
-    }
-
-    /// Where the flag `name` belongs; pflag, as the kubelet sets it up, takes `_` for `-`.
-    fn slot(&mut self, name: &str) -> Option<&mut Option<String>> {
-        Some(match name.replace('_', "-").as_str() {
-            "config" => &mut self.config,
-            "config-dir" => &mut self.config_dir,
-            "kubeconfig" => &mut self.kubeconfig,
-            "bootstrap-kubeconfig" => &mut self.bootstrap_kubeconfig,
-            "healthz-port" => &mut self.healthz_port,
-            "healthz-bind-address" => &mut self.healthz_bind_address,
-            "hostname-override" => &mut self.hostname_override,
-            "root-dir" => &mut self.root_dir,
-            _ => return None,
-        })
     }
 }
 

@@ -7,6 +7,7 @@ pub mod config;
 pub mod effective;
 pub mod flags;
 pub mod healthz;
+pub mod label;
 pub mod layers;
 pub mod machine;
 pub mod place;

@@ -13,7 +13,8 @@ use super::{
 };
 
 /// What the operator wants: "missing" is only wrong relative to an intent.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct Intent {
     /// `external`, `none`; `None` where nothing was said.
     pub cloud_provider: Option<String>,
@@ -37,7 +38,8 @@ pub enum Phase {
 }
 
 /// What a running systemd has in its memory of the unit (D-Bus properties).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct Loaded {
     /// `LoadState`.
     pub load_state: String,
@@ -61,6 +63,10 @@ pub struct Loaded {
     pub active_state: String,
     /// `Result`.
     pub result: String,
+    /// The manager's search path for units (`UnitPath`).
+    pub unit_path: Vec<String>,
+    /// systemd's major version.
+    pub systemd_version: Option<u32>,
 }
 
 /// The running kubelet.
@@ -75,7 +81,7 @@ pub struct Process {
 }
 
 /// What the API says, where the caller has asked it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub struct ClusterFacts {
     /// The API server's version.

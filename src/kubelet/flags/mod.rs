@@ -1,41 +1,85 @@
 //! The kubelet's flags: what each version knows (`table`), and a command line read as the kubelet reads it (`parse`).
 
+mod number;
 pub mod parse;
 pub mod table;
+mod value;
+
+pub use value::{check_value, duration_nanos, go_quote, pairs};
 
 use super::{place::Place, version::Minor};
 
-/// The form that pflag wants of a value.
+/// The form that pflag wants of a value; [`check_value`] has its rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueKind {
     /// `--x`, `--x=true`, `--x=false`; takes no word of its own.
     Bool,
+    /// `--version`, `--version=raw`, `--version=v1.36.3-mine`; takes no word of its own.
+    Version,
     /// Any text.
     String,
-    /// A 32-bit or 64-bit whole number.
+    /// A whole number of 32 bits.
+    Int32,
+    /// A whole number of 64 bits.
     Int,
-    /// A whole number from 0.
+    /// A decimal number from 0 to 2³¹ - 1: `-v`.
     Uint,
-    /// A number.
-    Float,
     /// Go's `time.Duration`: `10s`, `1h30m`.
     Duration,
-    /// An IP address.
+    /// An IP address, or nothing.
     Ip,
-    /// `a,b,c`.
+    /// A resource quantity: `512`, `64Ki`.
+    Quantity,
+    /// `a,b,c`, read as CSV.
     Strings,
     /// `key=value,…`.
     Map,
+    /// `key=value`, one pair a flag: the value may hold commas.
+    OnePair,
+    /// `key=value,key,…`: labels, whose value may be missing.
+    Labels,
+    /// `name:value,…`: HTTP headers.
+    Headers,
     /// `key<value,…`: eviction thresholds.
     Thresholds,
     /// `key=true,…`: feature gates.
     Gates,
     /// `key=value:Effect,…`.
     Taints,
-    /// `0-3,7`.
+    /// `0:memory=1Gi,hugepages-1M=2Gi;1:memory=2Gi`.
     ReservedMemory,
     /// `--vmodule`'s `pattern=N,…`.
     VModule,
+}
+
+impl ValueKind {
+    /// Whether the flag may stand alone: pflag then never takes the next word as its value.
+    pub fn stands_alone(self) -> bool {
+        matches!(self, Self::Bool | Self::Version)
+    }
+
+    /// A value of that form, for the fix of a bad one.
+    pub fn example(self) -> &'static str {
+        match self {
+            Self::Bool | Self::Version => "true",
+            Self::String => "text",
+            Self::Int32 | Self::Int => "110",
+            Self::Uint => "2",
+            Self::Duration => "10s",
+            Self::Ip => "10.0.0.7",
+            Self::Quantity => "64Ki",
+            Self::Strings => "first,second",
+            Self::Map => "cpu=200m,memory=500Mi",
+            Self::OnePair => "full-pcpus-only=true",
+            Self::Labels => "example.com/pool=blue",
+            Self::Headers => "X-Token:value",
+            Self::Thresholds => "memory.available<100Mi",
+            Self::Gates => "NodeSwap=true",
+            Self::Taints => "example.com/dedicated=gpu:NoSchedule",
+            Self::ReservedMemory => "0:memory=1Gi",
+            Self::VModule => "kubelet=4",
+        }
+    }
 }
 
 /// What a flag given twice means.
@@ -54,7 +98,7 @@ pub enum Repeat {
 pub struct FlagSpec {
     /// Its name without dashes, with `-` for `_`.
     pub name: &'static str,
-    /// Its one-letter form (`-v`, `-h`).
+    /// Its one-letter form (`v`, `h`).
     pub shorthand: Option<char>,
     /// The form of its value.
     pub value: ValueKind,
@@ -66,22 +110,31 @@ pub struct FlagSpec {
     pub deprecated: bool,
     /// The first release that knows it, where that is later than 1.24.
     pub since: Option<Minor>,
-    /// The first release that exits with `unknown flag`.
+    /// The first release that exits with `unknown flag`; 1.24 also for those that went before.
     pub removed: Option<Minor>,
-    /// What takes its place, for the fix of a removed flag.
+    /// What takes its place, for the fix of a removed flag; begins with `nothing` where nothing does.
     pub instead: Option<&'static str>,
+}
+
+impl FlagSpec {
+    /// Whether a release knows the flag.
+    pub fn known_in(&self, minor: Minor) -> bool {
+        self.since.is_none_or(|since| since <= minor)
+            && self.removed.is_none_or(|removed| minor < removed)
+    }
 }
 
 /// One use of a flag in an argument list.
 #[derive(Debug, Clone)]
 pub struct FlagUse {
-    /// The name as the kubelet normalizes it (`-` for `_`).
+    /// The name as the kubelet normalizes it (`-` for `_`), without dashes. What pflag does not take for a flag's
+    /// name (`-cloud-provider`, `---x`) keeps its dashes, so that no look-up by name finds it.
     pub name: String,
     /// The flag as it was written, with its dashes, without its value.
     pub written: String,
     /// What is known of it; `None` for a flag that no release in the table has.
     pub spec: Option<&'static FlagSpec>,
-    /// Its value; for a bool given alone `true`.
+    /// Its value; for a bool given alone `true`, for an unknown flag given alone empty.
     pub value: String,
     /// Whether the value was a word of its own.
     pub value_in_next_word: bool,

@@ -1,7 +1,21 @@
 //! A service unit as systemd would load and start it, each word with its place; systemd.unit(5), systemd.syntax(7),
 //! systemd.exec(5) and systemd.service(5), checked against a real systemd (`make oracle`).
 
+mod builtin;
+mod dropins;
+pub mod env_file;
+mod environment;
 mod exec;
+mod glob;
+mod keys;
+mod load;
+mod names;
+mod paths;
+mod source;
+mod specifiers;
+mod syntax;
+mod verify;
+mod words;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -66,6 +80,38 @@ pub struct Assignment {
     /// The places of the value's characters: (offset in `value` in bytes, place of the character there), ascending.
     /// A word of the value starts at the place of the last mark at or before its offset, moved by the difference.
     pub marks: Vec<(usize, Place)>,
+}
+
+impl Assignment {
+    /// The place of the text from `start` to `end` of the value, in bytes; the assignment's own where the value has no
+    /// places. Text of several lines has the width of its first.
+    pub fn place_of(&self, start: usize, end: usize) -> Place {
+        let after = self.marks.partition_point(|(offset, _)| *offset <= start);
+        let Some((offset, at)) = after.checked_sub(1).and_then(|index| self.marks.get(index))
+        else {
+            return self.at.clone();
+        };
+        let chars = |from: usize, to: usize| {
+            let text = self.value.get(from..to).unwrap_or_default();
+            source::to_u32(text.chars().count())
+        };
+        let column = at.column + chars(*offset, start);
+        // Up to the next line the columns of the marks between tell how wide the text is in the file.
+        let mut last = (*offset, at);
+        for (offset, place) in self.marks.get(after..).unwrap_or_default() {
+            if *offset >= end || place.line != at.line {
+                break;
+            }
+            last = (*offset, place);
+        }
+        let line_end = self.marks.get(after..).unwrap_or_default().iter();
+        let line_end = line_end
+            .map(|(offset, place)| (*offset, place.line))
+            .find(|(_, line)| *line != at.line)
+            .map_or(end, |(offset, _)| offset.min(end));
+        let end_column = last.1.column + chars(last.0, line_end.max(last.0));
+        at.at(at.line, column, end_column.saturating_sub(column))
+    }
 }
 
 /// A variable of the service's environment.
@@ -215,6 +261,11 @@ pub enum EventKind {
         /// The key.
         key: String,
     },
+    /// A line in an unknown section.
+    InUnknownSection {
+        /// The section.
+        section: String,
+    },
     /// An assignment before the first section.
     OutsideSection,
     /// A line that is neither section nor assignment, or a malformed header.
@@ -243,6 +294,15 @@ pub enum EventKind {
     },
     /// A quote that is not closed, or an escape that systemd does not take: the rest of the line is lost.
     BadQuoting,
+    /// An escape that systemd does not know and keeps as it is written.
+    UnknownEscape,
+    /// A command line that systemd refuses.
+    BadCommand {
+        /// Why.
+        reason: String,
+    },
+    /// The argument list is longer than the kernel takes; the rest of it is not shown.
+    ArgumentsTooLong,
     /// A backslash followed by blanks: no continuation.
     BackslashBlank,
     /// A continued line that an empty line ends.
@@ -257,6 +317,13 @@ pub enum EventKind {
         /// The key.
         key: String,
         /// The empty assignment.
+        by: Place,
+    },
+    /// A variable that `UnsetEnvironment=` takes out; `text` is the value that it had.
+    Unset {
+        /// The variable.
+        name: String,
+        /// The word of `UnsetEnvironment=`.
         by: Place,
     },
     /// A drop-in that one of the same name replaces.
@@ -295,6 +362,9 @@ pub enum EventKind {
     },
     /// Text of an environment file without `=`, which systemd passes over in silence.
     EnvLineWithoutAssignment,
+    /// A line of an environment file that a comment before it swallows, because that ends in a backslash (before
+    /// systemd 254).
+    EnvCommentContinued,
     /// A quote in an environment file that is never closed, so that it swallows the rest.
     EnvQuoteNotClosed {
         /// How many lines went into the value.
@@ -378,19 +448,54 @@ impl Default for Manager {
 }
 
 /// Resolves a unit as systemd would load it from `tree` and start it.
-pub fn resolve(_tree: &dyn super::tree::Tree, name: &str, _manager: &Manager) -> Unit {
-    Unit {
-        name: name.to_owned(),
-        names: vec![name.to_owned()],
-        load: LoadState::NotFound,
-        fragment: None,
-        dropins: Vec::new(),
-        env_files: Vec::new(),
-        variables: BTreeMap::new(),
-        exec: None,
-        replaced_execs: Vec::new(),
-        argv: Vec::new(),
-        settings: BTreeMap::new(),
-        events: Vec::new(),
+pub fn resolve(tree: &dyn super::tree::Tree, name: &str, manager: &Manager) -> Unit {
+    load::resolve(tree, name, manager)
+}
+
+impl Unit {
+    /// A unit of which nothing is known but its name.
+    fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            names: vec![name.to_owned()],
+            load: LoadState::NotFound,
+            fragment: None,
+            dropins: Vec::new(),
+            env_files: Vec::new(),
+            variables: BTreeMap::new(),
+            exec: None,
+            replaced_execs: Vec::new(),
+            argv: Vec::new(),
+            settings: BTreeMap::new(),
+            events: Vec::new(),
+        }
     }
 }
+
+/// The events of a unit, of which a hostile tree could make any number.
+#[derive(Debug, Default)]
+struct Events {
+    list: Vec<Event>,
+    bytes: usize,
+}
+
+/// The most events of one unit.
+const MAX_EVENTS: usize = 10_000;
+/// The most bytes that the texts of its events take.
+const MAX_EVENT_BYTES: usize = 8 << 20;
+
+impl Events {
+    fn push(&mut self, event: Event) {
+        self.bytes += event.text.len();
+        if self.list.len() < MAX_EVENTS && self.bytes < MAX_EVENT_BYTES {
+            self.list.push(event);
+        }
+    }
+
+    fn into_vec(self) -> Vec<Event> {
+        self.list
+    }
+}
+
+#[cfg(test)]
+mod tests;

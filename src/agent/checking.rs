@@ -1,0 +1,138 @@
+//! What the state makes of the kubelet's configuration: when the helper is asked about it anew, and what it answers.
+//!
+//! The helper follows the files by itself. What it cannot know is told with the question: which process runs, what
+//! systemd has loaded, what the Node shows. When one of these changes the question is asked anew.
+
+use std::time::Duration;
+
+use super::{event::Effect, state::State};
+use crate::{
+    checks::config::Config,
+    clock::Now,
+    cluster::api::NodeFacts,
+    helper::protocol::{ConfigAnswer, ConfigRequest},
+    host::helper::HelperError,
+    kubelet::snapshot::{ClusterFacts, Loaded},
+};
+
+/// How long what is known may settle before the question is asked: systemd's word and the process come together.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// How often a helper that does not answer is asked again.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// The configuration's check and what it is asked with.
+#[derive(Debug, Default)]
+pub(super) struct Checking {
+    pub(super) config: Config,
+    /// What systemd has loaded, as it said last.
+    loaded: Option<Loaded>,
+    /// What the API says of the Node.
+    node: Option<NodeFacts>,
+    /// What was asked last.
+    asked: Option<ConfigRequest>,
+    /// The number of the question that is open; answers to earlier ones are stale.
+    question: u64,
+    /// When to ask (uptime).
+    ask_at: Option<Duration>,
+}
+
+impl Checking {
+    pub(super) fn next_deadline(&self) -> Option<Duration> {
+        self.ask_at
+    }
+
+    fn ask_soon(&mut self, now: Now) {
+        let at = now.uptime + SETTLE;
+        self.ask_at = Some(self.ask_at.map_or(at, |earlier| earlier.min(at)));
+    }
+}
+
+impl State {
+    /// systemd has read its units, at the start or anew.
+    pub(super) fn apply_loaded(&mut self, loaded: Loaded, now: Now) {
+        self.checking.loaded = Some(loaded);
+        self.checking.ask_soon(now);
+    }
+
+    /// The API's word about our Node, as far as the rules judge it.
+    pub(super) fn learn_of_node(&mut self, facts: &NodeFacts, now: Now) {
+        if self.checking.node.as_ref() != Some(facts) {
+            self.checking.node = Some(facts.clone());
+            self.checking.ask_soon(now);
+        }
+    }
+
+    /// There is another kubelet process, or none.
+    pub(super) fn check_anew(&mut self, now: Now) {
+        self.checking.ask_soon(now);
+    }
+
+    pub(super) fn apply_config(
+        &mut self,
+        question: u64,
+        answer: Result<ConfigAnswer, HelperError>,
+        now: Now,
+    ) {
+        if question != self.checking.question {
+            return;
+        }
+        match answer {
+            Ok(answer) => {
+                self.helper.answers();
+                self.checking.config.answered(&answer);
+            }
+            Err(error) => {
+                match &error {
+                    HelperError::Refused { .. } => self.helper.answers(),
+                    away => self.helper.is_away(&away.to_string()),
+                }
+                self.checking.config.unanswered(&error.to_string(), now);
+                self.checking.asked = None;
+                self.checking.ask_at = Some(now.uptime + RETRY);
+            }
+        }
+    }
+
+    /// Asks, if it is time and there is something new to ask.
+    pub(super) fn ask_about_config(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        if self.checking.ask_at.is_none_or(|at| now.uptime < at) {
+            return;
+        }
+        self.checking.ask_at = None;
+        let node = self.checking.node.as_ref();
+        let mut request = ConfigRequest {
+            unit: self.settings.kubelet.unit.clone(),
+            pid: self.kubelet.process().map(|process| process.pid),
+            kubelet_version: node.and_then(|node| node.kubelet_version.clone()),
+            intent: self.settings.intent.clone(),
+            loaded: self.checking.loaded.clone(),
+            cluster: node.map(cluster_facts),
+        };
+        if self.checking.asked.as_ref() == Some(&request) {
+            return;
+        }
+        self.checking.asked = Some(request.clone());
+        let age = node
+            .and_then(|node| node.created)
+            .map(|at| now.wall.duration_since(at));
+        if let (Some(cluster), Some(age)) = (&mut request.cluster, age) {
+            cluster.node_age_secs = u64::try_from(age.as_secs()).ok();
+        }
+        self.checking.question += 1;
+        effects.push(Effect::FollowConfig(
+            self.checking.question,
+            Box::new(request),
+        ));
+    }
+}
+
+/// Its age is told with the question: it would make a new one of every old.
+fn cluster_facts(node: &NodeFacts) -> ClusterFacts {
+    ClusterFacts {
+        node_exists: Some(true),
+        provider_id: node.provider_id.clone(),
+        taints: Some(node.taints.clone()),
+        ..ClusterFacts::default()
+    }
+}
