@@ -4,6 +4,7 @@
 
 pub mod args;
 pub mod config;
+pub mod duration;
 pub mod effective;
 pub mod flags;
 pub mod healthz;

@@ -165,7 +165,8 @@ mod tests {
     #[test]
     fn what_is_no_quantity_is_none() {
         for text in [
-            "", "-", "Mi", "1 Gi", " 1", "1gi", "1Kb", "1KiB", "1KB", "K", "1K", "e3", "1e", "1e+", "1.2.3", "10%", "memory", "1mm",
+            "", "-", "Mi", "1 Gi", " 1", "1gi", "1Kb", "1KiB", "1KB", "K", "1K", "e3", "1e", "1e+",
+            "1.2.3", "10%", "memory", "1mm",
         ] {
             assert_eq!(value(text), None, "{text}");
         }

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use super::{
+    super::{flags, place::Place, quantity, version::Version},
     UnknownField,
     document::{Node, Value},
-    fields::{self, FIELDS, Field, Kind},
-    super::{flags, place::Place, quantity, version::Version},
+    fields::{self, FIELDS, Kind},
 };
 
 /// A value that the kubelet cannot decode.
@@ -33,14 +33,6 @@ pub(super) fn check(root: &Node, version: Option<&Version>) -> Checked {
     checked
 }
 
-/// Whether the kubelet of that version knows the field.
-pub(super) fn is_known(field: &Field, version: Option<&Version>) -> bool {
-    match (field.since, version) {
-        (Some(since), Some(version)) => since <= version.minor,
-        _ => true,
-    }
-}
-
 impl Checked {
     fn structure(&mut self, node: &Node, prefix: &str, version: Option<&Version>) {
         let mut seen = HashSet::new();
@@ -48,18 +40,21 @@ impl Checked {
             let path = format!("{prefix}{}", entry.key);
             let is_duplicate = !seen.insert(entry.key.as_str()) && !entry.merged;
             let field = fields::find(&path);
-            if is_duplicate || field.is_none_or(|field| !is_known(field, version)) {
+            if is_duplicate || field.is_none_or(|field| !field.is_known_in(version)) {
                 if self.unknown.len() < MAX_FINDINGS {
                     self.unknown.push(UnknownField {
-                        meant: field.map_or_else(|| meant(prefix, &entry.key), |field| Some(field.path)),
-                        since: field.filter(|field| !is_known(field, version)).and_then(|field| field.since),
+                        meant: field
+                            .map_or_else(|| meant(prefix, &entry.key), |field| Some(field.path)),
+                        since: field
+                            .filter(|field| !field.is_known_in(version))
+                            .and_then(|field| field.since),
                         value: short(&entry.node),
                         duplicate: is_duplicate,
                         at: entry.at.clone(),
                         path: path.clone(),
                     });
                 }
-                if field.is_none_or(|field| !is_known(field, version)) {
+                if field.is_none_or(|field| !field.is_known_in(version)) {
                     continue;
                 }
             }
@@ -163,8 +158,7 @@ fn wanted(kind: Kind) -> &'static str {
 
 fn got(node: &Node, kind: Kind) -> &'static str {
     match (&node.value, kind) {
-        (Value::String(_), Kind::Duration | Kind::Flexible) => "text that is none",
-        (Value::String(_), Kind::Quantity) => "text that is none",
+        (Value::String(_), Kind::Duration | Kind::Flexible | Kind::Quantity) => "text that is none",
         (Value::Number(_), Kind::Int32 | Kind::Int64 | Kind::Uint32 | Kind::Flexible) => {
             "another number"
         }
@@ -188,9 +182,13 @@ pub(super) fn meant(prefix: &str, key: &str) -> Option<&'static str> {
     if let Some(path) = flags::table::find(&key.replace('_', "-")).and_then(|spec| spec.field) {
         return Some(path);
     }
-    let mut elsewhere = FIELDS
-        .iter()
-        .filter(|field| field.path.rsplit('.').next().is_some_and(|name| bare(name) == written));
+    let mut elsewhere = FIELDS.iter().filter(|field| {
+        field
+            .path
+            .rsplit('.')
+            .next()
+            .is_some_and(|name| bare(name) == written)
+    });
     if let (Some(field), None) = (elsewhere.next(), elsewhere.next()) {
         return Some(field.path);
     }

@@ -33,7 +33,7 @@ pub enum Kind {
 
 /// What counts where a file says nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Default {
+pub enum Absent {
     /// `false`, 0, the empty string.
     Nothing,
     /// This JSON.
@@ -52,13 +52,15 @@ pub struct Field {
     /// The release that brought it; `None` for those that 1.24 had. None was removed up to 1.36.
     pub since: Option<Minor>,
     /// What counts without it, of a kubelet that was given `--config`, in the newest release of the table.
-    pub default: Default,
+    pub default: Absent,
 }
 
-use Default::{IfAbsent, Nothing, UnlessZero};
-use Kind::{Bool, Duration, Flexible, Float, Int32, Int64, List, Map, Object, Quantity, String, Uint32};
+use Absent::{IfAbsent, Nothing, UnlessZero};
+use Kind::{
+    Bool, Duration, Flexible, Float, Int32, Int64, List, Map, Object, Quantity, String, Uint32,
+};
 
-const fn field(path: &'static str, kind: Kind, since: u16, default: Default) -> Field {
+const fn field(path: &'static str, kind: Kind, since: u16, default: Absent) -> Field {
     Field {
         path,
         kind,
@@ -239,6 +241,16 @@ pub const FIELDS: &[Field] = &[
     field("volumePluginDir", String, 0, UnlessZero(r#""/usr/libexec/kubernetes/kubelet-plugins/volume/exec/""#)),
     field("volumeStatsAggPeriod", Duration, 0, UnlessZero(r#""1m0s""#)),
 ];
+
+impl Field {
+    /// Whether the kubelet of that version knows the field; an unknown version counts as a new one.
+    pub fn is_known_in(&self, version: Option<&Version>) -> bool {
+        match (self.since, version) {
+            (Some(since), Some(version)) => since <= version.minor,
+            _ => true,
+        }
+    }
+}
 
 /// The field of that path.
 pub fn find(path: &str) -> Option<&'static Field> {

@@ -13,7 +13,7 @@ use super::{
         tree::{Kind, Tree, Unreadable},
         version::Version,
     },
-    ConfigFile, Configuration, FileState, check,
+    ConfigFile, Configuration, FileState, UnknownField, check,
     document::{self, Node, Value},
     merge,
 };
@@ -25,7 +25,11 @@ const MAX_DROP_INS: usize = 2000;
 const MAX_FOLDERS: usize = 16;
 
 /// Reads the configuration that the flags name.
-pub(super) fn load(tree: &dyn Tree, flags: &CommandLine, version: Option<&Version>) -> Configuration {
+pub(super) fn load(
+    tree: &dyn Tree,
+    flags: &CommandLine,
+    version: Option<&Version>,
+) -> Configuration {
     let mut config = Configuration::default();
     let mut merged = None;
     if let Some((used, path)) = path_of(flags, "config") {
@@ -47,14 +51,13 @@ pub(super) fn load(tree: &dyn Tree, flags: &CommandLine, version: Option<&Versio
             let unknown = check::check(&document, version).unknown;
             let before = merged.unwrap_or_else(|| empty(&folder));
             let renamed = merge::drop_in(document, &before, version);
-            let taken = |unknown: &super::UnknownField| {
-                unknown.meant.is_some_and(|path| {
-                    !unknown.duplicate
-                        && unknown.since.is_none()
-                        && path.split('.').try_fold(&renamed, |node, key| node.get(key)).is_some_and(|node| node.at.line >= unknown.at.line)
-                })
+            let is_taken = |unknown: &UnknownField| {
+                let entry = unknown.meant.and_then(|path| renamed.find(path));
+                entry.is_some_and(|entry| entry.at == unknown.at)
             };
-            config.unknown.extend(unknown.into_iter().filter(|field| !taken(field)));
+            config
+                .unknown
+                .extend(unknown.into_iter().filter(|field| !is_taken(field)));
             merged = Some(merge::patch(Some(before), renamed));
         }
         if config.files.len() > has_drop_ins {
@@ -119,7 +122,12 @@ impl Configuration {
 
 /// The files of a `--config-dir` that are read: `*.conf`, in lexical order, folders in their place. The others go to
 /// `files`. A link in the folder's own place is not followed, and no folder behind a link is entered.
-fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFile>) -> Vec<PathBuf> {
+fn walk(
+    tree: &dyn Tree,
+    folder: &Path,
+    used: &FlagUse,
+    files: &mut Vec<ConfigFile>,
+) -> Vec<PathBuf> {
     let other = |path: &Path, state| ConfigFile {
         at: Place::file(path),
         declared: used.at.clone(),
@@ -149,7 +157,10 @@ fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFi
     while let Some((path, kind, depth)) = rest.pop() {
         seen += 1;
         if seen > MAX_DROP_INS || depth > MAX_FOLDERS {
-            files.push(other(&path, bad(Place::file(&path), "holds more than we are ready to read")));
+            files.push(other(
+                &path,
+                bad(Place::file(&path), "holds more than we are ready to read"),
+            ));
             break;
         }
         if kind == Kind::Folder {
@@ -222,7 +233,9 @@ fn parse(at: &Place, bytes: &[u8], drop_in: bool) -> Result<Node, (FileState, Op
         let reason = "begins with a brace, so that it is read as JSON, and is none from here on";
         return Err((bad(place, reason), Some(document)));
     }
-    match wrong_kind(at, &document).or_else(|| drop_in.then(|| first_duplicate(&document)).flatten()) {
+    match wrong_kind(at, &document)
+        .or_else(|| drop_in.then(|| first_duplicate(&document)).flatten())
+    {
         Some((place, reason)) => Err((bad(place, reason), Some(document))),
         None => Ok(document),
     }

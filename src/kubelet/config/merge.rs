@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use super::{
-    check::{is_known, meant},
-    document::{Entry, Node, Value},
-    fields::{self, Default, Kind},
     super::version::Version,
+    check::meant,
+    document::{Entry, Node, Value},
+    fields::{self, Absent, Kind},
 };
 
 /// What `patch` makes of `target`.
@@ -63,11 +63,8 @@ pub(super) fn drop_in(root: Node, merged: &Node, version: Option<&Version>) -> N
                 .is_some_and(|name| name.eq_ignore_ascii_case(key))
         })?;
         let field = fields::find(path)?;
-        let is_written = path
-            .split('.')
-            .try_fold(merged, |node, key| node.get(key))
-            .is_some();
-        (field.default == Default::Nothing && field.kind != Kind::Object && !is_written)
+        let is_written = merged.find(path).is_some();
+        (field.default == Absent::Nothing && field.kind != Kind::Object && !is_written)
             .then_some(path)
     })
 }
@@ -87,7 +84,7 @@ fn known(
             path = rename(prefix, &entry.key)?.to_owned();
             path.strip_prefix(prefix)?.clone_into(&mut entry.key);
         }
-        let field = fields::find(&path).filter(|field| is_known(field, version))?;
+        let field = fields::find(&path).filter(|field| field.is_known_in(version))?;
         if field.kind == Kind::Object {
             entry.node = known(entry.node, &format!("{path}."), version, rename);
         }

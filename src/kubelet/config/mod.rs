@@ -6,7 +6,7 @@ pub mod fields;
 mod load;
 mod merge;
 
-use document::Node;
+use document::{Entry, Node};
 
 use super::place::Place;
 
@@ -77,8 +77,12 @@ pub struct Configuration {
 impl Configuration {
     /// The merged value of a field, its path with dots.
     pub fn get(&self, path: &str) -> Option<&Node> {
-        path.split('.')
-            .try_fold(self.merged.as_ref()?, |node, key| node.get(key))
+        self.entry(path).map(|entry| &entry.node)
+    }
+
+    /// The merged entry of a field, its path with dots: key and value.
+    pub fn entry(&self, path: &str) -> Option<&Entry> {
+        self.merged.as_ref()?.find(path)
     }
 }
 
