@@ -14,6 +14,7 @@ pub mod machine;
 pub mod place;
 pub mod quantity;
 pub mod resolve;
+pub mod search;
 pub mod snapshot;
 pub mod systemd;
 pub mod tree;
