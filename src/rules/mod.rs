@@ -1,8 +1,8 @@
 //! Rules on the kubelet's configuration: one file a family, one registry, one entry, [`run`].
 
 mod at;
+mod cloud;
 mod flags;
-mod stray;
 
 use std::sync::OnceLock;
 
@@ -150,7 +150,7 @@ impl std::fmt::Debug for Rule {
 }
 
 /// Every rule, family by family, by number.
-pub const FAMILIES: &[&[Rule]] = &[flags::RULES];
+pub const FAMILIES: &[&[Rule]] = &[cloud::RULES, flags::RULES];
 
 /// Every rule.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
