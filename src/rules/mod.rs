@@ -21,6 +21,8 @@ mod settings;
 mod stray;
 mod syntax;
 mod unit;
+mod cloud;
+mod flags;
 
 use std::sync::OnceLock;
 
@@ -184,6 +186,7 @@ pub const FAMILIES: &[&[Rule]] = &[
     network::RULES,
     credentials::RULES,
 ];
+pub const FAMILIES: &[&[Rule]] = &[cloud::RULES, flags::RULES];
 
 /// Every rule.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
