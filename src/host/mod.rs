@@ -10,5 +10,6 @@ pub mod memory;
 pub mod notify;
 pub mod process;
 pub mod program;
+pub mod socket;
 pub mod systemd;
 pub mod tree;
