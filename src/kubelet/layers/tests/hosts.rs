@@ -56,6 +56,7 @@ fn hosts() -> Vec<(String, Value, Snapshot)> {
                 .as_str()
                 .map(|version| version.parse().unwrap()),
             hostname: Some(hostname),
+            intent: serde_json::from_value(expected["intent"].clone()).unwrap(),
             ..Inputs::default()
         };
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
