@@ -135,9 +135,9 @@ fn flag(flag: &FlagSpec) -> String {
         Some(field) => say(format!(
             "Sets the field {field} of the kubelet's configuration file; the flag wins over the file."
         )),
-        None => {
-            say("There is only the flag: no field of the configuration file sets this.".to_owned())
-        }
+        None => say(
+            "There is only the flag: no field of the configuration file sets this.".to_owned(),
+        ),
     }
     if let Some(since) = flag.since {
         say(format!("Known since {since}."));
@@ -161,8 +161,13 @@ fn value(kind: ValueKind) -> &'static str {
     match kind {
         ValueKind::Bool => "true or false; alone it means true",
         ValueKind::String => "text",
-        ValueKind::Int => "a whole number",
+        ValueKind::Version => "nothing, or raw",
+        ValueKind::Int32 | ValueKind::Int => "a whole number",
         ValueKind::Uint => "a whole number from 0",
+        ValueKind::Quantity => "a quantity as 500m or 1Gi",
+        ValueKind::OnePair => "one key=value pair",
+        ValueKind::Labels => "labels as key=value, with commas between",
+        ValueKind::Headers => "headers as Name:value, with commas between",
         ValueKind::Duration => "a duration as 10s or 1h30m",
         ValueKind::Ip => "an IP address",
         ValueKind::Strings => "words with commas between",
@@ -172,7 +177,6 @@ fn value(kind: ValueKind) -> &'static str {
         ValueKind::Taints => "taints as key=value:Effect, with commas between",
         ValueKind::ReservedMemory => "reserved memory as 0:memory=1Gi",
         ValueKind::VModule => "pattern=N pairs with commas between",
-        _ => "a value",
     }
 }
 
