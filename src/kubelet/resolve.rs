@@ -81,7 +81,8 @@ pub fn snapshot(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
         machine::kubelet_version(tree, &unit, &known.packages).map(|found| found.value)
     });
     let config = config::load(tree, &flags, version.as_ref());
-    let settings = effective::settle(&flags, &config, version.as_ref());
+    let mut settings = effective::settle(&flags, &config, version.as_ref());
+    launch.apply_settings(&mut settings);
     let mut machine = machine::survey_with(tree, &unit, &flags, &settings, &known);
     if let Some(hostname) = inputs.hostname {
         machine.hostname = Some(Found {
