@@ -150,7 +150,7 @@ fn finding(snapshot: &Snapshot, loss: &Loss<'_>, at: Place) -> Finding {
         return finding.caused_by("CL002", at);
     }
     finding = chain(finding, snapshot, loss);
-    explained(finding, loss, &at)
+    explained(finding, loss)
 }
 
 fn chain(finding: Finding, snapshot: &Snapshot, loss: &Loss<'_>) -> Finding {

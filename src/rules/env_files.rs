@@ -167,6 +167,7 @@ fn line_ignored(snapshot: &Snapshot, report: &mut Report) {
     for event in &snapshot.unit.events {
         let message = match &event.kind {
             EventKind::EnvLineIgnored { reason, bom: false } => {
+                let reason = if reason == "export" { "`export` is for shells" } else { reason };
                 format!("systemd ignores this line of the environment file: {reason}")
             }
             EventKind::EnvLineWithoutAssignment if holds_flags(&event.text) => {

@@ -316,9 +316,14 @@ pub(super) fn shown_value(value: &str) -> String {
 }
 
 /// Adds the explanation of a loss to a finding: the rule that tells of it, by the place of the lost text.
-pub(super) fn explained(finding: Finding, loss: &Loss<'_>, evidence: &Place) -> Finding {
-    match rule_of(loss) {
-        Some(rule) => finding.caused_by(rule, evidence.clone()),
-        None => finding,
+pub(super) fn explained(finding: Finding, loss: &Loss<'_>) -> Finding {
+    // Of a file's text, or of many lines, the event's own place is what the rule's finding names.
+    let evidence = match loss {
+        Loss::Ignored { event, .. } | Loss::DropIn { event, .. } => Some(&event.at),
+        loss => loss.place(),
+    };
+    match (rule_of(loss), evidence) {
+        (Some(rule), Some(evidence)) => finding.caused_by(rule, evidence.clone()),
+        _ => finding,
     }
 }
