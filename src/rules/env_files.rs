@@ -130,7 +130,7 @@ fn unread(
         arrived.error_if_wanted(&text, Severity::Warning),
         first.at.clone(),
         format!(
-            "this file sets {} but nothing reads it: {instead}.{}",
+            "this file sets {} but nothing reads it: {instead}{}",
             first.name,
             arrived.lost(&text)
         ),
@@ -183,7 +183,7 @@ fn line_ignored(snapshot: &Snapshot, report: &mut Report) {
                 "SD004",
                 severity,
                 event.at.clone(),
-                format!("{message}.{lost}"),
+                format!("{message}{lost}"),
             )
             .fix(format!(
                 "write it as NAME=VALUE at {}, then {}",

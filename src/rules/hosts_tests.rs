@@ -21,7 +21,9 @@ const PENDING: &[&str] = &[
 
 /// A host of `tests/hosts`, and what is expected of it.
 pub(crate) fn host(name: &str) -> (MemoryTree, Inputs, Value) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hosts").join(name);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/hosts")
+        .join(name);
     #[expect(clippy::disallowed_methods, reason = "fixtures are read from the disk")]
     let text = std::fs::read_to_string(folder.join("expected.json")).unwrap();
     let expected: Value = serde_json::from_str(&text).unwrap();
@@ -46,7 +48,9 @@ fn inputs(expected: &Value) -> Inputs {
             hostname: text(&host["hostname"]).unwrap(),
             ..Manager::default()
         },
-        version: host["kubelet_version"].as_str().map(|version| version.parse().unwrap()),
+        version: host["kubelet_version"]
+            .as_str()
+            .map(|version| version.parse().unwrap()),
         hostname: text(&host["hostname"]),
         intent: Intent {
             cloud_provider: text(&intent["cloud_provider"]),
@@ -120,7 +124,12 @@ fn the_hosts_have_the_findings_that_are_expected_of_them() {
         for finding in expected["findings"].as_array().unwrap() {
             let text = |key: &str| finding[key].as_str().unwrap();
             if known.contains(text("rule")) {
-                wanted.push(format!("{} {} {}", text("rule"), text("severity"), text("at")));
+                wanted.push(format!(
+                    "{} {} {}",
+                    text("rule"),
+                    text("severity"),
+                    text("at")
+                ));
             } else {
                 pending.insert(text("rule").to_owned());
             }
@@ -128,10 +137,19 @@ fn the_hosts_have_the_findings_that_are_expected_of_them() {
         found.sort();
         wanted.sort();
         if found != wanted {
-            let messages: Vec<&str> = report.findings.iter().map(|one| one.message.as_str()).collect();
-            wrong.push(format!("{name}:\n  found  {found:#?}\n  wanted {wanted:#?}\n{messages:#?}"));
+            let messages: Vec<&str> = report
+                .findings
+                .iter()
+                .map(|one| one.message.as_str())
+                .collect();
+            wrong.push(format!(
+                "{name}:\n  found  {found:#?}\n  wanted {wanted:#?}\n{messages:#?}"
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(pending.iter().map(String::as_str).collect::<Vec<_>>(), PENDING);
+    assert_eq!(
+        pending.iter().map(String::as_str).collect::<Vec<_>>(),
+        PENDING
+    );
 }

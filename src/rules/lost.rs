@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use super::{Finding, Severity};
 use crate::kubelet::{
-    place::Place,
     search::{FlagText, Loss, Wanted, flags_in},
     snapshot::Snapshot,
     systemd::{EventKind, NotADropIn, Source},
@@ -32,12 +31,12 @@ pub(super) fn quoted(text: &str) -> String {
     shown
 }
 
-/// ` Lost: --a --b.`, or nothing.
+/// `. Lost: --a --b`, or nothing.
 pub(super) fn lost_sentence(words: &[String]) -> String {
     if words.is_empty() {
         String::new()
     } else {
-        format!(" Lost: {}.", quoted(&words.join(" ")))
+        format!(". Lost: {}", quoted(&words.join(" ")))
     }
 }
 
@@ -105,7 +104,7 @@ impl<'a> Arrived<'a> {
             .collect()
     }
 
-    /// ` Lost: --a --b.`, of the flags of a text that do not arrive; or nothing.
+    /// `. Lost: --a --b`, of the flags of a text that do not arrive; or nothing.
     pub(super) fn lost(&self, text: &str) -> String {
         lost_sentence(&self.lost_words(text))
     }

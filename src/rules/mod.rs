@@ -210,8 +210,8 @@ pub fn run(snapshot: &Snapshot) -> Report {
 }
 
 #[cfg(test)]
-pub(crate) mod testing;
-#[cfg(test)]
 mod hosts_tests;
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

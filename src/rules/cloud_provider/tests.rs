@@ -1,7 +1,7 @@
 use crate::{
     kubelet::{
         resolve::Inputs,
-        snapshot::{ClusterFacts, CloudFacts, Intent, Process},
+        snapshot::{CloudFacts, ClusterFacts, Intent, Process},
         tree::MemoryTree,
     },
     rules::testing::{external, findings_with, found, kubeadm},
@@ -21,13 +21,26 @@ fn places(tree: &MemoryTree, inputs: Inputs) -> Vec<String> {
 #[test]
 fn the_hetzner_mistake_is_named_and_explained() {
     let tree = kubeadm().file(OWN, LINE);
-    insta::assert_snapshot!(found(&tree, external(), "CL001").join("\n"), @"");
+    insta::assert_snapshot!(found(&tree, external(), "CL001").join("\n"), @r"error /etc/systemd/system/kubelet.service.d/20-cloud.conf:2: --cloud-provider=external does not reach the kubelet: KUBELET_EXTRA_ARGS is set here, but overridden by /etc/default/kubelet:1, where it is empty. The Node will register without the uninitialized taint and without a providerID; the autoscaler cannot match it to its server");
     let findings = findings_with(&tree, external());
-    let finding = findings.iter().find(|finding| finding.rule == "CL001").unwrap();
+    let finding = findings
+        .iter()
+        .find(|finding| finding.rule == "CL001")
+        .unwrap();
     let (rule, at) = finding.caused_by.as_ref().unwrap();
-    assert_eq!((*rule, at.to_string()), ("SD001", "/etc/default/kubelet:1".to_owned()));
-    let chain: Vec<String> = finding.chain.iter().map(|step| step.at.to_string()).collect();
-    assert_eq!(chain, [format!("{OWN}:2"), "/etc/default/kubelet:1".to_owned()]);
+    assert_eq!(
+        (*rule, at.to_string()),
+        ("SD001", "/etc/default/kubelet:1".to_owned())
+    );
+    let chain: Vec<String> = finding
+        .chain
+        .iter()
+        .map(|step| step.at.to_string())
+        .collect();
+    assert_eq!(
+        chain,
+        [format!("{OWN}:2"), "/etc/default/kubelet:1".to_owned()]
+    );
 }
 
 #[test]
@@ -39,20 +52,54 @@ fn every_cause_is_linked_to_the_finding_that_explains_it() {
         ("SD002", env, format!("KUBELET_EXTRA_ARG={flag}\n")),
         ("SD004", env, format!("export KUBELET_EXTRA_ARGS={flag}\n")),
         ("SD025", env, format!("\u{feff}KUBELET_EXTRA_ARGS={flag}\n")),
-        ("SD005", OWN, format!("[Service]\nEnvironment=KUBELET_X=--v=2 {flag}\n")),
-        ("SD011", OWN, format!("[service]\nEnvironment=\"KUBELET_EXTRA_ARGS={flag}\"\n")),
-        ("SD011", OWN, format!("[Service]\nEnviroment=\"KUBELET_EXTRA_ARGS={flag}\"\n")),
-        ("SD009", "/etc/systemd/system/kubelet.service.d/x.conf.bak", LINE.to_owned()),
-        ("SD010", "/run/systemd/system/kubelet.service.d/30-later.conf", LINE.to_owned()),
-        ("SD006", OWN, format!("[Service]\nEnvironment=\"X=--v=2 {flag}\"\nExecStart=\nExecStart=/usr/bin/kubelet ${{X}}\n")),
-        ("SD007", OWN, format!("[Service]\nEnvironment=\"KUBELET_CONFIG_ARGS={flag}\"\nExecStart=\nExecStart=/usr/bin/kubelet\n")),
+        (
+            "SD005",
+            OWN,
+            format!("[Service]\nEnvironment=KUBELET_X=--v=2 {flag}\n"),
+        ),
+        (
+            "SD011",
+            OWN,
+            format!("[service]\nEnvironment=\"KUBELET_EXTRA_ARGS={flag}\"\n"),
+        ),
+        (
+            "SD011",
+            OWN,
+            format!("[Service]\nEnviroment=\"KUBELET_EXTRA_ARGS={flag}\"\n"),
+        ),
+        (
+            "SD009",
+            "/etc/systemd/system/kubelet.service.d/x.conf.bak",
+            LINE.to_owned(),
+        ),
+        (
+            "SD010",
+            "/run/systemd/system/kubelet.service.d/30-later.conf",
+            LINE.to_owned(),
+        ),
+        (
+            "SD006",
+            OWN,
+            format!(
+                "[Service]\nEnvironment=\"X=--v=2 {flag}\"\nExecStart=\nExecStart=/usr/bin/kubelet ${{X}}\n"
+            ),
+        ),
+        (
+            "SD007",
+            OWN,
+            format!(
+                "[Service]\nEnvironment=\"KUBELET_CONFIG_ARGS={flag}\"\nExecStart=\nExecStart=/usr/bin/kubelet\n"
+            ),
+        ),
     ] {
         let tree = kubeadm()
             .file("/etc/systemd/system/kubelet.service.d/30-later.conf", later)
             .file(path, text.clone());
         let findings = findings_with(&tree, external());
         let finding = findings.iter().find(|finding| finding.rule == "CL001");
-        let cause = finding.and_then(|finding| finding.caused_by.as_ref()).map(|(rule, _)| *rule);
+        let cause = finding
+            .and_then(|finding| finding.caused_by.as_ref())
+            .map(|(rule, _)| *rule);
         assert_eq!(cause, Some(rule), "{text}: {findings:#?}");
     }
 }
@@ -60,8 +107,14 @@ fn every_cause_is_linked_to_the_finding_that_explains_it() {
 #[test]
 fn nowhere_is_said_at_the_command_with_the_line_to_write() {
     let findings = findings_with(&kubeadm(), external());
-    let finding = findings.iter().find(|finding| finding.rule == "CL001").unwrap();
-    assert_eq!(finding.at.to_string(), format!("{}:7", crate::rules::testing::DROP_IN));
+    let finding = findings
+        .iter()
+        .find(|finding| finding.rule == "CL001")
+        .unwrap();
+    assert_eq!(
+        finding.at.to_string(),
+        format!("{}:7", crate::rules::testing::DROP_IN)
+    );
     assert_eq!(
         finding.fix.as_deref().unwrap(),
         "put `KUBELET_EXTRA_ARGS=--cloud-provider=external` into /etc/default/kubelet, then `systemctl restart kubelet` \
@@ -71,7 +124,10 @@ fn nowhere_is_said_at_the_command_with_the_line_to_write() {
 
 #[test]
 fn it_is_silent_where_the_flag_arrives_or_nobody_wants_it() {
-    let given = kubeadm().file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--cloud-provider=external\n");
+    let given = kubeadm().file(
+        "/etc/default/kubelet",
+        "KUBELET_EXTRA_ARGS=--cloud-provider=external\n",
+    );
     assert!(places(&given, external()).is_empty());
     let none = Inputs {
         intent: Intent {
@@ -81,9 +137,20 @@ fn it_is_silent_where_the_flag_arrives_or_nobody_wants_it() {
         ..Inputs::default()
     };
     assert!(places(&kubeadm(), none).is_empty());
-    let report = crate::rules::run(&crate::kubelet::resolve::snapshot(&kubeadm(), Inputs::default()));
-    assert!(report.findings.iter().all(|finding| finding.rule != "CL001"));
-    assert!(report.not_checked.iter().any(|one| one.rule == "CL001"), "nobody said whether it is wanted");
+    let report = crate::rules::run(&crate::kubelet::resolve::snapshot(
+        &kubeadm(),
+        Inputs::default(),
+    ));
+    assert!(
+        report
+            .findings
+            .iter()
+            .all(|finding| finding.rule != "CL001")
+    );
+    assert!(
+        report.not_checked.iter().any(|one| one.rule == "CL001"),
+        "nobody said whether it is wanted"
+    );
 }
 
 #[test]
@@ -113,7 +180,10 @@ fn a_cloud_controller_is_expected_where_the_cluster_or_the_cloud_shows_one() {
     assert_eq!(places(&kubeadm(), cloud("hetzner")).len(), 1);
     assert_eq!(places(&kubeadm(), cloud("none")).len(), 0);
     // A kubelet that still has a cloud provider of its own needs no controller.
-    let aws = kubeadm().file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--cloud-provider=aws\n");
+    let aws = kubeadm().file(
+        "/etc/default/kubelet",
+        "KUBELET_EXTRA_ARGS=--cloud-provider=aws\n",
+    );
     let old = |version: &str| Inputs {
         version: Some(version.parse().unwrap()),
         ..cloud("aws")
@@ -124,9 +194,15 @@ fn a_cloud_controller_is_expected_where_the_cluster_or_the_cloud_shows_one() {
 
 #[test]
 fn another_value_is_shown_where_it_stands() {
-    let tree = kubeadm().file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--cloud-provider=hcloud\n");
+    let tree = kubeadm().file(
+        "/etc/default/kubelet",
+        "KUBELET_EXTRA_ARGS=--cloud-provider=hcloud\n",
+    );
     let messages = found(&tree, external(), "CL001");
-    assert!(messages[0].contains("the flag is given as 'hcloud' here"), "{messages:?}");
+    assert!(
+        messages[0].contains("the flag is given as 'hcloud' here"),
+        "{messages:?}"
+    );
     assert!(messages[0].starts_with("error /etc/default/kubelet:1"));
 }
 
@@ -135,7 +211,10 @@ fn behind_a_script_the_process_tells() {
     let tree = kubeadm()
         .file("/usr/local/bin/start", "#!/bin/sh\nexec kubelet\n")
         .mode("/usr/local/bin/start", 0o755)
-        .file(OWN, "[Service]\nExecStart=\nExecStart=/bin/sh -c /usr/local/bin/start\n");
+        .file(
+            OWN,
+            "[Service]\nExecStart=\nExecStart=/bin/sh -c /usr/local/bin/start\n",
+        );
     let running = |argv: &[&str]| Inputs {
         process: Some(Process {
             pid: 7,
