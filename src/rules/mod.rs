@@ -1,14 +1,24 @@
 //! Rules on the kubelet's configuration: one file a family, one registry, one entry, [`run`].
 
 pub mod allow;
+
+mod at;
 mod cloud_provider;
+mod credentials;
 mod drift;
 mod dropins;
 mod env_files;
 mod environment;
+mod flags;
+mod kernel;
+mod layers;
 mod lost;
+mod network;
 mod order;
 mod references;
+mod runtime;
+mod settings;
+mod stray;
 mod syntax;
 mod unit;
 
@@ -166,7 +176,13 @@ pub const FAMILIES: &[&[Rule]] = &[
     unit::RULES,
     dropins::RULES,
     drift::RULES,
+    layers::RULES,
+    flags::RULES,
     cloud_provider::RULES,
+    runtime::RULES,
+    kernel::RULES,
+    network::RULES,
+    credentials::RULES,
 ];
 
 /// Every rule.
@@ -215,3 +231,6 @@ mod hosts_tests;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+pub(crate) mod testing;

@@ -7,5 +7,6 @@
 
 mod cli;
 mod daemon;
+mod oracle;
 mod stats;
 mod tidy;
