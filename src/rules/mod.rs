@@ -229,6 +229,10 @@ pub fn run(snapshot: &Snapshot) -> Report {
 }
 
 #[cfg(test)]
+mod hosts_tests;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 
 #[cfg(test)]
