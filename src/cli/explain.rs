@@ -135,9 +135,9 @@ fn flag(flag: &FlagSpec) -> String {
         Some(field) => say(format!(
             "Sets the field {field} of the kubelet's configuration file; the flag wins over the file."
         )),
-        None => say(
-            "There is only the flag: no field of the configuration file sets this.".to_owned(),
-        ),
+        None => {
+            say("There is only the flag: no field of the configuration file sets this.".to_owned())
+        }
     }
     if let Some(since) = flag.since {
         say(format!("Known since {since}."));
@@ -160,10 +160,15 @@ fn flag(flag: &FlagSpec) -> String {
 fn value(kind: ValueKind) -> &'static str {
     match kind {
         ValueKind::Bool => "true or false; alone it means true",
+        ValueKind::Version => "nothing, true, false, raw or a version",
         ValueKind::String => "text",
+        ValueKind::Int32 => "a whole number of 32 bits",
+        ValueKind::Quantity => "a quantity as 512 or 64Ki",
+        ValueKind::OnePair => "one key=value pair; given again for more",
+        ValueKind::Labels => "labels as key=value, with commas between",
+        ValueKind::Headers => "headers as name:value, with commas between",
         ValueKind::Int => "a whole number",
         ValueKind::Uint => "a whole number from 0",
-        ValueKind::Float => "a number",
         ValueKind::Duration => "a duration as 10s or 1h30m",
         ValueKind::Ip => "an IP address",
         ValueKind::Strings => "words with commas between",
