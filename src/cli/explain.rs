@@ -154,7 +154,23 @@ fn flag(flag: &FlagSpec) -> String {
     if let Some(instead) = flag.instead {
         say(format!("In its place: {instead}."));
     }
+    let written = format!("--{}", flag.name);
+    let about: Vec<String> = rules::all()
+        .filter(|rule| [rule.doc, rule.fix].iter().any(|text| names(text, &written)))
+        .map(|rule| format!("{} {}", rule.id, rule.name))
+        .collect();
+    if !about.is_empty() {
+        say(format!("Rules that speak of it: {}.", about.join(", ")));
+    }
     text
+}
+
+/// Whether `text` names the flag, and not one that begins with its name.
+fn names(text: &str, flag: &str) -> bool {
+    text.match_indices(flag).any(|(at, _)| {
+        let next = text.get(at + flag.len()..).and_then(|rest| rest.chars().next());
+        !next.is_some_and(|c| c.is_ascii_alphanumeric() || c == '-')
+    })
 }
 
 fn value(kind: ValueKind) -> &'static str {

@@ -184,10 +184,10 @@ fn lost(mistake: &Mistake) -> Result<()> {
         ensure_named(&report(node, "")?, mistake, "after the start")?;
 
         node.start_agent()?;
-        let (_, place) = mistake.named.last().context("something is named")?;
+        let (_, at) = mistake.named.last().context("something is named")?;
         let told = condition(&plane, mistake.name, "False")?;
         let message = told["message"].as_str().unwrap_or_default();
-        ensure!(message.contains(place), "{place} is not in {told:#}");
+        ensure!(message.contains(at), "{at} is not in {told:#}");
 
         mend(scene, mistake)
     })
