@@ -35,24 +35,29 @@ NODE_ENV := NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" KUBEBUILDER_ASSETS="$(ASSET
 NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-daemon:dbus unshare:util-linux ip:iproute2 \
   containerd:containerd runc:runc cloud-init:cloud-init openssl:openssl
 
-.PHONY: help demo test unit node promises check bench release install tools setup cargo-deny clean
+.PHONY: help demo test unit trees node promises check bench oracle release install tools setup cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  Writes to: this tree, $(CACHE) and a temporary folder."
 	@echo "  setup (part of demo, test, bench, release) also has apt, rustup and cargo install what is missing."
-	@echo "  The node tier, demo and bench need root: they boot a node in namespaces."
+	@echo "  The node tier, the oracle, demo and bench need root: they boot a node in namespaces."
 
 demo: setup tools release ## Boots a real node, breaks its kubelet, shows what the API server sees
 	@echo "== demo"
 	@$(NODE_ENV) cargo run --quiet --locked --example demo
 
-test: setup unit tools release node promises ## Every test: unit, integration, real node, promises in short form
+test: setup unit trees tools release node promises ## Every test: unit, integration, oracle, real node, promises in short form
 
 unit:
 	@echo "== unit and integration tests"
 	@cargo test --locked --lib --test it
+
+# Fifty trees, the same in every run.
+trees:
+	@echo "== unit files against a real systemd"
+	@cargo test --locked --test oracle
 
 node:
 	@echo "== tests on a real node, with dist/nodevigil"
@@ -66,6 +71,11 @@ promises:
 bench: setup tools release ## Measures every promise and writes dist/bench.json (more than ten minutes)
 	@echo "== promises"
 	@$(NODE_ENV) cargo bench --locked --profile dev --bench promises
+
+# The seed is printed; ORACLE_SEED=S repeats a run, ORACLE_TREES=1 with it a single tree.
+oracle: setup ## A thousand random trees of unit files against a real systemd
+	@echo "== unit files against a real systemd"
+	@ORACLE_TREES="$${ORACLE_TREES:-1000}" ORACLE_SEED="$${ORACLE_SEED:-$$(date +%s)}" cargo test --locked --test oracle
 
 check: cargo-deny ## Format, lints, dependencies' licences and sources, unit files
 	@echo "== cargo fmt"

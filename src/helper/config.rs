@@ -137,6 +137,7 @@ fn inputs(root: &Root, tree: &dyn Tree, request: &ConfigRequest) -> Inputs {
         loaded: request.loaded.clone(),
         process: request.pid.and_then(|pid| running(root, pid)),
         cluster: request.cluster.clone(),
+        live: true,
         ..Inputs::default()
     }
 }

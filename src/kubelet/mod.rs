@@ -12,6 +12,7 @@ pub mod layers;
 pub mod machine;
 pub mod place;
 pub mod resolve;
+pub mod search;
 pub mod snapshot;
 pub mod systemd;
 pub mod tree;

@@ -2,6 +2,26 @@
 
 pub mod allow;
 
+mod at;
+mod cloud_provider;
+mod credentials;
+mod drift;
+mod dropins;
+mod env_files;
+mod environment;
+mod flags;
+mod kernel;
+mod layers;
+mod lost;
+mod network;
+mod order;
+mod references;
+mod runtime;
+mod settings;
+mod stray;
+mod syntax;
+mod unit;
+
 use std::sync::OnceLock;
 
 use crate::kubelet::{place::Place, snapshot::Snapshot};
@@ -60,7 +80,7 @@ pub struct NotChecked {
 /// What a rule reports to.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// What was found.
+    /// What was found; after [`run`] the worst first, then by place.
     pub findings: Vec<Finding>,
     /// What could not be judged.
     pub not_checked: Vec<NotChecked>,
@@ -148,7 +168,22 @@ impl std::fmt::Debug for Rule {
 }
 
 /// Every rule, family by family, by number.
-pub const FAMILIES: &[&[Rule]] = &[];
+pub const FAMILIES: &[&[Rule]] = &[
+    environment::RULES,
+    references::RULES,
+    env_files::RULES,
+    syntax::RULES,
+    unit::RULES,
+    dropins::RULES,
+    drift::RULES,
+    layers::RULES,
+    flags::RULES,
+    cloud_provider::RULES,
+    runtime::RULES,
+    kernel::RULES,
+    network::RULES,
+    credentials::RULES,
+];
 
 /// Every rule.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
@@ -186,8 +221,12 @@ pub fn run(snapshot: &Snapshot) -> Report {
     for rule in all() {
         (rule.run)(snapshot, &mut report);
     }
+    order::settle(&mut report);
     report
 }
+
+#[cfg(test)]
+mod tests;
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -8,5 +8,6 @@
 mod check;
 mod cli;
 mod daemon;
+mod oracle;
 mod stats;
 mod tidy;

@@ -111,6 +111,7 @@ pub(super) fn gather(check: &Check, tree: &dyn Tree) -> anyhow::Result<Gathered>
             runtime_version: facts.host.runtime_version,
             ..Overrides::default()
         },
+        live: is_live,
     };
     if is_live {
         live::ask(tree, &mut inputs, &mut notes);

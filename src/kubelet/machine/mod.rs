@@ -187,7 +187,7 @@ pub struct Machine {
     pub cgroups: BTreeMap<String, bool>,
     /// The runtime at the effective endpoint.
     pub runtime: Option<Runtime>,
-    /// The effective endpoint's socket.
+    /// The effective endpoint's socket; `None` where nobody could look, as in an image.
     pub socket: Option<Socket>,
     /// Other runtimes' sockets that are there.
     pub other_sockets: Vec<String>,
@@ -211,6 +211,14 @@ pub struct Machine {
     pub kubelet_version: Option<Found<Version>>,
     /// Addresses of the host's interfaces; `None` where the root is not this host's.
     pub addresses: Option<Vec<String>>,
+}
+
+impl Machine {
+    /// Sets a kernel setting that the caller knows better than the tree.
+    pub fn set_sysctl(&mut self, name: &'static str, value: String) {
+        let at = Place::file(kernel::sysctl_path(name)).at_line(1);
+        self.sysctls.insert(name, Found { value, at });
+    }
 }
 
 /// A file whose owner and mode matter.

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A folder on this disk as a tree.
-pub(in super::super) fn tree_of(root: &Path) -> MemoryTree {
+pub(crate) fn tree_of(root: &Path) -> MemoryTree {
     let mut tree = MemoryTree::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
