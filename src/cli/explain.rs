@@ -194,7 +194,6 @@ fn value(kind: ValueKind) -> &'static str {
         ValueKind::Taints => "taints as key=value:Effect, with commas between",
         ValueKind::ReservedMemory => "reserved memory as 0:memory=1Gi",
         ValueKind::VModule => "pattern=N pairs with commas between",
-        _ => "a value",
     }
 }
 
