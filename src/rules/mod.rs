@@ -3,6 +3,7 @@
 pub mod allow;
 
 mod at;
+mod cloud;
 mod cloud_provider;
 mod credentials;
 mod drift;
@@ -21,8 +22,6 @@ mod settings;
 mod stray;
 mod syntax;
 mod unit;
-mod cloud;
-mod flags;
 
 use std::sync::OnceLock;
 
@@ -169,6 +168,7 @@ impl std::fmt::Debug for Rule {
     }
 }
 
+
 /// Every rule, family by family, by number.
 pub const FAMILIES: &[&[Rule]] = &[
     environment::RULES,
@@ -181,12 +181,12 @@ pub const FAMILIES: &[&[Rule]] = &[
     layers::RULES,
     flags::RULES,
     cloud_provider::RULES,
+    cloud::RULES,
     runtime::RULES,
     kernel::RULES,
     network::RULES,
     credentials::RULES,
 ];
-pub const FAMILIES: &[&[Rule]] = &[cloud::RULES, flags::RULES];
 
 /// Every rule.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
@@ -230,8 +230,7 @@ pub fn run(snapshot: &Snapshot) -> Report {
 
 #[cfg(test)]
 mod hosts_tests;
-#[cfg(test)]
-pub(crate) mod testing;
+
 #[cfg(test)]
 mod tests;
 
