@@ -19,7 +19,6 @@ mod order;
 mod references;
 mod runtime;
 mod settings;
-mod stray;
 mod syntax;
 mod unit;
 
