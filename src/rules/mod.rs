@@ -231,6 +231,3 @@ mod hosts_tests;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-pub(crate) mod testing;
