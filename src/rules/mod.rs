@@ -3,6 +3,7 @@
 pub mod allow;
 
 mod at;
+mod cloud;
 mod cloud_provider;
 mod credentials;
 mod drift;
@@ -167,6 +168,7 @@ impl std::fmt::Debug for Rule {
     }
 }
 
+
 /// Every rule, family by family, by number.
 pub const FAMILIES: &[&[Rule]] = &[
     environment::RULES,
@@ -179,6 +181,7 @@ pub const FAMILIES: &[&[Rule]] = &[
     layers::RULES,
     flags::RULES,
     cloud_provider::RULES,
+    cloud::RULES,
     runtime::RULES,
     kernel::RULES,
     network::RULES,
@@ -227,7 +230,6 @@ pub fn run(snapshot: &Snapshot) -> Report {
 
 #[cfg(test)]
 mod hosts_tests;
-#[cfg(test)]
-pub(crate) mod testing;
+
 #[cfg(test)]
 mod tests;
