@@ -232,6 +232,3 @@ mod hosts_tests;
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-pub(crate) mod testing;
