@@ -168,6 +168,7 @@ impl std::fmt::Debug for Rule {
 }
 
 
+
 /// Every rule, family by family, by number.
 pub const FAMILIES: &[&[Rule]] = &[
     environment::RULES,
@@ -232,3 +233,6 @@ mod hosts_tests;
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+pub(crate) mod testing;
