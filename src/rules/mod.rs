@@ -3,6 +3,7 @@
 pub mod allow;
 
 mod at;
+mod cloud;
 mod cloud_provider;
 mod credentials;
 mod drift;
@@ -167,6 +168,7 @@ impl std::fmt::Debug for Rule {
     }
 }
 
+
 /// Every rule, family by family, by number.
 pub const FAMILIES: &[&[Rule]] = &[
     environment::RULES,
@@ -179,6 +181,7 @@ pub const FAMILIES: &[&[Rule]] = &[
     layers::RULES,
     flags::RULES,
     cloud_provider::RULES,
+    cloud::RULES,
     runtime::RULES,
     kernel::RULES,
     network::RULES,
@@ -224,6 +227,9 @@ pub fn run(snapshot: &Snapshot) -> Report {
     order::settle(&mut report);
     report
 }
+
+#[cfg(test)]
+mod hosts_tests;
 
 #[cfg(test)]
 mod tests;

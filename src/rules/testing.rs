@@ -7,7 +7,7 @@ use crate::kubelet::{
     effective::{Effective, From},
     machine::{Known, survey_with},
     resolve::{Inputs, snapshot},
-    snapshot::Snapshot,
+    snapshot::{Intent, Snapshot},
     tree::MemoryTree,
 };
 
@@ -107,4 +107,28 @@ pub(crate) fn says(snapshot: &Snapshot, rule: &str) -> Vec<String> {
         .filter(|lacking| lacking.rule == rule)
         .map(|lacking| format!("not checked: {}", lacking.lacks));
     findings.chain(lacking).collect()
+}
+
+/// As if the operator had declared `cloud_provider = "external"`.
+pub(crate) fn external() -> Inputs {
+    Inputs {
+        intent: Intent {
+            cloud_provider: Some("external".to_owned()),
+            ..Intent::default()
+        },
+        ..Inputs::default()
+    }
+}
+
+/// The places that a rule finds something at, as `severity file:line:column+width`.
+pub(crate) fn carets(tree: &MemoryTree, inputs: Inputs, rule: &str) -> Vec<String> {
+    findings_with(tree, inputs)
+        .into_iter()
+        .filter(|finding| finding.rule == rule)
+        .map(|finding| {
+            let severity = format!("{:?}", finding.severity).to_lowercase();
+            let at = finding.at;
+            format!("{severity} {at}:{}+{}", at.column, at.width)
+        })
+        .collect()
 }
