@@ -85,12 +85,7 @@ pub fn find(tree: &dyn Tree, unit: &Unit) -> Vec<UnreadFile> {
     let read: BTreeSet<PathBuf> = unit
         .env_files
         .iter()
-        .flat_map(|file| {
-            [
-                Some(file.path.clone()),
-                tree.real_path(&file.path).ok(),
-            ]
-        })
+        .flat_map(|file| [Some(file.path.clone()), tree.real_path(&file.path).ok()])
         .flatten()
         .collect();
     let mut seen = BTreeSet::new();

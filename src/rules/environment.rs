@@ -182,10 +182,9 @@ fn overridden(
 
 /// The place of the first flag in a value.
 fn first_flag(assignment: &Assignment) -> Place {
-    flags_in(&assignment.value).first().map_or_else(
-        || assignment.at.clone(),
-        |flag| place_of(assignment, flag),
-    )
+    flags_in(&assignment.value)
+        .first()
+        .map_or_else(|| assignment.at.clone(), |flag| place_of(assignment, flag))
 }
 
 /// A default that stands in the same file as the `EnvironmentFile=` line meant to override it, flag by flag.

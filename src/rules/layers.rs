@@ -71,10 +71,10 @@ fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
             "{at} is a part of the kubelet's configuration and cannot be read: {reason}; what it says of the \
              kubelet is not judged"
         );
-        report.add(Finding::new("SD023", Severity::Info, at.clone(), message).fix(format!(
-            "mend {}, or take it away",
-            at.file
-        )));
+        report.add(
+            Finding::new("SD023", Severity::Info, at.clone(), message)
+                .fix(format!("mend {}, or take it away", at.file)),
+        );
     }
 }
 

@@ -4,6 +4,7 @@ pub mod allow;
 
 mod at;
 mod cloud_provider;
+mod config;
 mod credentials;
 mod drift;
 mod dropins;
@@ -16,6 +17,7 @@ mod lost;
 mod network;
 mod order;
 mod references;
+mod resources;
 mod runtime;
 mod settings;
 mod stray;
@@ -167,9 +169,6 @@ impl std::fmt::Debug for Rule {
     }
 }
 
-
-
-
 /// Every rule, family by family, by number.
 pub const FAMILIES: &[&[Rule]] = &[
     environment::RULES,
@@ -186,6 +185,8 @@ pub const FAMILIES: &[&[Rule]] = &[
     kernel::RULES,
     network::RULES,
     credentials::RULES,
+    config::RULES,
+    resources::RULES,
 ];
 
 /// Every rule.

@@ -59,9 +59,17 @@ fn a_kubelet_that_is_a_script_itself_is_a_kubelet() {
 #[test]
 fn a_shell_or_a_script_hides_the_words_and_says_so() {
     for (exec, program, reason) in [
-        ("/bin/sh -c 'exec /usr/bin/kubelet --v=2'", "/bin/sh", "is a shell"),
+        (
+            "/bin/sh -c 'exec /usr/bin/kubelet --v=2'",
+            "/bin/sh",
+            "is a shell",
+        ),
         ("/usr/bin/nice bash -ec 'kubelet'", "bash", "is a shell"),
-        ("/opt/start-kubelet.sh --v=2", "/opt/start-kubelet.sh", "#!/bin/bash -e"),
+        (
+            "/opt/start-kubelet.sh --v=2",
+            "/opt/start-kubelet.sh",
+            "#!/bin/bash -e",
+        ),
         ("/usr/bin/foo --v=2", "/usr/bin/foo", "names a kubelet"),
     ] {
         let tree = unit(exec).file("/opt/start-kubelet.sh", "#!/bin/bash -e\nexec kubelet\n");
@@ -99,7 +107,8 @@ fn microk8s_reads_its_arguments_file_in_its_own_environment() {
             "--root-dir=${SNAP_COMMON}/var/lib/kubelet\n--cert-dir=$SNAP_DATA/certs\n--node-labels=\"r=$REGION\"\n",
         );
     let name = "snap.microk8s.daemon-kubelite.service";
-    let launch_of = |tree: &MemoryTree| launch(tree, &resolve(tree, name, &Manager::default()), None);
+    let launch_of =
+        |tree: &MemoryTree| launch(tree, &resolve(tree, name, &Manager::default()), None);
     let launch = launch_of(&tree);
     assert_eq!(launch.launcher, Launcher::MicroK8s);
     assert_eq!(
@@ -117,7 +126,10 @@ fn microk8s_reads_its_arguments_file_in_its_own_environment() {
     );
     let elsewhere = tree
         .clone()
-        .file("/var/snap/microk8s/7394/args/kubelite", "--kubelet-args-file=$SNAP_DATA/args/mine\n")
+        .file(
+            "/var/snap/microk8s/7394/args/kubelite",
+            "--kubelet-args-file=$SNAP_DATA/args/mine\n",
+        )
         .file("/var/snap/microk8s/7394/args/mine", "--v=2\n");
     assert_eq!(texts(&launch_of(&elsewhere)), ["kubelet", "--v=2"]);
     let missing = launch_of(&tree.without("/var/snap/microk8s/7394/args/kubelet"));
@@ -178,7 +190,11 @@ fn the_likeliest_unit_is_the_one_that_starts_at_boot() {
 #[test]
 fn the_distributions_settings_stand_in_the_place_of_defaults_alone() {
     let mut launch = Launch::new(Launcher::K3s);
-    launch.settings = vec![("a", Value::from(1)), ("b", Value::from(1)), ("c", Value::from(1))];
+    launch.settings = vec![
+        ("a", Value::from(1)),
+        ("b", Value::from(1)),
+        ("c", Value::from(1)),
+    ];
     let mut settings = Settings::default();
     for (path, from) in [
         ("a", Origin::Default { legacy: true }),

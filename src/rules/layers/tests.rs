@@ -134,7 +134,10 @@ fn sd028_knows_which_snap_reads_how() {
     let quoted = "# flags\n--eviction-hard='memory.available<1Gi'  --v=2\n";
     assert_eq!(judged(&k8s(quoted), "SD028"), Vec::<String>::new());
     assert_eq!(
-        judged(&microk8s("--eviction-hard=\"memory.available<1Gi\"\n"), "SD028"),
+        judged(
+            &microk8s("--eviction-hard=\"memory.available<1Gi\"\n"),
+            "SD028"
+        ),
         Vec::<String>::new()
     );
 }

@@ -84,7 +84,12 @@ fn an_agent_without_options_gets_the_distributions_flags() {
     assert!(launch.is_built_in(0));
     assert_eq!(launch.server_disables_cloud_controller, None);
     // Its configuration is not there yet: what it will hold stands in the place of the kubelet's defaults.
-    assert!(launch.settings.iter().any(|(path, _)| *path == "authorization.mode"));
+    assert!(
+        launch
+            .settings
+            .iter()
+            .any(|(path, _)| *path == "authorization.mode")
+    );
     let tree = agent("agent").file(
         "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/00-k3s-defaults.conf",
         "",
@@ -120,10 +125,16 @@ fn later_files_replace_lists_and_a_plus_appends() {
     let tree = agent("agent")
         .file(CONFIG, "kubelet-arg:\n- a=1\n- b=1\n")
         .file(format!("{CONFIG}.d/10-x.yml"), "kubelet-arg+: c=1\n")
-        .file(format!("{CONFIG}.d/20-x.YAML"), "kubelet-arg:\n- d=1\n- b=2\n")
+        .file(
+            format!("{CONFIG}.d/20-x.YAML"),
+            "kubelet-arg:\n- d=1\n- b=2\n",
+        )
         .file(format!("{CONFIG}.d/30-x.yaml.bak"), "kubelet-arg: e=1\n")
         .file(format!("{CONFIG}.d/40-x.yaml/y"), "")
-        .file(format!("{CONFIG}.d/50-x.yaml"), "{\"kubelet-arg+\": [\"f=1\"]}");
+        .file(
+            format!("{CONFIG}.d/50-x.yaml"),
+            "{\"kubelet-arg+\": [\"f=1\"]}",
+        );
     let launch = launched(&tree);
     assert_eq!(
         given(&launch),
@@ -136,8 +147,14 @@ fn later_files_replace_lists_and_a_plus_appends() {
     let [list] = &launch.replaced[..] else {
         panic!("{:?}", launch.replaced);
     };
-    assert_eq!(list.at.file_line(), "/etc/rancher/k3s/config.yaml:2".replace(":2", ":1"));
-    assert_eq!(list.by.file_line(), "/etc/rancher/k3s/config.yaml.d/20-x.YAML:1");
+    assert_eq!(
+        list.at.file_line(),
+        "/etc/rancher/k3s/config.yaml:2".replace(":2", ":1")
+    );
+    assert_eq!(
+        list.by.file_line(),
+        "/etc/rancher/k3s/config.yaml.d/20-x.YAML:1"
+    );
     let lost: Vec<String> = list
         .lost
         .iter()
@@ -150,7 +167,11 @@ fn later_files_replace_lists_and_a_plus_appends() {
             "c=1 /etc/rancher/k3s/config.yaml.d/10-x.yml:1"
         ]
     );
-    let files: Vec<_> = launch.files.iter().map(|file| file.file.to_string()).collect();
+    let files: Vec<_> = launch
+        .files
+        .iter()
+        .map(|file| file.file.to_string())
+        .collect();
     assert_eq!(files.len(), 4, "{files:?}");
 }
 
@@ -226,7 +247,11 @@ fn the_operators_flags_take_the_place_of_the_distributions() {
         "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/10-cli-config.conf",
         "",
     );
-    assert!(!flags(&launched(&copied)).iter().any(|flag| flag.starts_with("--config=")));
+    assert!(
+        !flags(&launched(&copied))
+            .iter()
+            .any(|flag| flag.starts_with("--config="))
+    );
 }
 
 #[test]
@@ -241,7 +266,10 @@ fn a_server_says_what_its_cloud_controller_does() {
     let without = launched(&without);
     assert_eq!(without.server_disables_cloud_controller, Some(true));
     let all = flags(&without);
-    assert!(!all.iter().any(|flag| flag.contains("cloud-provider")), "{all:?}");
+    assert!(
+        !all.iter().any(|flag| flag.contains("cloud-provider")),
+        "{all:?}"
+    );
     assert!(all.contains(&"--kubeconfig=/data/agent/kubelet.kubeconfig (own)".to_owned()));
     let none = launched(&rke2("server --disable-agent"));
     assert!(none.words.is_empty() && none.unknown.is_some());
