@@ -200,45 +200,37 @@ fn unknown_field(snapshot: &Snapshot, report: &mut Report) {
 
 fn unknown_finding(snapshot: &Snapshot, field: &UnknownField) -> Finding {
     let (path, at) = (&field.path, &field.at);
+    let finding = |severity, message: String, fix: String| {
+        Finding::new("CF002", severity, at.clone(), message).fix(fix)
+    };
     if field.duplicate {
-        let message = format!(
-            "{path} stands twice in its map: the kubelet takes the last one and logs a warning"
+        return finding(
+            Severity::Warning,
+            format!(
+                "{path} stands twice in its map: the kubelet takes the last one and logs a warning"
+            ),
+            format!(
+                "{at}: delete one of the two lines, then {}",
+                restart(snapshot)
+            ),
         );
-        let earlier = format!(
-            "{at}: delete one of the two lines, then {}",
-            restart(snapshot)
-        );
-        return Finding::new("CF002", Severity::Warning, at.clone(), message).fix(earlier);
     }
-    let is_drop_in = snapshot
-        .config
-        .files
-        .iter()
-        .any(|file| file.drop_in && file.at.file == at.file);
-    let goes_on = if is_drop_in {
-        "the kubelet passes over it without a word"
-    } else {
-        "the kubelet logs a warning and goes on without it"
-    };
+    let goes_on = goes_on(snapshot, at);
     let Some(meant) = field.meant else {
-        let message = format!("unknown field {path}: {goes_on}");
-        return Finding::new("CF002", Severity::Warning, at.clone(), message)
-            .fix(format!("{at}: delete the line, or find the field's name in the reference of KubeletConfiguration"));
+        return finding(
+            Severity::Warning,
+            format!("unknown field {path}: {goes_on}"),
+            format!(
+                "{at}: delete the line, or find the field's name in the reference of KubeletConfiguration"
+            ),
+        );
     };
-    let top = meant.split('.').next().unwrap_or(meant);
     let is_lost = settings::is_default(snapshot, meant);
+    let top = meant.split('.').next().unwrap_or(meant);
     let severity = if IMPORTANT.contains(&top) && is_lost {
         Severity::Error
     } else {
         Severity::Warning
-    };
-    let name = path.rsplit('.').next().unwrap_or(path);
-    let why = if path.eq_ignore_ascii_case(meant) {
-        " (names are case-sensitive)"
-    } else if name.contains('-') {
-        " (a flag's name)"
-    } else {
-        ""
     };
     let instead = match snapshot.settings.get(meant) {
         Some(setting) if is_lost => format!(", with {meant}: {}", setting.value),
@@ -254,18 +246,42 @@ fn unknown_finding(snapshot: &Snapshot, field: &UnknownField) -> Finding {
         "[…]" | "{…}" => String::new(),
         value => format!(" {value}"),
     };
-    Finding::new(
-        "CF002",
+    let why = why(path, meant);
+    finding(
         severity,
-        at.clone(),
         format!(
             "unknown field {path}{why}: {goes_on}{instead}{consequence}; did you mean {meant}?"
         ),
+        format!(
+            "{at}: write {meant}:{value}, then {}",
+            restart(snapshot)
+        ),
     )
-    .fix(format!(
-        "{at}: write {meant}:{value}, then {}",
-        restart(snapshot)
-    ))
+}
+
+/// What the kubelet makes of an unknown field of that file.
+fn goes_on(snapshot: &Snapshot, at: &Place) -> &'static str {
+    let files = &snapshot.config.files;
+    if files
+        .iter()
+        .any(|file| file.drop_in && file.at.file == at.file)
+    {
+        "the kubelet passes over it without a word"
+    } else {
+        "the kubelet logs a warning and goes on without it"
+    }
+}
+
+/// Why a name is none.
+fn why(path: &str, meant: &str) -> &'static str {
+    let name = path.rsplit('.').next().unwrap_or(path);
+    if path.eq_ignore_ascii_case(meant) {
+        " (names are case-sensitive)"
+    } else if name.contains('-') {
+        " (a flag's name)"
+    } else {
+        ""
+    }
 }
 
 fn too_new(snapshot: &Snapshot, report: &mut Report) {

@@ -7,6 +7,7 @@
 
 mod cli;
 mod daemon;
+mod effective;
 mod oracle;
 mod stats;
 mod tidy;
