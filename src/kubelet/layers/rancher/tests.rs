@@ -147,14 +147,7 @@ fn later_files_replace_lists_and_a_plus_appends() {
     let [list] = &launch.replaced[..] else {
         panic!("{:?}", launch.replaced);
     };
-<<<<<<< HEAD
     assert_eq!(list.at.file_line(), "/etc/rancher/k3s/config.yaml:1");
-=======
-    assert_eq!(
-        list.at.file_line(),
-        "/etc/rancher/k3s/config.yaml:2".replace(":2", ":1")
-    );
->>>>>>> config
     assert_eq!(
         list.by.file_line(),
         "/etc/rancher/k3s/config.yaml.d/20-x.YAML:1"
