@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use crate::kubelet::{
     layers::{Launch, Launcher, launch, reads_variable},
     systemd::{Manager, resolve},
@@ -319,7 +321,7 @@ fn variables_that_are_read_are_known() {
 fn a_megabyte_of_items_is_read() {
     let mut items = String::from("kubelet-arg:\n");
     for n in 0..100_000 {
-        items.push_str(&format!("- a{n}-=1\n"));
+        writeln!(items, "- a{n}-=1").unwrap();
     }
     let same = format!("kubelet-arg+:\n{}", "- x-=1\n".repeat(100_000));
     let tree = agent("agent")

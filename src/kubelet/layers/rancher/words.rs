@@ -283,10 +283,14 @@ fn merged(mut initial: BTreeMap<&'static str, Given>, extra: Vec<Word>) -> Vec<G
         let own = initial.remove(name.as_str());
         let values = flags.entry(name).or_default();
         if written.ends_with('+') {
-            own.into_iter().for_each(|own| values.push_front(own));
+            if let Some(own) = own {
+                values.push_front(own);
+            }
             values.push_back(given);
         } else if written.ends_with('-') {
-            own.into_iter().for_each(|own| values.push_front(own));
+            if let Some(own) = own {
+                values.push_front(own);
+            }
             values.push_front(given);
         } else {
             values.push_back(given);
