@@ -172,6 +172,7 @@ impl std::fmt::Debug for Rule {
 
 
 
+
 /// Every rule, family by family, by number.
 pub const FAMILIES: &[&[Rule]] = &[
     environment::RULES,
