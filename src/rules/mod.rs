@@ -5,6 +5,7 @@ pub mod allow;
 mod at;
 mod cloud;
 mod cloud_provider;
+mod config;
 mod credentials;
 mod drift;
 mod dropins;
@@ -17,6 +18,7 @@ mod lost;
 mod network;
 mod order;
 mod references;
+mod resources;
 mod runtime;
 mod settings;
 mod stray;
@@ -186,6 +188,8 @@ pub const FAMILIES: &[&[Rule]] = &[
     kernel::RULES,
     network::RULES,
     credentials::RULES,
+    config::RULES,
+    resources::RULES,
 ];
 
 /// Every rule.
