@@ -156,7 +156,11 @@ fn flag(flag: &FlagSpec) -> String {
     }
     let written = format!("--{}", flag.name);
     let about: Vec<String> = rules::all()
-        .filter(|rule| [rule.doc, rule.fix].iter().any(|text| names(text, &written)))
+        .filter(|rule| {
+            [rule.doc, rule.fix]
+                .iter()
+                .any(|text| names(text, &written))
+        })
         .map(|rule| format!("{} {}", rule.id, rule.name))
         .collect();
     if !about.is_empty() {
@@ -168,7 +172,9 @@ fn flag(flag: &FlagSpec) -> String {
 /// Whether `text` names the flag, and not one that begins with its name.
 fn names(text: &str, flag: &str) -> bool {
     text.match_indices(flag).any(|(at, _)| {
-        let next = text.get(at + flag.len()..).and_then(|rest| rest.chars().next());
+        let next = text
+            .get(at + flag.len()..)
+            .and_then(|rest| rest.chars().next());
         !next.is_some_and(|c| c.is_ascii_alphanumeric() || c == '-')
     })
 }

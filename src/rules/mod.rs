@@ -21,7 +21,6 @@ mod references;
 mod resources;
 mod runtime;
 mod settings;
-mod stray;
 mod syntax;
 mod unit;
 
@@ -170,7 +169,6 @@ impl std::fmt::Debug for Rule {
     }
 }
 
-
 /// Every rule, family by family, by number.
 pub const FAMILIES: &[&[Rule]] = &[
     environment::RULES,
@@ -234,6 +232,7 @@ pub fn run(snapshot: &Snapshot) -> Report {
 
 #[cfg(test)]
 mod hosts_tests;
-
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

@@ -284,6 +284,7 @@ fn who_renews_otherwise_is_left_in_peace() {
             value: "true".to_owned(),
             meant: Some("rotateCertificates"),
             duplicate: false,
+            since: None,
         }];
     });
     assert!(misspelt.is_empty(), "CF002 says it: {misspelt:?}");
