@@ -236,7 +236,10 @@ pub fn run(snapshot: &Snapshot) -> Report {
 
 #[cfg(test)]
 mod hosts_tests;
-
+#[cfg(test)]
+mod shapes_tests;
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
