@@ -1,5 +1,8 @@
 use super::{
-    super::testing::{kubeadm, says, with_settings},
+    super::{
+        kernel, network, runtime,
+        testing::{findings_with, kubeadm, says, with_settings},
+    },
     *,
 };
 use crate::kubelet::{
@@ -99,6 +102,23 @@ fn lose_kubeconfig(snapshot: &mut Snapshot) {
     snapshot.machine.kubeconfig = Needed::Missing {
         at: Place::file(KUBECONFIG),
     };
+}
+
+#[test]
+fn a_healthy_host_has_no_finding_of_these_families() {
+    let found: Vec<String> = findings_with(&kubeadm(), Inputs::default())
+        .into_iter()
+        .filter(|finding| {
+            let families = [super::RULES, kernel::RULES, network::RULES, runtime::RULES];
+            let mut rules = families.into_iter().flatten();
+            rules.any(|rule| rule.id == finding.rule)
+        })
+        .map(|finding| format!("{} {}", finding.rule, finding.message))
+        .collect();
+    assert!(found.is_empty(), "{found:?}");
+    let lost = kubeadm().without(KUBECONFIG);
+    let found = super::super::testing::found(&lost, Inputs::default(), "AU001");
+    assert!(found[0].starts_with("fatal /etc/kubernetes/kubelet.conf: "), "{found:?}");
 }
 
 #[test]
@@ -284,6 +304,7 @@ fn who_renews_otherwise_is_left_in_peace() {
             value: "true".to_owned(),
             meant: Some("rotateCertificates"),
             duplicate: false,
+            since: None,
         }];
     });
     assert!(misspelt.is_empty(), "CF002 says it: {misspelt:?}");
