@@ -118,7 +118,10 @@ fn a_healthy_host_has_no_finding_of_these_families() {
     assert!(found.is_empty(), "{found:?}");
     let lost = kubeadm().without(KUBECONFIG);
     let found = super::super::testing::found(&lost, Inputs::default(), "AU001");
-    assert!(found[0].starts_with("fatal /etc/kubernetes/kubelet.conf: "), "{found:?}");
+    assert!(
+        found[0].starts_with("fatal /etc/kubernetes/kubelet.conf: "),
+        "{found:?}"
+    );
 }
 
 #[test]
