@@ -1,7 +1,7 @@
 use super::{
     super::{
         kernel, network, runtime,
-        testing::{findings_with, kubeadm, says, with_settings},
+        testing::{findings_with, found, kubeadm, says, with_settings},
     },
     *,
 };
@@ -106,21 +106,21 @@ fn lose_kubeconfig(snapshot: &mut Snapshot) {
 
 #[test]
 fn a_healthy_host_has_no_finding_of_these_families() {
-    let found: Vec<String> = findings_with(&kubeadm(), Inputs::default())
+    let all: Vec<String> = findings_with(&kubeadm(), Inputs::default())
         .into_iter()
         .filter(|finding| {
-            let families = [super::RULES, kernel::RULES, network::RULES, runtime::RULES];
+            let families = [RULES, kernel::RULES, network::RULES, runtime::RULES];
             let mut rules = families.into_iter().flatten();
             rules.any(|rule| rule.id == finding.rule)
         })
         .map(|finding| format!("{} {}", finding.rule, finding.message))
         .collect();
-    assert!(found.is_empty(), "{found:?}");
+    assert!(all.is_empty(), "{all:?}");
     let lost = kubeadm().without(KUBECONFIG);
-    let found = super::super::testing::found(&lost, Inputs::default(), "AU001");
+    let lost = found(&lost, Inputs::default(), "AU001");
     assert!(
-        found[0].starts_with("fatal /etc/kubernetes/kubelet.conf: "),
-        "{found:?}"
+        lost[0].starts_with("fatal /etc/kubernetes/kubelet.conf: "),
+        "{lost:?}"
     );
 }
 
