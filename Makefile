@@ -104,9 +104,10 @@ install: ## Copies binary, units and documents to $(DESTDIR)$(PREFIX); enables a
 	@sed -i 's,^ExecStart=/usr/bin/,ExecStart=$(PREFIX)/bin/,' "$(DESTDIR)$(PREFIX)"/lib/systemd/system/nodevigil*.service
 	@install -D -m 644 systemd/nodevigil.sysusers "$(DESTDIR)$(PREFIX)/lib/sysusers.d/nodevigil.conf"
 	@install -D -m 644 systemd/nodevigil.tmpfiles "$(DESTDIR)$(PREFIX)/lib/tmpfiles.d/nodevigil.conf"
-	@install -d "$(DESTDIR)$(PREFIX)/share/nodevigil/kubernetes" "$(DESTDIR)$(PREFIX)/share/doc/nodevigil"
+	@install -d "$(DESTDIR)$(PREFIX)/share/nodevigil/kubernetes" "$(DESTDIR)$(PREFIX)/share/doc/nodevigil/reference"
 	@install -m 644 packaging/kubernetes/* "$(DESTDIR)$(PREFIX)/share/nodevigil/kubernetes"
 	@install -m 644 LICENSE $(wildcard *.md) $(wildcard docs/*.md) "$(DESTDIR)$(PREFIX)/share/doc/nodevigil"
+	@install -m 644 docs/reference/* "$(DESTDIR)$(PREFIX)/share/doc/nodevigil/reference"
 	@echo "installed below $(DESTDIR)$(PREFIX)"
 
 # XDG_CONFIG_HOME: the go command counts its own use in a file below it. GOENV keeps the user's settings all the same.

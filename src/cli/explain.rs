@@ -154,20 +154,43 @@ fn flag(flag: &FlagSpec) -> String {
     if let Some(instead) = flag.instead {
         say(format!("In its place: {instead}."));
     }
+    let written = format!("--{}", flag.name);
+    let about: Vec<String> = rules::all()
+        .filter(|rule| {
+            [rule.doc, rule.fix]
+                .iter()
+                .any(|text| names(text, &written))
+        })
+        .map(|rule| format!("{} {}", rule.id, rule.name))
+        .collect();
+    if !about.is_empty() {
+        say(format!("Rules that speak of it: {}.", about.join(", ")));
+    }
     text
+}
+
+/// Whether `text` names the flag, and not one that begins with its name.
+fn names(text: &str, flag: &str) -> bool {
+    text.match_indices(flag).any(|(at, _)| {
+        let next = text
+            .get(at + flag.len()..)
+            .and_then(|rest| rest.chars().next());
+        !next.is_some_and(|c| c.is_ascii_alphanumeric() || c == '-')
+    })
 }
 
 fn value(kind: ValueKind) -> &'static str {
     match kind {
         ValueKind::Bool => "true or false; alone it means true",
+        ValueKind::Version => "nothing, true, false, raw or a version",
         ValueKind::String => "text",
-        ValueKind::Version => "nothing, or raw",
-        ValueKind::Int32 | ValueKind::Int => "a whole number",
-        ValueKind::Uint => "a whole number from 0",
-        ValueKind::Quantity => "a quantity as 500m or 1Gi",
-        ValueKind::OnePair => "one key=value pair",
+        ValueKind::Int32 => "a whole number of 32 bits",
+        ValueKind::Quantity => "a quantity as 512 or 64Ki",
+        ValueKind::OnePair => "one key=value pair; given again for more",
         ValueKind::Labels => "labels as key=value, with commas between",
-        ValueKind::Headers => "headers as Name:value, with commas between",
+        ValueKind::Headers => "headers as name:value, with commas between",
+        ValueKind::Int => "a whole number",
+        ValueKind::Uint => "a whole number from 0",
         ValueKind::Duration => "a duration as 10s or 1h30m",
         ValueKind::Ip => "an IP address",
         ValueKind::Strings => "words with commas between",
@@ -177,7 +200,6 @@ fn value(kind: ValueKind) -> &'static str {
         ValueKind::Taints => "taints as key=value:Effect, with commas between",
         ValueKind::ReservedMemory => "reserved memory as 0:memory=1Gi",
         ValueKind::VModule => "pattern=N pairs with commas between",
-        _ => "a value",
     }
 }
 

@@ -62,3 +62,11 @@ pub(super) fn value_part(
     }
     at.at(at.line, at.column + skipped + before, width)
 }
+
+/// At most 80 characters of a text, for a message.
+pub(super) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}

@@ -9,7 +9,7 @@ use crate::kubelet::{
     place::Place,
     search::{self, Loss, Wanted},
     snapshot::{ClusterFacts, Snapshot},
-    systemd::Exec,
+    systemd::{Exec, LoadState},
     version::Minor,
 };
 
@@ -36,8 +36,11 @@ const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
     let wanted = Wanted::new("cloud-provider", "external");
     let Some(exec) = &snapshot.unit.exec else {
-        return; // SD008 or SD019 says that nothing is started at all.
+        return; // SD008 says that nothing is started at all.
     };
+    if snapshot.unit.load != LoadState::Loaded {
+        return; // SD008 or SD019 says so.
+    }
     if snapshot.launch.words.is_empty() {
         let running = snapshot
             .process
@@ -150,7 +153,7 @@ fn finding(snapshot: &Snapshot, loss: &Loss<'_>, at: Place) -> Finding {
         return finding.caused_by("CL002", at);
     }
     finding = chain(finding, snapshot, loss);
-    explained(finding, loss, &at)
+    explained(finding, loss)
 }
 
 fn chain(finding: Finding, snapshot: &Snapshot, loss: &Loss<'_>) -> Finding {

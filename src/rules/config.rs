@@ -252,10 +252,7 @@ fn unknown_finding(snapshot: &Snapshot, field: &UnknownField) -> Finding {
         format!(
             "unknown field {path}{why}: {goes_on}{instead}{consequence}; did you mean {meant}?"
         ),
-        format!(
-            "{at}: write {meant}:{value}, then {}",
-            restart(snapshot)
-        ),
+        format!("{at}: write {meant}:{value}, then {}", restart(snapshot)),
     )
 }
 

@@ -91,7 +91,7 @@ fn not_read(
         "SD009",
         arrived.error_if_wanted(&event.text, usual),
         event.at.clone(),
-        format!("this file is not read for {unit}: {}.{lost}", not_a_drop_in(reason)),
+        format!("this file is not read for {unit}: {}{lost}", not_a_drop_in(reason)),
     )
     .fix(format!(
         "if it is meant to be read, `mv {file} /etc/systemd/system/{unit}.d/{new_name}.conf`, then {}; else delete it",
@@ -131,7 +131,7 @@ fn hidden(snapshot: &Snapshot, report: &mut Report) {
         };
         let lost = arrived.lost(&event.text);
         report.add(
-            Finding::new("SD010", severity, event.at.clone(), format!("{message}.{lost}"))
+            Finding::new("SD010", severity, event.at.clone(), format!("{message}{lost}"))
                 .fix(format!(
                     "if both are meant to be read, give one of them another name, then {}; else delete {}",
                     reload(snapshot),

@@ -130,7 +130,7 @@ fn unread(
         arrived.error_if_wanted(&text, Severity::Warning),
         first.at.clone(),
         format!(
-            "this file sets {} but nothing reads it: {instead}.{}",
+            "this file sets {} but nothing reads it: {instead}{}",
             first.name,
             arrived.lost(&text)
         ),
@@ -167,6 +167,7 @@ fn line_ignored(snapshot: &Snapshot, report: &mut Report) {
     for event in &snapshot.unit.events {
         let message = match &event.kind {
             EventKind::EnvLineIgnored { reason, bom: false } => {
+                let reason = if reason == "export" { "`export` is for shells" } else { reason };
                 format!("systemd ignores this line of the environment file: {reason}")
             }
             EventKind::EnvLineWithoutAssignment if holds_flags(&event.text) => {
@@ -182,7 +183,7 @@ fn line_ignored(snapshot: &Snapshot, report: &mut Report) {
                 "SD004",
                 severity,
                 event.at.clone(),
-                format!("{message}.{lost}"),
+                format!("{message}{lost}"),
             )
             .fix(format!(
                 "write it as NAME=VALUE at {}, then {}",

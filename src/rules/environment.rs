@@ -150,7 +150,7 @@ fn overridden(
         severity,
         winner.at.clone(),
         format!(
-            "{name} is {} here; {declared} loads this file, and {rule}.{}",
+            "{name} is {} here; {declared} loads this file, and {rule}{}",
             shown_value(&winner.value),
             lost_sentence(&words)
         ),
@@ -162,21 +162,31 @@ fn overridden(
         restart(snapshot)
     ));
     for (loser, _) in lost {
-        finding = finding.step(
-            first_flag(loser),
-            format!("sets {name} to {}", shown_value(&loser.value)),
-        );
+        finding = finding.step(first_flag(loser), set_to(loser));
         if let Source::File { declared } = &loser.source {
             finding = finding.step(declared.clone(), "loads that file");
         }
     }
-    let counts = format!("sets {name} to {}: this counts", shown_value(&winner.value));
+    let counts = format!("{}: this counts", set_to(winner));
     finding = finding
         .step(declared.clone(), format!("loads {}", winner.at.file))
         .step(winner.at.clone(), counts);
     match variable.referenced_at.first() {
         Some(used) => finding.step(used.clone(), format!("the kubelet gets ${name} here")),
         None => finding,
+    }
+}
+
+/// What an assignment does.
+fn set_to(assignment: &Assignment) -> String {
+    if assignment.value.trim().is_empty() {
+        format!("sets {} to the empty text", assignment.name)
+    } else {
+        format!(
+            "sets {} to {}",
+            assignment.name,
+            shown_value(&assignment.value)
+        )
     }
 }
 
@@ -246,7 +256,7 @@ fn environment_order(snapshot: &Snapshot, report: &mut Report) {
                     Severity::Warning,
                     event.at.clone(),
                     format!(
-                        "the empty `Environment=` at {by}, which is loaded later, clears this line.{}",
+                        "the empty `Environment=` at {by}, which is loaded later, clears this line{}",
                         lost_sentence(&lost)
                     ),
                 )
@@ -278,7 +288,7 @@ fn set_again(
         Severity::Warning,
         loser.at.clone(),
         format!(
-            "{} is set here and again at {}, {order}.{}",
+            "{} is set here and again at {}, {order}{}",
             loser.name,
             winner.at,
             lost_sentence(lost)
@@ -290,13 +300,10 @@ fn set_again(
         winner.at,
         reload(snapshot)
     ))
-    .step(
-        loser.at.clone(),
-        format!("sets {} to {}", loser.name, shown_value(&loser.value)),
-    )
+    .step(loser.at.clone(), set_to(loser))
     .step(
         winner.at.clone(),
-        format!("sets it to {}: this counts", shown_value(&winner.value)),
+        format!("{}: this counts", set_to(winner)),
     );
     match variable.referenced_at.first() {
         Some(used) => finding.step(

@@ -1,10 +1,13 @@
 //! Rules on the kubelet's argument list: flags that it does not know, flags that went, values that it does not take,
 //! flags given twice, words that are no flags.
 
+mod duplicate;
+mod stray;
+mod value;
+
 use super::{Finding, Report, Rule, Severity, at};
 use crate::kubelet::{
-    flags::{self, FlagSpec, FlagUse, Repeat, Stray, ValueKind, check_value, pairs, table},
-    layers::Launcher,
+    flags::{FlagSpec, FlagUse, table},
     snapshot::Snapshot,
     version::{Minor, Version},
 };
@@ -50,7 +53,7 @@ pub(super) const RULES: &[Rule] = &[
               whatever it looks like: `--node-ip --v=2` sets the address `--v=2`.",
         source: "canonical/cluster-api-k8s#115; kube-hetzner's example system-reserved=cpu=memory=200Mi; spf13/pflag",
         fix: "Write the value in the form that the flag wants.",
-        run: bad_value,
+        run: value::bad_value,
     },
     Rule {
         id: "FL005",
@@ -61,7 +64,7 @@ pub(super) const RULES: &[Rule] = &[
               accumulate: the last one replaces all taints of the earlier ones.",
         source: "kubelet-config.md 3.2; k8s.io/component-base/cli/flag",
         fix: "Keep one, in the place that is meant to win.",
-        run: duplicate,
+        run: duplicate::duplicate,
     },
     Rule {
         id: "SD016",
@@ -72,7 +75,7 @@ pub(super) const RULES: &[Rule] = &[
               a typographic dash, a shell's operator, an empty `${X}`, a blank in a value.",
         source: "openshift/installer#2080; systemd.service(5), COMMAND LINES",
         fix: "Remove the word.",
-        run: stray,
+        run: stray::stray,
     },
 ];
 
@@ -275,263 +278,6 @@ fn removed_soon(snapshot: &Snapshot, report: &mut Report) {
             )),
         );
     }
-}
-
-fn bad_value(snapshot: &Snapshot, report: &mut Report) {
-    let minor = snapshot.version.as_ref().map(|version| version.minor);
-    for used in uses(snapshot) {
-        // A flag that this release does not know is FL001's or FL002's.
-        let known = |spec: &&FlagSpec| minor.is_none_or(|minor| spec.known_in(minor));
-        let Some(spec) = used.spec.filter(known) else {
-            continue;
-        };
-        let place = at::value_part(snapshot, used, 0, used.value.len());
-        let flag = &used.written;
-        if let Err(reason) = check_value(spec.value, &used.value).and_then(|()| reserved(used)) {
-            let value = flags::go_quote(&shortened(&used.value));
-            report.add(
-                Finding::new(
-                    "FL004",
-                    Severity::Fatal,
-                    place.clone(),
-                    format!("invalid argument {value} for {flag}: {reason}: the kubelet exits"),
-                )
-                .fix(format!(
-                    "at {place}: write it as {flag}={}",
-                    spec.value.example()
-                )),
-            );
-        } else if used.value_in_next_word && names_a_flag(&used.value) {
-            report.add(
-                Finding::new(
-                    "FL004",
-                    Severity::Error,
-                    place,
-                    format!(
-                        "{flag} has no value of its own, so the kubelet takes the next word, '{}', as its value: that \
-                         flag is lost",
-                        shortened(&used.value)
-                    ),
-                )
-                .fix(format!("write {flag}=VALUE, or remove {flag}")),
-            );
-        }
-    }
-    let last = snapshot.flags.lacks_value.as_ref();
-    if let Some(used) = last.filter(|used| !at::is_built_in(snapshot, used.word)) {
-        let example = used.spec.map_or("text", |spec| spec.value.example());
-        let flag = &used.written;
-        report.add(
-            Finding::new(
-                "FL004",
-                Severity::Fatal,
-                at::flag(snapshot, used),
-                format!("{flag} is the last word and lacks its value: the kubelet exits with 'flag needs an argument: {flag}'"),
-            )
-            .fix(format!("write {flag}={example}, or remove {flag}")),
-        );
-    }
-}
-
-/// Whether a word is another flag: its name is one, or has its two dashes.
-fn names_a_flag(value: &str) -> bool {
-    value.strip_prefix("--").is_some_and(|rest| {
-        let name = rest.split('=').next().unwrap_or_default();
-        table::find(&name.replace('_', "-")).is_some()
-    })
-}
-
-/// What the kubelet makes of `--kube-reserved` and `--system-reserved` after its flags are parsed: it exits all the
-/// same (`parseResourceList` of cmd/kubelet/app/server.go).
-fn reserved(used: &FlagUse) -> Result<(), String> {
-    if !matches!(used.name.as_str(), "kube-reserved" | "system-reserved") {
-        return Ok(());
-    }
-    for pair in pairs(ValueKind::Map, &used.value) {
-        if !["cpu", "memory", "ephemeral-storage", "pid"].contains(&pair.key) {
-            return Err(format!(
-                "cannot reserve {} resource",
-                flags::go_quote(pair.key)
-            ));
-        }
-        check_value(ValueKind::Quantity, pair.value).map_err(|error| {
-            let (value, key) = (flags::go_quote(pair.value), flags::go_quote(pair.key));
-            format!("failed to parse quantity {value} for {key} resource: {error}")
-        })?;
-        if pair.value.starts_with('-') {
-            let key = flags::go_quote(pair.key);
-            return Err(format!(
-                "resource quantity for {key} cannot be negative: {}",
-                pair.value
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// At most 80 characters of a text, for a message.
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(80) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
-    }
-}
-
-fn duplicate(snapshot: &Snapshot, report: &mut Report) {
-    let mut seen: std::collections::BTreeMap<&str, Vec<&FlagUse>> =
-        std::collections::BTreeMap::new();
-    for used in uses(snapshot).filter(|used| used.spec.is_some()) {
-        seen.entry(&used.name).or_default().push(used);
-    }
-    for (name, uses) in seen {
-        let (Some(spec), Some((last, earlier))) = (table::find(name), uses.split_last()) else {
-            continue;
-        };
-        if earlier.is_empty() {
-            continue;
-        }
-        let Some((severity, rule)) = what_is_lost(spec, last, earlier) else {
-            continue;
-        };
-        let place = at::flag(snapshot, last);
-        let times = match uses.len() {
-            2 => "twice".to_owned(),
-            n => format!("{n} times"),
-        };
-        let others: Vec<String> = earlier
-            .iter()
-            .take(SHOWN + 1)
-            .map(|used| at::flag(snapshot, used).to_string())
-            .collect();
-        let message = format!(
-            "{} is given {times}: {rule} (also at {})",
-            last.written,
-            some(&others)
-        );
-        let mut finding = Finding::new("FL005", severity, place.clone(), message).fix(format!(
-            "keep one {}: delete it at {}",
-            last.written,
-            some(&others)
-        ));
-        for used in earlier.iter().take(SHOWN) {
-            finding = finding.step(
-                at::flag(snapshot, used),
-                format!("{} is given here, and again later", shown(used)),
-            );
-        }
-        report.add(finding.step(place, format!("{} is what counts", shown(last))));
-    }
-}
-
-/// How many of many are named.
-const SHOWN: usize = 8;
-
-fn some(items: &[String]) -> String {
-    let mut text = items
-        .iter()
-        .take(SHOWN)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join(", ");
-    if items.len() > SHOWN {
-        text.push_str(", …");
-    }
-    text
-}
-
-fn shown(used: &FlagUse) -> String {
-    format!("{}={}", used.written, shortened(&used.value))
-}
-
-/// What a second use does to the earlier ones; `None` if nothing that one would want to know.
-fn what_is_lost(
-    spec: &FlagSpec,
-    last: &FlagUse,
-    earlier: &[&FlagUse],
-) -> Option<(Severity, String)> {
-    let value = shortened(&last.value);
-    match spec.repeat {
-        Repeat::LastWins if spec.value == ValueKind::Taints => {
-            let kept: std::collections::BTreeSet<&str> = last.value.split(',').collect();
-            let lost: Vec<String> = earlier
-                .iter()
-                .flat_map(|used| used.value.split(','))
-                .filter(|taint| !taint.is_empty() && !kept.contains(taint))
-                .map(str::to_owned)
-                .collect();
-            (!lost.is_empty()).then(|| {
-                let lost = some(&lost);
-                (
-                    Severity::Warning,
-                    format!("the last one ({value}) replaces all taints; lost: {lost}"),
-                )
-            })
-        }
-        Repeat::LastWins if earlier.iter().all(|used| used.value == last.value) => {
-            Some((Severity::Info, "every time with the same value".to_owned()))
-        }
-        Repeat::LastWins => Some((Severity::Info, format!("the last one ({value}) wins"))),
-        Repeat::Append => None,
-        Repeat::Merge => {
-            let mut replaced = Vec::new();
-            let mut values = std::collections::BTreeMap::new();
-            for used in earlier.iter().chain(std::iter::once(&last)) {
-                for pair in pairs(spec.value, &used.value) {
-                    let before = values.insert(pair.key, pair);
-                    if let Some(before) = before.filter(|before| before.value != pair.value) {
-                        replaced.push(format!(
-                            "{} is replaced by {}",
-                            before.text.trim(),
-                            pair.text.trim()
-                        ));
-                    }
-                }
-            }
-            let replaced = (!replaced.is_empty()).then(|| some(&replaced))?;
-            Some((
-                Severity::Warning,
-                format!("the pairs accumulate, but {}", shortened(&replaced)),
-            ))
-        }
-    }
-}
-
-fn stray(snapshot: &Snapshot, report: &mut Report) {
-    if snapshot.launch.launcher == Launcher::Script {
-        return;
-    }
-    let mut comment: Option<&Stray> = None;
-    let strays = snapshot.flags.strays.iter().filter(|stray| {
-        // The words of a comment are one mistake.
-        let file_line = |stray: &Stray| (stray.at.file.clone(), stray.at.line);
-        if comment.is_some_and(|comment| file_line(comment) == file_line(stray)) {
-            return false;
-        }
-        comment = stray.text.starts_with('#').then_some(*stray);
-        !at::is_built_in(snapshot, stray.word)
-    });
-    for stray in strays.take(MAX_FINDINGS) {
-        let (cause, fix) = super::stray::cause(snapshot, stray);
-        let word = shortened(&stray.text);
-        let message = format!(
-            "'{word}' is taken as a command: the kubelet exits with 'unknown command{}{word}'; {cause}",
-            if word.is_empty() { "" } else { " " },
-        );
-        let mut finding =
-            Finding::new("SD016", Severity::Fatal, stray.at.clone(), message).fix(fix);
-        if let Some(oddity) = oddity(snapshot, stray) {
-            finding = finding.caused_by("SD028", oddity);
-        }
-        report.add(finding);
-    }
-}
-
-/// The oddity of an arguments file on whose line the word stands.
-fn oddity(snapshot: &Snapshot, stray: &Stray) -> Option<crate::kubelet::place::Place> {
-    let oddities = snapshot.launch.oddities.iter();
-    let mut same_line = oddities
-        .filter(|oddity| oddity.at.file == stray.at.file && oddity.at.line == stray.at.line);
-    same_line.next().map(|oddity| oddity.at.clone())
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use super::{Finding, Severity};
 use crate::kubelet::{
-    place::Place,
     search::{FlagText, Loss, Wanted, flags_in},
     snapshot::Snapshot,
     systemd::{EventKind, NotADropIn, Source},
@@ -32,12 +31,12 @@ pub(super) fn quoted(text: &str) -> String {
     shown
 }
 
-/// ` Lost: --a --b.`, or nothing.
+/// `. Lost: --a --b`, or nothing.
 pub(super) fn lost_sentence(words: &[String]) -> String {
     if words.is_empty() {
         String::new()
     } else {
-        format!(" Lost: {}.", quoted(&words.join(" ")))
+        format!(". Lost: {}", quoted(&words.join(" ")))
     }
 }
 
@@ -105,7 +104,7 @@ impl<'a> Arrived<'a> {
             .collect()
     }
 
-    /// ` Lost: --a --b.`, of the flags of a text that do not arrive; or nothing.
+    /// `. Lost: --a --b`, of the flags of a text that do not arrive; or nothing.
     pub(super) fn lost(&self, text: &str) -> String {
         lost_sentence(&self.lost_words(text))
     }
@@ -316,9 +315,14 @@ pub(super) fn shown_value(value: &str) -> String {
 }
 
 /// Adds the explanation of a loss to a finding: the rule that tells of it, by the place of the lost text.
-pub(super) fn explained(finding: Finding, loss: &Loss<'_>, evidence: &Place) -> Finding {
-    match rule_of(loss) {
-        Some(rule) => finding.caused_by(rule, evidence.clone()),
-        None => finding,
+pub(super) fn explained(finding: Finding, loss: &Loss<'_>) -> Finding {
+    // Of a file's text, or of many lines, the event's own place is what the rule's finding names.
+    let evidence = match loss {
+        Loss::Ignored { event, .. } | Loss::DropIn { event, .. } => Some(&event.at),
+        loss => loss.place(),
+    };
+    match (rule_of(loss), evidence) {
+        (Some(rule), Some(evidence)) => finding.caused_by(rule, evidence.clone()),
+        _ => finding,
     }
 }

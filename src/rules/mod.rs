@@ -3,6 +3,7 @@
 pub mod allow;
 
 mod at;
+mod cloud;
 mod cloud_provider;
 mod config;
 mod credentials;
@@ -20,7 +21,6 @@ mod references;
 mod resources;
 mod runtime;
 mod settings;
-mod stray;
 mod syntax;
 mod unit;
 
@@ -181,6 +181,7 @@ pub const FAMILIES: &[&[Rule]] = &[
     layers::RULES,
     flags::RULES,
     cloud_provider::RULES,
+    cloud::RULES,
     runtime::RULES,
     kernel::RULES,
     network::RULES,
@@ -228,6 +229,9 @@ pub fn run(snapshot: &Snapshot) -> Report {
     order::settle(&mut report);
     report
 }
+
+#[cfg(test)]
+mod hosts_tests;
 
 #[cfg(test)]
 mod tests;

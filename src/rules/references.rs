@@ -160,19 +160,19 @@ fn used_by_nothing(
     };
     let (message, fix) = if let Some((who, place)) = distribution {
         (
-            format!("{name} is not a variable that {who} reads.{lost}"),
+            format!("{name} is not a variable that {who} reads{lost}"),
             format!("write the flags into {place} and delete this line"),
         )
     } else if let Some((used, used_at)) = near {
         (
             format!(
-                "{name} is set here, but no `ExecStart=` refers to it; {used_at} uses ${used}.{lost}"
+                "{name} is set here, but no `ExecStart=` refers to it; {used_at} uses ${used}{lost}"
             ),
             rename(snapshot, winner, used),
         )
     } else {
         (
-            format!("{name} is set here, but no `ExecStart=` refers to it.{lost}"),
+            format!("{name} is set here, but no `ExecStart=` refers to it{lost}"),
             format!("put the flags into a variable that `ExecStart=` uses, or add ${name} to it"),
         )
     };
@@ -346,7 +346,7 @@ fn drops(
         severity,
         exec.at.clone(),
         format!(
-            "this `ExecStart=` replaces an earlier one and does not use ${name} any more.{}",
+            "this `ExecStart=` replaces an earlier one and does not use ${name} any more{}",
             lost_sentence(&words)
         ),
     )

@@ -171,7 +171,7 @@ fn not_closed(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event) -> Find
         severity,
         event.at.clone(),
         format!(
-            "a quote in this line is not closed, or an escape is not known: the rest of it is ignored.{}",
+            "a quote in this line is not closed, or an escape is not known: the rest of it is ignored{}",
             arrived.lost(&event.text)
         ),
     )
@@ -184,7 +184,7 @@ fn wrapped(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event) -> Finding
         Severity::Error,
         event.at.clone(),
         format!(
-            "this line starts with a flag: the line before it was wrapped, and systemd ignores this part.{}",
+            "this line starts with a flag: the line before it was wrapped, and systemd ignores this part{}",
             arrived.lost(&event.text)
         ),
     )
@@ -228,7 +228,7 @@ fn unknown(snapshot: &Snapshot, report: &mut Report) {
             "SD011",
             severity,
             event.at.clone(),
-            format!("{message}.{}", arrived.lost(&text.join("\n"))),
+            format!("{message}{}", arrived.lost(&text.join("\n"))),
         )
         .fix(format!("{fix}, then {}", reload(snapshot)));
         report.add(inside.into_iter().fold(finding, |finding, inside| {
@@ -393,7 +393,7 @@ fn cut_off(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, ended: &Ev
         Severity::Error,
         event.at.clone(),
         format!(
-            "the empty line at {} ends the continued line before it, and systemd ignores this part.{}",
+            "the empty line at {} ends the continued line before it, and systemd ignores this part{}",
             ended.at,
             arrived.lost(&event.text)
         ),
@@ -479,7 +479,7 @@ fn encoding_of(
                 severity,
                 format!(
                     "the file starts with a byte order mark: the first variable's name is not {}, and systemd ignores \
-                     the line.{lost}",
+                     the line{lost}",
                     quoted(name)
                 ),
             )
@@ -490,9 +490,7 @@ fn encoding_of(
             } else {
                 Severity::Warning
             },
-            format!(
-                "systemd stops reading the file here ({reason}): the rest of it is lost.{lost}"
-            ),
+            format!("systemd stops reading the file here ({reason}): the rest of it is lost{lost}"),
         ),
         EventKind::Encoding { what } => (
             Severity::Warning,

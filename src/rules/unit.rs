@@ -96,7 +96,7 @@ fn old_command_stays(snapshot: &Snapshot, report: &mut Report) {
             event.at.clone(),
             format!(
                 "systemd stops reading the drop-in at this `ExecStart=` ({reason}): the older command stays, and the \
-                 rest of the file is lost.{}",
+                 rest of the file is lost{}",
                 arrived.lost(&event.text)
             ),
         )

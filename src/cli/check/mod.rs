@@ -33,7 +33,6 @@ use crate::{
         resolve,
         snapshot::{Phase, Snapshot},
         systemd::LoadState,
-        tree::Tree,
         version::Version,
     },
     rules::{self, Severity, allow},
@@ -202,7 +201,7 @@ impl Check {
             allow::part(&tree, findings)
         });
         if snapshot.unit.load == LoadState::NotFound && !report.is_about(&snapshot.unit.name) {
-            anyhow::bail!("{}", no_unit(self, &snapshot, &tree));
+            anyhow::bail!("{}", no_unit(self, &snapshot));
         }
         let sources = Sources::new(&tree, &snapshot);
         let text = match (self.format, self.show) {
@@ -242,19 +241,15 @@ impl Check {
 }
 
 /// Why there is nothing to check.
-fn no_unit(check: &Check, snapshot: &Snapshot, tree: &dyn Tree) -> String {
+fn no_unit(check: &Check, snapshot: &Snapshot) -> String {
     let name = &snapshot.unit.name;
     let below = check.root.display();
     if check.unit.is_some() {
         return format!("{name} is not a unit below {below}: no fragment in systemd's search path");
     }
-    let mut looked_for = crate::kubelet::layers::candidates(tree);
-    if looked_for.is_empty() {
-        looked_for.push(name.clone());
-    }
     format!(
-        "no unit that runs a kubelet below {below} (looked for {}); name it with --unit",
-        looked_for.join(", ")
+        "no unit that runs a kubelet below {below} (looked for {name} and the units of k3s, RKE2, MicroK8s and the k8s \
+         snap); name it with --unit"
     )
 }
 

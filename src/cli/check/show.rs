@@ -48,6 +48,9 @@ fn row(out: &mut String, indent: usize, text: &str) {
 fn argv(out: &mut String, snapshot: &Snapshot) {
     let launch = &snapshot.launch;
     let unit = &snapshot.unit;
+    if let Some(exec) = &unit.exec {
+        row(out, 0, &format!("ExecStart= at {}", exec.at));
+    }
     words(out, &unit.argv, |_| false);
     if launch.launcher == Launcher::Direct && launch.words.len() == unit.argv.len() {
         return;
@@ -86,21 +89,28 @@ fn words(out: &mut String, words: &[Word], is_built_in: impl Fn(usize) -> bool) 
             row(out, width + 4, "set by the distribution itself");
             continue;
         }
-        let mut from = String::new();
-        for origin in &word.origins {
-            let name = &origin.variable;
-            let _ = match (name.is_empty(), origin.braces) {
-                (true, _) => Ok(()),
-                (false, true) => write!(from, "${{{name}}} from {}, used at ", origin.at),
-                (false, false) => write!(from, "${name} from {}, used at ", origin.at),
-            };
+        if word.origins.is_empty() {
+            row(out, width + 4, &word.declared.to_string());
         }
-        row(out, width + 4, &format!("{from}{}", word.declared));
+        for origin in &word.origins {
+            let at = &origin.at;
+            let text = match (origin.variable.as_str(), origin.braces) {
+                ("", _) => at.to_string(),
+                (name, true) => format!("${{{name}}} at {at}"),
+                (name, false) => format!("${name} at {at}"),
+            };
+            row(out, width + 4, &text);
+        }
     }
 }
 
 fn env(out: &mut String, snapshot: &Snapshot) {
-    for (name, variable) in &snapshot.unit.variables {
+    // What systemd sets at the start alone has no value yet.
+    let variables = &snapshot.unit.variables;
+    let known = variables.iter().filter(|(_, variable)| {
+        !variable.winner.value.is_empty() || variable.winner.source != Source::Manager
+    });
+    for (name, variable) in known {
         row(out, 0, &format!("{name}={}", shown_value(&variable.winner)));
         row(out, 4, &format!("from {}", origin(&variable.winner)));
         for loser in variable.losers.iter().rev() {

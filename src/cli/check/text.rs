@@ -165,7 +165,9 @@ pub(super) fn one(finding: &Finding, sources: &Sources<'_>, style: &Style) -> St
     for (file, marks) in by_file(finding) {
         match snippet(&file, marks, sources, style, &mut footnotes) {
             Ok(snippet) => group = group.element(snippet),
-            Err(origin) => group = group.element(origin),
+            Err(origin) if file == finding.at.file => group = group.element(origin),
+            // Its place is in the footnotes.
+            Err(_) => {}
         }
     }
     if let Some((rule, at)) = &finding.caused_by {

@@ -33,7 +33,12 @@ pub(super) fn microk8s(
         let split = args_file::bash(&Place::file(&path), &text, &environment);
         args_file_option(split.args.iter().map(|arg| arg.text.as_str()))
     };
-    let path = named.map_or_else(|| data.join("args/kubelet"), PathBuf::from);
+    // The wrapper names the file by its revision; the name that does not change is the one that people edit.
+    let usual = data.join("args/kubelet");
+    let path = named
+        .map(PathBuf::from)
+        .filter(|named| tree.real_path(named) != tree.real_path(&usual))
+        .unwrap_or(usual);
     read(
         tree,
         Launch::new(Launcher::MicroK8s),

@@ -1,3 +1,5 @@
+mod hosts;
+
 use proptest::prelude::*;
 
 use super::*;

@@ -39,7 +39,24 @@ fn a_finding_shows_the_words_and_who_overrides_whom() {
         "a place that is not there any more, and that takes more than one line to tell of",
     )
     .fix("write KUBELET_EXTRA_ARGS=--cloud-provider=external into /etc/default/kubelet:2, then\nsystemctl restart kubelet");
-    insta::assert_snapshot!(shown(&tree(), &finding), @"");
+    insta::assert_snapshot!(shown(&tree(), &finding), @r#"
+    error[XX001]: KUBELET_EXTRA_ARGS is empty here, and a file always beats
+      Environment=: --cloud-provider=external is lost
+     --> /etc/default/kubelet:2:1
+      |
+    2 | KUBELET_EXTRA_ARGS=
+      | ^^^^^^^^^^^^^^^^^^^
+      |
+     ::: /etc/systemd/system/kubelet.service.d/20-cloud.conf:2:14
+      |
+    2 | Environment="KUBELET_EXTRA_ARGS=--cloud-provider=external"
+      |              ------------------------------------------- lost
+      = note: /gone:3: a place that is not there any more, and that takes more
+              than one line to tell of
+      = help: write KUBELET_EXTRA_ARGS=--cloud-provider=external into
+              /etc/default/kubelet:2, then
+              systemctl restart kubelet
+    "#);
 }
 
 #[test]

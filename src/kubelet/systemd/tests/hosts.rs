@@ -147,9 +147,10 @@ fn words_stand_where_they_say() {
                 .collect();
             let plain = !word.text.is_empty() && !word.text.contains([' ', '%', '$', '\\']);
             if plain && word.origins.iter().all(|origin| !origin.braces) && !shown.contains('\\') {
-                let prefixes = shown.trim_start_matches(['-', '@', ':']);
+                let unquoted = shown.trim_matches(['\'', '"']);
+                let prefixes = unquoted.trim_start_matches(['-', '@', ':']);
                 assert!(
-                    shown == word.text || prefixes == word.text,
+                    unquoted == word.text || prefixes == word.text,
                     "{host}: {word:?} is {shown:?}"
                 );
                 checked += 1;

@@ -1,77 +1,121 @@
-//! Why a word of the argument list is no flag: the causes of SD016.
+//! SD016: words of the argument list that are no flags, and why they are none.
 
-use crate::kubelet::{
-    flags::{FlagUse, Stray},
-    snapshot::Snapshot,
-    systemd::{EventKind, Word},
+use super::MAX_FINDINGS;
+use crate::{
+    kubelet::{
+        flags::{FlagUse, Stray},
+        layers::Launcher,
+        place::Place,
+        snapshot::Snapshot,
+        systemd::{EventKind, Word},
+    },
+    rules::{Finding, Report, Severity, at, at::shortened},
 };
 
+pub(super) fn stray(snapshot: &Snapshot, report: &mut Report) {
+    if snapshot.launch.launcher == Launcher::Script {
+        return;
+    }
+    let mut comment: Option<&Stray> = None;
+    let strays = snapshot.flags.strays.iter().filter(|stray| {
+        // The words of a comment are one mistake.
+        let file_line = |stray: &Stray| (stray.at.file.clone(), stray.at.line);
+        if comment.is_some_and(|comment| file_line(comment) == file_line(stray)) {
+            return false;
+        }
+        comment = stray.text.starts_with('#').then_some(*stray);
+        !at::is_built_in(snapshot, stray.word)
+    });
+    for stray in strays.take(MAX_FINDINGS) {
+        let (cause, fix) = cause(snapshot, stray);
+        let word = shortened(&stray.text);
+        let message = format!(
+            "'{word}' is taken as a command: the kubelet exits with 'unknown command{}{word}'; {cause}",
+            if word.is_empty() { "" } else { " " },
+        );
+        let mut finding =
+            Finding::new("SD016", Severity::Fatal, stray.at.clone(), message).fix(fix);
+        if let Some(oddity) = oddity(snapshot, stray) {
+            finding = finding.caused_by("SD028", oddity);
+        }
+        report.add(finding);
+    }
+}
+
+/// The oddity of an arguments file on whose line the word stands.
+fn oddity(snapshot: &Snapshot, stray: &Stray) -> Option<Place> {
+    let oddities = snapshot.launch.oddities.iter();
+    let mut same_line = oddities
+        .filter(|oddity| oddity.at.file == stray.at.file && oddity.at.line == stray.at.line);
+    same_line.next().map(|oddity| oddity.at.clone())
+}
+
 /// The most probable cause, and what to do.
-pub(super) fn cause(snapshot: &Snapshot, stray: &Stray) -> (String, String) {
+fn cause(snapshot: &Snapshot, stray: &Stray) -> (String, String) {
     let word = snapshot.launch.words.get(1 + stray.word);
-    let text = stray.text.as_str();
-    let remove = format!("remove '{text}' at {}", stray.at);
-    if text.is_empty() {
+    if stray.text.is_empty() {
         return empty(snapshot, stray, word);
     }
+    let text = stray.text.as_str();
+    as_written(stray, text)
+        .or_else(|| after_flag(before(snapshot, stray)?, text))
+        .or_else(|| shell(stray, text))
+        .or_else(|| {
+            behind_dashes(snapshot, stray).then(|| {
+                let fix = format!("remove '--' before {}", stray.at);
+                ("'--' ends the flags".to_owned(), fix)
+            })
+        })
+        .or_else(|| split(snapshot, stray, word?))
+        .unwrap_or_else(|| {
+            let cause = "no flag before it takes it as its value".to_owned();
+            (cause, remove(stray))
+        })
+}
+
+fn remove(stray: &Stray) -> String {
+    format!("remove '{}' at {}", shortened(&stray.text), stray.at)
+}
+
+/// What the word itself tells.
+fn as_written(stray: &Stray, text: &str) -> Option<(String, String)> {
     if let Some((letter, name)) = typographic(text) {
         let code = u32::from(letter);
-        return (
+        return Some((
             format!("it has {name} (U+{code:04X}), as word processors and web pages write it"),
             format!("at {}: type plain ASCII '-', '\"' and blanks", stray.at),
-        );
+        ));
     }
     if text == "\\" {
-        return (
+        return Some((
             "a backslash continues a line only as the very last character of it".to_owned(),
             format!("remove the blanks behind the backslash at {}", stray.at),
-        );
+        ));
     }
-    if text.starts_with('#') {
-        return (
+    text.starts_with('#').then(|| {
+        let fix = "give the comment a line of its own: remove '#' and what follows at";
+        (
             "systemd knows no comment behind a value".to_owned(),
-            format!(
-                "give the comment a line of its own: remove '#' and what follows at {}",
-                stray.at
-            ),
-        );
-    }
-    if let Some(found) = before(snapshot, stray).and_then(|used| after_flag(used, text)) {
-        return found;
-    }
+            format!("{fix} {}", stray.at),
+        )
+    })
+}
+
+/// A shell's operators and variables.
+fn shell(stray: &Stray, text: &str) -> Option<(String, String)> {
     if is_shell(text) {
-        return (
+        let fix = "systemd's StandardOutput= and ExecStartPre= do what a shell would";
+        return Some((
             "it is a shell's, and systemd is no shell".to_owned(),
-            format!("{remove}; systemd's StandardOutput= and ExecStartPre= do what a shell would"),
-        );
+            format!("{}; {fix}", remove(stray)),
+        ));
     }
-    if text.starts_with('$') {
-        return (
-            "systemd does not expand a variable here: it writes $X as a word of its own, or ${X}"
-                .to_owned(),
-            format!("at {}: write the value out, or ${{X}}", stray.at),
-        );
-    }
-    if behind_dashes(snapshot, stray) {
-        return (
-            "'--' ends the flags".to_owned(),
-            format!("remove '--' before {}", stray.at),
-        );
-    }
-    if let Some(word) = word.filter(|word| split_from_the_flag_before(snapshot, stray, word)) {
-        let variable = word
-            .origins
-            .first()
-            .map_or("", |origin| origin.variable.as_str());
-        return (
-            format!("${variable} is split at blanks, and no flag before it takes this word"),
-            format!(
-                "quote the value with its flag in ${variable} at {}, or remove the blank",
-                stray.at
-            ),
-        );
-    }
-    ("no flag before it takes it as its value".to_owned(), remove)
+    text.starts_with('$').then(|| {
+        let cause =
+            "systemd does not expand a variable here: it knows $X as a word of its own, and ${X}";
+        let fix = format!("at {}: write the value out, or ${{X}}", stray.at);
+        (cause.to_owned(), fix)
+    })
 }
 
 fn empty(snapshot: &Snapshot, stray: &Stray, word: Option<&Word>) -> (String, String) {
@@ -202,12 +246,21 @@ fn behind_dashes(snapshot: &Snapshot, stray: &Stray) -> bool {
         .any(|(index, word)| word.text == "--" && !is_value(index))
 }
 
-/// Whether word and flag before it come from one variable, which systemd split.
-fn split_from_the_flag_before(snapshot: &Snapshot, stray: &Stray, word: &Word) -> bool {
+/// Where word and flag before it come from one variable, which systemd split.
+fn split(snapshot: &Snapshot, stray: &Stray, word: &Word) -> Option<(String, String)> {
     let variable = |word: &Word| {
         let origin = word.origins.first()?;
         (!origin.braces && !origin.variable.is_empty()).then(|| origin.variable.clone())
     };
-    let previous = snapshot.launch.words.get(stray.word);
-    variable(word).is_some_and(|name| previous.and_then(variable) == Some(name))
+    let name = variable(word)?;
+    let previous = snapshot.launch.words.get(stray.word).and_then(variable)?;
+    (previous == name).then(|| {
+        (
+            format!("${name} is split at blanks, and no flag before it takes this word"),
+            format!(
+                "quote the value with its flag in ${name} at {}, or remove the blank",
+                stray.at
+            ),
+        )
+    })
 }
