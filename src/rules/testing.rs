@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Finding, run};
 use crate::kubelet::{
     effective::{Effective, From},
+    machine::{self, Known, Packages},
     resolve::{Inputs, snapshot},
     snapshot::{Intent, Snapshot},
     tree::MemoryTree,
@@ -65,6 +66,10 @@ pub(crate) fn with_settings(
     inputs: Inputs,
     pairs: &[(&str, serde_json::Value, From)],
 ) -> Snapshot {
+    let known = Known {
+        packages: Packages::read(tree),
+        runtime_version: inputs.overrides.runtime_version.clone(),
+    };
     let mut snapshot = snapshot(tree, inputs);
     for (path, value, from) in pairs {
         let setting = Effective {
@@ -74,6 +79,9 @@ pub(crate) fn with_settings(
         };
         snapshot.settings.0.insert((*path).to_owned(), setting);
     }
+    // The endpoint says which runtime it is.
+    let (unit, flags, settings) = (&snapshot.unit, &snapshot.flags, &snapshot.settings);
+    snapshot.machine.runtime = machine::survey_with(tree, unit, flags, settings, &known).runtime;
     snapshot
 }
 
