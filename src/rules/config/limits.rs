@@ -1,7 +1,9 @@
 //! CF007: values that the kubelet refuses once it has decoded them.
 //!
 //! Read from `ValidateKubeletConfiguration` of Kubernetes 1.36.3
-//! (`pkg/kubelet/apis/config/validation/validation.go`); of the checks that depend on feature gates none is made here.
+//! (`pkg/kubelet/apis/config/validation/validation.go`); of the checks that depend on feature gates none is made
+//! here. The kubelet 1.36.3 refused each of these; a soft threshold without grace period it refuses later, in
+//! `pkg/kubelet/eviction/helpers.go`.
 
 use super::super::{Finding, Report, Severity, settings};
 use crate::kubelet::{flags::duration_nanos, snapshot::Snapshot};
@@ -123,21 +125,7 @@ fn pairs(snapshot: &Snapshot, refuse: &mut impl FnMut(&str, String)) {
     if settings.text("systemCgroups").is_some() && settings.text("cgroupRoot").is_none() {
         refuse("systemCgroups", "is set, and cgroupRoot is not".to_owned());
     }
-    let period = |path: &str| {
-        settings
-            .text(path)
-            .and_then(|text| duration_nanos(text).ok())
-            .unwrap_or(0)
-    };
-    let (all, critical) = ("shutdownGracePeriod", "shutdownGracePeriodCriticalPods");
-    for path in [all, critical] {
-        if period(path) < 0 || (1..SECOND).contains(&period(path)) {
-            refuse(path, "must be 0 or at least 1s".to_owned());
-        }
-    }
-    if period(critical) > period(all) {
-        refuse(critical, format!("is longer than {all}"));
-    }
+    periods(snapshot, refuse);
     let grace = settings.map("evictionSoftGracePeriod");
     for signal in settings.map("evictionSoft").keys() {
         if !grace.contains_key(signal) {
@@ -154,5 +142,25 @@ fn pairs(snapshot: &Snapshot, refuse: &mut impl FnMut(&str, String)) {
             "enforceNodeAllocatable",
             "has none beside others".to_owned(),
         );
+    }
+}
+
+/// The two periods of a graceful shutdown.
+fn periods(snapshot: &Snapshot, refuse: &mut impl FnMut(&str, String)) {
+    let settings = &snapshot.settings;
+    let period = |path: &str| {
+        settings
+            .text(path)
+            .and_then(|text| duration_nanos(text).ok())
+            .unwrap_or(0)
+    };
+    let (all, critical) = ("shutdownGracePeriod", "shutdownGracePeriodCriticalPods");
+    for path in [all, critical] {
+        if period(path) < 0 || (1..SECOND).contains(&period(path)) {
+            refuse(path, "must be 0 or at least 1s".to_owned());
+        }
+    }
+    if period(critical) > period(all) {
+        refuse(critical, format!("is longer than {all}"));
     }
 }
