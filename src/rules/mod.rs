@@ -19,7 +19,6 @@ mod order;
 mod references;
 mod runtime;
 mod settings;
-mod stray;
 mod syntax;
 mod unit;
 
@@ -167,7 +166,6 @@ impl std::fmt::Debug for Rule {
         f.write_str(self.id)
     }
 }
-
 
 /// Every rule, family by family, by number.
 pub const FAMILIES: &[&[Rule]] = &[

@@ -78,9 +78,6 @@ mod tests {
         assert_eq!(wrap("ab `cd ef` g", 8, 0), ["ab", "`cd ef` g"]);
         assert_eq!(wrap("a `bc de` f", 6, 0), ["a `bc", "de` f"]);
         assert_eq!(wrap("a `b c", 4, 0), ["a `b", "c"]);
-        assert_eq!(
-            hang("aa bb cc", 6, 0, 2),
-            "aa\n  bb\n  cc"
-        );
+        assert_eq!(hang("aa bb cc", 6, 0, 2), "aa\n  bb\n  cc");
     }
 }

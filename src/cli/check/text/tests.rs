@@ -11,6 +11,7 @@ fn shown(tree: &MemoryTree, finding: &Finding) -> String {
     let style = Style {
         colour: false,
         columns: 80,
+        verbose: false,
     };
     one(finding, &Sources::new(tree, &snapshot), &style)
 }
@@ -110,6 +111,7 @@ fn colour_is_only_added() {
         let style = Style {
             colour,
             columns: 80,
+            verbose: false,
         };
         one(&finding, &sources, &style)
     });
