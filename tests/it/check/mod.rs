@@ -204,6 +204,24 @@ fn the_hosts_are_resolved_as_recorded() {
                 );
             }
         }
+        let kubelet = &expected["kubelet"];
+        let model = kubelet["argv_model"]
+            .as_array()
+            .and_then(|argv| argv.get(1..));
+        if let Some(flags) = kubelet["flags"].as_array().map(Vec::as_slice).or(model) {
+            // Their order is a Go map's.
+            let sorted = |flags: &[Value]| {
+                let mut flags: Vec<String> = flags.iter().map(Value::to_string).collect();
+                flags.sort();
+                flags
+            };
+            let resolved = report["kubelet"]["flags"].as_array().unwrap();
+            assert_eq!(sorted(resolved), sorted(flags), "{name}");
+            assert_eq!(
+                report["kubelet"]["in_process"], kubelet["in_process"],
+                "{name}"
+            );
+        }
     }
 }
 
