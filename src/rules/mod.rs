@@ -173,6 +173,8 @@ impl std::fmt::Debug for Rule {
 
 
 
+
+
 /// Every rule, family by family, by number.
 pub const FAMILIES: &[&[Rule]] = &[
     environment::RULES,
@@ -236,10 +238,10 @@ pub fn run(snapshot: &Snapshot) -> Report {
 
 #[cfg(test)]
 mod hosts_tests;
+
 #[cfg(test)]
 mod shapes_tests;
-#[cfg(test)]
-pub(crate) mod testing;
+
 #[cfg(test)]
 mod tests;
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-pub(super) use unit::{launcher_word, shown_value, source_word};
 use unit::{Kubelet, Unit, VariableRow, WordRow, kubelet, unit, variables, word, word_text};
+pub(super) use unit::{launcher_word, shown_value, source_word};
 
 use super::{Check, choice::Chosen, source::hide_secrets};
 use crate::{

@@ -75,12 +75,9 @@ mod tests {
         assert_eq!(wrap("aa bb", 5, 4), ["", "aa bb"]);
         assert_eq!(wrap("a\nb cccccccc d", 4, 0), ["a", "b", "cccccccc", "d"]);
         assert_eq!(wrap("", 4, 0), [""]);
-        assert_eq!(wrap("ab `cd ef` g", 8, 0), ["ab", "`cd ef` g"]);
+        assert_eq!(wrap("ab `cd ef` g", 9, 0), ["ab", "`cd ef` g"]);
         assert_eq!(wrap("a `bc de` f", 6, 0), ["a `bc", "de` f"]);
         assert_eq!(wrap("a `b c", 4, 0), ["a `b", "c"]);
-        assert_eq!(
-            hang("aa bb cc", 6, 0, 2),
-            "aa\n  bb\n  cc"
-        );
+        assert_eq!(hang("aa bb cc", 6, 0, 2), "aa\n  bb\n  cc");
     }
 }
