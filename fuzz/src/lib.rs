@@ -1,20 +1,29 @@
-//! What every target does with a host: everything that `nodevigil check` does, and what must hold of the result.
+//! What the fuzz targets do with their input: everything that `nodevigil check` does with it, and what must hold of the
+//! result. The ordinary tests include this file, and hold the kept corpus against it (`tests/it/corpus.rs`).
 
 use nodevigil::{
     kubelet::{
         place::Place,
         resolve::{Inputs, snapshot},
-        snapshot::Snapshot,
         tree::MemoryTree,
     },
     rules,
 };
 
+/// The targets, by the name of their binary and of their folder in `corpus`.
+pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+    ("unit", unit),
+    ("env_file", env_file),
+    ("exec_start", exec_start),
+    ("kubelet_config", kubelet_config),
+    ("k3s_config", k3s_config),
+];
+
 /// The kubelet's unit.
-pub const UNIT: &str = "/etc/systemd/system/kubelet.service";
+const UNIT: &str = "/etc/systemd/system/kubelet.service";
 
 /// Resolves and judges a host; a panic is a finding.
-pub fn check(tree: &MemoryTree, unit: &str, version: &str) -> Snapshot {
+fn check(tree: &MemoryTree, unit: &str, version: &str) {
     let inputs = Inputs {
         unit: Some(unit.to_owned()),
         version: version.parse().ok(),
@@ -25,7 +34,11 @@ pub fn check(tree: &MemoryTree, unit: &str, version: &str) -> Snapshot {
     let snapshot = snapshot(tree, inputs);
     let report = rules::run(&snapshot);
     for finding in &report.findings {
-        assert!(rules::all().any(|rule| rule.id == finding.rule), "{}", finding.rule);
+        assert!(
+            rules::all().any(|rule| rule.id == finding.rule),
+            "{}",
+            finding.rule
+        );
         assert!(!finding.message.is_empty());
         is_sound(&finding.at);
     }
@@ -34,12 +47,97 @@ pub fn check(tree: &MemoryTree, unit: &str, version: &str) -> Snapshot {
         is_sound(word.at());
     }
     assert_eq!(snapshot.launch.words.len(), snapshot.launch.built_in.len());
-    let _ = rules::allow::part(tree, report.findings);
-    snapshot
+    let count = report.findings.len();
+    let parted = rules::allow::part(tree, report.findings);
+    assert_eq!(parted.findings.len() + parted.allowed.len(), count);
 }
 
 /// A column stands in a line, a line in a file.
 fn is_sound(place: &Place) {
     assert!(!place.file.is_empty());
     assert!(place.column == 0 || place.line > 0, "{place:?}");
+}
+
+/// A unit file, and a drop-in after it (a NUL NUL parts them).
+pub fn unit(bytes: &[u8]) {
+    let middle = bytes.windows(2).position(|pair| pair == [0, 0]);
+    let (fragment, drop_in) = bytes.split_at(middle.unwrap_or(bytes.len()));
+    let tree = MemoryTree::new()
+        .file(UNIT, fragment)
+        .file(
+            format!("{UNIT}.d/10-x.conf"),
+            drop_in.get(2..).unwrap_or_default(),
+        )
+        .file(
+            "/etc/default/kubelet",
+            "KUBELET_EXTRA_ARGS=\"--v=2 --node-labels=a=b\"\n",
+        );
+    check(&tree, "kubelet.service", "1.36.3");
+}
+
+/// An environment file, and what it makes of a command line.
+pub fn env_file(bytes: &[u8]) {
+    for version in [252, 255] {
+        let parsed = nodevigil::kubelet::systemd::env_file::parse(
+            &Place::file("/etc/default/kubelet"),
+            bytes,
+            version,
+        );
+        for assignment in &parsed.assignments {
+            assert!(!assignment.name.is_empty() && !assignment.name.contains('='));
+            assert!(assignment.marks.is_sorted_by_key(|(offset, _)| *offset));
+        }
+    }
+    let tree = MemoryTree::new()
+        .file(
+            UNIT,
+            "[Service]\nEnvironmentFile=-/etc/default/kubelet\nExecStart=/usr/bin/kubelet $A ${B} $KUBELET_EXTRA_ARGS\n",
+        )
+        .file("/etc/default/kubelet", bytes);
+    check(&tree, "kubelet.service", "1.36.3");
+}
+
+/// A command line: words, quotes, escapes, specifiers, variables.
+pub fn exec_start(bytes: &[u8]) {
+    let mut unit =
+        b"[Service]\nEnvironment=\"A=--x y\" 'B=\"q' C=\nExecStart=/usr/bin/kubelet ".to_vec();
+    unit.extend(bytes.iter().filter(|byte| **byte != b'\n'));
+    unit.push(b'\n');
+    let tree = MemoryTree::new().file(UNIT, unit);
+    check(&tree, "kubelet.service", "1.36.3");
+}
+
+/// A KubeletConfiguration, and a drop-in of it.
+pub fn kubelet_config(bytes: &[u8]) {
+    let tree = MemoryTree::new()
+        .file(
+            UNIT,
+            "[Service]\nExecStart=/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml --config-dir=/etc/kubelet.d --kubeconfig=/k --eviction-hard=memory.available<5%\n",
+        )
+        .file("/var/lib/kubelet/config.yaml", bytes)
+        .file("/etc/kubelet.d/10-x.conf", bytes);
+    for version in ["1.29.1", "1.36.3"] {
+        check(&tree, "kubelet.service", version);
+    }
+}
+
+/// The configuration of k3s and RKE2, and an arguments file of MicroK8s.
+pub fn k3s_config(bytes: &[u8]) {
+    let tree = MemoryTree::new()
+        .file(
+            "/etc/systemd/system/k3s-agent.service",
+            "[Service]\nExecStart=/usr/local/bin/k3s agent --kubelet-arg=v=2\n",
+        )
+        .file(
+            "/etc/rancher/k3s/config.yaml",
+            "kubelet-arg:\n- max-pods=50\n",
+        )
+        .file("/etc/rancher/k3s/config.yaml.d/50-x.yaml", bytes)
+        .file(
+            "/etc/systemd/system/snap.microk8s.daemon-kubelite.service",
+            "[Service]\nExecStart=/usr/bin/snap run microk8s.daemon-kubelite\n",
+        )
+        .file("/var/snap/microk8s/current/args/kubelet", bytes);
+    check(&tree, "k3s-agent.service", "1.33.5+k3s1");
+    check(&tree, "snap.microk8s.daemon-kubelite.service", "1.32.0");
 }

@@ -130,6 +130,9 @@ pub struct MemoryTree {
 /// As many links as Linux follows.
 const MAX_LINKS: usize = 40;
 
+/// As long a path as Linux takes (`PATH_MAX`, path_resolution(7)).
+const MAX_PATH_BYTES: usize = 4095;
+
 impl MemoryTree {
     /// An empty tree.
     pub fn new() -> Self {
@@ -189,6 +192,9 @@ impl MemoryTree {
 
     /// Resolves the links of `path`; its last component too, if `follow_last`.
     fn resolve(&self, path: &Path, follow_last: bool) -> Result<PathBuf, Unreadable> {
+        if path.as_os_str().len() > MAX_PATH_BYTES {
+            return Err(Unreadable::Io("the path is too long".to_owned()));
+        }
         let mut links = 0;
         let mut resolved = PathBuf::from("/");
         let mut rest: Vec<OsString> = components(path);

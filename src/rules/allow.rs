@@ -15,6 +15,9 @@ const MARK: &str = "nodevigil: allow";
 /// Longer files than any kubelet's are not searched.
 const MAX_BYTES: usize = 1 << 20;
 
+/// Rules and reason are read up to here.
+const MAX_COMMENT_CHARS: usize = 1000;
+
 /// A finding that was allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allowed {
@@ -85,13 +88,18 @@ fn read(tree: &dyn Tree, path: &str) -> Vec<Line> {
     let text = String::from_utf8_lossy(&bytes);
     let trailing = has_trailing_comments(&text);
     let line = |line: &str| match line.trim().strip_prefix(['#', ';']) {
-        Some(comment) => Line::Comment(comment.trim().to_owned()),
+        Some(comment) => Line::Comment(shortened(comment.trim())),
         None => Line::Other {
-            comment: behind(line).filter(|_| trailing).map(str::to_owned),
+            comment: behind(line).filter(|_| trailing).map(shortened),
             continued: line.ends_with('\\'),
         },
     };
     text.lines().map(line).collect()
+}
+
+/// As much of a comment as is read, once for every finding below it.
+fn shortened(comment: &str) -> String {
+    comment.chars().take(MAX_COMMENT_CHARS).collect()
 }
 
 /// A comment behind a value.
@@ -146,8 +154,10 @@ fn search(lines: &[Line], finding: &Finding) -> Option<Comment> {
     {
         return Some(found);
     }
-    let above = lines.iter().zip(1_u32..).take(own);
-    for (line, number) in above.collect::<Vec<_>>().into_iter().rev() {
+    let above = lines.get(..own.min(lines.len())).unwrap_or_default();
+    let mut number = u32::try_from(above.len()).unwrap_or(u32::MAX) + 1;
+    for line in above.iter().rev() {
+        number -= 1;
         match line {
             Line::Comment(text) => {
                 if let Some(found) = judge(number, text) {

@@ -33,7 +33,11 @@ pub(super) fn flag(snapshot: &Snapshot, used: &FlagUse) -> Place {
     }
 }
 
-/// Where a part of the flag's value stands, by its bytes in the value; the whole word where the columns are not sure.
+/// The longest word in which a part is looked for: counting its characters once for each part must not add up.
+const MAX_WORD_BYTES: usize = 8 << 10;
+
+/// Where a part of the flag's value stands, by its bytes in the value; the whole word where the columns are not sure or
+/// the word is longer than anybody writes.
 pub(super) fn value_part(
     snapshot: &Snapshot,
     used: &FlagUse,
@@ -44,6 +48,9 @@ pub(super) fn value_part(
         return used.at.clone();
     };
     let at = word.at();
+    if word.text.len().max(used.value.len()) > MAX_WORD_BYTES {
+        return at.clone();
+    }
     let count = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
     let part = |range: std::ops::Range<usize>| used.value.get(range).map(count);
     let (Some(before), Some(width)) = (part(0..start), part(start..start + length)) else {

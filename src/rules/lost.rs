@@ -25,7 +25,7 @@ pub(super) fn quoted(text: &str) -> String {
             c => vec![c],
         })
         .collect();
-    if text.trim().chars().count() > MAX_QUOTED_CHARS {
+    if text.trim().chars().nth(MAX_QUOTED_CHARS).is_some() {
         shown.push('…');
     }
     shown

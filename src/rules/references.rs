@@ -1,7 +1,7 @@
 //! What `ExecStart=` makes of the variables: those that it does not use, those that it uses as one word, those that a
 //! newer `ExecStart=` forgets.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Finding, Report, Rule, Severity,
@@ -15,7 +15,7 @@ use crate::kubelet::{
     place::Place,
     search::{dropped_names, flags_in, used_names},
     snapshot::Snapshot,
-    systemd::{Assignment, Exec, Source, Variable, Word},
+    systemd::{Assignment, Exec, ExecWord, Source, Variable, Word},
 };
 
 pub(super) const RULES: &[Rule] = &[
@@ -222,6 +222,9 @@ fn one_line(value: &str) -> String {
     value.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// The most uses of variables in braces that are judged, of which each looks at all of the variable's value.
+const MAX_BRACES: usize = 100;
+
 fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
     let Some(exec) = &snapshot.unit.exec else {
         return;
@@ -229,10 +232,23 @@ fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
     if snapshot.launch.launcher == Launcher::Script {
         return; // Who knows whether the script splits it.
     }
-    for (name, at, _) in exec.references().iter().filter(|(_, _, braces)| *braces) {
-        let Some(declared) = exec.words.iter().find(|word| word.at == *at) else {
+    let declared: BTreeMap<&Place, &ExecWord> = exec
+        .words
+        .iter()
+        .rev()
+        .map(|word| (&word.at, word))
+        .collect();
+    let expanded = snapshot.unit.argv.iter().rev();
+    let expanded: BTreeMap<&Place, &Word> = expanded.map(|word| (&word.declared, word)).collect();
+    let references = exec.references();
+    let mut seen = BTreeSet::new();
+    for (name, at, _) in references.iter().filter(|(_, _, braces)| *braces) {
+        let Some(declared) = declared.get(at).filter(|_| seen.insert((name, at))) else {
             continue;
         };
+        if seen.len() > MAX_BRACES {
+            break;
+        }
         let alone = declared.text == format!("${{{name}}}");
         let value = snapshot
             .unit
@@ -246,7 +262,7 @@ fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
                 && flags_in(value).iter().any(|flag| flag.offset > 0)
         };
         if is_list {
-            let word = snapshot.unit.argv.iter().find(|word| word.declared == *at);
+            let word = expanded.get(at).copied();
             report.add(one_word(snapshot, name, at, word, value));
         }
     }

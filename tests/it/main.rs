@@ -7,8 +7,10 @@
 
 mod check;
 mod cli;
+mod corpus;
 mod daemon;
 mod effective;
+mod linear;
 mod oracle;
 mod stats;
 mod tidy;

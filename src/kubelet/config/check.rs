@@ -1,12 +1,12 @@
 //! A document held against the table of fields: what the kubelet takes, what it passes over, what makes it exit.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::OnceLock};
 
 use super::{
     super::{flags, place::Place, quantity, version::Version},
     UnknownField,
     document::{Node, Value},
-    fields::{self, FIELDS, Kind},
+    fields::{self, FIELDS, Field, Kind},
 };
 
 /// A value that the kubelet cannot decode.
@@ -166,38 +166,69 @@ fn got(node: &Node, kind: Kind) -> &'static str {
     }
 }
 
+/// A field as keys are compared with it.
+struct Named {
+    field: &'static Field,
+    /// What stands before its name.
+    parent: &'static str,
+    /// Its name in small letters, without `-` and `_`.
+    bare: String,
+}
+
+fn bare(name: &str) -> String {
+    name.replace(['-', '_'], "").to_lowercase()
+}
+
+/// The fields, prepared once: a file may have a hundred thousand keys that are none.
+fn named() -> &'static [Named] {
+    static NAMED: OnceLock<Vec<Named>> = OnceLock::new();
+    NAMED.get_or_init(|| {
+        let name = |field: &'static Field| {
+            let start = field.path.rfind('.').map_or(0, |dot| dot + 1);
+            let (parent, name) = field.path.split_at(start);
+            Named {
+                field,
+                parent,
+                bare: bare(name),
+            }
+        };
+        FIELDS.iter().map(name).collect()
+    })
+}
+
 /// The field that a key which is none was probably meant to be.
-pub(super) fn meant(prefix: &str, key: &str) -> Option<&'static str> {
-    let bare = |name: &str| name.replace(['-', '_'], "").to_lowercase();
-    let siblings = || {
-        FIELDS.iter().filter_map(move |field| {
-            let name = field.path.strip_prefix(prefix)?;
-            (!name.contains(['.', '['])).then_some((name, field.path))
-        })
-    };
+fn meant(prefix: &str, key: &str) -> Option<&'static str> {
+    const MAX_CHARS: usize = 64;
+    // Longer than any field or flag.
+    if key.len() > 4 * MAX_CHARS {
+        return None;
+    }
     let written = bare(key);
-    if let Some((_, path)) = siblings().find(|(name, _)| bare(name) == written) {
-        return Some(path);
+    let same = || named().iter().filter(|named| named.bare == written);
+    if let Some(sibling) = same().find(|named| named.parent == prefix) {
+        return Some(sibling.field.path);
     }
     if let Some(path) = flags::table::find(&key.replace('_', "-")).and_then(|spec| spec.field) {
         return Some(path);
     }
-    let mut elsewhere = FIELDS.iter().filter(|field| {
-        field
-            .path
-            .rsplit('.')
-            .next()
-            .is_some_and(|name| bare(name) == written)
-    });
-    if let (Some(field), None) = (elsewhere.next(), elsewhere.next()) {
-        return Some(field.path);
+    let mut elsewhere = same();
+    if let (Some(named), None) = (elsewhere.next(), elsewhere.next()) {
+        return Some(named.field.path);
     }
     let length = written.chars().count();
-    if !(5..=64).contains(&length) {
+    if !(5..=MAX_CHARS).contains(&length) {
         return None;
     }
-    siblings()
-        .map(|(name, path)| (strsim::osa_distance(&bare(name), &written), path))
+    let near = |named: &&Named| named.parent == prefix && named.bare.len().abs_diff(length) <= 2;
+    named()
+        .iter()
+        .filter(near)
+        .map(|named| {
+            (
+                strsim::osa_distance(&named.bare, &written),
+                named.field.path,
+            )
+        })
         .filter(|(distance, _)| *distance <= 2)
         .min()
         .map(|(_, path)| path)

@@ -1,5 +1,7 @@
 //! Every field of `kubelet.config.k8s.io/v1beta1` `KubeletConfiguration`, with the release that brought it and its default.
 
+use std::{collections::HashMap, sync::OnceLock};
+
 use super::super::version::{Minor, Version};
 
 /// What a field takes.
@@ -258,4 +260,18 @@ pub fn find(path: &str) -> Option<&'static Field> {
         .binary_search_by(|field| field.path.cmp(path))
         .ok()
         .map(|index| &FIELDS[index])
+}
+
+/// The field `key` of the structure with that prefix, whatever the case of its letters.
+pub(super) fn find_in_any_case(prefix: &str, key: &str) -> Option<&'static Field> {
+    static LOWER: OnceLock<HashMap<std::string::String, &'static Field>> = OnceLock::new();
+    let lower = LOWER.get_or_init(|| {
+        let named = FIELDS.iter();
+        named
+            .map(|field| (field.path.to_ascii_lowercase(), field))
+            .collect()
+    });
+    let path = format!("{prefix}{key}").to_ascii_lowercase();
+    let field = lower.get(&path).copied()?;
+    (field.path.starts_with(prefix) && !key.contains(['.', '['])).then_some(field)
 }

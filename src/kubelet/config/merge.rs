@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use super::{
     super::version::Version,
-    check::meant,
     document::{Entry, Node, Value},
     fields::{self, Absent, Kind},
 };
@@ -58,14 +57,10 @@ pub(super) fn base(root: Node, version: Option<&Version>) -> Node {
 /// unless the right one, which sorts behind it, is there too: written or by a default that is always written out.
 pub(super) fn drop_in(root: Node, merged: &Node, version: Option<&Version>) -> Node {
     known(root, "", version, |prefix, key| {
-        let path = meant(prefix, key).filter(|path| {
-            path.strip_prefix(prefix)
-                .is_some_and(|name| name.eq_ignore_ascii_case(key))
-        })?;
-        let field = fields::find(path)?;
-        let is_written = merged.find(path).is_some();
+        let field = fields::find_in_any_case(prefix, key)?;
+        let is_written = merged.find(field.path).is_some();
         (field.default == Absent::Nothing && field.kind != Kind::Object && !is_written)
-            .then_some(path)
+            .then_some(field.path)
     })
 }
 

@@ -236,14 +236,18 @@ fn behind_dashes(snapshot: &Snapshot, stray: &Stray) -> bool {
         .words
         .get(1..=stray.word)
         .unwrap_or_default();
-    let is_value = |index: usize| {
-        let mut uses = snapshot.flags.uses.iter();
-        uses.any(|used| used.value_in_next_word && used.word + 1 == index)
-    };
-    words
+    // A use owns its word and, perhaps, the next one; both are in the order of the words.
+    let mut uses = snapshot
+        .flags
+        .uses
         .iter()
-        .enumerate()
-        .any(|(index, word)| word.text == "--" && !is_value(index))
+        .filter(|used| used.value_in_next_word)
+        .peekable();
+    words.iter().enumerate().any(|(index, word)| {
+        while uses.next_if(|used| used.word + 1 < index).is_some() {}
+        let is_value = uses.peek().is_some_and(|used| used.word + 1 == index);
+        word.text == "--" && !is_value
+    })
 }
 
 /// Where word and flag before it come from one variable, which systemd split.

@@ -17,10 +17,11 @@ pub(super) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
         let Some(spec) = used.spec.filter(known) else {
             continue;
         };
-        let place = at::value_part(snapshot, used, 0, used.value.len());
+        let place = || at::value_part(snapshot, used, 0, used.value.len());
         let flag = &used.written;
         if let Err(reason) = check_value(spec.value, &used.value).and_then(|()| reserved(used)) {
             let value = flags::go_quote(&shortened(&used.value));
+            let place = place();
             report.add(
                 Finding::new(
                     "FL004",
@@ -38,7 +39,7 @@ pub(super) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
                 Finding::new(
                     "FL004",
                     Severity::Error,
-                    place,
+                    place(),
                     format!(
                         "{flag} has no value of its own, so the kubelet takes the next word, '{}', as its value: that \
                          flag is lost",
