@@ -35,7 +35,7 @@ NODE_ENV := NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" KUBEBUILDER_ASSETS="$(ASSET
 NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-daemon:dbus unshare:util-linux ip:iproute2 \
   containerd:containerd runc:runc cloud-init:cloud-init openssl:openssl
 
-.PHONY: help demo test unit trees node promises check docs bench oracle release install tools setup cargo-deny clean
+.PHONY: help demo test unit trees node promises check docs bench oracle fuzz release install tools setup cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -76,6 +76,10 @@ bench: setup tools release ## Measures every promise and writes dist/bench.json 
 oracle: setup ## A thousand random trees of unit files against a real systemd
 	@echo "== unit files against a real systemd"
 	@ORACLE_TREES="$${ORACLE_TREES:-1000}" ORACLE_SEED="$${ORACLE_SEED:-$$(date +%s)}" cargo test --locked --test oracle
+
+# FUZZ_SECONDS for each target; the first build takes ten minutes.
+fuzz: ## Random input for the readers of other people's files, a minute for each
+	@fuzz/run.sh "$${FUZZ_SECONDS:-60}"
 
 check: cargo-deny ## Format, lints, dependencies' licences and sources, unit files
 	@echo "== cargo fmt"

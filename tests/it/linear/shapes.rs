@@ -7,7 +7,7 @@ const DEFAULTS: &str = "/etc/default/kubelet";
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
 
 /// A name, and a host with about that many bytes of the shape.
-pub(super) type Shape = (String, Box<dyn Fn(&usize) -> MemoryTree>);
+pub(super) type Shape = (String, Box<dyn Fn(usize) -> MemoryTree>);
 
 /// A piece of text, once for each number.
 type Piece = fn(usize) -> String;
@@ -31,8 +31,8 @@ fn table(
 ) -> Vec<Shape> {
     let shape = |(name, before, piece, behind): &(&str, &'static str, Piece, &'static str)| {
         let (before, piece, behind) = (*before, *piece, *behind);
-        let make = move |bytes: &usize| host(format!("{before}{}{behind}", filled(*bytes, piece)));
-        let make: Box<dyn Fn(&usize) -> MemoryTree> = Box::new(make);
+        let make = move |bytes: usize| host(format!("{before}{}{behind}", filled(bytes, piece)));
+        let make: Box<dyn Fn(usize) -> MemoryTree> = Box::new(make);
         ((*name).to_owned(), make)
     };
     rows.iter().map(shape).collect()
@@ -298,9 +298,9 @@ pub(super) fn units() -> Vec<Shape> {
 }
 
 fn drop_ins(name: &'static str, text: Piece) -> Shape {
-    let make = move |bytes: &usize| {
+    let make = move |bytes: usize| {
         let mut tree = service("ExecStart=/usr/bin/kubelet $A1\n".to_owned());
-        let mut left = *bytes;
+        let mut left = bytes;
         for number in 0.. {
             let text = text(number);
             let Some(less) = left.checked_sub(text.len()) else {
@@ -716,9 +716,9 @@ pub(super) fn configurations() -> Vec<Shape> {
         ],
         with_config,
     );
-    let drop_ins = |bytes: &usize| {
+    let drop_ins = |bytes: usize| {
         let mut tree = with_config(HEAD.to_owned());
-        for number in 0..*bytes / 100 {
+        for number in 0..bytes / 100 {
             tree = tree.file(
                 format!("/etc/kubelet.d/{number:06}.conf"),
                 format!("{HEAD}maxPods: {number}\n"),
@@ -727,9 +727,9 @@ pub(super) fn configurations() -> Vec<Shape> {
         tree
     };
     shapes.push(("drop-ins".to_owned(), Box::new(drop_ins)));
-    let growing = |bytes: &usize| {
+    let growing = |bytes: usize| {
         let mut tree = with_config(HEAD.to_owned());
-        for number in 0..*bytes / 100 {
+        for number in 0..bytes / 100 {
             let text = format!("{HEAD}evictionHard: {{a{number}: 5%}}\n");
             tree = tree.file(format!("/etc/kubelet.d/{number:06}.conf"), text);
         }
