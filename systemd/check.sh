@@ -22,10 +22,14 @@ if grep nodevigil "$work/verify" >&2; then
   fail "systemd-analyze verify found something"
 fi
 
-# The agent must never delay, follow or stop the kubelet.
-if grep -nE '^[A-Za-z]+=.*kubelet' ./*.service ./*.socket ./*.slice >&2; then
+# The agent must never delay, follow or stop the kubelet. The preflight goes before it, for ten seconds at most, and the
+# kubelet starts whatever becomes of it: the one line that may name a kubelet is its Before=.
+if grep -nE '^[A-Za-z]+=.*(kubelet|k3s|rke2|kubelite)' ./*.service ./*.socket ./*.slice | grep -vE '^./nodevigil-preflight.service:[0-9]*:(Before|Description)=' >&2; then
   fail "a unit refers to the kubelet"
 fi
+for line in Type=oneshot TimeoutStartSec=10 TimeoutStopSec=2 WantedBy=multi-user.target; do
+  grep -qx "$line" nodevigil-preflight.service || fail "nodevigil-preflight.service lacks $line: it could hold the kubelet up"
+done
 
 # Ten times the exposure that systemd-analyze prints.
 gate() {
@@ -37,6 +41,7 @@ gate() {
 }
 gate nodevigil.service 25
 gate nodevigil-helper.service 20
+gate nodevigil-preflight.service 20
 
 # The user, then the folders that belong to it, in an empty root. Only root may give a folder away.
 mkdir -p "$work/root/etc"

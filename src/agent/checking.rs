@@ -105,7 +105,7 @@ impl State {
             unit: self.settings.kubelet.unit.clone(),
             pid: self.kubelet.process().map(|process| process.pid),
             kubelet_version: node.and_then(|node| node.kubelet_version.clone()),
-            intent: crate::kubelet::snapshot::Intent::default(),
+            intent: self.settings.intent.clone(),
             loaded: self.checking.loaded.clone(),
             cluster: node.map(cluster_facts),
         };

@@ -1,5 +1,8 @@
 //! The command line: one file a subcommand.
 
+pub mod check;
+pub mod explain;
+pub mod generate;
 pub mod helper;
 pub mod run;
 pub mod status;
@@ -24,6 +27,11 @@ enum Command {
     Run(run::Run),
     /// Answer the agent's questions about root's files (the privileged helper, socket-activated)
     Helper(helper::Helper),
+    Check(check::Check),
+    /// Say what a rule, a reason or a flag of the kubelet means
+    Explain(explain::Explain),
+    #[command(hide = true)]
+    Generate(generate::Generate),
     /// Show what the daemon found, and what the Node shows of it
     Status(status::Status),
 }
@@ -37,6 +45,9 @@ impl Cli {
         match self.command {
             Command::Run(run) => run.run(),
             Command::Helper(helper) => helper.run().map(|()| ExitCode::SUCCESS),
+            Command::Check(check) => check.run(),
+            Command::Explain(explain) => explain.run(),
+            Command::Generate(generate) => generate.run(),
             Command::Status(status) => status.run(),
         }
     }

@@ -76,7 +76,7 @@ impl Status {
 }
 
 /// Writes; a reader that has gone away (`| head`) is nobody's fault.
-fn print(out: &mut impl Write, text: &str) -> io::Result<()> {
+pub(super) fn print(out: &mut impl Write, text: &str) -> io::Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result,

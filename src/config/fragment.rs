@@ -20,6 +20,7 @@ pub(super) struct Fragment {
     node: NodeFragment,
     kubernetes: KubernetesFragment,
     kubelet: KubeletFragment,
+    intent: IntentFragment,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -41,6 +42,15 @@ struct KubeletFragment {
     pid_file: Option<Spanned<String>>,
     healthz_url: Option<Spanned<String>>,
     healthy_for_secs: Option<Spanned<i64>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct IntentFragment {
+    cloud_provider: Option<Spanned<String>>,
+    node_ip: Option<Spanned<String>>,
+    provider_id: Option<Spanned<String>>,
+    node_labels: Option<Spanned<String>>,
 }
 
 /// A value and where it was written, for the error that may be said about it later.
@@ -76,6 +86,10 @@ pub(super) struct Merged {
     pub(super) kubelet_pid_file: Option<Placed<String>>,
     pub(super) kubelet_healthz_url: Option<Placed<String>>,
     pub(super) kubelet_healthy_for_secs: Option<Placed<i64>>,
+    pub(super) intent_cloud_provider: Option<Placed<String>>,
+    pub(super) intent_node_ip: Option<Placed<String>>,
+    pub(super) intent_provider_id: Option<Placed<String>>,
+    pub(super) intent_node_labels: Option<Placed<String>>,
 }
 
 impl Merged {
@@ -85,6 +99,7 @@ impl Merged {
             node,
             kubernetes,
             kubelet,
+            intent,
         } = parse(source)?;
         place(&mut self.node_name, node.name, source);
         place(&mut self.kubeconfig, kubernetes.kubeconfig, source);
@@ -96,6 +111,14 @@ impl Merged {
             kubelet.healthy_for_secs,
             source,
         );
+        place(
+            &mut self.intent_cloud_provider,
+            intent.cloud_provider,
+            source,
+        );
+        place(&mut self.intent_node_ip, intent.node_ip, source);
+        place(&mut self.intent_provider_id, intent.provider_id, source);
+        place(&mut self.intent_node_labels, intent.node_labels, source);
         Ok(())
     }
 }

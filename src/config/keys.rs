@@ -85,6 +85,42 @@ pub const KEYS: &[Key] = &[
         bounds: "a whole number of seconds from 0 to 3600",
         doc: "How long the kubelet must have been healthy before a problem counts as over.",
     },
+    Key {
+        section: "intent",
+        name: "cloud_provider",
+        kind: Kind::Text,
+        default: None,
+        example: "\"external\"",
+        bounds: "\"external\" or \"none\"",
+        doc: "What --cloud-provider the kubelet should get; without it `check` cannot say that the flag is missing.",
+    },
+    Key {
+        section: "intent",
+        name: "node_ip",
+        kind: Kind::Text,
+        default: None,
+        example: "\"10.0.0.7\"",
+        bounds: "an IP address, or one of each family with a comma between",
+        doc: "The --node-ip that the kubelet should get.",
+    },
+    Key {
+        section: "intent",
+        name: "provider_id",
+        kind: Kind::Text,
+        default: None,
+        example: "\"hcloud://12345678\"",
+        bounds: "PROVIDER://ID, as spec.providerID has it",
+        doc: "The spec.providerID that this machine's Node should have.",
+    },
+    Key {
+        section: "intent",
+        name: "node_labels",
+        kind: Kind::Text,
+        default: None,
+        example: "\"node.kubernetes.io/pool=blue,disk=ssd\"",
+        bounds: "KEY=VALUE, more of them with a comma between, as --node-labels has them",
+        doc: "Labels that the Node should be born with.",
+    },
 ];
 
 /// The key `name` of the table `section`.

@@ -17,7 +17,7 @@ pub use self::{
     error::{ConfigError, EX_CONFIG},
     keys::{KEYS, Key, Kind},
     settings::{KubeletSettings, KubernetesSettings, NodeSettings, Settings},
-    values::{absolute_path, node_name},
+    values::{absolute_path, cloud_provider, node_ip, node_labels, node_name, provider_id},
 };
 use crate::host::files::Root;
 

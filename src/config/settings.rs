@@ -7,6 +7,7 @@ use super::{
     fragment::{Merged, Placed},
     values,
 };
+use crate::kubelet::snapshot::Intent;
 
 /// What the operator has asked for, valid and complete.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -17,6 +18,8 @@ pub struct Settings {
     pub kubernetes: KubernetesSettings,
     /// `[kubelet]`.
     pub kubelet: KubeletSettings,
+    /// `[intent]`.
+    pub intent: Intent,
 }
 
 /// Which Node is ours.
@@ -72,7 +75,26 @@ impl TryFrom<Merged> for Settings {
             .kubelet_healthy_for_secs
             .map(|placed| placed.check("kubelet.healthy_for_secs", values::up_to_an_hour))
             .transpose()?;
+        let node_labels = text(
+            merged.intent_node_labels,
+            "intent.node_labels",
+            values::node_labels,
+        )?;
         Ok(Self {
+            intent: Intent {
+                cloud_provider: text(
+                    merged.intent_cloud_provider,
+                    "intent.cloud_provider",
+                    values::cloud_provider,
+                )?,
+                node_labels: node_labels.unwrap_or_default(),
+                node_ip: text(merged.intent_node_ip, "intent.node_ip", values::node_ip)?,
+                provider_id: text(
+                    merged.intent_provider_id,
+                    "intent.provider_id",
+                    values::provider_id,
+                )?,
+            },
             node: NodeSettings {
                 name: text(merged.node_name, "node.name", values::node_name)?,
             },

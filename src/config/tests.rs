@@ -131,8 +131,8 @@ fn every_complaint_names_file_line_and_key() {
     /etc/nodevigil/config.d/10-x.toml:3: kubelet.healthy_for_secs: wants a whole number without quotes, as healthy_for_secs = 60; found: string
     /etc/nodevigil/config.d/10-x.toml:1: kubelet.healthy_for_secs: 3601 is out of bounds; wants a whole number of seconds from 0 to 3600
     /etc/nodevigil/config.d/10-x.toml:1: kubelet.healthy_for_secs: out of bounds; wants a whole number of seconds from 0 to 3600
-    /etc/nodevigil/config.d/10-x.toml:1: kublet: unknown table; did you mean [kubelet]? (known tables: [node], [kubernetes], [kubelet])
-    /etc/nodevigil/config.d/10-x.toml:1: unit: unknown key; it belongs below [kubelet] (known tables: [node], [kubernetes], [kubelet])
+    /etc/nodevigil/config.d/10-x.toml:1: kublet: unknown table; did you mean [kubelet]? (known tables: [node], [kubernetes], [kubelet], [intent])
+    /etc/nodevigil/config.d/10-x.toml:1: unit: unknown key; it belongs below [kubelet] (known tables: [node], [kubernetes], [kubelet], [intent])
     /etc/nodevigil/config.d/10-x.toml:2: node.unit: unknown key; it belongs below [kubelet] (known here: name)
     /etc/nodevigil/config.d/10-x.toml:1: kubelet: wants a table: write [kubelet] and its keys below; found: array
     /etc/nodevigil/config.d/10-x.toml:1: kubelet: wants a table: write [kubelet] and its keys below; found: integer
@@ -280,4 +280,34 @@ fn every_key_takes_its_example_and_has_its_default() {
 fn lines_are_counted_whatever_the_offset() {
     let source = Source::new(Path::new("/x"), "ä\nb");
     assert_eq!([0, 1, 2, 3, 99].map(|at| source.line(at)), [1, 1, 1, 2, 2]);
+}
+
+#[test]
+fn an_intent_is_checked_like_everything_else() {
+    let settings = load_text(
+        "[intent]\ncloud_provider = \"external\"\nnode_ip = \"10.0.0.7,fd00::7\"\nnode_labels = \"a=b,c=\"\n",
+    )
+    .unwrap();
+    assert_eq!(settings.intent.cloud_provider.as_deref(), Some("external"));
+    assert_eq!(settings.intent.node_ip.as_deref(), Some("10.0.0.7,fd00::7"));
+    let labels: Vec<_> = settings.intent.node_labels.into_iter().collect();
+    assert_eq!(
+        labels,
+        [("a", "b"), ("c", "")].map(|(k, v)| (k.to_owned(), v.to_owned()))
+    );
+    let said = complaints(&[
+        "[intent]\ncloud_provider = \"hetzner\"\n",
+        "[intent]\nnode_ip = \"10.0.0.7,10.0.0.8\"\n",
+        "[intent]\nprovider_id = \"hcloud\"\n",
+        "[intent]\nnode_labels = \"blue\"\n",
+    ]);
+    for word in [
+        "2: intent.cloud_provider: \"hetzner\"",
+        "external",
+        "one of each family",
+        "hcloud://",
+        "KEY=VALUE",
+    ] {
+        assert!(said.contains(word), "{word} in {said}");
+    }
 }

@@ -1,6 +1,7 @@
 //! What a single value must look like; each function says what was wanted and what to do instead.
 
 use std::{
+    collections::BTreeMap,
     net::{IpAddr, Ipv4Addr},
     path::{Component, Path, PathBuf},
     time::Duration,
@@ -141,4 +142,53 @@ pub(super) fn up_to_an_hour(seconds: i64) -> Result<Duration, String> {
                 "{seconds} is out of bounds; wants a whole number of seconds from 0 to {MAX_HEALTHY_FOR_SECS}"
             )
         })
+}
+
+/// What `--cloud-provider` should be.
+pub fn cloud_provider(text: &str) -> Result<String, String> {
+    match text {
+        "external" | "none" => Ok(text.to_owned()),
+        _ => Err(format!(
+            "{text:?} is nothing that a kubelet can be asked for since Kubernetes 1.31; wants \"external\" (a cloud \
+             controller initialises the node) or \"none\""
+        )),
+    }
+}
+
+/// What `--node-ip` should be: an address, or one of each family.
+pub fn node_ip(text: &str) -> Result<String, String> {
+    let addresses: Option<Vec<IpAddr>> = text.split(',').map(|part| part.parse().ok()).collect();
+    match addresses.as_deref() {
+        Some([_]) => Ok(text.to_owned()),
+        Some([one, other]) if one.is_ipv4() != other.is_ipv4() => Ok(text.to_owned()),
+        _ => Err(format!(
+            "{text:?} is not an IP address, nor one of each family with a comma between; write it as 10.0.0.7"
+        )),
+    }
+}
+
+/// What `spec.providerID` should be.
+pub fn provider_id(text: &str) -> Result<String, String> {
+    let parts = text.split_once("://");
+    match parts {
+        Some((provider, id)) if !provider.is_empty() && !id.is_empty() => Ok(text.to_owned()),
+        _ => Err(format!(
+            "{text:?} is not a provider ID; write it as kubectl get node -o jsonpath={{.spec.providerID}} shows it: \
+             hcloud://12345678"
+        )),
+    }
+}
+
+/// Labels: `KEY=VALUE,…`.
+pub fn node_labels(text: &str) -> Result<BTreeMap<String, String>, String> {
+    text.split(',')
+        .map(|label| match label.split_once('=') {
+            Some((key, value)) if !key.trim().is_empty() => {
+                Ok((key.trim().to_owned(), value.trim().to_owned()))
+            }
+            _ => Err(format!(
+                "{label:?} is not a label; write it as KEY=VALUE, more of them with a comma between"
+            )),
+        })
+        .collect()
 }

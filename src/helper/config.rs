@@ -91,7 +91,8 @@ pub fn check(
 ) -> (ConfigAnswer, BTreeMap<PathBuf, Asked>) {
     let tree = Recording::new(tree);
     let snapshot = snapshot(&tree, inputs(root, &tree, request));
-    let report = rules::run(&snapshot);
+    let mut report = rules::run(&snapshot);
+    report.findings = rules::allow::part(&tree, report.findings).findings;
     let answer = ConfigAnswer {
         not_resolved: not_resolved(&snapshot),
         ..summary(&snapshot, &report)
@@ -136,6 +137,7 @@ fn inputs(root: &Root, tree: &dyn Tree, request: &ConfigRequest) -> Inputs {
         loaded: request.loaded.clone(),
         process: request.pid.and_then(|pid| running(root, pid)),
         cluster: request.cluster.clone(),
+        live: true,
         ..Inputs::default()
     }
 }

@@ -160,7 +160,7 @@ fn a_trickling_peer_is_cut_off_at_the_deadline() {
 
 #[test]
 fn a_peer_that_does_not_read_is_given_up() {
-    let (mut ours, _theirs) = UnixStream::pair().unwrap();
+    let (ours, _theirs) = UnixStream::pair().unwrap();
     let start = Clock.now().uptime;
     let error = write_line(&ours, &vec![b'x'; 8 * 1024 * 1024]).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);

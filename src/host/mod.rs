@@ -1,11 +1,15 @@
 //! The door to the machine: one small file a thing, no state shared between them.
 
+pub mod addresses;
 pub mod files;
 pub mod helper;
 pub mod journal;
 pub mod kubelet;
+pub mod loaded;
 pub mod memory;
 pub mod notify;
 pub mod process;
+pub mod program;
+pub mod socket;
 pub mod systemd;
 pub mod tree;

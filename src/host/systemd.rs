@@ -3,8 +3,6 @@
 //! One connection, four match rules for this unit alone. All signals come through one stream, so that they keep the
 //! order in which systemd sent them: a job is known before the process that it ends is gone.
 
-mod loaded;
-
 use std::{collections::HashMap, time::Duration};
 
 use tokio::{sync::mpsc, task::JoinSet};
@@ -18,8 +16,7 @@ use zbus::{
     zvariant::DynamicType,
 };
 
-pub use loaded::loaded;
-
+use super::loaded;
 use crate::{
     checks::kubelet::{JobKind, Sign, Unit},
     kubelet::snapshot::Loaded,
@@ -205,7 +202,7 @@ impl Session {
         let (connection, path) = (self.connection.clone(), self.unit_path.clone());
         let events = self.events.clone();
         self.questions.spawn(async move {
-            match loaded::read(&connection, &path, true).await {
+            match loaded::read(&connection, &path).await {
                 Ok(loaded) => {
                     events.send(BusEvent::Loaded(Box::new(loaded))).await.ok();
                 }

@@ -1,5 +1,9 @@
 //! The settings that count: flags over files over defaults, each with where it came from.
 
+mod defaults;
+mod files;
+mod flags;
+
 use std::collections::BTreeMap;
 
 use super::place::Place;
@@ -9,7 +13,7 @@ use super::place::Place;
 pub enum From {
     /// A flag.
     Flag(Place),
-    /// A file of the configuration.
+    /// A file of the configuration: the place of the key.
     File(Place),
     /// Nobody set it.
     Default {
@@ -81,11 +85,18 @@ impl Settings {
     }
 }
 
-/// Settles what counts: flags over files over defaults, by the rules of each flag and of the kubelet's version.
+/// Settles what counts: flags over files over defaults, by the rules of each flag and of the kubelet's version. Without
+/// a version the newest that the tables know is assumed.
 pub fn settle(
-    _flags: &super::flags::CommandLine,
-    _config: &super::config::Configuration,
-    _version: Option<&super::version::Version>,
+    flags: &super::flags::CommandLine,
+    config: &super::config::Configuration,
+    version: Option<&super::version::Version>,
 ) -> Settings {
-    Settings::default()
+    let mut settings = Settings(defaults::defaults(config.given, version));
+    files::lay_over(&mut settings, config, version);
+    flags::lay_over(&mut settings, flags, version);
+    settings
 }
+
+#[cfg(test)]
+mod tests;

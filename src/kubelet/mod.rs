@@ -4,6 +4,7 @@
 
 pub mod args;
 pub mod config;
+pub mod duration;
 pub mod effective;
 pub mod flags;
 pub mod healthz;
@@ -11,7 +12,9 @@ pub mod label;
 pub mod layers;
 pub mod machine;
 pub mod place;
+pub mod quantity;
 pub mod resolve;
+pub mod search;
 pub mod snapshot;
 pub mod systemd;
 pub mod tree;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     config, effective, flags,
     layers::{self, Launch},
-    machine::{self, Found},
+    machine::{self, Found, Known, Packages},
     place::Place,
     snapshot::{CloudFacts, ClusterFacts, Intent, Loaded, Phase, Process, Snapshot},
     systemd::{self, Manager},
@@ -43,6 +43,9 @@ pub struct Inputs {
     pub addresses: Option<Vec<String>>,
     /// Settings of the machine that a tree cannot hold, over what the tree says.
     pub overrides: Overrides,
+    /// Whether the tree is the root of this running host, so that what is not in `/run` and `/proc` is not there; else
+    /// it is an image or a copy, in which it never is.
+    pub live: bool,
 }
 
 /// Facts of the machine that the caller knows better than the tree.
@@ -70,9 +73,17 @@ pub fn snapshot(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
     let launch: Launch = layers::launch(tree, &unit, inputs.hostname.as_deref());
     let words = launch.words.get(1..).unwrap_or_default();
     let flags = flags::parse::parse(words);
-    let config = config::load(tree, &flags, inputs.version.as_ref());
-    let settings = effective::settle(&flags, &config, inputs.version.as_ref());
-    let mut machine = machine::survey(tree, &unit, &flags, &settings);
+    let known = Known {
+        packages: Packages::read(tree),
+        runtime_version: inputs.overrides.runtime_version,
+    };
+    let version = inputs.version.or_else(|| {
+        machine::kubelet_version(tree, &unit, &known.packages).map(|found| found.value)
+    });
+    let config = config::load(tree, &flags, version.as_ref());
+    let mut settings = effective::settle(&flags, &config, version.as_ref());
+    launch.apply_settings(&mut settings);
+    let mut machine = machine::survey_with(tree, &unit, &flags, &settings, &known);
     if let Some(hostname) = inputs.hostname {
         machine.hostname = Some(Found {
             value: hostname,
@@ -81,18 +92,11 @@ pub fn snapshot(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
     }
     machine.addresses = inputs.addresses;
     machine.cgroup_v2 = inputs.overrides.cgroup_v2.or(machine.cgroup_v2);
-    machine.socket = inputs.overrides.socket.or(machine.socket);
-    if let (Some(version), Some(runtime)) =
-        (inputs.overrides.runtime_version, machine.runtime.as_mut())
-    {
-        runtime.version = Some(version);
+    let seen = machine.socket.filter(|_| inputs.live);
+    machine.socket = inputs.overrides.socket.or(seen);
+    for (name, value) in inputs.overrides.sysctls {
+        machine.set_sysctl(name, value);
     }
-    let version = inputs.version.or_else(|| {
-        machine
-            .kubelet_version
-            .as_ref()
-            .map(|found| found.value.clone())
-    });
     Snapshot {
         unread_files: unread::find(tree, &unit),
         unit,
@@ -109,5 +113,6 @@ pub fn snapshot(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
         process: inputs.process,
         cluster: inputs.cluster,
         cloud: inputs.cloud,
+        live: inputs.live,
     }
 }

@@ -147,6 +147,8 @@ pub struct Snapshot {
     pub cluster: Option<ClusterFacts>,
     /// The cloud's facts.
     pub cloud: Option<CloudFacts>,
+    /// Whether the tree is the root of this running host: what lies in `/run` and `/proc` counts.
+    pub live: bool,
     /// Environment files and others near the unit that nothing reads, with the assignments in them.
     pub unread_files: Vec<UnreadFile>,
 }

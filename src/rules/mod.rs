@@ -1,8 +1,26 @@
 //! Rules on the kubelet's configuration: one file a family, one registry, one entry, [`run`].
 
+pub mod allow;
+
 mod at;
 mod cloud;
+mod cloud_provider;
+mod credentials;
+mod drift;
+mod dropins;
+mod env_files;
+mod environment;
 mod flags;
+mod kernel;
+mod layers;
+mod lost;
+mod network;
+mod order;
+mod references;
+mod runtime;
+mod settings;
+mod syntax;
+mod unit;
 
 use std::sync::OnceLock;
 
@@ -62,7 +80,7 @@ pub struct NotChecked {
 /// What a rule reports to.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// What was found.
+    /// What was found; after [`run`] the worst first, then by place.
     pub findings: Vec<Finding>,
     /// What could not be judged.
     pub not_checked: Vec<NotChecked>,
@@ -150,7 +168,23 @@ impl std::fmt::Debug for Rule {
 }
 
 /// Every rule, family by family, by number.
-pub const FAMILIES: &[&[Rule]] = &[cloud::RULES, flags::RULES];
+pub const FAMILIES: &[&[Rule]] = &[
+    environment::RULES,
+    references::RULES,
+    env_files::RULES,
+    syntax::RULES,
+    unit::RULES,
+    dropins::RULES,
+    drift::RULES,
+    layers::RULES,
+    flags::RULES,
+    cloud_provider::RULES,
+    cloud::RULES,
+    runtime::RULES,
+    kernel::RULES,
+    network::RULES,
+    credentials::RULES,
+];
 
 /// Every rule.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
@@ -188,8 +222,15 @@ pub fn run(snapshot: &Snapshot) -> Report {
     for rule in all() {
         (rule.run)(snapshot, &mut report);
     }
+    order::settle(&mut report);
     report
 }
+
+#[cfg(test)]
+mod hosts_tests;
+
+#[cfg(test)]
+mod tests;
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -1,8 +1,12 @@
 //! Snapshots for the rules' tests: a small tree in memory, resolved by the real resolver.
 
+use std::collections::BTreeMap;
+
 use super::{Finding, run};
 use crate::kubelet::{
+    effective::{Effective, From},
     resolve::{Inputs, snapshot},
+    snapshot::{Intent, Snapshot},
     tree::MemoryTree,
 };
 
@@ -51,6 +55,67 @@ pub(crate) fn found(tree: &MemoryTree, inputs: Inputs, rule: &str) -> Vec<String
                 finding.at,
                 finding.message
             )
+        })
+        .collect()
+}
+
+/// A snapshot of `tree` in which settings stand as these pairs say, each at its place.
+pub(crate) fn with_settings(
+    tree: &MemoryTree,
+    inputs: Inputs,
+    pairs: &[(&str, serde_json::Value, From)],
+) -> Snapshot {
+    let mut snapshot = snapshot(tree, inputs);
+    for (path, value, from) in pairs {
+        let setting = Effective {
+            value: value.clone(),
+            from: from.clone(),
+            keys: BTreeMap::new(),
+        };
+        snapshot.settings.0.insert((*path).to_owned(), setting);
+    }
+    snapshot
+}
+
+/// What one rule says of a snapshot: `severity at: message`, then `not checked: …` for each thing that it lacked.
+pub(crate) fn says(snapshot: &Snapshot, rule: &str) -> Vec<String> {
+    let report = run(snapshot);
+    let findings = report
+        .findings
+        .into_iter()
+        .filter(|finding| finding.rule == rule)
+        .map(|finding| {
+            let severity = format!("{:?}", finding.severity).to_lowercase();
+            format!("{severity} {}: {}", finding.at, finding.message)
+        });
+    let lacking = report
+        .not_checked
+        .into_iter()
+        .filter(|lacking| lacking.rule == rule)
+        .map(|lacking| format!("not checked: {}", lacking.lacks));
+    findings.chain(lacking).collect()
+}
+
+/// As if the operator had declared `cloud_provider = "external"`.
+pub(crate) fn external() -> Inputs {
+    Inputs {
+        intent: Intent {
+            cloud_provider: Some("external".to_owned()),
+            ..Intent::default()
+        },
+        ..Inputs::default()
+    }
+}
+
+/// The places that a rule finds something at, as `severity file:line:column+width`.
+pub(crate) fn carets(tree: &MemoryTree, inputs: Inputs, rule: &str) -> Vec<String> {
+    findings_with(tree, inputs)
+        .into_iter()
+        .filter(|finding| finding.rule == rule)
+        .map(|finding| {
+            let severity = format!("{:?}", finding.severity).to_lowercase();
+            let at = finding.at;
+            format!("{severity} {at}:{}+{}", at.column, at.width)
         })
         .collect()
 }

@@ -22,7 +22,7 @@ fn nodevigil(args: &[&str]) -> (i32, String, String) {
 fn help_names_every_subcommand() {
     let (code, stdout, _) = nodevigil(&["--help"]);
     assert_eq!(code, 0);
-    for word in ["run", "helper", "status", "observes"] {
+    for word in ["run", "helper", "check", "explain", "status", "observes"] {
         assert!(stdout.contains(word), "{word} in {stdout}");
     }
     assert_eq!(

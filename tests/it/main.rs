@@ -5,7 +5,9 @@
     reason = "tests start programs, read files and wait, and fail by panicking: the doors are the product's"
 )]
 
+mod check;
 mod cli;
 mod daemon;
+mod oracle;
 mod stats;
 mod tidy;

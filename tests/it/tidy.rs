@@ -143,3 +143,12 @@ fn rooms_are_all_on_the_map() {
         );
     }
 }
+
+#[test]
+fn the_rules_document_is_made_from_the_registry() {
+    assert!(
+        read("docs/reference/rules.md") == nodevigil::cli::generate::rules_md(),
+        "docs/reference/rules.md is not what the program says: \
+         cargo run -- generate docs >docs/reference/rules.md"
+    );
+}

@@ -137,12 +137,7 @@ fn a_node_made_anew_is_written_again() -> Result<()> {
     Scene::healthy("made-anew")?.play(|scene| {
         let before = scene.now()?;
         let from = Instant::now();
-        let path = format!("/api/v1/nodes/{}", scene.node.name());
-        let (code, answer) =
-            scene
-                .plane
-                .request("DELETE", &path, "application/json", &json!({}))?;
-        ensure!(code == 200, "{code}: {answer}");
+        scene.plane.delete_node(scene.node.name())?;
         scene.status_file("the agent to miss the Node", |file| {
             file["api"]["state"] == "node-missing"
         })?;

@@ -8,6 +8,8 @@
     reason = "the bench stands outside the agent, whose doors these are"
 )]
 
+#[path = "bench/check.rs"]
+mod check;
 #[path = "bench/faults.rs"]
 mod faults;
 #[path = "bench/idle.rs"]
@@ -52,8 +54,13 @@ struct Plan {
 }
 
 fn main() -> ExitCode {
-    support::enter::enter();
-    match measure() {
+    let measured = if check::is_runner() {
+        check::run().map(|()| true)
+    } else {
+        support::enter::enter();
+        measure()
+    };
+    match measured {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -75,6 +82,7 @@ fn measure() -> Result<bool> {
     let (mut rows, reasons) = faults::kills(&mut stage, plan.kills)?;
     rows.push(faults::hangs(&mut stage, plan.hangs)?);
     rows.extend(idle::idle(&stage, plan.idle)?);
+    rows.extend(check::check()?);
     rows.push(size()?);
     let file = repository().join("dist/bench.json");
     report::write(&rows, &file)?;

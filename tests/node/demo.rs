@@ -8,6 +8,8 @@
 
 #[path = "demo/acts.rs"]
 mod acts;
+#[path = "demo/lost_flag.rs"]
+mod lost_flag;
 #[path = "demo/paper.rs"]
 mod paper;
 #[path = "../support/mod.rs"]
@@ -87,7 +89,7 @@ fn introduce(paper: &Paper, plane: &ControlPlane) -> Result<()> {
 
 fn boot(paper: &Paper, plane: &Arc<ControlPlane>) -> Result<Node> {
     paper.heading("A node boots and joins");
-    let node = NodeBuilder::new(plane, NODE)
+    let node = lost_flag::mistake(NodeBuilder::new(plane, NODE))
         .joining()
         .agent()
         .config("50-demo.toml", "[kubelet]\nhealthy_for_secs = 1\n")
@@ -116,7 +118,10 @@ fn play(paper: &mut Paper, node: &Node, watch: &NodeWatch, full: bool) -> Result
         info("kernelVersion"),
     ));
     let mut stage = Stage { paper, node, watch };
-    stage.agent_starts()?;
+    stage.flag_is_lost()?;
+    let started = stage.agent_starts()?;
+    stage.lost_flag_is_told(started)?;
+    stage.flag_is_mended()?;
     stage.kubelet_is_killed()?;
     stage.kubelet_hangs()?;
     if full {

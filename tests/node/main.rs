@@ -15,6 +15,8 @@ use libtest_mimic::{Arguments, Trial};
 mod agent;
 mod api;
 mod audit;
+mod check;
+mod cloud_init;
 mod config;
 mod harness;
 mod host;
@@ -43,6 +45,8 @@ fn main() -> ExitCode {
         host::tests(),
         identity::tests(),
         config::tests(),
+        check::tests(),
+        cloud_init::tests(),
     ]
     .into_iter()
     .flatten()

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::api::{self, Api};
 use super::audit::{self, Request};
@@ -180,6 +180,17 @@ impl ControlPlane {
             (404, _) => Ok(None),
             (code, answer) => bail!("GET of node {name} answered {code}: {answer}"),
         }
+    }
+
+    /// Deletes a Node object.
+    pub(crate) fn delete_node(&self, name: &str) -> Result<()> {
+        let path = format!("/api/v1/nodes/{name}");
+        let (code, answer) = self.request("DELETE", &path, "application/json", &json!({}))?;
+        ensure!(
+            code == 200,
+            "DELETE of node {name} answered {code}: {answer}"
+        );
+        Ok(())
     }
 
     /// A condition of a Node, if there is one.

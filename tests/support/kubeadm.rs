@@ -31,7 +31,7 @@ pub(crate) const UNITS: [&str; 6] = [
     "cloud-final.service",
 ];
 
-const TOKEN: &str = "abcdef.0123456789abcdef";
+pub(crate) const TOKEN: &str = "abcdef.0123456789abcdef";
 const SOCKET: &str = "unix:///run/containerd/containerd.sock";
 const USER_DATA: &str = "\
 #cloud-config
@@ -107,7 +107,8 @@ pub(crate) fn files(
     ])
 }
 
-fn endpoint(plane: &ControlPlane) -> String {
+/// Where a joining node finds the API server.
+pub(crate) fn endpoint(plane: &ControlPlane) -> String {
     format!("{}:{}", enter::ADDRESS, plane.port())
 }
 

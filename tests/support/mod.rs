@@ -22,6 +22,7 @@ pub(crate) mod control_plane;
 pub(crate) mod enter;
 pub(crate) mod kubeadm;
 pub(crate) mod leftovers;
+pub(crate) mod machine;
 pub(crate) mod manifests;
 pub(crate) mod node;
 pub(crate) mod node_builder;

@@ -3,42 +3,32 @@
 use std::fs;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
-use nix::unistd::Pid;
-use procfs::process::{Process, all_processes};
+use procfs::process::all_processes;
 use serde_json::Value;
 
 use super::control_plane::ControlPlane;
 use super::kubeadm::Joining;
+use super::machine::Machine;
 use super::node_files::Ports;
-use super::process::{self, tail};
-use super::{api, cgroups, say, wait_until};
+use super::{api, process, wait_until};
 
 /// A running node. It is gone, with all it started, when it is dropped.
 pub(crate) struct Node {
     setup: Setup,
-    /// The node's systemd, as we see it.
-    pid1: i32,
 }
 
-/// What the builder knows of a node and what its end must clear away.
+/// What the builder knows of a node.
 pub(super) struct Setup {
     pub(super) plane: Arc<ControlPlane>,
     pub(super) name: String,
-    pub(super) group: String,
-    /// The `unshare` whose child the node's systemd is.
-    pub(super) parent: Child,
-    /// What the node is to be, and what its boot wrote before its journal took over.
-    pub(super) files: [PathBuf; 2],
-    pub(super) folder: PathBuf,
+    pub(super) machine: Machine,
     pub(super) started: Instant,
     pub(super) ports: Ports,
     pub(super) _joining: Option<Joining>,
@@ -67,38 +57,20 @@ impl Node {
 
     /// Its control group, below every hierarchy's mount point.
     pub(crate) fn group(&self) -> &str {
-        &self.setup.group
+        self.setup.machine.group()
     }
 
     /// Its systemd's pid, as we see it.
     pub(crate) fn pid1(&self) -> i32 {
-        self.pid1
+        self.setup.machine.pid1()
     }
 
     /// The node whose boot has begun; returns when its systemd answers.
-    pub(super) fn up(setup: Setup, bus: bool) -> Result<Self> {
-        let mut node = Self { setup, pid1: 0 };
-        node.wait_for_systemd(bus)?;
-        Ok(node)
-    }
-
-    fn wait_for_systemd(&mut self, bus: bool) -> Result<()> {
+    pub(super) fn up(mut setup: Setup, bus: bool) -> Result<Self> {
         let mut wanted = vec!["run/systemd/private"];
         wanted.extend(bus.then_some("run/dbus/system_bus_socket"));
-        let up = wait_until("the node's systemd", Duration::from_secs(30), || {
-            if let Some(status) = self.setup.parent.try_wait()? {
-                bail!("the boot ended ({status})");
-            }
-            if self.pid1 == 0 {
-                self.pid1 = child_of(self.setup.parent.id()).unwrap_or(0);
-            }
-            // Before systemd runs, the root is still that of the run.
-            let root = PathBuf::from(format!("/proc/{}/root", self.pid1));
-            let systemd = fs::read_to_string(format!("/proc/{}/comm", self.pid1));
-            let systemd = systemd.is_ok_and(|name| name.trim() == "systemd");
-            Ok((systemd && wanted.iter().all(|path| root.join(path).exists())).then_some(()))
-        });
-        up.with_context(|| format!("node {}: {}", self.setup.name, tail(&self.setup.files[1])))
+        setup.machine.wait_up(&wanted)?;
+        Ok(Self { setup })
     }
 
     /// Waits until the API server has the node Ready; returns how long that took from the beginning of the boot.
@@ -123,46 +95,12 @@ impl Node {
 
     /// Runs a shell command on the node: exit code and output (both streams).
     pub(crate) fn run(&self, command: &str) -> Result<(i32, String)> {
-        let script = format!("exec 2>&1\n{command}");
-        let done = Command::new("nsenter")
-            .args([
-                "-t",
-                &self.pid1.to_string(),
-                "-m",
-                "-p",
-                "-u",
-                "-i",
-                "-C",
-                "-r",
-                "-w",
-                "/bin/sh",
-                "-c",
-                &script,
-            ])
-            .env_clear()
-            .env(
-                "PATH",
-                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            )
-            .stdin(Stdio::null())
-            .output()
-            .context("starting nsenter")?;
-        let code = done.status.code().unwrap_or(-1);
-        Ok((
-            code,
-            String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned(),
-        ))
+        self.setup.machine.run(command)
     }
 
     /// Runs a shell command on the node that must succeed; returns its output.
     pub(crate) fn sh(&self, command: &str) -> Result<String> {
-        let (code, output) = self.run(command)?;
-        ensure!(
-            code == 0,
-            "node {}: `{command}` ended with {code}: {output}",
-            self.setup.name
-        );
-        Ok(output)
+        self.setup.machine.sh(command)
     }
 
     /// Starts the agent (and its helper's socket, if it ships one).
@@ -190,7 +128,7 @@ impl Node {
     /// Our pid of a process of the node.
     pub(crate) fn host_pid(&self, inner: i32) -> Result<i32> {
         let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-        let own = namespace(self.pid1);
+        let own = namespace(self.pid1());
         for process in all_processes()?.flatten() {
             let status = process.status().ok().and_then(|status| status.nspid);
             let innermost = status.and_then(|pids| pids.last().copied());
@@ -237,7 +175,7 @@ impl Node {
     /// Reads a file of the node, its links followed as on the node.
     pub(crate) fn read(&self, path: &str) -> Result<String> {
         let root = open(
-            format!("/proc/{}/root", self.pid1).as_str(),
+            &self.setup.machine.root(),
             OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
             Mode::empty(),
         )
@@ -268,39 +206,6 @@ impl Node {
 
     /// Ends the node as a power cut would, and waits until nothing of it is left on this machine.
     pub(crate) fn power_off(mut self) -> Result<()> {
-        self.end()
+        self.setup.machine.end()
     }
-
-    fn end(&mut self) -> Result<()> {
-        if self.pid1 > 1 {
-            let _ = kill(Pid::from_raw(self.pid1), Signal::SIGKILL); // may be gone already
-        } else {
-            self.setup.parent.kill()?;
-        }
-        self.setup.parent.wait()?;
-        for file in &self.setup.files {
-            let _ = fs::remove_file(file); // ended twice, if by power_off
-        }
-        let _ = fs::remove_dir(&self.setup.folder);
-        cgroups::remove(&self.setup.group, Duration::from_secs(5))
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        if let Err(error) = self.end() {
-            say(&format!("ending node {}: {error:#}", self.setup.name));
-        }
-    }
-}
-
-/// The only child of a process.
-fn child_of(parent: u32) -> Option<i32> {
-    let parent = i32::try_from(parent).ok()?;
-    let tasks = Process::new(parent).ok()?.tasks().ok()?.flatten();
-    tasks
-        .filter_map(|task| task.children().ok())
-        .flatten()
-        .next()
-        .and_then(|pid| i32::try_from(pid).ok())
 }

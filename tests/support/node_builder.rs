@@ -1,20 +1,18 @@
 //! Says what a node is to be, and boots it.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
-use super::boot::{File, Spec};
+use super::boot::File;
 use super::control_plane::ControlPlane;
 use super::kubeadm::{self, Joining};
+use super::machine::Machine;
 use super::node::{Node, Setup};
 use super::node_files::{self, Ports};
-use super::process::log_file;
 use super::{enter, tools};
 
 /// What a node is to be, before it boots.
@@ -115,8 +113,6 @@ impl NodeBuilder {
     pub(crate) fn boot(self) -> Result<Node> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let label = format!("{}-{}", self.name, COUNT.fetch_add(1, Ordering::Relaxed));
-        let folder = enter::work().join("nodes").join(&label);
-        fs::create_dir_all(&folder).context("making the node's folder")?;
         let joining = self.joining.then(Joining::wait_for_turn).transpose()?;
         let ports = match &joining {
             Some(_) => kubeadm::PORTS,
@@ -125,26 +121,14 @@ impl NodeBuilder {
                 healthz: enter::port(),
             },
         };
-        let spec = Spec {
-            group: format!("{}/{label}", enter::run()?),
-            layers: self.layers()?,
-            files: self.all_files(ports)?,
-            target: "node.target".to_owned(),
-            folder: folder.clone(),
-        };
-        let file = enter::work().join("nodes").join(format!("{label}.json"));
-        fs::write(&file, serde_json::to_vec(&spec)?)?;
-        let console = enter::work().join("nodes").join(format!("{label}.console"));
+        let (layers, files) = (self.layers()?, self.all_files(ports)?);
         let started = Instant::now();
-        let parent = spawn(&file, &console)?;
+        let machine = Machine::begin(label, layers, files, "node.target")?;
         let bus = self.wants.iter().any(|unit| unit == "dbus.service");
         let setup = Setup {
             plane: self.plane,
             name: self.name,
-            group: spec.group,
-            parent,
-            files: [file, console],
-            folder,
+            machine,
             started,
             ports,
             _joining: joining,
@@ -199,25 +183,4 @@ impl NodeBuilder {
             .chain(self.files.iter().cloned())
             .collect())
     }
-}
-
-fn spawn(spec: &Path, console: &Path) -> Result<Child> {
-    let (output, errors) = log_file(console)?;
-    Command::new("unshare")
-        .args([
-            "--mount",
-            "--pid",
-            "--uts",
-            "--ipc",
-            "--fork",
-            "--kill-child=KILL",
-        ])
-        .args(["--propagation", "private", "--"])
-        .arg(std::env::current_exe().context("finding this program")?)
-        .env(enter::STAGE, format!("boot:{}", spec.display()))
-        .stdin(Stdio::null())
-        .stdout(output)
-        .stderr(errors)
-        .spawn()
-        .context("starting unshare")
 }

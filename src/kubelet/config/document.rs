@@ -77,6 +77,16 @@ impl Node {
         self.entries().iter().rev().find(|entry| entry.key == key)
     }
 
+    /// A key with its value, deeper down: the keys with dots between them.
+    pub fn find(&self, path: &str) -> Option<&Entry> {
+        let (parents, key) = path.rsplit_once('.').unwrap_or(("", path));
+        parents
+            .split('.')
+            .filter(|parent| !parent.is_empty())
+            .try_fold(self, |node, parent| node.get(parent))?
+            .entry(key)
+    }
+
     /// The entries of a map; none of anything else.
     pub fn entries(&self) -> &[Entry] {
         match &self.value {

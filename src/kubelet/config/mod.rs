@@ -1,9 +1,12 @@
 //! The `KubeletConfiguration` that the kubelet gets: its file, the drop-ins of `--config-dir`, each field with its place.
 
+mod check;
 pub mod document;
 pub mod fields;
+mod load;
+mod merge;
 
-use document::Node;
+use document::{Entry, Node};
 
 use super::place::Place;
 
@@ -40,7 +43,8 @@ pub struct ConfigFile {
     pub document: Option<Node>,
 }
 
-/// A key that the kubelet does not take: it logs a warning and goes on without it.
+/// A key that the kubelet does not take: of its main file it logs a warning and goes on without it, of a drop-in it
+/// says nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownField {
     /// Its path with dots, as written.
@@ -53,6 +57,8 @@ pub struct UnknownField {
     pub meant: Option<&'static str>,
     /// Whether the key is known but stands there twice.
     pub duplicate: bool,
+    /// The release that brought the field, where this kubelet is older.
+    pub since: Option<super::version::Minor>,
 }
 
 /// The merged configuration.
@@ -71,16 +77,23 @@ pub struct Configuration {
 impl Configuration {
     /// The merged value of a field, its path with dots.
     pub fn get(&self, path: &str) -> Option<&Node> {
-        path.split('.')
-            .try_fold(self.merged.as_ref()?, |node, key| node.get(key))
+        self.entry(path).map(|entry| &entry.node)
+    }
+
+    /// The merged entry of a field, its path with dots: key and value.
+    pub fn entry(&self, path: &str) -> Option<&Entry> {
+        self.merged.as_ref()?.find(path)
     }
 }
 
 /// Reads the configuration that the flags name.
 pub fn load(
-    _tree: &dyn super::tree::Tree,
-    _flags: &super::flags::CommandLine,
-    _version: Option<&super::version::Version>,
+    tree: &dyn super::tree::Tree,
+    flags: &super::flags::CommandLine,
+    version: Option<&super::version::Version>,
 ) -> Configuration {
-    Configuration::default()
+    load::load(tree, flags, version)
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ pub mod parse;
 pub mod table;
 mod value;
 
+pub(super) use number::{parse_bool, parse_int};
 pub use value::{check_value, duration_nanos, go_quote, pairs};
 
 use super::{place::Place, version::Minor};

@@ -14,7 +14,7 @@ const SYNTAX: &str = "invalid syntax";
 const RANGE: &str = "value out of range";
 
 /// `strconv.ParseBool`.
-pub(super) fn parse_bool(text: &str) -> Result<bool, String> {
+pub(in crate::kubelet) fn parse_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
@@ -23,7 +23,7 @@ pub(super) fn parse_bool(text: &str) -> Result<bool, String> {
 }
 
 /// `strconv.ParseInt` with base 0: `0x`, `0o`, `0b`, `0` in front and underscores between digits.
-pub(super) fn parse_int(text: &str, bits: u32) -> Result<i64, String> {
+pub(in crate::kubelet) fn parse_int(text: &str, bits: u32) -> Result<i64, String> {
     let error = |why| not_a_number("ParseInt", text, why);
     let (negative, digits) = match text.strip_prefix(['+', '-']) {
         Some(digits) => (text.starts_with('-'), digits),

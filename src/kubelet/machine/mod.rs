@@ -1,9 +1,32 @@
 //! What the kubelet will find around it: memory, swap, kernel settings, the runtime's configuration, CNI, credentials,
 //! each value with the file that says so. Read from a [`Tree`](super::tree::Tree); what is not there is `None`.
 
+mod certificate;
+mod cni;
+mod containerd;
+mod credentials;
+mod crio;
+mod glob;
+mod identity;
+mod kernel;
+mod memory;
+mod name_servers;
+mod packages;
+mod runtime;
+mod text;
+mod toml_file;
+mod trusted;
+
 use std::{collections::BTreeMap, path::PathBuf};
 
-use super::{place::Place, version::Version};
+use super::{
+    effective::Settings, flags::CommandLine, place::Place, systemd::Unit, tree::Tree,
+    version::Version,
+};
+
+pub use identity::kubelet_version;
+pub use packages::Packages;
+pub use runtime::socket_path;
 
 /// A value and the file and line that says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +62,10 @@ pub struct Runtime {
     pub kind: RuntimeKind,
     /// Its version (`2.1.4`), where it is known.
     pub version: Option<String>,
-    /// Whether it uses systemd's cgroup driver: containerd's `SystemdCgroup`, CRI-O's `cgroup_manager`.
+    /// The version of its configuration's schema (containerd): 3 and later are read by containerd 2 alone.
+    pub schema: Option<u32>,
+    /// Whether it uses systemd's cgroup driver: containerd's `SystemdCgroup`, CRI-O's `cgroup_manager`. A
+    /// place without a line means that no file says so: it is the default.
     pub systemd_cgroup: Option<Found<bool>>,
     /// Where its CRI plugin is disabled.
     pub cri_disabled: Option<Place>,
@@ -115,6 +141,10 @@ pub struct Kubeconfig {
     pub certificate: Option<Certificate>,
     /// Why the certificate could not be had.
     pub certificate_problem: Option<String>,
+    /// The files of certificate, key and token that it names.
+    pub files: Vec<String>,
+    /// Those of them that are not there.
+    pub missing_files: Vec<String>,
 }
 
 /// A file that the kubelet needs, read or not.
@@ -157,14 +187,16 @@ pub struct Machine {
     pub cgroups: BTreeMap<String, bool>,
     /// The runtime at the effective endpoint.
     pub runtime: Option<Runtime>,
-    /// The effective endpoint's socket.
+    /// The effective endpoint's socket; `None` where nobody could look, as in an image.
     pub socket: Option<Socket>,
     /// Other runtimes' sockets that are there.
     pub other_sockets: Vec<String>,
-    /// The CNI folder and the configurations in it; `None` if the folder is not there.
+    /// The folder in which the runtime looks for CNI configurations; `None` where that is not known.
     pub cni_dir: Option<PathBuf>,
-    /// Names of CNI configurations.
+    /// Names of CNI configurations, sorted; `None` if the folder is not there.
     pub cni_configs: Option<Vec<String>>,
+    /// The plugins of the first of them.
+    pub cni_plugins: Vec<String>,
     /// The name servers of the effective `resolvConf`.
     pub resolv_conf: Needed<Vec<Found<String>>>,
     /// `--kubeconfig`.
@@ -179,6 +211,14 @@ pub struct Machine {
     pub kubelet_version: Option<Found<Version>>,
     /// Addresses of the host's interfaces; `None` where the root is not this host's.
     pub addresses: Option<Vec<String>>,
+}
+
+impl Machine {
+    /// Sets a kernel setting that the caller knows better than the tree.
+    pub fn set_sysctl(&mut self, name: &'static str, value: String) {
+        let at = Place::file(kernel::sysctl_path(name)).at_line(1);
+        self.sysctls.insert(name, Found { value, at });
+    }
 }
 
 /// A file whose owner and mode matter.
@@ -196,32 +236,73 @@ pub struct TrustedFile {
     pub gid: u32,
 }
 
+/// What the caller of [`survey_with`] knows already.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// Versions of installed packages.
+    pub packages: Packages,
+    /// The runtime's version, over what the tree says.
+    pub runtime_version: Option<String>,
+}
+
 /// Reads what lies around the kubelet that these settings describe.
-pub fn survey(
-    _tree: &dyn super::tree::Tree,
-    _unit: &super::systemd::Unit,
-    _flags: &super::flags::CommandLine,
-    _settings: &super::effective::Settings,
+pub fn survey(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings: &Settings) -> Machine {
+    let known = Known {
+        packages: Packages::read(tree),
+        runtime_version: None,
+    };
+    survey_with(tree, unit, flags, settings, &known)
+}
+
+/// The same, with what is known already.
+pub fn survey_with(
+    tree: &dyn Tree,
+    unit: &Unit,
+    flags: &CommandLine,
+    settings: &Settings,
+    known: &Known,
 ) -> Machine {
+    let version = known.runtime_version.as_deref();
+    let runtime = runtime::read(tree, settings, &known.packages, version);
+    let socket = socket_path(settings);
+    let cni_dir = cni::folder(runtime.as_ref(), settings);
+    let cni_configs = cni_dir
+        .as_deref()
+        .and_then(|folder| cni::configs(tree, folder));
+    let cni_plugins = match (&cni_dir, &cni_configs) {
+        (Some(folder), Some(configs)) => cni::plugins(tree, folder, configs),
+        _ => Vec::new(),
+    };
+    let kubeconfig = credentials::kubeconfig(tree, settings, "--kubeconfig");
+    let bootstrap = credentials::kubeconfig(tree, settings, "--bootstrap-kubeconfig");
+    let trusted_files = trusted::list(tree, unit, flags, settings, [&kubeconfig, &bootstrap]);
     Machine {
-        hostname: None,
-        os_ids: Vec::new(),
-        memory_bytes: None,
-        swaps: None,
-        sysctls: BTreeMap::new(),
-        cgroup_v2: None,
-        cgroups: BTreeMap::new(),
-        runtime: None,
-        socket: None,
-        other_sockets: Vec::new(),
-        cni_dir: None,
-        cni_configs: None,
-        resolv_conf: Needed::NotAsked,
-        kubeconfig: Needed::NotAsked,
-        bootstrap_kubeconfig: Needed::NotAsked,
-        serving_certificate: Needed::NotAsked,
-        trusted_files: Vec::new(),
-        kubelet_version: None,
+        hostname: identity::hostname(tree),
+        os_ids: identity::os_ids(tree),
+        memory_bytes: memory::total(tree),
+        swaps: memory::swaps(tree),
+        sysctls: kernel::sysctls(tree),
+        cgroup_v2: kernel::cgroup_v2(tree),
+        cgroups: kernel::cgroups(tree, settings),
+        socket: socket
+            .as_deref()
+            .and_then(|path| runtime::socket(tree, path)),
+        other_sockets: runtime::other_sockets(tree, socket.as_deref()),
+        runtime,
+        cni_dir,
+        cni_configs,
+        cni_plugins,
+        resolv_conf: name_servers::read(tree, settings),
+        kubeconfig,
+        bootstrap_kubeconfig: bootstrap,
+        serving_certificate: credentials::serving(tree, settings),
+        trusted_files,
+        kubelet_version: kubelet_version(tree, unit, &known.packages),
         addresses: None,
     }
 }
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

@@ -64,20 +64,6 @@ pub(super) fn specifiers(
         ('c', text(&format!("/system.slice/{name}"))),
         ('r', text("/system.slice")),
         ('R', text("")),
-        ('C', text("/var/cache")),
-        ('d', text(&format!("/run/credentials/{name}"))),
-        ('E', text("/etc")),
-        ('L', text("/var/log")),
-        ('S', text("/var/lib")),
-        ('t', text("/run")),
-        ('T', text("/tmp")),
-        ('V', text("/var/tmp")),
-        ('h', text("/root")),
-        ('s', text(root_shell(tree))),
-        ('u', text("root")),
-        ('U', text("0")),
-        ('g', text("root")),
-        ('G', text("0")),
         ('H', text(&manager.hostname)),
         ('l', text(short)),
         ('q', text(&pretty_hostname(tree, manager))),
@@ -92,11 +78,32 @@ pub(super) fn specifiers(
         ('M', os("IMAGE_ID")),
         ('A', os("IMAGE_VERSION")),
     ]);
+    for (letter, value) in FIXED {
+        table.insert(letter, text(value));
+    }
+    table.insert('d', text(&format!("/run/credentials/{name}")));
+    table.insert('s', text(root_shell(tree)));
     if manager.version >= 255 {
         table.insert('D', text("/usr/share"));
     }
     Specifiers(table)
 }
+
+/// The specifiers that are the same for every system service.
+const FIXED: [(char, &str); 12] = [
+    ('C', "/var/cache"),
+    ('E', "/etc"),
+    ('L', "/var/log"),
+    ('S', "/var/lib"),
+    ('t', "/run"),
+    ('T', "/tmp"),
+    ('V', "/var/tmp"),
+    ('h', "/root"),
+    ('u', "root"),
+    ('U', "0"),
+    ('g', "root"),
+    ('G', "0"),
+];
 
 /// The architecture as systemd calls it.
 fn architecture() -> &'static str {

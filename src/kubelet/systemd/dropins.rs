@@ -89,9 +89,7 @@ fn not_a_drop_in(tree: &dyn Tree, path: &Path, name: &OsStr) -> Option<NotADropI
 /// Tells of a file, or of the files in a folder, that is not read.
 fn not_read(tree: &dyn Tree, path: &Path, reason: NotADropIn, events: &mut Events) {
     let mut tell = |path: &Path| {
-        let kind = EventKind::DropInNotRead {
-            reason: reason.clone(),
-        };
+        let kind = EventKind::DropInNotRead { reason };
         events.push(Event {
             kind,
             at: Place::file(path).at_line(1),
@@ -178,6 +176,3 @@ fn near_miss(unit: &str, folder: &str) -> Option<NotADropIn> {
     base.eq_ignore_ascii_case(stem)
         .then_some(NotADropIn::Folder)
 }
-
-#[cfg(test)]
-mod tests;

@@ -345,7 +345,7 @@ fn why_no_name(name: &str) -> &'static str {
         "export"
     } else if name.is_empty() || name.starts_with('=') {
         "the name is empty"
-    } else if name.contains(|c: char| c == ' ' || c == '\t') {
+    } else if name.contains([' ', '\t']) {
         "the name has a blank"
     } else if name.starts_with(|c: char| c.is_ascii_digit()) {
         "the name starts with a digit"
@@ -357,6 +357,3 @@ fn why_no_name(name: &str) -> &'static str {
         "the name has a character other than letters, digits and underscores"
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -89,24 +89,21 @@ impl Lists {
             let Some(text) = expand(context, &word.text, &at, events) else {
                 continue;
             };
-            match assignment(context, &text, &at) {
-                Some(assigned) => {
-                    if env_file::looks_like_shell(&assigned.value) {
-                        events.push(event(EventKind::NotAShell, at, &assigned.value));
-                    }
-                    if first.is_none() {
-                        first = Some((assigned.name.clone(), assigned.value.clone()));
-                    }
-                    if self.environment.len() < MAX_ASSIGNMENTS {
-                        self.environment.push(assigned);
-                    }
-                }
-                None => {
-                    let kind = EventKind::InvalidAssignment {
-                        first: first.clone(),
-                    };
-                    events.push(event(kind, at, &text.text()));
-                }
+            let Some(assigned) = assignment(context, &text, &at) else {
+                let kind = EventKind::InvalidAssignment {
+                    first: first.clone(),
+                };
+                events.push(event(kind, at, &text.text()));
+                continue;
+            };
+            if env_file::looks_like_shell(&assigned.value) {
+                events.push(event(EventKind::NotAShell, at, &assigned.value));
+            }
+            if first.is_none() {
+                first = Some((assigned.name.clone(), assigned.value.clone()));
+            }
+            if self.environment.len() < MAX_ASSIGNMENTS {
+                self.environment.push(assigned);
             }
         }
     }
@@ -349,40 +346,41 @@ fn env_file(
     parsed: &Result<ParsedEnvFile, EnvFileState>,
     budget: &mut usize,
 ) -> EnvFile {
-    let skipped = |reason: &str| EnvFileState::Skipped {
-        reason: reason.to_owned(),
-    };
-    let (state, assignments) = match parsed {
-        Err(state) => (state.clone(), Vec::new()),
-        Ok(parsed) => match &parsed.unusable {
-            Some(reason) => (skipped(reason), Vec::new()),
-            None => {
-                let size: usize = parsed.assignments.iter().map(|a| a.value.len()).sum();
-                match budget.checked_sub(size) {
-                    Some(left) => {
-                        *budget = left;
-                        (EnvFileState::Read, parsed.assignments.clone())
-                    }
-                    None => (skipped("the unit's environment is too large"), Vec::new()),
-                }
-            }
-        },
-    };
-    EnvFile {
+    let mut file = EnvFile {
         path,
         declared: declared.at.clone(),
         optional: declared.optional,
-        state,
-        assignments: assignments
-            .into_iter()
-            .map(|assignment| Assignment {
-                source: Source::File {
-                    declared: declared.at.clone(),
-                },
-                ..assignment
-            })
-            .collect(),
+        state: EnvFileState::Read,
+        assignments: Vec::new(),
+    };
+    let parsed = match parsed {
+        Ok(parsed) => parsed,
+        Err(state) => {
+            file.state = state.clone();
+            return file;
+        }
+    };
+    let size: usize = parsed.assignments.iter().map(|a| a.value.len()).sum();
+    let reason = if parsed.unusable.is_some() {
+        parsed.unusable.clone()
+    } else if size > *budget {
+        Some("the unit's environment is too large".to_owned())
+    } else {
+        None
+    };
+    if let Some(reason) = reason {
+        file.state = EnvFileState::Skipped { reason };
+        return file;
     }
+    *budget -= size;
+    let own = |assignment: &Assignment| Assignment {
+        source: Source::File {
+            declared: declared.at.clone(),
+        },
+        ..assignment.clone()
+    };
+    file.assignments = parsed.assignments.iter().map(own).collect();
+    file
 }
 
 fn read_file(tree: &dyn Tree, path: &Path, version: u32) -> Result<ParsedEnvFile, EnvFileState> {

@@ -10,7 +10,7 @@ use super::{
     dropins,
     environment::{self, Lists},
     exec::{self, Context},
-    keys,
+    expand, keys,
     names::{self, NameKind},
     paths::{self, Found, Index, Look, look},
     source::{SourceFile, bounded},
@@ -218,9 +218,13 @@ impl Loader<'_> {
         } else {
             execs.into_iter().next_back()
         };
-        let references = unit.exec.as_ref().map(exec::references).unwrap_or_default();
+        let references = unit
+            .exec
+            .as_ref()
+            .map(expand::references)
+            .unwrap_or_default();
         if let Some(exec) = &unit.exec {
-            unit.argv = exec::argv(exec, &winners, &mut self.events);
+            unit.argv = expand::argv(exec, &winners, &mut self.events);
         }
         for (name, mut all) in environment.variables {
             let Some(winner) = all.pop() else { continue };

@@ -288,6 +288,3 @@ fn leads_to_null(tree: &dyn Tree, path: &Path) -> bool {
     tree.read_link(path)
         .is_ok_and(|link| lexical(&link) == Path::new("/dev/null"))
 }
-
-#[cfg(test)]
-mod tests;

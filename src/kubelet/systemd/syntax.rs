@@ -260,6 +260,3 @@ fn trailing_backslash(line: &Mapped) -> bool {
         && line.bytes[..line.len() - blanks].ends_with(b"\\")
         && !line.bytes[..line.len() - blanks].ends_with(b"\\\\")
 }
-
-#[cfg(test)]
-mod tests;

@@ -81,7 +81,7 @@ pub(super) fn check(context: &Context<'_>, pair: &Pair) -> Result<(), Lost> {
                 .then_some("the path is not absolute")
         }
         ("Service", "User" | "Group") => value
-            .contains([':', '/', ' '])
+            .contains([':', '/'])
             .then_some("this is no name of a user or a group"),
         _ => None,
     };

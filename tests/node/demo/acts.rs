@@ -42,8 +42,8 @@ impl Heard {
 }
 
 impl Stage<'_> {
-    /// The agent, as its unit.
-    pub(crate) fn agent_starts(&mut self) -> Result<()> {
+    /// The agent, as its unit; returns when it was started.
+    pub(crate) fn agent_starts(&mut self) -> Result<Instant> {
         self.paper.heading("The agent starts");
         let started = Instant::now();
         self.node.start_agent()?;
@@ -57,7 +57,7 @@ impl Stage<'_> {
         let after = took(heard.at - started);
         self.tell(&heard, &format!("after {after}"));
         self.paper.row("the agent starts", heard.said(), after);
-        Ok(())
+        Ok(started)
     }
 
     /// A crash; systemd restarts it.

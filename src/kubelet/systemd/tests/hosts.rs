@@ -3,7 +3,7 @@
 use super::*;
 
 /// A folder on this disk as a tree.
-pub(in super::super) fn tree_of(root: &Path) -> MemoryTree {
+pub(crate) fn tree_of(root: &Path) -> MemoryTree {
     let mut tree = MemoryTree::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -147,9 +147,10 @@ fn words_stand_where_they_say() {
                 .collect();
             let plain = !word.text.is_empty() && !word.text.contains([' ', '%', '$', '\\']);
             if plain && word.origins.iter().all(|origin| !origin.braces) && !shown.contains('\\') {
-                let prefixes = shown.trim_start_matches(['-', '@', ':']);
+                let unquoted = shown.trim_matches(['\'', '"']);
+                let prefixes = unquoted.trim_start_matches(['-', '@', ':']);
                 assert!(
-                    shown == word.text || prefixes == word.text,
+                    unquoted == word.text || prefixes == word.text,
                     "{host}: {word:?} is {shown:?}"
                 );
                 checked += 1;

@@ -1,0 +1,36 @@
+#!/bin/sh
+# Builds the fuzz targets on the stable toolchain (libFuzzer's coverage comes from flags of LLVM, no sanitizer) and runs each
+# for a while, on its corpus; a new input that reaches new code is kept there.
+#
+#   fuzz/run.sh [SECONDS] [TARGET...]
+#
+# Leaves: fuzz/corpus/TARGET (minimized), fuzz/artifacts/TARGET for an input that failed.
+set -eu
+cd "$(dirname "$0")"
+seconds=${1:-60}
+[ $# -gt 0 ] && shift
+targets=${*:-unit env_file exec_start kubelet_config k3s_config}
+
+: "${CARGO_TARGET_DIR:=$PWD/target}"
+export CARGO_TARGET_DIR
+RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+-Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions"
+export RUSTFLAGS
+host=$(rustc -vV | sed -n 's/^host: //p')
+cargo build --quiet --release --locked --target "$host"
+
+for target in $targets; do
+  mkdir -p "corpus/$target" "artifacts/$target"
+  bin=$CARGO_TARGET_DIR/$host/release/$target
+  echo "== $target, $seconds s"
+  # A slow input is a failure too: the bound is far above what a linear reader needs for what libFuzzer makes.
+  "$bin" "corpus/$target" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=1024 -max_len=8192 \
+    -artifact_prefix="artifacts/$target/" -print_final_stats=1 -verbosity=0
+  merged=$(mktemp -d)
+  "$bin" -merge=1 "$merged" "corpus/$target" -verbosity=0
+  rm -rf "corpus/$target"
+  mv "$merged" "corpus/$target"
+  chmod 755 "corpus/$target"
+  echo "$target: $(find "corpus/$target" -type f | wc -l) inputs kept"
+done

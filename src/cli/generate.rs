@@ -1,0 +1,105 @@
+//! `nodevigil generate`: documents that are made from the registries, so that they cannot differ from the program.
+
+use std::{fmt::Write as _, io, process::ExitCode};
+
+use clap::ValueEnum;
+
+use super::status::print;
+use crate::rules::{self, Rule};
+
+/// Print a document that is made from the program's registries.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Generate {
+    /// Which
+    #[arg(value_name = "WHAT")]
+    what: What,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum What {
+    /// docs/reference/rules.md
+    Docs,
+}
+
+impl Generate {
+    /// Prints it.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let text = match self.what {
+            What::Docs => rules_md(),
+        };
+        print(&mut io::stdout().lock(), &text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+const FAMILIES: &[(&str, &str)] = &[
+    ("SD", "systemd: the unit, its drop-ins, its environment"),
+    ("FL", "flags"),
+    ("CF", "the kubelet's configuration files"),
+    ("CL", "cloud provider, name, labels"),
+    ("CP", "the control plane"),
+    ("AU", "credentials and access"),
+    ("KN", "the kernel"),
+    ("NW", "the network"),
+    ("RS", "resources"),
+    ("RT", "the container runtime"),
+];
+
+/// `docs/reference/rules.md`.
+pub fn rules_md() -> String {
+    let mut text = String::from(
+        "# Rules\n\n\
+         Made by `nodevigil generate docs`; do not edit. `nodevigil explain ID` prints one of them.\n\n\
+         Severities: **fatal** the kubelet will exit, or systemd cannot start it; **error** it runs, but the node will not become \
+         useful or will\nbe deleted; **warning** works now, breaks later or under load; **info** worth a line.\n\n\
+         A comment above the line allows a finding there, with a reason: \
+         `# nodevigil: allow FL003: kubeadm rewrites this at the next upgrade`.\nAt the top of a file it allows findings about the \
+         file as a whole.\n",
+    );
+    let mut rules: Vec<&Rule> = rules::all().collect();
+    rules.sort_by_key(|rule| rule.id);
+    let mut last = "";
+    for rule in rules {
+        let family = rule.id.get(..2).unwrap_or(rule.id);
+        if family != last {
+            let what = FAMILIES
+                .iter()
+                .find(|(id, _)| *id == family)
+                .map_or("", |(_, what)| what);
+            let _ = write!(text, "\n## {family}: {what}\n");
+            last = family;
+        }
+        let Rule {
+            id,
+            name,
+            severity,
+            doc,
+            source,
+            fix,
+            ..
+        } = rule;
+        let _ = write!(
+            text,
+            "\n### {id} {name}\n\n*{severity}*\n\n{doc}\n\nFix: {fix}\n\nSeen: {source}\n"
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_is_in_the_document_and_in_a_known_family() {
+        let text = rules_md();
+        for rule in rules::all() {
+            assert!(text.contains(&format!("### {} {}\n", rule.id, rule.name)));
+            assert!(
+                FAMILIES.iter().any(|(id, _)| rule.id.starts_with(id)),
+                "{}",
+                rule.id
+            );
+        }
+    }
+}

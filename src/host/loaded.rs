@@ -1,0 +1,284 @@
+//! What a running systemd has in its memory of a unit, asked once over D-Bus: for `nodevigil check`.
+//!
+//! Over the system bus; before there is one (early in a boot), root asks systemd over its private socket, as
+//! `systemctl` does.
+
+use std::{collections::HashMap, time::Duration};
+
+use zbus::{
+    Connection, OwnedObjectPath, OwnedVariant, Variant, connection::Builder, zvariant::DynamicType,
+};
+
+use crate::kubelet::snapshot::Loaded;
+
+const SYSTEMD: &str = "org.freedesktop.systemd1";
+const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
+const MANAGER: &str = "org.freedesktop.systemd1.Manager";
+const UNIT: &str = "org.freedesktop.systemd1.Unit";
+const SERVICE: &str = "org.freedesktop.systemd1.Service";
+const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
+const PRIVATE: &str = "unix:path=/run/systemd/private";
+/// All questions together; a busy PID 1 answers within milliseconds.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// What systemd said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Of the unit.
+    pub loaded: Loaded,
+    /// Its cgroup; empty while it has none.
+    pub control_group: String,
+}
+
+/// Asks; the error says why there is no answer.
+pub fn ask(unit: &str) -> Result<Told, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    let answer = runtime.block_on(async {
+        tokio::time::timeout(DEADLINE, ask_either_way(unit))
+            .await
+            .unwrap_or_else(|_| Err(format!("no answer within {} s", DEADLINE.as_secs())))
+    });
+    runtime.shutdown_background();
+    answer
+}
+
+async fn ask_either_way(unit: &str) -> Result<Told, String> {
+    let bus = async { Asking::over_the_bus().await?.ask(unit).await }.await;
+    let Err(error) = bus else {
+        return bus.map_err(|error| error.to_string());
+    };
+    if !nix::unistd::geteuid().is_root() {
+        return Err(error.to_string());
+    }
+    let private = async { Asking::privately().await?.ask(unit).await }.await;
+    private.map_err(|second| format!("{error}; over its private socket: {second}"))
+}
+
+/// What is loaded for the unit at that path, over a connection to the bus that stands already.
+///
+/// # Errors
+/// The bus's.
+pub async fn read(connection: &Connection, unit_path: &OwnedObjectPath) -> zbus::Result<Loaded> {
+    let asking = Asking {
+        connection: connection.clone(),
+        destination: Some(SYSTEMD),
+    };
+    Ok(asking.read(unit_path.as_str()).await?.loaded)
+}
+
+struct Asking {
+    connection: Connection,
+    /// On the private socket there is only one to talk to.
+    destination: Option<&'static str>,
+}
+
+impl Asking {
+    async fn over_the_bus() -> zbus::Result<Self> {
+        Ok(Self {
+            connection: Builder::system().method_timeout(DEADLINE).build().await?,
+            destination: Some(SYSTEMD),
+        })
+    }
+
+    async fn privately() -> zbus::Result<Self> {
+        let builder = Builder::address(PRIVATE).p2p();
+        Ok(Self {
+            connection: builder.method_timeout(DEADLINE).build().await?,
+            destination: None,
+        })
+    }
+
+    async fn ask(&self, unit: &str) -> zbus::Result<Told> {
+        let reply = self
+            .call(MANAGER_PATH, MANAGER, "LoadUnit", &(unit))
+            .await?;
+        let path: OwnedObjectPath = reply.body().deserialize()?;
+        self.read(path.as_str()).await
+    }
+
+    async fn read(&self, path: &str) -> zbus::Result<Told> {
+        let mut properties = self.all(path, UNIT).await?;
+        properties.extend(self.all(path, SERVICE).await?);
+        let manager = self.all(MANAGER_PATH, MANAGER).await?;
+        Ok(told(&properties, &manager))
+    }
+
+    async fn all(
+        &self,
+        path: &str,
+        interface: &'static str,
+    ) -> zbus::Result<HashMap<String, OwnedVariant>> {
+        let reply = self.call(path, PROPERTIES, "GetAll", &(interface)).await?;
+        reply.body().deserialize()
+    }
+
+    async fn call<B>(
+        &self,
+        path: &str,
+        interface: &'static str,
+        method: &'static str,
+        body: &B,
+    ) -> zbus::Result<zbus::Message>
+    where
+        B: serde::Serialize + DynamicType,
+    {
+        self.connection
+            .call_method(self.destination, path, Some(interface), method, body)
+            .await
+    }
+}
+
+fn told(unit: &HashMap<String, OwnedVariant>, manager: &HashMap<String, OwnedVariant>) -> Told {
+    let get = |name: &str| unit.get(name).map(|value| &**value);
+    let say = |name| get(name).map(text).unwrap_or_default();
+    let environment = manager.get("Environment").map(|value| strings(value));
+    Told {
+        loaded: Loaded {
+            load_state: say("LoadState"),
+            fragment: say("FragmentPath"),
+            dropins: get("DropInPaths").map(strings).unwrap_or_default(),
+            exec_start: get("ExecStart")
+                .map(|value| structures(value).into_iter().map(argv).collect())
+                .unwrap_or_default(),
+            environment: get("Environment").map(strings).unwrap_or_default(),
+            environment_files: get("EnvironmentFiles")
+                .map(|value| {
+                    structures(value)
+                        .into_iter()
+                        .map(environment_file)
+                        .collect()
+                })
+                .unwrap_or_default(),
+            need_daemon_reload: matches!(get("NeedDaemonReload"), Some(Variant::Bool(true))),
+            manager_environment: environment
+                .unwrap_or_default()
+                .iter()
+                .filter_map(|pair| pair.split_once('='))
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+            unit_file_state: say("UnitFileState"),
+            active_state: say("ActiveState"),
+            result: say("Result"),
+            unit_path: manager
+                .get("UnitPath")
+                .map(|value| strings(value))
+                .unwrap_or_default(),
+            systemd_version: manager.get("Version").and_then(|value| major(&text(value))),
+        },
+        control_group: say("ControlGroup"),
+    }
+}
+
+/// `252.36-1~deb12u1`, `255.4-1ubuntu8`, `v257.2`.
+fn major(version: &str) -> Option<u32> {
+    let digits = version.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let end = digits
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(digits.len());
+    digits.get(..end)?.parse().ok()
+}
+
+fn text(value: &Variant<'_>) -> String {
+    match value {
+        Variant::Str(text) => text.as_str().to_owned(),
+        _ => String::new(),
+    }
+}
+
+fn items<'v, 'a>(value: &'v Variant<'a>) -> &'v [Variant<'a>] {
+    match value {
+        Variant::Array(array) => array.inner(),
+        _ => &[],
+    }
+}
+
+fn strings(value: &Variant<'_>) -> Vec<String> {
+    items(value).iter().map(text).collect()
+}
+
+fn structures<'v, 'a>(value: &'v Variant<'a>) -> Vec<&'v [Variant<'a>]> {
+    items(value)
+        .iter()
+        .filter_map(|item| match item {
+            Variant::Structure(structure) => Some(structure.fields()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// `(sasbttttuii)`: program, argv, whether a failure is ignored, times, pid, how it ended.
+fn argv(exec: &[Variant<'_>]) -> Vec<String> {
+    exec.get(1).map(strings).unwrap_or_default()
+}
+
+/// `(sb)`: path, whether it may be missing.
+fn environment_file(file: &[Variant<'_>]) -> (String, bool) {
+    (
+        file.first().map(text).unwrap_or_default(),
+        matches!(file.get(1), Some(Variant::Bool(true))),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_systemd() {
+        for (text, number) in [
+            ("252.36-1~deb12u1", Some(252)),
+            ("255.4-1ubuntu8", Some(255)),
+            ("v257", Some(257)),
+            ("", None),
+        ] {
+            assert_eq!(major(text), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn properties_become_what_is_compared() {
+        let owned = |value: Variant<'_>| value.try_to_owned().unwrap();
+        let exec = vec![(
+            "/usr/bin/kubelet",
+            vec!["/usr/bin/kubelet", "$KUBELET_EXTRA_ARGS"],
+            false,
+        )];
+        let unit = HashMap::from([
+            ("LoadState".to_owned(), owned(Variant::from("loaded"))),
+            ("NeedDaemonReload".to_owned(), owned(Variant::from(true))),
+            ("ExecStart".to_owned(), owned(Variant::from(exec))),
+            (
+                "EnvironmentFiles".to_owned(),
+                owned(Variant::from(vec![("/etc/default/kubelet", true)])),
+            ),
+            (
+                "Environment".to_owned(),
+                owned(Variant::from(vec!["A=1", "B=2"])),
+            ),
+        ]);
+        let manager = HashMap::from([
+            (
+                "Environment".to_owned(),
+                owned(Variant::from(vec!["LANG=C"])),
+            ),
+            ("Version".to_owned(), owned(Variant::from("252.1"))),
+        ]);
+        let told = told(&unit, &manager);
+        assert_eq!(told.loaded.systemd_version, Some(252));
+        assert_eq!(told.loaded.load_state, "loaded");
+        assert!(told.loaded.need_daemon_reload);
+        assert_eq!(
+            told.loaded.exec_start,
+            [["/usr/bin/kubelet", "$KUBELET_EXTRA_ARGS"]]
+        );
+        assert_eq!(told.loaded.environment, ["A=1", "B=2"]);
+        assert_eq!(
+            told.loaded.environment_files,
+            [("/etc/default/kubelet".to_owned(), true)]
+        );
+        assert_eq!(told.loaded.manager_environment["LANG"], "C");
+    }
+}

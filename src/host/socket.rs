@@ -1,0 +1,53 @@
+//! Whether somebody listens at a Unix socket: a connection is made and closed, nothing is sent.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the door that the ban on connecting points to"
+)]
+
+use std::{os::unix::net::UnixStream, path::Path, sync::mpsc, thread, time::Duration};
+
+/// A connection to a socket whose queue is full waits.
+const DEADLINE: Duration = Duration::from_secs(1);
+
+/// Why there was no connection.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refused(pub String);
+
+/// Connects and hangs up.
+pub fn takes_connections(path: &Path) -> Result<(), Refused> {
+    let (answer, answers) = mpsc::channel();
+    let path = path.to_owned();
+    thread::spawn(move || answer.send(UnixStream::connect(path).map(drop)).ok());
+    match answers.recv_timeout(DEADLINE) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => {
+            let text = error.to_string();
+            let words = text.split(" (os error").next().unwrap_or(&text);
+            Err(Refused(words.to_lowercase()))
+        }
+        Err(_) => Err(Refused(format!(
+            "no answer within {} s",
+            DEADLINE.as_secs()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_listener_is_told_from_a_left_over_socket() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        assert_eq!(takes_connections(&path), Ok(()));
+        drop(listener);
+        assert_eq!(
+            takes_connections(&path),
+            Err(Refused("connection refused".to_owned()))
+        );
+    }
+}

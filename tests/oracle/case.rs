@@ -1,0 +1,164 @@
+//! A tree with a unit in it, and what a real systemd made of it: what is generated, compared, shrunk and recorded.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use nodevigil::kubelet::tree::MemoryTree;
+use serde::{Deserialize, Serialize};
+
+/// A tree and the unit in it that is asked for.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Case {
+    /// The seed it was generated from.
+    pub(crate) seed: u64,
+    /// The ingredients that went into it; what is left of it may have lost some.
+    pub(crate) ingredients: Vec<String>,
+    /// The unit, by the name that is asked for.
+    pub(crate) unit: String,
+    /// Its files, by their paths.
+    pub(crate) entries: BTreeMap<String, Entry>,
+}
+
+/// What lies at a path.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Entry {
+    /// A file of text.
+    File(String),
+    /// A file that is not UTF-8, in base64.
+    Bytes(String),
+    /// A symbolic link.
+    Link(String),
+    /// An empty folder.
+    Folder,
+}
+
+impl Entry {
+    /// A file with this content.
+    pub(crate) fn file(content: impl Into<Vec<u8>>) -> Self {
+        match String::from_utf8(content.into()) {
+            Ok(text) => Self::File(text),
+            Err(error) => Self::Bytes(STANDARD.encode(error.as_bytes())),
+        }
+    }
+
+    /// The content of a file.
+    pub(crate) fn content(&self) -> Option<Vec<u8>> {
+        match self {
+            Self::File(text) => Some(text.clone().into_bytes()),
+            Self::Bytes(text) => STANDARD.decode(text).ok(),
+            Self::Link(_) | Self::Folder => None,
+        }
+    }
+}
+
+/// The machine that the real systemd ran on.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct World {
+    /// systemd's major version.
+    pub(crate) version: u32,
+    /// Its host's name.
+    pub(crate) hostname: String,
+    /// `/etc/machine-id`.
+    pub(crate) machine_id: String,
+    /// The kernel's boot id, as 32 digits.
+    pub(crate) boot_id: String,
+    /// `/etc/os-release`.
+    pub(crate) os_release: String,
+    /// What `systemctl show-environment` says.
+    pub(crate) environment: BTreeMap<String, String>,
+}
+
+/// What the real systemd said of a unit, and what the process got.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Said {
+    /// `Id`.
+    pub(crate) id: String,
+    /// `Names`, sorted.
+    pub(crate) names: Vec<String>,
+    /// `LoadState`; none where systemctl could not show the unit, since there are bytes in it that are not UTF-8. The
+    /// names and the paths are then not known either.
+    pub(crate) load_state: Option<String>,
+    /// `FragmentPath`.
+    pub(crate) fragment: String,
+    /// `DropInPaths`.
+    pub(crate) dropins: Vec<String>,
+    /// `Result`, after the start.
+    pub(crate) result: String,
+    /// Whether systemd came as far as to execute the program, and could not: there is none, or no such user.
+    pub(crate) not_executed: bool,
+    /// The process, if it came to one.
+    pub(crate) process: Option<Got>,
+}
+
+/// What a process got; bytes that are not UTF-8 show as `U+FFFD`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Got {
+    /// Its argument list.
+    pub(crate) argv: Vec<String>,
+    /// Its environment.
+    pub(crate) environment: BTreeMap<String, String>,
+}
+
+/// A case with what was said of it, as it is kept.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Record {
+    /// Where the real systemd ran.
+    pub(crate) world: World,
+    /// The tree.
+    pub(crate) case: Case,
+    /// What was said.
+    pub(crate) said: Said,
+}
+
+impl Case {
+    /// The tree in memory, on a host like the one where the real systemd ran.
+    pub(crate) fn tree(&self, world: &World) -> MemoryTree {
+        let host = MemoryTree::new()
+            .link("/lib", "usr/lib")
+            .link("/bin", "usr/bin")
+            .file("/usr/bin/bash", "")
+            .file("/usr/bin/sh", "")
+            .file("/etc/hostname", format!("{}\n", world.hostname))
+            .file("/etc/machine-id", format!("{}\n", world.machine_id))
+            .file("/etc/os-release", world.os_release.clone());
+        self.entries
+            .iter()
+            .fold(host, |tree, (path, entry)| match entry {
+                Entry::Link(target) => tree.link(path, target),
+                Entry::Folder => tree.folder(path),
+                Entry::File(_) | Entry::Bytes(_) => {
+                    tree.file(path, entry.content().unwrap_or_default())
+                }
+            })
+    }
+
+    /// The tree for a person to read.
+    pub(crate) fn print(&self) -> String {
+        let mut text = format!("unit {}, seed {}\n", self.unit, self.seed);
+        for (path, entry) in &self.entries {
+            match entry {
+                Entry::Link(target) => text.push_str(&format!("-- {path} -> {target}\n")),
+                Entry::Folder => text.push_str(&format!("-- {path}/\n")),
+                Entry::File(_) | Entry::Bytes(_) => {
+                    text.push_str(&format!("-- {path}\n"));
+                    let content = entry.content().unwrap_or_default();
+                    for line in content.split_inclusive(|byte| *byte == b'\n') {
+                        text.push_str(&format!("   {}\n", line.escape_ascii()));
+                    }
+                }
+            }
+        }
+        text
+    }
+}
+
+impl Record {
+    /// Reads a recorded case.
+    pub(crate) fn load(path: &Path) -> Result<Self> {
+        let text = std::fs::read(path).with_context(|| path.display().to_string())?;
+        serde_json::from_slice(&text).with_context(|| path.display().to_string())
+    }
+}
