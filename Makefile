@@ -35,7 +35,7 @@ NODE_ENV := NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" KUBEBUILDER_ASSETS="$(ASSET
 NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-daemon:dbus unshare:util-linux ip:iproute2 \
   containerd:containerd runc:runc cloud-init:cloud-init openssl:openssl
 
-.PHONY: help demo test unit trees kubelet kubelets node promises check bench oracle release install tools setup cargo-deny clean
+.PHONY: help demo test unit trees kubelet kubelets node promises check docs bench oracle release install tools setup cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -92,6 +92,9 @@ check: cargo-deny ## Format, lints, dependencies' licences and sources, unit fil
 	@"$(CACHE)/cargo/bin/cargo-deny" --locked check --hide-inclusion-graph bans licenses sources
 	@echo "== systemd"
 	@systemd/check.sh
+
+docs: ## Writes what is made from the program: docs/reference/rules.md and the output in README.md
+	@NODEVIGIL_WRITE_DOCS=1 cargo test --quiet --locked --test it -- the_rules_document the_readme_shows
 
 release: setup ## The static binary, at dist/nodevigil
 	@echo "== release build"

@@ -1,7 +1,7 @@
 //! What a running systemd has in its memory of a unit, asked once over D-Bus: for `nodevigil check`.
 //!
-//! Over the system bus; before there is one (early in a boot), root asks systemd over its private socket, as
-//! `systemctl` does.
+//! Over the system bus, which is there from `dbus.socket` on. Not over `/run/systemd/private`, which `systemctl` falls back
+//! to: systemd signs what it sends there as `org.freedesktop.systemd1`, and zbus refuses a sender that is no unique name.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -17,7 +17,6 @@ const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
 const SERVICE: &str = "org.freedesktop.systemd1.Service";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
-const PRIVATE: &str = "unix:path=/run/systemd/private";
 /// All questions together; a busy PID 1 answers within milliseconds.
 const DEADLINE: Duration = Duration::from_secs(2);
 
@@ -37,24 +36,14 @@ pub fn ask(unit: &str) -> Result<Told, String> {
         .build()
         .map_err(|error| error.to_string())?;
     let answer = runtime.block_on(async {
-        tokio::time::timeout(DEADLINE, ask_either_way(unit))
-            .await
-            .unwrap_or_else(|_| Err(format!("no answer within {} s", DEADLINE.as_secs())))
+        let asked = async { Asking::over_the_bus().await?.ask(unit).await };
+        match tokio::time::timeout(DEADLINE, asked).await {
+            Ok(told) => told.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("no answer within {} s", DEADLINE.as_secs())),
+        }
     });
     runtime.shutdown_background();
     answer
-}
-
-async fn ask_either_way(unit: &str) -> Result<Told, String> {
-    let bus = async { Asking::over_the_bus().await?.ask(unit).await }.await;
-    let Err(error) = bus else {
-        return bus.map_err(|error| error.to_string());
-    };
-    if !nix::unistd::geteuid().is_root() {
-        return Err(error.to_string());
-    }
-    let private = async { Asking::privately().await?.ask(unit).await }.await;
-    private.map_err(|second| format!("{error}; over its private socket: {second}"))
 }
 
 /// What is loaded for the unit at that path, over a connection to the bus that stands already.
@@ -64,30 +53,18 @@ async fn ask_either_way(unit: &str) -> Result<Told, String> {
 pub async fn read(connection: &Connection, unit_path: &OwnedObjectPath) -> zbus::Result<Loaded> {
     let asking = Asking {
         connection: connection.clone(),
-        destination: Some(SYSTEMD),
     };
     Ok(asking.read(unit_path.as_str()).await?.loaded)
 }
 
 struct Asking {
     connection: Connection,
-    /// On the private socket there is only one to talk to.
-    destination: Option<&'static str>,
 }
 
 impl Asking {
     async fn over_the_bus() -> zbus::Result<Self> {
         Ok(Self {
             connection: Builder::system().method_timeout(DEADLINE).build().await?,
-            destination: Some(SYSTEMD),
-        })
-    }
-
-    async fn privately() -> zbus::Result<Self> {
-        let builder = Builder::address(PRIVATE).p2p();
-        Ok(Self {
-            connection: builder.method_timeout(DEADLINE).build().await?,
-            destination: None,
         })
     }
 
@@ -126,7 +103,7 @@ impl Asking {
         B: serde::Serialize + DynamicType,
     {
         self.connection
-            .call_method(self.destination, path, Some(interface), method, body)
+            .call_method(Some(SYSTEMD), path, Some(interface), method, body)
             .await
     }
 }

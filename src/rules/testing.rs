@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Finding, run};
 use crate::kubelet::{
     effective::{Effective, From},
+    machine::{Known, survey_with},
     resolve::{Inputs, snapshot},
     snapshot::{Intent, Snapshot},
     tree::MemoryTree,
@@ -34,6 +35,13 @@ pub(crate) fn kubeadm() -> MemoryTree {
             "/var/lib/kubelet/config.yaml",
             "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: systemd\nrotateCertificates: true\nclusterDNS:\n- 10.96.0.10\nsystemReserved:\n  memory: 500Mi\n",
         )
+        .file(
+            "/etc/kubernetes/kubelet.conf",
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts:\n- {name: c, context: {cluster: k, user: u}}\nclusters:\n- {name: k, cluster: {server: 'https://10.0.0.1:6443'}}\nusers:\n- name: u\n  user:\n    client-certificate: /var/lib/kubelet/pki/kubelet-client-current.pem\n    client-key: /var/lib/kubelet/pki/kubelet-client-current.pem\n",
+        )
+        .mode("/etc/kubernetes/kubelet.conf", 0o600)
+        .file("/var/lib/kubelet/pki/kubelet-client-current.pem", "")
+        .mode("/var/lib/kubelet/pki/kubelet-client-current.pem", 0o600)
         .file("/etc/hostname", "node-1\n")
         .file("/proc/swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")
 }
@@ -65,6 +73,10 @@ pub(crate) fn with_settings(
     inputs: Inputs,
     pairs: &[(&str, serde_json::Value, From)],
 ) -> Snapshot {
+    let known = Known {
+        runtime_version: inputs.overrides.runtime_version.clone(),
+        ..Known::default()
+    };
     let mut snapshot = snapshot(tree, inputs);
     for (path, value, from) in pairs {
         let setting = Effective {
@@ -74,6 +86,15 @@ pub(crate) fn with_settings(
         };
         snapshot.settings.0.insert((*path).to_owned(), setting);
     }
+    // What the survey looks at depends on the settings.
+    let (unit, flags) = (&snapshot.unit, &snapshot.flags);
+    let machine = survey_with(tree, unit, flags, &snapshot.settings, &known);
+    snapshot.machine.socket_path = machine.socket_path;
+    snapshot.machine.runtime = machine.runtime;
+    snapshot.machine.cni_dir = machine.cni_dir;
+    snapshot.machine.cni_configs = machine.cni_configs;
+    snapshot.machine.cni_plugins = machine.cni_plugins;
+    snapshot.machine.resolv_conf = machine.resolv_conf;
     snapshot
 }
 

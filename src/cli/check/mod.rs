@@ -95,6 +95,9 @@ pub struct Check {
     /// Facts that no file holds, as JSON: what the API and the cloud's metadata say (docs/reference/check-json.md)
     #[arg(long, value_name = "FILE")]
     facts: Option<PathBuf>,
+    /// Also say what each rule that could not judge lacked
+    #[arg(long, short)]
+    verbose: bool,
     /// When to use colour; auto respects `NO_COLOR`
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: Color,
@@ -205,11 +208,11 @@ impl Check {
         }
         let sources = Sources::new(&tree, &snapshot);
         let text = match (self.format, self.show) {
-            (Format::Text, Some(show)) => show.table(&snapshot, &sources),
+            (Format::Text, Some(show)) => show.table(&snapshot),
             (Format::Text, None) => {
                 text::report(&snapshot, &sources, &report, &notes, &self.style())
             }
-            (Format::Json, _) => Document::new(self, &snapshot, &sources, &report, &notes).print(),
+            (Format::Json, _) => Document::new(self, &snapshot, &report, &notes).print(),
             (Format::Sarif, _) => sarif::print(&self.root, &sources, &report),
         };
         let is_bad = report.worst() >= Some(Severity::Error);
@@ -236,7 +239,11 @@ impl Check {
             .ok()
             .and_then(|text| text.parse().ok())
             .map_or(COLUMNS, |columns: usize| columns.clamp(40, 160));
-        text::Style { colour, columns }
+        text::Style {
+            colour,
+            columns,
+            verbose: self.verbose,
+        }
     }
 }
 

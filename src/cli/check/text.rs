@@ -1,6 +1,10 @@
 //! Findings for people, as rustc shows its own: the line, a mark below the word, who overrides whom, what to do.
 
-use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    sync::Arc,
+};
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
@@ -19,7 +23,15 @@ use crate::{
 pub(super) struct Style {
     pub(super) colour: bool,
     pub(super) columns: usize,
+    /// Whether each rule that could not judge says what it lacked.
+    pub(super) verbose: bool,
 }
+
+/// Room for a line's number and the bar behind it.
+const GUTTER: usize = 8;
+
+/// Room for the dots on both sides of a line that is cut.
+const ELLIPSES: usize = 12;
 
 /// A mark below a word.
 struct Mark {
@@ -59,10 +71,12 @@ pub(super) fn report(
     for note in notes {
         aside(&format!("note: {note}"));
     }
-    for (lacks, rules) in not_checked(chosen) {
-        aside(&format!("not checked: {} ({lacks})", rules.join(", ")));
+    if style.verbose {
+        for (lacks, rules) in not_checked(chosen) {
+            aside(&format!("not checked: {} ({lacks})", rules.join(", ")));
+        }
     }
-    aside(&summary(snapshot, chosen));
+    aside(&summary(snapshot, chosen, style));
     out
 }
 
@@ -79,7 +93,7 @@ fn plural(count: usize, one: &str) -> String {
     format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }
 
-fn summary(snapshot: &Snapshot, chosen: &Chosen) -> String {
+fn summary(snapshot: &Snapshot, chosen: &Chosen, style: &Style) -> String {
     let mut counts = Vec::new();
     for (severity, word) in [
         (Severity::Fatal, "fatal"),
@@ -116,8 +130,11 @@ fn summary(snapshot: &Snapshot, chosen: &Chosen) -> String {
         let _ = write!(text, "; {hidden} not shown (--severity)");
     }
     if !chosen.not_checked.is_empty() {
-        let rules = plural(chosen.not_checked.len(), "rule");
-        let _ = write!(text, "; {rules} not checked");
+        let rules: BTreeSet<&str> = chosen.not_checked.iter().map(|s| s.rule).collect();
+        let _ = write!(text, "; {} not checked", plural(rules.len(), "rule"));
+        if !style.verbose {
+            text.push_str(" (--verbose says why)");
+        }
     }
     text
 }
@@ -162,7 +179,7 @@ pub(super) fn one(finding: &Finding, sources: &Sources<'_>, style: &Style) -> St
     };
     let mut footnotes = Vec::new();
     let mut group = Group::with_level(level);
-    for (file, marks) in by_file(finding) {
+    for (file, marks) in by_file(finding, sources, style) {
         match snippet(&file, marks, sources, style, &mut footnotes) {
             Ok(snippet) => group = group.element(snippet),
             Err(origin) if file == finding.at.file => group = group.element(origin),
@@ -190,8 +207,9 @@ pub(super) fn one(finding: &Finding, sources: &Sources<'_>, style: &Style) -> St
     out
 }
 
-/// The finding's place and its chain's, file by file, the finding's own first.
-fn by_file(finding: &Finding) -> Vec<(Arc<str>, Vec<Mark>)> {
+/// The finding's place and its chain's, file by file, the finding's own first. A file with lines that have to be cut
+/// comes once a line: each is cut for its own mark.
+fn by_file(finding: &Finding, sources: &Sources<'_>, style: &Style) -> Vec<(Arc<str>, Vec<Mark>)> {
     let own = Mark {
         place: finding.at.clone(),
         label: String::new(),
@@ -212,7 +230,25 @@ fn by_file(finding: &Finding) -> Vec<(Arc<str>, Vec<Mark>)> {
             None => files.push((Arc::clone(&mark.place.file), vec![mark])),
         }
     }
-    files
+    let is_long = |mark: &Mark| {
+        let line = sources.line(&mark.place).unwrap_or_default();
+        line.chars().count() + GUTTER > style.columns
+    };
+    let mut groups = Vec::new();
+    for (file, mut marks) in files {
+        if marks.iter().any(is_long) {
+            while let Some(first) = marks.first() {
+                let line = first.place.line;
+                let same: Vec<Mark> = marks
+                    .extract_if(.., |mark| mark.place.line == line)
+                    .collect();
+                groups.push((Arc::clone(&file), same));
+            }
+        } else {
+            groups.push((file, marks));
+        }
+    }
+    groups
 }
 
 /// The lines of one file with their marks; only its name where no line may, or can, be shown. Labels that do not fit
@@ -245,6 +281,7 @@ fn snippet(
     let mut snippet = Snippet::source(text.clone())
         .line_start(usize::try_from(first).unwrap_or(1))
         .path(shown_name);
+    let mut window = Window { room, ends: None };
     for mark in &marks {
         let line = sources.line(&mark.place).unwrap_or_default();
         let start: usize = text
@@ -252,24 +289,62 @@ fn snippet(
             .take(usize::try_from(mark.place.line - first).unwrap_or(0))
             .map(|line| line.len() + 1)
             .sum();
-        let (from, to) = columns(&line, &mark.place);
-        let end = line.chars().take(to).count();
-        let fits = end + 1 + mark.label.chars().count() <= room && line.chars().count() <= room;
+        match window.annotation(mark, &line, start) {
+            Some((annotation, is_labelled)) => {
+                snippet = snippet.annotation(annotation);
+                if !is_labelled {
+                    footnotes.extend(footnote(mark));
+                }
+            }
+            None => footnotes.extend(footnote(mark)),
+        }
+    }
+    Ok(snippet)
+}
+
+/// What of a line that is too long can be seen.
+struct Window {
+    room: usize,
+    /// From the first marked column to the last.
+    ends: Option<(usize, usize)>,
+}
+
+impl Window {
+    /// The mark, `start` being where its line begins in the source in bytes, and whether its label fits beside it; `None`
+    /// if no window shows it and the marks before it.
+    fn annotation(
+        &mut self,
+        mark: &Mark,
+        line: &str,
+        start: usize,
+    ) -> Option<(annotate_snippets::Annotation<'static>, bool)> {
+        let is_cut = line.chars().count() > self.room;
+        let widest = self.room.saturating_sub(ELLIPSES).max(1);
+        let (from, mut to) = columns(line, &mark.place);
+        if is_cut {
+            to = to.min(from + widest);
+        }
+        let ends = self
+            .ends
+            .map_or((from, to), |(l, r)| (l.min(from), r.max(to)));
+        if is_cut && ends.1 - ends.0 > widest {
+            return None;
+        }
+        self.ends = Some(ends);
         let kind = if mark.is_primary {
             AnnotationKind::Primary
         } else {
             AnnotationKind::Context
         };
         let bytes = |chars: usize| line.chars().take(chars).map(char::len_utf8).sum::<usize>();
-        let mut annotation = kind.span(start + bytes(from)..start + bytes(to));
-        if fits && !mark.label.is_empty() {
-            annotation = annotation.label(mark.label.clone());
+        let annotation = kind.span(start + bytes(from)..start + bytes(to));
+        let fits = !is_cut && to + 1 + mark.label.chars().count() <= self.room;
+        Some(if fits && !mark.label.is_empty() {
+            (annotation.label(mark.label.clone()), true)
         } else {
-            footnotes.extend(footnote(mark));
-        }
-        snippet = snippet.annotation(annotation);
+            (annotation, false)
+        })
     }
-    Ok(snippet)
 }
 
 fn footnote(mark: &Mark) -> Option<String> {

@@ -1,5 +1,8 @@
 use super::{
-    super::testing::{kubeadm, says, with_settings},
+    super::{
+        kernel, network, runtime,
+        testing::{findings_with, found, kubeadm, says, with_settings},
+    },
     *,
 };
 use crate::kubelet::{
@@ -99,6 +102,26 @@ fn lose_kubeconfig(snapshot: &mut Snapshot) {
     snapshot.machine.kubeconfig = Needed::Missing {
         at: Place::file(KUBECONFIG),
     };
+}
+
+#[test]
+fn a_healthy_host_has_no_finding_of_these_families() {
+    let all: Vec<String> = findings_with(&kubeadm(), Inputs::default())
+        .into_iter()
+        .filter(|finding| {
+            let families = [RULES, kernel::RULES, network::RULES, runtime::RULES];
+            let mut rules = families.into_iter().flatten();
+            rules.any(|rule| rule.id == finding.rule)
+        })
+        .map(|finding| format!("{} {}", finding.rule, finding.message))
+        .collect();
+    assert!(all.is_empty(), "{all:?}");
+    let lost = kubeadm().without(KUBECONFIG);
+    let lost = found(&lost, Inputs::default(), "AU001");
+    assert!(
+        lost[0].starts_with("fatal /etc/kubernetes/kubelet.conf: "),
+        "{lost:?}"
+    );
 }
 
 #[test]
@@ -205,7 +228,7 @@ fn an_expired_client_certificate_is_fatal_if_nothing_can_renew_it() {
     });
     assert!(renewable[0].starts_with("warning "), "{renewable:?}");
     let k3s = dated(YEAR + 60, |snapshot| {
-        snapshot.launch.launcher = Launcher::K3s
+        snapshot.launch.launcher = Launcher::K3s;
     });
     assert!(k3s[0].starts_with("error ") && k3s[0].contains("renews it when it starts"));
     let early = dated(-60, |_| ());
@@ -259,7 +282,7 @@ fn a_certificate_that_nothing_renews_is_a_warning() {
         "{default:?}"
     );
     let legacy = rotation(From::Default { legacy: true }, |snapshot| {
-        snapshot.config.files.clear()
+        snapshot.config.files.clear();
     });
     assert!(legacy[0].starts_with("warning /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:7: no --rotate-certificates and no --config"), "{legacy:?}");
 }
@@ -324,7 +347,7 @@ fn legacy_defaults_are_named_at_the_command() {
     let from = From::Default { legacy: true };
     let found = |rule| {
         let found = access(rule, open(), &from, |snapshot| {
-            snapshot.config.files.clear()
+            snapshot.config.files.clear();
         });
         assert_eq!(found.len(), 1, "{rule}: {found:?}");
         found[0].clone()

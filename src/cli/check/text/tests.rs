@@ -11,6 +11,7 @@ fn shown(tree: &MemoryTree, finding: &Finding) -> String {
     let style = Style {
         colour: false,
         columns: 80,
+        verbose: false,
     };
     one(finding, &Sources::new(tree, &snapshot), &style)
 }
@@ -51,6 +52,7 @@ fn a_finding_shows_the_words_and_who_overrides_whom() {
       |
     2 | Environment="KUBELET_EXTRA_ARGS=--cloud-provider=external"
       |              ------------------------------------------- lost
+      |
       = note: /gone:3: a place that is not there any more, and that takes more
               than one line to tell of
       = help: write KUBELET_EXTRA_ARGS=--cloud-provider=external into
@@ -110,6 +112,7 @@ fn colour_is_only_added() {
         let style = Style {
             colour,
             columns: 80,
+            verbose: false,
         };
         one(&finding, &sources, &style)
     });
