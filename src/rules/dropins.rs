@@ -56,7 +56,7 @@ fn ignored(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     for event in &snapshot.unit.events {
         if let EventKind::DropInNotRead { reason } = &event.kind {
-            report.add(not_read(snapshot, &arrived, event, reason));
+            report.add(not_read(snapshot, &arrived, event, *reason));
         }
     }
 }
@@ -65,7 +65,7 @@ fn not_read(
     snapshot: &Snapshot,
     arrived: &Arrived<'_>,
     event: &Event,
-    reason: &NotADropIn,
+    reason: NotADropIn,
 ) -> Finding {
     let file = &*event.at.file;
     let name = file.rsplit('/').next().unwrap_or(file);

@@ -275,7 +275,7 @@ pub(super) fn reason(loss: &Loss<'_>) -> String {
 fn reason_of_event(kind: &EventKind) -> String {
     match kind {
         EventKind::DropInNotRead { reason } => {
-            format!("this file is no drop-in: {}", not_a_drop_in(reason))
+            format!("this file is no drop-in: {}", not_a_drop_in(*reason))
         }
         EventKind::DropInShadowed { by } | EventKind::FragmentHidden { by } => {
             format!("{} is read in the place of this file", by.display())
@@ -294,7 +294,7 @@ fn reason_of_event(kind: &EventKind) -> String {
 }
 
 /// Why a file is no drop-in.
-pub(super) fn not_a_drop_in(reason: &NotADropIn) -> &'static str {
+pub(super) fn not_a_drop_in(reason: NotADropIn) -> &'static str {
     match reason {
         NotADropIn::Suffix => "its name does not end in .conf",
         NotADropIn::Hidden => "its name starts with a dot",

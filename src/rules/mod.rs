@@ -5,6 +5,7 @@ pub mod allow;
 mod at;
 mod cloud;
 mod cloud_provider;
+mod config;
 mod credentials;
 mod drift;
 mod dropins;
@@ -17,6 +18,7 @@ mod lost;
 mod network;
 mod order;
 mod references;
+mod resources;
 mod runtime;
 mod settings;
 mod syntax;
@@ -178,9 +180,11 @@ pub const FAMILIES: &[&[Rule]] = &[
     drift::RULES,
     layers::RULES,
     flags::RULES,
+    config::RULES,
     cloud_provider::RULES,
     cloud::RULES,
     runtime::RULES,
+    resources::RULES,
     kernel::RULES,
     network::RULES,
     credentials::RULES,

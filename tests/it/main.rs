@@ -8,6 +8,7 @@
 mod check;
 mod cli;
 mod daemon;
+mod effective;
 mod oracle;
 mod stats;
 mod tidy;

@@ -244,7 +244,8 @@ fn parse(at: &Place, bytes: &[u8], drop_in: bool) -> Result<Node, (FileState, Op
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
 
-fn wrong_kind(at: &Place, document: &Node) -> Option<(Place, String)> {
+/// Why a document is no `KubeletConfiguration`, and where.
+pub(super) fn wrong_kind(at: &Place, document: &Node) -> Option<(Place, String)> {
     if !matches!(document.value, Value::Map(_)) {
         return Some((
             at.clone(),

@@ -43,6 +43,15 @@ pub struct ConfigFile {
     pub document: Option<Node>,
 }
 
+impl ConfigFile {
+    /// Whether it could be parsed, and is no `KubeletConfiguration` of `v1beta1`.
+    pub fn lacks_kind(&self) -> bool {
+        self.document
+            .as_ref()
+            .is_some_and(|document| load::wrong_kind(&self.at, document).is_some())
+    }
+}
+
 /// A key that the kubelet does not take: of its main file it logs a warning and goes on without it, of a drop-in it
 /// says nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -331,6 +331,8 @@ fn kubeconfig(name: Option<&str>) -> Needed<Kubeconfig> {
             not_after_secs: 0,
         }),
         certificate_problem: None,
+        files: Vec::new(),
+        missing_files: Vec::new(),
     })
 }
 
