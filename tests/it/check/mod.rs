@@ -129,6 +129,7 @@ impl Host {
                 "kubeletVersion": host["kubelet_version"],
                 "runtimeVersion": runtime,
                 "systemdVersion": text(&host["systemd"]).map(|v| v.parse::<u32>().unwrap()),
+                "serverDisablesCloudController": host["k3s_server_disables_ccm"],
                 "cgroupV2": host["cgroup"].as_u64().map(|number| number == 2),
             },
             "cloud": {
