@@ -1,5 +1,7 @@
 //! CF: the configuration file and its drop-ins.
 
+mod limits;
+
 use super::{Finding, Report, Rule, Severity, at, settings};
 use crate::kubelet::{
     config::{ConfigFile, FileState, UnknownField},
@@ -61,6 +63,17 @@ pub(super) const RULES: &[Rule] = &[
         source: "KEP-3983; tried with kubelet 1.36.3",
         fix: "Add apiVersion and kind to each drop-in.",
         run: bad_kind,
+    },
+    Rule {
+        id: "CF007",
+        name: "config-invalid",
+        severity: "fatal",
+        doc: "A setting, from a file or a flag, has a value out of its range, or two settings contradict one another: \
+              the kubelet's validation refuses it, and the kubelet exits at its start with 'failed to validate kubelet \
+              configuration'.",
+        source: "pkg/kubelet/apis/config/validation/validation.go, Kubernetes 1.36.3",
+        fix: "Write a value that the kubelet takes at the place named.",
+        run: limits::invalid,
     },
     Rule {
         id: "CF008",

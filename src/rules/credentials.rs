@@ -140,6 +140,7 @@ fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let path = snapshot.settings.text("--kubeconfig").unwrap_or_default();
+    let is_kubeadm = path == "/etc/kubernetes/kubelet.conf";
     let base = format!("the kubelet has no credentials: of its kubeconfig {path}, {reason}");
     let (at, message) = match unusable(&machine.bootstrap_kubeconfig) {
         // The bootstrap kubeconfig is what one would mend, if somebody wrote one.
@@ -149,9 +150,13 @@ fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
         }
         Some((bootstrap_at, _)) => {
             let message = format!(
-                "{base}, and the bootstrap kubeconfig {} is not there: kubeadm join has not run, or the file was \
-                 deleted before the first certificate came",
-                bootstrap_at.file
+                "{base}, and the bootstrap kubeconfig {} is not there: {}",
+                bootstrap_at.file,
+                if is_kubeadm {
+                    "kubeadm join has not run, or the file was deleted before the first certificate came"
+                } else {
+                    "what sets the node up has not written them"
+                }
             );
             (at, message)
         }
@@ -161,7 +166,8 @@ fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
         ),
     };
     let message = format!("{message}. The kubelet exits");
-    let mut finding = Finding::new(ID, Severity::Fatal, at, message).fix(JOIN);
+    let mut finding =
+        Finding::new(ID, Severity::Fatal, at, message).fix(if is_kubeadm { JOIN } else { PROVIDE });
     for flag in ["--kubeconfig", "--bootstrap-kubeconfig"] {
         if let Some(path) = snapshot.settings.text(flag) {
             finding = finding.step(
@@ -176,6 +182,10 @@ fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
 fn is_missing(kubeconfig: &Needed<Kubeconfig>) -> bool {
     matches!(kubeconfig, Needed::Missing { .. } | Needed::NotAsked)
 }
+
+const PROVIDE: &str = "see why what sets the node up (cloud-init, the provider's bootstrap) has not written the \
+                       kubeconfig; or write a bootstrap kubeconfig with a valid token and name it with \
+                       --bootstrap-kubeconfig";
 
 const JOIN: &str = "kubeadm token create --print-join-command on a control plane, then kubeadm join here (after \
                     kubeadm reset, if the node had joined before); or write a bootstrap kubeconfig with a valid token";

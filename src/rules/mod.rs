@@ -169,6 +169,12 @@ impl std::fmt::Debug for Rule {
     }
 }
 
+
+
+
+
+
+
 /// Every rule, family by family, by number.
 pub const FAMILIES: &[&[Rule]] = &[
     environment::RULES,
@@ -232,6 +238,9 @@ pub fn run(snapshot: &Snapshot) -> Report {
 
 #[cfg(test)]
 mod hosts_tests;
+
+#[cfg(test)]
+mod shapes_tests;
 
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,7 @@ pub(super) fn settle(report: &mut Report) {
     sort(&mut report.findings);
     fold(&mut report.findings);
     bound(&mut report.findings);
+    explain(&mut report.findings);
     link(&mut report.findings);
     let mut seen = BTreeSet::new();
     report
@@ -63,6 +64,37 @@ fn bound(findings: &mut Vec<Finding>) {
         }
         *kept <= MAX_OF_A_RULE
     });
+}
+
+/// Rules on words of the argument list, and the rules on text that explain such a word if they speak of its line.
+const EXPLAINED_BY: &[(&str, &[&str])] = &[
+    ("SD016", &["SD006", "SD014", "SD015", "SD025"]),
+    ("FL001", &["SD006", "SD025"]),
+    ("FL004", &["SD006", "SD025"]),
+];
+
+/// What a word of the argument list suffers from may have been said of the text that it comes from.
+fn explain(findings: &mut [Finding]) {
+    let mut said: BTreeMap<(&'static str, String), Place> = BTreeMap::new();
+    for finding in &*findings {
+        for place in std::iter::once(&finding.at).chain(finding.chain.iter().map(|step| &step.at)) {
+            let key = (finding.rule, place.file_line());
+            said.entry(key).or_insert_with(|| finding.at.clone());
+        }
+    }
+    for finding in findings
+        .iter_mut()
+        .filter(|finding| finding.caused_by.is_none())
+    {
+        let rules = EXPLAINED_BY.iter().find(|(rule, _)| *rule == finding.rule);
+        let line = finding.at.file_line();
+        finding.caused_by = rules.and_then(|(_, causes)| {
+            causes.iter().find_map(|cause| {
+                let at = said.get(&(*cause, line.clone()))?;
+                Some((*cause, at.clone()))
+            })
+        });
+    }
 }
 
 /// A cause names the finding that stands in the report: by its own place, or by one that its chain goes through.
@@ -147,6 +179,27 @@ mod tests {
             .collect();
         let at = Place::file("/etc/x").at_line(1);
         assert_eq!(causes, [None, Some(("SD001", at)), None]);
+    }
+
+    #[test]
+    fn a_stray_word_is_explained_by_what_is_said_of_its_line() {
+        let mut report = Report {
+            findings: vec![
+                finding("SD016", Severity::Fatal, 3),
+                finding("SD016", Severity::Fatal, 4),
+                finding("SD015", Severity::Fatal, 3),
+                finding("SD011", Severity::Warning, 4),
+            ],
+            ..Report::default()
+        };
+        settle(&mut report);
+        let causes: Vec<_> = report
+            .findings
+            .iter()
+            .filter(|one| one.rule == "SD016")
+            .map(|one| one.caused_by.as_ref().map(|(rule, _)| *rule))
+            .collect();
+        assert_eq!(causes, [Some("SD015"), None]);
     }
 
     #[test]

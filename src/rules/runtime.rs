@@ -3,7 +3,7 @@
 use super::{Finding, Report, Rule, Severity, settings};
 use crate::kubelet::{
     effective::From,
-    machine::{Runtime, RuntimeKind, Socket, socket_path},
+    machine::{Runtime, RuntimeKind, Socket},
     place::Place,
     snapshot::{Phase, Snapshot},
 };
@@ -60,7 +60,7 @@ fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
         return report.not_checked("RT001", settings::COMMAND);
     }
     let machine = &snapshot.machine;
-    let (Some(path), Some(socket)) = (socket_path(&snapshot.settings), &machine.socket) else {
+    let (Some(path), Some(socket)) = (&machine.socket_path, &machine.socket) else {
         return report.not_checked(
             "RT001",
             "a look at the runtime's socket on the running host",

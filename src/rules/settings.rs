@@ -53,9 +53,19 @@ pub(super) fn are_to_come(snapshot: &Snapshot) -> bool {
             .any(|file| !file.drop_in && file.state == FileState::Missing)
 }
 
-/// The command that starts the kubelet.
+/// The arguments file of a snap's kubelet.
+fn arguments_file(snapshot: &Snapshot) -> Option<&Place> {
+    let launch = &snapshot.launch;
+    let has_one = matches!(launch.launcher, Launcher::MicroK8s | Launcher::K8sSnap);
+    launch.files.first().filter(|_| has_one)
+}
+
+/// Where the kubelet's flags are written: the command that starts it, or the arguments file of a snap.
 pub(super) fn command(snapshot: &Snapshot) -> Place {
     let unit = &snapshot.unit;
+    if let Some(file) = arguments_file(snapshot) {
+        return file.clone();
+    }
     match (&unit.exec, &unit.fragment) {
         (Some(exec), _) => exec.at.clone(),
         (None, Some(fragment)) => Place::file(fragment),
@@ -82,6 +92,9 @@ pub(super) fn edit(snapshot: &Snapshot, path: &str, field: &str, flag: &str) -> 
         }
         _ if config_file(snapshot).is_some() => {
             format!("{at}: add {field}, then systemctl restart {unit}")
+        }
+        _ if arguments_file(snapshot).is_some() => {
+            format!("{at}: add {flag}, then systemctl restart {unit}")
         }
         _ => format!(
             "{at}: add {flag} (or give the kubelet a file with --config), then systemctl daemon-reload && systemctl \

@@ -35,6 +35,13 @@ pub(crate) fn kubeadm() -> MemoryTree {
             "/var/lib/kubelet/config.yaml",
             "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: systemd\nrotateCertificates: true\nclusterDNS:\n- 10.96.0.10\nsystemReserved:\n  memory: 500Mi\n",
         )
+        .file(
+            "/etc/kubernetes/kubelet.conf",
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts:\n- {name: c, context: {cluster: k, user: u}}\nclusters:\n- {name: k, cluster: {server: 'https://10.0.0.1:6443'}}\nusers:\n- name: u\n  user:\n    client-certificate: /var/lib/kubelet/pki/kubelet-client-current.pem\n    client-key: /var/lib/kubelet/pki/kubelet-client-current.pem\n",
+        )
+        .mode("/etc/kubernetes/kubelet.conf", 0o600)
+        .file("/var/lib/kubelet/pki/kubelet-client-current.pem", "")
+        .mode("/var/lib/kubelet/pki/kubelet-client-current.pem", 0o600)
         .file("/etc/hostname", "node-1\n")
         .file("/proc/swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")
 }
@@ -82,6 +89,7 @@ pub(crate) fn with_settings(
     // What the survey looks at depends on the settings.
     let (unit, flags) = (&snapshot.unit, &snapshot.flags);
     let machine = survey_with(tree, unit, flags, &snapshot.settings, &known);
+    snapshot.machine.socket_path = machine.socket_path;
     snapshot.machine.runtime = machine.runtime;
     snapshot.machine.cni_dir = machine.cni_dir;
     snapshot.machine.cni_configs = machine.cni_configs;

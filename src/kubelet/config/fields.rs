@@ -73,7 +73,7 @@ const fn field(path: &'static str, kind: Kind, since: u16, default: Absent) -> F
 ///
 /// Paths, kinds and defaults were printed from k8s.io/kubelet v0.36.3 (`config/v1beta1/types.go`, by reflection) and
 /// k8s.io/kubernetes v1.36.3 (`pkg/kubelet/apis/config/v1beta1/defaults.go`, `pkg/kubelet/eviction/defaults_linux.go`),
-/// with their default feature gates; releases come from the tags of kubernetes/kubelet, by field of the first level.
+/// with their default feature gates, by `tests/cluster/fields`; kubelet 1.36.3 took each of them; releases come from the tags of kubernetes/kubelet, by field of the first level.
 #[rustfmt::skip]
 pub const FIELDS: &[Field] = &[
     field("address", String, 0, UnlessZero(r#""0.0.0.0""#)),

@@ -3,12 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    super::{
-        effective::Settings,
-        tree::{Kind, Tree},
-    },
+    super::tree::{Kind, Tree},
     Runtime,
-    runtime::socket_path,
 };
 
 /// Where both runtimes look if their configuration names no other folder.
@@ -19,12 +15,11 @@ const MAX_CONFIGS: usize = 100;
 const MAX_BYTES: usize = 256 << 10;
 
 /// The folder in which the runtime looks; `None` where that is the distribution's secret until its first start.
-pub(super) fn folder(runtime: Option<&Runtime>, settings: &Settings) -> Option<PathBuf> {
+pub(super) fn folder(runtime: Option<&Runtime>, socket: &str) -> Option<PathBuf> {
     if let Some(said) = runtime.and_then(|runtime| runtime.cni_conf_dir.as_ref()) {
         return Some(PathBuf::from(&said.value));
     }
     // k3s, k0s and MicroK8s start a containerd of their own, with folders of their own.
-    let socket = socket_path(settings).unwrap_or_default();
     let is_bundled = ["/run/k3s/", "/run/k0s/", "/var/snap/"]
         .iter()
         .any(|prefix| socket.starts_with(prefix));
@@ -111,8 +106,9 @@ mod tests {
     #[test]
     fn a_bundled_runtime_keeps_its_folder_to_itself() {
         assert_eq!(
-            folder(None, &Settings::default()).unwrap(),
+            folder(None, "/run/x.sock").unwrap(),
             Path::new(DEFAULT_FOLDER)
         );
+        assert_eq!(folder(None, "/run/k3s/containerd/containerd.sock"), None);
     }
 }

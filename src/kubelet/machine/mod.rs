@@ -26,7 +26,6 @@ use super::{
 
 pub use identity::kubelet_version;
 pub use packages::Packages;
-pub use runtime::socket_path;
 
 /// A value and the file and line that says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,6 +186,8 @@ pub struct Machine {
     pub cgroups: BTreeMap<String, bool>,
     /// The runtime at the effective endpoint.
     pub runtime: Option<Runtime>,
+    /// The path of the effective endpoint's socket; `None` for an endpoint that is no path.
+    pub socket_path: Option<String>,
     /// The effective endpoint's socket; `None` where nobody could look, as in an image.
     pub socket: Option<Socket>,
     /// Other runtimes' sockets that are there.
@@ -263,9 +264,11 @@ pub fn survey_with(
     known: &Known,
 ) -> Machine {
     let version = known.runtime_version.as_deref();
-    let runtime = runtime::read(tree, settings, &known.packages, version);
-    let socket = socket_path(settings);
-    let cni_dir = cni::folder(runtime.as_ref(), settings);
+    let socket_path = runtime::socket_path(unit, settings);
+    let runtime = socket_path
+        .as_deref()
+        .and_then(|path| runtime::read(tree, settings, path, &known.packages, version));
+    let cni_dir = cni::folder(runtime.as_ref(), socket_path.as_deref().unwrap_or_default());
     let cni_configs = cni_dir
         .as_deref()
         .and_then(|folder| cni::configs(tree, folder));
@@ -284,10 +287,11 @@ pub fn survey_with(
         sysctls: kernel::sysctls(tree),
         cgroup_v2: kernel::cgroup_v2(tree),
         cgroups: kernel::cgroups(tree, settings),
-        socket: socket
+        socket: socket_path
             .as_deref()
             .and_then(|path| runtime::socket(tree, path)),
-        other_sockets: runtime::other_sockets(tree, socket.as_deref()),
+        other_sockets: runtime::other_sockets(tree, socket_path.as_deref()),
+        socket_path,
         runtime,
         cni_dir,
         cni_configs,

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::{
     super::{
-        effective::Settings,
-        systemd::{self, LoadState, Manager},
+        effective::{From, Settings},
+        systemd::{self, LoadState, Manager, Unit},
         tree::{Kind, Tree},
     },
     Packages, Runtime, RuntimeKind, Socket, containerd, crio,
@@ -24,12 +24,24 @@ const SOCKETS: &[&str] = &[
     "/var/snap/microk8s/common/run/containerd.sock",
 ];
 
+/// What k3s and RKE2 give their kubelet, in files that they write when they first start.
+const RANCHER_ENDPOINT: &str = "unix:///run/k3s/containerd/containerd.sock";
+
 /// The path of the effective endpoint's socket, `/var/run` written as `/run`; `None` for an endpoint that is no path
 /// (`tcp://`, `npipe://`).
-pub fn socket_path(settings: &Settings) -> Option<String> {
+pub(super) fn socket_path(unit: &Unit, settings: &Settings) -> Option<String> {
+    let said = settings.get("containerRuntimeEndpoint");
+    let is_said = said.is_some_and(|said| matches!(said.from, From::Flag(_) | From::File(_)));
+    let program = unit.argv.first().map_or("", |word| word.text.as_str());
+    let is_rancher = ["k3s", "rke2"].contains(&program.rsplit('/').next().unwrap_or_default());
     let endpoint = settings
         .text("containerRuntimeEndpoint")
-        .unwrap_or(DEFAULT_ENDPOINT);
+        .filter(|_| is_said || !is_rancher)
+        .unwrap_or(if is_rancher {
+            RANCHER_ENDPOINT
+        } else {
+            DEFAULT_ENDPOINT
+        });
     let path = match endpoint.split_once("://") {
         Some(("unix", path)) => path,
         Some(_) => return None,
@@ -98,20 +110,20 @@ fn service(tree: &dyn Tree, name: &str) -> Service {
 pub(super) fn read(
     tree: &dyn Tree,
     settings: &Settings,
+    path: &str,
     packages: &Packages,
     version: Option<&str>,
 ) -> Option<Runtime> {
-    let path = socket_path(settings)?;
     let package = |names: &[&str]| {
         version.map(str::to_owned).or_else(|| {
             let found = packages.upstream(names)?;
             Some(found.value)
         })
     };
-    if let Some(config) = bundled(tree, settings, &path) {
+    if let Some(config) = bundled(tree, settings, path) {
         return Some(containerd::read(tree, &config, version, false));
     }
-    match kind(tree, &path)? {
+    match kind(tree, path)? {
         RuntimeKind::Containerd => {
             let service = service(tree, "containerd.service");
             let config = service.config.as_deref();
@@ -193,11 +205,35 @@ mod tests {
     use super::*;
     use crate::kubelet::{machine::testing::settings, tree::MemoryTree};
 
+    const KUBELET: &str = "/usr/bin/kubelet";
+
     fn endpoint(endpoint: &str) -> Settings {
         settings(&[
             ("containerRuntimeEndpoint", endpoint),
             ("--kubeconfig", "/data/k3s/agent/kubelet.kubeconfig"),
         ])
+    }
+
+    fn unit(program: &str) -> Unit {
+        let text = format!("[Service]\nExecStart={program} agent\n");
+        let tree = MemoryTree::new().file("/etc/systemd/system/x.service", text);
+        systemd::resolve(&tree, "x.service", &Manager::default())
+    }
+
+    #[test]
+    fn k3s_and_rke2_bring_their_own_endpoint_unless_told_another() {
+        let default = endpoint(DEFAULT_ENDPOINT);
+        let of =
+            |program: &str, settings: &Settings| socket_path(&unit(program), settings).unwrap();
+        let own = "/run/k3s/containerd/containerd.sock";
+        assert_eq!(of("/usr/local/bin/k3s", &default), own);
+        assert_eq!(of("/opt/bin/rke2", &Settings::default()), own);
+        let mut told = endpoint("unix:///run/mine.sock");
+        let setting = told.0.get_mut("containerRuntimeEndpoint").unwrap();
+        setting.from = From::Flag(crate::kubelet::place::Place::file(
+            "/etc/rancher/k3s/config.yaml",
+        ));
+        assert_eq!(of("/usr/local/bin/k3s", &told), "/run/mine.sock");
     }
 
     #[test]
@@ -215,10 +251,14 @@ mod tests {
             ("tcp://127.0.0.1:1", None),
             ("run/x", None),
         ] {
-            assert_eq!(socket_path(&endpoint(text)).as_deref(), path, "{text}");
+            assert_eq!(
+                socket_path(&unit(KUBELET), &endpoint(text)).as_deref(),
+                path,
+                "{text}"
+            );
         }
         assert_eq!(
-            socket_path(&Settings::default()).as_deref(),
+            socket_path(&unit(KUBELET), &Settings::default()).as_deref(),
             Some("/run/containerd/containerd.sock")
         );
     }
@@ -249,7 +289,10 @@ mod tests {
                 "/data/k3s/agent/etc/containerd/config.toml",
                 "version = 3\n",
             );
-        let read = |text| read(&tree, &endpoint(text), &Packages::default(), None);
+        let read = |text| {
+            let path = socket_path(&unit(KUBELET), &endpoint(text))?;
+            read(&tree, &endpoint(text), &path, &Packages::default(), None)
+        };
         let kind = |text| read(text).map(|runtime| (runtime.kind, runtime.schema));
         let (containerd, crio) = (RuntimeKind::Containerd, RuntimeKind::Crio);
         assert_eq!(

@@ -36,7 +36,9 @@ fn before() -> Inputs {
 
 #[test]
 fn a_healthy_configuration_gives_nothing() {
-    for rule in ["CF001", "CF002", "CF003", "CF004", "CF005", "CF008"] {
+    for rule in [
+        "CF001", "CF002", "CF003", "CF004", "CF005", "CF007", "CF008",
+    ] {
         assert!(
             found(&kubeadm(), Inputs::default(), rule).is_empty(),
             "{rule}"
@@ -182,4 +184,60 @@ fn a_field_newer_than_the_kubelet_is_told() {
     );
     assert!(found(&tree, version("1.30.4"), "CF002").is_empty());
     assert!(found(&tree, version("1.31.0"), "CF008").is_empty());
+}
+
+#[test]
+fn a_value_that_the_kubelet_refuses_is_fatal() {
+    for (text, part) in [
+        ("maxPods: -1\n", "maxPods is -1, and must be 0 or more"),
+        (
+            "healthzPort: 70000\n",
+            "healthzPort is 70000, and must be 65535 or less",
+        ),
+        ("oomScoreAdj: 1001\n", "oomScoreAdj is 1001"),
+        (
+            "imageGCLowThresholdPercent: 90\n",
+            "imageGCLowThresholdPercent 90 must be less than imageGCHighThresholdPercent 85",
+        ),
+        (
+            "imageGCHighThresholdPercent: 80\n",
+            "imageGCHighThresholdPercent does not fit",
+        ),
+        (
+            "maxParallelImagePulls: 2\nserializeImagePulls: true\n",
+            "serializeImagePulls is true",
+        ),
+        (
+            "shutdownGracePeriodCriticalPods: 10s\n",
+            "longer than shutdownGracePeriod",
+        ),
+        ("shutdownGracePeriod: 500ms\n", "0 or at least 1s"),
+        (
+            "evictionSoft: {memory.available: 1Gi}\n",
+            "evictionSoft has memory.available",
+        ),
+        (
+            "hairpinMode: bridge\n",
+            "hairpinMode is bridge, and must be one of",
+        ),
+        (
+            "enforceNodeAllocatable: [none, pods]\n",
+            "has none beside others",
+        ),
+        ("systemCgroups: /x\n", "cgroupRoot is not"),
+        ("runOnce: true\n", "runOnce is true"),
+    ] {
+        let found = found(&with(text), Inputs::default(), "CF007");
+        assert_eq!(found.len(), 1, "{text}: {found:?}");
+        assert!(
+            found[0].starts_with(&format!("fatal {CONFIG}:3: ")) && found[0].contains(part),
+            "{found:?}"
+        );
+    }
+    let fine = "maxPods: 0\nreadOnlyPort: 0\nmaxParallelImagePulls: 2\nshutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 10s\n";
+    assert!(found(&with(fine), Inputs::default(), "CF007").is_empty());
+    let flag = kubeadm().file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--max-pods=-1\n");
+    assert!(
+        found(&flag, Inputs::default(), "CF007")[0].starts_with("fatal /etc/default/kubelet:1: ")
+    );
 }

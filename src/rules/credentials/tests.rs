@@ -1,5 +1,8 @@
 use super::{
-    super::testing::{kubeadm, says, with_settings},
+    super::{
+        kernel, network, runtime,
+        testing::{findings_with, found, kubeadm, says, with_settings},
+    },
     *,
 };
 use crate::kubelet::{
@@ -99,6 +102,26 @@ fn lose_kubeconfig(snapshot: &mut Snapshot) {
     snapshot.machine.kubeconfig = Needed::Missing {
         at: Place::file(KUBECONFIG),
     };
+}
+
+#[test]
+fn a_healthy_host_has_no_finding_of_these_families() {
+    let all: Vec<String> = findings_with(&kubeadm(), Inputs::default())
+        .into_iter()
+        .filter(|finding| {
+            let families = [RULES, kernel::RULES, network::RULES, runtime::RULES];
+            let mut rules = families.into_iter().flatten();
+            rules.any(|rule| rule.id == finding.rule)
+        })
+        .map(|finding| format!("{} {}", finding.rule, finding.message))
+        .collect();
+    assert!(all.is_empty(), "{all:?}");
+    let lost = kubeadm().without(KUBECONFIG);
+    let lost = found(&lost, Inputs::default(), "AU001");
+    assert!(
+        lost[0].starts_with("fatal /etc/kubernetes/kubelet.conf: "),
+        "{lost:?}"
+    );
 }
 
 #[test]
