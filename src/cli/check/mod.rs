@@ -190,8 +190,11 @@ impl Check {
             inputs,
             notes,
             is_live,
+            server_disables_cloud_controller,
         } = gather::gather(self, &tree)?;
         let mut snapshot = resolve::snapshot(&tree, inputs);
+        let told = &mut snapshot.launch.server_disables_cloud_controller;
+        *told = server_disables_cloud_controller.or(*told);
         if is_live {
             live::try_socket(&mut snapshot);
         }
@@ -203,7 +206,8 @@ impl Check {
         let report = choice.apply(rules::run(&snapshot), |findings| {
             allow::part(&tree, findings)
         });
-        if snapshot.unit.load == LoadState::NotFound && !report.is_about(&snapshot.unit.name) {
+        if snapshot.unit.load == LoadState::NotFound && !report.is_about(&snapshot.unit.name, &tree)
+        {
             anyhow::bail!("{}", no_unit(self, &snapshot));
         }
         let sources = Sources::new(&tree, &snapshot);
