@@ -135,9 +135,9 @@ fn flag(flag: &FlagSpec) -> String {
         Some(field) => say(format!(
             "Sets the field {field} of the kubelet's configuration file; the flag wins over the file."
         )),
-        None => say(
-            "There is only the flag: no field of the configuration file sets this.".to_owned(),
-        ),
+        None => {
+            say("There is only the flag: no field of the configuration file sets this.".to_owned())
+        }
     }
     if let Some(since) = flag.since {
         say(format!("Known since {since}."));

@@ -131,6 +131,11 @@ fn escape(
                     text.push(byte, place);
                 }
             }
+            Decoded::Surrogate(bytes) => {
+                for byte in bytes {
+                    text.push(byte, place);
+                }
+            }
         }
         return Some(1 + taken);
     }
@@ -145,6 +150,8 @@ fn escape(
 enum Decoded {
     Byte(u8),
     Char(char),
+    /// Half a character, which is not UTF-8.
+    Surrogate([u8; 3]),
 }
 
 /// The C escape at the start of `rest` (behind the backslash), and how many bytes it takes there.
@@ -164,7 +171,7 @@ fn c_escape(rest: &[u8]) -> Option<(Decoded, usize)> {
             let byte = u8::try_from(digits(rest.get(1..3)?, 16)?).ok()?;
             (byte != 0).then_some((Decoded::Byte(byte), 3))
         }
-        b'u' => unicode(digits(rest.get(1..5)?, 16)?).map(|c| (Decoded::Char(c), 5)),
+        b'u' => short_unicode(digits(rest.get(1..5)?, 16)?).map(|decoded| (decoded, 5)),
         b'U' => unicode(digits(rest.get(1..9)?, 16)?).map(|c| (Decoded::Char(c), 9)),
         b'0'..=b'7' => {
             let byte = u8::try_from(digits(rest.get(..3)?, 8)?).ok()?;
@@ -181,7 +188,20 @@ fn digits(text: &[u8], radix: u32) -> Option<u32> {
     })
 }
 
-/// A character that systemd takes: neither NUL nor a noncharacter.
+/// What four digits stand for: systemd takes all but NUL, also halves of characters.
+fn short_unicode(code: u32) -> Option<Decoded> {
+    if code == 0 {
+        return None;
+    }
+    if let Some(c) = char::from_u32(code) {
+        return Some(Decoded::Char(c));
+    }
+    let six_bits = |shift: u32| 0x80 | u8::try_from(code >> shift & 0x3F).unwrap_or_default();
+    let first = 0xE0 | u8::try_from(code >> 12 & 0x0F).unwrap_or_default();
+    Some(Decoded::Surrogate([first, six_bits(6), six_bits(0)]))
+}
+
+/// A character that systemd takes in eight digits: neither NUL nor a noncharacter.
 fn unicode(code: u32) -> Option<char> {
     let noncharacter = (0xFDD0..=0xFDEF).contains(&code) || code & 0xFFFE == 0xFFFE;
     char::from_u32(code).filter(|c| *c != '\0' && !noncharacter)
@@ -234,12 +254,21 @@ mod tests {
             r"\400",
             r"\000",
             r"\q",
-            r"\ud800",
+            r"\u0000",
+            r"\U0000d800",
+            r"\U0000fffe",
             r"\",
             r"\U00110000",
         ] {
             assert!(split(bad, EXEC).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn four_digits_may_be_half_a_character() {
+        let input = Mapped::plain(br"\ud800\ufffe");
+        let word = next_word(&input, &mut 0, EXEC).unwrap().unwrap();
+        assert_eq!(word.text.bytes, b"\xed\xa0\x80\xef\xbf\xbe");
     }
 
     #[test]

@@ -43,13 +43,17 @@ fn by_bash(text: &str) -> Split {
 #[test]
 fn kubelite_deletes_quotes_and_splits_at_every_blank() {
     let split = by_kubelite("  # a comment\n\n--a=\"x,y\"\n  --b 1 \r\n--c=2  --d=3\n");
-    assert_eq!(
-        texts(&split),
-        ["--a=x,y", "--b", "1", "--c=2", "", "--d=3"]
-    );
+    assert_eq!(texts(&split), ["--a=x,y", "--b", "1", "--c=2", "", "--d=3"]);
     assert_eq!(
         places(&split),
-        [(3, 1, 9), (4, 3, 3), (4, 7, 1), (5, 1, 5), (5, 7, 1), (5, 8, 5)]
+        [
+            (3, 1, 9),
+            (4, 3, 3),
+            (4, 7, 1),
+            (5, 1, 5),
+            (5, 7, 1),
+            (5, 8, 5)
+        ]
     );
     assert_eq!(oddities(&split), [(5, Oddity::TwoBlanks)]);
     assert_eq!(split.oddities[0].text, "--c=2  --d=3");
@@ -72,7 +76,8 @@ fn kubelite_loses_the_quotes_around_a_blank() {
 
 #[test]
 fn kubelite_expands_as_go_does() {
-    let split = by_kubelite("--a=${SNAP_COMMON}/x$EMPTY-$SNAP_COMMON.y\n--b=${}z$1$$-$ --c=${open\n--d=$é");
+    let split =
+        by_kubelite("--a=${SNAP_COMMON}/x$EMPTY-$SNAP_COMMON.y\n--b=${}z$1$$-$ --c=${open\n--d=$é");
     assert_eq!(
         texts(&split),
         ["--a=/c/x-/c.y", "--b=z-$", "--c=open", "--d=$é"]
@@ -113,7 +118,10 @@ fn bash_reads_words_quotes_and_comments() {
             &["--a=m<1,n<2", "--b=m<1", "--c=a b"],
         ),
         ("--a=1 \\\n--b=2", &["--a=1", "--b=2"]),
-        ("--a=\"x\\d\\\"y\\\\\" $ --b=$", &["--a=x\\d\"y\\", "$", "--b=$"]),
+        (
+            "--a=\"x\\d\\\"y\\\\\" $ --b=$",
+            &["--a=x\\d\"y\\", "$", "--b=$"],
+        ),
     ] {
         let split = by_bash(text);
         assert_eq!(texts(&split), expected, "{text}");
@@ -128,7 +136,10 @@ fn bash_stops_at_what_is_syntax_to_it() {
     assert_eq!(oddities(&split), [(2, Oddity::ShellSyntax('<'))]);
     assert_eq!(split.oddities[0].at.column, 33);
     // The rest is read all the same, so that the other rules have something to judge.
-    assert_eq!(texts(&split)[1], "--eviction-hard=memory.available<1Gi,nodefs.available<5%");
+    assert_eq!(
+        texts(&split)[1],
+        "--eviction-hard=memory.available<1Gi,nodefs.available<5%"
+    );
     let split = by_bash("--a=\"x\n--b=1\n");
     assert_eq!(oddities(&split), [(1, Oddity::QuoteNotClosed)]);
     let split = by_bash("--a={x,y} --b={z} --c='' \"$EMPTY\"");
