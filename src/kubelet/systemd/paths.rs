@@ -125,14 +125,17 @@ impl Index {
         self.aliases(tree, name, name, fragment.as_deref(), &mut all);
         let mut id = name.to_owned();
         if let Some(base) = fragment.as_deref().and_then(base_name) {
-            id = if names::kind(base) == Some(NameKind::Template) {
+            if base != name {
+                self.aliases(tree, name, base, fragment.as_deref(), &mut all);
+            }
+            let preferred = if names::kind(base) == Some(NameKind::Template) {
                 names::instantiate(base, instance)
             } else {
                 base.to_owned()
             };
-            if base != name {
-                self.aliases(tree, name, base, fragment.as_deref(), &mut all);
-                all.insert(id.clone());
+            // An instance with a fragment of its own is another unit, and a masked name is none.
+            if all.contains(&preferred) {
+                id = preferred;
             }
         }
         all.remove(&id);
