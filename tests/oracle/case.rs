@@ -159,6 +159,13 @@ impl Case {
 }
 
 impl Record {
+    /// Reads the tree of a recorded case.
+    pub(crate) fn case(path: &Path) -> Result<Case> {
+        let text = std::fs::read(path).with_context(|| path.display().to_string())?;
+        let mut record: serde_json::Value = serde_json::from_slice(&text)?;
+        serde_json::from_value(record["case"].take()).with_context(|| path.display().to_string())
+    }
+
     /// Reads a recorded case.
     pub(crate) fn load(path: &Path) -> Result<Self> {
         let text = std::fs::read(path).with_context(|| path.display().to_string())?;
