@@ -133,10 +133,14 @@ impl Index {
             } else {
                 base.to_owned()
             };
-            // An instance with a fragment of its own is another unit, and a masked name is none.
-            if all.contains(&preferred) {
-                id = preferred;
+            // An instance with a file of its own lends its name, but does not become the id.
+            let elsewhere = self
+                .fragment(&preferred)
+                .is_some_and(|own| Some(own) != fragment.as_deref());
+            if preferred == base || !elsewhere {
+                id.clone_from(&preferred);
             }
+            all.insert(preferred);
         }
         all.remove(&id);
         let names = std::iter::once(id.clone()).chain(all).collect();
