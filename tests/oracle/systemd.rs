@@ -115,14 +115,18 @@ impl Systemd {
         let loaded = self.show("Id,Names,LoadState,FragmentPath,DropInPaths", &names)?;
         self.machine
             .run(&format!("systemctl start --no-block -- {names}"))?; // some refuse
-        wait_until("the units to have ended", Duration::from_secs(60), || {
+        let mut unsettled = String::new();
+        let waited = wait_until("the units to have ended", Duration::from_secs(30), || {
             // By patterns: systemd compares them with ids, and some units are asked for by an alias.
             let (_, text) = self.machine.run(
                 "systemctl list-jobs --no-legend
                 systemctl list-units --all --plain --no-legend -- 'k[0-9]*' 'snap.k[0-9]*'",
             )?;
-            Ok(text.lines().all(settled).then_some(()))
-        })?;
+            let left: Vec<&str> = text.lines().filter(|line| !settled(line)).collect();
+            unsettled = left.join("\n");
+            Ok(left.is_empty().then_some(()))
+        });
+        waited.with_context(|| unsettled)?;
         let ended = self.show("Id,Names,Result,ExecMainStatus", &names)?;
         let said = cases.iter().map(|case| {
             self.said(
@@ -148,17 +152,24 @@ impl Systemd {
         let mut names = words("Names");
         names.sort();
         let id = word("Id").unwrap_or_else(|| asked.to_owned());
+        let process = self.got(&id)?;
+        let status = ended.get("ExecMainStatus");
+        let status = status.and_then(|status| status.parse().ok()).unwrap_or(0);
+        // With a dash before it, a program that is missing is no failure.
+        let failed_to_execute = (200..=245).contains(&status)
+            || ended
+                .get("Result")
+                .is_some_and(|result| result == "success");
         Ok(Said {
             names,
             load_state: word("LoadState"),
             fragment: word("FragmentPath").unwrap_or_default(),
             dropins: words("DropInPaths"),
             result: ended.get("Result").cloned().unwrap_or_default(),
-            not_executed: ended
-                .get("ExecMainStatus")
-                .and_then(|status| status.parse().ok())
-                .is_some_and(|status: u32| (200..=245).contains(&status)),
-            process: self.got(&id)?,
+            not_executed: process.is_none()
+                && word("LoadState").is_some_and(|state| state == "loaded")
+                && failed_to_execute,
+            process,
             id,
         })
     }
@@ -315,6 +326,7 @@ fn world(machine: &Machine) -> Result<World> {
             .sh("cat /proc/sys/kernel/random/boot_id")?
             .trim()
             .replace('-', ""),
+        kernel: machine.sh("uname -r")?.trim().to_owned(),
         os_release: machine.sh("cat /etc/os-release")?,
         environment: pairs
             .map(|(name, value)| (name.to_owned(), value.to_owned()))

@@ -125,15 +125,22 @@ impl Index {
         self.aliases(tree, name, name, fragment.as_deref(), &mut all);
         let mut id = name.to_owned();
         if let Some(base) = fragment.as_deref().and_then(base_name) {
-            id = if names::kind(base) == Some(NameKind::Template) {
+            if base != name {
+                self.aliases(tree, name, base, fragment.as_deref(), &mut all);
+            }
+            let preferred = if names::kind(base) == Some(NameKind::Template) {
                 names::instantiate(base, instance)
             } else {
                 base.to_owned()
             };
-            if base != name {
-                self.aliases(tree, name, base, fragment.as_deref(), &mut all);
-                all.insert(id.clone());
+            // An instance with a file of its own lends its name, but does not become the id.
+            let elsewhere = self
+                .fragment(&preferred)
+                .is_some_and(|own| Some(own) != fragment.as_deref());
+            if preferred == base || !elsewhere {
+                id.clone_from(&preferred);
             }
+            all.insert(preferred);
         }
         all.remove(&id);
         let names = std::iter::once(id.clone()).chain(all).collect();
@@ -200,7 +207,7 @@ fn target(tree: &dyn Tree, folders: &[PathBuf], folder: &Path, name: &str) -> Op
     let path = folder.join(name);
     match tree.lstat(&path).map(|meta| meta.kind) {
         Ok(Kind::Link) => {}
-        // Measured: a folder of a unit's name hides nothing.
+        // Over a folder, systemd goes on to what lies below.
         Ok(Kind::Folder) => return None,
         _ => return Some(Target::Fragment(path)),
     }
