@@ -112,7 +112,7 @@ fn without_effect(loser: &Assignment, variable: &Variable) -> Finding {
         ),
     )
     .fix(format!("delete the line {}", loser.at))
-    .step(winner.at.clone(), format!("{} is set here, and this counts", winner.name))
+    .step(winner.at.clone(), "this counts")
 }
 
 fn overridden(
@@ -162,31 +162,17 @@ fn overridden(
         restart(snapshot)
     ));
     for (loser, _) in lost {
-        finding = finding.step(first_flag(loser), set_to(loser));
+        finding = finding.step(first_flag(loser), "this is lost");
         if let Source::File { declared } = &loser.source {
-            finding = finding.step(declared.clone(), "loads that file");
+            finding = finding.step(declared.clone(), format!("loads {}", loser.at.file));
         }
     }
-    let counts = format!("{}: this counts", set_to(winner));
     finding = finding
         .step(declared.clone(), format!("loads {}", winner.at.file))
-        .step(winner.at.clone(), counts);
+        .step(winner.at.clone(), "this counts");
     match variable.referenced_at.first() {
-        Some(used) => finding.step(used.clone(), format!("the kubelet gets ${name} here")),
+        Some(used) => finding.step(used.clone(), "used here"),
         None => finding,
-    }
-}
-
-/// What an assignment does.
-fn set_to(assignment: &Assignment) -> String {
-    if assignment.value.trim().is_empty() {
-        format!("sets {} to the empty text", assignment.name)
-    } else {
-        format!(
-            "sets {} to {}",
-            assignment.name,
-            shown_value(&assignment.value)
-        )
     }
 }
 
@@ -300,16 +286,10 @@ fn set_again(
         winner.at,
         reload(snapshot)
     ))
-    .step(loser.at.clone(), set_to(loser))
-    .step(
-        winner.at.clone(),
-        format!("{}: this counts", set_to(winner)),
-    );
+    .step(first_flag(loser), "this is lost")
+    .step(winner.at.clone(), "this counts");
     match variable.referenced_at.first() {
-        Some(used) => finding.step(
-            used.clone(),
-            format!("the kubelet gets ${} here", loser.name),
-        ),
+        Some(used) => finding.step(used.clone(), "used here"),
         None => finding,
     }
 }
