@@ -136,7 +136,7 @@ fn flag(flag: &FlagSpec) -> String {
             "Sets the field {field} of the kubelet's configuration file; the flag wins over the file."
         )),
         None => {
-            say("There is only the flag: no field of the configuration file sets this.".to_owned())
+            say("There is only the flag: no field of the configuration file sets this.".to_owned());
         }
     }
     if let Some(since) = flag.since {

@@ -40,8 +40,8 @@ pub(super) const RULES: &[Rule] = &[
         name: "rotation-off",
         severity: "warning",
         doc: "`rotateCertificates` is false, which is the default, and the kubeconfig has a client certificate: \
-              nothing renews it, and the node is lost when it expires. (Not so with an exec plugin or a token, nor \
-              with k3s and RKE2, which renew certificates themselves.)",
+              nothing renews it, and the node is lost when it expires. Not so with an exec plugin or a token, nor \
+              with k3s and RKE2, which renew certificates themselves.",
         source: "kubernetes/kubernetes#78758",
         fix: "Set rotateCertificates: true.",
         run: dates::rotation_off,

@@ -90,7 +90,16 @@ fn replaced(list: &ReplacedList, launcher: Launcher) -> Finding {
     } else {
         Severity::Warning
     };
-    let lost: Vec<&str> = list.lost.iter().map(|(item, _)| item.as_str()).collect();
+    let mut lost: Vec<&str> = list
+        .lost
+        .iter()
+        .take(MAX_STEPS)
+        .map(|(item, _)| item.as_str())
+        .collect();
+    let more = format!("{} more", list.lost.len().saturating_sub(MAX_STEPS));
+    if list.lost.len() > MAX_STEPS {
+        lost.push(&more);
+    }
     let program = if launcher == Launcher::Rke2 {
         "RKE2"
     } else {
@@ -127,7 +136,7 @@ fn replaced(list: &ReplacedList, launcher: Launcher) -> Finding {
     finding
 }
 
-/// The most lost items that are shown each with its line.
+/// The most lost items that are named.
 const MAX_STEPS: usize = 10;
 
 fn args_file_split(snapshot: &Snapshot, report: &mut Report) {

@@ -170,6 +170,10 @@ impl std::fmt::Debug for Rule {
     }
 }
 
+
+
+
+
 /// Every rule, family by family, by number.
 pub const FAMILIES: &[&[Rule]] = &[
     environment::RULES,
@@ -182,14 +186,14 @@ pub const FAMILIES: &[&[Rule]] = &[
     drift::RULES,
     layers::RULES,
     flags::RULES,
+    config::RULES,
     cloud_provider::RULES,
     cloud::RULES,
     runtime::RULES,
+    resources::RULES,
     kernel::RULES,
     network::RULES,
     credentials::RULES,
-    config::RULES,
-    resources::RULES,
 ];
 
 /// Every rule.
@@ -240,3 +244,6 @@ mod shapes_tests;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+pub(crate) mod testing;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Finding, run};
 use crate::kubelet::{
     effective::{Effective, From},
+    machine::{Known, survey_with},
     resolve::{Inputs, snapshot},
     snapshot::{Intent, Snapshot},
     tree::MemoryTree,
@@ -65,6 +66,10 @@ pub(crate) fn with_settings(
     inputs: Inputs,
     pairs: &[(&str, serde_json::Value, From)],
 ) -> Snapshot {
+    let known = Known {
+        runtime_version: inputs.overrides.runtime_version.clone(),
+        ..Known::default()
+    };
     let mut snapshot = snapshot(tree, inputs);
     for (path, value, from) in pairs {
         let setting = Effective {
@@ -74,6 +79,14 @@ pub(crate) fn with_settings(
         };
         snapshot.settings.0.insert((*path).to_owned(), setting);
     }
+    // What the survey looks at depends on the settings.
+    let (unit, flags) = (&snapshot.unit, &snapshot.flags);
+    let machine = survey_with(tree, unit, flags, &snapshot.settings, &known);
+    snapshot.machine.runtime = machine.runtime;
+    snapshot.machine.cni_dir = machine.cni_dir;
+    snapshot.machine.cni_configs = machine.cni_configs;
+    snapshot.machine.cni_plugins = machine.cni_plugins;
+    snapshot.machine.resolv_conf = machine.resolv_conf;
     snapshot
 }
 

@@ -266,5 +266,6 @@ fn network() -> Result<()> {
         "setting up the run's network: {}",
         refusal.trim()
     );
-    Ok(())
+    // As on every node; a new network namespace starts without it.
+    fs::write("/proc/sys/net/ipv4/ip_forward", "1").context("switching ip_forward on")
 }

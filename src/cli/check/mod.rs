@@ -205,11 +205,11 @@ impl Check {
         }
         let sources = Sources::new(&tree, &snapshot);
         let text = match (self.format, self.show) {
-            (Format::Text, Some(show)) => show.table(&snapshot, &sources),
+            (Format::Text, Some(show)) => show.table(&snapshot),
             (Format::Text, None) => {
                 text::report(&snapshot, &sources, &report, &notes, &self.style())
             }
-            (Format::Json, _) => Document::new(self, &snapshot, &sources, &report, &notes).print(),
+            (Format::Json, _) => Document::new(self, &snapshot, &report, &notes).print(),
             (Format::Sarif, _) => sarif::print(&self.root, &sources, &report),
         };
         let is_bad = report.worst() >= Some(Severity::Error);

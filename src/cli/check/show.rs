@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use super::{
     json::{from_words, launcher_word, shown_value, source_word},
-    source::{Sources, harmless, hide_secrets},
+    source::{harmless, hide_secrets},
 };
 use crate::kubelet::{
     layers::Launcher,
@@ -28,7 +28,7 @@ pub(super) enum Show {
 }
 
 impl Show {
-    pub(super) fn table(self, snapshot: &Snapshot, _sources: &Sources<'_>) -> String {
+    pub(super) fn table(self, snapshot: &Snapshot) -> String {
         let mut out = String::new();
         match self {
             Self::Argv => argv(&mut out, snapshot),

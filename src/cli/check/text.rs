@@ -21,6 +21,9 @@ pub(super) struct Style {
     pub(super) columns: usize,
 }
 
+/// Room for a line's number and the bar behind it.
+const GUTTER: usize = 8;
+
 /// A mark below a word.
 struct Mark {
     place: Place,
@@ -162,7 +165,7 @@ pub(super) fn one(finding: &Finding, sources: &Sources<'_>, style: &Style) -> St
     };
     let mut footnotes = Vec::new();
     let mut group = Group::with_level(level);
-    for (file, marks) in by_file(finding) {
+    for (file, marks) in by_file(finding, sources, style) {
         match snippet(&file, marks, sources, style, &mut footnotes) {
             Ok(snippet) => group = group.element(snippet),
             Err(origin) if file == finding.at.file => group = group.element(origin),
@@ -190,8 +193,13 @@ pub(super) fn one(finding: &Finding, sources: &Sources<'_>, style: &Style) -> St
     out
 }
 
-/// The finding's place and its chain's, file by file, the finding's own first.
-fn by_file(finding: &Finding) -> Vec<(Arc<str>, Vec<Mark>)> {
+/// The finding's place and its chain's, file by file, the finding's own first. A file with lines that have to be cut
+/// comes once a line: each is cut for its own mark.
+fn by_file(
+    finding: &Finding,
+    sources: &Sources<'_>,
+    style: &Style,
+) -> Vec<(Arc<str>, Vec<Mark>)> {
     let own = Mark {
         place: finding.at.clone(),
         label: String::new(),
@@ -212,7 +220,25 @@ fn by_file(finding: &Finding) -> Vec<(Arc<str>, Vec<Mark>)> {
             None => files.push((Arc::clone(&mark.place.file), vec![mark])),
         }
     }
-    files
+    let is_long = |mark: &Mark| {
+        let line = sources.line(&mark.place).unwrap_or_default();
+        line.chars().count() + GUTTER > style.columns
+    };
+    let mut groups = Vec::new();
+    for (file, mut marks) in files {
+        if marks.iter().any(is_long) {
+            while let Some(first) = marks.first() {
+                let line = first.place.line;
+                let same: Vec<Mark> = marks
+                    .extract_if(.., |mark| mark.place.line == line)
+                    .collect();
+                groups.push((Arc::clone(&file), same));
+            }
+        } else {
+            groups.push((file, marks));
+        }
+    }
+    groups
 }
 
 /// The lines of one file with their marks; only its name where no line may, or can, be shown. Labels that do not fit

@@ -11,7 +11,7 @@ pub(in crate::cli) fn wrap(text: &str, width: usize, taken: usize) -> Vec<String
             lines.push(std::mem::take(&mut line));
             used = 0;
         }
-        for word in paragraph.split(' ').filter(|word| !word.is_empty()) {
+        for word in words(paragraph, width) {
             let length = word.chars().count();
             let blank = usize::from(!line.is_empty());
             if used + blank + length > width && (blank > 0 || used > 0) {
@@ -21,12 +21,37 @@ pub(in crate::cli) fn wrap(text: &str, width: usize, taken: usize) -> Vec<String
                 line.push(' ');
                 used += 1;
             }
-            line.push_str(word);
+            line.push_str(&word);
             used += length;
         }
     }
     lines.push(line);
     lines
+}
+
+/// The words; what stands between backquotes is to be copied, so it is one word if a line can hold it.
+fn words(paragraph: &str, width: usize) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut parts = paragraph.split(' ').filter(|part| !part.is_empty());
+    while let Some(part) = parts.next() {
+        let mut word = part.to_owned();
+        let mut rest = parts.clone();
+        while word.matches('`').count() % 2 == 1
+            && word.chars().count() <= width
+            && let Some(next) = rest.next()
+        {
+            word.push(' ');
+            word.push_str(next);
+        }
+        let is_closed = word.matches('`').count() % 2 == 0;
+        if is_closed && word.chars().count() <= width {
+            parts = rest;
+            words.push(word);
+        } else {
+            words.push(part.to_owned());
+        }
+    }
+    words
 }
 
 /// The lines of [`wrap`], each but the first with `indent` blanks before it.
@@ -50,9 +75,12 @@ mod tests {
         assert_eq!(wrap("aa bb", 5, 4), ["", "aa bb"]);
         assert_eq!(wrap("a\nb cccccccc d", 4, 0), ["a", "b", "cccccccc", "d"]);
         assert_eq!(wrap("", 4, 0), [""]);
+        assert_eq!(wrap("ab `cd ef` g", 8, 0), ["ab", "`cd ef` g"]);
+        assert_eq!(wrap("a `bc de` f", 6, 0), ["a `bc", "de` f"]);
+        assert_eq!(wrap("a `b c", 4, 0), ["a `b", "c"]);
         assert_eq!(
             hang("aa bb cc", 6, 0, 2),
-            "aa\n  bb\n  cc".replace("aa\n  bb", "aa\n  bb")
+            "aa\n  bb\n  cc"
         );
     }
 }

@@ -1,7 +1,7 @@
 //! Go's own readers of numbers, durations, quantities and addresses, with Go's own words for what is wrong: what pflag
 //! calls for a flag's value. Checked against real kubelets (`tests/kubelet`).
 
-use std::net::Ipv6Addr;
+use std::{fmt::Write as _, net::Ipv6Addr};
 
 use super::value::go_quote;
 
@@ -121,7 +121,7 @@ pub(super) fn parse_level(text: &str) -> Result<u32, String> {
 /// # Errors
 /// Go's words for what is wrong.
 pub fn duration_nanos(text: &str) -> Result<i64, String> {
-    let invalid = || format!("time: invalid duration {}", go_quote(text));
+    let invalid = || format!("time: invalid duration {}", time_quote(text));
     let (negative, mut rest) = match text.strip_prefix(['+', '-']) {
         Some(rest) => (text.starts_with('-'), rest),
         None => (false, text),
@@ -148,20 +148,26 @@ pub fn duration_nanos(text: &str) -> Result<i64, String> {
             return Err(invalid());
         }
         if second_dot {
-            return Err(format!("time: missing unit in duration {}", go_quote(text)));
+            return Err(format!(
+                "time: missing unit in duration {}",
+                time_quote(text)
+            ));
         }
         let unit_end = behind
             .find(|c: char| c.is_ascii_digit() || c == '.')
             .unwrap_or(behind.len());
         let (unit, next) = behind.split_at(unit_end);
         if unit.is_empty() {
-            return Err(format!("time: missing unit in duration {}", go_quote(text)));
+            return Err(format!(
+                "time: missing unit in duration {}",
+                time_quote(text)
+            ));
         }
         let scale = unit_nanos(unit).ok_or_else(|| {
             format!(
                 "time: unknown unit {} in duration {}",
-                go_quote(unit),
-                go_quote(text)
+                time_quote(unit),
+                time_quote(text)
             )
         })?;
         let part = amount(whole, fraction, scale).ok_or_else(invalid)?;
@@ -175,6 +181,24 @@ pub fn duration_nanos(text: &str) -> Result<i64, String> {
         return Ok(0_i64.wrapping_sub_unsigned(total));
     }
     i64::try_from(total).map_err(|_| invalid())
+}
+
+/// The `time` package's own quoting: every byte beyond ASCII is escaped.
+fn time_quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => quoted.extend(['\\', char::from(byte)]),
+            b' '..=b'~' | 0x7f => quoted.push(char::from(byte)),
+            _ => {
+                // Writing to a String cannot fail.
+                let _ = write!(quoted, "\\x{byte:02x}");
+            }
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 fn unit_nanos(unit: &str) -> Option<u64> {

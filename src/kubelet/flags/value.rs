@@ -110,7 +110,7 @@ fn check_csv(value: &str) -> Result<(), String> {
             let field = rest.get(..end).unwrap_or_default();
             if let Some(quote) = field.find('"') {
                 return Err(format!(
-                    "parse error on line 1, column {}: bare \" in non-quoted field",
+                    "parse error on line 1, column {}: bare \" in non-quoted-field",
                     column + quote
                 ));
             }

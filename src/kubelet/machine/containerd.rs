@@ -11,7 +11,7 @@ use toml::de::DeTable;
 use super::{
     super::{place::Place, tree::Tree},
     Found, Runtime, RuntimeKind, glob,
-    toml_file::{self, TomlFile, get, table},
+    toml_file::{self, MAX_ITEMS, TomlFile, get, table},
 };
 
 /// The file that containerd reads if nobody names another.
@@ -201,6 +201,7 @@ fn section(file: &TomlFile<'_>, cri: &DeTable<'_>) -> Section {
     let mut runtimes: BTreeMap<String, Handler> = table(cri, &["containerd", "runtimes"])
         .into_iter()
         .flatten()
+        .take(MAX_ITEMS)
         .filter_map(|(name, table)| {
             let table = table.get_ref().as_table()?;
             Some((name.get_ref().clone().into_owned(), handler(table)))

@@ -54,6 +54,33 @@ fn files_of_secrets_are_told_from_the_others() {
 }
 
 #[test]
+fn large_files_are_read_in_linear_time() {
+    let items = "'/etc/x.toml', ".repeat(60_000);
+    let table = |n| {
+        let name = "plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes";
+        format!("[{name}.r{n}.options]\nSystemdCgroup = true\n")
+    };
+    let runtimes = (0..9_000).map(table).collect::<Vec<_>>().concat();
+    let deep = format!("a = {}", "[".repeat(900_000));
+    let dotted = format!("{}x = 1\n", "a.".repeat(400_000));
+    for text in [
+        format!("disabled_plugins = [{items}]\n"),
+        format!(
+            "version = 3\nimports = [{}]\n",
+            items.replace("x.toml", "*")
+        ),
+        format!("version = 3\n{runtimes}"),
+        deep,
+        dotted,
+        "[[a]]\n".repeat(150_000),
+    ] {
+        let text: String = text.chars().take(1 << 20).collect();
+        let tree = MemoryTree::new().file("/etc/containerd/config.toml", text);
+        let _ = of(&tree, &Settings::default());
+    }
+}
+
+#[test]
 fn hostile_files_are_looked_at_and_left() {
     let tree = MemoryTree::new()
         .other("/etc/hostname")

@@ -18,6 +18,9 @@ use super::{
 /// The most that is read of a runtime's configuration file; they have a few KiB.
 const MAX_BYTES: usize = 1 << 20;
 
+/// How many items of a list or tables of a kind are taken: the column of each is counted anew.
+pub(super) const MAX_ITEMS: usize = 256;
+
 /// Reads a file as text; bytes that are not UTF-8 become `U+FFFD`.
 pub(super) fn read(tree: &dyn Tree, path: &Path) -> Result<String, Unreadable> {
     let bytes = tree.read_bounded(path, MAX_BYTES)?;
@@ -28,6 +31,7 @@ pub(super) fn read(tree: &dyn Tree, path: &Path) -> Result<String, Unreadable> {
 pub(super) struct TomlFile<'t> {
     file: Place,
     text: &'t str,
+    starts: Vec<usize>,
     root: Spanned<DeTable<'t>>,
 }
 
@@ -35,11 +39,17 @@ impl<'t> TomlFile<'t> {
     /// Parses `text`. An error tells a place and nothing of the text, which may hold a registry's password.
     pub(super) fn parse(path: &Path, text: &'t str) -> Result<Self, Place> {
         let file = Place::file(path);
+        let starts = line_starts(text);
         let root = DeTable::parse(text).map_err(|error| match error.span() {
-            Some(span) => at(&file, text, &span),
+            Some(span) => at(&file, text, &starts, &span),
             None => file.clone(),
         })?;
-        Ok(Self { file, text, root })
+        Ok(Self {
+            file,
+            text,
+            starts,
+            root,
+        })
     }
 
     /// The whole file.
@@ -54,7 +64,7 @@ impl<'t> TomlFile<'t> {
 
     /// Where a value stands.
     pub(super) fn place(&self, value: &Spanned<DeValue<'t>>) -> Place {
-        at(&self.file, self.text, &value.span())
+        at(&self.file, self.text, &self.starts, &value.span())
     }
 
     /// A text that is not empty.
@@ -76,11 +86,12 @@ impl<'t> TomlFile<'t> {
         })
     }
 
-    /// The texts of a list.
+    /// The texts of a list, its first [`MAX_ITEMS`] items.
     pub(super) fn strings(&self, table: &DeTable<'t>, path: &[&str]) -> Vec<Found<String>> {
         let list = get(table, path).and_then(|found| found.get_ref().as_array());
         list.into_iter()
             .flatten()
+            .take(MAX_ITEMS)
             .filter_map(|item| {
                 Some(Found {
                     value: item.get_ref().as_str()?.to_owned(),
@@ -108,16 +119,21 @@ pub(super) fn table<'a, 't>(table: &'a DeTable<'t>, path: &[&str]) -> Option<&'a
     get(table, path)?.get_ref().as_table()
 }
 
-fn at(file: &Place, whole: &str, span: &Range<usize>) -> Place {
-    let before = whole.get(..span.start).unwrap_or(whole);
-    let line = before.bytes().filter(|byte| *byte == b'\n').count();
-    let begin = before.rfind('\n').map_or(0, |at| at.saturating_add(1));
-    let column = text::chars(before.get(begin..).unwrap_or_default());
-    let word = whole.get(span.clone()).unwrap_or_default();
+/// Where each line of a text begins.
+fn line_starts(text: &str) -> Vec<usize> {
+    let ends = text.match_indices('\n').map(|(at, _)| at.saturating_add(1));
+    std::iter::once(0).chain(ends).collect()
+}
+
+fn at(file: &Place, text: &str, starts: &[usize], span: &Range<usize>) -> Place {
+    let line = starts.partition_point(|start| *start <= span.start);
+    let begin = line.checked_sub(1).and_then(|index| starts.get(index));
+    let before = begin.and_then(|begin| text.get(*begin..span.start));
+    let word = text.get(span.clone()).unwrap_or_default();
     let word = word.lines().next().unwrap_or_default();
     file.at(
-        u32::try_from(line).unwrap_or(u32::MAX).saturating_add(1),
-        column.saturating_add(1),
+        u32::try_from(line).unwrap_or(u32::MAX),
+        text::chars(before.unwrap_or_default()).saturating_add(1),
         text::chars(word),
     )
 }

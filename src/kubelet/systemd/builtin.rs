@@ -66,7 +66,7 @@ pub(super) fn specifiers(
         ('R', text("")),
         ('H', text(&manager.hostname)),
         ('l', text(short)),
-        ('q', text(&pretty_hostname(tree, manager))),
+        ('q', text(&pretty_hostname(tree, short))),
         ('m', text(&machine_id(tree, manager))),
         ('b', text(&manager.boot_id)),
         ('v', text(&first_line(tree, "/proc/sys/kernel/osrelease"))),
@@ -145,10 +145,11 @@ fn os_release(tree: &dyn Tree, key: &str) -> String {
     value_of(tree, path, key).unwrap_or_default()
 }
 
-fn pretty_hostname(tree: &dyn Tree, manager: &Manager) -> String {
+/// The pretty host name, else the host name up to its first dot.
+fn pretty_hostname(tree: &dyn Tree, short: &str) -> String {
     value_of(tree, "/etc/machine-info", "PRETTY_HOSTNAME")
         .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| manager.hostname.clone())
+        .unwrap_or_else(|| short.to_owned())
 }
 
 /// What the caller knows, else what the host says.

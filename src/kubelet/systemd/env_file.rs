@@ -3,7 +3,7 @@
 
 use super::{
     Assignment, Event, EventKind, Source,
-    source::{Mapped, SourceFile, to_u32},
+    source::{Mapped, SourceFile, is_utf8, to_u32},
     syntax::event,
 };
 use crate::kubelet::place::Place;
@@ -285,7 +285,7 @@ impl Parser {
         self.quote_at = None;
         let at = key.place(&self.source);
         for (what, text) in [("name", &key), ("value", &value)] {
-            if std::str::from_utf8(&text.bytes).is_err() && self.parsed.unusable.is_none() {
+            if !is_utf8(&text.bytes) && self.parsed.unusable.is_none() {
                 let line = text.place(&self.source).line;
                 let reason = format!("the {what} of a variable is not valid UTF-8 (line {line})");
                 self.parsed.unusable = Some(reason);

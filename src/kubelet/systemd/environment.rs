@@ -12,7 +12,7 @@ use super::{
     exec::{Context, simplified},
     glob::glob,
     paths::{Look, look},
-    source::Mapped,
+    source::{Mapped, is_utf8},
     syntax::event,
     words::{Flags, next_word},
 };
@@ -234,7 +234,7 @@ fn assignment(context: &Context<'_>, word: &Mapped, at: &Place) -> Option<Assign
     let equals = word.bytes.iter().position(|byte| *byte == b'=')?;
     let name = word.slice(0..equals).text();
     let value = word.slice(equals + 1..word.len());
-    let valid = env_file::is_variable_name(&name) && std::str::from_utf8(&value.bytes).is_ok();
+    let valid = env_file::is_variable_name(&name) && is_utf8(&value.bytes);
     valid.then(|| Assignment {
         name,
         value: value.text(),

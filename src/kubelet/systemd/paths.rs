@@ -198,9 +198,11 @@ fn base_name(path: &Path) -> Option<&str> {
 /// What a name in a folder leads to; `None` for a link that systemd passes over.
 fn target(tree: &dyn Tree, folders: &[PathBuf], folder: &Path, name: &str) -> Option<Target> {
     let path = folder.join(name);
-    let is_link = tree.lstat(&path).is_ok_and(|meta| meta.kind == Kind::Link);
-    if !is_link {
-        return Some(Target::Fragment(path));
+    match tree.lstat(&path).map(|meta| meta.kind) {
+        Ok(Kind::Link) => {}
+        // Measured: a folder of a unit's name hides nothing.
+        Ok(Kind::Folder) => return None,
+        _ => return Some(Target::Fragment(path)),
     }
     let link = tree.read_link(&path).ok()?;
     let aim = simplify(tree, &folder.join(link));

@@ -188,6 +188,17 @@ impl Mapped {
     }
 }
 
+/// What systemd takes for UTF-8: without the noncharacters, which it refuses (`utf8_is_valid()`).
+pub(super) fn is_utf8(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok_and(|text| text.is_ascii() || !text.contains(is_noncharacter))
+}
+
+/// U+FDD0 to U+FDEF, and the last two of each plane.
+pub(super) fn is_noncharacter(c: char) -> bool {
+    let code = u32::from(c);
+    (0xFDD0..=0xFDEF).contains(&code) || code & 0xFFFE == 0xFFFE
+}
+
 /// systemd's WHITESPACE.
 pub(super) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')

@@ -3,7 +3,7 @@
 
 use super::{
     Event, EventKind, Events,
-    source::{Mapped, SourceFile, bounded, is_blank, to_u32},
+    source::{Mapped, SourceFile, bounded, is_blank, is_utf8, to_u32},
 };
 use crate::kubelet::place::Place;
 
@@ -172,7 +172,7 @@ impl Parser<'_> {
             return Ok(());
         };
         let at = self.source.line(start);
-        if std::str::from_utf8(&text.bytes).is_err() {
+        if !is_utf8(&text.bytes) {
             return Err(self.lost(start as usize, "the line is not valid UTF-8"));
         }
         if first == b'[' {

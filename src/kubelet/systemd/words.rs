@@ -1,7 +1,7 @@
 //! Words as systemd splits them: quotes are removed wherever they stand, a backslash escapes, blanks separate;
 //! systemd.syntax(7), "QUOTING". One routine serves `ExecStart=`, `Environment=` and the value of a lone `$X`.
 
-use super::source::{Mapped, is_blank};
+use super::source::{Mapped, is_blank, is_noncharacter};
 
 /// How a backslash and an unclosed quote are taken.
 #[derive(Debug, Clone, Copy, Default)]
@@ -126,11 +126,7 @@ fn escape(
     if let Some((decoded, taken)) = c_escape(rest) {
         match decoded {
             Decoded::Byte(byte) => text.push(byte, place),
-            Decoded::Char(c) => {
-                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-                    text.push(byte, place);
-                }
-            }
+            Decoded::Code(code) => encode(code, place, text),
         }
         return Some(1 + taken);
     }
@@ -144,7 +140,23 @@ fn escape(
 
 enum Decoded {
     Byte(u8),
-    Char(char),
+    /// A code point; by `\u` it may be half of a surrogate pair, which makes text that is not UTF-8.
+    Code(u32),
+}
+
+/// Encodes a code point as UTF-8 would, be it one that UTF-8 has or not.
+fn encode(code: u32, place: u32, text: &mut Mapped) {
+    if let Some(c) = char::from_u32(code) {
+        for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+            text.push(byte, place);
+        }
+        return;
+    }
+    // Only surrogates come here: three bytes.
+    for (shift, mark, mask) in [(12, 0xE0, 0x0F), (6, 0x80, 0x3F), (0, 0x80, 0x3F)] {
+        let bits = u8::try_from((code >> shift) & mask).unwrap_or_default();
+        text.push(mark | bits, place);
+    }
 }
 
 /// The C escape at the start of `rest` (behind the backslash), and how many bytes it takes there.
@@ -164,8 +176,11 @@ fn c_escape(rest: &[u8]) -> Option<(Decoded, usize)> {
             let byte = u8::try_from(digits(rest.get(1..3)?, 16)?).ok()?;
             (byte != 0).then_some((Decoded::Byte(byte), 3))
         }
-        b'u' => unicode(digits(rest.get(1..5)?, 16)?).map(|c| (Decoded::Char(c), 5)),
-        b'U' => unicode(digits(rest.get(1..9)?, 16)?).map(|c| (Decoded::Char(c), 9)),
+        b'u' => {
+            let code = digits(rest.get(1..5)?, 16)?;
+            (code != 0).then_some((Decoded::Code(code), 5))
+        }
+        b'U' => unicode(digits(rest.get(1..9)?, 16)?).map(|code| (Decoded::Code(code), 9)),
         b'0'..=b'7' => {
             let byte = u8::try_from(digits(rest.get(..3)?, 8)?).ok()?;
             (byte != 0).then_some((Decoded::Byte(byte), 3))
@@ -181,10 +196,10 @@ fn digits(text: &[u8], radix: u32) -> Option<u32> {
     })
 }
 
-/// A character that systemd takes: neither NUL nor a noncharacter.
-fn unicode(code: u32) -> Option<char> {
-    let noncharacter = (0xFDD0..=0xFDEF).contains(&code) || code & 0xFFFE == 0xFFFE;
-    char::from_u32(code).filter(|c| *c != '\0' && !noncharacter)
+/// A code point that systemd takes by `\U`: neither NUL nor a noncharacter.
+fn unicode(code: u32) -> Option<u32> {
+    char::from_u32(code).filter(|c| *c != '\0' && !is_noncharacter(*c))?;
+    Some(code)
 }
 
 #[cfg(test)]
@@ -234,7 +249,8 @@ mod tests {
             r"\400",
             r"\000",
             r"\q",
-            r"\ud800",
+            r"\U0000d800",
+            r"\U0000fffe",
             r"\",
             r"\U00110000",
         ] {

@@ -205,7 +205,7 @@ fn an_expired_client_certificate_is_fatal_if_nothing_can_renew_it() {
     });
     assert!(renewable[0].starts_with("warning "), "{renewable:?}");
     let k3s = dated(YEAR + 60, |snapshot| {
-        snapshot.launch.launcher = Launcher::K3s
+        snapshot.launch.launcher = Launcher::K3s;
     });
     assert!(k3s[0].starts_with("error ") && k3s[0].contains("renews it when it starts"));
     let early = dated(-60, |_| ());
@@ -259,7 +259,7 @@ fn a_certificate_that_nothing_renews_is_a_warning() {
         "{default:?}"
     );
     let legacy = rotation(From::Default { legacy: true }, |snapshot| {
-        snapshot.config.files.clear()
+        snapshot.config.files.clear();
     });
     assert!(legacy[0].starts_with("warning /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:7: no --rotate-certificates and no --config"), "{legacy:?}");
 }
@@ -324,7 +324,7 @@ fn legacy_defaults_are_named_at_the_command() {
     let from = From::Default { legacy: true };
     let found = |rule| {
         let found = access(rule, open(), &from, |snapshot| {
-            snapshot.config.files.clear()
+            snapshot.config.files.clear();
         });
         assert_eq!(found.len(), 1, "{rule}: {found:?}");
         found[0].clone()

@@ -65,9 +65,7 @@ fn the_runtimes_own_folder_counts() {
     // k3s' folder is known once k3s has written its containerd's configuration.
     let endpoint = "unix:///run/k3s/containerd/containerd.sock".into();
     let pairs = [("containerRuntimeEndpoint", endpoint, From::Distribution)];
-    let mut snapshot = with_settings(&tree, live(), &[]);
-    snapshot.settings = with_settings(&tree, live(), &pairs).settings;
-    snapshot.machine.cni_dir = None;
+    let snapshot = with_settings(&tree, live(), &pairs);
     assert!(says(&snapshot, "NW001")[0].starts_with("not checked: the folder"));
 }
 
@@ -77,9 +75,6 @@ const STUB: &str = "nameserver 127.0.0.53\noptions edns0\n";
 fn resolv(tree: &MemoryTree, from: From, change: impl FnOnce(&mut Snapshot)) -> Vec<String> {
     let pairs = [("resolvConf", "/etc/resolv.conf".into(), from)];
     let mut snapshot = with_settings(tree, Inputs::default(), &pairs);
-    let surveyed =
-        crate::kubelet::machine::survey(tree, &snapshot.unit, &snapshot.flags, &snapshot.settings);
-    snapshot.machine.resolv_conf = surveyed.resolv_conf;
     change(&mut snapshot);
     says(&snapshot, "NW003")
 }

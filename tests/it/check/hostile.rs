@@ -169,7 +169,11 @@ fn names_and_texts_that_are_not_utf8() {
     let tree = Tree::new();
     let name = OsStr::from_bytes(b"10-\xff\x1b[31m.conf");
     let folder = tree.at(&format!("{DROP_INS}/x"));
-    fs::write(folder.with_file_name(name), "[Service]\nEnvironment=A=\xff\n").unwrap();
+    fs::write(
+        folder.with_file_name(name),
+        b"[Service]\nEnvironment=A=\xff\n",
+    )
+    .unwrap();
     tree.put(
         &format!("{DROP_INS}/20-b.conf"),
         b"[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=\xff\xfe\"\n",
@@ -213,6 +217,9 @@ fn folders_in_the_place_of_files() {
     fs::create_dir_all(tree.at(&format!("{DROP_INS}/10-dir.conf/x"))).unwrap();
     fs::create_dir_all(tree.at("/etc/hostname/x")).unwrap();
     assert_ne!(tree.env_file()["state"], "read");
-    let run = nodevigil_in(tree.dir.path(), &["check", "--root", "rootfs/usr/bin/kubelet"]);
+    let run = nodevigil_in(
+        tree.dir.path(),
+        &["check", "--root", "rootfs/usr/bin/kubelet"],
+    );
     assert_eq!(run.code, 2);
 }

@@ -120,7 +120,9 @@ impl Host {
     fn options(&self) -> Vec<String> {
         let host = &self.expected["host"];
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let runtime = ["containerd", "crio"].iter().find_map(|name| text(&host[name]));
+        let runtime = ["containerd", "crio"]
+            .iter()
+            .find_map(|name| text(&host[name]));
         let facts = json!({
             "host": {
                 "hostname": host["hostname"],
@@ -149,7 +151,10 @@ impl Host {
             }
         }
         for (key, value) in intent["node_labels"].as_object().into_iter().flatten() {
-            options.push(format!("--intent=node-label={key}={}", value.as_str().unwrap()));
+            options.push(format!(
+                "--intent=node-label={key}={}",
+                value.as_str().unwrap()
+            ));
         }
         options
     }
@@ -212,7 +217,12 @@ fn judged(findings: &Value, scope: &[&str]) -> Vec<String> {
             let rule = finding["rule"].as_str().unwrap();
             scope.iter().any(|prefix| rule.starts_with(prefix))
         })
-        .map(|finding| format!("{} {} {}", finding["rule"], finding["severity"], finding["at"]))
+        .map(|finding| {
+            format!(
+                "{} {} {}",
+                finding["rule"], finding["severity"], finding["at"]
+            )
+        })
         .collect();
     rows.sort();
     rows
@@ -288,7 +298,10 @@ fn the_exit_code_says_how_it_went() {
     assert_eq!(broken.check(&["--select=SD009"]).code, 0);
     let others = "--ignore=FL002,CL,SD005,env-not-referenced";
     assert_eq!(broken.check(&[others]).code, 1);
-    assert_eq!(broken.check(&[others, "--ignore=CF,AU,NW,RT,KN,CP"]).code, 0);
+    assert_eq!(
+        broken.check(&[others, "--ignore=CF,AU,NW,RT,KN,CP"]).code,
+        0
+    );
     // What is not shown still counts.
     let run = broken.check(&["--severity=fatal"]);
     assert_eq!(run.code, 1);
@@ -307,7 +320,11 @@ fn the_exit_code_says_how_it_went() {
     ] {
         let run = check(root, args);
         assert_eq!(run.code, 2, "{args:?} {}", run.stdout);
-        assert!(run.stderr.contains(word) && run.stdout.is_empty(), "{}", run.stderr);
+        assert!(
+            run.stderr.contains(word) && run.stdout.is_empty(),
+            "{}",
+            run.stderr
+        );
     }
 }
 
@@ -351,10 +368,7 @@ fn everything_fits_eighty_columns_but_long_words() {
     for (name, host) in Host::all() {
         for line in host.check(&[]).stdout.lines() {
             let longest = line.split(' ').map(str::len).max().unwrap_or(0);
-            assert!(
-                line.chars().count() <= 80 || longest > 40,
-                "{name}: {line}"
-            );
+            assert!(line.chars().count() <= 80 || longest > 40, "{name}: {line}");
         }
     }
 }
@@ -364,18 +378,33 @@ fn what_the_kubelet_gets_is_shown_with_its_places() {
     let host = Host::new("kubeadm-debian-hetzner");
     let env = host.check(&["--show=env"]).stdout;
     let lines: Vec<&str> = env.lines().collect();
-    let at = lines.iter().position(|line| *line == "KUBELET_EXTRA_ARGS=").unwrap();
-    assert!(lines[at + 1].contains("from /etc/default/kubelet:1 (EnvironmentFile= at "), "{env}");
+    let at = lines
+        .iter()
+        .position(|line| *line == "KUBELET_EXTRA_ARGS=")
+        .unwrap();
+    assert!(
+        lines[at + 1].contains("from /etc/default/kubelet:1 (EnvironmentFile= at "),
+        "{env}"
+    );
     assert!(
         lines[at + 2].contains("over /etc/systemd/system/kubelet.service.d/20-hcloud.conf:3")
             && lines[at + 2].ends_with("KUBELET_EXTRA_ARGS=--cloud-provider=external"),
         "{env}"
     );
     let argv = host.check(&["--show=argv"]).stdout;
-    assert!(argv.contains("--config=/var/lib/kubelet/config.yaml\n"), "{argv}");
+    assert!(
+        argv.contains("--config=/var/lib/kubelet/config.yaml\n"),
+        "{argv}"
+    );
     let effective = host.check(&["--show=effective"]).stdout;
-    assert!(effective.contains("cgroupDriver: \"systemd\""), "{effective}");
-    assert!(effective.contains("/var/lib/kubelet/config.yaml:"), "{effective}");
+    assert!(
+        effective.contains("cgroupDriver: \"systemd\""),
+        "{effective}"
+    );
+    assert!(
+        effective.contains("/var/lib/kubelet/config.yaml:"),
+        "{effective}"
+    );
     let dropins = host.check(&["--show=dropins"]).stdout;
     assert!(dropins.contains("20-hcloud.conf"), "{dropins}");
 }
@@ -411,5 +440,9 @@ fn explain_knows_rules_reasons_and_flags() {
     }
     let run = explain("--cloud-provder");
     assert_eq!((run.code, run.stdout.as_str()), (2, ""));
-    assert!(run.stderr.contains("did you mean --cloud-provider?"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("did you mean --cloud-provider?"),
+        "{}",
+        run.stderr
+    );
 }

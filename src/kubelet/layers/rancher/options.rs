@@ -4,7 +4,7 @@
 mod command_line;
 mod files;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     super::{
@@ -71,6 +71,9 @@ const VARIABLES: [&str; 36] = [
     "VPN_AUTH",
     "VPN_AUTH_FILE",
 ];
+
+/// The most replaced lists that are kept.
+const MAX_REPLACED: usize = 100;
 
 /// Whether the distribution reads a variable of this name.
 pub(in super::super) fn reads_variable(flavor: &Flavor, name: &str) -> bool {
@@ -185,23 +188,24 @@ fn replace(
     launch: &mut Launch,
 ) {
     let by = values.at.clone();
-    let is_list = LISTS.contains(&option.as_str());
     let lost = match options.0.get(&option) {
-        Some(old) if is_list => old
-            .items
-            .iter()
-            .filter(|item| {
-                !values
-                    .items
-                    .iter()
-                    .any(|new| name_of(&option, &new.text) == name_of(&option, &item.text))
-            })
-            .map(|item| (item.text.clone(), item.at().clone()))
-            .collect(),
+        Some(old) if LISTS.contains(&option.as_str()) => {
+            let again: BTreeSet<&str> = values
+                .items
+                .iter()
+                .map(|new| name_of(&option, &new.text))
+                .collect();
+            old.items
+                .iter()
+                .filter(|item| !again.contains(name_of(&option, &item.text)))
+                .map(|item| (item.text.clone(), item.at().clone()))
+                .collect()
+        }
         _ => Vec::new(),
     };
     if let Some(old) = options.0.insert(option.clone(), values)
         && !lost.is_empty()
+        && launch.replaced.len() < MAX_REPLACED
     {
         launch.replaced.push(ReplacedList {
             key: option,

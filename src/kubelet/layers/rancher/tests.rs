@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use crate::kubelet::{
     layers::{Launch, Launcher, launch, reads_variable},
     systemd::{Manager, resolve},
@@ -312,4 +314,25 @@ fn variables_that_are_read_are_known() {
     assert!(!reads_variable(Launcher::K3s, "RKE2_TOKEN"));
     assert!(reads_variable(Launcher::Rke2, "RKE2_CLOUD_PROVIDER_NAME"));
     assert!(!reads_variable(Launcher::Direct, "K3S_TOKEN"));
+}
+
+/// Would take hours if any step looked at all items for each.
+#[test]
+fn a_megabyte_of_items_is_read() {
+    let mut items = String::from("kubelet-arg:\n");
+    for n in 0..100_000 {
+        writeln!(items, "- a{n}-=1").unwrap();
+    }
+    let same = format!("kubelet-arg+:\n{}", "- x-=1\n".repeat(100_000));
+    let tree = agent("agent")
+        .file(CONFIG, items)
+        .file(format!("{CONFIG}.d/1.yaml"), same)
+        .file(
+            format!("{CONFIG}.d/2.yaml"),
+            "kubelet-arg: z=1\n".repeat(60_000),
+        );
+    let launch = launched(&tree);
+    assert_eq!(launch.words.len(), 8);
+    assert_eq!(launch.replaced.len(), 1);
+    assert_eq!(launch.replaced[0].lost.len(), 200_000);
 }

@@ -1,7 +1,7 @@
 //! From the distribution's options to the kubelet's words.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     path::{Path, PathBuf},
 };
 
@@ -272,7 +272,7 @@ fn split(item: &str) -> (&str, &str) {
 /// Joins the distribution's flags and the operator's, as k3s does: a flag of the operator's takes the place of the
 /// distribution's of that name; with `+` behind its name it goes after it, with `-` before it. Sorted by name.
 fn merged(mut initial: BTreeMap<&'static str, Given>, extra: Vec<Word>) -> Vec<Given> {
-    let mut flags: BTreeMap<String, Vec<Given>> = BTreeMap::new();
+    let mut flags: BTreeMap<String, VecDeque<Given>> = BTreeMap::new();
     for word in extra {
         let (written, value) = split(&word.text);
         let name = written.trim_end_matches(['-', '+']).to_owned();
@@ -283,17 +283,21 @@ fn merged(mut initial: BTreeMap<&'static str, Given>, extra: Vec<Word>) -> Vec<G
         let own = initial.remove(name.as_str());
         let values = flags.entry(name).or_default();
         if written.ends_with('+') {
-            values.splice(0..0, own);
-            values.push(given);
+            if let Some(own) = own {
+                values.push_front(own);
+            }
+            values.push_back(given);
         } else if written.ends_with('-') {
-            values.splice(0..0, own);
-            values.insert(0, given);
+            if let Some(own) = own {
+                values.push_front(own);
+            }
+            values.push_front(given);
         } else {
-            values.push(given);
+            values.push_back(given);
         }
     }
     for (name, given) in initial {
-        flags.insert(name.to_owned(), vec![given]);
+        flags.insert(name.to_owned(), VecDeque::from([given]));
     }
     flags
         .into_iter()

@@ -293,3 +293,17 @@ fn fact_11_dependencies_are_not_reset() {
     let after = &load(&tree).settings[&("Unit".to_owned(), "After".to_owned())];
     assert_eq!(after.value, "a.service b.service");
 }
+
+/// Measured: a folder of the unit's name hides nothing; a link to a folder elsewhere is an error.
+#[test]
+fn folders_of_the_units_name() {
+    let path = format!("{ETC}/k.service");
+    assert_eq!(
+        load(&service("ExecStart=/bin/x").folder(&path)).load,
+        LoadState::Loaded
+    );
+    let linked = service("ExecStart=/bin/x")
+        .folder("/tmp")
+        .link(&path, "/tmp");
+    assert!(matches!(load(&linked).load, LoadState::Error { .. }));
+}

@@ -205,3 +205,14 @@ fn fact_17_a_bad_command_in_a_drop_in_ends_it() {
     let unit = load(&tree.file(&path, "[Service]\nExecStart=\nExecStart=/bin/y %5\n"));
     assert!(matches!(unit.load, LoadState::BadSetting { .. }));
 }
+
+/// Measured: systemd takes U+FFFE for invalid UTF-8, and half a surrogate pair by `\u`, which then spoils its word.
+#[test]
+fn noncharacters_and_surrogates() {
+    let tree = service("ExecStart=/bin/x\nEnvironment=A=\u{FFFE}");
+    assert!(matches!(load(&tree).load, LoadState::Error { .. }));
+    let unit = load(&service(
+        "Environment=A=1 B=\\ud800 C=2\nExecStart=/bin/x $A $B $C",
+    ));
+    assert_eq!(argv(&unit), ["/bin/x", "1", "2"]);
+}
