@@ -241,8 +241,6 @@ mod hosts_tests;
 #[cfg(test)]
 mod shapes_tests;
 #[cfg(test)]
-pub(crate) mod testing;
-#[cfg(test)]
 mod tests;
 
 #[cfg(test)]
