@@ -170,13 +170,13 @@ impl std::fmt::Debug for Rule {
     }
 }
 
-
 /// Every rule, family by family, by number.
 pub const FAMILIES: &[&[Rule]] = &[
     environment::RULES,
     references::RULES,
     env_files::RULES,
     syntax::RULES,
+    encoding::RULES,
     unit::RULES,
     dropins::RULES,
     drift::RULES,
@@ -190,7 +190,6 @@ pub const FAMILIES: &[&[Rule]] = &[
     kernel::RULES,
     network::RULES,
     credentials::RULES,
-    encoding::RULES,
 ];
 
 /// Every rule.
