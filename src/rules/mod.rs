@@ -169,12 +169,6 @@ impl std::fmt::Debug for Rule {
     }
 }
 
-
-
-
-
-
-
 /// Every rule, family by family, by number.
 pub const FAMILIES: &[&[Rule]] = &[
     environment::RULES,
