@@ -154,5 +154,5 @@ fn overdue_at(node: &NodeFacts, now: Now) -> Option<Duration> {
     let waits = node.taints.iter().any(|taint| taint == UNINITIALIZED);
     let age = now.wall.duration_since(node.created.filter(|_| waits)?);
     let age = Duration::try_from(age).unwrap_or_default();
-    (age < OVERDUE).then(|| now.uptime + OVERDUE - age)
+    OVERDUE.checked_sub(age).map(|left| now.uptime + left)
 }

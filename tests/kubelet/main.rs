@@ -5,6 +5,11 @@
 //! sub-folder) where that is set: `make oracle` builds them. Random words are seeded by `NODEVIGIL_SEED`, which a failure
 //! prints.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the tests stand outside the agent: they start kubelets and read their own environment"
+)]
+
 use std::{
     env, fs,
     path::{Path, PathBuf},

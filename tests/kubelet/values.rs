@@ -334,13 +334,7 @@ fn agree(kubelet: &Kubelet, spec: &FlagSpec, value: &str) -> Result<()> {
 
 fn each(
     kubelet: &Kubelet,
-    values: fn(
-        &(
-            &'static str,
-            &'static [&'static str],
-            &'static [&'static str],
-        ),
-    ) -> &'static [&'static str],
+    values: fn(&Kind) -> &'static [&'static str],
     fine: bool,
 ) -> Result<()> {
     let mut problems = Vec::new();
