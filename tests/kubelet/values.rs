@@ -312,10 +312,11 @@ fn agree(kubelet: &Kubelet, spec: &FlagSpec, value: &str) -> Result<()> {
             spec.name
         ),
         (Answer::Refuses(message), Err(reason)) => {
-            // Misspelt up to 1.34.
+            // Misspelt, and longer, up to 1.34.
             let message = message
                 .replace("exptected", "expected")
-                .replace("quantatity", "quantity");
+                .replace("quantatity", "quantity")
+                .replace("the quantity, expected quantity, got ", "the quantity: ");
             let theirs = message.strip_prefix(&front);
             let same = theirs.is_some_and(|theirs| {
                 theirs == reason
