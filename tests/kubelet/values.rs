@@ -9,8 +9,15 @@ use nodevigil::kubelet::flags::{
 
 use super::{Answer, Kubelet, seed};
 
+/// A flag, values that it takes, values that it refuses.
+type Kind = (
+    &'static str,
+    &'static [&'static str],
+    &'static [&'static str],
+);
+
 /// A flag of each kind, values that it takes, and values that it refuses.
-const KINDS: &[(&str, &[&str], &[&str])] = &[
+const KINDS: &[Kind] = &[
     (
         "fail-swap-on",
         &[
@@ -333,11 +340,7 @@ fn agree(kubelet: &Kubelet, spec: &FlagSpec, value: &str) -> Result<()> {
     }
 }
 
-fn each(
-    kubelet: &Kubelet,
-    values: fn(&Kind) -> &'static [&'static str],
-    fine: bool,
-) -> Result<()> {
+fn each(kubelet: &Kubelet, values: fn(&Kind) -> &'static [&'static str], fine: bool) -> Result<()> {
     let mut problems = Vec::new();
     for kind in KINDS {
         let spec = find(kind.0).expect("the sample's flag is in the table");
