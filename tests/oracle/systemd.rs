@@ -275,12 +275,11 @@ impl Made {
         if !self.known.insert(path.to_owned()) {
             return Ok(()); // the same in two trees
         }
-        match entry {
-            Entry::Link(target) => symlink(target, path)?,
-            _ => {
-                ensure!(path.symlink_metadata().is_err(), "is there already");
-                fs::write(path, entry.content().context("a file has a content")?)?;
-            }
+        if let Entry::Link(target) = entry {
+            symlink(target, path)?;
+        } else {
+            ensure!(path.symlink_metadata().is_err(), "is there already");
+            fs::write(path, entry.content().context("a file has a content")?)?;
         }
         self.paths.push(path.to_owned());
         Ok(())
