@@ -77,7 +77,7 @@ fn regressions() -> Result<()> {
         .map(|entry| Ok(entry?.path()))
         .collect::<Result<_>>()?;
     paths.sort();
-    let systemd = Systemd::boot()?;
+    let systemd = Systemd::boot("regressions")?;
     let mut wrong = 0;
     for path in &paths {
         let case = Record::case(path)?;
@@ -102,7 +102,7 @@ fn regressions() -> Result<()> {
 fn trees() -> Result<()> {
     let (first, count) = (number("ORACLE_SEED", 0)?, number("ORACLE_TREES", 50)?);
     let started = Instant::now();
-    let systemd = Systemd::boot()?;
+    let systemd = Systemd::boot("trees")?;
     say(&format!(
         "oracle: systemd {}, {count} trees, seeds {first} to {}",
         systemd.world.version,
