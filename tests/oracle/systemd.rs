@@ -156,7 +156,7 @@ impl Systemd {
         let status = status.and_then(|status| status.parse().ok()).unwrap_or(0);
         let failed_to_execute = match ended.get("Result").map(String::as_str) {
             // With a dash before it, a program that is missing is no failure.
-            Some("success") => true,
+            Some("success" | "protocol") => true,
             // A forking service's command is not its main process. Our program would have ended with 1.
             Some("exit-code") => status == 0 || (200..=245).contains(&status),
             _ => false,
