@@ -35,8 +35,7 @@ pub(super) fn alias(draft: &mut Draft, asked: bool) {
     }
     for _ in 0..draft.random.usize(..3) {
         let (folder, name) = (draft.folder(), draft.drop_in_name());
-        let entry = body(draft);
-        draft.add(format!("{folder}/{alias}.d/{name}"), entry);
+        drop_in(draft, folder, &alias, name);
     }
     if asked {
         draft.asked = alias;
@@ -49,11 +48,7 @@ pub(super) fn alias_chain(draft: &mut Draft) {
         return;
     }
     draft.add(format!("/etc/systemd/system/{second}"), Entry::Link(first));
-    let entry = body(draft);
-    draft.add(
-        format!("/etc/systemd/system/{second}.d/15-second.conf"),
-        entry,
-    );
+    drop_in(draft, "/etc/systemd/system", &second, "15-second.conf");
     if draft.chance(40) {
         draft.asked = second;
     }
@@ -136,5 +131,18 @@ pub(super) fn enablement(draft: &mut Draft) {
             format!("/etc/systemd/system/{folder}/{unit}"),
             Entry::Link(target.clone()),
         );
+    }
+}
+
+/// A drop-in of an alias. Which of two aliases' drop-ins of the same name counts is not defined: systemd goes through
+/// its aliases in the order of a hash table.
+fn drop_in(draft: &mut Draft, folder: &str, alias: &str, name: &str) {
+    let own = format!("/{alias}.d/");
+    let taken = draft.entries.keys().any(|path| {
+        path.contains("-alias") && path.ends_with(&format!("/{name}")) && !path.contains(&own)
+    });
+    if !taken {
+        let entry = body(draft);
+        draft.add(format!("{folder}/{alias}.d/{name}"), entry);
     }
 }
