@@ -140,21 +140,18 @@ impl Case {
 
     /// The tree for a person to read.
     pub(crate) fn print(&self) -> String {
-        let mut text = format!("unit {}, seed {}\n", self.unit, self.seed);
+        let mut lines = vec![format!("unit {}, seed {}", self.unit, self.seed)];
         for (path, entry) in &self.entries {
-            match entry {
-                Entry::Link(target) => text.push_str(&format!("-- {path} -> {target}\n")),
-                Entry::Folder => text.push_str(&format!("-- {path}/\n")),
-                Entry::File(_) | Entry::Bytes(_) => {
-                    text.push_str(&format!("-- {path}\n"));
-                    let content = entry.content().unwrap_or_default();
-                    for line in content.split_inclusive(|byte| *byte == b'\n') {
-                        text.push_str(&format!("   {}\n", line.escape_ascii()));
-                    }
-                }
-            }
+            lines.push(match entry {
+                Entry::Link(target) => format!("-- {path} -> {target}"),
+                Entry::Folder => format!("-- {path}/"),
+                Entry::File(_) | Entry::Bytes(_) => format!("-- {path}"),
+            });
+            let content = entry.content().unwrap_or_default();
+            let content = content.split_inclusive(|byte| *byte == b'\n');
+            lines.extend(content.map(|line| format!("   {}", line.escape_ascii())));
         }
-        text
+        lines.join("\n") + "\n"
     }
 }
 
@@ -164,11 +161,5 @@ impl Record {
         let text = std::fs::read(path).with_context(|| path.display().to_string())?;
         let mut record: serde_json::Value = serde_json::from_slice(&text)?;
         serde_json::from_value(record["case"].take()).with_context(|| path.display().to_string())
-    }
-
-    /// Reads a recorded case.
-    pub(crate) fn load(path: &Path) -> Result<Self> {
-        let text = std::fs::read(path).with_context(|| path.display().to_string())?;
-        serde_json::from_slice(&text).with_context(|| path.display().to_string())
     }
 }

@@ -77,7 +77,10 @@ pub(super) fn resolve(tree: &dyn Tree, name: &str, manager: &Manager) -> Unit {
     loader.hidden_fragments(&folders, &found, name);
     unit.load = loader.fragment(&mut unit, &found);
     // systemd learns the other names behind the fragment.
-    if !matches!(unit.load, LoadState::Error { .. }) {
+    if !matches!(
+        unit.load,
+        LoadState::Error { .. } | LoadState::BadSetting { .. }
+    ) {
         unit.names.clone_from(&found.names);
     }
     if matches!(unit.load, LoadState::Loaded | LoadState::Masked { .. }) {

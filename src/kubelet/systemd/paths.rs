@@ -133,11 +133,8 @@ impl Index {
             } else {
                 base.to_owned()
             };
-            // An instance with a file of its own lends its name, but does not become the id.
-            let elsewhere = self
-                .fragment(&preferred)
-                .is_some_and(|own| Some(own) != fragment.as_deref());
-            if preferred == base || !elsewhere {
+            // An instance with a file of its own, or of a masked template, lends its name but does not become the id.
+            if preferred == base || all.contains(&preferred) {
                 id.clone_from(&preferred);
             }
             all.insert(preferred);
