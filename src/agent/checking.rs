@@ -121,6 +121,7 @@ impl State {
             intent: self.settings.intent.clone(),
             loaded: self.checking.loaded.clone(),
             cluster: node.map(cluster_facts),
+            network: None, // read when the question goes out
         };
         if self.checking.asked.as_ref() == Some(&request) {
             return;

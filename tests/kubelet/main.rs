@@ -22,6 +22,7 @@ use nodevigil::kubelet::version::Version;
 
 mod help;
 mod lines;
+mod samples;
 mod values;
 
 /// A kubelet that can be asked.
@@ -154,9 +155,11 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, tests).exit_code()
 }
 
+type Question = fn(&Kubelet) -> Result<()>;
+
 /// Everything that one kubelet is asked.
 fn tests(kubelet: &Kubelet) -> Vec<Trial> {
-    let all: [(&str, fn(&Kubelet) -> Result<()>); 7] = [
+    let all: [(&str, Question); 7] = [
         (
             "its help and the table name the same flags",
             help::same_flags,
