@@ -84,7 +84,7 @@ const FATAL: &[Fatal] = &[
         rule: "SD012",
         change: "mkdir -p /etc/systemd/system/kubelet.service.d; printf '[Service]\\nEnvironmentFile=/etc/nothing.env\\n' >/etc/systemd/system/kubelet.service.d/60-x.conf; systemctl daemon-reload",
         undo: "rm /etc/systemd/system/kubelet.service.d/60-x.conf; systemctl daemon-reload",
-        says: "Failed to load environment files",
+        says: "Failed with result 'resources'",
     },
     Fatal {
         rule: "SD008",
@@ -131,15 +131,16 @@ fn is_fatal(node: &Node, fatal: &Fatal) -> Result<()> {
     ensure!(found, "not called fatal: {:#}", report["findings"]);
     let cursor = node.sh("journalctl -n 0 --show-cursor -o cat | sed -n 's/^-- cursor: //p'")?;
     let started = node.run("systemctl start kubelet")?;
-    let words = wait_until("the kubelet to fail", SOON, || {
+    let mut said = String::new();
+    let failed = wait_until("the kubelet to fail", SOON, || {
         let down = node.run("systemctl is-active kubelet")?.0 != 0;
         let log = node.sh(&format!(
             "journalctl --no-pager -o cat --after-cursor='{}' -u kubelet",
             cursor.trim()
         ))?;
-        let words = format!("{log}{}", started.1);
-        Ok((down && words.contains(fatal.says)).then_some(words))
+        said = format!("{log}{}", started.1);
+        Ok((down && said.contains(fatal.says)).then_some(()))
     });
     node.run("systemctl stop kubelet; systemctl reset-failed kubelet")?;
-    words.map(|_| ())
+    failed.with_context(|| format!("what it said:\n{said}"))
 }

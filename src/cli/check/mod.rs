@@ -77,7 +77,8 @@ pub struct Check {
     /// The host's name [default: the running host's, else /etc/hostname below the root]
     #[arg(long, value_name = "NAME")]
     hostname: Option<String>,
-    /// Whether the kubelet has yet to start for the first time (no certificate, no CNI: normal) or should be running
+    /// Whether the kubelet has yet to start for the first time, as in an image (no certificate, no CNI: normal), or should
+    /// be running
     #[arg(long, value_name = "PHASE", default_value = "after")]
     phase: PhaseArg,
     /// Only these rules: ids, names or beginnings of ids (SD001,FL); may be given again
