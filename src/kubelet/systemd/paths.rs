@@ -10,7 +10,7 @@ use super::names::{self, NameKind};
 use crate::kubelet::tree::{Kind, Tree, Unreadable};
 
 /// systemd's own search path, as 252's `systemctl show -p UnitPath` prints it.
-const SEARCH_PATH: [&str; 13] = [
+pub const SEARCH_PATH: [&str; 13] = [
     "/etc/systemd/system.control",
     "/run/systemd/system.control",
     "/run/systemd/transient",
