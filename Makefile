@@ -35,7 +35,7 @@ NODE_ENV := NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" KUBEBUILDER_ASSETS="$(ASSET
 NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-daemon:dbus unshare:util-linux ip:iproute2 \
   containerd:containerd runc:runc cloud-init:cloud-init openssl:openssl
 
-.PHONY: help demo test unit trees node promises check docs bench oracle fuzz release install tools setup cargo-deny clean
+.PHONY: help demo test unit trees kubelet kubelets node promises check docs bench oracle fuzz release install tools setup cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -48,7 +48,7 @@ demo: setup tools release ## Boots a real node, breaks its kubelet, shows what t
 	@echo "== demo"
 	@$(NODE_ENV) cargo run --quiet --locked --example demo
 
-test: setup unit trees tools release node promises ## Every test: unit, integration, oracle, real node, promises in short form
+test: setup unit trees tools kubelet release node promises ## Every test: unit, integration, oracle, real node, promises in short form
 
 unit:
 	@echo "== unit and integration tests"
@@ -58,6 +58,10 @@ unit:
 trees:
 	@echo "== unit files against a real systemd"
 	@cargo test --locked --test oracle
+
+kubelet:
+	@echo "== flags against the real kubelet"
+	@KUBEBUILDER_ASSETS="$(ASSETS)" cargo test --locked --test kubelet
 
 node:
 	@echo "== tests on a real node, with dist/nodevigil"
@@ -73,9 +77,11 @@ bench: setup tools release ## Measures every promise and writes dist/bench.json 
 	@$(NODE_ENV) cargo bench --locked --profile dev --bench promises
 
 # The seed is printed; ORACLE_SEED=S repeats a run, ORACLE_TREES=1 with it a single tree.
-oracle: setup ## A thousand random trees of unit files against a real systemd
+oracle: setup tools kubelets ## A thousand random trees against a real systemd, flags against four releases of the kubelet
 	@echo "== unit files against a real systemd"
 	@ORACLE_TREES="$${ORACLE_TREES:-1000}" ORACLE_SEED="$${ORACLE_SEED:-$$(date +%s)}" cargo test --locked --test oracle
+	@echo "== flags against real kubelets"
+	@KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_KUBELETS="$(CACHE)/kubelets" cargo test --locked --test kubelet
 
 # FUZZ_SECONDS for each target; the first build takes ten minutes.
 fuzz: ## Random input for the readers of other people's files, a minute for each
@@ -118,17 +124,32 @@ install: ## Copies binary, units and documents to $(DESTDIR)$(PREFIX); enables a
 	@echo "installed below $(DESTDIR)$(PREFIX)"
 
 # XDG_CONFIG_HOME: the go command counts its own use in a file below it. GOENV keeps the user's settings all the same.
+GO_ENV = GOENV="$${GOENV:-$${XDG_CONFIG_HOME:-$$HOME/.config}/go/env}" XDG_CONFIG_HOME="$(CACHE)/go/config" \
+  GOCACHE="$(CACHE)/go/build" GOMODCACHE="$(CACHE)/go/mod" GOFLAGS=-modcacherw
+NEED_GO = command -v go >/dev/null || { echo "go is missing: install Go 1.26 or later (https://go.dev/dl), or set KUBEBUILDER_ASSETS" >&2; exit 1; }
+
 tools: ## The pinned Kubernetes programs, into the cache (five minutes the first time)
 	@if [ -n "$(KUBEBUILDER_ASSETS)" ]; then \
 	  test -x "$(KUBEBUILDER_ASSETS)/kube-apiserver" || { echo "KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) holds no kube-apiserver" >&2; exit 1; }; \
 	elif [ ! -d "$(TOOLS)" ]; then \
-	  command -v go >/dev/null || { echo "go is missing: install Go 1.26 or later (https://go.dev/dl), or set KUBEBUILDER_ASSETS" >&2; exit 1; }; \
+	  $(NEED_GO); \
 	  echo "== Kubernetes tools, into $(TOOLS)"; \
 	  mkdir -p "$(CACHE)/tools" "$(CACHE)/go"; \
-	  GOENV="$${GOENV:-$${XDG_CONFIG_HOME:-$$HOME/.config}/go/env}" XDG_CONFIG_HOME="$(CACHE)/go/config" \
-	  GOCACHE="$(CACHE)/go/build" GOMODCACHE="$(CACHE)/go/mod" GOFLAGS=-modcacherw \
-	  tests/cluster/build.sh "$(TOOLS)"; \
+	  $(GO_ENV) tests/cluster/build.sh "$(TOOLS)"; \
 	fi
+
+# One folder a release, named by its version and the state of its go.mod.
+kubelets:
+	@for folder in tests/kubelet/versions/*/; do \
+	  out="$(CACHE)/kubelets/$$(basename "$$folder")-$$(cat "$$folder/go.mod" "$$folder/go.sum" | sha256sum | cut -c1-16)"; \
+	  if [ ! -d "$$out" ]; then \
+	    $(NEED_GO); \
+	    echo "== kubelet $$(basename "$$folder"), into $$out (five minutes)"; \
+	    mkdir -p "$(CACHE)/kubelets" "$(CACHE)/go"; \
+	    rm -rf "$(CACHE)/kubelets/$$(basename "$$folder")-"*; \
+	    $(GO_ENV) tests/cluster/build.sh "$$out" "$$folder" || exit 1; \
+	  fi; \
+	done
 
 setup: ## What the tests need from Debian and rustup, if it is missing
 	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.95 or later (https://rustup.rs)" >&2; exit 1; }

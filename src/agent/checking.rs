@@ -35,11 +35,19 @@ pub(super) struct Checking {
     question: u64,
     /// When to ask (uptime).
     ask_at: Option<Duration>,
+    /// When a taint that is still there has become an error by its age alone (uptime).
+    overdue_at: Option<Duration>,
 }
+
+/// The taint of a Node that waits for its cloud controller.
+const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+/// After so long the rule CP005 calls it an error.
+const OVERDUE: Duration = Duration::from_secs(241);
 
 impl Checking {
     pub(super) fn next_deadline(&self) -> Option<Duration> {
-        self.ask_at
+        [self.ask_at, self.overdue_at].into_iter().flatten().min()
     }
 
     fn ask_soon(&mut self, now: Now) {
@@ -59,6 +67,7 @@ impl State {
     pub(super) fn learn_of_node(&mut self, facts: &NodeFacts, now: Now) {
         if self.checking.node.as_ref() != Some(facts) {
             self.checking.node = Some(facts.clone());
+            self.checking.overdue_at = overdue_at(facts, now);
             self.checking.ask_soon(now);
         }
     }
@@ -96,7 +105,11 @@ impl State {
 
     /// Asks, if it is time and there is something new to ask.
     pub(super) fn ask_about_config(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        if self.checking.ask_at.is_none_or(|at| now.uptime < at) {
+        let due = |at: Option<Duration>| at.is_some_and(|at| now.uptime >= at);
+        if due(self.checking.overdue_at) {
+            // The same question has another answer now.
+            (self.checking.overdue_at, self.checking.asked) = (None, None);
+        } else if !due(self.checking.ask_at) {
             return;
         }
         self.checking.ask_at = None;
@@ -108,6 +121,7 @@ impl State {
             intent: self.settings.intent.clone(),
             loaded: self.checking.loaded.clone(),
             cluster: node.map(cluster_facts),
+            network: None, // read when the question goes out
         };
         if self.checking.asked.as_ref() == Some(&request) {
             return;
@@ -135,4 +149,11 @@ fn cluster_facts(node: &NodeFacts) -> ClusterFacts {
         taints: Some(node.taints.clone()),
         ..ClusterFacts::default()
     }
+}
+
+fn overdue_at(node: &NodeFacts, now: Now) -> Option<Duration> {
+    let waits = node.taints.iter().any(|taint| taint == UNINITIALIZED);
+    let age = now.wall.duration_since(node.created.filter(|_| waits)?);
+    let age = Duration::try_from(age).unwrap_or_default();
+    OVERDUE.checked_sub(age).map(|left| now.uptime + left)
 }

@@ -43,6 +43,7 @@ use crate::{
         files::Root,
         helper::HelperClient,
         kubelet::Healthz,
+        network,
         notify::Notifier,
         process::{self, Watched, Where},
         systemd,
@@ -267,12 +268,16 @@ impl Agent {
     }
 
     /// One question is open at a time: a new one takes the place of the last.
-    fn follow_config(&mut self, question: u64, request: ConfigRequest) {
+    fn follow_config(&mut self, question: u64, mut request: ConfigRequest) {
         if let Some(last) = self.following_config.take() {
             last.abort();
         }
         let (helper, sender) = (self.outside.helper.clone(), self.sender.clone());
+        let outside = self.outside.clone();
         self.following_config = Some(self.tasks.spawn(async move {
+            // A table of routes may be long.
+            let reading = tokio::task::spawn_blocking(move || network::read(&outside.root));
+            request.network = reading.await.ok();
             let (answers_to, mut answers) = mpsc::channel(1);
             let forwarding = async {
                 while let Some(answer) = answers.recv().await {

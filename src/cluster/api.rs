@@ -2,6 +2,8 @@
 //!
 //! Every failure is told apart by what it asks of us ([`ApiError`]); every answer is bounded in bytes and in time.
 
+mod node;
+
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode, header::RETRY_AFTER};
@@ -16,10 +18,10 @@ use kube::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{
-    desired::Condition,
-    health::{ConditionType, Status, Stored},
-};
+pub(super) use node::Node;
+pub use node::{NodeFacts, NodeView};
+
+use crate::desired::Condition;
 
 /// The field manager under which our conditions are ours.
 pub const FIELD_MANAGER: &str = "nodevigil";
@@ -78,32 +80,6 @@ pub enum ApiError {
     /// An answer that is not what the API promises.
     #[error("the API server's answer makes no sense: {0}")]
     Nonsense(String),
-}
-
-/// What we need to know of our Node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeView {
-    /// `metadata.uid`: a Node made anew under our name has another.
-    pub uid: String,
-    /// Its resource version.
-    pub version: String,
-    /// Those of its conditions that have a type of ours.
-    pub conditions: Vec<(ConditionType, Stored)>,
-    /// What the configuration's rules judge.
-    pub facts: NodeFacts,
-}
-
-/// What the configuration's rules want to know of our Node.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct NodeFacts {
-    /// `metadata.creationTimestamp`.
-    pub created: Option<Timestamp>,
-    /// `spec.providerID`.
-    pub provider_id: Option<String>,
-    /// The keys of `spec.taints`.
-    pub taints: Vec<String>,
-    /// `status.nodeInfo.kubeletVersion`.
-    pub kubelet_version: Option<String>,
 }
 
 /// A client and the Node that it is about.
@@ -309,114 +285,10 @@ struct ListMeta {
     resource_version: String,
 }
 
-/// The few fields of a Node that we read; the rest is skipped while parsing and costs no memory.
-#[derive(Deserialize)]
-pub(super) struct Node {
-    metadata: NodeMeta,
-    #[serde(default)]
-    spec: NodeSpec,
-    #[serde(default)]
-    status: NodeStatus,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct NodeMeta {
-    #[serde(default)]
-    uid: String,
-    #[serde(default)]
-    resource_version: String,
-    creation_timestamp: Option<Timestamp>,
-}
-
-#[derive(Deserialize, Default)]
-struct NodeSpec {
-    #[serde(rename = "providerID")]
-    provider_id: Option<String>,
-    #[serde(default)]
-    taints: Vec<NodeTaint>,
-}
-
-#[derive(Deserialize)]
-struct NodeTaint {
-    #[serde(default)]
-    key: String,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct NodeStatus {
-    #[serde(default)]
-    conditions: Vec<NodeCondition>,
-    #[serde(default)]
-    node_info: NodeInfo,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct NodeInfo {
-    kubelet_version: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct NodeCondition {
-    r#type: String,
-    status: String,
-    #[serde(default)]
-    reason: String,
-    #[serde(default)]
-    message: String,
-    last_transition_time: Option<Timestamp>,
-}
-
-impl From<Node> for NodeView {
-    fn from(node: Node) -> Self {
-        Self {
-            uid: node.metadata.uid,
-            version: node.metadata.resource_version,
-            conditions: node
-                .status
-                .conditions
-                .into_iter()
-                .filter_map(ours)
-                .collect(),
-            facts: NodeFacts {
-                created: node.metadata.creation_timestamp,
-                provider_id: node.spec.provider_id.filter(|id| !id.is_empty()),
-                taints: node
-                    .spec
-                    .taints
-                    .into_iter()
-                    .map(|taint| taint.key)
-                    .collect(),
-                kubelet_version: node.status.node_info.kubelet_version,
-            },
-        }
-    }
-}
-
-fn ours(condition: NodeCondition) -> Option<(ConditionType, Stored)> {
-    let r#type = ConditionType::ALL
-        .iter()
-        .find(|t| t.as_str() == condition.r#type)?;
-    let status = match condition.status.as_str() {
-        "True" => Status::True,
-        "False" => Status::False,
-        _ => Status::Unknown,
-    };
-    let stored = Stored {
-        status,
-        reason: condition.reason,
-        message: condition.message,
-        since: condition.last_transition_time?,
-    };
-    Some((*r#type, stored))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::health::{ConditionType, Status};
 
     #[test]
     fn the_apply_body_is_the_whole_set_with_the_uid() {
@@ -446,31 +318,5 @@ mod tests {
         assert_eq!(of(429), ApiError::TooMany(None));
         assert!(matches!(of(503), ApiError::Server { code: 503, .. }));
         assert!(matches!(of(422), ApiError::Refused { code: 422, .. }));
-    }
-
-    #[test]
-    fn only_our_conditions_are_read_and_never_one_without_a_time() {
-        let node: Node = serde_json::from_value(json!({
-            "metadata": {"uid": "u", "resourceVersion": "7", "creationTimestamp": "2026-11-21T08:00:00Z"},
-            "spec": {"providerID": "hcloud://1", "taints": [{"key": "a", "effect": "NoSchedule"}]},
-            "status": {"nodeInfo": {"kubeletVersion": "v1.36.3"}, "conditions": [
-                {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T09:00:00Z"},
-                {"type": "KubeletHealthy", "status": "Maybe", "lastTransitionTime": "2026-11-21T09:00:00Z"},
-                {"type": "KubeletHealthy", "status": "True", "lastTransitionTime": null},
-            ]},
-        }))
-        .unwrap();
-        let view = NodeView::from(node);
-        assert_eq!(view.conditions.len(), 1);
-        assert_eq!(view.conditions[0].1.status, Status::Unknown);
-        assert_eq!(
-            view.facts,
-            NodeFacts {
-                created: Some("2026-11-21T08:00:00Z".parse().unwrap()),
-                provider_id: Some("hcloud://1".to_owned()),
-                taints: vec!["a".to_owned()],
-                kubelet_version: Some("v1.36.3".to_owned()),
-            }
-        );
     }
 }

@@ -12,11 +12,14 @@ use crate::host::{
     files::Root,
     helper::{HelperClient, HelperError},
 };
+use crate::kubelet::yaml;
 
 /// Where our own kubeconfig lies unless the configuration says otherwise.
 pub const DEFAULT_KUBECONFIG: &str = "/etc/nodevigil/kubeconfig";
 /// A kubeconfig is read from a disk that may hang.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// A kubeconfig with certificate and key in it has some 10 KiB.
+const MAX_KUBECONFIG_BYTES: usize = 1024 * 1024;
 
 /// As whom we speak.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,7 +114,7 @@ pub async fn find(sources: Sources) -> Result<(Identity, kube::Client), Identity
     }
     let credential = sources.helper.credential(sources.pid).await?;
     let path = credential.source;
-    let kubeconfig = Kubeconfig::from_yaml(&credential.kubeconfig).map_err(|e| bad(&path, &e))?;
+    let kubeconfig = yaml::read(&credential.kubeconfig).map_err(|e| bad(&path, &e))?;
     let config = config(&path, kubeconfig).await?;
     with_client(Identity::Kubelet(path.clone()), path, &config)
 }
@@ -138,7 +141,11 @@ async fn read_file(
         if !must_exist && root.identity(&path).is_none() {
             return Ok(None);
         }
-        let kubeconfig = Kubeconfig::read_from(root.join(&path)).map_err(|e| bad(&path, &e))?;
+        let text = root
+            .read_text(&path, MAX_KUBECONFIG_BYTES)
+            .map_err(|e| bad(&path, &e))?;
+        let mut kubeconfig = yaml::read(&text).map_err(|e| bad(&path, &e))?;
+        settle_paths(&root, &path, &mut kubeconfig);
         runtime.block_on(config(&path, kubeconfig)).map(Some)
     });
     match tokio::time::timeout(READ_TIMEOUT, reading).await {
@@ -157,6 +164,31 @@ async fn config(
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .map_err(|e| bad(path, &e))
+}
+
+/// Files that a kubeconfig names without a leading slash are meant from its own folder.
+fn settle_paths(root: &Root, path: &std::path::Path, kubeconfig: &mut Kubeconfig) {
+    let folder = path.parent().unwrap_or(path);
+    let settle = |file: &mut Option<String>| {
+        if let Some(file) = file {
+            *file = root
+                .join(folder.join(&*file))
+                .to_string_lossy()
+                .into_owned();
+        }
+    };
+    for named in &mut kubeconfig.clusters {
+        if let Some(cluster) = &mut named.cluster {
+            settle(&mut cluster.certificate_authority);
+        }
+    }
+    for named in &mut kubeconfig.auth_infos {
+        if let Some(user) = &mut named.auth_info {
+            settle(&mut user.client_certificate);
+            settle(&mut user.client_key);
+            settle(&mut user.token_file);
+        }
+    }
 }
 
 /// The agent starts no programs: a plugin would run with its privileges, in its sandbox, in the moment of need.
@@ -219,7 +251,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
-        let kubeconfig = Kubeconfig::from_yaml(&text).unwrap();
+        let kubeconfig = yaml::read(&text).unwrap();
         match runtime.block_on(config("/etc/nodevigil/kubeconfig".as_ref(), kubeconfig)) {
             Ok(_) => String::new(),
             Err(e) => e.to_string(),

@@ -134,6 +134,22 @@ pub const REASONS: &[ReasonSpec] = &[
     ),
 ];
 
+const fn spec(
+    condition: ConditionType,
+    reason: Reason,
+    name: &'static str,
+    (status, timing, doc): (Status, &'static str, &'static str),
+) -> ReasonSpec {
+    ReasonSpec {
+        reason,
+        name,
+        condition,
+        status,
+        timing,
+        doc,
+    }
+}
+
 const fn config(
     reason: Reason,
     name: &'static str,
@@ -141,14 +157,12 @@ const fn config(
     timing: &'static str,
     doc: &'static str,
 ) -> ReasonSpec {
-    ReasonSpec {
+    spec(
+        ConditionType::KubeletConfigValid,
         reason,
         name,
-        condition: ConditionType::KubeletConfigValid,
-        status,
-        timing,
-        doc,
-    }
+        (status, timing, doc),
+    )
 }
 
 /// A stand-in for a reason that this version does not know.
@@ -170,14 +184,12 @@ const fn kubelet(
     timing: &'static str,
     doc: &'static str,
 ) -> ReasonSpec {
-    ReasonSpec {
+    spec(
+        ConditionType::KubeletHealthy,
         reason,
         name,
-        condition: ConditionType::KubeletHealthy,
-        status,
-        timing,
-        doc,
-    }
+        (status, timing, doc),
+    )
 }
 
 impl Reason {

@@ -20,7 +20,8 @@ use crate::{
     clock::Clock,
     host::{files::Root, tree::HostTree},
     kubelet::{
-        resolve::{Inputs, snapshot},
+        machine::kernel,
+        resolve::{Inputs, Overrides, snapshot},
         snapshot::{Process, Snapshot},
         systemd::{LoadState, Manager},
         tree::{Asked, Recording, Tree},
@@ -137,9 +138,28 @@ fn inputs(root: &Root, tree: &dyn Tree, request: &ConfigRequest) -> Inputs {
         loaded: request.loaded.clone(),
         process: request.pid.and_then(|pid| running(root, pid)),
         cluster: request.cluster.clone(),
+        addresses: request
+            .network
+            .as_ref()
+            .and_then(|network| network.addresses.clone()),
+        overrides: Overrides {
+            sysctls: sysctls(request),
+            other_network: true,
+            ..Overrides::default()
+        },
         live: true,
         ..Inputs::default()
     }
+}
+
+/// The host's `net.*`, as the agent read them.
+fn sysctls(request: &ConfigRequest) -> BTreeMap<&'static str, String> {
+    let Some(network) = &request.network else {
+        return BTreeMap::new();
+    };
+    kernel::of_the_network()
+        .filter_map(|name| Some((name, network.sysctls.get(name)?.clone())))
+        .collect()
 }
 
 /// The running kubelet's argument list; none for a program that holds a kubelet inside.

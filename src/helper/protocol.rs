@@ -6,7 +6,7 @@
 //! ← {"version":1,"error":{"code":"not_a_kubelet","message":"…"}}
 //! ```
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -75,6 +75,18 @@ pub struct ConfigRequest {
     pub loaded: Option<Loaded>,
     /// What the API says of the Node.
     pub cluster: Option<ClusterFacts>,
+    /// The host's network: the helper has one of its own, with nothing in it.
+    pub network: Option<Network>,
+}
+
+/// What the rules judge of the host's network.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Network {
+    /// Kernel settings below `net.`, those that the rules read.
+    pub sysctls: BTreeMap<String, String>,
+    /// The addresses of the interfaces; `None` where they could not be read.
+    pub addresses: Option<Vec<String>>,
 }
 
 /// What the rules found; warnings and hints are counted only, `nodevigil check` shows them.

@@ -7,6 +7,7 @@ pub mod journal;
 pub mod kubelet;
 pub mod loaded;
 pub mod memory;
+pub mod network;
 pub mod notify;
 pub mod process;
 pub mod program;

@@ -59,6 +59,9 @@ pub struct Overrides {
     pub socket: Option<machine::Socket>,
     /// Other kernel settings.
     pub sysctls: BTreeMap<&'static str, String>,
+    /// Whether the reader of the tree stands in another network than the kubelet, so that `net.*` in its `/proc/sys`
+    /// says nothing about the kubelet's.
+    pub other_network: bool,
 }
 
 /// Resolves everything.
@@ -94,6 +97,9 @@ pub fn snapshot(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
     machine.cgroup_v2 = inputs.overrides.cgroup_v2.or(machine.cgroup_v2);
     let seen = machine.socket.filter(|_| inputs.live);
     machine.socket = inputs.overrides.socket.or(seen);
+    if inputs.overrides.other_network {
+        machine.sysctls.retain(|name, _| !name.starts_with("net."));
+    }
     for (name, value) in inputs.overrides.sysctls {
         machine.set_sysctl(name, value);
     }

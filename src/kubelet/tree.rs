@@ -130,7 +130,7 @@ pub struct MemoryTree {
 /// As many links as Linux follows.
 const MAX_LINKS: usize = 40;
 
-/// As long a path as Linux takes (`PATH_MAX`, path_resolution(7)).
+/// As long a path as Linux takes (`PATH_MAX` in `linux/limits.h`).
 const MAX_PATH_BYTES: usize = 4095;
 
 impl MemoryTree {

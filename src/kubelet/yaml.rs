@@ -4,12 +4,13 @@
 //! could not read would carry secrets out.
 
 use serde::de::DeserializeOwned;
-use serde_saphyr::DuplicateKeyPolicy;
 
-/// The deepest nesting that is read: each level takes stack, and a `KubeletConfiguration` or a kubeconfig has 7.
-const MAX_DEPTH: usize = 16;
+use super::{
+    config::document::{self, Node, Value},
+    place,
+};
 
-/// Where a text stopped making sense: line and column, counted from 1; 0 where the parser does not say.
+/// Where a text stopped making sense: line and column, counted from 1; 0 where that is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}")]
 pub struct Place {
@@ -19,40 +20,45 @@ pub struct Place {
     pub column: u64,
 }
 
-/// Reads the first document of `text`, as the kubelet does. Nesting, aliases and size are bounded by the parser's
-/// budget, so that it fits a thread with a small stack.
-pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Place> {
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_depth: MAX_DEPTH,
-            flow_nesting_limit: MAX_DEPTH,
-        },
-        duplicate_keys: DuplicateKeyPolicy::LastWins,
-        with_snippet: false,
-    };
-    serde_saphyr::from_str_with_options(first_document(text), options).map_err(|error| {
-        let place = error.location();
-        Place {
-            line: place.map_or(0, |place| place.line()),
-            column: place.map_or(0, |place| place.column()),
+impl From<&place::Place> for Place {
+    fn from(at: &place::Place) -> Self {
+        Self {
+            line: at.line.into(),
+            column: at.column.into(),
         }
-    })
+    }
 }
 
-/// `text` up to the `---` that begins a second document.
-fn first_document(text: &str) -> &str {
-    let mut end = 0;
-    let mut has_content = false;
-    for line in text.split_inclusive('\n') {
-        let bare = line.trim_end();
-        if has_content && (bare == "---" || bare.starts_with("--- ")) {
-            return &text[..end];
-        }
-        has_content |= !bare.is_empty() && bare != "---" && !bare.starts_with('#');
-        end += line.len();
-    }
-    text
+/// Reads the first document of `text`, as the kubelet does; the parser bounds nesting, aliases and size.
+pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Place> {
+    let node =
+        document::parse(&place::Place::file(""), text).map_err(|error| Place::from(&error.at))?;
+    // serde_json's own error would quote the value that it does not like.
+    serde_json::from_value(node.to_json()).map_err(|_| culprit::<T>(&node))
 }
+
+/// The key at the top without which the rest could be read; the beginning, if there is no such one.
+fn culprit<T: DeserializeOwned>(node: &Node) -> Place {
+    let entries = node.entries();
+    let without = |index: usize| {
+        let mut rest = entries.to_vec();
+        rest.remove(index);
+        let rest = Node {
+            value: Value::Map(rest),
+            at: node.at.clone(),
+        };
+        serde_json::from_value::<T>(rest.to_json()).is_ok()
+    };
+    // Each try costs as much as the whole: a document of that many keys is none of the kubelet's.
+    let guilty = (0..entries.len().min(MAX_KEYS)).find(|index| without(*index));
+    guilty.map_or_else(
+        || Place::from(&node.at),
+        |index| Place::from(&entries[index].at),
+    )
+}
+
+/// A `KubeletConfiguration` has some 120 fields at the top.
+const MAX_KEYS: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -97,8 +103,8 @@ mod tests {
         for text in [
             deep("[", "]", 20_000),
             deep("{a: ", "}", 20_000),
-            deep("[", "]", MAX_DEPTH - 1),
-            deep("{a: ", "}", MAX_DEPTH - 1),
+            deep("[", "]", 60),
+            deep("{a: ", "}", 60),
             "- ".repeat(20_000),
             indented,
         ] {

@@ -15,6 +15,8 @@ use crate::kubelet::{
 };
 
 pub(super) const RULES: &[Rule] = &[
+    api::BOOTSTRAP_TOKEN,
+    api::UNREACHABLE,
     Rule {
         id: "CL002",
         name: "cloud-provider-invalid",
@@ -24,7 +26,7 @@ pub(super) const RULES: &[Rule] = &[
               name; since 1.34 such a name does nothing: no taint, no providerID, no word in the log.",
         source: "hetznercloud/hcloud-cloud-controller-manager#853; kubernetes/kubernetes#130161; \
                  cmd/kubelet/app/server.go of 1.24 to 1.36",
-        fix: "--cloud-provider=external",
+        fix: "Write --cloud-provider=external.",
         run: provider_invalid,
     },
     api::REGISTERED_BEFORE,
@@ -89,8 +91,6 @@ pub(super) const RULES: &[Rule] = &[
     },
     api::VERSION_SKEW,
     api::TAINT_STUCK,
-    api::BOOTSTRAP_TOKEN,
-    api::UNREACHABLE,
 ];
 
 /// The flag `--cloud-provider=external`, if it is what counts.

@@ -160,12 +160,13 @@ fn chain(finding: Finding, snapshot: &Snapshot, loss: &Loss<'_>) -> Finding {
     let Some(at) = loss.place() else {
         return finding;
     };
-    let finding = finding.step(at.clone(), "the flag is written here");
+    let finding = if finding.at == *at {
+        finding
+    } else {
+        finding.step(at.clone(), "the flag is written here")
+    };
     match loss {
-        Loss::Overridden { winner, .. } => finding.step(
-            winner.at.clone(),
-            format!("{} is set again here, and this counts", winner.name),
-        ),
+        Loss::Overridden { winner, .. } => finding.step(winner.at.clone(), "this counts"),
         Loss::LaterFlag { by: (by, _), .. } => finding.step((*by).clone(), "the later use counts"),
         Loss::ReplacedList { list, .. } => {
             finding.step(list.by.clone(), format!("`{}` begins anew here", list.key))

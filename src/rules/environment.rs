@@ -1,5 +1,7 @@
 //! Variables that do not say what somebody thinks they say: overridden by a file, or set twice.
 
+use std::collections::BTreeSet;
+
 use super::{
     Finding, Report, Rule, Severity,
     lost::{
@@ -9,7 +11,7 @@ use super::{
 };
 use crate::kubelet::{
     place::Place,
-    search::{FlagText, flags_in, place_of, used_names, would_bring},
+    search::{flags_in, place_of, used_names, would_bring},
     snapshot::Snapshot,
     systemd::{Assignment, EventKind, Source, Variable},
 };
@@ -42,6 +44,13 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
+/// How many assignments that lose are told of: the last ones, which were nearest to counting.
+const MAX_LOSERS: usize = 20;
+/// How many lost words a message or a fix may hold.
+const MAX_LOST_WORDS: usize = 40;
+/// How long a value may be that a fix writes out.
+const MAX_FIX_BYTES: usize = 4000;
+
 fn overridden_by_file(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let used = used_names(snapshot);
@@ -52,11 +61,14 @@ fn overridden_by_file(snapshot: &Snapshot, report: &mut Report) {
         if !used.contains(name.as_str()) {
             continue;
         }
-        let losers: Vec<&Assignment> = variable
+        let mut losers: Vec<&Assignment> = variable
             .losers
             .iter()
+            .rev()
             .filter(|loser| loser.at.line > 0 && loser.at != variable.winner.at)
+            .take(MAX_LOSERS)
             .collect();
+        losers.reverse();
         let lost: Vec<(&Assignment, Vec<String>)> = losers
             .iter()
             .map(|loser| (*loser, lost_to(&arrived, loser, variable)))
@@ -73,16 +85,13 @@ fn overridden_by_file(snapshot: &Snapshot, report: &mut Report) {
 
 /// The flags of an assignment that the one that counts lacks, and that nothing else brings.
 fn lost_to(arrived: &Arrived<'_>, loser: &Assignment, variable: &Variable) -> Vec<String> {
-    let kept = flags_in(&variable.winner.value);
+    let kept: BTreeSet<String> = flags_in(&variable.winner.value).iter().map(whole).collect();
     flags_in(&loser.value)
         .iter()
-        .filter(|flag| {
-            let same = |other: &FlagText<'_>| {
-                other.name == flag.name && other.value == flag.value && other.next == flag.next
-            };
-            !arrived.has(flag) && !kept.iter().any(same)
-        })
+        .filter(|flag| !arrived.has(flag))
         .map(whole)
+        .filter(|flag| !kept.contains(flag))
+        .take(MAX_LOST_WORDS)
         .collect()
 }
 
@@ -112,7 +121,7 @@ fn without_effect(loser: &Assignment, variable: &Variable) -> Finding {
         ),
     )
     .fix(format!("delete the line {}", loser.at))
-    .step(winner.at.clone(), format!("{} is set here, and this counts", winner.name))
+    .step(winner.at.clone(), "this counts")
 }
 
 fn overridden(
@@ -124,7 +133,11 @@ fn overridden(
 ) -> Finding {
     let winner = &variable.winner;
     let name = &winner.name;
-    let words: Vec<String> = distinct(lost.iter().flat_map(|(_, words)| words.iter().cloned()));
+    let words: Vec<String> = distinct(
+        lost.iter()
+            .flat_map(|(_, words)| words.iter().cloned())
+            .take(MAX_LOST_WORDS),
+    );
     let severity = if lost
         .iter()
         .any(|(loser, _)| is_wanted(snapshot, arrived, loser))
@@ -157,36 +170,22 @@ fn overridden(
     )
     .fix(format!(
         "write `{}` at {}, then {}",
-        env_file_line(name, &joined(&winner.value, &words)),
+        line_with(env_file_line, winner, &words),
         winner.at,
         restart(snapshot)
     ));
     for (loser, _) in lost {
-        finding = finding.step(first_flag(loser), set_to(loser));
+        finding = finding.step(first_flag(loser), "this is lost");
         if let Source::File { declared } = &loser.source {
-            finding = finding.step(declared.clone(), "loads that file");
+            finding = finding.step(declared.clone(), format!("loads {}", loser.at.file));
         }
     }
-    let counts = format!("{}: this counts", set_to(winner));
     finding = finding
         .step(declared.clone(), format!("loads {}", winner.at.file))
-        .step(winner.at.clone(), counts);
+        .step(winner.at.clone(), "this counts");
     match variable.referenced_at.first() {
-        Some(used) => finding.step(used.clone(), format!("the kubelet gets ${name} here")),
+        Some(used) => finding.step(used.clone(), "used here"),
         None => finding,
-    }
-}
-
-/// What an assignment does.
-fn set_to(assignment: &Assignment) -> String {
-    if assignment.value.trim().is_empty() {
-        format!("sets {} to the empty text", assignment.name)
-    } else {
-        format!(
-            "sets {} to {}",
-            assignment.name,
-            shown_value(&assignment.value)
-        )
     }
 }
 
@@ -205,6 +204,14 @@ fn is_default_beside(loser: &Assignment, declared: &Place, variable: &Variable) 
         && flags_in(&loser.value)
             .iter()
             .all(|flag| given.iter().any(|other| other.name == flag.name))
+}
+
+/// The line to write: a value with the lost words behind it, each flag once; in words if that would be too long.
+fn line_with(write: fn(&str, &str) -> String, winner: &Assignment, lost: &[String]) -> String {
+    if winner.value.len() > MAX_FIX_BYTES {
+        return format!("{} with {} added", winner.name, lost.join(" "));
+    }
+    write(&winner.name, &joined(&winner.value, lost))
 }
 
 /// A value with the lost words behind it, each flag once.
@@ -237,7 +244,7 @@ fn environment_order(snapshot: &Snapshot, report: &mut Report) {
         if !matches!(winner.source, Source::Environment) || !used.contains(name.as_str()) {
             continue;
         }
-        for loser in &variable.losers {
+        for loser in variable.losers.iter().rev().take(MAX_LOSERS) {
             let lost = lost_to(&arrived, loser, variable);
             if matches!(loser.source, Source::Environment) && !lost.is_empty() {
                 report.add(set_again(snapshot, loser, variable, &lost));
@@ -296,20 +303,14 @@ fn set_again(
     )
     .fix(format!(
         "keep one line, with all flags: `{}` at {}, then {}",
-        environment_line(&loser.name, &joined(&winner.value, lost)),
+        line_with(environment_line, winner, lost),
         winner.at,
         reload(snapshot)
     ))
-    .step(loser.at.clone(), set_to(loser))
-    .step(
-        winner.at.clone(),
-        format!("{}: this counts", set_to(winner)),
-    );
+    .step(first_flag(loser), "this is lost")
+    .step(winner.at.clone(), "this counts");
     match variable.referenced_at.first() {
-        Some(used) => finding.step(
-            used.clone(),
-            format!("the kubelet gets ${} here", loser.name),
-        ),
+        Some(used) => finding.step(used.clone(), "used here"),
         None => finding,
     }
 }

@@ -9,6 +9,7 @@ mod config;
 mod credentials;
 mod drift;
 mod dropins;
+mod encoding;
 mod env_files;
 mod environment;
 mod flags;
@@ -175,6 +176,7 @@ pub const FAMILIES: &[&[Rule]] = &[
     references::RULES,
     env_files::RULES,
     syntax::RULES,
+    encoding::RULES,
     unit::RULES,
     dropins::RULES,
     drift::RULES,

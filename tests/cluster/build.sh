@@ -1,11 +1,12 @@
 #!/bin/sh
-# Builds the pinned Kubernetes tools (go.mod's `tool` lines) into OUT, each under its usual name.
-#   build.sh OUT
+# Builds the pinned Kubernetes tools (`tool` lines of a go.mod) into OUT, each under its usual name.
+#   build.sh OUT [MODULE]
+# MODULE is the folder of the go.mod, this script's own if it is left out.
 # Builds into a folder beside OUT and renames it at the end, so that an interrupted build never looks finished.
 # Go's own caches are the caller's (GOCACHE, GOMODCACHE): the Makefile points them into the project's cache folder.
 set -eu
 out=$1
-cd "$(dirname "$0")"
+cd "${2:-$(dirname "$0")}"
 partial="$out.partial"
 mkdir -p "$partial"
 version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
@@ -21,7 +22,7 @@ for tool in $tools; do
     go.etcd.io/etcd/*) name=etcd ;;
     *) name=$(basename "$tool") ;;
   esac
-  echo "  building $name ($i of $count; about five minutes for all on two cores the first time)" >&2
+  echo "  building $name $version ($i of $count; about five minutes for all on two cores the first time)" >&2
   CGO_ENABLED=0 go build -trimpath -ldflags "$flags" -o "$partial/$name" "$tool"
 done
 rm -rf "$out"

@@ -1,6 +1,7 @@
 //! Integration tests: the built binary on this machine, without a node, and the repository's own rules.
 #![expect(
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     clippy::unwrap_used,
     reason = "tests start programs, read files and wait, and fail by panicking: the doors are the product's"
 )]

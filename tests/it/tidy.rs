@@ -35,18 +35,27 @@ fn sources(dir: &str) -> Vec<(PathBuf, String)> {
         .collect()
 }
 
+/// Tables of data, which may be long.
+const TABLES: &[&str] = &[
+    "src/kubelet/config/fields.rs",
+    "src/kubelet/flags/table.rs",
+    "src/kubelet/systemd/keys.rs",
+];
+
 #[test]
 fn files_stay_small_and_say_what_they_are_for() {
     for (path, text) in sources("src").into_iter().chain(sources("tests")) {
+        // A module's tests in a file of their own are for that module.
+        let is_tests = path.ends_with("tests.rs");
         assert!(
-            text.starts_with("//! "),
+            is_tests || text.starts_with("//! "),
             "{} has no module doc",
             path.display()
         );
         let production = text.split("#[cfg(test)]").next().unwrap().lines().count();
-        let is_tests = path.ends_with("tests.rs");
+        let is_data = TABLES.contains(&path.to_str().unwrap());
         assert!(
-            is_tests || production <= 400,
+            is_tests || is_data || production <= 400,
             "{} has {production} lines",
             path.display()
         );

@@ -5,6 +5,11 @@
 //! sub-folder) where that is set: `make oracle` builds them. Random words are seeded by `NODEVIGIL_SEED`, which a failure
 //! prints.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the tests stand outside the agent: they start kubelets and read their own environment"
+)]
+
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -17,6 +22,7 @@ use nodevigil::kubelet::version::Version;
 
 mod help;
 mod lines;
+mod samples;
 mod values;
 
 /// A kubelet that can be asked.
@@ -149,9 +155,11 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, tests).exit_code()
 }
 
+type Question = fn(&Kubelet) -> Result<()>;
+
 /// Everything that one kubelet is asked.
 fn tests(kubelet: &Kubelet) -> Vec<Trial> {
-    let all: [(&str, fn(&Kubelet) -> Result<()>); 7] = [
+    let all: [(&str, Question); 7] = [
         (
             "its help and the table name the same flags",
             help::same_flags,

@@ -18,6 +18,7 @@ mod audit;
 mod check;
 mod cloud_init;
 mod config;
+mod fatal;
 mod harness;
 mod host;
 mod identity;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         identity::tests(),
         config::tests(),
         check::tests(),
+        fatal::tests(),
         cloud_init::tests(),
     ]
     .into_iter()

@@ -21,7 +21,7 @@ pub(crate) struct Case {
     pub(crate) entries: BTreeMap<String, Entry>,
 }
 
-/// What lies at a path.
+/// What lies at a path. There are no FIFOs: systemd opens them, and PID 1 hangs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Entry {
@@ -65,6 +65,8 @@ pub(crate) struct World {
     pub(crate) machine_id: String,
     /// The kernel's boot id, as 32 digits.
     pub(crate) boot_id: String,
+    /// The kernel's release.
+    pub(crate) kernel: String,
     /// `/etc/os-release`.
     pub(crate) os_release: String,
     /// What `systemctl show-environment` says.
@@ -123,6 +125,7 @@ impl Case {
             .file("/usr/bin/sh", "")
             .file("/etc/hostname", format!("{}\n", world.hostname))
             .file("/etc/machine-id", format!("{}\n", world.machine_id))
+            .file("/proc/sys/kernel/osrelease", format!("{}\n", world.kernel))
             .file("/etc/os-release", world.os_release.clone());
         self.entries
             .iter()
@@ -137,28 +140,26 @@ impl Case {
 
     /// The tree for a person to read.
     pub(crate) fn print(&self) -> String {
-        let mut text = format!("unit {}, seed {}\n", self.unit, self.seed);
+        let mut lines = vec![format!("unit {}, seed {}", self.unit, self.seed)];
         for (path, entry) in &self.entries {
-            match entry {
-                Entry::Link(target) => text.push_str(&format!("-- {path} -> {target}\n")),
-                Entry::Folder => text.push_str(&format!("-- {path}/\n")),
-                Entry::File(_) | Entry::Bytes(_) => {
-                    text.push_str(&format!("-- {path}\n"));
-                    let content = entry.content().unwrap_or_default();
-                    for line in content.split_inclusive(|byte| *byte == b'\n') {
-                        text.push_str(&format!("   {}\n", line.escape_ascii()));
-                    }
-                }
-            }
+            lines.push(match entry {
+                Entry::Link(target) => format!("-- {path} -> {target}"),
+                Entry::Folder => format!("-- {path}/"),
+                Entry::File(_) | Entry::Bytes(_) => format!("-- {path}"),
+            });
+            let content = entry.content().unwrap_or_default();
+            let content = content.split_inclusive(|byte| *byte == b'\n');
+            lines.extend(content.map(|line| format!("   {}", line.escape_ascii())));
         }
-        text
+        lines.join("\n") + "\n"
     }
 }
 
 impl Record {
-    /// Reads a recorded case.
-    pub(crate) fn load(path: &Path) -> Result<Self> {
+    /// Reads the tree of a recorded case.
+    pub(crate) fn case(path: &Path) -> Result<Case> {
         let text = std::fs::read(path).with_context(|| path.display().to_string())?;
-        serde_json::from_slice(&text).with_context(|| path.display().to_string())
+        let mut record: serde_json::Value = serde_json::from_slice(&text)?;
+        serde_json::from_value(record["case"].take()).with_context(|| path.display().to_string())
     }
 }

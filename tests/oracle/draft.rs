@@ -284,11 +284,8 @@ impl Draft {
         if self.chance(85) {
             content.push(b'\n');
         }
-        if self.entries.contains_key(&path) {
-            self.entries.insert(path, Entry::file(content));
-        } else {
-            self.add(path, Entry::file(content));
-        }
+        self.entries.remove(&path);
+        self.add(path, Entry::file(content));
     }
 
     /// A further environment file: declared, and not yet there.

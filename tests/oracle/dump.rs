@@ -27,9 +27,10 @@ pub(crate) fn dump() -> ExitCode {
 
 fn write() -> std::io::Result<()> {
     let groups = fs::read_to_string("/proc/self/cgroup")?;
+    // A forking service's command is in a group below the unit's.
     let unit = groups
         .lines()
-        .filter_map(|line| line.rsplit('/').next())
+        .flat_map(|line| line.rsplit('/'))
         .find(|group| group.ends_with(".service"))
         .unwrap_or("unknown");
     let folder = Path::new(FOLDER);

@@ -7,12 +7,13 @@
 //! `ORACLE_TREES` is how many (50 unless set), `ORACLE_SEED` the first tree's seed: `ORACLE_SEED=S ORACLE_TREES=1`
 //! repeats one. `ORACLE_SHOW=1` prints the trees and what systemd said. Where the two differ, the tree is made small and
 //! written to the folder of build results, with `ORACLE_KEEP=1` to `tests/oracle/regressions`, from where it is tried
-//! in every run. `ORACLE_RECORD=FILE` records what systemd said, for the tests that have no systemd.
+//! in every run, and recorded anew with `ORACLE_KEEP=1`. `ORACLE_RECORD=FILE` records what systemd said, for the tests that have no systemd.
 
 #![expect(
     clippy::disallowed_methods,
     clippy::format_push_string,
-    reason = "the oracle stands outside the agent; what it prints is short"
+    clippy::case_sensitive_file_extension_comparisons,
+    reason = "the oracle stands outside the agent; what it prints is short; systemd heeds the case"
 )]
 
 use std::collections::BTreeMap;
@@ -76,12 +77,15 @@ fn regressions() -> Result<()> {
         .map(|entry| Ok(entry?.path()))
         .collect::<Result<_>>()?;
     paths.sort();
-    let systemd = Systemd::boot()?;
+    let systemd = Systemd::boot("regressions")?;
     let mut wrong = 0;
     for path in &paths {
-        let case = Record::load(path)?.case;
+        let case = Record::case(path)?;
         let said = systemd.ask(&[&case])?.remove(0);
         let differences = compare::differences(&case, &systemd.world, &said);
+        if number("ORACLE_KEEP", 0)? > 0 {
+            keep(path, &systemd, case, said)?;
+        }
         if !differences.is_empty() {
             wrong += 1;
             say(&format!("{}: {}", path.display(), differences.join("\n  ")));
@@ -98,7 +102,7 @@ fn regressions() -> Result<()> {
 fn trees() -> Result<()> {
     let (first, count) = (number("ORACLE_SEED", 0)?, number("ORACLE_TREES", 50)?);
     let started = Instant::now();
-    let systemd = Systemd::boot()?;
+    let systemd = Systemd::boot("trees")?;
     say(&format!(
         "oracle: systemd {}, {count} trees, seeds {first} to {}",
         systemd.world.version,
@@ -176,15 +180,20 @@ fn explain(systemd: &Systemd, case: &Case, differences: &[String]) -> Result<()>
     } else {
         PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
     };
-    let record = Record {
-        world: systemd.world.clone(),
-        case: small,
-        said,
-    };
     let path = folder.join(format!("seed-{}.json", case.seed));
-    std::fs::write(&path, serde_json::to_vec_pretty(&record)?)?;
+    keep(&path, systemd, small, said)?;
     say(&format!("written to {}", path.display()));
     Ok(())
+}
+
+fn keep(path: &Path, systemd: &Systemd, case: Case, said: Said) -> Result<()> {
+    let record = Record {
+        world: systemd.world.clone(),
+        case,
+        said,
+    };
+    let text = serde_json::to_string_pretty(&record)? + "\n";
+    std::fs::write(path, text).with_context(|| path.display().to_string())
 }
 
 fn regressions_folder() -> PathBuf {

@@ -42,8 +42,8 @@ pub(crate) struct Systemd {
 }
 
 impl Systemd {
-    /// Boots it.
-    pub(crate) fn boot() -> Result<Self> {
+    /// Boots it; `label` is unique in the run.
+    pub(crate) fn boot(label: &str) -> Result<Self> {
         let files = vec![
             node_files::file("/etc/hostname", format!("{HOSTNAME}\n"), 0o644),
             node_files::file("/etc/machine-id", format!("{MACHINE_ID}\n"), 0o444),
@@ -61,8 +61,7 @@ impl Systemd {
             node_files::file("/etc/systemd/system/dbus.socket", "", 0o644),
             node_files::file("/etc/systemd/system-generators/oracle", GENERATOR, 0o755),
         ];
-        let mut machine =
-            Machine::begin("oracle".to_owned(), vec![layer()?], files, "oracle.target")?;
+        let mut machine = Machine::begin(label.to_owned(), vec![layer()?], files, "oracle.target")?;
         machine.wait_up(&["run/systemd/private", "run/systemd/journal/stdout"])?;
         machine.sh(&format!(
             "mkdir -p {} && systemctl set-environment ORACLE_SET=manager KUBELET_PROXY=http://proxy:3128",
@@ -115,14 +114,18 @@ impl Systemd {
         let loaded = self.show("Id,Names,LoadState,FragmentPath,DropInPaths", &names)?;
         self.machine
             .run(&format!("systemctl start --no-block -- {names}"))?; // some refuse
-        wait_until("the units to have ended", Duration::from_secs(60), || {
+        let mut unsettled = String::new();
+        let waited = wait_until("the units to have ended", Duration::from_secs(30), || {
             // By patterns: systemd compares them with ids, and some units are asked for by an alias.
             let (_, text) = self.machine.run(
                 "systemctl list-jobs --no-legend
                 systemctl list-units --all --plain --no-legend -- 'k[0-9]*' 'snap.k[0-9]*'",
             )?;
-            Ok(text.lines().all(settled).then_some(()))
-        })?;
+            let left: Vec<&str> = text.lines().filter(|line| !settled(line)).collect();
+            unsettled = left.join("\n");
+            Ok(left.is_empty().then_some(()))
+        });
+        waited.with_context(|| unsettled)?;
         let ended = self.show("Id,Names,Result,ExecMainStatus", &names)?;
         let said = cases.iter().map(|case| {
             self.said(
@@ -148,17 +151,26 @@ impl Systemd {
         let mut names = words("Names");
         names.sort();
         let id = word("Id").unwrap_or_else(|| asked.to_owned());
+        let process = self.got(&id)?;
+        let status = ended.get("ExecMainStatus");
+        let status = status.and_then(|status| status.parse().ok()).unwrap_or(0);
+        let failed_to_execute = match ended.get("Result").map(String::as_str) {
+            // With a dash before it, a program that is missing is no failure.
+            Some("success" | "protocol") => true,
+            // A forking service's command is not its main process. Our program would have ended with 1.
+            Some("exit-code") => status == 0 || (200..=245).contains(&status),
+            _ => false,
+        };
         Ok(Said {
             names,
             load_state: word("LoadState"),
             fragment: word("FragmentPath").unwrap_or_default(),
             dropins: words("DropInPaths"),
             result: ended.get("Result").cloned().unwrap_or_default(),
-            not_executed: ended
-                .get("ExecMainStatus")
-                .and_then(|status| status.parse().ok())
-                .is_some_and(|status: u32| (200..=245).contains(&status)),
-            process: self.got(&id)?,
+            not_executed: process.is_none()
+                && word("LoadState").is_some_and(|state| state == "loaded")
+                && failed_to_execute,
+            process,
             id,
         })
     }
@@ -264,12 +276,11 @@ impl Made {
         if !self.known.insert(path.to_owned()) {
             return Ok(()); // the same in two trees
         }
-        match entry {
-            Entry::Link(target) => symlink(target, path)?,
-            _ => {
-                ensure!(path.symlink_metadata().is_err(), "is there already");
-                fs::write(path, entry.content().context("a file has a content")?)?;
-            }
+        if let Entry::Link(target) = entry {
+            symlink(target, path)?;
+        } else {
+            ensure!(path.symlink_metadata().is_err(), "is there already");
+            fs::write(path, entry.content().context("a file has a content")?)?;
         }
         self.paths.push(path.to_owned());
         Ok(())
@@ -315,6 +326,7 @@ fn world(machine: &Machine) -> Result<World> {
             .sh("cat /proc/sys/kernel/random/boot_id")?
             .trim()
             .replace('-', ""),
+        kernel: machine.sh("uname -r")?.trim().to_owned(),
         os_release: machine.sh("cat /etc/os-release")?,
         environment: pairs
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -325,6 +337,9 @@ fn world(machine: &Machine) -> Result<World> {
 /// This program where the units find it, and the machine's own generators masked: each reload would run them.
 fn layer() -> Result<PathBuf> {
     let layer = enter::work().join("layers/oracle");
+    if layer.exists() {
+        return Ok(layer); // made for a systemd before
+    }
     let dumper = layer.join(dump::PROGRAM.trim_start_matches('/'));
     fs::create_dir_all(dumper.parent().context("the dumper's folder")?)?;
     fs::copy(std::env::current_exe()?, dumper).context("copying this program")?;

@@ -56,7 +56,8 @@ impl Joining {
     /// Waits until no other joined node lives.
     pub(crate) fn wait_for_turn() -> Result<Self> {
         wait_until("another joined node to end", Duration::from_mins(5), || {
-            Ok((!TAKEN.swap(true, Ordering::AcqRel)).then_some(Self(())))
+            // Not `then_some`: its argument would be made, and dropped, which gives somebody else's turn away.
+            Ok((!TAKEN.swap(true, Ordering::AcqRel)).then(|| Self(())))
         })
     }
 }

@@ -1,7 +1,9 @@
 //! Which findings count, which are shown, and in which order.
 
+use std::path::Path;
+
 use crate::{
-    kubelet::place::Place,
+    kubelet::{place::Place, tree::Tree},
     rules::{
         self, Finding, NotChecked, Report, Severity,
         allow::{Allowed, Parted},
@@ -115,12 +117,11 @@ impl Chosen {
             .count()
     }
 
-    /// Whether a finding says that the unit itself cannot be loaded.
-    pub(super) fn is_about(&self, unit: &str) -> bool {
+    /// Whether a finding is about something that stands in the unit's place, such as a link that leads nowhere.
+    pub(super) fn is_about(&self, unit: &str, tree: &dyn Tree) -> bool {
         self.findings.iter().any(|finding| {
-            finding.severity == Severity::Fatal
-                && finding.rule.starts_with("SD")
-                && finding.at.file.ends_with(unit)
+            let file = Path::new(&*finding.at.file);
+            file.ends_with(unit) && tree.lstat(file).is_ok()
         })
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct HostFacts {
     pub(super) systemd_version: Option<u32>,
     pub(super) cgroup_v2: Option<bool>,
     pub(super) addresses: Option<Vec<String>>,
+    /// Whether the server of k3s or RKE2 runs with `--disable-cloud-controller`.
+    pub(super) server_disables_cloud_controller: Option<bool>,
     /// Seconds since 1970.
     pub(super) now_secs: Option<i64>,
 }

@@ -23,6 +23,8 @@ pub(super) struct Gathered {
     pub(super) notes: Vec<String>,
     /// Whether the tree is this running host's.
     pub(super) is_live: bool,
+    /// Whether k3s's or RKE2's server is known not to bring a cloud controller, so that the agent adds no flag by itself.
+    pub(super) server_disables_cloud_controller: Option<bool>,
 }
 
 /// One `--intent`.
@@ -79,6 +81,7 @@ pub(super) fn gather(check: &Check, tree: &dyn Tree) -> anyhow::Result<Gathered>
         Some(path) => facts::read(path)?,
         None => Facts::default(),
     };
+    let server_disables_cloud_controller = facts.host.server_disables_cloud_controller;
     let mut notes = Vec::new();
     let hostname = check
         .hostname
@@ -120,6 +123,7 @@ pub(super) fn gather(check: &Check, tree: &dyn Tree) -> anyhow::Result<Gathered>
         inputs,
         notes,
         is_live,
+        server_disables_cloud_controller,
     })
 }
 

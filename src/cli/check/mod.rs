@@ -77,7 +77,8 @@ pub struct Check {
     /// The host's name [default: the running host's, else /etc/hostname below the root]
     #[arg(long, value_name = "NAME")]
     hostname: Option<String>,
-    /// Whether the kubelet has yet to start for the first time (no certificate, no CNI: normal) or should be running
+    /// Whether the kubelet has yet to start for the first time, as in an image (no certificate, no CNI: normal), or should
+    /// be running
     #[arg(long, value_name = "PHASE", default_value = "after")]
     phase: PhaseArg,
     /// Only these rules: ids, names or beginnings of ids (SD001,FL); may be given again
@@ -190,8 +191,11 @@ impl Check {
             inputs,
             notes,
             is_live,
+            server_disables_cloud_controller,
         } = gather::gather(self, &tree)?;
         let mut snapshot = resolve::snapshot(&tree, inputs);
+        let told = &mut snapshot.launch.server_disables_cloud_controller;
+        *told = server_disables_cloud_controller.or(*told);
         if is_live {
             live::try_socket(&mut snapshot);
         }
@@ -203,7 +207,8 @@ impl Check {
         let report = choice.apply(rules::run(&snapshot), |findings| {
             allow::part(&tree, findings)
         });
-        if snapshot.unit.load == LoadState::NotFound && !report.is_about(&snapshot.unit.name) {
+        if snapshot.unit.load == LoadState::NotFound && !report.is_about(&snapshot.unit.name, &tree)
+        {
             anyhow::bail!("{}", no_unit(self, &snapshot));
         }
         let sources = Sources::new(&tree, &snapshot);

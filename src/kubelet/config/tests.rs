@@ -100,65 +100,68 @@ fn a_field_is_unknown_to_a_kubelet_that_is_older() {
     assert!(new.unknown.is_empty() && new.get("failCgroupV1").is_some());
 }
 
+/// Documents that the kubelet refuses, and what is said of each.
+const REFUSED: &[(&str, &str)] = &[
+    (
+        "HEAD\nmaxPods: \"5\"\n",
+        ":3: maxPods wants a whole number of 32 bits, not a string",
+    ),
+    (
+        "HEAD\nsystemReserved: {memory: 500}\n",
+        ":3: systemReserved.memory wants text (numbers and yes, no, on, off in quotes), not a number",
+    ),
+    (
+        "HEAD\nsyncFrequency: 60\n",
+        ":3: syncFrequency wants a duration such as 1m30s, not a number",
+    ),
+    (
+        "HEAD\nsyncFrequency: 60x\n",
+        ":3: syncFrequency wants a duration such as 1m30s, not text that is none",
+    ),
+    (
+        "HEAD\nfailSwapOn: \"no\"\n",
+        ":3: failSwapOn wants true or false, not a string",
+    ),
+    (
+        "HEAD\nclusterDNS: 10.0.0.10\n",
+        ":3: clusterDNS wants a list, not a string",
+    ),
+    (
+        "HEAD\nregisterWithTaints: [{key: 1}]\n",
+        ":3: registerWithTaints[].key wants text (numbers and yes, no, on, off in quotes), not a number",
+    ),
+    (
+        "HEAD\nregisterWithTaints: [x]\n",
+        ":3: registerWithTaints wants a map, not a string",
+    ),
+    (
+        "HEAD\nport: 99999999999\n",
+        ":3: port wants a whole number of 32 bits, not another number",
+    ),
+    ("HEAD\na: [\n", ""),
+    (
+        "kind: KubeletConfiguration\n",
+        ": has no apiVersion: write apiVersion: kubelet.config.k8s.io/v1beta1",
+    ),
+    (
+        "apiVersion: v1\nkind: Config\n",
+        ":2: its kind is not KubeletConfiguration",
+    ),
+    (
+        "{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration}\n",
+        ":1: begins with a brace, so that it is read as JSON, and is none from here on",
+    ),
+    (
+        "just words\n",
+        ": holds a string, not a KubeletConfiguration",
+    ),
+    ("", ": is empty"),
+    ("# nothing\n", ": holds null, not a KubeletConfiguration"),
+];
+
 #[test]
 fn what_makes_the_kubelet_exit_is_bad() {
-    for (text, expected) in [
-        (
-            "HEAD\nmaxPods: \"5\"\n",
-            ":3: maxPods wants a whole number of 32 bits, not a string",
-        ),
-        (
-            "HEAD\nsystemReserved: {memory: 500}\n",
-            ":3: systemReserved.memory wants text (numbers and yes, no, on, off in quotes), not a number",
-        ),
-        (
-            "HEAD\nsyncFrequency: 60\n",
-            ":3: syncFrequency wants a duration such as 1m30s, not a number",
-        ),
-        (
-            "HEAD\nsyncFrequency: 60x\n",
-            ":3: syncFrequency wants a duration such as 1m30s, not text that is none",
-        ),
-        (
-            "HEAD\nfailSwapOn: \"no\"\n",
-            ":3: failSwapOn wants true or false, not a string",
-        ),
-        (
-            "HEAD\nclusterDNS: 10.0.0.10\n",
-            ":3: clusterDNS wants a list, not a string",
-        ),
-        (
-            "HEAD\nregisterWithTaints: [{key: 1}]\n",
-            ":3: registerWithTaints[].key wants text (numbers and yes, no, on, off in quotes), not a number",
-        ),
-        (
-            "HEAD\nregisterWithTaints: [x]\n",
-            ":3: registerWithTaints wants a map, not a string",
-        ),
-        (
-            "HEAD\nport: 99999999999\n",
-            ":3: port wants a whole number of 32 bits, not another number",
-        ),
-        ("HEAD\na: [\n", ""),
-        (
-            "kind: KubeletConfiguration\n",
-            ": has no apiVersion: write apiVersion: kubelet.config.k8s.io/v1beta1",
-        ),
-        (
-            "apiVersion: v1\nkind: Config\n",
-            ":2: its kind is not KubeletConfiguration",
-        ),
-        (
-            "{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration}\n",
-            ":1: begins with a brace, so that it is read as JSON, and is none from here on",
-        ),
-        (
-            "just words\n",
-            ": holds a string, not a KubeletConfiguration",
-        ),
-        ("", ": is empty"),
-        ("# nothing\n", ": holds null, not a KubeletConfiguration"),
-    ] {
+    for (text, expected) in REFUSED {
         let states = states(&main_file(text));
         assert!(
             states[0].starts_with(MAIN)

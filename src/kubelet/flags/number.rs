@@ -30,7 +30,7 @@ pub(in crate::kubelet) fn parse_int(text: &str, bits: u32) -> Result<i64, String
         None => (false, text),
     };
     let limit = 1_u64 << (bits - 1);
-    match magnitude(digits, text) {
+    match magnitude(digits, text, bits) {
         Err(Magnitude::Syntax) => Err(error(SYNTAX)),
         Ok(size) if negative && size <= limit => Ok(0_i64.wrapping_sub_unsigned(size)),
         Ok(size) if !negative && size < limit => {
@@ -46,7 +46,7 @@ enum Magnitude {
 }
 
 /// The digits behind the sign; `whole` is the text with it, whose underscores are judged.
-fn magnitude(digits: &str, whole: &str) -> Result<u64, Magnitude> {
+fn magnitude(digits: &str, whole: &str, bits: u32) -> Result<u64, Magnitude> {
     let lower = digits.to_ascii_lowercase();
     let (radix, rest) = if let Some(rest) = lower.strip_prefix("0x").filter(|rest| !rest.is_empty())
     {
@@ -68,7 +68,8 @@ fn magnitude(digits: &str, whole: &str) -> Result<u64, Magnitude> {
         let digit = letter.to_digit(radix).ok_or(Magnitude::Syntax)?;
         size = size
             .and_then(|size| size.checked_mul(radix.into()))
-            .and_then(|size| size.checked_add(digit.into()));
+            .and_then(|size| size.checked_add(digit.into()))
+            .filter(|size| bits == 64 || *size < 1 << bits);
         // Go stops at the first digit that does not fit, whatever follows.
         if size.is_none() {
             return Err(Magnitude::TooLarge);
@@ -106,14 +107,20 @@ fn underscores_are_fine(text: &str) -> bool {
 /// `strconv.ParseUint` with base 10 and 31 bits: a log verbosity.
 pub(super) fn parse_level(text: &str) -> Result<u32, String> {
     let error = |why| not_a_number("ParseUint", text, why);
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // A digit that does not fit ends Go's reading before a letter behind it is seen; nobody depends on that.
+    if text.is_empty() {
         return Err(error(SYNTAX));
     }
-    text.parse::<u32>()
-        .ok()
-        .filter(|level| *level < 1 << 31)
-        .ok_or_else(|| error(RANGE))
+    let mut level = 0_u32;
+    for letter in text.chars() {
+        let digit = letter.to_digit(10).ok_or_else(|| error(SYNTAX))?;
+        // Go stops at the first digit that does not fit, whatever follows.
+        level = level
+            .checked_mul(10)
+            .and_then(|level| level.checked_add(digit))
+            .filter(|level| *level < 1 << 31)
+            .ok_or_else(|| error(RANGE))?;
+    }
+    Ok(level)
 }
 
 /// `time.ParseDuration`, in nanoseconds.

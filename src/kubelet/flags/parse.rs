@@ -300,6 +300,7 @@ mod tests {
             }
             owned.sort_unstable();
             owned.dedup();
+            // The first `--` that is nobody's value is the end of the flags, and nothing else is.
             let end = (0..words.len()).find(|index| words[*index] == "--" && !owned.contains(index));
             let expected: Vec<usize> = (0..words.len()).filter(|index| Some(*index) != end).collect();
             prop_assert_eq!(owned, expected);

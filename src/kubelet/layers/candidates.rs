@@ -2,24 +2,10 @@
 
 use std::path::Path;
 
-use super::super::tree::{Kind, Tree};
-
-/// Where units lie, best first: what `systemctl show -p UnitPath` prints of systemd 252.
-const UNIT_PATH: [&str; 13] = [
-    "/etc/systemd/system.control",
-    "/run/systemd/system.control",
-    "/run/systemd/transient",
-    "/run/systemd/generator.early",
-    "/etc/systemd/system",
-    "/etc/systemd/system.attached",
-    "/run/systemd/system",
-    "/run/systemd/system.attached",
-    "/run/systemd/generator",
-    "/usr/local/lib/systemd/system",
-    "/usr/lib/systemd/system",
-    "/lib/systemd/system",
-    "/run/systemd/generator.late",
-];
+use super::super::{
+    systemd::SEARCH_PATH,
+    tree::{Kind, Tree},
+};
 
 /// The names under which a kubelet is usually started, the likeliest first.
 const NAMES: [&str; 8] = [
@@ -54,7 +40,7 @@ pub fn candidates(tree: &dyn Tree) -> Vec<String> {
 
 /// `kubelet-*.service`, and parallel installations of the snaps.
 fn others(tree: &dyn Tree) -> Vec<String> {
-    let mut names: Vec<String> = UNIT_PATH
+    let mut names: Vec<String> = SEARCH_PATH
         .iter()
         .filter_map(|folder| tree.list(Path::new(folder)).ok())
         .flatten()
@@ -80,7 +66,7 @@ fn is_other(name: &str) -> bool {
 
 /// 0 for a unit that starts at boot, 1 for one that is there, 2 for a mask; `None` for none.
 fn rank(tree: &dyn Tree, name: &str) -> Option<u8> {
-    let path = UNIT_PATH
+    let path = SEARCH_PATH
         .iter()
         .map(|folder| Path::new(folder).join(name))
         .find(|path| tree.lstat(path).is_ok())?;
@@ -98,7 +84,7 @@ fn is_mask(tree: &dyn Tree, path: &Path) -> bool {
 
 /// Whether a target pulls the unit in: a link in a `.wants` or `.requires` folder.
 fn is_wanted(tree: &dyn Tree, name: &str) -> bool {
-    UNIT_PATH.iter().any(|folder| {
+    SEARCH_PATH.iter().any(|folder| {
         tree.list(Path::new(folder))
             .unwrap_or_default()
             .iter()

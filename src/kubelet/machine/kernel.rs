@@ -26,8 +26,16 @@ const SYSCTLS: &[&str] = &[
     "vm.panic_on_oom",
 ];
 
+/// Those that belong to a network namespace: whoever reads them sees those of its own.
+pub fn of_the_network() -> impl Iterator<Item = &'static str> {
+    SYSCTLS
+        .iter()
+        .copied()
+        .filter(|name| name.starts_with("net."))
+}
+
 /// The file of a kernel setting.
-pub(super) fn sysctl_path(name: &str) -> String {
+pub fn sysctl_path(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
 }
 

@@ -8,7 +8,7 @@ mod credentials;
 mod crio;
 mod glob;
 mod identity;
-mod kernel;
+pub mod kernel;
 mod memory;
 mod name_servers;
 mod packages;

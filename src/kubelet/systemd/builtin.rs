@@ -145,7 +145,6 @@ fn os_release(tree: &dyn Tree, key: &str) -> String {
     value_of(tree, path, key).unwrap_or_default()
 }
 
-/// The pretty host name, else the host name up to its first dot.
 fn pretty_hostname(tree: &dyn Tree, short: &str) -> String {
     value_of(tree, "/etc/machine-info", "PRETTY_HOSTNAME")
         .filter(|name| !name.is_empty())

@@ -80,16 +80,41 @@ enum Sign {
     Set {
         negated: bool,
         ranges: Vec<(char, char)>,
+        classes: Vec<Class>,
     },
 }
+
+/// Whether a character is of a class.
+type Class = fn(&char) -> bool;
+
+/// The classes of glob(7), as the C locale has them.
+const CLASSES: [(&str, Class); 12] = [
+    ("alnum", char::is_ascii_alphanumeric),
+    ("alpha", char::is_ascii_alphabetic),
+    ("blank", |c| matches!(c, ' ' | '\t')),
+    ("cntrl", char::is_ascii_control),
+    ("digit", char::is_ascii_digit),
+    ("graph", char::is_ascii_graphic),
+    ("lower", char::is_ascii_lowercase),
+    ("print", |c| *c == ' ' || c.is_ascii_graphic()),
+    ("punct", char::is_ascii_punctuation),
+    ("space", |c| matches!(c, ' ' | '\t'..='\r')),
+    ("upper", char::is_ascii_uppercase),
+    ("xdigit", char::is_ascii_hexdigit),
+];
 
 impl Sign {
     fn takes(&self, c: char) -> bool {
         match self {
             Self::Star | Self::Any => true,
             Self::Char(own) => *own == c,
-            Self::Set { negated, ranges } => {
-                ranges.iter().any(|(from, to)| (*from..=*to).contains(&c)) != *negated
+            Self::Set {
+                negated,
+                ranges,
+                classes,
+            } => {
+                let within = ranges.iter().any(|(from, to)| (*from..=*to).contains(&c));
+                (within || classes.iter().any(|class| class(&c))) != *negated
             }
         }
     }
@@ -160,10 +185,21 @@ fn set(rest: &[char]) -> Option<(Sign, usize)> {
     let start = usize::from(negated);
     let mut at = start;
     let mut ranges = Vec::new();
+    let mut classes = Vec::new();
     loop {
         let mut from = *rest.get(at)?;
         if from == ']' && at > start {
-            return Some((Sign::Set { negated, ranges }, at + 1));
+            let sign = Sign::Set {
+                negated,
+                ranges,
+                classes,
+            };
+            return Some((sign, at + 1));
+        }
+        if let Some((class, taken)) = class(rest.get(at..).unwrap_or_default()) {
+            classes.push(class);
+            at += taken;
+            continue;
         }
         if from == '\\' {
             at += 1;
@@ -182,6 +218,16 @@ fn set(rest: &[char]) -> Option<(Sign, usize)> {
     }
 }
 
+/// The class at the start of `rest`, `[:digit:]`, and its length.
+fn class(rest: &[char]) -> Option<(Class, usize)> {
+    let inner = rest.strip_prefix(&['[', ':'])?;
+    let (name, class) = CLASSES.iter().find(|(name, _)| {
+        let end = inner.get(name.len()..name.len() + 2);
+        end == Some(&[':', ']']) && inner.iter().zip(name.chars()).all(|(c, own)| *c == own)
+    })?;
+    Some((*class, name.len() + 4))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,6 +243,11 @@ mod tests {
             ("[a-c]x", "bx", true),
             ("[!a-c]x", "bx", false),
             ("[]a]", "]", true),
+            ("[[:digit:]]*", "9x", true),
+            ("[[:digit:]]*", "x9", false),
+            ("[![:digit:]_]*", "x9", true),
+            ("[[:digit:][:upper:]]", "A", true),
+            ("[[:digit:]", "[", false),
             ("a\\*", "a*", true),
             ("a\\*", "ab", false),
             ("a[", "a[", true),

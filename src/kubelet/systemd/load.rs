@@ -75,8 +75,14 @@ pub(super) fn resolve(tree: &dyn Tree, name: &str, manager: &Manager) -> Unit {
     let folders = paths::search_path(tree, manager.unit_path.as_deref());
     let found = Index::scan(tree, &folders).find(tree, name);
     loader.hidden_fragments(&folders, &found, name);
-    unit.names.clone_from(&found.names);
     unit.load = loader.fragment(&mut unit, &found);
+    // systemd learns the other names behind the fragment.
+    if !matches!(
+        unit.load,
+        LoadState::Error { .. } | LoadState::BadSetting { .. }
+    ) {
+        unit.names.clone_from(&found.names);
+    }
     if matches!(unit.load, LoadState::Loaded | LoadState::Masked { .. }) {
         unit.dropins = dropins::find(tree, &folders, &found.names, &mut loader.events);
         let specifiers = builtin::specifiers(tree, manager, &found.id, unit.fragment.as_deref());

@@ -19,6 +19,8 @@ mod syntax;
 mod verify;
 mod words;
 
+pub use paths::SEARCH_PATH;
+
 use std::{collections::BTreeMap, path::PathBuf};
 
 use events::Events;

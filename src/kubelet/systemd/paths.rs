@@ -10,7 +10,7 @@ use super::names::{self, NameKind};
 use crate::kubelet::tree::{Kind, Tree, Unreadable};
 
 /// systemd's own search path, as 252's `systemctl show -p UnitPath` prints it.
-const SEARCH_PATH: [&str; 13] = [
+pub const SEARCH_PATH: [&str; 13] = [
     "/etc/systemd/system.control",
     "/run/systemd/system.control",
     "/run/systemd/transient",
@@ -125,15 +125,19 @@ impl Index {
         self.aliases(tree, name, name, fragment.as_deref(), &mut all);
         let mut id = name.to_owned();
         if let Some(base) = fragment.as_deref().and_then(base_name) {
-            id = if names::kind(base) == Some(NameKind::Template) {
+            if base != name {
+                self.aliases(tree, name, base, fragment.as_deref(), &mut all);
+            }
+            let preferred = if names::kind(base) == Some(NameKind::Template) {
                 names::instantiate(base, instance)
             } else {
                 base.to_owned()
             };
-            if base != name {
-                self.aliases(tree, name, base, fragment.as_deref(), &mut all);
-                all.insert(id.clone());
+            // An instance with a file of its own, or of a masked template, lends its name but does not become the id.
+            if preferred == base || all.contains(&preferred) {
+                id.clone_from(&preferred);
             }
+            all.insert(preferred);
         }
         all.remove(&id);
         let names = std::iter::once(id.clone()).chain(all).collect();
@@ -200,7 +204,7 @@ fn target(tree: &dyn Tree, folders: &[PathBuf], folder: &Path, name: &str) -> Op
     let path = folder.join(name);
     match tree.lstat(&path).map(|meta| meta.kind) {
         Ok(Kind::Link) => {}
-        // Measured: a folder of a unit's name hides nothing.
+        // Over a folder, systemd goes on to what lies below.
         Ok(Kind::Folder) => return None,
         _ => return Some(Target::Fragment(path)),
     }

@@ -109,6 +109,19 @@ pub(super) fn is_oneshot(execs: &[Exec], settings: &Settings) -> bool {
     }
 }
 
+/// The setting by which a service of `Type=oneshot` would be restarted as it may not be, and what systemd says of it.
+fn restarts(settings: &Settings) -> Option<(Place, &'static str)> {
+    let restart = get(settings, "Service", "Restart")
+        .filter(|setting| ["always", "on-success"].contains(&setting.value.as_str()));
+    if let Some(restart) = restart {
+        let reason = "Service has Restart= set to either always or on-success, which isn't allowed for Type=oneshot services. Refusing.";
+        return Some((restart.at.clone(), reason));
+    }
+    let forced = get(settings, "Service", "RestartForceExitStatus")?;
+    let reason = "Service has RestartForceExitStatus= set, which isn't allowed for Type=oneshot services. Refusing.";
+    Some((forced.at.clone(), reason))
+}
+
 /// Judges the service as a whole.
 pub(super) fn verify(
     execs: &[Exec],
@@ -151,12 +164,8 @@ pub(super) fn verify(
         let reason = "Service has more than one ExecStart= setting, which is only allowed for Type=oneshot services. Refusing.";
         return bad(last.at.clone(), reason);
     }
-    if oneshot
-        && let Some(restart) = service("Restart")
-        && ["always", "on-success"].contains(&restart.value.as_str())
-    {
-        let reason = "Service has Restart= set to either always or on-success, which isn't allowed for Type=oneshot services. Refusing.";
-        return bad(restart.at.clone(), reason);
+    if oneshot && let Some((at, reason)) = restarts(settings) {
+        return bad(at, reason);
     }
     if let Some(kind) = service("Type")
         && kind.value == "dbus"

@@ -1,7 +1,7 @@
 //! Words as systemd splits them: quotes are removed wherever they stand, a backslash escapes, blanks separate;
 //! systemd.syntax(7), "QUOTING". One routine serves `ExecStart=`, `Environment=` and the value of a lone `$X`.
 
-use super::source::{Mapped, is_blank, is_noncharacter};
+use super::source::{Mapped, is_blank};
 
 /// How a backslash and an unclosed quote are taken.
 #[derive(Debug, Clone, Copy, Default)]
@@ -126,7 +126,16 @@ fn escape(
     if let Some((decoded, taken)) = c_escape(rest) {
         match decoded {
             Decoded::Byte(byte) => text.push(byte, place),
-            Decoded::Code(code) => encode(code, place, text),
+            Decoded::Char(c) => {
+                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                    text.push(byte, place);
+                }
+            }
+            Decoded::Surrogate(bytes) => {
+                for byte in bytes {
+                    text.push(byte, place);
+                }
+            }
         }
         return Some(1 + taken);
     }
@@ -140,23 +149,9 @@ fn escape(
 
 enum Decoded {
     Byte(u8),
-    /// A code point; by `\u` it may be half of a surrogate pair, which makes text that is not UTF-8.
-    Code(u32),
-}
-
-/// Encodes a code point as UTF-8 would, be it one that UTF-8 has or not.
-fn encode(code: u32, place: u32, text: &mut Mapped) {
-    if let Some(c) = char::from_u32(code) {
-        for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-            text.push(byte, place);
-        }
-        return;
-    }
-    // Only surrogates come here: three bytes.
-    for (shift, mark, mask) in [(12, 0xE0, 0x0F), (6, 0x80, 0x3F), (0, 0x80, 0x3F)] {
-        let bits = u8::try_from((code >> shift) & mask).unwrap_or_default();
-        text.push(mark | bits, place);
-    }
+    Char(char),
+    /// Half a character, which is not UTF-8.
+    Surrogate([u8; 3]),
 }
 
 /// The C escape at the start of `rest` (behind the backslash), and how many bytes it takes there.
@@ -176,11 +171,8 @@ fn c_escape(rest: &[u8]) -> Option<(Decoded, usize)> {
             let byte = u8::try_from(digits(rest.get(1..3)?, 16)?).ok()?;
             (byte != 0).then_some((Decoded::Byte(byte), 3))
         }
-        b'u' => {
-            let code = digits(rest.get(1..5)?, 16)?;
-            (code != 0).then_some((Decoded::Code(code), 5))
-        }
-        b'U' => unicode(digits(rest.get(1..9)?, 16)?).map(|code| (Decoded::Code(code), 9)),
+        b'u' => short_unicode(digits(rest.get(1..5)?, 16)?).map(|decoded| (decoded, 5)),
+        b'U' => unicode(digits(rest.get(1..9)?, 16)?).map(|c| (Decoded::Char(c), 9)),
         b'0'..=b'7' => {
             let byte = u8::try_from(digits(rest.get(..3)?, 8)?).ok()?;
             (byte != 0).then_some((Decoded::Byte(byte), 3))
@@ -196,10 +188,23 @@ fn digits(text: &[u8], radix: u32) -> Option<u32> {
     })
 }
 
-/// A code point that systemd takes by `\U`: neither NUL nor a noncharacter.
-fn unicode(code: u32) -> Option<u32> {
-    char::from_u32(code).filter(|c| *c != '\0' && !is_noncharacter(*c))?;
-    Some(code)
+/// What four digits stand for: systemd takes all but NUL, also halves of characters.
+fn short_unicode(code: u32) -> Option<Decoded> {
+    if code == 0 {
+        return None;
+    }
+    if let Some(c) = char::from_u32(code) {
+        return Some(Decoded::Char(c));
+    }
+    let six_bits = |shift: u32| 0x80 | u8::try_from(code >> shift & 0x3F).unwrap_or_default();
+    let first = 0xE0 | u8::try_from(code >> 12 & 0x0F).unwrap_or_default();
+    Some(Decoded::Surrogate([first, six_bits(6), six_bits(0)]))
+}
+
+/// A character that systemd takes in eight digits: neither NUL nor a noncharacter.
+fn unicode(code: u32) -> Option<char> {
+    let noncharacter = (0xFDD0..=0xFDEF).contains(&code) || code & 0xFFFE == 0xFFFE;
+    char::from_u32(code).filter(|c| *c != '\0' && !noncharacter)
 }
 
 #[cfg(test)]
@@ -249,6 +254,7 @@ mod tests {
             r"\400",
             r"\000",
             r"\q",
+            r"\u0000",
             r"\U0000d800",
             r"\U0000fffe",
             r"\",
@@ -256,6 +262,13 @@ mod tests {
         ] {
             assert!(split(bad, EXEC).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn four_digits_may_be_half_a_character() {
+        let input = Mapped::plain(br"\ud800\ufffe");
+        let word = next_word(&input, &mut 0, EXEC).unwrap().unwrap();
+        assert_eq!(word.text.bytes, b"\xed\xa0\x80\xef\xbf\xbe");
     }
 
     #[test]

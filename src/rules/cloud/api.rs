@@ -114,6 +114,14 @@ fn registered_before(snapshot: &Snapshot, report: &mut Report) {
     if has_provider_id(cluster) || taints.iter().any(|taint| taint == UNINITIALIZED) {
         return;
     }
+    // A kubelet that runs without the flag comes first: SD021 names it, and a Node made anew now would be no better.
+    if snapshot
+        .process
+        .as_ref()
+        .is_some_and(|process| !is_external(&process.argv))
+    {
+        return;
+    }
     let age = cluster
         .node_age_secs
         .map_or(String::new(), |age| format!(" {} ago", duration(age)));
@@ -131,6 +139,13 @@ fn registered_before(snapshot: &Snapshot, report: &mut Report) {
         )
         .fix(format!("kubectl delete node {name}; systemctl restart {unit}")),
     );
+}
+
+/// Whether these words hold `--cloud-provider=external`, in either form.
+fn is_external(argv: &[String]) -> bool {
+    let together = argv.iter().any(|word| word == "--cloud-provider=external");
+    let apart = ["--cloud-provider", "external"];
+    together || argv.windows(2).any(|pair| pair == apart)
 }
 
 fn taint_stuck(snapshot: &Snapshot, report: &mut Report) {

@@ -30,10 +30,10 @@ fn a_packaged_empty_file_beats_the_drop_in() {
         .map(|step| format!("{}:{} {}", step.at, step.at.column, step.text))
         .collect();
     insta::assert_snapshot!(chain.join("\n"), @r"
-/etc/systemd/system/kubelet.service.d/20-cloud.conf:2:33 sets KUBELET_EXTRA_ARGS to '--cloud-provider=external'
+/etc/systemd/system/kubelet.service.d/20-cloud.conf:2:33 this is lost
 /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:5:0 loads /etc/default/kubelet
-/etc/default/kubelet:1:1 sets KUBELET_EXTRA_ARGS to the empty text: this counts
-/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:7:96 the kubelet gets $KUBELET_EXTRA_ARGS here
+/etc/default/kubelet:1:1 this counts
+/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:7:96 used here
 ");
 }
 

@@ -1,6 +1,6 @@
 //! Where files lie: names, folders, masks, links, aliases, prefixes, templates.
 
-use super::{Add, Ingredient};
+use super::{Add, Ingredient, aliases, globs};
 use crate::case::Entry;
 use crate::draft::Draft;
 
@@ -21,16 +21,16 @@ pub(super) const CHANGES: &[Ingredient] = &[
         same_name_elsewhere,
     ),
     change("a masked drop-in", |draft| {
-        mask(draft, Entry::Link("/dev/null".to_owned()))
+        mask(draft, Entry::Link("/dev/null".to_owned()));
     }),
     change("a drop-in masked by an empty file", |draft| {
-        mask(draft, Entry::File(String::new()))
+        mask(draft, Entry::File(String::new()));
     }),
     change("a drop-in masked by blank lines", |draft| {
-        mask(draft, Entry::File("\n\n".to_owned()))
+        mask(draft, Entry::File("\n\n".to_owned()));
     }),
     change("a drop-in hidden by a folder", |draft| {
-        mask(draft, Entry::Folder)
+        mask(draft, Entry::Folder);
     }),
     change("a drop-in hidden by a dangling link", |draft| {
         mask(draft, Entry::Link("/nowhere/at-all.conf".to_owned()));
@@ -48,14 +48,14 @@ pub(super) const CHANGES: &[Ingredient] = &[
     change("a prefix that does not", wrong_prefix),
     change("a drop-in of the template's", template_drop_in),
     change("the fragment of the instance", instance_fragment),
-    change("an alias", |draft| alias(draft, false)),
-    change("asked by its alias", |draft| alias(draft, true)),
-    change("an alias of an alias", alias_chain),
-    change("an alias that hides a file", alias_over_file),
-    change("aliases in a circle", alias_circle),
-    change("an alias of another kind", alias_of_another_kind),
-    change("an alias of a template", alias_of_a_template),
-    change("links of enablement", enablement),
+    change("an alias", |draft| aliases::alias(draft, false)),
+    change("asked by its alias", |draft| aliases::alias(draft, true)),
+    change("an alias of an alias", aliases::alias_chain),
+    change("an alias that hides a file", aliases::alias_over_file),
+    change("aliases in a circle", aliases::alias_circle),
+    change("an alias of another kind", aliases::alias_of_another_kind),
+    change("an alias of a template", aliases::alias_of_a_template),
+    change("links of enablement", aliases::enablement),
     change("a drop-in that is a link", linked_drop_in),
     change("a drop-in folder that is a link", linked_folder),
     change("a drop-in folder that is no folder", |draft| {
@@ -75,16 +75,16 @@ pub(super) const CHANGES: &[Ingredient] = &[
         );
     }),
     change("masked in one folder", |draft| {
-        fragment(draft, Entry::Link("/dev/null".to_owned()))
+        fragment(draft, Entry::Link("/dev/null".to_owned()));
     }),
     change("masked in /etc", |draft| {
-        top_fragment(draft, Entry::Link("/dev/null".to_owned()))
+        top_fragment(draft, Entry::Link("/dev/null".to_owned()));
     }),
     change("an empty file in one folder", |draft| {
-        fragment(draft, Entry::File(String::new()))
+        fragment(draft, Entry::File(String::new()));
     }),
     change("an empty file in /etc", |draft| {
-        top_fragment(draft, Entry::File(String::new()))
+        top_fragment(draft, Entry::File(String::new()));
     }),
     change("a fragment of comments", |draft| {
         top_fragment(draft, Entry::File("# nothing\n\n".to_owned()));
@@ -102,33 +102,33 @@ pub(super) const CHANGES: &[Ingredient] = &[
     }),
     change("the fragment out of the search path", linked_out),
     change("the fragment in a folder of its name", |draft| {
-        top_fragment(draft, Entry::Folder)
+        top_fragment(draft, Entry::Folder);
     }),
     change("no fragment", |draft| {
         let path = draft.fragment.clone();
         draft.entries.remove(&path);
     }),
-    change("files in a folder, by a glob", glob),
-    change("files by a glob without a dash", glob_required),
-    change("files by a glob with classes", glob_classes),
+    change("files in a folder, by a glob", globs::glob),
+    change("files by a glob without a dash", globs::glob_required),
+    change("files by a glob with classes", globs::glob_classes),
     change("a glob without a match", |draft| {
         let dash = if draft.chance(70) { "-" } else { "" };
         draft.service_lines(&format!("EnvironmentFile={dash}/etc/<N>/none.d/*.env"));
     }),
-    change("a glob over a bad file", glob_bad),
-    change("a glob over a folder", glob_folder),
+    change("a glob over a bad file", globs::glob_bad),
+    change("a glob over a folder", globs::glob_folder),
     change("an environment file that is a folder", |draft| {
-        env_file_as(draft, Entry::Folder)
+        globs::env_file_as(draft, Entry::Folder);
     }),
     change("an environment file linked to nothing", |draft| {
-        env_file_as(draft, Entry::Link("/dev/null".to_owned()));
+        globs::env_file_as(draft, Entry::Link("/dev/null".to_owned()));
     }),
     change("an environment file that dangles", |draft| {
-        env_file_as(draft, Entry::Link("/nowhere".to_owned()));
+        globs::env_file_as(draft, Entry::Link("/nowhere".to_owned()));
     }),
-    change("an environment file that is a link", linked_env_file),
+    change("an environment file that is a link", globs::linked_env_file),
     change("an environment file that is empty", |draft| {
-        env_file_as(draft, Entry::File(String::new()));
+        globs::env_file_as(draft, Entry::File(String::new()));
     }),
     change("an environment file that is gone", |draft| {
         if let Some(path) = draft.random.choice(&draft.env_files).cloned() {
@@ -167,7 +167,7 @@ pub(super) fn type_level(draft: &mut Draft) {
     }
 }
 
-fn body(draft: &mut Draft) -> Entry {
+pub(super) fn body(draft: &mut Draft) -> Entry {
     let content = draft.fill(b"[Service]\nEnvironment=\"<V>=<F>\"\n");
     let mut text = String::from_utf8_lossy(&content).into_owned();
     let number = draft.random.u16(..);
@@ -309,141 +309,6 @@ fn instance_fragment(draft: &mut Draft) {
     draft.add(path, Entry::file(content));
 }
 
-fn alias_name(draft: &mut Draft) -> String {
-    let number = draft.random.u8(..50);
-    match draft.unit.split_once('@') {
-        Some((_, instance)) => format!("{}-alias{number}@{instance}", draft.stem),
-        None => format!("{}-alias{number}.service", draft.stem),
-    }
-}
-
-/// A link that makes another name one of the unit's.
-fn alias_link(draft: &mut Draft, alias: &str) -> bool {
-    let target = match draft.random.u8(..4) {
-        0 => draft.fragment.clone(),
-        1 => draft.unit.clone(),
-        2 => format!("../../..{}", draft.fragment),
-        _ => format!("/usr/lib/systemd/system/{}", draft.unit),
-    };
-    let folder = if draft.chance(70) {
-        "/etc/systemd/system"
-    } else {
-        draft.folder()
-    };
-    draft.add(format!("{folder}/{alias}"), Entry::Link(target))
-}
-
-fn alias(draft: &mut Draft, asked: bool) {
-    let alias = alias_name(draft);
-    if !alias_link(draft, &alias) {
-        return;
-    }
-    for _ in 0..draft.random.usize(..3) {
-        let (folder, name) = (draft.folder(), draft.drop_in_name());
-        let entry = body(draft);
-        draft.add(format!("{folder}/{alias}.d/{name}"), entry);
-    }
-    if asked {
-        draft.asked = alias;
-    }
-}
-
-fn alias_chain(draft: &mut Draft) {
-    let (first, second) = (alias_name(draft), alias_name(draft));
-    if !alias_link(draft, &first) {
-        return;
-    }
-    draft.add(format!("/etc/systemd/system/{second}"), Entry::Link(first));
-    let entry = body(draft);
-    draft.add(
-        format!("/etc/systemd/system/{second}.d/15-second.conf"),
-        entry,
-    );
-    if draft.chance(40) {
-        draft.asked = second;
-    }
-}
-
-fn alias_over_file(draft: &mut Draft) {
-    let alias = alias_name(draft);
-    let content = draft.fill(b"[Service]\nExecStart=<B> other\n");
-    draft.add(
-        format!("/usr/lib/systemd/system/{alias}"),
-        Entry::file(content),
-    );
-    alias_link(draft, &alias);
-    if draft.chance(60) {
-        draft.asked = alias;
-    }
-}
-
-fn alias_circle(draft: &mut Draft) {
-    let (first, second) = (alias_name(draft), alias_name(draft));
-    if first == second {
-        return;
-    }
-    draft.add(
-        format!("/etc/systemd/system/{first}"),
-        Entry::Link(second.clone()),
-    );
-    draft.add(
-        format!("/etc/systemd/system/{second}"),
-        Entry::Link(first.clone()),
-    );
-    if draft.chance(40) {
-        draft.asked = first;
-    }
-}
-
-fn alias_of_another_kind(draft: &mut Draft) {
-    let target = draft.fragment.clone();
-    for name in [
-        format!("{}-other.socket", draft.stem),
-        format!("{}-other@.service", draft.stem),
-        format!("{}-other", draft.stem),
-    ] {
-        draft.add(
-            format!("/etc/systemd/system/{name}"),
-            Entry::Link(target.clone()),
-        );
-    }
-    let entry = body(draft);
-    let folder = format!("/etc/systemd/system/{}-other.socket.d", draft.stem);
-    draft.add(format!("{folder}/10-x.conf"), entry);
-}
-
-/// An instance, or a plain name, that is a link to a template.
-fn alias_of_a_template(draft: &mut Draft) {
-    let template = format!("{}-t@.service", draft.stem);
-    let content = draft.fill(b"[Service]\nEnvironment=I=%i N=%n P=%p\nExecStart=<B> --i=%i $<V>\n");
-    draft.add(
-        format!("/usr/lib/systemd/system/{template}"),
-        Entry::file(content),
-    );
-    let name = draft.one(&["-u@y.service", "-t@y.service", "-u@.service", "-u.service"]);
-    let name = format!("{}{name}", draft.stem);
-    draft.add(
-        format!("/etc/systemd/system/{name}"),
-        Entry::Link(format!("/usr/lib/systemd/system/{template}")),
-    );
-    let entry = body(draft);
-    draft.add(format!("/etc/systemd/system/{name}.d/10-t.conf"), entry);
-    draft.asked = match name.split_once("@.") {
-        Some((prefix, suffix)) => format!("{prefix}@z.{suffix}"),
-        None => name,
-    };
-}
-
-fn enablement(draft: &mut Draft) {
-    let (target, unit) = (draft.fragment.clone(), draft.unit.clone());
-    for folder in ["multi-user.target.wants", "kubepods.target.requires"] {
-        draft.add(
-            format!("/etc/systemd/system/{folder}/{unit}"),
-            Entry::Link(target.clone()),
-        );
-    }
-}
-
 fn linked_drop_in(draft: &mut Draft) {
     let real = match draft.random.u8(..3) {
         0 => format!("/opt/{}/drop-in", draft.stem),
@@ -513,96 +378,4 @@ fn linked_out(draft: &mut Draft) {
     let path = draft.fragment.clone();
     draft.add(real.clone(), entry);
     draft.add(path, Entry::Link(real));
-}
-
-fn env_folder(draft: &mut Draft) -> String {
-    let folder = format!("/etc/{}/env.d", draft.stem);
-    for name in [
-        "a.env",
-        "b.env",
-        "10.env",
-        "9.env",
-        "Z.env",
-        ".hidden.env",
-        "c.conf",
-    ] {
-        if draft.chance(60) {
-            let text = format!("<V>=<F>\nLAST='{name}'\n");
-            let content = draft.fill(text.as_bytes());
-            draft.add(format!("{folder}/{name}"), Entry::file(content));
-        }
-    }
-    folder
-}
-
-fn glob(draft: &mut Draft) {
-    let folder = env_folder(draft);
-    let pattern = draft.one(&["*.env", "*", "?.env", "*.*", "[!a]*", "a.e*"]);
-    draft.service_lines(&format!("EnvironmentFile=-{folder}/{pattern}"));
-}
-
-fn glob_required(draft: &mut Draft) {
-    let folder = env_folder(draft);
-    let pattern = draft.one(&["*.env", "?.env", "../env.d/*.env"]);
-    draft.service_lines(&format!("EnvironmentFile={folder}/{pattern}"));
-}
-
-fn glob_classes(draft: &mut Draft) {
-    let folder = env_folder(draft);
-    let pattern = draft.one(&[
-        "[ab].env",
-        "[a-c]*",
-        "[^a]*.env",
-        "[[:digit:]]*.env",
-        "{a,b}.env",
-        "[",
-        "a[.]env",
-        "\\a.env",
-        "*.e?v",
-        "[]a].env",
-        ".*.env",
-        "[.]hidden.env",
-        "[!.]*",
-    ]);
-    draft.service_lines(&format!("EnvironmentFile=-{folder}/{pattern}"));
-}
-
-fn glob_bad(draft: &mut Draft) {
-    let folder = env_folder(draft);
-    draft.add(
-        format!("{folder}/aa.env"),
-        Entry::file(b"A=\xff\nB=1\n".as_slice()),
-    );
-    let dash = if draft.chance(70) { "-" } else { "" };
-    draft.service_lines(&format!("EnvironmentFile={dash}{folder}/*.env"));
-}
-
-fn glob_folder(draft: &mut Draft) {
-    let folder = env_folder(draft);
-    draft.add(
-        format!("{folder}/d.env/inner.env"),
-        Entry::file("INNER=1\n"),
-    );
-    let dash = if draft.chance(70) { "-" } else { "" };
-    let pattern = draft.one(&["*.env", "*/inner.env", "*/*.env"]);
-    draft.service_lines(&format!("EnvironmentFile={dash}{folder}/{pattern}"));
-}
-
-fn env_file_as(draft: &mut Draft, entry: Entry) {
-    if let Some(path) = draft.random.choice(&draft.env_files).cloned() {
-        draft.entries.remove(&path);
-        draft.add(path, entry);
-    }
-}
-
-fn linked_env_file(draft: &mut Draft) {
-    let Some(path) = draft.random.choice(&draft.env_files).cloned() else {
-        return;
-    };
-    let real = format!("/opt/{}/env", draft.stem);
-    let entry = draft.entries.remove(&path);
-    let entry = entry.unwrap_or_else(|| Entry::file("KUBELET_EXTRA_ARGS=--linked\n"));
-    if draft.add(real.clone(), entry) {
-        draft.add(path, Entry::Link(real));
-    }
 }

@@ -2,10 +2,12 @@
 //!
 //! Texts have placeholders, see [`Draft::fill`].
 
+mod aliases;
 mod command_lines;
 mod env_files;
 mod environment;
 mod files;
+mod globs;
 mod soup;
 mod syntax;
 mod words;

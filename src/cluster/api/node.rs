@@ -1,0 +1,170 @@
+//! What is read of our Node: few fields, the rest is skipped while parsing and costs no memory.
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use crate::health::{ConditionType, Status, Stored};
+
+/// What we need to know of our Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeView {
+    /// `metadata.uid`: a Node made anew under our name has another.
+    pub uid: String,
+    /// Its resource version.
+    pub version: String,
+    /// Those of its conditions that have a type of ours.
+    pub conditions: Vec<(ConditionType, Stored)>,
+    /// What the configuration's rules judge.
+    pub facts: NodeFacts,
+}
+
+/// What the configuration's rules want to know of our Node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeFacts {
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
+    /// `spec.providerID`.
+    pub provider_id: Option<String>,
+    /// The keys of `spec.taints`.
+    pub taints: Vec<String>,
+    /// `status.nodeInfo.kubeletVersion`.
+    pub kubelet_version: Option<String>,
+}
+
+/// A Node, as the API server writes it.
+#[derive(Deserialize)]
+pub(in crate::cluster) struct Node {
+    metadata: NodeMeta,
+    #[serde(default)]
+    spec: NodeSpec,
+    #[serde(default)]
+    status: NodeStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeMeta {
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    resource_version: String,
+    creation_timestamp: Option<Timestamp>,
+}
+
+#[derive(Deserialize, Default)]
+struct NodeSpec {
+    #[serde(rename = "providerID")]
+    provider_id: Option<String>,
+    #[serde(default)]
+    taints: Vec<NodeTaint>,
+}
+
+#[derive(Deserialize)]
+struct NodeTaint {
+    #[serde(default)]
+    key: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct NodeStatus {
+    #[serde(default)]
+    conditions: Vec<NodeCondition>,
+    #[serde(default)]
+    node_info: NodeInfo,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct NodeInfo {
+    kubelet_version: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeCondition {
+    r#type: String,
+    status: String,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    message: String,
+    last_transition_time: Option<Timestamp>,
+}
+
+impl From<Node> for NodeView {
+    fn from(node: Node) -> Self {
+        Self {
+            uid: node.metadata.uid,
+            version: node.metadata.resource_version,
+            conditions: node
+                .status
+                .conditions
+                .into_iter()
+                .filter_map(ours)
+                .collect(),
+            facts: NodeFacts {
+                created: node.metadata.creation_timestamp,
+                provider_id: node.spec.provider_id.filter(|id| !id.is_empty()),
+                taints: node
+                    .spec
+                    .taints
+                    .into_iter()
+                    .map(|taint| taint.key)
+                    .collect(),
+                kubelet_version: node.status.node_info.kubelet_version,
+            },
+        }
+    }
+}
+
+fn ours(condition: NodeCondition) -> Option<(ConditionType, Stored)> {
+    let r#type = ConditionType::ALL
+        .iter()
+        .find(|t| t.as_str() == condition.r#type)?;
+    let status = match condition.status.as_str() {
+        "True" => Status::True,
+        "False" => Status::False,
+        _ => Status::Unknown,
+    };
+    let stored = Stored {
+        status,
+        reason: condition.reason,
+        message: condition.message,
+        since: condition.last_transition_time?,
+    };
+    Some((*r#type, stored))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_our_conditions_are_read_and_never_one_without_a_time() {
+        let node: Node = serde_json::from_value(json!({
+            "metadata": {"uid": "u", "resourceVersion": "7", "creationTimestamp": "2026-11-21T08:00:00Z"},
+            "spec": {"providerID": "hcloud://1", "taints": [{"key": "a", "effect": "NoSchedule"}]},
+            "status": {"nodeInfo": {"kubeletVersion": "v1.36.3"}, "conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T09:00:00Z"},
+                {"type": "KubeletHealthy", "status": "Maybe", "lastTransitionTime": "2026-11-21T09:00:00Z"},
+                {"type": "KubeletHealthy", "status": "True", "lastTransitionTime": null},
+            ]},
+        }))
+        .unwrap();
+        let view = NodeView::from(node);
+        assert_eq!(view.conditions.len(), 1);
+        assert_eq!(view.conditions[0].1.status, Status::Unknown);
+        assert_eq!(
+            view.facts,
+            NodeFacts {
+                created: Some("2026-11-21T08:00:00Z".parse().unwrap()),
+                provider_id: Some("hcloud://1".to_owned()),
+                taints: vec!["a".to_owned()],
+                kubelet_version: Some("v1.36.3".to_owned()),
+            }
+        );
+    }
+}
