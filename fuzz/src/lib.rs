@@ -10,8 +10,11 @@ use nodevigil::{
     rules,
 };
 
+/// What is done with an input.
+pub type Target = fn(&[u8]);
+
 /// The targets, by the name of their binary and of their folder in `corpus`.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+pub const TARGETS: &[(&str, Target)] = &[
     ("unit", unit),
     ("env_file", env_file),
     ("exec_start", exec_start),
@@ -107,7 +110,7 @@ pub fn exec_start(bytes: &[u8]) {
     check(&tree, "kubelet.service", "1.36.3");
 }
 
-/// A KubeletConfiguration, and a drop-in of it.
+/// A `KubeletConfiguration`, and a drop-in of it.
 pub fn kubelet_config(bytes: &[u8]) {
     let tree = MemoryTree::new()
         .file(
@@ -121,7 +124,7 @@ pub fn kubelet_config(bytes: &[u8]) {
     }
 }
 
-/// The configuration of k3s and RKE2, and an arguments file of MicroK8s.
+/// The configuration of k3s and RKE2, and an arguments file of `MicroK8s`.
 pub fn k3s_config(bytes: &[u8]) {
     let tree = MemoryTree::new()
         .file(

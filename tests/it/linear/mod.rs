@@ -5,6 +5,7 @@
 //! that of the next size in the same run, so that a slow machine does not matter: four times is linear, sixteen times
 //! is quadratic.
 
+mod rows;
 mod shapes;
 
 use std::{fmt::Write as _, time::Duration};
