@@ -28,9 +28,9 @@ struct Fatal {
     says: &'static str,
 }
 
-/// Every rule whose fatal end can be had on a test machine. Not to be had: swap (KN001 is tested by the other end: the
-/// machine has none), a kernel that is set otherwise (KN004 is fatal as it stands), the runtime's retries (RT001, RT002:
-/// the kubelet gives up after minutes).
+/// Every rule whose fatal end can be had on a test machine. Not to be had: swap (KN001), for it would
+/// be the whole machine's. Not tried: a certificate that has expired (AU002), kernel settings
+/// (KN004).
 const FATAL: &[Fatal] = &[
     Fatal {
         rule: "FL002",
@@ -67,6 +67,18 @@ const FATAL: &[Fatal] = &[
         change: "sed -i 's/\"failCgroupV1\":false/\"failCgroupV1\":true/' /var/lib/kubelet/config.yaml",
         undo: "sed -i 's/\"failCgroupV1\":true/\"failCgroupV1\":false/' /var/lib/kubelet/config.yaml",
         says: "cgroup v1",
+    },
+    Fatal {
+        rule: "RT001",
+        change: "systemctl stop containerd",
+        undo: "systemctl start containerd",
+        says: "/run/containerd/containerd.sock",
+    },
+    Fatal {
+        rule: "RT002",
+        change: "sed -i '1i disabled_plugins = [\"io.containerd.grpc.v1.cri\"]' /etc/containerd/config.toml; systemctl restart containerd",
+        undo: "sed -i 1d /etc/containerd/config.toml; systemctl restart containerd",
+        says: "unknown service runtime.v1.RuntimeService",
     },
     Fatal {
         rule: "CF001",

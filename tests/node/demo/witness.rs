@@ -24,12 +24,12 @@ pub(crate) fn testify(paper: &Paper, node: &Node) -> Result<()> {
     ));
     let written = written_types(&requests)?;
     ensure!(
-        written == BTreeSet::from(["KubeletHealthy".to_owned()]),
+        written == BTreeSet::from(["KubeletConfigValid".to_owned(), "KubeletHealthy".to_owned()]),
         "nodevigil wrote the conditions {written:?}"
     );
     paper.line("Ready was never written by nodevigil. Checked twice:");
     paper
-        .detail("audit log: KubeletHealthy is the only condition type in the bodies of its writes");
+        .detail("audit log: KubeletHealthy and KubeletConfigValid are the only condition types in the bodies of its writes");
 
     let object = node.plane().node(NODE)?.context("the Node is there")?;
     let (of_ready, of_ours) = (owners(&object, "Ready"), owners(&object, "KubeletHealthy"));
