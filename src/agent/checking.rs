@@ -13,6 +13,7 @@ use crate::{
     helper::protocol::{ConfigAnswer, ConfigRequest},
     host::helper::HelperError,
     kubelet::snapshot::{ClusterFacts, Loaded},
+    rules::{UNINITIALIZED, UNINITIALIZED_TOO_LATE_SECS},
 };
 
 /// How long what is known may settle before the question is asked: systemd's word and the process come together.
@@ -39,11 +40,8 @@ pub(super) struct Checking {
     overdue_at: Option<Duration>,
 }
 
-/// The taint of a Node that waits for its cloud controller.
-const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-
-/// After so long the rule CP005 calls it an error.
-const OVERDUE: Duration = Duration::from_secs(241);
+/// When to ask again about a taint that stays: the Node's age is told in whole seconds.
+const OVERDUE: Duration = Duration::from_secs(UNINITIALIZED_TOO_LATE_SECS + 1);
 
 impl Checking {
     pub(super) fn next_deadline(&self) -> Option<Duration> {

@@ -235,24 +235,16 @@ impl State {
         let kind = ConditionType::KubeletHealthy;
         let before = self.health.get(kind).adopted().map(|v| v.reason);
         let kubelet = match self.kubelet.assess(before, now) {
-            Assessment::Found(finding) => self.observe(kind, &finding, now),
+            Assessment::Found(finding) => observe(&mut self.health, kind, &finding, now),
             Assessment::NothingNew => false,
         };
-        let config = match self.checking.config.finding().cloned() {
-            Some(finding) => self.observe(ConditionType::KubeletConfigValid, &finding, now),
-            None => false,
-        };
+        let kind = ConditionType::KubeletConfigValid;
+        let config = self
+            .checking
+            .config
+            .finding()
+            .is_some_and(|finding| observe(&mut self.health, kind, finding, now));
         kubelet || config
-    }
-
-    fn observe(&mut self, kind: ConditionType, finding: &Finding, now: Now) -> bool {
-        let health = self.health.get_mut(kind);
-        let before = health.adopted().cloned();
-        let changed = health.observe(finding, now);
-        if changed && let Some(verdict) = health.verdict() {
-            log_change(kind, before.as_ref(), verdict);
-        }
-        changed
     }
 
     fn url(&self) -> Option<&str> {
@@ -318,6 +310,17 @@ impl State {
             str::to_owned,
         )
     }
+}
+
+/// `true` if what is to be published changed.
+fn observe(health: &mut Conditions, kind: ConditionType, finding: &Finding, now: Now) -> bool {
+    let health = health.get_mut(kind);
+    let before = health.adopted().cloned();
+    let changed = health.observe(finding, now);
+    if changed && let Some(verdict) = health.verdict() {
+        log_change(kind, before.as_ref(), verdict);
+    }
+    changed
 }
 
 fn log_change(kind: ConditionType, before: Option<&Verdict>, verdict: &Verdict) {

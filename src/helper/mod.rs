@@ -1,9 +1,9 @@
 //! The privileged side: reads what only root may read, for the agent, through a few fixed verbs.
 //!
 //! It starts nothing, writes nothing, knows nothing of the cluster and runs without tokio: a thread for each of at
-//! most four connections, so that a verb that blocks in the kernel blocks nobody else. One file a verb:
-//! [`kubelet`], [`credential`] and [`config`] (which follows the files with [`watch`]); [`protocol`] is what both sides speak, [`server`] answers, [`activation`] and
-//! [`socket`] get the listening socket.
+//! most four connections, and of two more that follow the configuration, so that a verb that blocks in the kernel blocks
+//! nobody else. One file a verb: [`kubelet`], [`credential`] and [`config`] (which follows the files with [`watch`]);
+//! [`protocol`] is what both sides speak, [`server`] answers, [`activation`] and [`socket`] get the listening socket.
 
 pub mod activation;
 pub mod config;

@@ -6,7 +6,10 @@
 use std::path::{Path, PathBuf};
 
 use super::protocol::{Code, Refusal};
-use crate::{host::files::Root, kubelet::args::KubeletFlags};
+use crate::{
+    host::files::Root,
+    kubelet::args::{self, KubeletFlags},
+};
 
 /// The longest command line that is read; the kernel allows more, no kubelet has it.
 const MAX_CMDLINE_BYTES: usize = 128 * 1024;
@@ -27,16 +30,10 @@ pub fn kubelet_flags(root: &Root, pid: i32) -> Result<Option<KubeletFlags>, Refu
     Ok(cmdline.map(|cmdline| KubeletFlags::from_cmdline(&cmdline)))
 }
 
-/// The argument list of the kubelet with this process id; none for a program that holds a kubelet inside. Bytes that
-/// are not UTF-8 show as `U+FFFD`.
+/// The argument list of the kubelet with this process id; none for a program that holds a kubelet inside.
 pub fn kubelet_argv(root: &Root, pid: i32) -> Result<Option<Vec<String>>, Refusal> {
     let cmdline = kubelet_cmdline(root, pid)?;
-    Ok(cmdline.map(|cmdline| {
-        let bare = cmdline.strip_suffix(&[0]).unwrap_or(&cmdline);
-        bare.split(|byte| *byte == 0)
-            .map(|word| String::from_utf8_lossy(word).into_owned())
-            .collect()
-    }))
+    Ok(cmdline.map(|cmdline| args::words(&cmdline)))
 }
 
 fn kubelet_cmdline(root: &Root, pid: i32) -> Result<Option<Vec<u8>>, Refusal> {

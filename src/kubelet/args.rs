@@ -23,19 +23,25 @@ pub struct KubeletFlags {
     pub root_dir: Option<String>,
 }
 
+/// The words of a `/proc/PID/cmdline`, each ended by NUL, the program's name first. Bytes that are not UTF-8 show as
+/// `U+FFFD`.
+pub fn words(cmdline: &[u8]) -> Vec<String> {
+    let mut words: Vec<String> = cmdline
+        .split(|byte| *byte == 0)
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect();
+    // What follows the last NUL is no word.
+    if words.last().is_some_and(String::is_empty) {
+        words.pop();
+    }
+    words
+}
+
 impl KubeletFlags {
     /// Reads `/proc/PID/cmdline`: words that end with NUL, the program's name first. Never fails: what the kubelet
     /// would refuse is passed over, because a kubelet that runs was not given it.
     pub fn from_cmdline(cmdline: &[u8]) -> Self {
-        let mut words: Vec<String> = cmdline
-            .split(|byte| *byte == 0)
-            .map(|word| String::from_utf8_lossy(word).into_owned())
-            .collect();
-        // What follows the last NUL is no word.
-        if words.last().is_some_and(String::is_empty) {
-            words.pop();
-        }
-        Self::from_argv(&words)
+        Self::from_argv(&words(cmdline))
     }
 
     /// Reads an argument list, the program's name first, by pflag's rules ([`super::flags::parse`]).

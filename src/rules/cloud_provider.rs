@@ -1,7 +1,7 @@
 //! The flag without which an autoscaled node is deleted again: `--cloud-provider=external`.
 
 use super::{
-    Finding, Report, Rule, Severity,
+    Finding, Report, Rule, Severity, UNINITIALIZED,
     lost::{env_file_line, explained, reason, reload, restart, rule_of},
 };
 use crate::kubelet::{
@@ -30,8 +30,6 @@ pub(super) const RULES: &[Rule] = &[Rule {
           delete it and restart the kubelet, for the taint is set at creation only.",
     run: cloud_provider_missing,
 }];
-
-const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
     let wanted = Wanted::new("cloud-provider", "external");

@@ -170,6 +170,13 @@ impl std::fmt::Debug for Rule {
     }
 }
 
+/// The taint that a kubelet with an external cloud provider gives its Node, until the cloud controller has seen it.
+pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+/// The age of a Node, in seconds, from which that taint is an error: shorter than the shortest of the autoscalers'
+/// deadlines, 5 minutes. Who asks again then has another answer.
+pub const UNINITIALIZED_TOO_LATE_SECS: u64 = 240;
+
 /// Every rule, family by family, by number.
 pub const FAMILIES: &[&[Rule]] = &[
     environment::RULES,

@@ -20,6 +20,7 @@ use crate::{
         tree::HostTree,
     },
     kubelet::{
+        args,
         layers::{self, Launcher},
         machine::Socket,
         resolve::Inputs,
@@ -161,11 +162,7 @@ fn cmdline(pid: i32) -> Result<Vec<String>, String> {
     if bytes.is_empty() {
         return Err(format!("process {pid} has ended"));
     }
-    let text = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
-    Ok(text
-        .split(|byte| *byte == 0)
-        .map(|word| String::from_utf8_lossy(word).into_owned())
-        .collect())
+    Ok(args::words(&bytes))
 }
 
 /// Whether somebody listens at the runtime's socket.

@@ -9,16 +9,11 @@ use crate::{
         snapshot::{ClusterFacts, Snapshot},
         version::Version,
     },
-    rules::{Finding, Report, Rule, Severity, at},
+    rules::{Finding, Report, Rule, Severity, UNINITIALIZED, UNINITIALIZED_TOO_LATE_SECS, at},
 };
-
-/// The taint that a kubelet with an external cloud provider gives its Node, until the cloud controller has seen it.
-const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 /// After how long an uninitialised Node is worth a warning; kubelet-config.md 5.2: a controller takes 1 to 30 s.
 const LATE_SECS: u64 = 120;
-/// After how long it is an error: shorter than the shortest of the autoscalers' deadlines, 5 minutes.
-const TOO_LATE_SECS: u64 = 240;
 
 pub(super) const REGISTERED_BEFORE: Rule = Rule {
     id: "CL004",
@@ -165,8 +160,8 @@ fn taint_stuck(snapshot: &Snapshot, report: &mut Report) {
     };
     let severity = match age {
         ..LATE_SECS => return,
-        LATE_SECS..TOO_LATE_SECS => Severity::Warning,
-        TOO_LATE_SECS.. => Severity::Error,
+        LATE_SECS..UNINITIALIZED_TOO_LATE_SECS => Severity::Warning,
+        UNINITIALIZED_TOO_LATE_SECS.. => Severity::Error,
     };
     let place = used.map_or_else(|| unit(snapshot), |used| at::flag(snapshot, used));
     report.add(
