@@ -4,6 +4,7 @@
 //! reason stands for; checks name reasons, nobody names a status by hand.
 
 mod reasons;
+pub mod suppress;
 
 use std::time::Duration;
 
