@@ -4,6 +4,8 @@
 //! A *hold* is a moment in which a problem is likely to pass by itself: the status stays as it is until it ends, and it
 //! always ends.
 
+use std::fmt;
+
 use jiff::Timestamp;
 
 /// What keeps problems from being told.
@@ -52,6 +54,24 @@ impl Suppressor {
             | Self::BeingDeleted { .. }
             | Self::ShuttingDown => Quiet::StandDown,
             Self::PackageUpgrade { .. } | Self::BootGrace => Quiet::Hold,
+        }
+    }
+}
+
+/// The words in a message: `paused by nodevigil pause until 2026-11-21T16:00:00Z`.
+impl fmt::Display for Suppressor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Paused { by, until: None } => write!(f, "paused by {by}"),
+            Self::Paused {
+                by,
+                until: Some(until),
+            } => write!(f, "paused by {by} until {until:.0}"),
+            Self::Maintenance => write!(f, "the Node has MaintenanceInProgress=True"),
+            Self::BeingDeleted { sign } => write!(f, "the Node is being deleted ({sign})"),
+            Self::ShuttingDown => write!(f, "the host is shutting down"),
+            Self::PackageUpgrade { manager } => write!(f, "{manager} is changing packages"),
+            Self::BootGrace => write!(f, "the host or its Node has just started"),
         }
     }
 }
