@@ -10,11 +10,12 @@ use tracing::{info, warn};
 
 use super::{event::Effect, state::State};
 use crate::{
+    checks,
     clock::Now,
     cluster::api::{AskedPause, NodeWill, PAUSE_ANNOTATION},
     health::{
-        ConditionType, Finding, Reason, Status,
-        suppress::{Quiet, Suppressor},
+        ConditionType, Conditions, Finding, Status,
+        suppress::{PACKAGE_UPGRADE_HOLDS, Quiet, Suppressor},
     },
     host::journal::Kind,
     pause::Pause,
@@ -26,8 +27,6 @@ const HOST_GRACE: Duration = Duration::from_mins(1);
 const NODE_GRACE: Duration = Duration::from_secs(15);
 /// How long what the kernel said of the package managers' locks counts.
 const PACKAGES_EVERY: Duration = Duration::from_secs(1);
-/// A package manager that is at work for longer than this hangs, or waits for somebody: it holds nothing back any more.
-const PACKAGES_AT_MOST: Duration = Duration::from_mins(10);
 /// The annotation's bound.
 const MAX_WORDS_BYTES: usize = 512;
 
@@ -65,7 +64,7 @@ impl Packages {
     fn at_work(&self, now: Now) -> Option<&'static str> {
         let since = self.since?;
         self.manager
-            .filter(|_| now.uptime < since + PACKAGES_AT_MOST)
+            .filter(|_| now.uptime < since + PACKAGE_UPGRADE_HOLDS)
     }
 }
 
@@ -122,6 +121,28 @@ impl Standing {
             since,
             asked_at: Some(now.uptime),
         };
+    }
+
+    /// Whether to judge only after the kernel has said if a package manager is at work: a status is about to flip, and
+    /// it has not been asked just now. Its answer is the next event. A death is told whoever is at work.
+    pub(super) fn must_ask_about_packages<const N: usize>(
+        &self,
+        health: &Conditions,
+        words: [(checks::Spec, &[Finding]); N],
+        now: Now,
+    ) -> bool {
+        let flips = |kind: ConditionType, finding: &Finding| {
+            let (reason, status) = (finding.reason, finding.reason.status());
+            let is_death = status == Status::False && reason.enter().is_fact();
+            let shown = health.get(kind).verdict().map(|shown| shown.status);
+            status != Status::True && shown != Some(status) && !is_death
+        };
+        let word_flips = |(check, findings): (checks::Spec, &[Finding])| {
+            findings
+                .iter()
+                .any(|finding| flips(check.condition, finding))
+        };
+        self.packages.is_stale(now) && words.into_iter().any(word_flips)
     }
 
     /// When the list may change though nothing happens (uptime).
@@ -213,13 +234,6 @@ fn asked_pause(asked: Option<&AskedPause>, now: Now) -> Option<Suppressor> {
     Some(Suppressor::Paused { by, until })
 }
 
-fn is_death(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::KubeletGone | Reason::KubeletCrashed | Reason::KubeletExitedClean
-    )
-}
-
 impl State {
     /// Who has us stand down, and until when, for the Node's annotation; nothing while nobody does.
     pub fn standing_down(&self) -> Option<String> {
@@ -237,26 +251,6 @@ impl State {
     pub(super) fn settle_standing(&mut self, now: Now) -> bool {
         self.standing.settle(now);
         std::mem::take(&mut self.standing.changed)
-    }
-
-    /// Whether to judge only after the kernel has said if a package manager is at work: a status is about to flip, and
-    /// it has not been asked just now. Its answer is the next event. A death is told whoever is at work.
-    pub(super) fn must_ask_about_packages(
-        &mut self,
-        findings: &[(ConditionType, Finding)],
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) -> bool {
-        let flips = |(kind, finding): &(_, Finding)| {
-            let status = finding.reason.status();
-            let shown = self.health.get(*kind).verdict().map(|shown| shown.status);
-            status != Status::True && shown != Some(status) && !is_death(finding.reason)
-        };
-        let ask = self.standing.packages.is_stale(now) && findings.iter().any(flips);
-        if ask {
-            effects.push(Effect::LookForPackages);
-        }
-        ask
     }
 
     /// While a package manager is at work, looks whether it still is.
@@ -365,7 +359,7 @@ mod tests {
         assert!(!standing.packages.is_stale(at(0)));
         assert_eq!(asking(&mut standing, 0), ["dpkg is changing packages"]);
         assert_eq!(standing.next_deadline(at(0)), Some(at(1).uptime));
-        let end = PACKAGES_AT_MOST.as_secs();
+        let end = PACKAGE_UPGRADE_HOLDS.as_secs();
         for secs in (1..end).step_by(10) {
             standing.learn_packages(Some("dpkg"), at(secs));
             assert_eq!(asking(&mut standing, secs).len(), 1);

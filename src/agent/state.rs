@@ -12,11 +12,14 @@ use super::{
     standing::Standing,
 };
 use crate::{
-    checks::kubelet::{Assessment, Endpoint, Kubelet, Sign},
+    checks::{
+        self,
+        kubelet::{Assessment, Endpoint, Kubelet, Sign},
+    },
     clock::Now,
     cluster::publisher::Publisher,
     config::Settings,
-    health::{ConditionType, Conditions, Finding, Stored, Verdict},
+    health::{ConditionType, Conditions, Finding, Stored, Verdict, suppress::Suppressor},
     host::{journal::Kind, systemd::BusEvent},
     ledger::Ledger,
 };
@@ -241,27 +244,29 @@ impl State {
 
     /// `true` if what is to be published changed.
     fn judge(&mut self, now: Now, effects: &mut Vec<Effect>) -> bool {
-        let findings = self.findings(now);
-        if self.must_ask_about_packages(&findings, now, effects) {
+        let kubelet = checks::kubelet::SPEC;
+        let before = self.health.get(kubelet.condition).adopted();
+        let found = match self.kubelet.assess(before.map(|v| v.reason), now) {
+            Assessment::Found(finding) => Some(finding),
+            Assessment::NothingNew => None,
+        };
+        let words = [
+            (kubelet, found.as_slice()),
+            (checks::config::SPEC, self.checking.config.findings()),
+        ];
+        if self
+            .standing
+            .must_ask_about_packages(&self.health, words, now)
+        {
+            effects.push(Effect::LookForPackages);
             return false;
         }
         let mut changed = false;
-        for (kind, finding) in &findings {
-            changed |= observe(&mut self.health, *kind, finding, now);
+        for (check, findings) in words {
+            let quiet = self.standing.suppressors();
+            changed |= observe(&mut self.health, check, findings, quiet, now);
         }
         changed
-    }
-
-    fn findings(&self, now: Now) -> Vec<(ConditionType, Finding)> {
-        let kind = ConditionType::KubeletHealthy;
-        let before = self.health.get(kind).adopted().map(|v| v.reason);
-        let kubelet = match self.kubelet.assess(before, now) {
-            Assessment::Found(finding) => Some((kind, finding)),
-            Assessment::NothingNew => None,
-        };
-        let config = self.checking.config.finding();
-        let config = config.map(|finding| (ConditionType::KubeletConfigValid, finding.clone()));
-        kubelet.into_iter().chain(config).collect()
     }
 
     fn url(&self) -> Option<&str> {
@@ -333,11 +338,17 @@ impl State {
 }
 
 /// `true` if what is to be published changed.
-fn observe(health: &mut Conditions, kind: ConditionType, finding: &Finding, now: Now) -> bool {
-    let health = health.get_mut(kind);
-    let before = health.adopted().cloned();
-    let changed = health.observe(finding, now);
-    if changed && let Some(verdict) = health.verdict() {
+fn observe(
+    health: &mut Conditions,
+    check: checks::Spec,
+    findings: &[Finding],
+    quiet: &[Suppressor],
+    now: Now,
+) -> bool {
+    let kind = check.condition;
+    let before = health.get(kind).adopted().cloned();
+    let changed = health.observe(kind, check.id, findings, quiet, now);
+    if changed && let Some(verdict) = health.get(kind).verdict() {
         log_change(kind, before.as_ref(), verdict);
     }
     changed
