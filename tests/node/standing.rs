@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
 use nodevigil::host::journal::Kind;
 use serde_json::{Value, json};
@@ -12,7 +12,6 @@ use crate::support::control_plane::ControlPlane;
 use crate::support::wait_until;
 use crate::trial;
 
-pub(crate) const STANDING_DOWN: &str = "/metadata/annotations/nodevigil.io~1standing-down";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
@@ -63,7 +62,7 @@ fn a_pause_holds_a_death_back() -> Result<()> {
             "{:?}",
             told.at - resumed
         );
-        not_standing_down(scene, resumed)?;
+        not_standing_down(scene)?;
         for kind in [Kind::StandingDown, Kind::StandingUp] {
             let lines = scene.lines(kind)?;
             ensure!((1..=2).contains(&lines.len()), "{lines:#?}"); // each life of the agent says it once
@@ -121,7 +120,7 @@ fn the_annotation_does_the_same() -> Result<()> {
         let then = Instant::now();
         annotate(scene, "2020-01-01T00:00:00Z")?;
         scene.wait_for(then, "False", "KubeletCrashed")?;
-        not_standing_down(scene, then)?;
+        not_standing_down(scene)?;
         scene.ensure_only(from, &["True", "Unknown", "False"])
     })
 }
@@ -135,7 +134,7 @@ fn maintenance_does_the_same() -> Result<()> {
         let over = Instant::now();
         maintenance(scene, "False")?;
         scene.wait_for(over, "False", "KubeletCrashed")?;
-        not_standing_down(scene, over)
+        not_standing_down(scene)
     })
 }
 
@@ -144,7 +143,7 @@ fn maintenance_does_the_same() -> Result<()> {
 fn a_shutdown_leaves_no_fault_behind() -> Result<()> {
     let slow = "[Unit]\nAfter=nodevigil.service kubelet.service\n[Service]\nType=oneshot\nRemainAfterExit=yes\n\
         ExecStart=/bin/true\nExecStop=/bin/sh -c 'sleep 3; systemctl kill --signal=KILL kubelet; sleep 3'\n";
-    let last_step = "[Unit]\nSuccessAction=none\nFailureAction=none\n";
+    let last_step = "[Unit]\nSuccessAction=none\n[Service]\nExecStart=/bin/true\n";
     let folder = "/etc/systemd/system";
     let scene = Scene::healthy_with("shutdown", |node| {
         node.file(&format!("{folder}/slow.service"), slow, 0o644)
@@ -216,27 +215,21 @@ fn kill_while_quiet(scene: &Scene, reason: &str) -> Result<Told> {
     Ok(told)
 }
 
-/// Waits for the annotation, which names who asked; how long that took.
+/// Waits until the agent stands down for him; how long that took.
 pub(crate) fn standing_down(scene: &Scene, from: Instant, who: &str) -> Result<Duration> {
-    let (at, _) = scene
-        .watch
-        .wait_since(from, SOON, |event| {
-            annotation(event).is_some_and(|text| text.contains(who))
-        })
-        .with_context(|| format!("waiting for the annotation of {who}"))?;
-    Ok(at - from)
+    scene.status_file(&format!("the agent to stand down for {who}"), |file| {
+        let quiet = &file["quiet"][0];
+        let by = quiet["by"].as_str().unwrap_or_default();
+        quiet["kind"] == "stand-down" && by.contains(who)
+    })?;
+    Ok(from.elapsed())
 }
 
-fn not_standing_down(scene: &Scene, from: Instant) -> Result<()> {
-    scene
-        .watch
-        .wait_since(from, SOON, |event| annotation(event).is_none())
-        .context("waiting for the annotation's end")?;
+fn not_standing_down(scene: &Scene) -> Result<()> {
+    scene.status_file("the agent to stand down no more", |file| {
+        file["quiet"] == json!([])
+    })?;
     Ok(())
-}
-
-fn annotation(event: &Value) -> Option<&str> {
-    event["object"].pointer(STANDING_DOWN)?.as_str()
 }
 
 fn annotate(scene: &Scene, value: &str) -> Result<()> {
