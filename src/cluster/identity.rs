@@ -222,12 +222,6 @@ mod tests {
                 "no certificate",
             ),
             (
-                r#""token":"a
-b""#,
-                "",
-                "header",
-            ),
-            (
                 r#""token":"s3cret","client-key-data":"QUJD""#,
                 "",
                 "no certificate",
