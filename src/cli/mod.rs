@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand.
 
 pub mod check;
+pub mod conditions;
 pub mod explain;
 pub mod generate;
 pub mod helper;
