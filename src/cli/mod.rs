@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand.
 
 pub mod check;
+pub mod conditions;
 mod daemon;
 pub mod explain;
 pub mod generate;
