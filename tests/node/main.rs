@@ -16,6 +16,7 @@ mod agent;
 mod api;
 mod audit;
 mod check;
+mod cleanup;
 mod cloud_init;
 mod config;
 mod fatal;
@@ -25,6 +26,7 @@ mod identity;
 mod life;
 mod lookup;
 mod scene;
+mod standing;
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -49,6 +51,8 @@ fn main() -> ExitCode {
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
+        standing::tests(),
+        cleanup::tests(),
     ]
     .into_iter()
     .flatten()
