@@ -24,6 +24,7 @@ mod host;
 mod identity;
 mod life;
 mod lookup;
+mod privilege;
 mod scene;
 
 #[path = "../support/mod.rs"]
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         audit::tests(),
         host::tests(),
         identity::tests(),
+        privilege::tests(),
         config::tests(),
         check::tests(),
         fatal::tests(),

@@ -42,7 +42,6 @@ pub(crate) struct ControlPlane {
     authority: Authority,
     admin: Api,
     daemons: Mutex<Daemons>,
-    rbac: Option<PathBuf>,
     joining: OnceLock<Result<(), String>>,
     took: Duration,
 }
@@ -94,7 +93,6 @@ impl ControlPlane {
             authority,
             admin: Api::new(&admin)?,
             daemons: Mutex::default(),
-            rbac: None,
             joining: OnceLock::new(),
             took: Duration::ZERO,
         };
@@ -104,11 +102,7 @@ impl ControlPlane {
         // The controller manager's own work: it dies if it starts while the API server restarts.
         let account = "/api/v1/namespaces/default/serviceaccounts/default";
         plane.wait("the controllers", |admin| Ok(admin.get(account)?.0 == 200))?;
-        let rbac = repository().join("packaging/kubernetes/rbac.yaml");
-        if rbac.is_file() {
-            manifests::apply(&plane.admin, &rbac)?;
-            plane.rbac = Some(rbac);
-        }
+        manifests::apply_folder(&plane.admin, &repository().join("packaging/kubernetes"))?;
         plane.took = started.elapsed();
         Ok(Arc::new(plane))
     }
@@ -144,17 +138,18 @@ impl ControlPlane {
             .kubeconfig(user, groups, &format!("https://{address}:{}", self.port))
     }
 
-    /// The agent's kubeconfig on `node`: a user of its own, with the rights of packaging/kubernetes/rbac.yaml.
+    /// The agent's kubeconfig on `node`: a user of its own, with the rights and the policy of packaging/kubernetes.
     pub(crate) fn agent_kubeconfig(&self, node: &str) -> Result<Value> {
-        ensure!(
-            self.rbac.is_some(),
-            "packaging/kubernetes/rbac.yaml is missing: the agent would have no rights"
-        );
         self.kubeconfig(
             &format!("nodevigil:{node}"),
             &["nodevigil-agents"],
             enter::ADDRESS,
         )
+    }
+
+    /// The administrator.
+    pub(crate) fn admin(&self) -> &Api {
+        &self.admin
     }
 
     /// A GET as the administrator: status code and answer.
@@ -171,6 +166,31 @@ impl ControlPlane {
         body: &Value,
     ) -> Result<(u16, Value)> {
         self.admin.request(method, path, content_type, Some(body))
+    }
+
+    /// A token of the agents' `ServiceAccount` that is bound to a Node which is there.
+    pub(crate) fn node_bound_token(&self, node: &str) -> Result<String> {
+        let uid = self.node(node)?.context("no such Node")?["metadata"]["uid"].take();
+        let path = "/api/v1/namespaces/kube-system/serviceaccounts/nodevigil/token";
+        let request = json!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {
+                "expirationSeconds": 3600,
+                "boundObjectRef": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid},
+            },
+        });
+        let (code, answer) = self.request("POST", path, "application/json", &request)?;
+        let token = answer["status"]["token"].as_str();
+        ensure!(code == 201, "TokenRequest answered {code}: {answer}");
+        Ok(token.context("an answer without a token")?.to_owned())
+    }
+
+    /// A kubeconfig for whoever has that token.
+    pub(crate) fn token_kubeconfig(&self, token: &str, address: &str) -> Result<Value> {
+        let mut kubeconfig = self.kubeconfig("token", &[], address)?;
+        kubeconfig["users"][0]["user"] = json!({"token": token});
+        Ok(kubeconfig)
     }
 
     /// A Node object, if there is one.
