@@ -25,6 +25,7 @@ mod host;
 mod identity;
 mod life;
 mod lookup;
+mod privilege;
 mod scene;
 mod standing;
 
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         audit::tests(),
         host::tests(),
         identity::tests(),
+        privilege::tests(),
         config::tests(),
         check::tests(),
         fatal::tests(),

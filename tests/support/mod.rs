@@ -30,6 +30,7 @@ pub(crate) mod node_files;
 pub(crate) mod pki;
 pub(crate) mod process;
 pub(crate) mod stats;
+pub(crate) mod tokens;
 pub(crate) mod tools;
 pub(crate) mod watch;
 
