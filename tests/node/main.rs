@@ -19,6 +19,7 @@ mod check;
 mod cloud_init;
 mod config;
 mod fatal;
+mod faults;
 mod harness;
 mod host;
 mod identity;
@@ -30,6 +31,7 @@ mod scene;
 mod support;
 
 fn main() -> ExitCode {
+    support::lone_agent::serve_if_asked();
     support::enter::enter();
     if harness::is_victim() {
         return harness::victim();
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
+        faults::tests(&arguments), // last: they have begun, and the others go on beside them
     ]
     .into_iter()
     .flatten()
@@ -57,7 +60,7 @@ fn main() -> ExitCode {
 }
 
 /// A test; its error says all it knows.
-fn trial(name: &str, test: fn() -> anyhow::Result<()>) -> Trial {
+fn trial(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
     Trial::test(name, move || {
         test().map_err(|error| format!("{error:#}").into())
     })
