@@ -11,11 +11,14 @@ use super::{
     peer::Peer,
 };
 use crate::{
-    checks::kubelet::{Assessment, Endpoint, Kubelet, Sign},
+    checks::{
+        self,
+        kubelet::{Assessment, Endpoint, Kubelet, Sign},
+    },
     clock::Now,
     cluster::publisher::Publisher,
     config::Settings,
-    health::{ConditionType, Conditions, Finding, Stored, Verdict},
+    health::{ConditionType, Conditions, Finding, Stored, Verdict, suppress::Suppressor},
     host::{journal::Kind, systemd::BusEvent},
     ledger::Ledger,
 };
@@ -232,18 +235,16 @@ impl State {
 
     /// `true` if what is to be published changed.
     fn judge(&mut self, now: Now) -> bool {
-        let kind = ConditionType::KubeletHealthy;
-        let before = self.health.get(kind).adopted().map(|v| v.reason);
-        let kubelet = match self.kubelet.assess(before, now) {
-            Assessment::Found(finding) => observe(&mut self.health, kind, &finding, now),
-            Assessment::NothingNew => false,
+        let quiet: &[Suppressor] = &[]; // who asks for it is not heard yet
+        let kubelet = checks::kubelet::SPEC;
+        let before = self.health.get(kubelet.condition).adopted();
+        let found = match self.kubelet.assess(before.map(|v| v.reason), now) {
+            Assessment::Found(finding) => Some(finding),
+            Assessment::NothingNew => None,
         };
-        let kind = ConditionType::KubeletConfigValid;
-        let config = self
-            .checking
-            .config
-            .finding()
-            .is_some_and(|finding| observe(&mut self.health, kind, finding, now));
+        let kubelet = observe(&mut self.health, kubelet, found.as_slice(), quiet, now);
+        let found = self.checking.config.findings();
+        let config = observe(&mut self.health, checks::config::SPEC, found, quiet, now);
         kubelet || config
     }
 
@@ -313,11 +314,17 @@ impl State {
 }
 
 /// `true` if what is to be published changed.
-fn observe(health: &mut Conditions, kind: ConditionType, finding: &Finding, now: Now) -> bool {
-    let health = health.get_mut(kind);
-    let before = health.adopted().cloned();
-    let changed = health.observe(finding, now);
-    if changed && let Some(verdict) = health.verdict() {
+fn observe(
+    health: &mut Conditions,
+    check: checks::Spec,
+    findings: &[Finding],
+    quiet: &[Suppressor],
+    now: Now,
+) -> bool {
+    let kind = check.condition;
+    let before = health.get(kind).adopted().cloned();
+    let changed = health.observe(kind, check.id, findings, quiet, now);
+    if changed && let Some(verdict) = health.get(kind).verdict() {
         log_change(kind, before.as_ref(), verdict);
     }
     changed
