@@ -5,7 +5,7 @@
 //! one client that it stands for, so that to the API server they are that client's. Bodies are streamed.
 
 mod answer;
-mod fault;
+pub(crate) mod fault;
 mod front;
 
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
 
-pub(crate) use fault::{Fault, RETRY_AFTER};
+use fault::Fault;
 use front::Faces;
 
 use super::control_plane::ControlPlane;

@@ -10,6 +10,7 @@ use crate::scene::{OURS, SOON, Told};
 use crate::support::control_plane::ControlPlane;
 use crate::support::lone_agent::{LoneAgent, Memory, WATCHDOG};
 use crate::support::proxy::Traffic;
+use crate::support::proxy::fault::Fault;
 
 const MINUTE: Duration = Duration::from_mins(1);
 /// What may be asked of an API that fails: in the first minute, and a minute after that.
@@ -103,8 +104,7 @@ impl Stage {
         let after = lasting.saturating_sub(MINUTE);
         Ok(Outcome {
             first_minute: first_minute.since(&at_first),
-            per_minute_after: (!after.is_zero())
-                .then(|| rate(at_last.since(&first_minute), after)),
+            per_minute_after: (!after.is_zero()).then(|| rate(at_last.since(&first_minute), after)),
             kinds: at_last.kinds(&at_first),
             lines: self.agent.lines()?.split_off(lines),
             told_after: told.map(|at| at.saturating_duration_since(ended)),
@@ -198,14 +198,15 @@ impl Outcome {
         );
         // Where new connections work all the time, there is no end to wait for.
         let (since, told) = match row.fault {
-            Failure::Of(crate::support::proxy::Fault::HalfOpen) => {
-                ("the kubelet's death", self.told_after_death)
-            }
+            Failure::Of(Fault::HalfOpen) => ("the kubelet's death", self.told_after_death),
             _ => ("the end", self.told_after),
         };
         judge(
             told.is_some_and(|told| told <= row.told_within),
-            format!("told {told:?} after {since}, {:?} are promised", row.told_within),
+            format!(
+                "told {told:?} after {since}, {:?} are promised",
+                row.told_within
+            ),
         );
         judge(
             self.silence <= WATCHDOG,

@@ -8,7 +8,8 @@ use libtest_mimic::Trial;
 use crate::scene::{AGENT, Scene};
 use crate::support::control_plane::ControlPlane;
 use crate::support::enter;
-use crate::support::proxy::{Fault, Proxy};
+use crate::support::proxy::Proxy;
+use crate::support::proxy::fault::Fault;
 use crate::trial;
 
 const LASTING: Duration = Duration::from_secs(30);
@@ -33,10 +34,11 @@ fn a_death_is_told_after(name: &str, fault: Fault) -> Result<()> {
     let proxy = Proxy::start(&plane, &identity, enter::ADDRESS)?;
     let kubeconfig = proxy.kubeconfig(&identity)?.to_string();
     let scene = Scene::healthy_with(name, |node| {
-        node.file("/etc/nodevigil/other", &kubeconfig, 0o644).config(
-            "60-kubeconfig.toml",
-            "[kubernetes]\nkubeconfig = \"/etc/nodevigil/other\"\n",
-        )
+        node.file("/etc/nodevigil/other", &kubeconfig, 0o644)
+            .config(
+                "60-kubeconfig.toml",
+                "[kubernetes]\nkubeconfig = \"/etc/nodevigil/other\"\n",
+            )
     })?;
     scene.play(|scene| {
         scene.keep_dead()?;
@@ -55,7 +57,10 @@ fn a_death_is_told_after(name: &str, fault: Fault) -> Result<()> {
         let restarts = scene.property(AGENT, "NRestarts")?;
         ensure!(restarts == "0", "restarted {restarts} times");
         let said = scene.node.journal(AGENT, &[])?.split_off(lines);
-        let said: Vec<_> = said.iter().map(|line| line["MESSAGE"].to_string()).collect();
+        let said: Vec<_> = said
+            .iter()
+            .map(|line| line["MESSAGE"].to_string())
+            .collect();
         ensure!(said.len() <= LINES, "{} lines: {said:#?}", said.len());
         Ok(())
     })

@@ -166,9 +166,7 @@ fn status(code: u16, retry_after: bool) -> Response<Outgoing> {
     let mut answer = whole(code, body.to_string());
     if retry_after {
         let secs = RETRY_AFTER.as_secs().into();
-        answer
-            .headers_mut()
-            .insert(http::header::RETRY_AFTER, secs);
+        answer.headers_mut().insert(http::header::RETRY_AFTER, secs);
     }
     answer
 }
@@ -176,7 +174,8 @@ fn status(code: u16, retry_after: bool) -> Response<Outgoing> {
 fn huge() -> Response<Outgoing> {
     let (sender, receiver) = channel(QUEUE);
     tokio::spawn(async move {
-        let head = r#"{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":["#;
+        let head =
+            r#"{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":["#;
         let head = std::iter::once(Bytes::from_static(head.as_bytes()));
         let pieces = (0..HUGE_BYTES / PIECE.len()).map(|_| Bytes::from_static(&PIECE));
         for piece in head.chain(pieces) {
