@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod cleanup;
+pub mod conditions;
 mod daemon;
 pub mod explain;
 pub mod generate;
