@@ -205,13 +205,13 @@ fn hasty(name: &str) -> Result<Scene> {
 }
 
 /// Ends the agent by `command`, and waits until its successor has judged and published.
-fn restart(scene: &Scene, command: &str) -> Result<()> {
+pub(crate) fn restart(scene: &Scene, command: &str) -> Result<()> {
     let started = started_at(scene)?;
     scene.node.sh(command)?;
     wait_for_successor(scene, started)
 }
 
-fn wait_for_successor(scene: &Scene, before: Timestamp) -> Result<()> {
+pub(crate) fn wait_for_successor(scene: &Scene, before: Timestamp) -> Result<()> {
     scene.status_file("the next agent to publish", |file| {
         let later = timestamp(&file["started_at"]).is_some_and(|at| at > before);
         let published = timestamp(&file["conditions"][0]["published_at"]);
@@ -220,7 +220,7 @@ fn wait_for_successor(scene: &Scene, before: Timestamp) -> Result<()> {
     Ok(())
 }
 
-fn started_at(scene: &Scene) -> Result<Timestamp> {
+pub(crate) fn started_at(scene: &Scene) -> Result<Timestamp> {
     timestamp(&scene.node.status_json()?["started_at"]).context("started_at in status.json")
 }
 

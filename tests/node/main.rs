@@ -24,6 +24,7 @@ mod host;
 mod identity;
 mod life;
 mod lookup;
+mod racing;
 mod scene;
 
 #[path = "../support/mod.rs"]
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
+        racing::tests(),
     ]
     .into_iter()
     .flatten()
