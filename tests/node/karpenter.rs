@@ -109,7 +109,11 @@ impl Karpenter {
             Ok((plane.get(CLAIMS)?.0 == 200).then_some(()))
         })?;
         let claim = format!("{CLAIMS}/{name}");
-        Ok(Self { plane: Arc::clone(plane), claim, daemon })
+        Ok(Self {
+            plane: Arc::clone(plane),
+            claim,
+            daemon,
+        })
     }
 
     /// Makes a claim for the Node, with a finalizer: so it stays to be looked at.
@@ -142,7 +146,9 @@ impl Karpenter {
     fn deleted_at(&self) -> Result<Option<Timestamp>> {
         let (code, claim) = self.plane.get(&self.claim)?;
         ensure!(code == 200, "{code}: {claim}");
-        let text = claim.pointer("/metadata/deletionTimestamp").and_then(Value::as_str);
+        let text = claim
+            .pointer("/metadata/deletionTimestamp")
+            .and_then(Value::as_str);
         Ok(text.map(str::parse).transpose()?)
     }
 
@@ -156,7 +162,8 @@ impl Karpenter {
         });
         let (at, seen) = deleted.with_context(|| self.daemon.tail())?;
         ensure!(at >= due, "repaired at {at}, and due at {due}");
-        let late = Duration::try_from(seen.duration_since(due)).context("it was seen before it was due")?;
+        let late = Duration::try_from(seen.duration_since(due))
+            .context("it was seen before it was due")?;
         ensure!(late < LATE, "repaired {late:?} late");
         Ok(late)
     }

@@ -19,11 +19,15 @@ mod check;
 mod cloud_init;
 mod config;
 mod fatal;
+mod faults;
 mod harness;
 mod host;
 mod identity;
+mod karpenter;
 mod life;
+mod lifecycle;
 mod lookup;
+mod lost_nodes;
 mod racing;
 mod scene;
 
@@ -31,6 +35,7 @@ mod scene;
 mod support;
 
 fn main() -> ExitCode {
+    support::lone_agent::serve_if_asked();
     support::enter::enter();
     if harness::is_victim() {
         return harness::victim();
@@ -50,7 +55,11 @@ fn main() -> ExitCode {
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
+        karpenter::tests(),
+        lifecycle::tests(),
+        lost_nodes::tests(),
         racing::tests(),
+        faults::tests(&arguments), // last: they have begun, and the others go on beside them
     ]
     .into_iter()
     .flatten()
@@ -59,7 +68,7 @@ fn main() -> ExitCode {
 }
 
 /// A test; its error says all it knows.
-fn trial(name: &str, test: fn() -> anyhow::Result<()>) -> Trial {
+fn trial(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
     Trial::test(name, move || {
         test().map_err(|error| format!("{error:#}").into())
     })
