@@ -211,7 +211,7 @@ pub(crate) fn restart(scene: &Scene, command: &str) -> Result<()> {
     wait_for_successor(scene, started)
 }
 
-pub(crate) fn wait_for_successor(scene: &Scene, before: Timestamp) -> Result<()> {
+fn wait_for_successor(scene: &Scene, before: Timestamp) -> Result<()> {
     scene.status_file("the next agent to publish", |file| {
         let later = timestamp(&file["started_at"]).is_some_and(|at| at > before);
         let published = timestamp(&file["conditions"][0]["published_at"]);
@@ -220,7 +220,7 @@ pub(crate) fn wait_for_successor(scene: &Scene, before: Timestamp) -> Result<()>
     Ok(())
 }
 
-pub(crate) fn started_at(scene: &Scene) -> Result<Timestamp> {
+fn started_at(scene: &Scene) -> Result<Timestamp> {
     timestamp(&scene.node.status_json()?["started_at"]).context("started_at in status.json")
 }
 

@@ -7,7 +7,6 @@ use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::agent::{started_at, wait_for_successor};
 use crate::scene::{AGENT, SOON, Scene, Told};
 use crate::support::audit::Request;
 use crate::support::control_plane::{ControlPlane, Options};

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,7 +33,6 @@ import (
 )
 
 var (
-	kubeconfig      = flag.String("kubeconfig", "", "as whom to speak to which API server")
 	condition       = flag.String("condition", "", "the policy's condition type")
 	conditionStatus = flag.String("status", "False", "the policy's condition status")
 	toleration      = flag.Duration("toleration", 30*time.Minute, "how long the policy tolerates it")
@@ -137,7 +135,7 @@ func index(ctx context.Context, manager ctrl.Manager) error {
 }
 
 func run(ctx context.Context) error {
-	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
+	config, err := ctrl.GetConfig() // by --kubeconfig, a flag of controller-runtime's own
 	if err != nil {
 		return err
 	}
