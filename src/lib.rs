@@ -15,5 +15,6 @@ pub mod helper;
 pub mod host;
 pub mod kubelet;
 pub mod ledger;
+pub mod pause;
 pub mod rules;
 pub mod status;
