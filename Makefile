@@ -77,6 +77,8 @@ promises:
 	@NODEVIGIL_BENCH=short $(NODE_ENV) cargo bench --locked --profile dev --bench promises
 
 bench: setup tools release ## Measures every promise and writes dist/bench.json (more than ten minutes)
+	@echo "== racing writers, 10 000 writes"
+	@RACING_WRITES=10000 $(NODE_ENV) cargo test --locked --test node racing::no_lost_update
 	@echo "== promises"
 	@$(NODE_ENV) cargo bench --locked --profile dev --bench promises
 

@@ -1,5 +1,6 @@
 //! Many writers on one Node: whoever else writes there, nothing of theirs and nothing of ours is lost.
 
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -19,7 +20,9 @@ use writers::{Race, Tally, Way, Writer};
 mod history;
 mod writers;
 
-const WRITES: usize = 10_000;
+/// How many writes; `make bench` sets it to the promise's 10 000.
+const WRITES: &str = "RACING_WRITES";
+const FEW: usize = 2_000;
 const WELL_BEHAVED: &[(&str, Way)] = &[
     ("KubeletLike", Way::KubeletStatus),
     ("LifecycleLike", Way::LifecycleStatus),
@@ -38,10 +41,7 @@ const BLIND: &[(&str, Way)] = &[
 /// The tests of this topic.
 pub(crate) fn tests() -> Vec<Trial> {
     vec![
-        trial(
-            "racing::no_lost_update",
-            ten_thousand_writes_and_none_is_lost,
-        ),
+        trial("racing::no_lost_update", of_all_writes_none_is_lost),
         trial(
             "racing::losses_are_counted",
             writers_without_precondition_lose_updates,
@@ -51,7 +51,11 @@ pub(crate) fn tests() -> Vec<Trial> {
 
 /// The kubelet's, the lifecycle controller's and two taint-toggling writers, our own code, and besides the real
 /// kubelet, the real lifecycle controller and the real agent, whose kubelet is killed again and again.
-fn ten_thousand_writes_and_none_is_lost() -> Result<()> {
+fn of_all_writes_none_is_lost() -> Result<()> {
+    let writes = match std::env::var(WRITES) {
+        Ok(text) => text.parse().with_context(|| format!("{WRITES}={text}"))?,
+        Err(_) => FEW,
+    };
     let plane = ControlPlane::start(Options::default())?;
     let watch = watch(&plane, "racing")?;
     let node = NodeBuilder::new(&plane, "racing")
@@ -63,7 +67,7 @@ fn ten_thousand_writes_and_none_is_lost() -> Result<()> {
     let scene = Scene { plane, node, watch }.start()?;
     scene.play(|scene| {
         let (raced, crashes) = std::thread::scope(|scope| {
-            let race = scope.spawn(|| race(&scene.plane, "racing", WELL_BEHAVED, WRITES));
+            let race = scope.spawn(|| race(&scene.plane, "racing", WELL_BEHAVED, writes));
             let mut crashes = 0;
             while !race.is_finished() {
                 scene.crash_and_recover()?;
@@ -82,7 +86,7 @@ fn ten_thousand_writes_and_none_is_lost() -> Result<()> {
         let versions = versions(&scene.watch, &done)?;
         let lost = history::lost(&done, &versions);
         say(&raced.report(&versions, &lost, done.len() - raced.done.len(), crashes));
-        ensure!(raced.done.len() >= WRITES, "{} writes", raced.done.len());
+        ensure!(raced.done.len() >= writes, "{} writes", raced.done.len());
         ensure!(
             lost.is_empty(),
             "{} lost, the first: {:#?}",
@@ -263,10 +267,11 @@ impl Raced {
                 .iter()
                 .filter(|lost| lost.write.writer == tally.writer)
                 .count();
-            text.push_str(&format!(
-                "{:<16}{:>8}{:>10}{:>11}{:>12}{lost:>6}\n",
+            let _ = writeln!(
+                text,
+                "{:<16}{:>8}{:>10}{:>11}{:>12}{lost:>6}",
                 tally.writer, tally.acknowledged, tally.requests, tally.conflicts, tally.tries,
-            ));
+            );
         }
         text
     }
