@@ -6,10 +6,10 @@
 //! of docs/promises.md). They run beside the other tests.
 
 mod episode;
+mod late_write;
 mod table;
 mod under_systemd;
 
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::support::control_plane::ControlPlane;
-use crate::support::proxy::{Fault, RETRY_AFTER};
+use crate::support::proxy::fault::{Fault, RETRY_AFTER};
 use crate::support::say;
 use episode::{Outcome, Stage};
 
@@ -142,6 +142,7 @@ const ROWS: &[Row] = &[
 /// The tests of this topic; those that `arguments` selects have begun when this returns.
 pub(crate) fn tests(arguments: &Arguments) -> Vec<Trial> {
     let mut trials = under_systemd::tests();
+    trials.extend(late_write::tests());
     let mut begun = Vec::new();
     for row in ROWS {
         let name = format!("faults::{}", row.name);
@@ -197,14 +198,10 @@ fn all(rows: &[Row]) -> Result<Vec<Result<Outcome>>> {
     let plane = ControlPlane::shared()?;
     // All are well before the first fails: starting takes more of the machine than anything that follows.
     let stages = in_parallel(rows.iter().zip(1..), |(row, number)| {
-        set(&plane, row, number)
+        Stage::set(&plane, row, number)
     });
     let pairs = rows.iter().zip(stages);
     Ok(in_parallel(pairs, |(row, stage)| stage?.play(row, lasting)))
-}
-
-fn set(plane: &Arc<ControlPlane>, row: &Row, number: u8) -> Result<Stage> {
-    Stage::set(plane, row, number)
 }
 
 fn in_parallel<T: Send, R: Send>(

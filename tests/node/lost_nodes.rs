@@ -1,5 +1,7 @@
 //! What users of other agents lost nodes to, each as a test of that name.
 
+mod conflicts;
+
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -16,10 +18,12 @@ use crate::trial;
 const STALLED: Duration = Duration::from_secs(25);
 /// The tests of this topic.
 pub(crate) fn tests() -> Vec<Trial> {
-    vec![trial(
+    let mut tests = conflicts::tests();
+    tests.push(trial(
         "lost_nodes::stuck_loop_is_restarted",
         stuck_loop_is_restarted,
-    )]
+    ));
+    tests
 }
 
 /// The loop of the agent stalls, three times, and each time something happens that it does not see: the kubelet dies;

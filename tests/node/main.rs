@@ -35,7 +35,7 @@ mod scene;
 mod support;
 
 fn main() -> ExitCode {
-    support::lone_agent::serve_if_asked();
+    support::lone_agent::stand_in::serve_if_asked();
     support::enter::enter();
     if harness::is_victim() {
         return harness::victim();

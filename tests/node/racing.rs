@@ -138,9 +138,7 @@ fn race(
     let race = Race::new(&object, writes, ways.len())?;
     let mut writers = Vec::new();
     for (name, way) in ways {
-        let user = format!("racing:{name}");
-        let kubeconfig = plane.kubeconfig(&user, &["system:masters", CROWD], "127.0.0.1")?;
-        writers.push(Writer::new(&race, name, *way, &kubeconfig)?);
+        writers.push(Writer::new(plane, &race, name, *way)?);
     }
     let started = Instant::now();
     let tallies: Result<Vec<Tally>> = std::thread::scope(|scope| {

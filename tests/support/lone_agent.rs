@@ -1,7 +1,7 @@
 //! The real agent without a node around it, for tests that need many at once: its own process, network namespace,
 //! configuration and proxy to the real API server; in the kubelet's place a process that does nothing but be healthy.
 
-mod stand_in;
+pub(crate) mod stand_in;
 
 use std::fs;
 use std::io::Write as _;
@@ -22,8 +22,6 @@ use super::proxy::Proxy;
 use super::watch::NodeWatch;
 use super::wire::Wire;
 use super::{enter, tools};
-
-pub(crate) use stand_in::serve_if_asked;
 
 /// As in systemd/nodevigil.service.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(10);
@@ -67,8 +65,8 @@ impl LoneAgent {
             folder.join("kubeconfig"),
             proxy.kubeconfig(&identity)?.to_string(),
         )?;
+        symlink(std::env::current_exe()?, folder.join("kubelet"))?;
         let kubelet = spawn_kubelet(&folder, agent.id())?;
-        fs::write(folder.join("kubelet.pid"), kubelet.id().to_string())?;
         let settings = format!(
             "[kubelet]\npid_file = \"{}\"\nhealthz_url = \"{}\"\nhealthy_for_secs = 1\n",
             folder.join("kubelet.pid").display(),
@@ -93,6 +91,12 @@ impl LoneAgent {
         self.kubelet.kill()?;
         self.kubelet.wait()?;
         Ok(Instant::now())
+    }
+
+    /// Starts another kubelet in the place of one that was killed.
+    pub(crate) fn revive_kubelet(&mut self) -> Result<()> {
+        self.kubelet = spawn_kubelet(&self.folder, self.agent.id())?;
+        Ok(())
     }
 
     /// Fails if the agent has ended.
@@ -171,16 +175,16 @@ fn spawn(folder: &Path, name: &str, notify: &Path) -> Result<Child> {
 
 /// This program itself, under a kubelet's name, in the agent's network.
 fn spawn_kubelet(folder: &Path, agent: u32) -> Result<Child> {
-    let program = folder.join("kubelet");
-    symlink(std::env::current_exe()?, &program)?;
-    Command::new("nsenter")
+    let kubelet = Command::new("nsenter")
         .arg(format!("--net=/proc/{agent}/ns/net"))
         .arg("--")
-        .arg(&program)
+        .arg(folder.join("kubelet"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
-        .context("starting nsenter")
+        .context("starting nsenter")?;
+    fs::write(folder.join("kubelet.pid"), kubelet.id().to_string())?;
+    Ok(kubelet)
 }
 
 /// Listens in systemd's place: when each sign of life came.

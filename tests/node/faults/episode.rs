@@ -10,6 +10,7 @@ use crate::scene::{OURS, SOON, Told};
 use crate::support::control_plane::ControlPlane;
 use crate::support::lone_agent::{LoneAgent, Memory, WATCHDOG};
 use crate::support::proxy::Traffic;
+use crate::support::proxy::fault::Fault;
 
 const MINUTE: Duration = Duration::from_mins(1);
 /// What may be asked of an API that fails: in the first minute, and a minute after that.
@@ -197,9 +198,7 @@ impl Outcome {
         );
         // Where new connections work all the time, there is no end to wait for.
         let (since, told) = match row.fault {
-            Failure::Of(crate::support::proxy::Fault::HalfOpen) => {
-                ("the kubelet's death", self.told_after_death)
-            }
+            Failure::Of(Fault::HalfOpen) => ("the kubelet's death", self.told_after_death),
             _ => ("the end", self.told_after),
         };
         judge(

@@ -8,7 +8,8 @@ use libtest_mimic::Trial;
 use crate::scene::{AGENT, Scene};
 use crate::support::control_plane::ControlPlane;
 use crate::support::enter;
-use crate::support::proxy::{Fault, Proxy};
+use crate::support::proxy::Proxy;
+use crate::support::proxy::fault::Fault;
 use crate::trial;
 
 const LASTING: Duration = Duration::from_secs(30);

@@ -1,22 +1,25 @@
 //! Those who write to one Node at the same time, each in the way of the program that it stands for.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use http::Request;
-use http_body_util::BodyExt as _;
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use jiff::Timestamp;
-use kube::Client;
-use kube::client::Body;
-use nodevigil::cluster::api::{Api as Ours, FIELD_MANAGER};
+use nodevigil::cluster::api::Api as Ours;
+use nodevigil::cluster::connection::Connection;
 use nodevigil::desired::Condition;
 use nodevigil::health::{ConditionType, Status};
+use nodevigil::host::files::Root;
+use nodevigil::kubeconfig;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
 use super::history::{Acknowledged, number};
-use crate::support::api::{self, Api};
+use crate::support::api::Api;
+use crate::support::audit::CROWD;
+use crate::support::control_plane::ControlPlane;
+use crate::support::enter;
+use crate::support::proxy::Proxy;
 
 /// How a writer writes; the name says who does it so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,18 +72,22 @@ pub(crate) struct Writer<'a> {
     tally: Tally,
 }
 
-/// The agent's own way to the API.
+/// The agent's own way to the API. It knows one field manager and its own types, and on this Node both are the real
+/// agent's: on their way through a proxy they get other names.
 struct OurCode {
     runtime: Runtime,
     api: Ours,
-    requests: Arc<AtomicUsize>,
+    proxy: Proxy,
 }
 
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
-/// The type under which our code's conditions go in a race: the Node's real agent has the real one.
 const OUR_TYPE: &str = "RacingKubeletHealthy";
+const OTHER_NAMES: &[(&str, &str)] = &[
+    ("fieldManager=nodevigil", "fieldManager=nodevigil-racing"),
+    ("KubeletHealthy", OUR_TYPE),
+];
 
 impl Race {
     /// Ends after `writes` acknowledged writes of which each writer has its share: at least a tenth of an even one.
@@ -113,12 +120,14 @@ impl Race {
 
 impl<'a> Writer<'a> {
     pub(crate) fn new(
+        plane: &ControlPlane,
         race: &'a Race,
         name: &'static str,
         way: Way,
-        kubeconfig: &Value,
     ) -> Result<Self> {
-        let ours = (way == Way::OurConditions).then(|| OurCode::new(kubeconfig, &race.node));
+        let user = format!("racing:{name}");
+        let kubeconfig = &plane.kubeconfig(&user, &["system:masters", CROWD], "127.0.0.1")?;
+        let ours = (way == Way::OurConditions).then(|| OurCode::new(plane, kubeconfig, &race.node));
         Ok(Self {
             race,
             way,
@@ -154,7 +163,7 @@ impl<'a> Writer<'a> {
             self.tally.tries = self.tally.tries.max(tries);
         }
         if let Some(ours) = &self.ours {
-            self.tally.requests = ours.requests.load(Ordering::Relaxed);
+            self.tally.requests = ours.proxy.traffic().requests.len();
         }
         Ok(self.tally)
     }
@@ -319,43 +328,21 @@ fn replace(list: &mut Value, name: &str, wanted: &str, element: Option<Value>) {
 }
 
 impl OurCode {
-    /// Our code knows one field manager and its own types, and on this Node both are the real agent's: on their way
-    /// they get other names.
-    fn new(kubeconfig: &Value, node: &str) -> Result<Self> {
+    fn new(plane: &ControlPlane, identity: &Value, node: &str) -> Result<Self> {
+        let proxy = Proxy::start(plane, identity, enter::ADDRESS)?;
+        proxy.rename(OTHER_NAMES);
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let client = runtime.block_on(api::client(kubeconfig))?;
-        let requests = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&requests);
-        let service = tower::service_fn(move |request: Request<Body>| {
-            counter.fetch_add(1, Ordering::Relaxed);
-            let client = client.clone();
-            async move {
-                client
-                    .send(renamed(request).await?)
-                    .await
-                    .map_err(tower::BoxError::from)
-            }
-        });
-        let api = runtime.block_on(async { Ours::new(Client::new(service, "default"), node) });
+        let text = proxy.kubeconfig(identity)?.to_string();
+        let access = kubeconfig::read(&Root::new("/"), Path::new("/kubeconfig"), &text)
+            .map_err(|fault| anyhow!("{fault:?}"))?;
+        let connection = {
+            let _context = runtime.enter();
+            Connection::new(access)?
+        };
         Ok(Self {
             runtime,
-            api,
-            requests,
+            api: Ours::new(connection, node),
+            proxy,
         })
     }
-}
-
-async fn renamed(request: Request<Body>) -> Result<Request<Body>, tower::BoxError> {
-    let (mut parts, body) = request.into_parts();
-    let manager = format!("fieldManager={FIELD_MANAGER}");
-    parts.uri = parts
-        .uri
-        .to_string()
-        .replace(&manager, &format!("{manager}-racing"))
-        .parse()?;
-    let bytes = body.collect().await?.to_bytes();
-    let text = String::from_utf8(bytes.to_vec())?;
-    let text = text.replace(ConditionType::KubeletHealthy.as_str(), OUR_TYPE);
-    parts.headers.remove(http::header::CONTENT_LENGTH);
-    Ok(Request::from_parts(parts, Body::from(text.into_bytes())))
 }

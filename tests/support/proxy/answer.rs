@@ -73,7 +73,7 @@ pub(super) async fn answer(
             r#"{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"#.to_owned(),
         )),
         Some(Fault::Slow) => {
-            let request = read(request).await?;
+            let request = read(&shared, request).await?;
             let late = tokio::spawn(async move {
                 tokio::time::sleep(SLOW).await;
                 forward(&shared, request).await
@@ -81,7 +81,7 @@ pub(super) async fn answer(
             late.await?
         }
         Some(Fault::Hold(held)) if held == kind_of(&request) => {
-            let request = read(request).await?;
+            let request = read(&shared, request).await?;
             let mut fault = shared.fault.subscribe();
             fault
                 .wait_for(|now| *now != Some(Fault::Hold(held)))
@@ -89,7 +89,7 @@ pub(super) async fn answer(
             forward(&shared, request).await
         }
         _ => {
-            let request = read(request).await?;
+            let request = read(&shared, request).await?;
             forward(&shared, request).await
         }
     }
@@ -102,7 +102,7 @@ pub(super) fn kind_of<B>(request: &Request<B>) -> &'static str {
 }
 
 /// The request as it goes to the API server: path, body and the headers that matter there.
-async fn read(request: Request<Incoming>) -> Result<Request<KubeBody>> {
+async fn read(shared: &Shared, request: Request<Incoming>) -> Result<Request<KubeBody>> {
     let (parts, body) = request.into_parts();
     let body = Limited::new(body, MAX_REQUEST_BYTES)
         .collect()
@@ -111,14 +111,30 @@ async fn read(request: Request<Incoming>) -> Result<Request<KubeBody>> {
     let path = parts.uri.path_and_query().context("a request has a path")?;
     let mut onward = Request::builder()
         .method(parts.method)
-        .uri(path.as_str())
-        .body(KubeBody::from(body.to_bytes().to_vec()))?;
+        .uri(shared.renamed(path.as_str().to_owned()))
+        .body(KubeBody::from(shared.renamed_bytes(body.to_bytes())))?;
     for name in [ACCEPT, CONTENT_TYPE, USER_AGENT] {
         if let Some(value) = parts.headers.get(&name) {
             onward.headers_mut().insert(name, value.clone());
         }
     }
     Ok(onward)
+}
+
+impl Shared {
+    fn renamed(&self, text: String) -> String {
+        let words = self.words.get().copied().unwrap_or_default();
+        words
+            .iter()
+            .fold(text, |text, (from, to)| text.replace(from, to))
+    }
+
+    fn renamed_bytes(&self, bytes: Bytes) -> Vec<u8> {
+        match String::from_utf8(bytes.to_vec()) {
+            Ok(text) => self.renamed(text).into_bytes(),
+            Err(other) => other.into_bytes(),
+        }
+    }
 }
 
 async fn forward(shared: &Shared, request: Request<KubeBody>) -> Result<Response<Outgoing>> {
