@@ -72,9 +72,11 @@ promises:
 	@echo "== promises, short form"
 	@NODEVIGIL_BENCH=short $(NODE_ENV) cargo bench --locked --profile dev --bench promises
 
-bench: setup tools release ## Measures every promise and writes dist/bench.json (more than ten minutes)
+bench: setup tools release ## Measures every promise and writes dist/bench.json (half an hour)
 	@echo "== promises"
 	@$(NODE_ENV) cargo bench --locked --profile dev --bench promises
+	@echo "== failures of the API, five minutes of each"
+	@FAULT_SECONDS=300 $(NODE_ENV) cargo test --locked --test node faults::
 
 # The seed is printed; ORACLE_SEED=S repeats a run, ORACLE_TREES=1 with it a single tree.
 oracle: setup tools kubelets ## A thousand random trees against a real systemd, flags against four releases of the kubelet

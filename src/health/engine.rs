@@ -105,15 +105,18 @@ impl Health {
         self.anchored = true;
     }
 
-    /// The Node was made anew under our name: what befell before it was born is no longer its story, unless it still
-    /// lasts. (A kubelet crash-loops by design until `kubeadm join`; its Node must not be born with that.)
+    /// The Node was made anew under our name: what befell before it was born is no longer its story, unless it is a fact
+    /// that lasts. (A kubelet crash-loops by design until `kubeadm join`, and has no configuration; its Node must not be
+    /// born with that.)
     pub(super) fn node_is_new(&mut self) {
         self.problems.forget_gone();
         self.damping.forget();
         let failed = |v: &Verdict| v.status == Status::False;
-        if self.words.is_empty()
-            || (self.problems.is_empty() && self.verdict.as_ref().is_some_and(failed))
-        {
+        let lasts = self
+            .problems
+            .worst(None, |problem| problem.reason.enter().is_fact())
+            .is_some();
+        if self.words.is_empty() || (!lasts && self.verdict.as_ref().is_some_and(failed)) {
             self.verdict = None;
         }
     }
@@ -302,6 +305,8 @@ impl Health {
         let is_sampled = |reason: Reason| !reason.enter().is_fact();
         let waits_for = if is_sampled(calm.reason) {
             waits.to_worse()
+        } else if status != Status::True && waits.hold.is_some() {
+            waits.hold.as_ref() // a package's script that stops the kubelet starts it again
         } else if flips.is_some_and(|(_, before)| is_sampled(before)) && status == Status::True {
             waits.least.as_ref()
         } else {

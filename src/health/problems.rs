@@ -146,10 +146,6 @@ impl Problems {
         self.0.iter().any(|problem| problem.present)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Forgets what is gone.
     pub(super) fn forget_gone(&mut self) {
         self.0.retain(|problem| problem.present);

@@ -106,6 +106,49 @@ fn every_rule_is_a_reason_for_false() {
 }
 
 #[test]
+fn a_stop_in_a_package_upgrade_is_no_news_and_a_death_is() {
+    let kind = ConditionType::KubeletHealthy;
+    let dpkg = [Suppressor::PackageUpgrade {
+        manager: "dpkg".to_owned(),
+    }];
+    let mut conditions = Conditions::new(Duration::from_mins(1));
+    let mut told = |reason, quiet: &[Suppressor], secs| {
+        conditions.observe(kind, CHECK, &[finding(reason)], quiet, at(secs));
+        conditions.get(kind).verdict().unwrap().status
+    };
+    assert_eq!(told(Reason::KubeletIsHealthy, &[], 1), Status::True);
+    let stopped = Reason::KubeletStoppedByOperator;
+    assert_eq!(told(stopped, &dpkg, 2), Status::True);
+    assert_eq!(told(Reason::KubeletIsHealthy, &dpkg, 3), Status::True);
+    // Its end: what was kept back is told, if it is still so.
+    assert_eq!(told(stopped, &dpkg, 4), Status::True);
+    assert_eq!(told(stopped, &[], 5), Status::Unknown);
+    assert_eq!(told(Reason::KubeletIsHealthy, &[], 6), Status::True);
+    assert_eq!(told(Reason::KubeletCrashed, &dpkg, 7), Status::False);
+}
+
+#[test]
+fn a_node_is_not_born_with_what_was_wrong_before_it_could_join() {
+    let kind = ConditionType::KubeletConfigValid;
+    let rule = Reason::of_rule("CF001").unwrap();
+    let mut conditions = Conditions::new(Duration::from_mins(1));
+    let told = |conditions: &mut Conditions, reason, quiet: &[Suppressor], secs| {
+        conditions.observe(kind, CHECK, &[finding(reason)], quiet, at(secs));
+        conditions.get(kind).verdict().unwrap().status
+    };
+    assert_eq!(told(&mut conditions, rule, &[], 1), Status::False);
+    conditions.node_is_new();
+    let grace = [Suppressor::BootGrace];
+    assert_eq!(told(&mut conditions, rule, &grace, 2), Status::Unknown);
+    let valid = Reason::KubeletConfigIsValid;
+    assert_eq!(told(&mut conditions, valid, &grace, 3), Status::True);
+    // One that is still so when the grace ends is told.
+    conditions.node_is_new();
+    assert_eq!(told(&mut conditions, rule, &grace, 4), Status::True);
+    assert_eq!(told(&mut conditions, rule, &[], 30), Status::False);
+}
+
+#[test]
 fn a_problem_leaves_only_after_a_healthy_spell() {
     let mut health = Health::new(ConditionType::KubeletHealthy, Duration::from_mins(1));
     assert!(health.found(Reason::KubeletIsHealthy, at(1)));
