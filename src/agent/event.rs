@@ -5,9 +5,10 @@ use std::time::Duration;
 use crate::{
     checks::kubelet::{Found, Probe, Process},
     cluster::{
-        api::{ApiError, NodeView},
+        api::{ApiError, EventTask, NodeView, TaintTry},
         identity::{Identity, IdentityError},
         publisher::Apply,
+        taints::Tainted,
         watch::NodeEvent,
     },
     desired::Condition,
@@ -51,6 +52,10 @@ pub enum Event {
     Node(NodeEvent),
     /// The apply of that number ended.
     Applied(u64, Result<NodeView, ApiError>),
+    /// The try at the taints of that number ended.
+    Tainted(u64, Result<Tainted, ApiError>),
+    /// The request for an Event ended.
+    EventTold(Box<EventTask>, Result<(), ApiError>),
     /// We are asked to stop.
     Stop,
 }
@@ -78,6 +83,10 @@ pub enum Effect {
     WatchNode(String),
     /// Send an apply.
     Apply(Apply),
+    /// Put the Node's taints right.
+    Taint(Box<TaintTry>),
+    /// Tell an Event.
+    TellEvent(Box<EventTask>),
     /// Keep what a restart of ours needs.
     SaveLedger(String, Vec<Condition>),
     /// Replace the status file.

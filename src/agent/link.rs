@@ -176,6 +176,10 @@ impl State {
         let publisher = self.publisher.get_or_insert_with(|| Publisher::new(&node));
         publisher.forget_in_flight();
         publisher.credential_renewed(now);
+        self.tainter.forget_in_flight();
+        self.tainter.credential_renewed(now);
+        self.events.forget_in_flight();
+        self.events.credential_renewed(now);
         effects.push(Effect::WatchNode(node));
         self.wish();
     }
@@ -190,6 +194,7 @@ impl State {
         {
             info!(%node, "the kubelet registers under another name than the host's");
             self.publisher = Some(Publisher::new(&node));
+            self.tell_about(&node);
             self.wish();
             if self.link.is_connected() {
                 effects.push(Effect::WatchNode(node));

@@ -8,7 +8,9 @@ mod event;
 mod link;
 mod peer;
 mod publishing;
+mod sending;
 mod state;
+mod telling;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -93,6 +95,8 @@ pub struct Agent {
     api: Option<Api>,
     node_watch: Option<AbortHandle>,
     applying: Option<AbortHandle>,
+    /// Requests for taints and events that are under way.
+    besides: Vec<AbortHandle>,
     following_config: Option<AbortHandle>,
     /// Events that are known already; what waits in the queue goes before them.
     known: VecDeque<Event>,
@@ -139,6 +143,7 @@ impl Agent {
             api: None,
             node_watch: None,
             applying: None,
+            besides: Vec::new(),
             following_config: None,
             known: VecDeque::new(),
             disk: Disk::default(),
@@ -231,12 +236,14 @@ impl Agent {
             Effect::FindIdentity(pid) => self.find_identity(pid),
             Effect::Disconnect => {
                 self.stop_watching_node();
-                if let Some(apply) = self.applying.take() {
-                    apply.abort();
+                for task in self.applying.take().into_iter().chain(self.besides.drain(..)) {
+                    task.abort();
                 }
                 (self.client, self.api) = (None, None);
             }
             Effect::WatchNode(node) => self.watch_node(&node),
+            Effect::Taint(task) => self.taint(*task),
+            Effect::TellEvent(task) => self.tell_event(task),
             Effect::SaveLedger(node, conditions) => self.disk.ledger = Some((node, conditions)),
             Effect::WriteStatus(status) => self.disk.status = Some(status),
             Effect::NotifyStatus(line) => self.outside.notifier.status(&line),
@@ -399,7 +406,7 @@ impl Agent {
         };
         let heartbeat = self.outside.clock.now().wall;
         let task = self.spawn(async move {
-            let result = api.apply(&apply.uid, &apply.conditions, heartbeat).await;
+            let result = api.apply(&apply, heartbeat).await;
             Event::Applied(apply.attempt, result)
         });
         self.applying = Some(task);

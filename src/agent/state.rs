@@ -13,8 +13,9 @@ use super::{
 use crate::{
     checks::kubelet::{Assessment, Endpoint, Kubelet, Sign},
     clock::Now,
-    cluster::publisher::Publisher,
+    cluster::{events::EventBook, publisher::Publisher, taints::Tainter},
     config::Settings,
+    desired::Desired,
     health::{ConditionType, Conditions, Finding, Stored, Verdict},
     host::{journal::Kind, systemd::BusEvent},
     ledger::Ledger,
@@ -42,8 +43,13 @@ pub struct State {
     pub(super) kubelet: Kubelet,
     pub(super) kubelet_since: Now,
     pub(super) health: Conditions,
+    pub(super) desired: Desired,
     pub(super) checking: Checking,
     pub(super) publisher: Option<Publisher>,
+    pub(super) tainter: Tainter,
+    pub(super) events: EventBook,
+    /// Whether we stood down when that was told last.
+    pub(super) stands_down: bool,
     pub(super) link: Link,
     pub(super) bus: Peer,
     pub(super) helper: Peer,
@@ -72,7 +78,12 @@ impl State {
             kubelet: Kubelet::new(settings.kubelet.unit.clone()),
             kubelet_since: now,
             health: Conditions::new(settings.kubelet.healthy_for),
+            desired: Desired::new(settings.choice.clone()),
             checking: Checking::default(),
+            // Both are made anew below, once the Node's name is known.
+            tainter: Tainter::new(settings.taints.clone(), hostname),
+            events: EventBook::new(hostname, settings.events.per_hour),
+            stands_down: false,
             settings,
             started: now,
             hostname: hostname.to_ascii_lowercase(), // as the kubelet does
@@ -98,6 +109,8 @@ impl State {
         if let Some(ledger) = ledger {
             state.adopt(ledger);
         }
+        let node = state.node_name();
+        state.tell_about(&node);
         // Without a bus and without a kubelet too: the files alone are worth a look.
         state.check_anew(now);
         state
@@ -116,14 +129,16 @@ impl State {
         if ledger.node.as_deref() != Some(&self.node_name()) {
             return;
         }
-        for condition in ledger.conditions {
-            self.health.get_mut(condition.r#type).adopt(Stored {
+        let stored = ledger.conditions.into_iter().map(|condition| {
+            let stored = Stored {
                 status: condition.status,
                 reason: condition.reason,
                 message: condition.message,
                 since: condition.last_transition_time,
-            });
-        }
+            };
+            (condition.r#type, stored)
+        });
+        self.take_back(&stored.collect::<Vec<_>>());
     }
 
     /// Our Node's name: configured, else the kubelet's own word, else the host's name.
@@ -163,6 +178,12 @@ impl State {
             Event::Applied(attempt, result) => {
                 self.apply_applied(attempt, result, now, &mut effects);
             }
+            Event::Tainted(attempt, result) => {
+                self.apply_tainted(attempt, result, now, &mut effects);
+            }
+            Event::EventTold(task, result) => {
+                self.apply_event_told(&task, result, now, &mut effects);
+            }
             Event::Stop => {
                 info!(
                     message_id = Kind::Stopped.id(),
@@ -173,7 +194,7 @@ impl State {
         }
         let changed = self.judge(now);
         if changed {
-            self.tell(&mut effects);
+            self.tell(now, &mut effects);
         }
         let around = [
             self.bus.take_changed(),
@@ -208,6 +229,7 @@ impl State {
         }
         if self.link.is_connected() {
             also(self.publisher.as_ref().and_then(Publisher::next_deadline));
+            also(ahead(self.next_besides(now)));
         }
         next.max(soonest)
     }
@@ -265,6 +287,7 @@ impl State {
                 .rposition(|e| matches!(e, Effect::WatchNode(_)));
             effects.insert(connection.map_or(0, |i| i + 1), Effect::Apply(apply));
         }
+        self.send_besides(now, effects);
         let soon = now.uptime + SLACK;
         if let Some(process) = self.kubelet.process().cloned() {
             if !self.probing

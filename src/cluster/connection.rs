@@ -83,6 +83,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::cluster::publisher::Apply;
     use crate::cluster::api::{Api, ApiError};
 
     /// What an apply comes to at a server that answers with these bytes; with none, it never answers.
@@ -106,7 +107,7 @@ mod tests {
     async fn apply_to(url: &str) -> ApiError {
         let client = client(&Config::new(url.parse().unwrap())).unwrap();
         let api = Api::new(client, "n1");
-        api.apply("u", &[], jiff::Timestamp::UNIX_EPOCH)
+        api.apply(&Apply::default(), jiff::Timestamp::UNIX_EPOCH)
             .await
             .unwrap_err()
     }

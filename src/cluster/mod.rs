@@ -1,10 +1,13 @@
 //! The door to Kubernetes: who we are, our Node, one apply, and backing off.
 //!
-//! `backoff` and `publisher` decide and are pure; `identity`, `connection`, `api` and `watch` do the talking.
+//! `backoff`, `publisher` (conditions) with `owners`, `taints` and `events` decide and are pure; `identity`, `connection`, `api` and `watch` do the talking.
 
 pub mod api;
 pub mod backoff;
 pub mod connection;
+pub mod events;
 pub mod identity;
+pub mod owners;
 pub mod publisher;
+pub mod taints;
 pub mod watch;

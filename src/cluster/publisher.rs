@@ -8,9 +8,13 @@ use std::time::Duration;
 use super::{
     api::{ApiError, NodeView},
     backoff::Backoff,
+    owners::{OwnerNews, Owners, Refusal},
     watch::NodeEvent,
 };
-use crate::{clock::Now, desired::Condition};
+use crate::{
+    clock::Now,
+    desired::{Condition, PublishedType, Wish},
+};
 
 /// The heartbeat's period, a tenth more or less (as the kubelet's own status report): 11 to 14 writes an hour.
 pub const HEARTBEAT: Duration = Duration::from_mins(5);
@@ -19,7 +23,7 @@ pub const HEARTBEAT: Duration = Duration::from_mins(5);
 pub const REPAIR_EVERY: Duration = Duration::from_mins(1);
 
 /// One apply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Apply {
     /// Its number: an answer that comes after its request was given up must not pass for the next one's.
     pub attempt: u64,
@@ -27,6 +31,8 @@ pub struct Apply {
     pub uid: String,
     /// The complete set.
     pub conditions: Vec<Condition>,
+    /// The annotation that says that we stand down; `None` takes it away.
+    pub standing_down: Option<String>,
 }
 
 /// What the watch's word changed.
@@ -69,7 +75,11 @@ pub struct Publisher {
     subject: Subject,
     /// Whether a Node was ever seen in this life, so that the next one is known to be new.
     met: bool,
-    wish: Vec<Condition>,
+    /// What the Node should have from us, if nobody else had any of it; `None`: nothing is to be written.
+    wish: Option<Wish>,
+    owners: Owners,
+    /// Whether the Node has something of ours, which an empty set takes away.
+    has_ours: bool,
     attempts: u64,
     in_flight: Option<Apply>,
     published: Option<Apply>,
@@ -91,7 +101,9 @@ impl Publisher {
             node_name: node.to_owned(),
             subject: Subject::Unread,
             met: false,
-            wish: Vec::new(),
+            wish: None,
+            owners: Owners::default(),
+            has_ours: false,
             attempts: 0,
             in_flight: None,
             published: None,
@@ -116,10 +128,36 @@ impl Publisher {
         self.subject == Subject::Missing
     }
 
-    /// What the Node should have from now on.
-    pub fn want(&mut self, conditions: Vec<Condition>) {
-        self.wish = conditions;
+    /// What the Node should have from now on; `None`: nothing is to be written.
+    pub fn want(&mut self, wish: Option<Wish>) {
+        self.wish = wish;
+        let types = self.wished_types();
+        self.owners.wished(&types);
     }
+
+    /// The Node's uid, while it is there.
+    pub fn uid(&self) -> Option<&str> {
+        match &self.subject {
+            Subject::Present(uid) => Some(uid),
+            Subject::Unread | Subject::Missing => None,
+        }
+    }
+
+    /// Whether an apply is under way.
+    pub fn is_busy(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// The types that are left out because they are somebody else's.
+    pub fn refused(&self) -> &[Refusal] {
+        self.owners.refused()
+    }
+
+    /// What is new about others' claims.
+    pub fn owner_news(&mut self) -> Vec<OwnerNews> {
+        self.owners.take_news()
+    }
+
 
     /// The last failure that no success has followed, and how many there were in a row.
     pub fn failure(&self) -> Option<(&ApiError, u32)> {
@@ -133,10 +171,15 @@ impl Publisher {
 
     /// Whether the Node shows what we wish.
     pub fn is_current(&self) -> bool {
-        self.published.as_ref().is_some_and(|published| {
-            published.conditions == self.wish
-                && self.subject == Subject::Present(published.uid.clone())
-        })
+        let (Some(wish), Some(published)) = (&self.wish, &self.published) else {
+            return false;
+        };
+        let wished = wish.conditions.iter();
+        wished
+            .filter(|c| !self.owners.refuses(c.r#type))
+            .eq(&published.conditions)
+            && wish.standing_down == published.standing_down
+            && self.uid() == Some(&published.uid)
     }
 
     /// Takes in what the watch saw.
@@ -158,11 +201,14 @@ impl Publisher {
         self.hasten(now);
         let subject = Subject::Present(view.uid.clone());
         if self.subject == subject {
+            self.look_at_owners(&view, now);
             return self.repair(&view, now);
         }
+        self.owners.forget();
         let was_missing = self.subject == Subject::Missing;
         self.subject = subject;
         self.published = None;
+        self.look_at_owners(&view, now);
         // A Node that was not there when we first looked is as new as one that replaced another.
         let change = if self.met || was_missing {
             NodeChange::New(view)
@@ -183,8 +229,15 @@ impl Publisher {
             (Some(seen), Some(ours)) => seen <= ours,
             _ => true,
         };
-        if older || self.in_flight.is_some() || shows(view, &published.conditions) {
+        if older || self.in_flight.is_some() {
             return NodeChange::Same;
+        }
+        let mut wrong = published.conditions.iter().filter(|c| !shows(view, c)).peekable();
+        if wrong.peek().is_none() {
+            return NodeChange::Same;
+        }
+        for condition in wrong {
+            self.owners.overwritten(condition.r#type, now);
         }
         self.published = None;
         self.retry_at = self.retry_at.max(Some(self.repair_at));
@@ -210,31 +263,34 @@ impl Publisher {
 
     /// The apply that is due now, if any; it is in flight from then on until [`Publisher::done`].
     pub fn next(&mut self, now: Now) -> Option<Apply> {
-        let Subject::Present(uid) = &self.subject else {
-            return None;
-        };
+        let uid = self.uid()?;
         let waits = self.retry_at.is_some_and(|at| now.uptime < at);
-        if self.in_flight.is_some() || self.wish.is_empty() || waits {
+        if self.in_flight.is_some() || !self.has_something_to_write() || waits {
             return None;
         }
         if self.is_current() && now.uptime < self.heartbeat_at {
             return None;
         }
-        self.attempts += 1;
+        let Wish {
+            mut conditions,
+            standing_down,
+        } = self.wish.clone()?;
+        conditions.retain(|c| !self.owners.refuses(c.r#type));
         let apply = Apply {
-            attempt: self.attempts,
-            uid: uid.clone(),
-            conditions: self.wish.clone(),
+            attempt: self.attempts + 1,
+            uid: uid.to_owned(),
+            conditions,
+            standing_down,
         };
+        self.attempts = apply.attempt;
         self.in_flight = Some(apply.clone());
         Some(apply)
     }
 
     /// When to ask again though nothing happens (uptime).
     pub fn next_deadline(&self) -> Option<Duration> {
-        let idle = matches!(self.subject, Subject::Present(_))
-            && self.in_flight.is_none()
-            && !self.wish.is_empty();
+        let idle =
+            self.uid().is_some() && self.in_flight.is_none() && self.has_something_to_write();
         idle.then(|| {
             self.retry_at.unwrap_or(if self.is_current() {
                 self.heartbeat_at
@@ -242,6 +298,26 @@ impl Publisher {
                 Duration::ZERO
             })
         })
+    }
+
+    /// An empty set is written only to take away what the Node has of ours.
+    fn has_something_to_write(&self) -> bool {
+        self.wish.as_ref().is_some_and(|wish| {
+            self.has_ours
+                || wish.standing_down.is_some()
+                || (wish.conditions.iter()).any(|c| !self.owners.refuses(c.r#type))
+        })
+    }
+
+    fn wished_types(&self) -> Vec<PublishedType> {
+        let wish = self.wish.as_ref();
+        wish.map(|wish| types(&wish.conditions)).unwrap_or_default()
+    }
+
+    fn look_at_owners(&mut self, view: &NodeView, now: Now) {
+        self.has_ours = view.owners.iter().any(|owner| owner.ours);
+        let wished = self.wished_types();
+        self.owners.seen(&view.owners, &wished, now);
     }
 
     /// Whatever was in flight will not come back: its connection was dropped.
@@ -257,6 +333,8 @@ impl Publisher {
     }
 
     fn succeeded(&mut self, applied: Apply, node: &NodeView, now: Now) {
+        self.owners.wrote(types(&applied.conditions));
+        self.look_at_owners(node, now);
         self.published = Some(applied);
         self.version = node.version.parse().ok();
         self.heartbeat_at = now.uptime + self.backoff.around(HEARTBEAT);
@@ -296,16 +374,18 @@ impl Publisher {
     }
 }
 
-/// Whether the Node has these conditions. Times on the Node have whole seconds.
-fn shows(view: &NodeView, conditions: &[Condition]) -> bool {
-    conditions.iter().all(|wished| {
-        view.conditions.iter().any(|(r#type, stored)| {
-            *r#type == wished.r#type
-                && stored.status == wished.status
-                && stored.reason == wished.reason
-                && stored.message == wished.message
-                && stored.since.as_second() == wished.last_transition_time.as_second()
-        })
+fn types(conditions: &[Condition]) -> Vec<PublishedType> {
+    conditions.iter().map(|c| c.r#type).collect()
+}
+
+/// Whether the Node has this condition. Times on the Node have whole seconds.
+fn shows(view: &NodeView, wished: &Condition) -> bool {
+    view.conditions.iter().any(|(r#type, stored)| {
+        *r#type == wished.r#type
+            && stored.status == wished.status
+            && stored.reason == wished.reason
+            && stored.message == wished.message
+            && stored.since.as_second() == wished.last_transition_time.as_second()
     })
 }
 
@@ -315,8 +395,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        cluster::api::NodeFacts,
-        health::{ConditionType, Status},
+        cluster::api::Ownership,
+        health::Status,
     };
 
     fn at(millis: u64) -> Now {
@@ -328,7 +408,7 @@ mod tests {
 
     fn condition(status: Status) -> Condition {
         Condition {
-            r#type: ConditionType::KubeletHealthy,
+            r#type: PublishedType::KubeletHealthy,
             status,
             reason: "KubeletIsHealthy".to_owned(),
             message: String::new(),
@@ -340,8 +420,7 @@ mod tests {
         NodeView {
             uid: uid.to_owned(),
             version: "1".to_owned(),
-            conditions: Vec::new(),
-            facts: NodeFacts::default(),
+            ..NodeView::default()
         }
     }
 
@@ -353,10 +432,17 @@ mod tests {
         publisher.done(publisher.attempts, result, now)
     }
 
+    fn want(publisher: &mut Publisher, conditions: Vec<Condition>) {
+        publisher.want(Some(Wish {
+            conditions,
+            standing_down: None,
+        }));
+    }
+
     fn ready() -> Publisher {
         let mut publisher = Publisher::new("n1");
         publisher.node(seen("u1"), at(0));
-        publisher.want(vec![condition(Status::True)]);
+        want(&mut publisher, vec![condition(Status::True)]);
         publisher
     }
 
@@ -372,7 +458,7 @@ mod tests {
         assert!((Duration::from_secs(270)..=Duration::from_secs(331)).contains(&due));
         assert!(publisher.next(at(331_000)).is_some());
         done(&mut publisher, Ok(view("u1")), at(331_005));
-        publisher.want(vec![condition(Status::False)]);
+        want(&mut publisher, vec![condition(Status::False)]);
         assert!(
             publisher.next(at(331_006)).is_some(),
             "a change does not wait"
@@ -395,7 +481,7 @@ mod tests {
     fn a_change_during_flight_is_sent_after_it() {
         let mut publisher = ready();
         publisher.next(at(1)).unwrap();
-        publisher.want(vec![condition(Status::False)]);
+        want(&mut publisher, vec![condition(Status::False)]);
         done(&mut publisher, Ok(view("u1")), at(5));
         assert_eq!(
             publisher.next(at(5)).unwrap().conditions[0].status,
@@ -439,6 +525,7 @@ mod tests {
                 attempt: 1,
                 uid: "u1".to_owned(),
                 conditions: Vec::new(),
+                standing_down: None,
             });
             done(
                 &mut publisher,
@@ -536,5 +623,110 @@ mod tests {
         publisher.next(at(2)).unwrap();
         publisher.done(given_up, Ok(view("u1")), at(3));
         assert!(!publisher.is_current());
+    }
+
+    fn owned(version: &str, ours: bool, foreign: Option<&str>, stored: &Condition) -> NodeEvent {
+        NodeEvent::Seen(NodeView {
+            version: version.to_owned(),
+            conditions: vec![(
+                stored.r#type,
+                crate::health::Stored {
+                    status: stored.status,
+                    reason: stored.reason.clone(),
+                    message: stored.message.clone(),
+                    since: stored.last_transition_time,
+                },
+            )],
+            owners: vec![Ownership {
+                r#type: stored.r#type,
+                ours,
+                foreign: foreign.map(str::to_owned),
+                foreign_time: foreign.is_some(),
+            }],
+            ..view("u1")
+        })
+    }
+
+    #[test]
+    fn what_another_had_first_is_never_written_and_taken_when_it_goes() {
+        for wish_first in [true, false] {
+            let mut publisher = Publisher::new("n1");
+            let theirs = condition(Status::False);
+            let wish = vec![condition(Status::True)];
+            if wish_first {
+                want(&mut publisher, wish.clone());
+            }
+            publisher.node(owned("1", false, Some("npd"), &theirs), at(0));
+            want(&mut publisher, wish.clone());
+            assert_eq!(publisher.next(at(1)), None, "nothing is left to write");
+            assert_eq!(publisher.refused()[0].manager, "npd");
+            assert!(matches!(
+                publisher.owner_news()[..],
+                [OwnerNews::Refused(Refusal {
+                    contested: false,
+                    ..
+                })]
+            ));
+            publisher.node(owned("2", false, Some("npd"), &theirs), at(2));
+            assert_eq!(publisher.owner_news(), [], "said once");
+            publisher.node(NodeEvent::Seen(view("u1")), at(3));
+            assert_eq!(
+                publisher.owner_news(),
+                [OwnerNews::Taken(PublishedType::KubeletHealthy)]
+            );
+            assert_eq!(publisher.next(at(3)).unwrap().conditions, wish);
+        }
+    }
+
+    #[test]
+    fn what_is_ours_is_put_right_three_times_and_then_given_up() {
+        let mut publisher = ready();
+        let (ours, theirs) = (condition(Status::True), condition(Status::False));
+        let (mut version, mut repairs, mut now) = (1, 0, 1);
+        let mut refused_at = None;
+        for _ in 0..10 {
+            while let Some(apply) = publisher.next(at(now)) {
+                version += 1;
+                repairs += u32::from(!apply.conditions.is_empty());
+                let NodeEvent::Seen(node) = owned(&version.to_string(), true, None, &ours) else {
+                    panic!("seen");
+                };
+                done(&mut publisher, Ok(node), at(now));
+            }
+            version += 1;
+            publisher.node(
+                owned(&version.to_string(), true, Some("kubectl-edit"), &theirs),
+                at(now + 1),
+            );
+            now += 61_000;
+            if !publisher.refused().is_empty() {
+                refused_at.get_or_insert(repairs);
+            }
+        }
+        assert_eq!(refused_at, Some(4), "the first apply and three repairs");
+        assert_eq!(repairs, 4);
+        assert!(publisher.refused()[0].contested);
+        // An hour after, and with nobody else there, it is ours again.
+        now += 3_600_000;
+        version += 1;
+        publisher.node(owned(&version.to_string(), false, None, &theirs), at(now));
+        assert_eq!(publisher.refused(), []);
+        assert!(!publisher.next(at(now)).unwrap().conditions.is_empty());
+    }
+
+    #[test]
+    fn nothing_to_publish_takes_away_what_is_there_and_is_then_quiet() {
+        let mut publisher = Publisher::new("n1");
+        let ours = condition(Status::True);
+        publisher.node(owned("1", true, None, &ours), at(0));
+        assert_eq!(publisher.next(at(1)), None, "nothing is known yet");
+        want(&mut publisher, Vec::new());
+        assert_eq!(publisher.next(at(1)).unwrap().conditions, []);
+        done(&mut publisher, Ok(view("u1")), at(2));
+        assert_eq!(publisher.next(at(4_000_000)), None);
+        assert_eq!(publisher.next_deadline(), None);
+        publisher.want(None);
+        publisher.node(owned("9", true, None, &ours), at(4_000_001));
+        assert_eq!(publisher.next(at(4_000_001)), None, "in the shadow");
     }
 }

@@ -10,6 +10,10 @@ use std::{
 use tempfile::TempDir;
 
 use super::{error::Source, fragment, *};
+use crate::{
+    desired::{Dialect, taints::Effect},
+    health::ConditionType,
+};
 
 const ETC: &str = "/etc/nodevigil/config.d";
 const RUN: &str = "/run/nodevigil/config.d";
@@ -246,31 +250,37 @@ fn fields(text: &str) -> BTreeSet<String> {
 
 #[test]
 fn registry_and_reader_agree() {
-    let sections: BTreeSet<_> = KEYS.iter().map(|key| key.section.to_owned()).collect();
-    assert_eq!(fields("zzz = 1"), sections);
-    for section in &sections {
+    let sections: BTreeSet<_> = KEYS.iter().map(|key| key.section).collect();
+    let top = |section: &str| section.split('.').next().unwrap().to_owned();
+    let tops: BTreeSet<_> = sections.iter().map(|section| top(section)).collect();
+    assert_eq!(fields("zzz = 1"), tops);
+    for section in sections {
         let keys: BTreeSet<_> = KEYS
             .iter()
             .filter(|key| key.section == section)
             .map(|key| key.name.to_owned())
             .collect();
-        assert_eq!(fields(&format!("[{section}]\nzzz = 1")), keys);
+        // A reader with one field speaks of it without a list.
+        let text = format!("[{section}]\nzzz = 1");
+        assert_eq!(fields(&text), keys);
     }
 }
 
 #[test]
 fn every_key_takes_its_example_and_has_its_default() {
     for key in KEYS {
-        let written = |value| format!("[{}]\n{} = {value}\n", key.section, key.name);
+        let section = key.section.replace("TYPE", "KubeletHealthy");
+        let written = |value| format!("[{section}]\n{} = {value}\n", key.name);
         load_text(&written(key.example)).unwrap();
         if let Some(default) = key.default {
             assert_eq!(load_text(&written(default)).unwrap(), Settings::default());
         }
         assert!(key.doc.ends_with('.') && !key.bounds.is_empty(), "{key:?}");
-        let name = format!("{}.{}", key.section, key.name);
+        let name = format!("{section}.{}", key.name);
         let wrong = written(match key.kind {
             Kind::Text => "1",
-            Kind::Integer => "\"\"",
+            Kind::Integer | Kind::Boolean => "\"\"",
+            Kind::List => "[1]",
         });
         assert!(complaint(&wrong).contains(&format!("10-x.toml:2: {name}: ")));
     }
@@ -310,4 +320,34 @@ fn an_intent_is_checked_like_everything_else() {
     ] {
         assert!(said.contains(word), "{word} in {said}");
     }
+}
+
+#[test]
+fn what_is_told_can_be_chosen() {
+    let settings = load_text(
+        "[kubernetes]\ndialects = [\"npd\", \"native\"]\npublish = \"none\"\n\
+         [conditions.KubeletConfigValid]\npublish = false\n\
+         [taints]\nconditions = [\"KubeletHealthy\", \"KubeletConfigValid\"]\neffect = \"NoExecute\"\n\
+         prefix = \"health.example.org/nodevigil-\"\n[events]\nper_hour = 0\n",
+    )
+    .unwrap();
+    assert_eq!(settings.choice.dialects, [Dialect::Native, Dialect::Npd]);
+    assert!(settings.choice.shadow);
+    assert!(!settings.choice.tells(ConditionType::KubeletConfigValid));
+    assert_eq!(settings.taints.conditions, [ConditionType::KubeletHealthy]);
+    assert_eq!(settings.taints.effect, Effect::NoExecute);
+    assert_eq!(settings.events.per_hour, 0);
+    insta::assert_snapshot!(complaints(&[
+        "[kubernetes]\ndialects = []\n",
+        "[kubernetes]\ndialects = [\"gke\"]\n",
+        "[kubernetes]\ndialects = \"eks\"\n",
+        "[kubernetes]\npublish = \"native\"\n",
+        "[conditions.KubeletReady]\npublish = false\n",
+        "[conditions.KubeletHealthy]\npublished = false\n",
+        "[conditions]\npublish = false\n",
+        "conditions = 1\n",
+        "[taints]\nprefix = \"example.org/\"\n",
+        "[taints]\neffect = \"Evict\"\n",
+        "[events]\nper_hour = 3601\n",
+    ]), @"");
 }

@@ -25,6 +25,7 @@ mod identity;
 mod life;
 mod lookup;
 mod scene;
+mod telling;
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         audit::tests(),
         host::tests(),
         identity::tests(),
+        telling::tests(),
         config::tests(),
         check::tests(),
         fatal::tests(),

@@ -2,18 +2,27 @@
 
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde_json::Value;
 
-use crate::health::{ConditionType, Status, Stored};
+use super::owners::{ManagedFields, Ownership, owners};
+use crate::{
+    desired::PublishedType,
+    health::{Status, Stored},
+};
 
 /// What we need to know of our Node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeView {
     /// `metadata.uid`: a Node made anew under our name has another.
     pub uid: String,
     /// Its resource version.
     pub version: String,
     /// Those of its conditions that have a type of ours.
-    pub conditions: Vec<(ConditionType, Stored)>,
+    pub conditions: Vec<(PublishedType, Stored)>,
+    /// Who owns those types, as far as anybody does.
+    pub owners: Vec<Ownership>,
+    /// `spec.taints` as it stands there, or null.
+    pub taints: Value,
     /// What the configuration's rules judge.
     pub facts: NodeFacts,
 }
@@ -49,6 +58,8 @@ struct NodeMeta {
     #[serde(default)]
     resource_version: String,
     creation_timestamp: Option<Timestamp>,
+    #[serde(default)]
+    managed_fields: Vec<ManagedFields>,
 }
 
 #[derive(Deserialize, Default)]
@@ -56,13 +67,7 @@ struct NodeSpec {
     #[serde(rename = "providerID")]
     provider_id: Option<String>,
     #[serde(default)]
-    taints: Vec<NodeTaint>,
-}
-
-#[derive(Deserialize)]
-struct NodeTaint {
-    #[serde(default)]
-    key: String,
+    taints: Value,
 }
 
 #[derive(Deserialize, Default)]
@@ -103,25 +108,26 @@ impl From<Node> for NodeView {
                 .into_iter()
                 .filter_map(ours)
                 .collect(),
+            owners: owners(node.metadata.managed_fields),
             facts: NodeFacts {
                 created: node.metadata.creation_timestamp,
                 provider_id: node.spec.provider_id.filter(|id| !id.is_empty()),
-                taints: node
-                    .spec
-                    .taints
-                    .into_iter()
-                    .map(|taint| taint.key)
-                    .collect(),
+                taints: taint_keys(&node.spec.taints),
                 kubelet_version: node.status.node_info.kubelet_version,
             },
+            taints: node.spec.taints,
         }
     }
 }
 
-fn ours(condition: NodeCondition) -> Option<(ConditionType, Stored)> {
-    let r#type = ConditionType::ALL
-        .iter()
-        .find(|t| t.as_str() == condition.r#type)?;
+fn taint_keys(taints: &Value) -> Vec<String> {
+    let taints = taints.as_array().into_iter().flatten();
+    let keys = taints.filter_map(|taint| taint["key"].as_str());
+    keys.map(str::to_owned).collect()
+}
+
+fn ours(condition: NodeCondition) -> Option<(PublishedType, Stored)> {
+    let r#type = PublishedType::parse(&condition.r#type)?;
     let status = match condition.status.as_str() {
         "True" => Status::True,
         "False" => Status::False,
@@ -133,7 +139,7 @@ fn ours(condition: NodeCondition) -> Option<(ConditionType, Stored)> {
         message: condition.message,
         since: condition.last_transition_time?,
     };
-    Some((*r#type, stored))
+    Some((r#type, stored))
 }
 
 #[cfg(test)]

@@ -41,6 +41,14 @@ pub enum Kind {
     NodeMissing,
     /// The Node of this machine is there (again), with its UID.
     NodeFound,
+    /// A condition type is left to another field manager that owns it; what to do is in the line.
+    TypeRefused,
+    /// A condition type that was left to another is published: nobody else owns it any more.
+    TypeTaken,
+    /// The Node's taints cannot be written; the conditions are not concerned.
+    TaintsRefused,
+    /// Events cannot be written; the conditions are not concerned.
+    EventsRefused,
 }
 
 impl Kind {
@@ -63,6 +71,10 @@ impl Kind {
         Self::Config,
         Self::NodeMissing,
         Self::NodeFound,
+        Self::TypeRefused,
+        Self::TypeTaken,
+        Self::TaintsRefused,
+        Self::EventsRefused,
     ];
 
     /// The id, 32 hexadecimal digits.
@@ -85,6 +97,10 @@ impl Kind {
             Self::Config => "504a5a75956842c9a3a7b75a0d59962a",
             Self::NodeMissing => "d10d3b963d124c1281ca1047cf3f7475",
             Self::NodeFound => "6291bc2ada7f449ba0bede9bb1e397d3",
+            Self::TypeRefused => "a25ed0a06a2448ada0083fd9c8ebda32",
+            Self::TypeTaken => "a942ebfa3bae4d1fbe6db916c89c2973",
+            Self::TaintsRefused => "b194de0b767449589dcb150970d08f17",
+            Self::EventsRefused => "5b2724a9d48a4e96bf2217f854d256c2",
         }
     }
 
@@ -124,6 +140,18 @@ impl Kind {
                 "The Node of this machine is not there; nothing is published until it is."
             }
             Self::NodeFound => "The Node of this machine is there (again), with its UID.",
+            Self::TypeRefused => {
+                "A condition type is left to another field manager that owns it; what to do is in the line."
+            }
+            Self::TypeTaken => {
+                "A condition type that was left to another is published: nobody else owns it any more."
+            }
+            Self::TaintsRefused => {
+                "The Node's taints cannot be written; the conditions are not concerned."
+            }
+            Self::EventsRefused => {
+                "Events cannot be written; the conditions are not concerned."
+            }
         }
     }
 }
@@ -148,9 +176,9 @@ mod tests {
         }
         assert_eq!(
             Kind::ALL.last(),
-            Some(&Kind::NodeFound),
+            Some(&Kind::EventsRefused),
             "a new kind belongs in ALL"
         );
-        assert_eq!(Kind::ALL.len(), Kind::NodeFound as usize + 1);
+        assert_eq!(Kind::ALL.len(), Kind::EventsRefused as usize + 1);
     }
 }

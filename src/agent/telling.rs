@@ -1,0 +1,170 @@
+//! What is told besides the conditions: the Node's taints and Events about it. Neither holds up a condition.
+
+use tracing::{info, warn};
+
+use super::{event::Effect, state::State};
+use crate::{
+    clock::Now,
+    cluster::{
+        api::{ApiError, EventTask, NodeView},
+        events::{EventBook, Notice},
+        identity::Identity,
+        taints::{Tainted, Tainter},
+    },
+    desired::{Transition, taints},
+    health::Status,
+    host::journal::Kind,
+};
+
+/// Why the kubelet's identity is not even tried with.
+const NOT_AS_KUBELET: &str = "the kubelet's identity may not change taints (NodeRestriction forbids it); give the agent an \
+                              identity of its own, /etc/nodevigil/kubeconfig";
+
+impl State {
+    /// Taints and events are about the Node of that name from now on.
+    pub(super) fn tell_about(&mut self, node: &str) {
+        self.tainter = Tainter::new(self.settings.taints.clone(), node);
+        self.events = EventBook::new(node, self.settings.events.per_hour);
+    }
+
+    /// Takes in what the Node is, and which taints it has; `None`: there is none.
+    pub(super) fn see_node(&mut self, view: Option<&NodeView>) {
+        self.tainter
+            .seen(view.map(|view| (view.uid.as_str(), &view.taints)));
+        self.events.node(view.map(|view| view.uid.as_str()));
+    }
+
+    /// What the verdicts ask for besides conditions.
+    pub(super) fn tell_besides(&mut self, transitions: Vec<Transition>, now: Now) {
+        let quiet = self.standing_down();
+        let wished = taints::wished(
+            self.tainter.rules(),
+            self.health.verdicts(),
+            quiet.is_some(),
+        );
+        self.tainter.want(wished);
+        if self.desired.choice().shadow {
+            return;
+        }
+        for transition in transitions {
+            self.events.record(notice(&transition), now);
+        }
+        if quiet.is_some() != self.stands_down {
+            self.stands_down = quiet.is_some();
+            self.events.record(stand(quiet), now);
+        }
+    }
+
+    /// The taints' and the events' turn, once the conditions are told and nothing speaks against the API.
+    pub(super) fn send_besides(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        if !self.may_send_besides() {
+            return;
+        }
+        let as_kubelet = matches!(self.link.identity(), Some(Identity::Kubelet(_)));
+        if self.tainter.refuse(as_kubelet.then_some(NOT_AS_KUBELET)) {
+            self.status_at = now.uptime;
+            warn!(
+                message_id = Kind::TaintsRefused.id(),
+                "no taints: {NOT_AS_KUBELET}"
+            );
+        }
+        if let Some(task) = self.tainter.next(now) {
+            effects.push(Effect::Taint(Box::new(task)));
+        }
+        if let Some(task) = self.events.next(now) {
+            effects.push(Effect::TellEvent(Box::new(task)));
+        }
+    }
+
+    /// When the taints or the events want their turn (uptime).
+    pub(super) fn next_besides(&self, now: Now) -> Option<std::time::Duration> {
+        let next = [self.tainter.next_deadline(now), self.events.next_deadline()];
+        let next = next.into_iter().flatten().min();
+        next.filter(|_| self.may_send_besides())
+    }
+
+    fn may_send_besides(&self) -> bool {
+        let publisher = self.publisher.as_ref();
+        self.link.is_connected()
+            && !self.desired.choice().shadow
+            && publisher.is_some_and(|p| !p.is_busy() && p.failure().is_none())
+    }
+
+    pub(super) fn apply_tainted(
+        &mut self,
+        attempt: u64,
+        result: Result<Tainted, ApiError>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let hung = matches!(result, Err(ApiError::Timeout));
+        let failed_before = self.tainter.error().is_some();
+        let is_news = self.tainter.done(attempt, result, now);
+        match self.tainter.error() {
+            Some(error) if is_news => {
+                warn!(message_id = Kind::TaintsRefused.id(), %error, "cannot write the Node's taints; trying again more and more slowly");
+            }
+            None if failed_before => info!(
+                message_id = Kind::PublishRecovered.id(),
+                "the Node's taints can be written again"
+            ),
+            _ => {}
+        }
+        self.status_at = now.uptime;
+        if hung {
+            self.reconnect(effects);
+        }
+    }
+
+    pub(super) fn apply_event_told(
+        &mut self,
+        task: &EventTask,
+        result: Result<(), ApiError>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let hung = matches!(result, Err(ApiError::Timeout));
+        let failed_before = self.events.error().is_some();
+        let is_news = self.events.done(task, result, now);
+        match self.events.error() {
+            Some(error) if is_news => {
+                warn!(message_id = Kind::EventsRefused.id(), %error, "cannot write Events; trying again more and more slowly");
+            }
+            None if failed_before => info!(
+                message_id = Kind::PublishRecovered.id(),
+                "Events can be written again"
+            ),
+            _ => {}
+        }
+        self.status_at = now.uptime;
+        if hung {
+            self.reconnect(effects);
+        }
+    }
+}
+
+fn notice(transition: &Transition) -> Notice {
+    let (kind, status) = (transition.kind.as_str(), transition.status.as_str());
+    Notice {
+        warning: transition.status == Status::False,
+        reason: transition.reason.to_owned(),
+        action: "SetCondition",
+        note: format!("{kind} is {status}: {}", transition.message),
+    }
+}
+
+fn stand(quiet: Option<String>) -> Notice {
+    let (reason, note) = match quiet {
+        Some(why) => ("StandingDown", format!("no new problem is told: {why}")),
+        None => (
+            "StandingDownEnded",
+            "problems are told again, at once".to_owned(),
+        ),
+    };
+    Notice {
+        warning: false,
+        reason: reason.to_owned(),
+        action: "StandDown",
+        note,
+    }
+}
