@@ -207,10 +207,7 @@ impl Desired {
         if self.choice.shadow || self.told.is_empty() {
             return None;
         }
-        let published = self
-            .told
-            .iter()
-            .filter(|c| self.choice.publishes(c.r#type));
+        let published = self.told.iter().filter(|c| self.choice.publishes(c.r#type));
         Some(published.cloned().collect())
     }
 }

@@ -236,7 +236,12 @@ impl Agent {
             Effect::FindIdentity(pid) => self.find_identity(pid),
             Effect::Disconnect => {
                 self.stop_watching_node();
-                for task in self.applying.take().into_iter().chain(self.besides.drain(..)) {
+                for task in self
+                    .applying
+                    .take()
+                    .into_iter()
+                    .chain(self.besides.drain(..))
+                {
                     task.abort();
                 }
                 (self.client, self.api) = (None, None);

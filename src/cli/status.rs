@@ -186,7 +186,9 @@ fn other_names(out: &mut String, condition: &Condition, now: Timestamp) {
 
 /// Marks what the Node does not have yet, where it should have it.
 fn unpublished(file: &StatusFile, condition: &Condition) -> &'static str {
-    if condition.published_as.is_empty() && !file.conditions.iter().all(|c| c.published_as.is_empty()) {
+    if condition.published_as.is_empty()
+        && !file.conditions.iter().all(|c| c.published_as.is_empty())
+    {
         return " (published under no name)";
     }
     let none = file.identity.kind == IdentityKind::None || file.shadow;
@@ -209,7 +211,10 @@ fn facts(file: &StatusFile, now: Timestamp) -> Vec<(&'static str, String)> {
     facts.extend(taints(&file.taints).map(|text| ("taints", text)));
     facts.extend(events(&file.events).map(|text| ("events", text)));
     if file.shadow {
-        facts.push(("shadow", "nothing is written: publish = \"none\"".to_owned()));
+        facts.push((
+            "shadow",
+            "nothing is written: publish = \"none\"".to_owned(),
+        ));
     }
     let mut daemon = vec![format!("version {}", file.agent_version)];
     daemon.extend(
@@ -299,7 +304,10 @@ fn taints(taints: &status::Taints) -> Option<String> {
 
 fn events(events: &status::Events) -> Option<String> {
     let mut parts = vec![format!("{} told", events.sent)];
-    let counts = [(events.waiting, "wait"), (events.dropped, "could not be told")];
+    let counts = [
+        (events.waiting, "wait"),
+        (events.dropped, "could not be told"),
+    ];
     let some = counts.iter().filter(|(count, _)| *count > 0);
     parts.extend(some.map(|(count, word)| format!("{count} {word}")));
     parts.extend(events.problem.clone());
@@ -440,7 +448,24 @@ mod tests {
         file.events.sent = 3;
         file.events.dropped = 2;
         file.shadow = true;
-        insta::assert_snapshot!(table(&file, at("2026-11-21T09:00:30Z"), false), @"");
+        insta::assert_snapshot!(table(&file, at("2026-11-21T09:00:30Z"), false), @r#"
+    CONDITION            STATUS   REASON             SINCE   MESSAGE
+    KubeletHealthy       False    KubeletCrashed     5m30s   killed by signal 9 [2J after 3 min
+      as ContainerRuntimeReady (eks) False for 90s
+      as KubeletUnhealthy (npd) True for 90s: not published, left to the field manager x, which had it first
+    NodeStorageHealthy   True     StorageIsHealthy   5m30s   writes take 3 ms (published under no name)
+
+    node      worker-1
+    identity  the kubelet's: system:node:worker-1
+    API       retrying, last success 2m30s ago, 4 failures since: 10.0.0.1:6443: connection refused
+    helper    ok
+    bus       unavailable: /run/dbus/system_bus_socket: not there
+    kubelet   exited for 5m30s, kubelet.service, http://127.0.0.1:10248/healthz
+    taints    a/nodevigil-b=C:NoSchedule, 403 Forbidden
+    events    3 told, 2 could not be told
+    shadow    nothing is written: publish = "none"
+    daemon    version 1.2.3, running for 24h, 6144 KiB locked
+    "#);
     }
 
     #[test]

@@ -322,7 +322,10 @@ mod tests {
         insta::assert_snapshot!(body, @r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1","uid":"u-1"},"status":{"conditions":[{"lastHeartbeatTime":"2026-11-21T09:05:00Z","lastTransitionTime":"2026-11-21T09:00:00Z","message":"m","reason":"KubeletCrashed","status":"False","type":"KubeletHealthy"}]}}"#);
         apply.standing_down = Some("paused".to_owned());
         let body = apply_body("n1", &apply, heartbeat);
-        assert_eq!(body["metadata"]["annotations"], json!({"nodevigil.io/standing-down": "paused"}));
+        assert_eq!(
+            body["metadata"]["annotations"],
+            json!({"nodevigil.io/standing-down": "paused"})
+        );
     }
 
     #[test]

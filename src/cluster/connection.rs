@@ -83,8 +83,8 @@ mod tests {
     };
 
     use super::*;
-    use crate::cluster::publisher::Apply;
     use crate::cluster::api::{Api, ApiError};
+    use crate::cluster::publisher::Apply;
 
     /// What an apply comes to at a server that answers with these bytes; with none, it never answers.
     async fn apply(answer: &'static str) -> ApiError {

@@ -339,8 +339,7 @@ impl EventBook {
 
 impl Entry {
     fn again(&self, notice: &Notice, now: Now) -> bool {
-        self.notice.is_the_same(notice)
-            && now.uptime.saturating_sub(self.last.uptime) <= SERIES
+        self.notice.is_the_same(notice) && now.uptime.saturating_sub(self.last.uptime) <= SERIES
     }
 }
 

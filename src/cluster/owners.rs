@@ -98,7 +98,8 @@ impl Owners {
 
     /// Takes in which types we would publish from now on: those that are somebody else's are refused.
     pub fn wished(&mut self, wished: &[PublishedType]) {
-        self.refused.retain(|refusal| wished.contains(&refusal.r#type));
+        self.refused
+            .retain(|refusal| wished.contains(&refusal.r#type));
         for owner in std::mem::take(&mut self.last) {
             let was_here_first = !owner.ours && !self.written.contains(&owner.r#type);
             let is_new = wished.contains(&owner.r#type) && !self.refuses(owner.r#type);
@@ -131,7 +132,8 @@ impl Owners {
                 since: now.uptime,
             });
             // A type has one owner at a time; this bounds a crowd that takes turns.
-            self.contests.drain(..self.contests.len().saturating_sub(16));
+            self.contests
+                .drain(..self.contests.len().saturating_sub(16));
             return true;
         };
         contest.repairs += 1;

@@ -158,7 +158,6 @@ impl Publisher {
         self.owners.take_news()
     }
 
-
     /// The last failure that no success has followed, and how many there were in a row.
     pub fn failure(&self) -> Option<(&ApiError, u32)> {
         Some((self.last_error.as_ref()?, self.backoff.failures()))
@@ -232,7 +231,11 @@ impl Publisher {
         if older || self.in_flight.is_some() {
             return NodeChange::Same;
         }
-        let mut wrong = published.conditions.iter().filter(|c| !shows(view, c)).peekable();
+        let mut wrong = published
+            .conditions
+            .iter()
+            .filter(|c| !shows(view, c))
+            .peekable();
         if wrong.peek().is_none() {
             return NodeChange::Same;
         }
@@ -394,10 +397,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::{
-        cluster::api::Ownership,
-        health::Status,
-    };
+    use crate::{cluster::api::Ownership, health::Status};
 
     fn at(millis: u64) -> Now {
         Now {

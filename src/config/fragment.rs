@@ -204,7 +204,9 @@ fn section_problems(name: &Name<'_>, value: &Spanned<DeValue<'_>>) -> Vec<Proble
     let section = name.get_ref().as_ref();
     if let ("conditions", DeValue::Table(conditions)) = (section, value.get_ref()) {
         let of_each = conditions.iter();
-        return of_each.flat_map(|(name, value)| condition_problems(name, value)).collect();
+        return of_each
+            .flat_map(|(name, value)| condition_problems(name, value))
+            .collect();
     }
     let problem = |what| {
         vec![Problem {
@@ -234,10 +236,9 @@ fn condition_problems(name: &Name<'_>, value: &Spanned<DeValue<'_>>) -> Vec<Prob
     let section = format!("conditions.{}", name.get_ref());
     let known: Vec<_> = ConditionType::ALL.iter().map(|t| t.as_str()).collect();
     let what = match value.get_ref() {
-        _ if !known.contains(&name.get_ref().as_ref()) => format!(
-            "not a condition of ours (known here: {})",
-            known.join(", ")
-        ),
+        _ if !known.contains(&name.get_ref().as_ref()) => {
+            format!("not a condition of ours (known here: {})", known.join(", "))
+        }
         DeValue::Table(table) => return table_problems(keys::CONDITION, &section, table),
         other => format!(
             "wants a table: write [{section}] and its keys below; found: {}",

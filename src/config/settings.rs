@@ -108,7 +108,9 @@ impl TryFrom<Merged> for Settings {
         Ok(Self {
             choice,
             taints,
-            events: per_hour.map_or_else(EventSettings::default, |per_hour| EventSettings { per_hour }),
+            events: per_hour.map_or_else(EventSettings::default, |per_hour| EventSettings {
+                per_hour,
+            }),
             intent,
             node: NodeSettings {
                 name: text(merged.node_name, "node.name", values::node_name)?,

@@ -168,7 +168,12 @@ fn words<T: Copy>(
     all: &[T],
     name: impl Fn(T) -> &'static str,
 ) -> Result<Vec<T>, String> {
-    let known = || all.iter().map(|one| name(*one)).collect::<Vec<_>>().join(", ");
+    let known = || {
+        all.iter()
+            .map(|one| name(*one))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let is_known = |word: &&String| all.iter().any(|one| name(*one) == **word);
     if let Some(unknown) = written.iter().find(|word| !is_known(word)) {
         return Err(format!("{unknown:?} is none of {}", known()));
@@ -209,7 +214,9 @@ pub(super) fn taint_prefix(text: &str) -> Result<String, String> {
 pub(super) fn taint_effect(text: &str) -> Result<Effect, String> {
     let known = Effect::ALL.iter().find(|effect| effect.as_str() == text);
     known.copied().ok_or_else(|| {
-        format!("{text:?} is not the effect of a taint; wants NoSchedule, PreferNoSchedule or NoExecute")
+        format!(
+            "{text:?} is not the effect of a taint; wants NoSchedule, PreferNoSchedule or NoExecute"
+        )
     })
 }
 

@@ -49,7 +49,9 @@ fn kind(reason: Reason) -> ConditionType {
     ConditionType::ALL
         .iter()
         .copied()
-        .find(|kind| reason.as_str().contains("Config") == (*kind == ConditionType::KubeletConfigValid))
+        .find(|kind| {
+            reason.as_str().contains("Config") == (*kind == ConditionType::KubeletConfigValid)
+        })
         .unwrap()
 }
 
@@ -128,12 +130,20 @@ fn a_dialect_that_is_new_on_the_node_starts_its_clock_now() {
     let (told, _) = tell(&mut desired, &dead, 4001);
     assert_eq!(told[2], "KubeletUnhealthy=True 3600");
     // Once it has flipped, an older record has nothing to teach.
-    tell(&mut desired, &[verdict(Reason::KubeletIsHealthy, 5000)], 5000);
+    tell(
+        &mut desired,
+        &[verdict(Reason::KubeletIsHealthy, 5000)],
+        5000,
+    );
     desired.adopt(
         PublishedType::KubeletUnhealthy,
         &stored(Status::True, "KubeletCrashed", 3600),
     );
-    let (told, _) = tell(&mut desired, &[verdict(Reason::KubeletIsHealthy, 5000)], 5001);
+    let (told, _) = tell(
+        &mut desired,
+        &[verdict(Reason::KubeletIsHealthy, 5000)],
+        5001,
+    );
     assert_eq!(told[2], "KubeletUnhealthy=False 5000");
 }
 
@@ -183,7 +193,10 @@ fn a_foreign_name_is_a_memory_of_the_condition() {
     assert_eq!((native.status, native.since), (Status::False, wall(7)));
     let odd = stored(Status::Unknown, "NoReasonOfOurs", 7);
     let (kind, native) = in_native(PublishedType::ContainerRuntimeReady, &odd);
-    assert_eq!((kind, native.status), (ConditionType::KubeletHealthy, Status::Unknown));
+    assert_eq!(
+        (kind, native.status),
+        (ConditionType::KubeletHealthy, Status::Unknown)
+    );
 }
 
 proptest! {

@@ -13,7 +13,7 @@ use crate::scene::{SOON, Scene};
 use crate::support::api::condition;
 use crate::support::control_plane::{ControlPlane, Options};
 use crate::support::node_builder::NodeBuilder;
-use crate::support::wait_until;
+use crate::support::{say, wait_until};
 use crate::trial;
 
 const EVERY_DIALECT: &str = "[kubernetes]\ndialects = [\"native\", \"eks\", \"npd\"]\n";
@@ -29,10 +29,19 @@ pub(crate) fn tests() -> Vec<Trial> {
         trial("telling::foreign_owner", what_another_had_is_left_to_it),
         trial("telling::shadow", in_the_shadow_nothing_is_written),
         trial("telling::taint", a_taint_comes_and_goes_beside_others),
-        trial("telling::taint_as_kubelet", taints_are_not_tried_as_the_kubelet),
+        trial(
+            "telling::taint_as_kubelet",
+            taints_are_not_tried_as_the_kubelet,
+        ),
         trial("telling::events", one_event_a_transition),
-        trial("telling::events_forbidden", events_do_not_disturb_conditions),
-        trial("telling::annotation", an_apply_sets_an_annotation_and_takes_it_away),
+        trial(
+            "telling::events_forbidden",
+            events_do_not_disturb_conditions,
+        ),
+        trial(
+            "telling::annotation",
+            an_apply_sets_an_annotation_and_takes_it_away,
+        ),
     ]
 }
 
@@ -81,30 +90,7 @@ fn every_dialect_says_it_at_once() -> Result<()> {
         ];
         let since = wait_told(scene, &dead)?;
         ensure!(since[0] == since[1] && since[1] == since[2], "{since:?}");
-        // With its ledger and without: then the Node itself is the memory, each type for itself.
-        for command in [
-            RESTART,
-            "systemctl kill --signal=KILL nodevigil; rm /run/nodevigil/ledger.json",
-        ] {
-            let from = Instant::now();
-            let before = scene.node.status_json()?["started_at"].clone();
-            scene.node.sh(command)?;
-            scene.status_file("the next agent to publish", |file| {
-                file["started_at"] != before && file["conditions"][0]["published_at"].is_string()
-            })?;
-            for (_, event) in scene.watch.since(from) {
-                for (one, since) in dead.iter().zip(&since) {
-                    let (kind, status) = one.split_once('=').context("one")?;
-                    let Some(condition) = condition(&event, kind) else {
-                        continue;
-                    };
-                    ensure!(
-                        condition["status"] == status && condition["lastTransitionTime"] == *since,
-                        "after `{command}`: {condition:#}"
-                    );
-                }
-            }
-        }
+        restarts_move_nothing(scene, &dead, &since)?;
         scene.revive()?;
         wait_told(
             scene,
@@ -131,6 +117,34 @@ fn every_dialect_says_it_at_once() -> Result<()> {
         ensure!(file["conditions"][1]["published_as"] == json!([]), "{file:#}");
         Ok(())
     })
+}
+
+/// With the agent's ledger and without: then the Node itself is the memory, each type for itself.
+fn restarts_move_nothing(scene: &Scene, told: &[&str], since: &[String]) -> Result<()> {
+    for command in [
+        RESTART,
+        "systemctl kill --signal=KILL nodevigil; rm /run/nodevigil/ledger.json",
+    ] {
+        let from = Instant::now();
+        let before = scene.node.status_json()?["started_at"].clone();
+        scene.node.sh(command)?;
+        scene.status_file("the next agent to publish", |file| {
+            file["started_at"] != before && file["conditions"][0]["published_at"].is_string()
+        })?;
+        for (_, event) in scene.watch.since(from) {
+            for (one, since) in told.iter().zip(since) {
+                let (kind, status) = one.split_once('=').context("one")?;
+                let Some(condition) = condition(&event, kind) else {
+                    continue;
+                };
+                ensure!(
+                    condition["status"] == status && condition["lastTransitionTime"] == *since,
+                    "after `{command}`: {condition:#}"
+                );
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Writes a condition as another agent does.
@@ -161,10 +175,15 @@ fn what_another_had_is_left_to_it() -> Result<()> {
         let kept = scene.plane.condition(name, "KubeletUnhealthy")?;
         ensure!(kept.as_ref() == Some(&theirs), "written: {kept:#?}");
         scene.status_file("the refusal", |file| {
-            let mut types = file["conditions"][0]["published_as"].as_array().into_iter().flatten();
+            let mut types = file["conditions"][0]["published_as"]
+                .as_array()
+                .into_iter()
+                .flatten();
             types.any(|t| {
                 t["type"] == "KubeletUnhealthy"
-                    && t["refused"].as_str().is_some_and(|why| why.contains("node-problem-detector"))
+                    && t["refused"]
+                        .as_str()
+                        .is_some_and(|why| why.contains("node-problem-detector"))
             })
         })?;
         scene.node.sh(RESTART)?;
@@ -236,7 +255,8 @@ fn grant_taints(plane: &Arc<ControlPlane>) -> Result<()> {
     });
     for (kind, object) in [("clusterroles", role), ("clusterrolebindings", binding)] {
         let path = format!("{api}/{kind}/{name}?fieldManager=tests&force=true");
-        let (code, answer) = plane.request("PATCH", &path, "application/apply-patch+yaml", &object)?;
+        let (code, answer) =
+            plane.request("PATCH", &path, "application/apply-patch+yaml", &object)?;
         ensure!(code < 300, "{code}: {answer}");
     }
     Ok(())
@@ -277,10 +297,10 @@ fn a_taint_comes_and_goes_beside_others() -> Result<()> {
         let from = Instant::now();
         let told = scene.kill_for_good()?;
         let taint = wait_taint(scene, KEY, true)?.context("a taint")?;
-        eprintln!(
+        say(&format!(
             "tainted {:?} after the condition was told",
             Instant::now().saturating_duration_since(told.at.max(from))
-        );
+        ));
         ensure!(
             taint["effect"] == "NoSchedule"
                 && taint["value"] == "KubeletCrashed"
@@ -303,7 +323,7 @@ fn a_taint_comes_and_goes_beside_others() -> Result<()> {
             path == "/api/v1/nodes/tainted"
         });
         let about: Vec<_> = about.map(|one| (one.verb.as_str(), one.code)).collect();
-        eprintln!("requests for the taints: {about:?}");
+        say(&format!("requests for the taints: {about:?}"));
         ensure!(about.len() <= 14, "{about:?}");
         Ok(())
     })
@@ -382,22 +402,33 @@ fn one_event_a_transition() -> Result<()> {
         let third = |reason: &str| {
             wait_until("a series of three", SOON, || {
                 let events = events(scene)?;
-                let series = events.iter().find(|e| e["reason"] == reason && e["series"]["count"] == 3);
+                let series = events
+                    .iter()
+                    .find(|e| e["reason"] == reason && e["series"]["count"] == 3);
                 Ok(series.cloned())
             })
         };
         let series = third("KubeletCrashed")?;
-        ensure!(series["metadata"]["uid"] == crash["metadata"]["uid"], "{series:#}");
+        ensure!(
+            series["metadata"]["uid"] == crash["metadata"]["uid"],
+            "{series:#}"
+        );
         third("KubeletIsHealthy")?;
         let told = scene.now()?;
         scene.node.sh(RESTART)?;
         scene.ensure_still(&told)?;
         // Starting may last long enough to be told, if the machine is slow.
-        let mut reasons: Vec<_> = events(scene)?.iter().map(|e| e["reason"].to_string()).collect();
+        let mut reasons: Vec<_> = events(scene)?
+            .iter()
+            .map(|e| e["reason"].to_string())
+            .collect();
         reasons.sort();
         reasons.dedup();
         let count = events(scene)?.len();
-        ensure!(count == reasons.len() && count <= 3, "{reasons:?}, {count} objects");
+        ensure!(
+            count == reasons.len() && count <= 3,
+            "{reasons:?}, {count} objects"
+        );
         scene.status_file("the events", |file| {
             file["events"]["problem"].is_null() && file["events"]["waiting"] == 0
         })?;
@@ -407,7 +438,8 @@ fn one_event_a_transition() -> Result<()> {
 
 fn events_do_not_disturb_conditions() -> Result<()> {
     let plane = ControlPlane::start(Options::default())?;
-    let binding = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings/nodevigil-events";
+    let binding =
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings/nodevigil-events";
     let (code, answer) = plane.request("DELETE", binding, "application/json", &json!({}))?;
     ensure!(code == 200, "{code}: {answer}");
     Scene::healthy_on(&plane, "no-events")?.play(|scene| {
@@ -425,7 +457,10 @@ fn events_do_not_disturb_conditions() -> Result<()> {
         })?;
         ensure!(file["api"]["state"] == "connected", "{file:#}");
         let requests = scene.requests()?;
-        let tries = requests.iter().filter(|one| one.uri.contains("/events")).count();
+        let tries = requests
+            .iter()
+            .filter(|one| one.uri.contains("/events"))
+            .count();
         ensure!(tries <= 2, "{tries} tries");
         Ok(())
     })
@@ -440,7 +475,8 @@ fn an_apply_sets_an_annotation_and_takes_it_away() -> Result<()> {
     let (code, answer) = plane.request("POST", "/api/v1/nodes", "application/json", &node)?;
     ensure!(code == 201, "{code}: {answer}");
     let apply = |manager: &str, conditions: Value, annotation: Option<&str>| {
-        let mut body = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "annotated"}});
+        let mut body =
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "annotated"}});
         if !conditions.is_null() {
             body["status"] = json!({"conditions": conditions});
         }
@@ -448,7 +484,8 @@ fn an_apply_sets_an_annotation_and_takes_it_away() -> Result<()> {
             body["metadata"]["annotations"] = json!({"nodevigil.io/standing-down": text});
         }
         let path = format!("/api/v1/nodes/annotated/status?fieldManager={manager}&force=true");
-        let (code, answer) = plane.request("PATCH", &path, "application/apply-patch+yaml", &body)?;
+        let (code, answer) =
+            plane.request("PATCH", &path, "application/apply-patch+yaml", &body)?;
         ensure!(code == 200, "{code}: {answer}");
         anyhow::Ok(answer)
     };
@@ -469,13 +506,14 @@ fn an_apply_sets_an_annotation_and_takes_it_away() -> Result<()> {
     );
     // Somebody changes the status alone; then we leave the type out.
     let path = "/api/v1/nodes/annotated/status?fieldManager=kubectl-edit";
-    let only_status = json!({"status": {"conditions": [{"type": "KubeletHealthy", "status": "False"}]}});
+    let only_status =
+        json!({"status": {"conditions": [{"type": "KubeletHealthy", "status": "False"}]}});
     let (code, answer) = plane.request("PATCH", path, STRATEGIC, &only_status)?;
     ensure!(code == 200, "{code}: {answer}");
     let left = apply("nodevigil", json!([]), None)?;
-    eprintln!(
+    say(&format!(
         "left of a type whose status another has: {}",
         left["status"]["conditions"]
-    );
+    ));
     Ok(())
 }

@@ -88,9 +88,12 @@ mod tests {
             last: "2026-11-21T09:05:00Z".parse().unwrap(),
             exists: false,
         };
-        insta::assert_snapshot!(body("n1", &task), @"");
+        insta::assert_snapshot!(body("n1", &task), @r#"{"action":"SetCondition","apiVersion":"events.k8s.io/v1","eventTime":"2026-11-21T09:00:00.500000Z","kind":"Event","metadata":{"name":"n1.5.1","namespace":"default"},"note":"killed","reason":"KubeletCrashed","regarding":{"apiVersion":"v1","kind":"Node","name":"n1","uid":"u-1"},"reportingController":"nodevigil.io/agent","reportingInstance":"n1","series":{"count":2,"lastObservedTime":"2026-11-21T09:05:00.000000Z"},"type":"Warning"}"#);
         let long = "n".repeat(253);
-        let instance = body(&long, &task)["reportingInstance"].as_str().unwrap().len();
+        let instance = body(&long, &task)["reportingInstance"]
+            .as_str()
+            .unwrap()
+            .len();
         assert_eq!(instance, MAX_INSTANCE_BYTES);
     }
 }

@@ -149,9 +149,7 @@ mod tests {
 
     #[test]
     fn only_who_owns_a_status_of_ours_is_kept() {
-        let of = |name: &str, fields: serde_json::Value| {
-            json!({"f:status": {"f:conditions": {".": {}, format!("k:{{\"type\":\"{name}\"}}"): fields}}})
-        };
+        let of = |name: &str, fields: serde_json::Value| json!({"f:status": {"f:conditions": {".": {}, format!("k:{{\"type\":\"{name}\"}}"): fields}}});
         let owners = owners(vec![
             entry("kubelet", &json!({"f:metadata": {"f:labels": {".": {}}}})),
             entry("kubelet", &of("Ready", json!({"f:status": {}}))),
@@ -159,11 +157,20 @@ mod tests {
                 "nodevigil",
                 &of("KubeletHealthy", json!({".": {}, "f:status": {}})),
             ),
-            entry("kubectl-edit", &of("KubeletHealthy", json!({"f:message": {}}))),
-            entry("before-first-apply", &of("KubeletConfigValid", json!({"f:status": {}}))),
+            entry(
+                "kubectl-edit",
+                &of("KubeletHealthy", json!({"f:message": {}})),
+            ),
+            entry(
+                "before-first-apply",
+                &of("KubeletConfigValid", json!({"f:status": {}})),
+            ),
             entry(
                 "node-problem-detector",
-                &of("KubeletUnhealthy", json!({"f:status": {}, "f:lastTransitionTime": {}})),
+                &of(
+                    "KubeletUnhealthy",
+                    json!({"f:status": {}, "f:lastTransitionTime": {}}),
+                ),
             ),
         ]);
         let said = |r#type, ours, foreign: Option<&str>, foreign_time| Ownership {

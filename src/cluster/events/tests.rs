@@ -39,7 +39,10 @@ fn the_same_again_within_six_minutes_is_a_series() {
     let mut book = book(20);
     book.record(notice("KubeletCrashed"), at(10));
     let first = send(&mut book, 10).unwrap();
-    assert_eq!((first.exists, first.count, first.uid.as_str()), (false, 1, "u1"));
+    assert_eq!(
+        (first.exists, first.count, first.uid.as_str()),
+        (false, 1, "u1")
+    );
     book.record(notice("KubeletIsHealthy"), at(70));
     assert_ne!(send(&mut book, 70).unwrap().name, first.name);
     book.record(notice("KubeletCrashed"), at(300));
@@ -76,7 +79,11 @@ fn what_the_api_cannot_take_is_kept_up_to_a_bound_and_then_counted() {
     }
     assert_eq!((book.waiting(), book.dropped()), (MAX_WAITING, 4));
     let task = book.next(at(20)).unwrap();
-    assert!(task.notice.note.ends_with("(4 earlier events could not be told)"));
+    assert!(
+        task.notice
+            .note
+            .ends_with("(4 earlier events could not be told)")
+    );
     assert!(book.done(&task, Err(ApiError::Network("refused".to_owned())), at(20)));
     let again = book.next(at(40)).unwrap();
     assert_eq!(again.name, task.name);
@@ -86,7 +93,10 @@ fn what_the_api_cannot_take_is_kept_up_to_a_bound_and_then_counted() {
     );
     let task = send(&mut book, 80).unwrap();
     assert!(task.notice.note.len() <= MAX_NOTE_BYTES);
-    assert_eq!(send(&mut book, 80).unwrap().notice.note, "because of Reason5");
+    assert_eq!(
+        send(&mut book, 80).unwrap().notice.note,
+        "because of Reason5"
+    );
     // An hour later nobody wants to know.
     assert!(book.next(at(4000)).is_none());
     assert_eq!((book.waiting(), book.sent(), book.dropped()), (0, 2, 18));

@@ -65,10 +65,7 @@ fn it_goes_with_the_problem_and_with_nothing_less() {
     }
     for quiet in [true, false] {
         let well = after(Some(Reason::KubeletIsHealthy), quiet);
-        assert_eq!(
-            plan(&rules(), &well, &list, NOW),
-            Some(json!([foreign()]))
-        );
+        assert_eq!(plan(&rules(), &well, &list, NOW), Some(json!([foreign()])));
     }
 }
 
@@ -80,7 +77,8 @@ fn standing_down_adds_none() {
 
 #[test]
 fn orphans_go() {
-    let other = json!({"key": format!("{DEFAULT_PREFIX}of-an-older-version"), "effect": "NoSchedule"});
+    let other =
+        json!({"key": format!("{DEFAULT_PREFIX}of-an-older-version"), "effect": "NoSchedule"});
     let list = json!([other, foreign(), ours("NoSchedule")]);
     let kept = after(None, false);
     assert_eq!(

@@ -149,9 +149,7 @@ impl Kind {
             Self::TaintsRefused => {
                 "The Node's taints cannot be written; the conditions are not concerned."
             }
-            Self::EventsRefused => {
-                "Events cannot be written; the conditions are not concerned."
-            }
+            Self::EventsRefused => "Events cannot be written; the conditions are not concerned.",
         }
     }
 }
