@@ -12,11 +12,8 @@ pub use dialects::{Dialect, PublishedType, TYPES, TypeSpec};
 
 use crate::{
     clock::Now,
-    health::{ConditionType, Reason, Status, Stored, Verdict},
+    health::{ConditionType, MAX_MESSAGE_BYTES, Reason, Status, Stored, Verdict, bounded},
 };
-
-/// A message's bound, in bytes: conditions travel with every Node that anybody lists.
-pub const MAX_MESSAGE_BYTES: usize = 1024;
 
 /// One condition as it should stand on the Node; the heartbeat time is the publisher's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,7 +183,7 @@ impl Desired {
                 r#type: spec.published,
                 status: spec.turn(worst.status),
                 reason: worst.reason.as_str().to_owned(),
-                message: bounded(&worst.message),
+                message: bounded(&worst.message, MAX_MESSAGE_BYTES),
                 last_transition_time: since,
             };
             memory.keep(&condition);
@@ -225,7 +222,7 @@ impl Memory {
             kind,
             status: verdict.status,
             reason,
-            message: bounded(&verdict.message),
+            message: bounded(&verdict.message, MAX_MESSAGE_BYTES),
         })
     }
 
@@ -266,7 +263,7 @@ fn worst<'a>(feeds: &[&(ConditionType, &'a Verdict)]) -> Option<(ConditionType, 
 pub fn in_native(r#type: PublishedType, stored: &Stored) -> (ConditionType, Stored) {
     let spec = r#type.spec();
     let kind = Reason::parse(&stored.reason)
-        .map(Reason::condition)
+        .and_then(Reason::condition)
         .filter(|kind| spec.fed_by.contains(kind))
         .unwrap_or(spec.fed_by[0]);
     let status = spec.turn(stored.status);
@@ -277,16 +274,6 @@ pub fn in_native(r#type: PublishedType, stored: &Stored) -> (ConditionType, Stor
             ..stored.clone()
         },
     )
-}
-
-/// Cut to [`MAX_MESSAGE_BYTES`], on a character's boundary.
-pub fn bounded(message: &str) -> String {
-    if message.len() <= MAX_MESSAGE_BYTES {
-        return message.to_owned();
-    }
-    let ellipsis = "…";
-    let end = message.floor_char_boundary(MAX_MESSAGE_BYTES - ellipsis.len());
-    format!("{}{ellipsis}", &message[..end])
 }
 
 #[cfg(test)]

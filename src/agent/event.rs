@@ -9,7 +9,7 @@ use crate::{
         identity::{Identity, IdentityError},
         publisher::Apply,
         taints::Tainted,
-        watch::NodeEvent,
+        watch::{End, NodeEvent},
     },
     desired::Condition,
     helper::protocol::{ConfigAnswer, ConfigRequest},
@@ -17,6 +17,7 @@ use crate::{
         helper::{HelperError, KubeletFacts},
         systemd::BusEvent,
     },
+    pause::Pause,
     status::StatusFile,
 };
 
@@ -46,18 +47,35 @@ pub enum Event {
     Facts(i32, Result<KubeletFacts, HelperError>),
     /// What the helper says of the kubelet's configuration, to the question of that number.
     Config(u64, Result<ConfigAnswer, HelperError>),
+    /// The pause file is another one than before, is there for the first time, or is gone.
+    Pause(Result<Option<Pause>, String>),
+    /// Which package manager is at work.
+    Packages(Option<&'static str>),
     /// An identity was looked for. The loop's other half keeps the client.
     Identity(Result<Identity, IdentityError>),
-    /// Our Node, or its watch.
+    /// What the watch saw of our Node.
     Node(NodeEvent),
+    /// The Node was read beside the watch.
+    Read(Result<NodeEvent, ApiError>),
+    /// The API server answers the watch of that number.
+    WatchOpened(u64),
+    /// The watch of that number has ended.
+    WatchEnded(u64, End),
     /// The apply of that number ended.
     Applied(u64, Result<NodeView, ApiError>),
-    /// The try at the taints of that number ended.
-    Tainted(u64, Result<Tainted, ApiError>),
-    /// The request for an Event ended.
-    EventTold(Box<EventTask>, Result<(), ApiError>),
+    /// A request for something besides the conditions ended.
+    Besides(Besides),
     /// We are asked to stop.
     Stop,
+}
+
+/// What is told besides the conditions, and how it ended.
+#[derive(Debug)]
+pub enum Besides {
+    /// The try at the taints of that number.
+    Tainted(u64, Result<Tainted, ApiError>),
+    /// The request for an Event.
+    Told(Box<EventTask>, Result<(), ApiError>),
 }
 
 /// Something to set going; its result comes back as an [`Event`].
@@ -75,12 +93,20 @@ pub enum Effect {
     AskFacts(i32),
     /// Ask the helper about the kubelet's configuration, and be told of changes; replaces the question before.
     FollowConfig(u64, Box<ConfigRequest>),
+    /// Look whether the pause file changed.
+    LookForPause,
+    /// Look whether a package manager is at work.
+    LookForPackages,
     /// Look for an identity; the kubelet's pid helps the helper.
     FindIdentity(Option<i32>),
-    /// Drop the connection, whatever is under way on it.
+    /// Abort the connection, whatever is under way on it. The next request opens another.
     Disconnect,
-    /// Watch the Node of this name with the identity found last.
-    WatchNode(String),
+    /// Speak of the Node of this name from now on, with the identity found last.
+    Connect(String),
+    /// Watch the Node, from that version on or from a new list; the watch has that number.
+    WatchNode(u64, Option<String>),
+    /// Read the Node, though a watch is open.
+    ReadNode,
     /// Send an apply.
     Apply(Apply),
     /// Put the Node's taints right.

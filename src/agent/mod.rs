@@ -3,12 +3,14 @@
 //! [`Agent::next`] only waits; `apply` alone changes state and does no I/O; [`Agent::perform`] starts what was decided
 //! and never waits for it: results come back as events. Nothing in here reads a disk.
 
+mod asking;
 mod checking;
 mod event;
 mod link;
 mod peer;
 mod publishing;
 mod sending;
+mod standing;
 mod state;
 mod telling;
 #[cfg(test)]
@@ -16,7 +18,12 @@ mod tests;
 mod view;
 mod watching;
 
-use std::{collections::VecDeque, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -31,26 +38,22 @@ pub use state::State;
 use crate::{
     checks::kubelet::{Probe, Process},
     clock::{Alarm, Clock},
-    cluster::{
-        api::{Api, ApiError},
-        backoff::Backoff,
-        identity::{self, Sources},
-        publisher::Apply,
-        watch,
-    },
+    cluster::{api::Api, connection::Connection},
     config::Settings,
     desired::Condition,
     helper::protocol::ConfigRequest,
     host::{
-        files::Root,
+        files::{Root, Stamp},
         helper::HelperClient,
         kubelet::Healthz,
         network,
         notify::Notifier,
+        packages::LockFiles,
         process::{self, Watched, Where},
         systemd,
     },
     ledger,
+    pause::{self, Pause},
     status::StatusFile,
 };
 
@@ -85,22 +88,27 @@ pub struct Agent {
     tasks: JoinSet<()>,
     alarm: Alarm,
     watched: Option<Watched>,
-    /// Clients of the identities that were found, each ahead of its event.
-    clients: (
-        mpsc::UnboundedSender<kube::Client>,
-        mpsc::UnboundedReceiver<kube::Client>,
+    /// Connections of the identities that were found, each ahead of its event.
+    connections: (
+        mpsc::UnboundedSender<Connection>,
+        mpsc::UnboundedReceiver<Connection>,
     ),
-    /// The client of the identity found last, and all that goes on with it.
-    client: Option<kube::Client>,
+    /// The connection of the identity found last, and what is said on it.
+    connection: Option<Connection>,
     api: Option<Api>,
     node_watch: Option<AbortHandle>,
     applying: Option<AbortHandle>,
     /// Requests for taints and events that are under way.
     besides: Vec<AbortHandle>,
+    reading: Option<AbortHandle>,
     following_config: Option<AbortHandle>,
     /// Events that are known already; what waits in the queue goes before them.
     known: VecDeque<Event>,
     disk: Disk,
+    /// The pause file as it was when it was looked at last, if it was there.
+    pause_seen: Option<Stamp>,
+    /// The package managers' lock files, once a disk has said which there are.
+    lock_files: Arc<OnceLock<LockFiles>>,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -138,15 +146,18 @@ impl Agent {
             tasks: JoinSet::new(),
             alarm: Alarm::new()?,
             watched: None,
-            clients: mpsc::unbounded_channel(),
-            client: None,
+            connections: mpsc::unbounded_channel(),
+            connection: None,
             api: None,
             node_watch: None,
             applying: None,
             besides: Vec::new(),
+            reading: None,
             following_config: None,
             known: VecDeque::new(),
             disk: Disk::default(),
+            pause_seen: None,
+            lock_files: Arc::default(),
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
@@ -157,6 +168,8 @@ impl Agent {
         if self.settings.kubelet.pid_file.is_none() {
             self.watch_unit();
         }
+        let (found, outside) = (self.lock_files.clone(), self.outside.clone());
+        tokio::task::spawn_blocking(move || found.set(LockFiles::find(&outside.root)));
         self.outside.notifier.ready();
         loop {
             let event = self.next().await;
@@ -233,24 +246,24 @@ impl Agent {
                 self.spawn(async move { Event::Facts(pid, helper.kubelet(pid).await) });
             }
             Effect::FollowConfig(question, request) => self.follow_config(question, *request),
-            Effect::FindIdentity(pid) => self.find_identity(pid),
-            Effect::Disconnect => {
-                self.stop_watching_node();
-                for task in self
-                    .applying
-                    .take()
-                    .into_iter()
-                    .chain(self.besides.drain(..))
-                {
-                    task.abort();
-                }
-                (self.client, self.api) = (None, None);
+            Effect::LookForPause => self.look_for_pause(),
+            Effect::LookForPackages => {
+                let files = self.lock_files.get();
+                let manager = files.and_then(|files| files.held(&self.outside.root));
+                self.known.push_back(Event::Packages(manager));
             }
-            Effect::WatchNode(node) => self.watch_node(&node),
+            Effect::FindIdentity(pid) => self.find_identity(pid),
+            Effect::Disconnect => self.disconnect(),
+            Effect::Connect(node) => self.connect(&node),
+            Effect::ReadNode => self.read_node(),
+            Effect::WatchNode(number, version) => self.watch_node(number, version),
             Effect::Taint(task) => self.taint(*task),
             Effect::TellEvent(task) => self.tell_event(task),
             Effect::SaveLedger(node, conditions) => self.disk.ledger = Some((node, conditions)),
-            Effect::WriteStatus(status) => self.disk.status = Some(status),
+            Effect::WriteStatus(mut status) => {
+                status.pid = Some(std::process::id());
+                self.disk.status = Some(status);
+            }
             Effect::NotifyStatus(line) => self.outside.notifier.status(&line),
             Effect::NotifyWatchdog => self.outside.notifier.watchdog(),
             Effect::Exit => {}
@@ -315,6 +328,17 @@ impl Agent {
         self.known.push_back(Event::Looked(found));
     }
 
+    /// The folder is in memory.
+    fn look_for_pause(&mut self) {
+        let (root, dir) = (&self.outside.root, &self.outside.runtime_dir);
+        let stamp = root.stamp(dir.join(pause::FILE_NAME));
+        if self.pause_seen != stamp {
+            self.pause_seen = stamp;
+            let read = Pause::read(root, dir).map_err(|e| e.to_string());
+            self.known.push_back(Event::Pause(read));
+        }
+    }
+
     fn watch(&mut self, process: Process) {
         let pid = process.pid;
         match Watched::open(&self.outside.root, process) {
@@ -352,69 +376,6 @@ impl Agent {
             None => Event::Gone(process.pid),
         };
         self.known.push_back(event);
-    }
-
-    fn find_identity(&mut self, pid: Option<i32>) {
-        let sources = Sources {
-            explicit: self.settings.kubernetes.kubeconfig.clone(),
-            default: PathBuf::from(identity::DEFAULT_KUBECONFIG),
-            root: self.outside.root.clone(),
-            helper: self.outside.helper.clone(),
-            pid,
-        };
-        let clients = self.clients.0.clone();
-        self.spawn(async move {
-            Event::Identity(identity::find(sources).await.map(|(identity, client)| {
-                clients.send(client).ok();
-                identity
-            }))
-        });
-    }
-
-    fn watch_node(&mut self, node: &str) {
-        self.stop_watching_node();
-        while let Ok(client) = self.clients.1.try_recv() {
-            self.client = Some(client);
-        }
-        let Some(client) = self.client.clone() else {
-            return;
-        };
-        let api = Api::new(client, node);
-        self.api = Some(api.clone());
-        let (sender, mut events) = mpsc::channel(1);
-        let forward = self.sender.clone();
-        let watching = watch::watch(api, Backoff::new(node, "watch"), sender);
-        self.node_watch = Some(self.tasks.spawn(async move {
-            let forwarding = async {
-                while let Some(event) = events.recv().await {
-                    if forward.send(Event::Node(event)).await.is_err() {
-                        return;
-                    }
-                }
-            };
-            tokio::join!(watching, forwarding);
-        }));
-    }
-
-    fn stop_watching_node(&mut self) {
-        if let Some(watch) = self.node_watch.take() {
-            watch.abort();
-        }
-    }
-
-    fn apply(&mut self, apply: Apply) {
-        let Some(api) = self.api.clone() else {
-            let lost = ApiError::Network("the connection was given up".to_owned());
-            self.known
-                .push_back(Event::Applied(apply.attempt, Err(lost)));
-            return;
-        };
-        let heartbeat = self.outside.clock.now().wall;
-        let task = self.spawn(async move {
-            let result = api.apply(&apply, heartbeat).await;
-            Event::Applied(apply.attempt, result)
-        });
-        self.applying = Some(task);
     }
 
     /// One write at a time, on the blocking worker: the folder is in memory, but memory may be short.

@@ -6,9 +6,10 @@ use super::{event::Effect, state::State};
 use crate::{
     clock::Now,
     cluster::{
-        api::{ApiError, NodeView},
+        api::{ApiError, NodeView, NodeWill},
+        gate::RequestKind,
         owners::OwnerNews,
-        publisher::{NodeChange, Publisher, Remedy},
+        publisher::{NodeChange, Publisher},
         watch::NodeEvent,
     },
     desired::{self, PublishedType, Wish},
@@ -18,21 +19,16 @@ use crate::{
 
 impl State {
     pub(super) fn apply_node(&mut self, event: NodeEvent, now: Now, effects: &mut Vec<Effect>) {
-        if let NodeEvent::Failed(error) = &event
-            && self.link.watch_failed(error)
-        {
-            self.reconnect(effects);
-        }
-        if !matches!(event, NodeEvent::Failed(_)) {
-            self.link.watch_answers();
-        }
         match &event {
             NodeEvent::Seen(view) => {
+                self.link.saw(Some(&view.version));
                 self.learn_of_node(&view.facts, now);
                 self.see_node(Some(view));
             }
-            NodeEvent::Missing => self.see_node(None),
-            NodeEvent::Failed(_) => {}
+            NodeEvent::Missing => {
+                self.link.saw(None);
+                self.see_node(None);
+            }
         }
         let node = self.node_name();
         let Some(publisher) = &mut self.publisher else {
@@ -49,6 +45,7 @@ impl State {
             }
             NodeChange::Missing => {
                 info!(message_id = Kind::NodeMissing.id(), %node, "the Node does not exist; waiting for it");
+                self.standing.learn_will(&NodeWill::default());
             }
             NodeChange::First(view) => {
                 info!(message_id = Kind::NodeFound.id(), %node, uid = %view.uid, "found the Node");
@@ -65,6 +62,7 @@ impl State {
                 info!(message_id = Kind::NodeFound.id(), %node, uid = %view.uid, "a new Node has our name");
                 self.health.node_is_new();
                 self.desired.node_is_new();
+                self.standing.node_is_new(now);
                 self.tell(now, effects);
             }
         }
@@ -122,42 +120,25 @@ impl State {
     pub(super) fn apply_applied(
         &mut self,
         attempt: u64,
-        result: Result<NodeView, ApiError>,
+        result: &Result<NodeView, ApiError>,
         now: Now,
         effects: &mut Vec<Effect>,
     ) {
-        if let Ok(view) = &result {
-            self.see_node(Some(view));
-            self.health.published();
-            self.desired.published();
-        }
         let Some(publisher) = &mut self.publisher else {
             return;
         };
-        let failed_before = publisher.failure().is_some();
-        let remedy = publisher.done(attempt, result, now);
-        match publisher.failure() {
-            Some((error, _)) if !failed_before => {
-                warn!(message_id = Kind::PublishFailed.id(), %error, "cannot publish; trying again until it works");
-            }
-            None if failed_before => {
-                info!(
-                    message_id = Kind::PublishRecovered.id(),
-                    "publishing works again"
-                );
-            }
-            _ => {}
+        if !publisher.done(attempt, result, now) {
+            return;
+        }
+        if let Ok(view) = result {
+            self.health.published();
+            self.desired.published();
+            self.see_node(Some(view));
+            self.say_owners(now);
         }
         self.status_at = now.uptime;
-        if remedy != Remedy::Wait {
-            self.reconnect(effects);
-        }
-        self.say_owners(now);
-    }
-
-    pub(super) fn reconnect(&mut self, effects: &mut Vec<Effect>) {
-        self.link.seek_now();
-        effects.push(Effect::Disconnect);
+        let result = result.as_ref().map(|_| ());
+        self.answered(RequestKind::Apply, result, now, effects);
     }
 
     /// What is found has changed, or what is known of the Node's past.
@@ -186,10 +167,5 @@ impl State {
         if let Some(publisher) = &mut self.publisher {
             publisher.want(wish);
         }
-    }
-
-    /// Who has us stand down, and until when, for the Node's annotation; nothing while nobody does.
-    pub fn standing_down(&self) -> Option<String> {
-        None
     }
 }

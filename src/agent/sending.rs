@@ -1,6 +1,9 @@
 //! Sets the requests going that are not conditions.
 
-use super::{Agent, event::Event};
+use super::{
+    Agent,
+    event::{Besides, Event},
+};
 use crate::cluster::api::{ApiError, EventTask, TaintTry};
 
 impl Agent {
@@ -12,7 +15,7 @@ impl Agent {
                 Some(api) => api.taint(&task, now).await,
                 None => Err(given_up()),
             };
-            Event::Tainted(task.attempt, result)
+            Event::Besides(Besides::Tainted(task.attempt, result))
         });
         self.keep(sending);
     }
@@ -24,7 +27,7 @@ impl Agent {
                 Some(api) => api.tell(&task).await,
                 None => Err(given_up()),
             };
-            Event::EventTold(task, result)
+            Event::Besides(Besides::Told(task, result))
         });
         self.keep(sending);
     }

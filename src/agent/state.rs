@@ -9,14 +9,18 @@ use super::{
     event::{Effect, Event},
     link::Link,
     peer::Peer,
+    standing::Standing,
 };
 use crate::{
-    checks::kubelet::{Assessment, Endpoint, Kubelet, Sign},
+    checks::{
+        self,
+        kubelet::{Assessment, Endpoint, Kubelet, Sign},
+    },
     clock::Now,
-    cluster::{events::EventBook, publisher::Publisher, taints::Tainter},
+    cluster::{events::EventBook, gate::RequestKind, publisher::Publisher, taints::Tainter},
     config::Settings,
     desired::Desired,
-    health::{ConditionType, Conditions, Finding, Stored, Verdict},
+    health::{ConditionType, Conditions, Finding, Stored, Verdict, suppress::Suppressor},
     host::{journal::Kind, systemd::BusEvent},
     ledger::Ledger,
 };
@@ -45,6 +49,7 @@ pub struct State {
     pub(super) health: Conditions,
     pub(super) desired: Desired,
     pub(super) checking: Checking,
+    pub(super) standing: Standing,
     pub(super) publisher: Option<Publisher>,
     pub(super) tainter: Tainter,
     pub(super) events: EventBook,
@@ -79,17 +84,18 @@ impl State {
             kubelet_since: now,
             health: Conditions::new(settings.kubelet.healthy_for),
             desired: Desired::new(settings.choice.clone()),
-            checking: Checking::default(),
             // Both are made anew below, once the Node's name is known.
             tainter: Tainter::new(settings.taints.clone(), hostname),
             events: EventBook::new(hostname, settings.events.per_hour),
             stands_down: false,
+            checking: Checking::default(),
+            standing: Standing::default(),
             settings,
             started: now,
             hostname: hostname.to_ascii_lowercase(), // as the kubelet does
             hostname_override: None,
             publisher: None,
-            link: Link::default(),
+            link: Link::new(hostname),
             bus: Peer::new("the system bus", (Kind::BusLost, Kind::BusBack)),
             helper: Peer::new("the helper", (Kind::HelperUnavailable, Kind::HelperBack)),
             locked_bytes: None,
@@ -173,17 +179,19 @@ impl State {
             }
             Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, &mut effects),
             Event::Config(question, answer) => self.apply_config(question, answer, now),
+            Event::Pause(pause) => self.standing.learn_pause(pause, now),
+            Event::Packages(manager) => self.standing.learn_packages(manager, now),
             Event::Identity(result) => self.apply_identity(result, now, &mut effects),
             Event::Node(event) => self.apply_node(event, now, &mut effects),
+            Event::Read(result) => self.apply_read(result, now, &mut effects),
+            Event::WatchOpened(number) => self.apply_watch_opened(number, now),
+            Event::WatchEnded(number, end) => {
+                self.apply_watch_ended(number, end, now, &mut effects);
+            }
             Event::Applied(attempt, result) => {
-                self.apply_applied(attempt, result, now, &mut effects);
+                self.apply_applied(attempt, &result, now, &mut effects);
             }
-            Event::Tainted(attempt, result) => {
-                self.apply_tainted(attempt, result, now, &mut effects);
-            }
-            Event::EventTold(task, result) => {
-                self.apply_event_told(&task, result, now, &mut effects);
-            }
+            Event::Besides(told) => self.apply_besides(told, now, &mut effects),
             Event::Stop => {
                 info!(
                     message_id = Kind::Stopped.id(),
@@ -192,11 +200,13 @@ impl State {
                 effects.push(Effect::Exit);
             }
         }
-        let changed = self.judge(now);
-        if changed {
+        let stands_otherwise = self.settle_standing(now);
+        let changed = self.judge(now, &mut effects);
+        if changed || stands_otherwise {
             self.tell(now, &mut effects);
         }
         let around = [
+            stands_otherwise,
             self.bus.take_changed(),
             self.helper.take_changed(),
             self.link.take_changed(),
@@ -219,17 +229,16 @@ impl State {
         also(ahead(self.kubelet.next_deadline()));
         also(self.health.next_deadline(now));
         also(self.checking.next_deadline());
-        also(self.link.next_deadline());
+        also(self.standing.next_deadline(now));
+        let write_at = self.publisher.as_ref().and_then(Publisher::next_deadline);
+        also(self.link.next_deadline(write_at));
+        also(ahead(self.next_besides(now)));
         if self.kubelet.process().is_none() {
             also(Some(self.look_at));
         } else {
             also(Some(self.process_state_at));
             also(self.facts_at);
             also((!self.probing && self.url().is_some()).then_some(self.probe_at));
-        }
-        if self.link.is_connected() {
-            also(self.publisher.as_ref().and_then(Publisher::next_deadline));
-            also(ahead(self.next_besides(now)));
         }
         next.max(soonest)
     }
@@ -241,6 +250,7 @@ impl State {
                 self.bus.is_away(&why);
                 self.kubelet.apply(Sign::BusLost, now);
             }
+            BusEvent::ShuttingDown(so) => self.standing.learn_shutdown(so),
             BusEvent::Loaded(loaded) => self.apply_loaded(*loaded, now),
             BusEvent::Sign(sign) => {
                 let unit_changed = matches!(sign, Sign::Unit(_));
@@ -253,20 +263,30 @@ impl State {
     }
 
     /// `true` if what is to be published changed.
-    fn judge(&mut self, now: Now) -> bool {
-        let kind = ConditionType::KubeletHealthy;
-        let before = self.health.get(kind).adopted().map(|v| v.reason);
-        let kubelet = match self.kubelet.assess(before, now) {
-            Assessment::Found(finding) => observe(&mut self.health, kind, &finding, now),
-            Assessment::NothingNew => false,
+    fn judge(&mut self, now: Now, effects: &mut Vec<Effect>) -> bool {
+        let kubelet = checks::kubelet::SPEC;
+        let before = self.health.get(kubelet.condition).adopted();
+        let found = match self.kubelet.assess(before.map(|v| v.reason), now) {
+            Assessment::Found(finding) => Some(finding),
+            Assessment::NothingNew => None,
         };
-        let kind = ConditionType::KubeletConfigValid;
-        let config = self
-            .checking
-            .config
-            .finding()
-            .is_some_and(|finding| observe(&mut self.health, kind, finding, now));
-        kubelet || config
+        let words = [
+            (kubelet, found.as_slice()),
+            (checks::config::SPEC, self.checking.config.findings()),
+        ];
+        if self
+            .standing
+            .must_ask_about_packages(&self.health, words, now)
+        {
+            effects.push(Effect::LookForPackages);
+            return false;
+        }
+        let mut changed = false;
+        for (check, findings) in words {
+            let quiet = self.standing.suppressors();
+            changed |= observe(&mut self.health, check, findings, quiet, now);
+        }
+        changed
     }
 
     fn url(&self) -> Option<&str> {
@@ -279,15 +299,7 @@ impl State {
     /// Starts what is due. The apply comes first, once there is a connection to send it on: nothing else may stand
     /// between a fact and the Node.
     fn set_going(&mut self, now: Now, changed: bool, effects: &mut Vec<Effect>) {
-        if self.link.is_connected()
-            && let Some(apply) = self.publisher.as_mut().and_then(|p| p.next(now))
-        {
-            let connection = effects
-                .iter()
-                .rposition(|e| matches!(e, Effect::WatchNode(_)));
-            effects.insert(connection.map_or(0, |i| i + 1), Effect::Apply(apply));
-        }
-        self.send_besides(now, effects);
+        self.ask_the_api(now, effects);
         let soon = now.uptime + SLACK;
         if let Some(process) = self.kubelet.process().cloned() {
             if !self.probing
@@ -303,13 +315,16 @@ impl State {
             }
             if soon >= self.process_state_at {
                 self.process_state_at = now.uptime + STATE_EVERY;
+                effects.push(Effect::LookForPause);
                 effects.push(Effect::ReadState(process));
             }
         } else if now.uptime >= self.look_at {
             self.look_at = now.uptime + LOOK_EVERY;
+            effects.push(Effect::LookForPause);
             effects.push(Effect::Look(self.control_group()));
         }
         self.ask_about_config(now, effects);
+        self.follow_packages(now, effects);
         if self.link.is_due(now) {
             let pid = self.kubelet.process().map(|process| process.pid);
             effects.push(Effect::FindIdentity(pid));
@@ -327,6 +342,24 @@ impl State {
         }
     }
 
+    /// What the gate lets through: the apply first, then the watch.
+    fn ask_the_api(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        if self.link.is_connected()
+            && self.link.gate.is_open(RequestKind::Apply, now)
+            && let Some(apply) = self.publisher.as_mut().and_then(|p| p.next(now))
+        {
+            self.link.gate.sent(RequestKind::Apply, now);
+            let connection = effects
+                .iter()
+                .rposition(|e| matches!(e, Effect::Connect(_) | Effect::Disconnect));
+            effects.insert(connection.map_or(0, |i| i + 1), Effect::Apply(apply));
+        }
+        self.send_besides(now, effects);
+        effects.extend(self.link.next_reading(now));
+        effects.extend(self.link.next_watch(now));
+        self.link.speak(now);
+    }
+
     fn control_group(&self) -> String {
         self.kubelet.control_group().map_or_else(
             || format!("/system.slice/{}", self.settings.kubelet.unit),
@@ -336,11 +369,17 @@ impl State {
 }
 
 /// `true` if what is to be published changed.
-fn observe(health: &mut Conditions, kind: ConditionType, finding: &Finding, now: Now) -> bool {
-    let health = health.get_mut(kind);
-    let before = health.adopted().cloned();
-    let changed = health.observe(finding, now);
-    if changed && let Some(verdict) = health.verdict() {
+fn observe(
+    health: &mut Conditions,
+    check: checks::Spec,
+    findings: &[Finding],
+    quiet: &[Suppressor],
+    now: Now,
+) -> bool {
+    let kind = check.condition;
+    let before = health.get(kind).adopted().cloned();
+    let changed = health.observe(kind, check.id, findings, quiet, now);
+    if changed && let Some(verdict) = health.get(kind).verdict() {
         log_change(kind, before.as_ref(), verdict);
     }
     changed

@@ -1,15 +1,21 @@
 //! What is told besides the conditions: the Node's taints and Events about it. Neither holds up a condition.
 
-use tracing::{info, warn};
+use std::time::Duration;
 
-use super::{event::Effect, state::State};
+use tracing::warn;
+
+use super::{
+    event::{Besides, Effect},
+    state::State,
+};
 use crate::{
     clock::Now,
     cluster::{
-        api::{ApiError, EventTask, NodeView},
+        api::NodeView,
         events::{EventBook, Notice},
+        gate::RequestKind,
         identity::Identity,
-        taints::{Tainted, Tainter},
+        taints::Tainter,
     },
     desired::{Transition, taints},
     health::Status,
@@ -55,7 +61,7 @@ impl State {
         }
     }
 
-    /// The taints' and the events' turn, once the conditions are told and nothing speaks against the API.
+    /// The taints' and the events' turn, after the conditions'.
     pub(super) fn send_besides(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if !self.may_send_besides() {
             return;
@@ -68,77 +74,53 @@ impl State {
                 "no taints: {NOT_AS_KUBELET}"
             );
         }
-        if let Some(task) = self.tainter.next(now) {
+        let gate = &mut self.link.gate;
+        if gate.is_open(RequestKind::Taints, now)
+            && let Some(task) = self.tainter.next(now)
+        {
+            gate.sent(RequestKind::Taints, now);
             effects.push(Effect::Taint(Box::new(task)));
         }
-        if let Some(task) = self.events.next(now) {
+        if gate.is_open(RequestKind::Events, now)
+            && let Some(task) = self.events.next(now)
+        {
+            gate.sent(RequestKind::Events, now);
             effects.push(Effect::TellEvent(Box::new(task)));
         }
     }
 
     /// When the taints or the events want their turn (uptime).
-    pub(super) fn next_besides(&self, now: Now) -> Option<std::time::Duration> {
-        let next = [self.tainter.next_deadline(now), self.events.next_deadline()];
+    pub(super) fn next_besides(&self, now: Now) -> Option<Duration> {
+        let gate = &self.link.gate;
+        let taints = self.tainter.next_deadline(now);
+        let events = self.events.next_deadline();
+        let next = [
+            taints.map(|at| at.max(gate.opens_at(RequestKind::Taints))),
+            events.map(|at| at.max(gate.opens_at(RequestKind::Events))),
+        ];
         let next = next.into_iter().flatten().min();
         next.filter(|_| self.may_send_besides())
     }
 
+    /// Not while an apply is under way: nothing stands between a fact and the Node's condition.
     fn may_send_besides(&self) -> bool {
         let publisher = self.publisher.as_ref();
         self.link.is_connected()
             && !self.desired.choice().shadow
-            && publisher.is_some_and(|p| !p.is_busy() && p.failure().is_none())
+            && publisher.is_some_and(|publisher| !publisher.is_busy())
     }
 
-    pub(super) fn apply_tainted(
-        &mut self,
-        attempt: u64,
-        result: Result<Tainted, ApiError>,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) {
-        let hung = matches!(result, Err(ApiError::Timeout));
-        let failed_before = self.tainter.error().is_some();
-        let is_news = self.tainter.done(attempt, result, now);
-        match self.tainter.error() {
-            Some(error) if is_news => {
-                warn!(message_id = Kind::TaintsRefused.id(), %error, "cannot write the Node's taints; trying again more and more slowly");
+    pub(super) fn apply_besides(&mut self, told: Besides, now: Now, effects: &mut Vec<Effect>) {
+        let (kind, answer) = match told {
+            Besides::Tainted(attempt, result) => {
+                let answer = self.tainter.done(attempt, result, now);
+                (RequestKind::Taints, answer)
             }
-            None if failed_before => info!(
-                message_id = Kind::PublishRecovered.id(),
-                "the Node's taints can be written again"
-            ),
-            _ => {}
-        }
-        self.status_at = now.uptime;
-        if hung {
-            self.reconnect(effects);
-        }
-    }
-
-    pub(super) fn apply_event_told(
-        &mut self,
-        task: &EventTask,
-        result: Result<(), ApiError>,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) {
-        let hung = matches!(result, Err(ApiError::Timeout));
-        let failed_before = self.events.error().is_some();
-        let is_news = self.events.done(task, result, now);
-        match self.events.error() {
-            Some(error) if is_news => {
-                warn!(message_id = Kind::EventsRefused.id(), %error, "cannot write Events; trying again more and more slowly");
-            }
-            None if failed_before => info!(
-                message_id = Kind::PublishRecovered.id(),
-                "Events can be written again"
-            ),
-            _ => {}
-        }
-        self.status_at = now.uptime;
-        if hung {
-            self.reconnect(effects);
+            Besides::Told(task, result) => (RequestKind::Events, self.events.done(&task, result)),
+        };
+        if let Some(answer) = answer {
+            self.status_at = now.uptime;
+            self.answered(kind, answer.as_ref().copied(), now, effects);
         }
     }
 }

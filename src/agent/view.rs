@@ -6,11 +6,14 @@ use crate::{
     clock::Now,
     cluster::{identity::Identity, publisher::Publisher},
     desired::PublishedType,
-    health::{ConditionType, Status},
+    health::{
+        ConditionType, Status,
+        suppress::{Quiet, Suppressor},
+    },
     host::journal,
     status::{
-        Api, ApiState, Condition, ConditionStatus, Events, Identity as IdentityStatus,
-        IdentityKind, Kubelet, Peer, PeerState, PublishedAs, StatusFile, Taints,
+        self, Api, ApiState, Condition, ConditionStatus, Events, Identity as IdentityStatus,
+        IdentityKind, Kubelet, Peer, PeerState, PublishedAs, QuietKind, StatusFile, Taints,
     },
 };
 
@@ -25,6 +28,7 @@ impl State {
             bus: peer(&self.bus),
             helper: peer(&self.helper),
             kubelet: self.kubelet_status(),
+            quiet: self.quiet_status(),
             conditions: self.condition_status(),
             shadow: self.desired.choice().shadow,
             taints: self.taint_status(),
@@ -49,8 +53,8 @@ impl State {
     }
 
     fn api_status(&self) -> Api {
-        let failure = self.publisher.as_ref().and_then(Publisher::failure);
-        let error = failure.map(|(error, _)| error).or(self.link.watch_error());
+        let failure = self.link.gate.failure();
+        let error = failure.map(|(error, _)| error);
         let missing = self
             .publisher
             .as_ref()
@@ -94,6 +98,21 @@ impl State {
             },
             since: Some(self.kubelet_since.wall),
         }
+    }
+
+    fn quiet_status(&self) -> Vec<status::Quiet> {
+        let quiet = |asks: &Suppressor| status::Quiet {
+            kind: match asks.quiet() {
+                Quiet::StandDown => QuietKind::StandDown,
+                Quiet::Hold => QuietKind::Hold,
+            },
+            by: asks.to_string(),
+            until: match asks {
+                Suppressor::Paused { until, .. } => *until,
+                _ => None,
+            },
+        };
+        self.standing.suppressors().iter().map(quiet).collect()
     }
 
     fn condition_status(&self) -> Vec<Condition> {

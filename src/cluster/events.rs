@@ -7,7 +7,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use jiff::Timestamp;
 
-use super::{api::ApiError, backoff::Backoff};
+use super::api::ApiError;
 use crate::clock::Now;
 
 /// Notices that wait for the API.
@@ -88,8 +88,6 @@ pub struct EventBook {
     in_flight: Option<u64>,
     attempts: u64,
     names: u32,
-    retry_at: Option<Duration>,
-    backoff: Backoff,
     error: Option<ApiError>,
     sent: u64,
     dropped: u64,
@@ -111,8 +109,6 @@ impl EventBook {
             in_flight: None,
             attempts: 0,
             names: 0,
-            retry_at: None,
-            backoff: Backoff::new(node, "events"),
             error: None,
             sent: 0,
             dropped: 0,
@@ -230,8 +226,7 @@ impl EventBook {
             return None;
         }
         let missing = (1.0 - self.tokens).max(0.0);
-        let refilled = self.counted_at + Duration::from_secs_f64(missing / self.per_second());
-        Some(refilled.max(self.retry_at.unwrap_or_default()))
+        Some(self.counted_at + Duration::from_secs_f64(missing / self.per_second()))
     }
 
     fn per_second(&self) -> f64 {
@@ -250,49 +245,52 @@ impl EventBook {
         self.in_flight = None;
     }
 
-    /// The identity changed: what the old one was refused, the new one may be granted.
-    pub fn credential_renewed(&mut self, now: Now) {
-        if self.retry_at.is_some() {
-            self.retry_at = Some(now.uptime);
-        }
-    }
-
-    /// Takes in how a request ended; `true` if this failure is worth a line.
-    pub fn done(&mut self, task: &EventTask, result: Result<(), ApiError>, now: Now) -> bool {
+    /// Takes in how a request ended: what the API server has to say to it, or nothing, if it was given up.
+    pub fn done(
+        &mut self,
+        task: &EventTask,
+        result: Result<(), ApiError>,
+    ) -> Option<Result<(), ApiError>> {
         if self.in_flight != Some(task.attempt) {
-            return false;
+            return None;
         }
         self.in_flight = None;
         // It may have been pushed out, or its Node may be gone.
         let is_it = self.waiting.front().is_some_and(|e| e.name == task.name);
         let error = match result {
-            // It had landed before, and its answer was lost.
+            // A conflict: it had landed before, and its answer was lost.
             Ok(()) | Err(ApiError::Conflict(_)) => {
                 self.told(task, is_it);
-                return false;
+                return Some(Ok(()));
             }
             Err(error) => error,
         };
-        if is_it {
-            match &error {
-                // The Event is gone, with the hour or by somebody's hand: the series starts anew.
-                ApiError::NotFound if task.exists => {
-                    if let Some(entry) = self.waiting.pop_front() {
-                        let anew = self.entry(entry.notice, entry.last);
-                        self.waiting.push_front(anew);
-                    }
-                    return false;
+        match &error {
+            // The Event is gone, with the hour or by somebody's hand: the series starts anew.
+            ApiError::NotFound if task.exists => {
+                if let Some(entry) = self.waiting.pop_front_if(|_| is_it) {
+                    let anew = self.entry(entry.notice, entry.last);
+                    self.waiting.push_front(anew);
                 }
-                // It will not be taken another time either.
-                ApiError::Refused { .. } | ApiError::NotFound => {
-                    self.waiting.pop_front();
-                    self.lose();
-                }
-                _ => {}
+                return Some(Ok(()));
             }
+            // It will not be taken another time either.
+            ApiError::Refused { .. } | ApiError::NotFound
+                if self.waiting.pop_front_if(|_| is_it).is_some() =>
+            {
+                self.lose();
+            }
+            _ => {}
         }
-        self.retry_at = Some(now.uptime + self.backoff.after(&error));
-        self.error.replace(error).is_none()
+        self.error = Some(error.clone());
+        Some(Err(match error {
+            // There is no such namespace, or no such API; the Node is another matter.
+            ApiError::NotFound => ApiError::Refused {
+                code: 404,
+                message: "no Events can be made in the namespace default".to_owned(),
+            },
+            error => error,
+        }))
     }
 
     fn told(&mut self, task: &EventTask, is_it: bool) {
@@ -300,8 +298,7 @@ impl EventBook {
         if !task.exists {
             self.untold = 0; // it said so
         }
-        self.backoff.reset();
-        (self.retry_at, self.error) = (None, None);
+        self.error = None;
         let Some(mut entry) = self.waiting.pop_front_if(|_| is_it) else {
             return;
         };

@@ -17,10 +17,8 @@ use crate::{
     desired::taints::{Rules, Want, Wished, plan, wished},
 };
 
-/// So often in a row somebody may have been faster; from then on it is a failure like others.
-const MAX_RACES: u32 = 5;
-/// The wait after a lost race: some, so that two who race do not do so again.
-const RACE: Duration = Duration::from_millis(200);
+/// So often in a row somebody may have been faster; the next time it is a failure like others, and the gate's.
+const MAX_RACES: u32 = 4;
 
 /// What a try did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,8 +40,9 @@ pub struct Tainter {
     attempts: u64,
     in_flight: bool,
     races: u32,
-    retry_at: Option<Duration>,
-    backoff: Backoff,
+    /// After a lost race: from when on (uptime) to try again.
+    again_at: Duration,
+    random: Backoff,
     error: Option<ApiError>,
     /// Why no try is made at all.
     refused: Option<&'static str>,
@@ -62,8 +61,8 @@ impl Tainter {
             attempts: 0,
             in_flight: false,
             races: 0,
-            retry_at: None,
-            backoff: Backoff::new(node, "taints"),
+            again_at: Duration::ZERO,
+            random: Backoff::new(node, "taints"),
             error: None,
             refused: None,
             said: false,
@@ -85,7 +84,6 @@ impl Tainter {
         let uid = node.map(|(uid, _)| uid);
         if self.uid.as_deref() != uid {
             self.uid = uid.map(str::to_owned);
-            self.retry_at = None;
         }
         self.seen = node.map_or(Value::Null, |(_, taints)| taints.clone());
     }
@@ -137,10 +135,7 @@ impl Tainter {
 
     /// The try that is due now, if any; it is in flight until [`Tainter::done`].
     pub fn next(&mut self, now: Now) -> Option<TaintTry> {
-        let waits = self.retry_at.is_some_and(|at| now.uptime < at);
-        if self.in_flight || waits || !self.is_needed(now) {
-            return None;
-        }
+        self.next_deadline(now).filter(|at| now.uptime >= *at)?;
         self.in_flight = true;
         self.attempts += 1;
         Some(TaintTry {
@@ -151,10 +146,9 @@ impl Tainter {
         })
     }
 
-    /// When to ask again though nothing happens (uptime).
+    /// When a try is due (uptime), unless what is known changes.
     pub fn next_deadline(&self, now: Now) -> Option<Duration> {
-        let at = self.retry_at?;
-        (!self.in_flight && self.is_needed(now)).then_some(at)
+        (!self.in_flight && self.is_needed(now)).then_some(self.again_at)
     }
 
     fn is_needed(&self, now: Now) -> bool {
@@ -168,47 +162,42 @@ impl Tainter {
         self.in_flight = false;
     }
 
-    /// The identity changed: what the old one was refused, the new one may be granted.
-    pub fn credential_renewed(&mut self, now: Now) {
-        if self.retry_at.is_some() {
-            self.retry_at = Some(now.uptime);
-        }
-    }
-
-    /// Takes in how a try ended; `true` if this failure is worth a line.
-    pub fn done(&mut self, attempt: u64, result: Result<Tainted, ApiError>, now: Now) -> bool {
+    /// Takes in how a try ended: what the API server has to say to it, or nothing, if it was given up.
+    pub fn done(
+        &mut self,
+        attempt: u64,
+        result: Result<Tainted, ApiError>,
+        now: Now,
+    ) -> Option<Result<(), ApiError>> {
         if !self.in_flight || attempt != self.attempts {
-            return false;
+            return None;
         }
         self.in_flight = false;
-        match result {
+        let answer = match result {
             Ok(Tainted::Done(list)) => {
                 self.seen = list;
-                self.backoff.reset();
-                (self.races, self.retry_at, self.error) = (0, None, None);
-                false
+                self.races = 0;
+                Ok(())
             }
             Ok(Tainted::Raced) if self.races < MAX_RACES => {
                 self.races += 1;
-                self.retry_at = Some(now.uptime + self.backoff.around(RACE * self.races));
-                false
+                self.again_at = now.uptime + self.random.step(1) * self.races / 4;
+                return Some(Ok(()));
             }
-            Ok(Tainted::Raced) => self.failed(
-                ApiError::Conflict("others change the Node's taints all the time".to_owned()),
-                now,
-            ),
-            Err(error) => self.failed(error, now),
+            Ok(Tainted::Raced) => Err(ApiError::Refused {
+                code: 422,
+                message: "the Node's taints change all the time, or a policy refuses ours"
+                    .to_owned(),
+            }),
+            Err(error) => Err(error),
+        };
+        if answer.is_err() {
+            self.races = 0;
         }
-    }
-
-    fn failed(&mut self, error: ApiError, now: Now) -> bool {
-        self.races = 0;
-        self.retry_at = Some(now.uptime + self.backoff.after(&error));
-        self.error.replace(error).is_none()
-    }
-
-    /// The failure that no success has followed.
-    pub fn error(&self) -> Option<&ApiError> {
-        self.error.as_ref()
+        self.error = answer.clone().err();
+        Some(answer)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -65,14 +65,6 @@ fn stored(status: Status, reason: &str, secs: i64) -> Stored {
 }
 
 #[test]
-fn a_message_is_bounded_on_a_character_boundary() {
-    for text in ["é".repeat(700), "x".repeat(1025)] {
-        let bounded = bounded(&text);
-        assert!(bounded.len() <= MAX_MESSAGE_BYTES && bounded.ends_with('…'));
-    }
-}
-
-#[test]
 fn every_dialect_says_it_in_its_polarity() {
     let mut desired = Desired::new(all());
     let told = |desired: &mut Desired, reason, secs| {

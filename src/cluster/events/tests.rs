@@ -30,7 +30,7 @@ fn book(per_hour: u32) -> EventBook {
 fn send(book: &mut EventBook, secs: u64) -> Option<EventTask> {
     let task = book.next(at(secs))?;
     assert!(book.next(at(secs)).is_none(), "one in flight");
-    assert!(!book.done(&task, Ok(()), at(secs)));
+    assert_eq!(book.done(&task, Ok(())), Some(Ok(())));
     Some(task)
 }
 
@@ -65,7 +65,7 @@ fn what_piles_up_while_one_is_on_its_way_is_counted_on() {
     let task = book.next(at(10)).unwrap();
     book.record(notice("KubeletCrashed"), at(11));
     book.record(notice("KubeletCrashed"), at(12));
-    book.done(&task, Ok(()), at(13));
+    book.done(&task, Ok(()));
     let next = send(&mut book, 13).unwrap();
     assert_eq!((next.exists, next.count, next.name), (true, 3, task.name));
     assert!(send(&mut book, 14).is_none());
@@ -84,13 +84,15 @@ fn what_the_api_cannot_take_is_kept_up_to_a_bound_and_then_counted() {
             .note
             .ends_with("(4 earlier events could not be told)")
     );
-    assert!(book.done(&task, Err(ApiError::Network("refused".to_owned())), at(20)));
+    let network = ApiError::Network("refused".to_owned());
+    assert_eq!(
+        book.done(&task, Err(network.clone())),
+        Some(Err(network.clone()))
+    );
+    assert_eq!(book.error(), Some(&network));
     let again = book.next(at(40)).unwrap();
     assert_eq!(again.name, task.name);
-    assert!(
-        !book.done(&again, Err(ApiError::Network("refused".to_owned())), at(40)),
-        "said once"
-    );
+    book.done(&again, Err(network));
     let task = send(&mut book, 80).unwrap();
     assert!(task.notice.note.len() <= MAX_NOTE_BYTES);
     assert_eq!(
@@ -108,16 +110,17 @@ fn a_lost_answer_a_lost_event_and_a_refusal() {
     book.record(notice("A"), at(1));
     let task = book.next(at(1)).unwrap();
     book.forget_in_flight();
-    assert!(!book.done(&task, Ok(()), at(2)), "it was given up");
+    assert_eq!(book.done(&task, Ok(())), None, "it was given up");
     let again = book.next(at(2)).unwrap();
     assert_eq!(again.name, task.name);
     let landed = ApiError::Conflict("already exists".to_owned());
-    assert!(!book.done(&again, Err(landed), at(3)));
+    assert_eq!(book.done(&again, Err(landed)), Some(Ok(())));
     assert_eq!((book.waiting(), book.sent()), (0, 1));
     // Somebody has deleted it: the series starts anew.
     book.record(notice("A"), at(5));
     let series = book.next(at(5)).unwrap();
-    book.done(&series, Err(ApiError::NotFound), at(5));
+    let gone = book.done(&series, Err(ApiError::NotFound));
+    assert_eq!(gone, Some(Ok(())));
     let anew = send(&mut book, 6).unwrap();
     assert!(!anew.exists && anew.name != series.name);
     // What the API will never take does not stand in the way of the next.
@@ -128,7 +131,7 @@ fn a_lost_answer_a_lost_event_and_a_refusal() {
         code: 422,
         message: String::new(),
     };
-    assert!(book.done(&task, Err(refused), at(11)));
+    assert!(matches!(book.done(&task, Err(refused)), Some(Err(_))));
     assert_eq!(book.next(at(400)).unwrap().notice.reason, "C");
 }
 

@@ -41,14 +41,16 @@ pub enum Kind {
     NodeMissing,
     /// The Node of this machine is there (again), with its UID.
     NodeFound,
+    /// Somebody asks for quiet: problems are held back, and the line says by whom and until when.
+    StandingDown,
+    /// Who asked for quiet does so no more.
+    StandingUp,
     /// A condition type is left to another field manager that owns it; what to do is in the line.
     TypeRefused,
     /// A condition type that was left to another is published: nobody else owns it any more.
     TypeTaken,
-    /// The Node's taints cannot be written; the conditions are not concerned.
+    /// No taints can be set: the daemon speaks with the kubelet's identity; the line says what to do.
     TaintsRefused,
-    /// Events cannot be written; the conditions are not concerned.
-    EventsRefused,
 }
 
 impl Kind {
@@ -71,10 +73,11 @@ impl Kind {
         Self::Config,
         Self::NodeMissing,
         Self::NodeFound,
+        Self::StandingDown,
+        Self::StandingUp,
         Self::TypeRefused,
         Self::TypeTaken,
         Self::TaintsRefused,
-        Self::EventsRefused,
     ];
 
     /// The id, 32 hexadecimal digits.
@@ -97,10 +100,11 @@ impl Kind {
             Self::Config => "504a5a75956842c9a3a7b75a0d59962a",
             Self::NodeMissing => "d10d3b963d124c1281ca1047cf3f7475",
             Self::NodeFound => "6291bc2ada7f449ba0bede9bb1e397d3",
-            Self::TypeRefused => "a25ed0a06a2448ada0083fd9c8ebda32",
-            Self::TypeTaken => "a942ebfa3bae4d1fbe6db916c89c2973",
-            Self::TaintsRefused => "b194de0b767449589dcb150970d08f17",
-            Self::EventsRefused => "5b2724a9d48a4e96bf2217f854d256c2",
+            Self::StandingDown => "d9f3b6a5bcdc421ea0ef7dadd5afe6e3",
+            Self::StandingUp => "b672cede5d0e4e7dbea6d851a3688bd3",
+            Self::TypeRefused => "20ad4772b8e14003996b95fd7e4252e4",
+            Self::TypeTaken => "4132a11138c041869e5e6a85dc871da7",
+            Self::TaintsRefused => "54d0faa6ff474a758eb7c1e516b7661a",
         }
     }
 
@@ -140,6 +144,10 @@ impl Kind {
                 "The Node of this machine is not there; nothing is published until it is."
             }
             Self::NodeFound => "The Node of this machine is there (again), with its UID.",
+            Self::StandingDown => {
+                "Somebody asks for quiet: problems are held back, and the line says by whom and until when."
+            }
+            Self::StandingUp => "Who asked for quiet does so no more.",
             Self::TypeRefused => {
                 "A condition type is left to another field manager that owns it; what to do is in the line."
             }
@@ -147,9 +155,8 @@ impl Kind {
                 "A condition type that was left to another is published: nobody else owns it any more."
             }
             Self::TaintsRefused => {
-                "The Node's taints cannot be written; the conditions are not concerned."
+                "No taints can be set: the daemon speaks with the kubelet's identity; the line says what to do."
             }
-            Self::EventsRefused => "Events cannot be written; the conditions are not concerned.",
         }
     }
 }
@@ -174,9 +181,9 @@ mod tests {
         }
         assert_eq!(
             Kind::ALL.last(),
-            Some(&Kind::EventsRefused),
+            Some(&Kind::TaintsRefused),
             "a new kind belongs in ALL"
         );
-        assert_eq!(Kind::ALL.len(), Kind::EventsRefused as usize + 1);
+        assert_eq!(Kind::ALL.len(), Kind::TaintsRefused as usize + 1);
     }
 }
