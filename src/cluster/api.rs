@@ -3,6 +3,7 @@
 //! Every failure is told apart by what it asks of us ([`ApiError`]); every answer is bounded in bytes and in time.
 
 mod node;
+pub mod review;
 mod will;
 
 use std::time::Duration;

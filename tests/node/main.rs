@@ -18,6 +18,7 @@ mod audit;
 mod check;
 mod cloud_init;
 mod config;
+mod doctor;
 mod fatal;
 mod harness;
 mod host;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         host::tests(),
         identity::tests(),
         privilege::tests(),
+        doctor::tests(),
         config::tests(),
         check::tests(),
         fatal::tests(),
