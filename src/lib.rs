@@ -13,6 +13,7 @@ pub mod desired;
 pub mod health;
 pub mod helper;
 pub mod host;
+pub mod kubeconfig;
 pub mod kubelet;
 pub mod ledger;
 pub mod pause;

@@ -8,7 +8,7 @@ use crate::{
         api::{ApiError, NodeView},
         identity::{Identity, IdentityError},
         publisher::Apply,
-        watch::NodeEvent,
+        watch::{End, NodeEvent},
     },
     desired::Condition,
     helper::protocol::{ConfigAnswer, ConfigRequest},
@@ -52,8 +52,14 @@ pub enum Event {
     Packages(Option<&'static str>),
     /// An identity was looked for. The loop's other half keeps the client.
     Identity(Result<Identity, IdentityError>),
-    /// Our Node, or its watch.
+    /// What the watch saw of our Node.
     Node(NodeEvent),
+    /// The Node was read beside the watch.
+    Read(Result<NodeEvent, ApiError>),
+    /// The API server answers the watch of that number.
+    WatchOpened(u64),
+    /// The watch of that number has ended.
+    WatchEnded(u64, End),
     /// The apply of that number ended.
     Applied(u64, Result<NodeView, ApiError>),
     /// We are asked to stop.
@@ -81,10 +87,14 @@ pub enum Effect {
     LookForPackages,
     /// Look for an identity; the kubelet's pid helps the helper.
     FindIdentity(Option<i32>),
-    /// Drop the connection, whatever is under way on it.
+    /// Abort the connection, whatever is under way on it. The next request opens another.
     Disconnect,
-    /// Watch the Node of this name with the identity found last.
-    WatchNode(String),
+    /// Speak of the Node of this name from now on, with the identity found last.
+    Connect(String),
+    /// Watch the Node, from that version on or from a new list; the watch has that number.
+    WatchNode(u64, Option<String>),
+    /// Read the Node, though a watch is open.
+    ReadNode,
     /// Send an apply.
     Apply(Apply),
     /// Keep what a restart of ours needs.

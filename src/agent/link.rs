@@ -1,4 +1,4 @@
-//! The way to the API: looking for an identity, having one, losing it.
+//! The way to the API: an identity and its connection, the gate, the watch that is open or wanted.
 
 use std::time::Duration;
 
@@ -9,8 +9,11 @@ use crate::{
     clock::Now,
     cluster::{
         api::ApiError,
+        episode::Line,
+        gate::{Gate, Remedy, RequestKind},
         identity::{Identity, IdentityError},
         publisher::Publisher,
+        watch::{End, NodeEvent},
     },
     host::{helper::HelperError, journal::Kind},
 };
@@ -21,102 +24,202 @@ const SEEK: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(
 /// Where we stand.
 #[derive(Debug)]
 pub(super) struct Link {
-    stage: Stage,
+    seek: Seek,
+    /// Whether there is a connection to be used, open or not.
+    connected: bool,
     /// What was said last, so that it is said once.
     said: Option<Identity>,
     wait: Duration,
-    /// The watch's last failure that no answer has followed.
-    watch_error: Option<ApiError>,
     /// Whether anything that `status` shows has changed.
     changed: bool,
-    /// Whether the credential was already read anew for this 401.
-    credential_was_read: bool,
+    pub(super) gate: Gate,
+    watch: Watch,
+    reading: Reading,
+    /// The watch's number: what an earlier one still has to say counts for nothing.
+    watch_number: u64,
+    /// Our Node's version as it was seen last: from there the next watch goes on.
+    version: Option<String>,
 }
 
+/// An identity is looked for.
 #[derive(Debug, PartialEq, Eq)]
-enum Stage {
-    /// The next look is at that uptime.
-    Seeking(Duration),
-    /// A look is under way.
+enum Seek {
+    /// There is one.
+    Idle,
+    /// At that uptime.
+    At(Duration),
+    /// It is under way.
     Looking,
-    Connected,
 }
 
-impl Default for Link {
-    fn default() -> Self {
-        Self {
-            stage: Stage::Seeking(Duration::ZERO),
-            said: None,
-            wait: SEEK.0,
-            watch_error: None,
-            changed: false,
-            credential_was_read: false,
-        }
-    }
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Watch {
+    Wanted,
+    Asked,
+    /// Since that uptime.
+    Open(Duration),
+}
+
+/// Whether the Node must be read though a watch is open: something was written to another one than is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    Idle,
+    Wanted,
+    Asked,
 }
 
 impl Link {
+    pub(super) fn new(node: &str) -> Self {
+        Self {
+            seek: Seek::At(Duration::ZERO),
+            connected: false,
+            said: None,
+            wait: SEEK.0,
+            changed: false,
+            gate: Gate::new(node),
+            watch: Watch::Wanted,
+            reading: Reading::Idle,
+            watch_number: 0,
+            version: None,
+        }
+    }
+
     pub(super) fn is_connected(&self) -> bool {
-        self.stage == Stage::Connected
+        self.connected
     }
 
     pub(super) fn identity(&self) -> Option<&Identity> {
         self.said.as_ref()
     }
 
-    pub(super) fn watch_error(&self) -> Option<&ApiError> {
-        self.watch_error.as_ref()
-    }
-
-    pub(super) fn next_deadline(&self) -> Option<Duration> {
-        match self.stage {
-            Stage::Seeking(at) => Some(at),
-            Stage::Looking | Stage::Connected => None,
-        }
+    /// When something of ours is due; `write_at` is when there is something to be written.
+    pub(super) fn next_deadline(&self, write_at: Option<Duration>) -> Option<Duration> {
+        let seek = match self.seek {
+            Seek::At(at) => Some(at),
+            Seek::Idle | Seek::Looking => None,
+        };
+        let opens_at = |kind| self.gate.opens_at(kind);
+        let write = write_at.map(|at| at.max(opens_at(RequestKind::Apply)));
+        let watch = (self.watch == Watch::Wanted).then(|| opens_at(RequestKind::Watch));
+        let requests = [write, watch, self.read_at()].into_iter().flatten().min();
+        [
+            seek,
+            requests.filter(|_| self.connected),
+            self.gate.next_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Whether to look for an identity now; it is under way from then on.
     pub(super) fn is_due(&mut self, now: Now) -> bool {
-        let due = matches!(self.stage, Stage::Seeking(at) if now.uptime >= at);
+        let due = matches!(self.seek, Seek::At(at) if now.uptime >= at);
         if due {
-            self.stage = Stage::Looking;
+            self.seek = Seek::Looking;
         }
         due
     }
 
     /// A kubelet came: its credential may be there now.
     pub(super) fn hasten(&mut self, now: Now) {
-        if let Stage::Seeking(at) = &mut self.stage {
+        if let Seek::At(at) = &mut self.seek {
             *at = (*at).min(now.uptime + SEEK.0);
             self.wait = SEEK.0;
         }
     }
 
-    pub(super) fn seek_now(&mut self) {
-        self.stage = Stage::Seeking(Duration::ZERO);
+    /// The watch that is to be opened now, if any.
+    pub(super) fn next_watch(&mut self, now: Now) -> Option<Effect> {
+        let due = self.connected
+            && self.watch == Watch::Wanted
+            && self.gate.is_open(RequestKind::Watch, now);
+        due.then(|| {
+            self.gate.sent(RequestKind::Watch, now);
+            self.watch = Watch::Asked;
+            self.watch_number += 1;
+            Effect::WatchNode(self.watch_number, self.version.clone())
+        })
     }
 
-    /// `true` if the credential is worth reading anew.
-    pub(super) fn watch_failed(&mut self, error: &ApiError) -> bool {
-        if self.watch_error.is_none() {
-            self.changed = true;
-            warn!(message_id = Kind::PublishFailed.id(), %error, "cannot watch the Node; trying again until it works");
+    /// Just before what waits for it is tried again.
+    fn read_at(&self) -> Option<Duration> {
+        let wanted = self.reading == Reading::Wanted && matches!(self.watch, Watch::Open(_));
+        let opens_at = |kind| self.gate.opens_at(kind);
+        wanted.then(|| opens_at(RequestKind::Apply).max(opens_at(RequestKind::Watch)))
+    }
+
+    /// The reading that is to be done now, if any.
+    pub(super) fn next_reading(&mut self, now: Now) -> Option<Effect> {
+        self.read_at()
+            .filter(|at| self.connected && *at <= now.uptime)?;
+        self.gate.sent(RequestKind::Watch, now);
+        self.reading = Reading::Asked;
+        Some(Effect::ReadNode)
+    }
+
+    /// The Node was seen with this version, or is not there.
+    pub(super) fn saw(&mut self, version: Option<&str>) {
+        self.version = version.map(str::to_owned);
+        self.reading = Reading::Idle;
+    }
+
+    fn read_anew(&mut self) {
+        self.reading = Reading::Wanted;
+        // A watch that is opened meanwhile reads first.
+        self.version = None;
+    }
+
+    /// Another Node is ours.
+    fn forget_node(&mut self) {
+        (self.watch, self.reading, self.version) = (Watch::Wanted, Reading::Idle, None);
+        self.watch_number += 1; // whatever the one that is open still says
+    }
+
+    fn watch_ended(&mut self, end: End, now: Now) -> Remedy {
+        let opened_at = match std::mem::replace(&mut self.watch, Watch::Wanted) {
+            Watch::Open(at) => at,
+            Watch::Wanted | Watch::Asked => now.uptime,
+        };
+        match end {
+            End::Well(version) => {
+                self.version = Some(version);
+                self.gate.watch_ended(opened_at, false, now);
+                Remedy::Wait
+            }
+            End::Broke(_, version) => {
+                self.version = version;
+                self.gate.watch_ended(opened_at, true, now);
+                Remedy::Wait
+            }
+            End::Failed(error) => {
+                // Whoever does not let us in says nothing about history; 504 is the answer to a version of its future.
+                let kept = match &error {
+                    ApiError::Network(_)
+                    | ApiError::Timeout
+                    | ApiError::Unauthorized
+                    | ApiError::TooMany(_) => true,
+                    ApiError::Server { code, .. } => *code != 504,
+                    _ => false,
+                };
+                self.version.take_if(|_| !kept);
+                self.gate.answered(RequestKind::Watch, Err(&error), now)
+            }
         }
-        self.watch_error = Some(error.clone());
-        let worth_it = *error == ApiError::Unauthorized && !self.credential_was_read;
-        self.credential_was_read |= worth_it;
-        worth_it
     }
 
-    pub(super) fn watch_answers(&mut self) {
-        if self.watch_error.take().is_some() {
-            self.changed = true;
-            info!(
+    /// Says what the gate has to say.
+    pub(super) fn speak(&mut self, now: Now) {
+        match self.gate.line(now) {
+            Some(Line::Wrong(error)) => {
+                warn!(message_id = Kind::PublishFailed.id(), %error, "the API server does not do what it is asked; trying again until it does");
+            }
+            Some(Line::Well) => info!(
                 message_id = Kind::PublishRecovered.id(),
-                "the watch of the Node works again"
-            );
+                "the API server does what it is asked again"
+            ),
+            None => {}
         }
-        self.credential_was_read = false;
     }
 
     pub(super) fn take_changed(&mut self) -> bool {
@@ -151,13 +254,15 @@ impl State {
                     self.helper.answers();
                 }
                 self.link.say(identity);
-                (self.link.stage, self.link.wait) = (Stage::Connected, SEEK.0);
+                (self.link.seek, self.link.wait) = (Seek::Idle, SEEK.0);
                 self.connect(now, effects);
             }
             Err(e) => {
                 self.learn_of_helper(&e);
-                self.link.say(Identity::None(e.to_string()));
-                self.link.stage = Stage::Seeking(now.uptime + self.link.wait);
+                if !self.link.connected {
+                    self.link.say(Identity::None(e.to_string()));
+                }
+                self.link.seek = Seek::At(now.uptime + self.link.wait);
                 self.link.wait = (self.link.wait * 2).min(SEEK.1);
             }
         }
@@ -173,10 +278,11 @@ impl State {
 
     fn connect(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let node = self.node_name();
-        let publisher = self.publisher.get_or_insert_with(|| Publisher::new(&node));
-        publisher.forget_in_flight();
-        publisher.credential_renewed(now);
-        effects.push(Effect::WatchNode(node));
+        self.publisher.get_or_insert_with(|| Publisher::new(&node));
+        self.link.connected = true;
+        self.link.gate.credential_renewed(now);
+        self.link.watch = Watch::Wanted;
+        effects.push(Effect::Connect(node));
         self.wish();
     }
 
@@ -191,9 +297,88 @@ impl State {
             info!(%node, "the kubelet registers under another name than the host's");
             self.publisher = Some(Publisher::new(&node));
             self.wish();
+            self.link.forget_node();
             if self.link.is_connected() {
-                effects.push(Effect::WatchNode(node));
+                effects.push(Effect::Connect(node));
             }
         }
     }
+
+    pub(super) fn apply_watch_opened(&mut self, number: u64, now: Now) {
+        if number == self.link.watch_number {
+            self.link.watch = Watch::Open(now.uptime);
+            self.answered(RequestKind::Watch, Ok(()), now, &mut Vec::new());
+        }
+    }
+
+    pub(super) fn apply_watch_ended(
+        &mut self,
+        number: u64,
+        end: End,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        if number == self.link.watch_number {
+            let failed_before = self.link.gate.failure().is_some();
+            let remedy = self.link.watch_ended(end, now);
+            self.link.changed |= failed_before != self.link.gate.failure().is_some();
+            self.remedy(remedy, effects);
+        }
+    }
+
+    pub(super) fn apply_read(
+        &mut self,
+        result: Result<NodeEvent, ApiError>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.answered(
+            RequestKind::Watch,
+            result.as_ref().map(|_| ()),
+            now,
+            effects,
+        );
+        match result {
+            Ok(event) => self.apply_node(event, now, effects),
+            Err(_) if self.link.reading == Reading::Asked => self.link.reading = Reading::Wanted,
+            Err(_) => {}
+        }
+    }
+
+    /// A request was answered: the gate learns of it, and what is to be done about a failure is done.
+    pub(super) fn answered(
+        &mut self,
+        kind: RequestKind,
+        result: Result<(), &ApiError>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let failed_before = self.link.gate.failure().is_some();
+        let remedy = self.link.gate.answered(kind, result, now);
+        self.link.changed |= failed_before != self.link.gate.failure().is_some();
+        self.remedy(remedy, effects);
+    }
+
+    fn remedy(&mut self, remedy: Remedy, effects: &mut Vec<Effect>) {
+        match remedy {
+            Remedy::Wait => {}
+            Remedy::Reconnect => {
+                self.link.gate.forget_in_flight();
+                self.link.watch = Watch::Wanted;
+                self.link.watch_number += 1;
+                if self.link.reading == Reading::Asked {
+                    self.link.reading = Reading::Wanted;
+                }
+                if let Some(publisher) = &mut self.publisher {
+                    publisher.forget_in_flight();
+                }
+                effects.push(Effect::Disconnect);
+            }
+            Remedy::ReadCredential => self.link.seek = Seek::At(Duration::ZERO),
+            Remedy::ReadAnew => self.link.read_anew(),
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 //! [`Agent::next`] only waits; `apply` alone changes state and does no I/O; [`Agent::perform`] starts what was decided
 //! and never waits for it: results come back as events. Nothing in here reads a disk.
 
+mod asking;
 mod checking;
 mod event;
 mod link;
@@ -35,13 +36,7 @@ pub use state::State;
 use crate::{
     checks::kubelet::{Probe, Process},
     clock::{Alarm, Clock},
-    cluster::{
-        api::{Api, ApiError},
-        backoff::Backoff,
-        identity::{self, Sources},
-        publisher::Apply,
-        watch,
-    },
+    cluster::{api::Api, connection::Connection},
     config::Settings,
     desired::Condition,
     helper::protocol::ConfigRequest,
@@ -91,16 +86,17 @@ pub struct Agent {
     tasks: JoinSet<()>,
     alarm: Alarm,
     watched: Option<Watched>,
-    /// Clients of the identities that were found, each ahead of its event.
-    clients: (
-        mpsc::UnboundedSender<kube::Client>,
-        mpsc::UnboundedReceiver<kube::Client>,
+    /// Connections of the identities that were found, each ahead of its event.
+    connections: (
+        mpsc::UnboundedSender<Connection>,
+        mpsc::UnboundedReceiver<Connection>,
     ),
-    /// The client of the identity found last, and all that goes on with it.
-    client: Option<kube::Client>,
+    /// The connection of the identity found last, and what is said on it.
+    connection: Option<Connection>,
     api: Option<Api>,
     node_watch: Option<AbortHandle>,
     applying: Option<AbortHandle>,
+    reading: Option<AbortHandle>,
     following_config: Option<AbortHandle>,
     /// Events that are known already; what waits in the queue goes before them.
     known: VecDeque<Event>,
@@ -146,11 +142,12 @@ impl Agent {
             tasks: JoinSet::new(),
             alarm: Alarm::new()?,
             watched: None,
-            clients: mpsc::unbounded_channel(),
-            client: None,
+            connections: mpsc::unbounded_channel(),
+            connection: None,
             api: None,
             node_watch: None,
             applying: None,
+            reading: None,
             following_config: None,
             known: VecDeque::new(),
             disk: Disk::default(),
@@ -251,14 +248,10 @@ impl Agent {
                 self.known.push_back(Event::Packages(manager));
             }
             Effect::FindIdentity(pid) => self.find_identity(pid),
-            Effect::Disconnect => {
-                self.stop_watching_node();
-                if let Some(apply) = self.applying.take() {
-                    apply.abort();
-                }
-                (self.client, self.api) = (None, None);
-            }
-            Effect::WatchNode(node) => self.watch_node(&node),
+            Effect::Disconnect => self.disconnect(),
+            Effect::Connect(node) => self.connect(&node),
+            Effect::ReadNode => self.read_node(),
+            Effect::WatchNode(number, version) => self.watch_node(number, version),
             Effect::SaveLedger(node, conditions) => self.disk.ledger = Some((node, conditions)),
             Effect::WriteStatus(mut status) => {
                 status.pid = Some(std::process::id());
@@ -376,69 +369,6 @@ impl Agent {
             None => Event::Gone(process.pid),
         };
         self.known.push_back(event);
-    }
-
-    fn find_identity(&mut self, pid: Option<i32>) {
-        let sources = Sources {
-            explicit: self.settings.kubernetes.kubeconfig.clone(),
-            default: PathBuf::from(identity::DEFAULT_KUBECONFIG),
-            root: self.outside.root.clone(),
-            helper: self.outside.helper.clone(),
-            pid,
-        };
-        let clients = self.clients.0.clone();
-        self.spawn(async move {
-            Event::Identity(identity::find(sources).await.map(|(identity, client)| {
-                clients.send(client).ok();
-                identity
-            }))
-        });
-    }
-
-    fn watch_node(&mut self, node: &str) {
-        self.stop_watching_node();
-        while let Ok(client) = self.clients.1.try_recv() {
-            self.client = Some(client);
-        }
-        let Some(client) = self.client.clone() else {
-            return;
-        };
-        let api = Api::new(client, node);
-        self.api = Some(api.clone());
-        let (sender, mut events) = mpsc::channel(1);
-        let forward = self.sender.clone();
-        let watching = watch::watch(api, Backoff::new(node, "watch"), sender);
-        self.node_watch = Some(self.tasks.spawn(async move {
-            let forwarding = async {
-                while let Some(event) = events.recv().await {
-                    if forward.send(Event::Node(event)).await.is_err() {
-                        return;
-                    }
-                }
-            };
-            tokio::join!(watching, forwarding);
-        }));
-    }
-
-    fn stop_watching_node(&mut self) {
-        if let Some(watch) = self.node_watch.take() {
-            watch.abort();
-        }
-    }
-
-    fn apply(&mut self, apply: Apply) {
-        let Some(api) = self.api.clone() else {
-            let lost = ApiError::Network("the connection was given up".to_owned());
-            self.known
-                .push_back(Event::Applied(apply.attempt, Err(lost)));
-            return;
-        };
-        let heartbeat = self.outside.clock.now().wall;
-        let task = self.spawn(async move {
-            let result = api.apply(&apply.uid, &apply.conditions, heartbeat).await;
-            Event::Applied(apply.attempt, result)
-        });
-        self.applying = Some(task);
     }
 
     /// One write at a time, on the blocking worker: the folder is in memory, but memory may be short.

@@ -7,7 +7,8 @@ use crate::{
     clock::Now,
     cluster::{
         api::{ApiError, NodeView, NodeWill},
-        publisher::{NodeChange, Remedy},
+        gate::RequestKind,
+        publisher::NodeChange,
         watch::NodeEvent,
     },
     desired,
@@ -16,16 +17,12 @@ use crate::{
 
 impl State {
     pub(super) fn apply_node(&mut self, event: NodeEvent, now: Now, effects: &mut Vec<Effect>) {
-        if let NodeEvent::Failed(error) = &event
-            && self.link.watch_failed(error)
-        {
-            self.reconnect(effects);
-        }
-        if !matches!(event, NodeEvent::Failed(_)) {
-            self.link.watch_answers();
-        }
-        if let NodeEvent::Seen(view) = &event {
-            self.learn_of_node(&view.facts, now);
+        match &event {
+            NodeEvent::Seen(view) => {
+                self.link.saw(Some(&view.version));
+                self.learn_of_node(&view.facts, now);
+            }
+            NodeEvent::Missing => self.link.saw(None),
         }
         let node = self.node_name();
         let Some(publisher) = &mut self.publisher else {
@@ -63,39 +60,22 @@ impl State {
     pub(super) fn apply_applied(
         &mut self,
         attempt: u64,
-        result: Result<NodeView, ApiError>,
+        result: &Result<NodeView, ApiError>,
         now: Now,
         effects: &mut Vec<Effect>,
     ) {
         let Some(publisher) = &mut self.publisher else {
             return;
         };
-        let failed_before = publisher.failure().is_some();
+        if !publisher.done(attempt, result, now) {
+            return;
+        }
         if result.is_ok() {
             self.health.published();
         }
-        let remedy = publisher.done(attempt, result, now);
-        match publisher.failure() {
-            Some((error, _)) if !failed_before => {
-                warn!(message_id = Kind::PublishFailed.id(), %error, "cannot publish; trying again until it works");
-            }
-            None if failed_before => {
-                info!(
-                    message_id = Kind::PublishRecovered.id(),
-                    "publishing works again"
-                );
-            }
-            _ => {}
-        }
         self.status_at = now.uptime;
-        if remedy != Remedy::Wait {
-            self.reconnect(effects);
-        }
-    }
-
-    fn reconnect(&mut self, effects: &mut Vec<Effect>) {
-        self.link.seek_now();
-        effects.push(Effect::Disconnect);
+        let result = result.as_ref().map(|_| ());
+        self.answered(RequestKind::Apply, result, now, effects);
     }
 
     pub(super) fn tell(&mut self, effects: &mut Vec<Effect>) {

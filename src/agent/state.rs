@@ -17,7 +17,7 @@ use crate::{
         kubelet::{Assessment, Endpoint, Kubelet, Sign},
     },
     clock::Now,
-    cluster::publisher::Publisher,
+    cluster::{gate::RequestKind, publisher::Publisher},
     config::Settings,
     health::{ConditionType, Conditions, Finding, Stored, Verdict, suppress::Suppressor},
     host::{journal::Kind, systemd::BusEvent},
@@ -84,7 +84,7 @@ impl State {
             hostname: hostname.to_ascii_lowercase(), // as the kubelet does
             hostname_override: None,
             publisher: None,
-            link: Link::default(),
+            link: Link::new(hostname),
             bus: Peer::new("the system bus", (Kind::BusLost, Kind::BusBack)),
             helper: Peer::new("the helper", (Kind::HelperUnavailable, Kind::HelperBack)),
             locked_bytes: None,
@@ -168,8 +168,13 @@ impl State {
             Event::Packages(manager) => self.standing.learn_packages(manager, now),
             Event::Identity(result) => self.apply_identity(result, now, &mut effects),
             Event::Node(event) => self.apply_node(event, now, &mut effects),
+            Event::Read(result) => self.apply_read(result, now, &mut effects),
+            Event::WatchOpened(number) => self.apply_watch_opened(number, now),
+            Event::WatchEnded(number, end) => {
+                self.apply_watch_ended(number, end, now, &mut effects);
+            }
             Event::Applied(attempt, result) => {
-                self.apply_applied(attempt, result, now, &mut effects);
+                self.apply_applied(attempt, &result, now, &mut effects);
             }
             Event::Stop => {
                 info!(
@@ -209,16 +214,14 @@ impl State {
         also(self.health.next_deadline(now));
         also(self.checking.next_deadline());
         also(self.standing.next_deadline(now));
-        also(self.link.next_deadline());
+        let write_at = self.publisher.as_ref().and_then(Publisher::next_deadline);
+        also(self.link.next_deadline(write_at));
         if self.kubelet.process().is_none() {
             also(Some(self.look_at));
         } else {
             also(Some(self.process_state_at));
             also(self.facts_at);
             also((!self.probing && self.url().is_some()).then_some(self.probe_at));
-        }
-        if self.link.is_connected() {
-            also(self.publisher.as_ref().and_then(Publisher::next_deadline));
         }
         next.max(soonest)
     }
@@ -250,15 +253,20 @@ impl State {
             Assessment::Found(finding) => Some(finding),
             Assessment::NothingNew => None,
         };
-        let config = self.checking.config.findings();
-        let found = [(kubelet, found.as_slice()), (checks::config::SPEC, config)];
-        if self.must_ask_about_packages(&found, now) {
+        let words = [
+            (kubelet, found.as_slice()),
+            (checks::config::SPEC, self.checking.config.findings()),
+        ];
+        if self
+            .standing
+            .must_ask_about_packages(&self.health, words, now)
+        {
             effects.push(Effect::LookForPackages);
             return false;
         }
-        let quiet = self.standing.suppressors();
         let mut changed = false;
-        for (check, findings) in found {
+        for (check, findings) in words {
+            let quiet = self.standing.suppressors();
             changed |= observe(&mut self.health, check, findings, quiet, now);
         }
         changed
@@ -274,14 +282,7 @@ impl State {
     /// Starts what is due. The apply comes first, once there is a connection to send it on: nothing else may stand
     /// between a fact and the Node.
     fn set_going(&mut self, now: Now, changed: bool, effects: &mut Vec<Effect>) {
-        if self.link.is_connected()
-            && let Some(apply) = self.publisher.as_mut().and_then(|p| p.next(now))
-        {
-            let connection = effects
-                .iter()
-                .rposition(|e| matches!(e, Effect::WatchNode(_)));
-            effects.insert(connection.map_or(0, |i| i + 1), Effect::Apply(apply));
-        }
+        self.ask_the_api(now, effects);
         let soon = now.uptime + SLACK;
         if let Some(process) = self.kubelet.process().cloned() {
             if !self.probing
@@ -322,6 +323,23 @@ impl State {
             self.status_at = now.uptime + STATUS_EVERY;
             effects.push(Effect::WriteStatus(Box::new(self.status(now))));
         }
+    }
+
+    /// What the gate lets through: the apply first, then the watch.
+    fn ask_the_api(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        if self.link.is_connected()
+            && self.link.gate.is_open(RequestKind::Apply, now)
+            && let Some(apply) = self.publisher.as_mut().and_then(|p| p.next(now))
+        {
+            self.link.gate.sent(RequestKind::Apply, now);
+            let connection = effects
+                .iter()
+                .rposition(|e| matches!(e, Effect::Connect(_) | Effect::Disconnect));
+            effects.insert(connection.map_or(0, |i| i + 1), Effect::Apply(apply));
+        }
+        effects.extend(self.link.next_reading(now));
+        effects.extend(self.link.next_watch(now));
+        self.link.speak(now);
     }
 
     fn control_group(&self) -> String {

@@ -12,7 +12,7 @@ use crate::{
         api::{ApiError, NodeFacts, NodeView},
         identity::{Identity, IdentityError},
         publisher::Apply,
-        watch::NodeEvent,
+        watch::{End, NodeEvent},
     },
     config::Settings,
     health::{ConditionType, Status, Stored},
@@ -62,6 +62,7 @@ impl Story {
     fn settled() -> Self {
         let mut story = Self::new();
         story.tell(0, Event::Identity(Ok(Identity::Own("/k".into()))));
+        story.tell(0, Event::WatchOpened(1));
         story.tell(0, Event::Node(NodeEvent::Seen(view("u1", None))));
         story.kubelet(0, PID);
         story.answers(5);
@@ -118,7 +119,7 @@ impl Story {
     /// The apply that the last event set going: the first thing of all, once there is a connection.
     fn applied(&self) -> Apply {
         let mut effects = self.effects.iter();
-        match effects.find(|e| !matches!(e, Effect::WatchNode(_) | Effect::Disconnect)) {
+        match effects.find(|e| !matches!(e, Effect::Connect(_) | Effect::Disconnect)) {
             Some(Effect::Apply(apply)) => apply.clone(),
             other => panic!("no apply, but {other:?}"),
         }
@@ -183,13 +184,21 @@ fn an_outage_costs_one_apply_when_it_ends() {
     let mut story = Story::settled();
     let attempt = story.crash(10_000).applied().attempt;
     story.tell(10_010, Event::Applied(attempt, Err(network())));
-    story.tell(10_020, Event::Node(NodeEvent::Failed(network())));
-    assert!(!story.has(|e| matches!(e, Effect::Apply(_))));
-    story.tell(40_000, Event::Node(NodeEvent::Seen(view("u1", None))));
+    let broke = End::Broke(network(), Some("1".to_owned()));
+    story.tell(10_020, Event::WatchEnded(1, broke));
+    assert!(!story.has(|e| matches!(e, Effect::Apply(_) | Effect::WatchNode(..))));
+    // At its time one request goes, and what is to be told is the one.
+    story.tell(11_020, Event::Tick);
     let apply = story.applied();
     assert_eq!(apply.conditions[0].reason, "KubeletCrashed");
-    story.tell(40_010, Event::Applied(apply.attempt, Ok(view("u1", None))));
-    story.tell(40_020, Event::Tick);
+    assert!(!story.has(|e| matches!(e, Effect::WatchNode(..))));
+    story.tell(11_030, Event::Applied(apply.attempt, Ok(view("u1", None))));
+    assert!(
+        story.has(|e| *e == Effect::WatchNode(2, Some("1".to_owned()))),
+        "from where it broke off: {:?}",
+        story.effects
+    );
+    story.tell(11_040, Event::Tick);
     assert!(!story.has(|e| matches!(e, Effect::Apply(_))));
 }
 
@@ -199,20 +208,38 @@ fn a_request_that_hangs_costs_its_connection() {
     let attempt = story.crash(10_000).applied().attempt;
     story.tell(15_000, Event::Applied(attempt, Err(ApiError::Timeout)));
     assert!(story.has(|e| *e == Effect::Disconnect));
-    assert!(
-        story.has(|e| matches!(e, Effect::FindIdentity(_))),
-        "the credential is read anew with it"
+    story.tell(16_001, Event::Tick);
+    assert_eq!(story.applied().conditions[0].reason, "KubeletCrashed");
+    // What the watch still said on the old connection counts for nothing.
+    story.tell(
+        16_002,
+        Event::WatchEnded(1, End::Failed(ApiError::Unauthorized)),
     );
-    story.tell(15_001, Event::Identity(Ok(Identity::Own("/k".into()))));
+    assert!(!story.has(|e| matches!(e, Effect::FindIdentity(_))));
+}
+
+#[test]
+fn another_credential_is_used_by_what_was_refused() {
+    let mut story = Story::settled();
+    let attempt = story.crash(10_000).applied().attempt;
+    story.tell(10_010, Event::Applied(attempt, Err(ApiError::Unauthorized)));
+    assert!(story.has(|e| matches!(e, Effect::FindIdentity(_))), "once");
+    assert!(!story.has(|e| *e == Effect::Disconnect));
+    story.tell(10_020, Event::Identity(Ok(Identity::Own("/k".into()))));
     let position = |wanted: &dyn Fn(&Effect) -> bool| story.effects.iter().position(wanted);
-    let watch = position(&|e| *e == Effect::WatchNode("n1".to_owned()));
+    let connect = position(&|e| *e == Effect::Connect("n1".to_owned()));
     let apply = position(&|e| matches!(e, Effect::Apply(_)));
     assert!(
-        watch.is_some() && watch < apply,
-        "no apply without a connection: {:?}",
+        connect.is_some() && connect < apply,
+        "no apply with the old one: {:?}",
         story.effects
     );
-    assert_eq!(story.applied().conditions[0].reason, "KubeletCrashed");
+    let attempt = story.applied().attempt;
+    story.tell(10_030, Event::Applied(attempt, Err(ApiError::Unauthorized)));
+    assert!(!story.has(|e| matches!(e, Effect::FindIdentity(_))));
+    assert!(story.state.next_deadline(at(10_031)) <= at(12_000).uptime);
+    story.tell(60_000, Event::Tick);
+    assert!(!story.has(|e| matches!(e, Effect::Apply(_))), "minutes");
 }
 
 #[test]
@@ -286,7 +313,7 @@ fn the_kubelets_own_word_names_the_node() {
     let mut story = Story::new();
     story.tell(0, Event::Identity(Ok(Identity::Own("/k".into()))));
     assert!(
-        story.has(|e| *e == Effect::WatchNode("n1".to_owned())),
+        story.has(|e| *e == Effect::Connect("n1".to_owned())),
         "the host's name, in lower case"
     );
     story.tell(
@@ -303,7 +330,7 @@ fn the_kubelets_own_word_names_the_node() {
         config: None,
     };
     story.tell(2, Event::Facts(PID, Ok(facts)));
-    assert!(story.has(|e| *e == Effect::WatchNode("other".to_owned())));
+    assert!(story.has(|e| *e == Effect::Connect("other".to_owned())));
 }
 
 #[test]

@@ -49,8 +49,8 @@ impl State {
     }
 
     fn api_status(&self) -> Api {
-        let failure = self.publisher.as_ref().and_then(Publisher::failure);
-        let error = failure.map(|(error, _)| error).or(self.link.watch_error());
+        let failure = self.link.gate.failure();
+        let error = failure.map(|(error, _)| error);
         let missing = self
             .publisher
             .as_ref()

@@ -2,38 +2,47 @@
 //!
 //! Every failure is told apart by what it asks of us ([`ApiError`]); every answer is bounded in bytes and in time.
 
+mod cleaning;
 mod node;
 pub mod review;
 mod will;
 
 use std::time::Duration;
 
-use http::{Request, Response, StatusCode, header::RETRY_AFTER};
-use http_body_util::{BodyExt, Limited};
-use jiff::Timestamp;
+use http::{
+    Request, Response, StatusCode,
+    header::{DATE, HeaderName, RETRY_AFTER},
+};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use jiff::{Timestamp, fmt::rfc2822};
 use kube::{
-    Client,
     api::{ListParams, Patch, PatchParams, WatchParams},
-    client::Body,
     core::Request as KubeRequest,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+pub use cleaning::{Cleaned, STANDING_DOWN, Stuck, TAINT_PREFIX};
 pub(super) use node::Node;
 pub use node::{NodeFacts, NodeView};
 pub use will::{AskedPause, NodeWill, PAUSE_ANNOTATION};
 
+use super::connection::Connection;
 use crate::desired::Condition;
 
 /// The field manager under which our conditions are ours.
 pub const FIELD_MANAGER: &str = "nodevigil";
 /// A request's deadline: a healthy server answers in milliseconds, and a late answer must not hold up the next fact.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// A Node with fifty images and many labels is some 20 KiB.
-const MAX_ANSWER_BYTES: usize = 4 * 1024 * 1024;
+/// A Node with fifty images and many labels is some 20 KiB; etcd refuses objects above 1.5 MiB.
+pub(super) const MAX_ANSWER_BYTES: usize = 2 * 1024 * 1024;
+/// So much of a refusal is read: its message is bounded, its list of causes is not.
+const MAX_REFUSAL_BYTES: usize = 64 * 1024;
+/// So much of its message is kept.
+const MAX_MESSAGE_BYTES: usize = 512;
 /// How long one watch is asked to last, in seconds; the server ends it, and the next one goes on where it stopped.
-const WATCH_SECS: u32 = 290;
+pub(super) const WATCH_SECS: u32 = 290;
 
 /// A request that failed, told apart by what it asks of us.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -85,10 +94,28 @@ pub enum ApiError {
     Nonsense(String),
 }
 
-/// A client and the Node that it is about.
+impl ApiError {
+    /// The HTTP status; a small number where there is none.
+    pub fn code(&self) -> u16 {
+        match self {
+            Self::Network(_) => 0,
+            Self::Timeout => 1,
+            Self::Nonsense(_) => 2,
+            Self::Unauthorized => 401,
+            Self::Forbidden(_) => 403,
+            Self::NotFound => 404,
+            Self::Conflict(_) => 409,
+            Self::Expired(_) => 410,
+            Self::TooMany(_) => 429,
+            Self::Server { code, .. } | Self::Refused { code, .. } => *code,
+        }
+    }
+}
+
+/// A connection and the Node that it is about.
 #[derive(Clone)]
 pub struct Api {
-    client: Client,
+    connection: Connection,
     requests: KubeRequest,
     node: String,
 }
@@ -103,9 +130,9 @@ impl std::fmt::Debug for Api {
 
 impl Api {
     /// The API as seen from `node`.
-    pub fn new(client: Client, node: impl Into<String>) -> Self {
+    pub fn new(connection: Connection, node: impl Into<String>) -> Self {
         Self {
-            client,
+            connection,
             requests: KubeRequest::new("/api/v1/nodes"),
             node: node.into(),
         }
@@ -153,7 +180,7 @@ impl Api {
     ///
     /// # Errors
     /// As [`ApiError`] says.
-    pub async fn watch(&self, version: &str) -> Result<Response<Body>, ApiError> {
+    pub async fn watch(&self, version: &str) -> Result<Response<Incoming>, ApiError> {
         let params = WatchParams::default()
             .fields(&self.field_selector())
             .timeout(WATCH_SECS);
@@ -175,45 +202,61 @@ impl Api {
     ) -> Result<Vec<u8>, ApiError> {
         tokio::time::timeout(limit, async {
             let answer = self.send(request).await?;
-            read(answer).await
+            read(answer, MAX_ANSWER_BYTES).await
         })
         .await
         .map_err(|_| ApiError::Timeout)?
     }
 
-    async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Body>, ApiError> {
+    async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Incoming>, ApiError> {
         let answer = self
-            .client
-            .send(request.map(Body::from))
+            .connection
+            .send(request)
             .await
             .map_err(|e| ApiError::Network(innermost(&e)))?;
         if answer.status().is_success() {
             return Ok(answer);
         }
         let (code, retry_after) = (answer.status(), retry_after(&answer));
-        let text = read(answer).await.unwrap_or_default();
+        let text = read(answer, MAX_REFUSAL_BYTES).await.unwrap_or_default();
         Err(classify(code, retry_after, &text))
     }
 }
 
-async fn read(answer: Response<Body>) -> Result<Vec<u8>, ApiError> {
-    let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES)
-        .collect()
-        .await
-        .map_err(|e| ApiError::Network(innermost(&*e)))?;
-    Ok(body.to_bytes().to_vec())
+/// A whole body, if it has no more bytes than that; the rest of a longer one is not waited for.
+async fn read(answer: Response<Incoming>, max_bytes: usize) -> Result<Vec<u8>, ApiError> {
+    let mut body = answer.into_body();
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| ApiError::Network(innermost(&e)))?;
+        if let Some(data) = frame.data_ref() {
+            if bytes.len() + data.len() > max_bytes {
+                return Err(nonsense(format!("longer than {max_bytes} bytes")));
+            }
+            bytes.extend_from_slice(data);
+        }
+    }
+    Ok(bytes)
 }
 
-fn retry_after(answer: &Response<Body>) -> Option<Duration> {
-    let secs = answer.headers().get(RETRY_AFTER)?.to_str().ok()?;
-    secs.parse().ok().map(Duration::from_secs)
+/// In seconds, or as a date; which is read against the server's own clock, in the same answer.
+fn retry_after(answer: &Response<Incoming>) -> Option<Duration> {
+    let text = |name: HeaderName| answer.headers().get(name)?.to_str().ok();
+    let when = text(RETRY_AFTER)?;
+    if let Ok(secs) = when.parse() {
+        return Some(Duration::from_secs(secs));
+    }
+    let date = |text: &str| rfc2822::DateTimeParser::new().parse_timestamp(text).ok();
+    let wait = date(when)?.duration_since(date(text(DATE)?)?);
+    Some(Duration::try_from(wait).unwrap_or_default())
 }
 
 fn classify(code: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> ApiError {
     let message = serde_json::from_slice::<Value>(body)
         .ok()
         .and_then(|status| Some(status.get("message")?.as_str()?.to_owned()))
-        .unwrap_or_else(|| String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned());
+        .unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
+    let message = bounded(&message);
     match code.as_u16() {
         401 => ApiError::Unauthorized,
         403 => ApiError::Forbidden(message),
@@ -230,8 +273,14 @@ fn classify(code: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> Api
     }
 }
 
+/// The beginning of a text that we did not write, on one line.
+fn bounded(text: &str) -> String {
+    let end = text.floor_char_boundary(MAX_MESSAGE_BYTES);
+    text[..end].split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 pub(super) fn nonsense(error: impl std::fmt::Display) -> ApiError {
-    ApiError::Nonsense(error.to_string())
+    ApiError::Nonsense(bounded(&error.to_string()))
 }
 
 /// The last cause of a chain: "connection refused" rather than "client error (Connect)".
@@ -240,7 +289,7 @@ pub(super) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     while let Some(source) = last.source() {
         last = source;
     }
-    last.to_string()
+    bounded(&last.to_string())
 }
 
 fn apply_body(node: &str, uid: &str, conditions: &[Condition], heartbeat: Timestamp) -> Value {

@@ -1,4 +1,4 @@
-//! How long to wait after a failed request: capped exponential backoff with full jitter, by kind of failure.
+//! How long to wait: exponential steps with jitter after failures, and the heartbeat's rhythm.
 //!
 //! Pure but for its random numbers, whose seed is handed in, so that the nodes of a fleet spread over time and a test
 //! can repeat itself.
@@ -8,73 +8,58 @@ use std::{
     time::Duration,
 };
 
-use super::api::ApiError;
-
-/// The first step's bound.
-const BASE: Duration = Duration::from_millis(250);
-/// The last step's bound, for a server that is away or in trouble.
-pub const CAP: Duration = Duration::from_secs(15);
-/// Bounds of the wait after a refusal that time will hardly mend: 401, 403, a request it does not understand.
-pub const SLOW: (Duration, Duration) = (Duration::from_mins(1), Duration::from_mins(5));
+/// The bounds of the first wait; each step doubles them.
+const FIRST: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(1));
+/// Up to these: four tries a minute, and with a request's deadline the return is noticed within half a minute.
+const LAST: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(23));
+/// Bounds of the wait after a refusal that time will hardly mend: 401 and 403.
+const REFUSED: (Duration, Duration) = (Duration::from_mins(1), Duration::from_secs(110));
+/// Where each try costs two requests, because our Node is read anew before it: the bounds of the first wait, and the last.
+const READ_ANEW: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(8));
+const READ_ANEW_LAST: (Duration, Duration) =
+    (Duration::from_millis(24_500), Duration::from_secs(26));
 /// A `Retry-After` beyond this is not believed.
-const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
+pub const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
 
-/// The memory of one kind of request's failures.
+/// Random waits.
 #[derive(Debug, Clone)]
 pub struct Backoff {
-    failures: u32,
     random: fastrand::Rng,
 }
 
 impl Backoff {
-    /// Seeded by the node's name and what the requests are for.
+    /// Seeded by the node's name and what the waits are for.
     pub fn new(node: &str, purpose: &str) -> Self {
         let mut hasher = DefaultHasher::new();
         (node, purpose).hash(&mut hasher);
         Self {
-            failures: 0,
             random: fastrand::Rng::with_seed(hasher.finish()),
         }
     }
 
-    /// A request succeeded.
-    pub fn reset(&mut self) {
-        self.failures = 0;
+    /// The wait after that many failures in a row, the first of them 1.
+    pub fn step(&mut self, failures: u32) -> Duration {
+        let times = 1_u32 << failures.saturating_sub(1).min(16);
+        self.between((FIRST.0 * times).min(LAST.0), (FIRST.1 * times).min(LAST.1))
     }
 
-    /// Failures in a row.
-    pub fn failures(&self) -> u32 {
-        self.failures
-    }
-
-    /// How long to wait after this failure.
-    pub fn after(&mut self, error: &ApiError) -> Duration {
-        self.failures = self.failures.saturating_add(1);
-        match error {
-            ApiError::Unauthorized | ApiError::Forbidden(_) | ApiError::Refused { .. } => {
-                self.between(SLOW.0, SLOW.1)
-            }
-            ApiError::TooMany(Some(wait))
-            | ApiError::Server {
-                retry_after: Some(wait),
-                ..
-            } => {
-                // Everybody was told the same number: spread behind it, never before.
-                let wait = (*wait).min(MAX_RETRY_AFTER);
-                self.between(wait, wait + self.step())
-            }
-            _ => self.between(Duration::ZERO, self.step()),
+    /// The same where our Node must be read anew before each try.
+    pub fn read_anew(&mut self, failures: u32) -> Duration {
+        match failures {
+            0 | 1 => self.between(READ_ANEW.0, READ_ANEW.1),
+            2 => self.between(READ_ANEW.0 * 2, READ_ANEW.1 * 2),
+            _ => self.between(READ_ANEW_LAST.0, READ_ANEW_LAST.1),
         }
     }
 
-    /// Five minutes, a tenth more or less: the heartbeat's rhythm.
-    pub fn around(&mut self, period: Duration) -> Duration {
-        self.between(period * 9 / 10, period * 11 / 10)
+    /// The wait after a 401 or a 403.
+    pub fn refused(&mut self) -> Duration {
+        self.between(REFUSED.0, REFUSED.1)
     }
 
-    fn step(&self) -> Duration {
-        BASE.saturating_mul(1_u32 << self.failures.saturating_sub(1).min(16))
-            .min(CAP)
+    /// That period, a tenth more or less: the heartbeat's rhythm.
+    pub fn around(&mut self, period: Duration) -> Duration {
+        self.between(period * 9 / 10, period * 11 / 10)
     }
 
     fn between(&mut self, from: Duration, to: Duration) -> Duration {
@@ -86,55 +71,41 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    fn network() -> ApiError {
-        ApiError::Network("refused".to_owned())
-    }
-
     #[test]
-    fn grows_to_the_cap_and_starts_anew() {
-        let mut backoff = Backoff::new("n1", "apply");
-        for failure in 0..40 {
-            let bound = (BASE * 2_u32.pow(failure.min(16))).min(CAP);
-            assert!(backoff.after(&network()) <= bound);
+    fn steps_double_up_to_the_last() {
+        let mut backoff = Backoff::new("n1", "way");
+        let mut last = Duration::ZERO;
+        for failures in 1..=5 {
+            let step = backoff.step(failures);
+            assert!(step >= last, "{step:?} after {last:?}");
+            last = step / 2; // each begins where the one before could end
         }
-        backoff.reset();
-        assert!(backoff.after(&network()) <= BASE);
+        for failures in [6, 7, 40, u32::MAX] {
+            assert!((LAST.0..=LAST.1).contains(&backoff.step(failures)));
+        }
     }
 
     #[test]
     fn a_fleet_spreads() {
         let waits: Vec<_> = (0..1000)
-            .map(|i| {
-                let mut backoff = Backoff::new(&format!("n{i}"), "apply");
-                for _ in 0..10 {
-                    backoff.after(&network());
-                }
-                backoff.after(&network())
-            })
+            .map(|i| Backoff::new(&format!("n{i}"), "way").step(10))
             .collect();
-        // Full jitter: each tenth of the range has its share of the nodes.
-        for tenth in 0..10 {
-            let range = CAP / 10 * tenth..CAP / 10 * (tenth + 1);
+        // Each tenth of the range has its share of the nodes.
+        let tenth = LAST.1.saturating_sub(LAST.0) / 10;
+        for index in 0..10 {
+            let range = LAST.0 + tenth * index..LAST.0 + tenth * (index + 1);
             let share = waits.iter().filter(|wait| range.contains(*wait)).count();
             assert!((60..=140).contains(&share), "{share} of 1000 in {range:?}");
         }
     }
 
     #[test]
-    fn refusals_slow_down_to_minutes() {
-        let mut backoff = Backoff::new("n1", "apply");
-        for error in [ApiError::Unauthorized, ApiError::Forbidden(String::new())] {
-            let wait = backoff.after(&error);
-            assert!((SLOW.0..=SLOW.1).contains(&wait));
-        }
-    }
-
-    #[test]
-    fn retry_after_is_honoured_and_bounded() {
-        let mut backoff = Backoff::new("n1", "apply");
-        let told = Duration::from_secs(20);
-        assert!(backoff.after(&ApiError::TooMany(Some(told))) >= told);
-        let wait = backoff.after(&ApiError::TooMany(Some(Duration::from_hours(24))));
-        assert!(wait <= MAX_RETRY_AFTER + CAP);
+    fn the_heartbeats_of_a_fleet_spread() {
+        let period = Duration::from_mins(5);
+        let beats: Vec<_> = (0..1000)
+            .map(|i| Backoff::new(&format!("n{i}"), "heartbeat").around(period))
+            .collect();
+        let early = beats.iter().filter(|beat| **beat < period).count();
+        assert!((400..=600).contains(&early), "{early} of 1000 are early");
     }
 }

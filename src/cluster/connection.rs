@@ -1,76 +1,217 @@
 //! One kept connection to the API server.
 //!
-//! kube's own stack speaks HTTP/1.1, where a request after an idle minute must connect and shake hands anew (the API
-//! server hangs up after 90 s). Ours offers HTTP/2: the watch of our Node and every apply share one connection, which
-//! the watch keeps warm, so that the apply that matters finds it open. Proxies are not used: an `https_proxy` in the
-//! environment is meant for other programs, and what the kubelet reaches directly we reach directly.
+//! HTTP/2: the watch of our Node and every write share one connection, which the watch keeps warm, so that the apply
+//! that matters finds it open. (Over HTTP/1.1 a request after an idle minute would connect and shake hands anew.) Proxies
+//! are not used: an `https_proxy` in the environment is meant for other programs, and what the kubelet reaches directly
+//! we reach directly.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use http::{
+    HeaderValue, Request, Response, Uri,
+    header::{AUTHORIZATION, USER_AGENT},
+};
+use http_body_util::Full;
+use hyper::{
+    body::{Bytes, Incoming},
+    rt::Executor,
+};
 use hyper_util::{
-    client::legacy::{Client as HttpClient, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
+    client::legacy::{Client as HttpClient, Error},
+    rt::TokioTimer,
 };
-use kube::{
-    Client, Config,
-    client::{Body, ConfigExt},
-};
-use tower::ServiceBuilder;
+use tokio::task::JoinSet;
 
-/// Connecting, TLS not included.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
+use super::dial::Connector;
+use crate::kubeconfig::Access;
+
 /// A connection on which nothing came is asked whether it lives, and given up: client-go's own numbers
 /// (kubernetes/kubernetes#95981), without which a half-open one costs 15 minutes.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// So much of an answer may be on its way before we have read it: this bounds our memory, whatever is sent.
+const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
+const MAX_HEADER_BYTES: u32 = 16 * 1024;
 
-/// Why there is no client.
-#[derive(Debug, thiserror::Error)]
+/// Why there is no connection to be made of a kubeconfig.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionError {
     /// Certificate, key or CA that cannot be used.
-    #[error("the kubeconfig's certificates cannot be used: {0}")]
-    Tls(#[source] Box<kube::Error>),
+    #[error("its certificates cannot be used: {0}")]
+    Tls(String),
     /// `tls-server-name` that is none.
-    #[error("the kubeconfig's tls-server-name `{0}` is no server name")]
+    #[error("tls-server-name `{0}` is no server name")]
     ServerName(String),
+    /// `server` that is no URL.
+    #[error("server `{0}` is no URL; wanted https://host:port")]
+    Url(String),
+    /// A token with a line break in it, or the like.
+    #[error("its token cannot be sent in a header")]
+    Token,
+    /// The server's certificate would not be looked at.
+    #[error(
+        "insecure-skip-tls-verify: a server that anybody could be is given no credential; name its certificate-authority"
+    )]
+    Insecure,
+    /// A way that we do not take.
+    #[error("proxy-url {0}: proxies are not used; name the API server's own address")]
+    Proxy(String),
 }
 
-/// Makes a client; nothing is sent yet. Dropping it and the answers that are still open closes its connection.
-///
-/// # Errors
-/// When the credential's files do not make sense together.
-pub fn client(config: &Config) -> Result<Client, ConnectionError> {
-    let tls = |e| ConnectionError::Tls(Box::new(e));
-    let mut builder = HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config().map_err(tls)?)
-        .https_or_http();
-    if let Some(name) = &config.tls_server_name {
-        let server_name = name
-            .clone()
-            .try_into()
-            .map_err(|_| ConnectionError::ServerName(name.clone()))?;
-        builder = builder.with_server_name_resolver(FixedServerNameResolver::new(server_name));
+/// A way to the API server; clones share it. When the last is dropped its connection ends after its last answer.
+#[derive(Clone)]
+pub struct Connection(Arc<Inner>);
+
+struct Inner {
+    access: Access,
+    /// Scheme and authority, without a slash at the end.
+    base: String,
+    authorization: Option<HeaderValue>,
+    connector: Connector,
+    open: Mutex<Open>,
+}
+
+/// What can be given up at once.
+struct Open {
+    client: HttpClient<Connector, Full<Bytes>>,
+    tasks: Tasks,
+}
+
+/// The tasks that drive the connection: to abort them closes it in the middle of whatever it says.
+#[derive(Clone, Default)]
+struct Tasks(Arc<Mutex<JoinSet<()>>>);
+
+impl Tasks {
+    fn lock(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    let mut http = HttpConnector::new();
-    http.enforce_http(false);
-    http.set_nodelay(true);
-    http.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    let connector = builder.enable_http1().enable_http2().wrap_connector(http);
-    let http_client: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Tasks {
+    fn execute(&self, task: F) {
+        let mut tasks = self.lock();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection")
+            .field("server", &self.0.access.server)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// Makes one; nothing is sent yet.
+    ///
+    /// # Errors
+    /// When what the kubeconfig says does not make sense together, or asks for what we do not do.
+    pub fn new(access: Access) -> Result<Self, ConnectionError> {
+        if access.insecure {
+            return Err(ConnectionError::Insecure);
+        }
+        if let Some(proxy) = access.proxy_url {
+            return Err(ConnectionError::Proxy(proxy));
+        }
+        let base = access.server.trim_end_matches('/').to_owned();
+        let url: Option<Uri> = base.parse().ok();
+        if !url.is_some_and(|url| url.scheme().is_some() && url.host().is_some()) {
+            return Err(ConnectionError::Url(access.server));
+        }
+        let connector = Connector::new(&access)?;
+        Ok(Self(Arc::new(Inner {
+            base,
+            authorization: authorization(&access)?,
+            open: Mutex::new(open(&connector)),
+            connector,
+            access,
+        })))
+    }
+
+    /// What it was made of.
+    pub fn access(&self) -> &Access {
+        &self.0.access
+    }
+
+    /// Sends a request whose URI begins with the path.
+    ///
+    /// # Errors
+    /// When the request is none, or no answer begins.
+    pub async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Incoming>, SendError> {
+        let (mut parts, body) = request.into_parts();
+        parts.uri = format!("{}{}", self.0.base, parts.uri)
+            .parse()
+            .map_err(|_| SendError::Uri)?;
+        parts.headers.insert(USER_AGENT, USER);
+        if let Some(value) = &self.0.authorization {
+            parts.headers.insert(AUTHORIZATION, value.clone());
+        }
+        let request = Request::from_parts(parts, Full::new(Bytes::from(body)));
+        let client = self.lock().client.clone();
+        Ok(client.request(request).await?)
+    }
+
+    /// Ends the connection at once: what was not sent yet is never sent. The next request opens another.
+    pub fn abort(&self) {
+        let next = open(&self.0.connector);
+        let last = std::mem::replace(&mut *self.lock(), next);
+        last.tasks.lock().abort_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const USER: HeaderValue =
+    HeaderValue::from_static(concat!("nodevigil/", env!("CARGO_PKG_VERSION")));
+
+/// Why no answer began.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// A path that is none.
+    #[error("the request's path is no path")]
+    Uri,
+    /// The connection, or the server.
+    #[error(transparent)]
+    Http(#[from] Error),
+}
+
+fn authorization(access: &Access) -> Result<Option<HeaderValue>, ConnectionError> {
+    let text = match (&access.token, &access.basic) {
+        (Some(token), _) => format!("Bearer {token}"),
+        (None, Some((name, password))) => {
+            let pair = BASE64_STANDARD.encode(format!("{name}:{password}"));
+            format!("Basic {pair}")
+        }
+        (None, None) => return Ok(None),
+    };
+    let mut value = HeaderValue::try_from(text).map_err(|_| ConnectionError::Token)?;
+    value.set_sensitive(true);
+    Ok(Some(value))
+}
+
+fn open(connector: &Connector) -> Open {
+    let tasks = Tasks::default();
+    let client = HttpClient::builder(tasks.clone())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_max_idle_per_host(1)
         .http2_keep_alive_interval(PING_EVERY)
         .http2_keep_alive_timeout(PING_TIMEOUT)
         .http2_keep_alive_while_idle(true)
-        .build(connector);
-    let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer().map_err(tls)?)
-        .map_err(tower::BoxError::from)
-        .service(http_client);
-    Ok(Client::new(service, config.default_namespace.clone()))
+        .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .http2_max_header_list_size(MAX_HEADER_BYTES)
+        .build(connector.clone());
+    Open { client, tasks }
 }
 
 #[cfg(test)]
@@ -104,8 +245,11 @@ mod tests {
     }
 
     async fn apply_to(url: &str) -> ApiError {
-        let client = client(&Config::new(url.parse().unwrap())).unwrap();
-        let api = Api::new(client, "n1");
+        let access = Access {
+            server: url.to_owned(),
+            ..Access::default()
+        };
+        let api = Api::new(Connection::new(access).unwrap(), "n1");
         api.apply("u", &[], jiff::Timestamp::UNIX_EPOCH)
             .await
             .unwrap_err()
@@ -148,5 +292,98 @@ mod tests {
         let url = format!("http://{}", listener.local_addr().unwrap());
         drop(listener);
         assert!(matches!(apply_to(&url).await, ApiError::Network(why) if why.contains("refused")));
+    }
+
+    #[tokio::test]
+    async fn a_date_is_read_against_the_servers_own_clock() {
+        let until = "HTTP/1.1 503 Service Unavailable\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+                     retry-after: Sun, 06 Nov 1994 08:50:07 GMT\r\ncontent-length: 0\r\n\r\n";
+        let error = apply(until).await;
+        assert!(
+            matches!(error, ApiError::Server { retry_after: Some(wait), .. } if wait.as_secs() == 30),
+            "{error:?}"
+        );
+        let past = "HTTP/1.1 429 Too Many Requests\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+                    retry-after: Sun, 06 Nov 1994 08:00:00 GMT\r\ncontent-length: 0\r\n\r\n";
+        assert_eq!(apply(past).await, ApiError::TooMany(Some(Duration::ZERO)));
+        let odd =
+            "HTTP/1.1 429 Too Many Requests\r\nretry-after: soon\r\ncontent-length: 0\r\n\r\n";
+        assert_eq!(apply(odd).await, ApiError::TooMany(None));
+    }
+
+    /// A server that answers each connection so, and then sends a byte each so many milliseconds, for ever.
+    async fn dripping(head: &'static str, every_millis: u64) -> std::net::SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    stream.read(&mut [0; 4096]).await.unwrap();
+                    stream.write_all(head.as_bytes()).await.unwrap();
+                    while stream.write_all(b"1\r\n{\r\n").await.is_ok() {
+                        tokio::time::sleep(Duration::from_millis(every_millis)).await;
+                    }
+                });
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_does_not_end_is_bounded_in_time_and_in_bytes() {
+        let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        let trickle = format!("http://{}", dripping(head, 300).await);
+        let flood = format!("http://{}", dripping(head, 0).await);
+        let (slow, long) = tokio::join!(apply_to(&trickle), apply_to(&flood));
+        assert_eq!(slow, ApiError::Timeout);
+        // Whichever bound is met first.
+        assert!(
+            matches!(&long, ApiError::Nonsense(why) if why.contains("longer"))
+                || long == ApiError::Timeout,
+            "{long:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_handshake_that_hangs_is_given_up_in_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let error = apply_to(&url).await;
+        assert!(
+            matches!(&error, ApiError::Network(why) if why.contains("TLS included")),
+            "{error:?}"
+        );
+    }
+
+    /// What the server still reads of a request that was given up: a reset, and nothing that was still to be sent.
+    #[tokio::test]
+    async fn a_request_that_is_given_up_is_torn_off() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let access = Access {
+            server: format!("http://{}", listener.local_addr().unwrap()),
+            ..Access::default()
+        };
+        let connection = Connection::new(access).unwrap();
+        let body = vec![b'x'; 16 * 1024 * 1024]; // more than any socket's buffers hold
+        let request = Request::post("/").body(body).unwrap();
+        let sending = tokio::spawn({
+            let connection = connection.clone();
+            async move { connection.send(request).await.map(|_| ()) }
+        });
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut buffer = vec![0; 64 * 1024];
+        stream.read_exact(&mut buffer).await.unwrap();
+        connection.abort();
+        assert!(sending.await.unwrap().is_err());
+        let mut read = buffer.len();
+        let end = loop {
+            match stream.read(&mut buffer).await {
+                Ok(0) => break None,
+                Ok(more) => read += more,
+                Err(e) => break Some(e.kind()),
+            }
+        };
+        assert_eq!(end, Some(std::io::ErrorKind::ConnectionReset));
+        assert!(read < 16 * 1024 * 1024, "{read} bytes");
     }
 }

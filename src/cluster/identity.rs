@@ -1,25 +1,34 @@
 //! As whom we speak to the API: our own kubeconfig, else the kubelet's through the helper, else as nobody.
 
-use std::{path::PathBuf, time::Duration};
-
-use kube::{
-    Config,
-    config::{KubeConfigOptions, Kubeconfig},
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
 };
 
-use super::connection::{self, ConnectionError};
-use crate::host::{
-    files::Root,
-    helper::{HelperClient, HelperError},
+use base64::{Engine, prelude::BASE64_STANDARD};
+
+use super::connection::{Connection, ConnectionError};
+use crate::{
+    host::{
+        files::Root,
+        helper::{HelperClient, HelperError},
+    },
+    kubeconfig::{self, Access, Fault, MAX_KUBECONFIG_BYTES},
 };
-use crate::kubelet::yaml;
 
 /// Where our own kubeconfig lies unless the configuration says otherwise.
 pub const DEFAULT_KUBECONFIG: &str = "/etc/nodevigil/kubeconfig";
 /// A kubeconfig is read from a disk that may hang.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// A kubeconfig with certificate and key in it has some 10 KiB.
-const MAX_KUBECONFIG_BYTES: usize = 1024 * 1024;
+/// Where distributions keep the authorities that everybody believes, for a kubeconfig that names none.
+const SYSTEM_AUTHORITIES: &[&str] = &[
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+/// The largest of these has some 250 KiB.
+const MAX_AUTHORITIES_BYTES: usize = 1024 * 1024;
 
 /// As whom we speak.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,14 +67,9 @@ impl Identity {
 /// Why an identity could not be had.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// A kubeconfig that cannot be read or does not make sense.
-    #[error("kubeconfig {}: {why}", path.display())]
-    Kubeconfig {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
+    /// A kubeconfig that cannot be read or does not make sense: the sentence names it.
+    #[error("{0}")]
+    Kubeconfig(String),
     /// The disk did not answer.
     #[error("kubeconfig {}: could not be read within {} s", path.display(), READ_TIMEOUT.as_secs())]
     Slow {
@@ -76,7 +80,7 @@ pub enum IdentityError {
     #[error("the kubelet's credential could not be had: {0}")]
     Helper(#[from] HelperError),
     /// It was had and cannot be used.
-    #[error("{}: {source}", path.display())]
+    #[error("kubeconfig {}: {source}", path.display())]
     Connection {
         /// The file.
         path: PathBuf,
@@ -100,140 +104,82 @@ pub struct Sources {
     pub pid: Option<i32>,
 }
 
-/// Takes the first identity that is there and makes a client of it.
+/// Takes the first identity that is there and makes a connection of it; nothing is sent yet.
 ///
 /// # Errors
 /// When a source is there and cannot be used, or the helper refuses.
-pub async fn find(sources: Sources) -> Result<(Identity, kube::Client), IdentityError> {
+pub async fn find(sources: Sources) -> Result<(Identity, Connection), IdentityError> {
     let (path, must_exist) = match sources.explicit {
         Some(path) => (path, true),
         None => (sources.default, false),
     };
-    if let Some(config) = read_file(sources.root, path.clone(), must_exist).await? {
-        return with_client(Identity::Own(path.clone()), path, &config);
+    let root = sources.root.clone();
+    if let Some(found) = on_worker(&path.clone(), move || own(&root, path, must_exist)).await? {
+        return Ok(found);
     }
     let credential = sources.helper.credential(sources.pid).await?;
-    let path = credential.source;
-    let kubeconfig = yaml::read(&credential.kubeconfig).map_err(|e| bad(&path, &e))?;
-    let config = config(&path, kubeconfig).await?;
-    with_client(Identity::Kubelet(path.clone()), path, &config)
+    let (root, path) = (sources.root, credential.source);
+    on_worker(&path.clone(), move || {
+        let connection = connection(&root, &path, credential.access)?;
+        Ok((Identity::Kubelet(path), connection))
+    })
+    .await
 }
 
-fn with_client(
-    identity: Identity,
-    path: PathBuf,
-    config: &Config,
-) -> Result<(Identity, kube::Client), IdentityError> {
-    match connection::client(config) {
-        Ok(client) => Ok((identity, client)),
-        Err(source) => Err(IdentityError::Connection { path, source }),
+/// On the blocking worker, because the disk may hang.
+async fn on_worker<T: Send + 'static>(
+    path: &Path,
+    work: impl FnOnce() -> Result<T, IdentityError> + Send + 'static,
+) -> Result<T, IdentityError> {
+    match tokio::time::timeout(READ_TIMEOUT, tokio::task::spawn_blocking(work)).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(e)) => Err(IdentityError::Kubeconfig(e.to_string())),
+        Err(_) => Err(IdentityError::Slow {
+            path: path.to_owned(),
+        }),
     }
 }
 
-/// Reads on the blocking worker, because the disk may hang. `None` if the file may be missing and is.
-async fn read_file(
-    root: Root,
+/// Our own kubeconfig; `None` if it may be missing and is.
+fn own(
+    root: &Root,
     path: PathBuf,
     must_exist: bool,
-) -> Result<Option<Config>, IdentityError> {
-    let (for_error, runtime) = (path.clone(), tokio::runtime::Handle::current());
-    let reading = tokio::task::spawn_blocking(move || {
-        if !must_exist && root.identity(&path).is_none() {
-            return Ok(None);
-        }
-        let text = root
-            .read_text(&path, MAX_KUBECONFIG_BYTES)
-            .map_err(|e| bad(&path, &e))?;
-        let mut kubeconfig = yaml::read(&text).map_err(|e| bad(&path, &e))?;
-        settle_paths(&root, &path, &mut kubeconfig);
-        runtime.block_on(config(&path, kubeconfig)).map(Some)
-    });
-    match tokio::time::timeout(READ_TIMEOUT, reading).await {
-        Ok(Ok(result)) => result,
-        Ok(Err(e)) => Err(bad(&for_error, &e)),
-        Err(_) => Err(IdentityError::Slow { path: for_error }),
+) -> Result<Option<(Identity, Connection)>, IdentityError> {
+    if !must_exist && root.identity(&path).is_none() {
+        return Ok(None);
     }
+    let text = root
+        .read_text(&path, MAX_KUBECONFIG_BYTES)
+        .map_err(|e| IdentityError::Kubeconfig(format!("kubeconfig: {e}")))?;
+    let access = kubeconfig::read(root, &path, &text)?;
+    if access.exec.is_some() {
+        // It would run with our privileges, in our sandbox, in the moment of need.
+        return Err(IdentityError::Kubeconfig(format!(
+            "kubeconfig {}: the agent runs no exec plugins; give it a client certificate or a token file",
+            path.display()
+        )));
+    }
+    let connection = connection(root, &path, access)?;
+    Ok(Some((Identity::Own(path), connection)))
 }
 
-async fn config(
-    path: &std::path::Path,
-    mut kubeconfig: Kubeconfig,
-) -> Result<Config, IdentityError> {
-    refuse_programs(path, &kubeconfig)?;
-    ignore_proxies(path, &mut kubeconfig)?;
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(|e| bad(path, &e))
-}
-
-/// Files that a kubeconfig names without a leading slash are meant from its own folder.
-fn settle_paths(root: &Root, path: &std::path::Path, kubeconfig: &mut Kubeconfig) {
-    let folder = path.parent().unwrap_or(path);
-    let settle = |file: &mut Option<String>| {
-        if let Some(file) = file {
-            *file = root
-                .join(folder.join(&*file))
-                .to_string_lossy()
-                .into_owned();
-        }
-    };
-    for named in &mut kubeconfig.clusters {
-        if let Some(cluster) = &mut named.cluster {
-            settle(&mut cluster.certificate_authority);
-        }
+fn connection(root: &Root, path: &Path, mut access: Access) -> Result<Connection, IdentityError> {
+    if access.authority.is_none() && access.server.starts_with("https:") {
+        access.authority = SYSTEM_AUTHORITIES
+            .iter()
+            .find_map(|bundle| root.read(bundle, MAX_AUTHORITIES_BYTES).ok())
+            .map(|pem| BASE64_STANDARD.encode(pem));
     }
-    for named in &mut kubeconfig.auth_infos {
-        if let Some(user) = &mut named.auth_info {
-            settle(&mut user.client_certificate);
-            settle(&mut user.client_key);
-            settle(&mut user.token_file);
-        }
-    }
-}
-
-/// The agent starts no programs: a plugin would run with its privileges, in its sandbox, in the moment of need.
-fn refuse_programs(path: &std::path::Path, kubeconfig: &Kubeconfig) -> Result<(), IdentityError> {
-    let runs_one = kubeconfig
-        .auth_infos
-        .iter()
-        .filter_map(|named| named.auth_info.as_ref())
-        .any(|user| user.exec.is_some() || user.auth_provider.is_some());
-    if runs_one {
-        return Err(bad(
-            path,
-            &"exec plugins are not run yet: give nodevigil a client certificate or a token file",
-        ));
-    }
-    Ok(())
-}
-
-/// A proxy that the kubeconfig asks for is refused, because none is used. One in the environment is meant for other
-/// programs; kube would read it nevertheless, and stumble over one that is no URL, unless the kubeconfig names one:
-/// so it names one, and `connection` takes no notice.
-fn ignore_proxies(
-    path: &std::path::Path,
-    kubeconfig: &mut Kubeconfig,
-) -> Result<(), IdentityError> {
-    for cluster in kubeconfig
-        .clusters
-        .iter_mut()
-        .filter_map(|named| named.cluster.as_mut())
-    {
-        if let Some(proxy) = &cluster.proxy_url {
-            let why = format!(
-                "proxy-url {proxy}: proxies are not used; name the API server's own address"
-            );
-            return Err(bad(path, &why));
-        }
-        cluster.proxy_url = Some("http://unused.invalid".to_owned());
-    }
-    Ok(())
-}
-
-fn bad(path: &std::path::Path, why: &dyn std::fmt::Display) -> IdentityError {
-    IdentityError::Kubeconfig {
+    Connection::new(access).map_err(|source| IdentityError::Connection {
         path: path.to_owned(),
-        why: why.to_string(),
+        source,
+    })
+}
+
+impl From<Fault> for IdentityError {
+    fn from(fault: Fault) -> Self {
+        Self::Kubeconfig(fault.message)
     }
 }
 
@@ -241,36 +187,65 @@ fn bad(path: &std::path::Path, why: &dyn std::fmt::Display) -> IdentityError {
 mod tests {
     use super::*;
 
+    const PATH: &str = "/etc/nodevigil/kubeconfig";
+
     fn refusal(user: &str, cluster: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
         let text = format!(
             r#"{{"apiVersion":"v1","kind":"Config","current-context":"c",
             "contexts":[{{"name":"c","context":{{"cluster":"c","user":"u"}}}}],
             "clusters":[{{"name":"c","cluster":{{"server":"https://10.0.0.1:6443"{cluster}}}}}],
             "users":[{{"name":"u","user":{{{user}}}}}]}}"#
         );
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
-        let kubeconfig = yaml::read(&text).unwrap();
-        match runtime.block_on(config("/etc/nodevigil/kubeconfig".as_ref(), kubeconfig)) {
+        root.create_dir_all("/etc/nodevigil").unwrap();
+        root.write_atomically(PATH, text.as_bytes()).unwrap();
+        match own(&root, PATH.into(), true) {
             Ok(_) => String::new(),
             Err(e) => e.to_string(),
         }
     }
 
     #[test]
-    fn what_would_run_a_program_or_take_a_detour_is_refused_by_name() {
-        assert_eq!(refusal(r#""token":"t""#, ""), "");
+    fn what_is_not_done_is_refused_by_name() {
+        let token = r#""token":"t""#;
+        assert_eq!(refusal(token, ""), "");
         let exec = r#""exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"aws","interactiveMode":"Never"}"#;
-        let said = refusal(exec, "");
-        assert!(
-            said.contains("/etc/nodevigil/kubeconfig") && said.contains("exec plugins"),
-            "{said}"
-        );
-        let said = refusal(r#""token":"t""#, r#","proxy-url":"http://p:3128""#);
-        assert!(
-            said.contains("http://p:3128") && said.contains("not used"),
-            "{said}"
-        );
+        for (user, cluster, word) in [
+            (exec, "", "exec plugins"),
+            (token, r#","proxy-url":"http://p:3128""#, "http://p:3128"),
+            (token, r#","insecure-skip-tls-verify":true"#, "insecure"),
+            (token, r#","tls-server-name":"no name""#, "no name"),
+            (
+                token,
+                r#","certificate-authority-data":"QUJD""#,
+                "no certificate",
+            ),
+            (
+                r#""token":"s3cret","client-key-data":"QUJD""#,
+                "",
+                "no certificate",
+            ),
+            (
+                r#""client-certificate-data":"!","client-key-data":"QUJD""#,
+                "",
+                "not base64",
+            ),
+        ] {
+            let said = refusal(user, cluster);
+            assert!(
+                said.contains(word) && said.contains(PATH),
+                "{user}{cluster}: {said}"
+            );
+            assert!(!said.contains("s3cret"), "{said}");
+        }
+    }
+
+    #[test]
+    fn one_that_may_be_missing_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        assert!(own(&root, PATH.into(), false).unwrap().is_none());
+        assert!(own(&root, PATH.into(), true).is_err());
     }
 }

@@ -1,10 +1,15 @@
 //! The door to Kubernetes: who we are, our Node, one apply, and backing off.
 //!
-//! `backoff` and `publisher` decide and are pure; `identity`, `connection`, `api` and `watch` do the talking.
+//! `gate`, `episode`, `backoff` and `publisher` decide and are pure; `identity`, `connection`, `api` and `watch` do the
+//! talking.
 
 pub mod api;
 pub mod backoff;
 pub mod connection;
+mod dial;
+pub mod episode;
+pub mod gate;
 pub mod identity;
 pub mod publisher;
+mod tls;
 pub mod watch;

@@ -44,17 +44,6 @@ pub enum NodeChange {
     Missing,
 }
 
-/// What to do after an apply failed, besides trying again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Remedy {
-    /// Nothing more.
-    Wait,
-    /// The request may still land: its connection must die.
-    Reconnect,
-    /// Read the credential anew, once.
-    ReadCredential,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Subject {
     Unread,
@@ -67,8 +56,8 @@ enum Subject {
 pub struct Publisher {
     node_name: String,
     subject: Subject,
-    /// Whether a Node was ever seen in this life, so that the next one is known to be new.
-    met: bool,
+    /// The Node that was seen last, so that another one is known to be new.
+    met: Option<String>,
     wish: Vec<Condition>,
     attempts: u64,
     in_flight: Option<Apply>,
@@ -76,12 +65,11 @@ pub struct Publisher {
     /// The Node's version after our last apply: what the watch still has to say of older ones is no news.
     version: Option<u64>,
     repair_at: Duration,
+    /// From when on what was overwritten may be written again.
+    overwritten: Option<Duration>,
     heartbeat_at: Duration,
-    retry_at: Option<Duration>,
     backoff: Backoff,
-    last_error: Option<ApiError>,
     last_success: Option<Now>,
-    credential_was_read: bool,
 }
 
 impl Publisher {
@@ -90,19 +78,17 @@ impl Publisher {
         Self {
             node_name: node.to_owned(),
             subject: Subject::Unread,
-            met: false,
+            met: None,
             wish: Vec::new(),
             attempts: 0,
             in_flight: None,
             published: None,
             version: None,
             repair_at: Duration::ZERO,
+            overwritten: None,
             heartbeat_at: Duration::ZERO,
-            retry_at: None,
-            backoff: Backoff::new(node, "apply"),
-            last_error: None,
+            backoff: Backoff::new(node, "heartbeat"),
             last_success: None,
-            credential_was_read: false,
         }
     }
 
@@ -121,11 +107,6 @@ impl Publisher {
         self.wish = conditions;
     }
 
-    /// The last failure that no success has followed, and how many there were in a row.
-    pub fn failure(&self) -> Option<(&ApiError, u32)> {
-        Some((self.last_error.as_ref()?, self.backoff.failures()))
-    }
-
     /// When an apply last succeeded.
     pub fn last_success(&self) -> Option<Now> {
         self.last_success
@@ -133,6 +114,10 @@ impl Publisher {
 
     /// Whether the Node shows what we wish.
     pub fn is_current(&self) -> bool {
+        self.overwritten.is_none() && self.wish_is_published()
+    }
+
+    fn wish_is_published(&self) -> bool {
         self.published.as_ref().is_some_and(|published| {
             published.conditions == self.wish
                 && self.subject == Subject::Present(published.uid.clone())
@@ -142,9 +127,7 @@ impl Publisher {
     /// Takes in what the watch saw.
     pub fn node(&mut self, event: NodeEvent, now: Now) -> NodeChange {
         let view = match event {
-            NodeEvent::Failed(_) => return NodeChange::Same,
             NodeEvent::Missing => {
-                self.hasten(now);
                 let change = match self.subject {
                     Subject::Missing => NodeChange::Same,
                     _ => NodeChange::Missing,
@@ -155,22 +138,19 @@ impl Publisher {
             }
             NodeEvent::Seen(view) => view,
         };
-        self.hasten(now);
-        let subject = Subject::Present(view.uid.clone());
-        if self.subject == subject {
+        let was_missing = self.subject == Subject::Missing;
+        self.subject = Subject::Present(view.uid.clone());
+        let met = self.met.replace(view.uid.clone());
+        if met.as_ref() == Some(&view.uid) {
             return self.repair(&view, now);
         }
-        let was_missing = self.subject == Subject::Missing;
-        self.subject = subject;
-        self.published = None;
+        (self.published, self.overwritten) = (None, None);
         // A Node that was not there when we first looked is as new as one that replaced another.
-        let change = if self.met || was_missing {
+        if met.is_some() || was_missing {
             NodeChange::New(view)
         } else {
             NodeChange::First(view)
-        };
-        self.met = true;
-        change
+        }
     }
 
     /// A request that we gave up may land late and stand on the Node until the next heartbeat; another writer may have
@@ -183,43 +163,21 @@ impl Publisher {
             (Some(seen), Some(ours)) => seen <= ours,
             _ => true,
         };
-        if older || self.in_flight.is_some() || shows(view, &published.conditions) {
+        let known = older || self.in_flight.is_some() || self.overwritten.is_some();
+        if known || shows(view, &published.conditions) {
             return NodeChange::Same;
         }
-        self.published = None;
-        self.retry_at = self.retry_at.max(Some(self.repair_at));
+        self.overwritten = Some(self.repair_at.max(now.uptime));
         self.repair_at = now.uptime + REPAIR_EVERY;
         NodeChange::Overwritten
     }
 
-    /// The API answers again: what waits for that need not wait out its backoff. A refusal does.
-    fn hasten(&mut self, now: Now) {
-        let away = matches!(
-            self.last_error,
-            Some(
-                ApiError::Network(_)
-                    | ApiError::Timeout
-                    | ApiError::NotFound
-                    | ApiError::Conflict(_)
-            )
-        );
-        if away && self.retry_at.is_some() {
-            self.retry_at = Some(now.uptime);
-        }
-    }
-
     /// The apply that is due now, if any; it is in flight from then on until [`Publisher::done`].
     pub fn next(&mut self, now: Now) -> Option<Apply> {
+        self.next_deadline().filter(|at| now.uptime >= *at)?;
         let Subject::Present(uid) = &self.subject else {
             return None;
         };
-        let waits = self.retry_at.is_some_and(|at| now.uptime < at);
-        if self.in_flight.is_some() || self.wish.is_empty() || waits {
-            return None;
-        }
-        if self.is_current() && now.uptime < self.heartbeat_at {
-            return None;
-        }
         self.attempts += 1;
         let apply = Apply {
             attempt: self.attempts,
@@ -230,69 +188,46 @@ impl Publisher {
         Some(apply)
     }
 
-    /// When to ask again though nothing happens (uptime).
+    /// When the next apply is due (uptime), unless what is known changes.
     pub fn next_deadline(&self) -> Option<Duration> {
         let idle = matches!(self.subject, Subject::Present(_))
             && self.in_flight.is_none()
             && !self.wish.is_empty();
         idle.then(|| {
-            self.retry_at.unwrap_or(if self.is_current() {
-                self.heartbeat_at
+            if self.wish_is_published() {
+                self.overwritten.unwrap_or(self.heartbeat_at)
             } else {
                 Duration::ZERO
-            })
+            }
         })
     }
 
     /// Whatever was in flight will not come back: its connection was dropped.
     pub fn forget_in_flight(&mut self) {
-        self.in_flight = None;
-    }
-
-    /// The identity changed: what the old one was refused, the new one may be granted.
-    pub fn credential_renewed(&mut self, now: Now) {
-        if self.retry_at.is_some() {
-            self.retry_at = Some(now.uptime);
+        if self.in_flight.take().is_some() {
+            self.published = None;
         }
     }
 
-    fn succeeded(&mut self, applied: Apply, node: &NodeView, now: Now) {
-        self.published = Some(applied);
-        self.version = node.version.parse().ok();
-        self.heartbeat_at = now.uptime + self.backoff.around(HEARTBEAT);
-        self.backoff.reset();
-        (self.retry_at, self.last_error) = (None, None);
-        self.last_success = Some(now);
-        self.credential_was_read = false;
-    }
-
-    /// Takes in how an apply ended.
-    pub fn done(&mut self, attempt: u64, result: Result<NodeView, ApiError>, now: Now) -> Remedy {
+    /// Takes in how an apply ended; `false` if it is one that was given up.
+    pub fn done(&mut self, attempt: u64, result: &Result<NodeView, ApiError>, now: Now) -> bool {
         let Some(applied) = self.in_flight.take_if(|apply| apply.attempt == attempt) else {
-            return Remedy::Wait;
+            return false;
         };
-        let error = match result {
+        match result {
             Ok(node) => {
-                self.succeeded(applied, &node, now);
-                return Remedy::Wait;
+                self.published = Some(applied);
+                self.overwritten = None;
+                self.version = node.version.parse().ok();
+                self.heartbeat_at = now.uptime + self.backoff.around(HEARTBEAT);
+                self.last_success = Some(now);
             }
-            Err(e) => e,
-        };
-        self.retry_at = Some(now.uptime + self.backoff.after(&error));
-        let remedy = match &error {
-            ApiError::Timeout => Remedy::Reconnect,
-            ApiError::Unauthorized if !self.credential_was_read => {
-                self.credential_was_read = true;
-                Remedy::ReadCredential
-            }
-            ApiError::NotFound => {
-                self.subject = Subject::Missing;
-                Remedy::Wait
-            }
-            _ => Remedy::Wait,
-        };
-        self.last_error = Some(error);
-        remedy
+            // It is not the Node that we knew: it is read anew before the next try.
+            Err(ApiError::NotFound | ApiError::Conflict(_)) => self.subject = Subject::Unread,
+            // It may have been carried out, or may yet be: what the Node shows is not known.
+            Err(_) => self.published = None,
+        }
+        true
     }
 }
 
@@ -349,8 +284,9 @@ mod tests {
         NodeEvent::Seen(view(uid))
     }
 
-    fn done(publisher: &mut Publisher, result: Result<NodeView, ApiError>, now: Now) -> Remedy {
-        publisher.done(publisher.attempts, result, now)
+    #[expect(clippy::needless_pass_by_value, reason = "the calls read better")]
+    fn done(publisher: &mut Publisher, result: Result<NodeView, ApiError>, now: Now) {
+        publisher.done(publisher.attempts, &result, now);
     }
 
     fn ready() -> Publisher {
@@ -431,57 +367,20 @@ mod tests {
     }
 
     #[test]
-    fn an_api_that_returns_is_written_to_at_once_but_a_refusal_waits() {
-        let mut publisher = ready();
-        publisher.next(at(1)).unwrap();
-        for _ in 0..12 {
-            publisher.in_flight = Some(Apply {
-                attempt: 1,
-                uid: "u1".to_owned(),
-                conditions: Vec::new(),
-            });
-            done(
-                &mut publisher,
-                Err(ApiError::Network("refused".to_owned())),
-                at(2),
+    fn after_a_conflict_the_node_is_read_before_the_next_try() {
+        for error in [ApiError::Conflict(String::new()), ApiError::NotFound] {
+            let mut publisher = ready();
+            publisher.next(at(1)).unwrap();
+            done(&mut publisher, Err(error), at(2));
+            assert_eq!(publisher.next(at(3)), None);
+            assert_eq!(publisher.next_deadline(), None);
+            assert_eq!(
+                publisher.node(seen("u1"), at(4)),
+                NodeChange::Same,
+                "it is no other Node"
             );
+            assert!(publisher.next(at(4)).is_some());
         }
-        publisher.node(seen("u1"), at(3));
-        assert!(publisher.next(at(3)).is_some());
-        assert_eq!(
-            done(
-                &mut publisher,
-                Err(ApiError::Forbidden(String::new())),
-                at(4)
-            ),
-            Remedy::Wait
-        );
-        publisher.node(seen("u1"), at(5));
-        assert_eq!(publisher.next(at(59_000)), None);
-        assert!(publisher.next(at(301_000)).is_some());
-    }
-
-    #[test]
-    fn failures_ask_for_their_remedy() {
-        let mut publisher = ready();
-        publisher.next(at(1)).unwrap();
-        assert_eq!(
-            done(&mut publisher, Err(ApiError::Timeout), at(2)),
-            Remedy::Reconnect
-        );
-        publisher.next(at(20_000)).unwrap();
-        assert_eq!(
-            done(&mut publisher, Err(ApiError::Unauthorized), at(20_001)),
-            Remedy::ReadCredential
-        );
-        publisher.credential_renewed(at(20_002));
-        publisher.next(at(20_003)).unwrap();
-        assert_eq!(
-            done(&mut publisher, Err(ApiError::Unauthorized), at(20_004)),
-            Remedy::Wait,
-            "once"
-        );
-        assert!(publisher.next_deadline().unwrap() >= Duration::from_secs(80));
     }
 
     #[test]
@@ -524,8 +423,27 @@ mod tests {
             publisher.node(overwritten("10"), at(6)),
             NodeChange::Overwritten
         );
+        assert_eq!(publisher.node(overwritten("11"), at(7)), NodeChange::Same);
         assert_eq!(publisher.next(at(50_000)), None);
         assert!(publisher.next(at(60_005)).is_some());
+    }
+
+    #[test]
+    fn a_change_does_not_wait_for_the_turn_of_a_repair() {
+        let mut publisher = ready();
+        for version in [7, 9] {
+            publisher.next(at(version)).unwrap();
+            let node = |version: u64| NodeView {
+                version: version.to_string(),
+                ..view("u1")
+            };
+            done(&mut publisher, Ok(node(version)), at(version));
+            let change = publisher.node(NodeEvent::Seen(node(version + 1)), at(version + 1));
+            assert_eq!(change, NodeChange::Overwritten);
+        }
+        assert_eq!(publisher.next(at(1_000)), None);
+        publisher.want(vec![condition(Status::False)]);
+        assert!(publisher.next(at(1_000)).is_some());
     }
 
     #[test]
@@ -534,7 +452,7 @@ mod tests {
         let given_up = publisher.next(at(1)).unwrap().attempt;
         publisher.forget_in_flight();
         publisher.next(at(2)).unwrap();
-        publisher.done(given_up, Ok(view("u1")), at(3));
+        publisher.done(given_up, &Ok(view("u1")), at(3));
         assert!(!publisher.is_current());
     }
 }

@@ -1,22 +1,22 @@
-//! The one watch of our own Node: whether it is there, whether it was made anew, what stands on it.
+//! One watch of our own Node: whether it is there, whether it was made anew, what stands on it.
+//!
+//! It tells what it sees and how it ended. Whether and when there is a next one, the agent decides.
 
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use kube::client::Body;
+use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::timeout};
 
-use super::{
-    api::{Api, ApiError, Node, NodeView, innermost, nonsense},
-    backoff::Backoff,
+use super::api::{
+    Api, ApiError, MAX_ANSWER_BYTES, Node, NodeView, REQUEST_TIMEOUT, WATCH_SECS, innermost,
+    nonsense,
 };
 
-/// A line of the watch is one Node.
-const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
-/// Wait between two watches that both ended well, so that a server that ends them at once is not hammered.
-const BETWEEN: Duration = Duration::from_secs(1);
+/// A watch that its server does not end is ended by us.
+const LONGEST: Duration = Duration::from_secs(WATCH_SECS as u64 + 30);
 
 /// What the watch saw.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,53 +25,86 @@ pub enum NodeEvent {
     Seen(NodeView),
     /// There is no Node of our name.
     Missing,
-    /// The watch failed; it is tried again by itself.
+}
+
+/// What a watch tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WatchEvent {
+    /// The API server answers it.
+    Opened,
+    /// What it saw.
+    Node(NodeEvent),
+    /// It has ended; nothing comes after this.
+    Ended(End),
+}
+
+/// How a watch ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// In time, as the server does with each. The next goes on from that version.
+    Well(String),
+    /// It was open and broke off. The next goes on from that version, if that is still known.
+    Broke(ApiError, Option<String>),
+    /// It was refused, or nobody answered.
     Failed(ApiError),
 }
 
-/// Watches until nobody listens any more.
-pub async fn watch(api: Api, mut backoff: Backoff, events: mpsc::Sender<NodeEvent>) {
-    loop {
-        let error = match session(&api, &mut backoff, &events).await {
-            Ok(()) => return,
-            Err(e) => e,
-        };
-        let wait = backoff.after(&error);
-        if events.send(NodeEvent::Failed(error)).await.is_err() {
-            return;
-        }
-        tokio::time::sleep(wait).await;
+/// Watches from `version` on, or lists first without one; tells until it ends or nobody listens any more.
+pub async fn watch(api: Api, version: Option<String>, events: mpsc::Sender<WatchEvent>) {
+    if let Some(end) = session(&api, version, &events).await {
+        events.send(WatchEvent::Ended(end)).await.ok();
     }
 }
 
-/// Lists once, then watches on and on from there; `Ok` when nobody listens any more.
+/// `None` when nobody listens any more.
 async fn session(
     api: &Api,
-    backoff: &mut Backoff,
-    events: &mpsc::Sender<NodeEvent>,
-) -> Result<(), ApiError> {
-    let (node, mut version) = api.list().await?;
-    backoff.reset();
-    if events
-        .send(node.map_or(NodeEvent::Missing, NodeEvent::Seen))
-        .await
-        .is_err()
-    {
-        return Ok(());
-    }
-    loop {
-        let mut body = api.watch(&version).await?.into_body();
-        let mut lines = Lines::default();
-        while let Some(line) = lines.next(&mut body).await? {
-            let event: WatchLine<'_> = serde_json::from_slice(&line).map_err(nonsense)?;
-            if let Some(event) = event.read(&mut version)?
-                && events.send(event).await.is_err()
-            {
-                return Ok(());
+    version: Option<String>,
+    events: &mpsc::Sender<WatchEvent>,
+) -> Option<End> {
+    let mut version = match version {
+        Some(version) => version,
+        None => match api.list().await {
+            Ok((node, version)) => {
+                let node = node.map_or(NodeEvent::Missing, NodeEvent::Seen);
+                events.send(WatchEvent::Opened).await.ok()?;
+                events.send(WatchEvent::Node(node)).await.ok()?;
+                version
             }
+            Err(e) => return Some(End::Failed(e)),
+        },
+    };
+    let mut body = match api.watch(&version).await {
+        Ok(answer) => answer.into_body(),
+        Err(e) => return Some(End::Failed(e)),
+    };
+    events.send(WatchEvent::Opened).await.ok()?;
+    let reading = read(&mut body, &mut version, events);
+    Some(match timeout(LONGEST, reading).await {
+        Ok(Ok(true)) => return None,
+        Ok(Ok(false)) | Err(_) => End::Well(version),
+        // A connection that broke leaves history as it is; after anything else it is read anew.
+        Ok(Err(e @ ApiError::Network(_))) => End::Broke(e, Some(version)),
+        Ok(Err(e)) => End::Broke(e, None),
+    })
+}
+
+/// Until it ends; `true` when nobody listens any more.
+async fn read(
+    body: &mut Incoming,
+    version: &mut String,
+    events: &mpsc::Sender<WatchEvent>,
+) -> Result<bool, ApiError> {
+    let mut lines = Lines::default();
+    while let Some(line) = lines.next(body).await? {
+        let line: WatchLine<'_> = serde_json::from_slice(&line).map_err(nonsense)?;
+        if let Some(event) = line.read(version)?
+            && events.send(WatchEvent::Node(event)).await.is_err()
+        {
+            return Ok(true);
         }
-        tokio::time::sleep(BETWEEN).await;
     }
+    Ok(false)
 }
 
 #[derive(Deserialize)]
@@ -120,24 +153,48 @@ struct Lines {
 }
 
 impl Lines {
-    async fn next(&mut self, body: &mut Body) -> Result<Option<Vec<u8>>, ApiError> {
-        loop {
-            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let rest = self.buffer.split_off(end + 1);
-                let line = std::mem::replace(&mut self.buffer, rest);
-                return Ok(Some(line));
-            }
-            if self.buffer.len() > MAX_LINE_BYTES {
-                return Err(nonsense("a line of the watch is longer than 4 MiB"));
-            }
-            match body.frame().await {
-                None => return Ok(None),
-                Some(Err(e)) => return Err(ApiError::Network(innermost(&e))),
-                Some(Ok(frame)) => {
-                    if let Some(data) = frame.data_ref() {
-                        self.buffer.extend_from_slice(data);
-                    }
+    /// A line may come when it likes; once it has begun it must end in time.
+    async fn next(&mut self, body: &mut Incoming) -> Result<Option<Vec<u8>>, ApiError> {
+        if self.buffer.is_empty() && !self.more(body).await? {
+            return Ok(None);
+        }
+        let rest = async {
+            loop {
+                if let Some(line) = self.cut()? {
+                    return Ok(Some(line));
                 }
+                if !self.more(body).await? {
+                    return Ok(None);
+                }
+            }
+        };
+        timeout(REQUEST_TIMEOUT, rest)
+            .await
+            .unwrap_or(Err(ApiError::Timeout))
+    }
+
+    fn cut(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
+        if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+            let rest = self.buffer.split_off(end + 1);
+            return Ok(Some(std::mem::replace(&mut self.buffer, rest)));
+        }
+        // A line is one Node.
+        if self.buffer.len() > MAX_ANSWER_BYTES {
+            let what = format!("a line of the watch is longer than {MAX_ANSWER_BYTES} bytes");
+            return Err(nonsense(what));
+        }
+        Ok(None)
+    }
+
+    async fn more(&mut self, body: &mut Incoming) -> Result<bool, ApiError> {
+        match body.frame().await {
+            None => Ok(false),
+            Some(Err(e)) => Err(ApiError::Network(innermost(&e))),
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    self.buffer.extend_from_slice(data);
+                }
+                Ok(true)
             }
         }
     }

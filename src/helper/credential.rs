@@ -6,11 +6,13 @@ use std::{
 };
 
 use super::{
-    kubeconfig::{self, MAX_KUBECONFIG_BYTES},
     process,
     protocol::{Code, Credential, Refusal, Verb},
 };
-use crate::host::files::{FileError, Root};
+use crate::{
+    host::files::{FileError, Root},
+    kubeconfig::{self, Fault, FaultKind, MAX_KUBECONFIG_BYTES},
+};
 
 /// The verb.
 pub const VERB: Verb = Verb {
@@ -74,10 +76,29 @@ pub fn answer(root: &Root, pid: Option<i32>) -> Result<Credential, Refusal> {
         }
         None => search(root)?,
     };
-    Ok(Credential {
-        kubeconfig: kubeconfig::inline(root, &source, &text)?,
-        source,
-    })
+    let access = kubeconfig::read(root, &source, &text).map_err(|fault| refusal(&fault))?;
+    if access.exec.is_some() {
+        let message = format!(
+            "kubeconfig {}: it gets its credential from a program (exec plugin), which the helper does not run yet; \
+             {OWN}",
+            source.display()
+        );
+        return Err(Refusal::new(Code::ExecPlugin, message));
+    }
+    Ok(Credential { access, source })
+}
+
+/// What an operator can do about a credential that the kubelet has and we cannot use.
+const OWN: &str = "give the agent its own kubeconfig in /etc/nodevigil/kubeconfig";
+
+fn refusal(fault: &Fault) -> Refusal {
+    let (code, what_to_do) = match fault.kind {
+        FaultKind::Unreadable => return Refusal::new(Code::Unreadable, &fault.message),
+        FaultKind::Bad => return Refusal::new(Code::BadFile, &fault.message),
+        FaultKind::NoCredential => (Code::NoCredential, "wait until the kubelet has joined, or "),
+        FaultKind::Program => (Code::ExecPlugin, ""),
+    };
+    Refusal::new(code, format!("{}; {what_to_do}{OWN}", fault.message))
 }
 
 /// The file behind `--kubeconfig` of the kubelet `pid`.
@@ -160,7 +181,7 @@ mod tests {
         Process::kubelet(9, &["kubelet", "--kubeconfig", "/srv/k"]).write(&root);
         let credential = answer(&root, Some(9)).unwrap();
         assert_eq!(credential.source, Path::new("/srv/k"));
-        assert!(credential.kubeconfig.contains("mine"));
+        assert_eq!(credential.access.token.as_deref(), Some("mine"));
         // One without the flag (k3s) falls back to the places.
         Process::kubelet(10, &["kubelet"]).write(&root);
         assert_eq!(
@@ -184,6 +205,23 @@ mod tests {
         );
         let credential = answer(&root, None).unwrap();
         assert_eq!(credential.source, Path::new("/var/lib/kubelet/kubeconfig"));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_with_what_to_do() {
+        for (user, code) in [
+            ("exec: {command: aws, args: [s3cret]}", Code::ExecPlugin),
+            ("auth-provider: {name: gcp}", Code::ExecPlugin),
+            ("client-key-data: s3cret", Code::NoCredential),
+        ] {
+            let (_folder, root) = host();
+            let text = kubeconfig_with_token("t").replace("token: t", user);
+            write(&root, PLACES[0].path, &text);
+            let refused = answer(&root, None).unwrap_err();
+            assert_eq!(refused.code, code, "{refused}");
+            assert!(refused.message.contains(OWN) && refused.message.contains(PLACES[0].path));
+            assert!(!refused.message.contains("s3cret"), "{refused}");
+        }
     }
 
     #[test]

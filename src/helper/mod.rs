@@ -8,7 +8,6 @@
 pub mod activation;
 pub mod config;
 pub mod credential;
-pub mod kubeconfig;
 pub mod kubelet;
 pub mod process;
 pub mod protocol;

@@ -6,14 +6,17 @@
 //! ← {"version":1,"error":{"code":"not_a_kubelet","message":"…"}}
 //! ```
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{config, credential, kubelet};
-use crate::kubelet::{
-    healthz::Healthz,
-    snapshot::{ClusterFacts, Intent, Loaded},
+use crate::{
+    kubeconfig::Access,
+    kubelet::{
+        healthz::Healthz,
+        snapshot::{ClusterFacts, Intent, Loaded},
+    },
 };
 
 /// The protocol's version; both sides come in one package, so any other is refused.
@@ -140,22 +143,13 @@ pub struct KubeletFacts {
     pub config: Option<PathBuf>,
 }
 
-/// What the kubelet speaks to the API server with. Holds a private key or a token: its `Debug` shows neither.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What the kubelet speaks to the API server with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credential {
-    /// A kubeconfig in JSON with one context, everything in it and no path to any file.
-    pub kubeconfig: String,
+    /// What its kubeconfig says, everything in it and no path to any file.
+    pub access: Access,
     /// The file that it was made from.
     pub source: PathBuf,
-}
-
-impl fmt::Debug for Credential {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credential")
-            .field("kubeconfig", &"(secret)")
-            .field("source", &self.source)
-            .finish()
-    }
 }
 
 /// Why the helper did not do what was asked.
@@ -370,7 +364,10 @@ mod tests {
     #[test]
     fn a_credential_is_not_shown() {
         let credential = Credential {
-            kubeconfig: "s3cret".into(),
+            access: Access {
+                token: Some("s3cret".to_owned()),
+                ..Access::default()
+            },
             source: "/etc/kubernetes/kubelet.conf".into(),
         };
         assert!(!format!("{credential:?}").contains("s3cret"));

@@ -16,10 +16,12 @@ mod agent;
 mod api;
 mod audit;
 mod check;
+mod cleanup;
 mod cloud_init;
 mod config;
 mod doctor;
 mod fatal;
+mod faults;
 mod harness;
 mod host;
 mod identity;
@@ -27,11 +29,13 @@ mod life;
 mod lookup;
 mod privilege;
 mod scene;
+mod standing;
 
 #[path = "../support/mod.rs"]
 mod support;
 
 fn main() -> ExitCode {
+    support::lone_agent::stand_in::serve_if_asked();
     support::enter::enter();
     if harness::is_victim() {
         return harness::victim();
@@ -53,6 +57,9 @@ fn main() -> ExitCode {
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
+        standing::tests(),
+        cleanup::tests(),
+        faults::tests(&arguments), // last: they have begun, and the others go on beside them
     ]
     .into_iter()
     .flatten()
@@ -61,7 +68,7 @@ fn main() -> ExitCode {
 }
 
 /// A test; its error says all it knows.
-fn trial(name: &str, test: fn() -> anyhow::Result<()>) -> Trial {
+fn trial(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
     Trial::test(name, move || {
         test().map_err(|error| format!("{error:#}").into())
     })

@@ -132,6 +132,11 @@ impl ControlPlane {
         &self.authority.pair.certificate
     }
 
+    /// Its authority.
+    pub(super) fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
     /// A kubeconfig for any user, everything inlined, with `address` (127.0.0.1, [`enter::ADDRESS`]) as the server's.
     pub(crate) fn kubeconfig(&self, user: &str, groups: &[&str], address: &str) -> Result<Value> {
         self.authority

@@ -1,0 +1,109 @@
+//! What is asked of the API server, set going: looking for an identity, its connection, the watch, an apply.
+
+use std::path::PathBuf;
+
+use tokio::sync::mpsc;
+
+use super::{Agent, Event};
+use crate::cluster::{
+    api::{Api, ApiError},
+    identity::{self, Sources},
+    publisher::Apply,
+    watch::{self, NodeEvent, WatchEvent},
+};
+
+impl Agent {
+    pub(super) fn find_identity(&mut self, pid: Option<i32>) {
+        let sources = Sources {
+            explicit: self.settings.kubernetes.kubeconfig.clone(),
+            default: PathBuf::from(identity::DEFAULT_KUBECONFIG),
+            root: self.outside.root.clone(),
+            helper: self.outside.helper.clone(),
+            pid,
+        };
+        let connections = self.connections.0.clone();
+        self.spawn(async move {
+            Event::Identity(identity::find(sources).await.map(|(identity, connection)| {
+                connections.send(connection).ok();
+                identity
+            }))
+        });
+    }
+
+    pub(super) fn connect(&mut self, node: &str) {
+        while let Ok(connection) = self.connections.1.try_recv() {
+            self.connection = Some(connection);
+        }
+        self.api = self
+            .connection
+            .clone()
+            .map(|connection| Api::new(connection, node));
+    }
+
+    pub(super) fn disconnect(&mut self) {
+        self.stop_watching_node();
+        let requests = [self.applying.take(), self.reading.take()];
+        for request in requests.into_iter().flatten() {
+            request.abort();
+        }
+        if let Some(connection) = &self.connection {
+            connection.abort();
+        }
+    }
+
+    pub(super) fn read_node(&mut self) {
+        let Some(api) = self.api.clone() else {
+            return;
+        };
+        let task = self.spawn(async move {
+            let read = api.list().await;
+            Event::Read(read.map(|(node, _)| node.map_or(NodeEvent::Missing, NodeEvent::Seen)))
+        });
+        self.reading = Some(task);
+    }
+
+    pub(super) fn watch_node(&mut self, number: u64, version: Option<String>) {
+        self.stop_watching_node();
+        let Some(api) = self.api.clone() else {
+            return;
+        };
+        let (sender, mut told) = mpsc::channel(1);
+        let forward = self.sender.clone();
+        self.node_watch = Some(self.tasks.spawn(async move {
+            let forwarding = async {
+                while let Some(told) = told.recv().await {
+                    let event = match told {
+                        WatchEvent::Opened => Event::WatchOpened(number),
+                        WatchEvent::Node(event) => Event::Node(event),
+                        WatchEvent::Ended(end) => Event::WatchEnded(number, end),
+                    };
+                    if forward.send(event).await.is_err() {
+                        return;
+                    }
+                }
+            };
+            tokio::join!(watch::watch(api, version, sender), forwarding);
+        }));
+    }
+
+    fn stop_watching_node(&mut self) {
+        if let Some(watch) = self.node_watch.take() {
+            watch.abort();
+        }
+    }
+
+    pub(super) fn apply(&mut self, apply: Apply) {
+        let Some(api) = self.api.clone() else {
+            let lost = ApiError::Network("the connection was given up".to_owned());
+            self.known
+                .push_back(Event::Applied(apply.attempt, Err(lost)));
+            return;
+        };
+        let heartbeat = self.outside.clock.now().wall;
+        let task = self.spawn(async move {
+            let result = api.apply(&apply.uid, &apply.conditions, heartbeat).await;
+            Event::Applied(apply.attempt, result)
+        });
+        self.applying = Some(task);
+    }
+}
