@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Reading a kubeconfig, or having the helper hand over the kubelet's.
-const IDENTITY_DEADLINE: Duration = Duration::from_secs(4);
+const IDENTITY_DEADLINE: Duration = Duration::from_secs(6);
 /// One question to the API server; after the first that is not answered none is asked.
 const QUESTION_DEADLINE: Duration = Duration::from_millis(2500);
 const APPLY_RBAC: &str = "kubectl apply -f packaging/kubernetes/rbac.yaml";
@@ -111,8 +111,12 @@ pub(super) async fn look(
         pid: kubelet,
     };
     match timeout(IDENTITY_DEADLINE, identity::find(sources)).await {
-        Ok(Ok((identity, client))) => {
-            asked(lines, &identity, &Api::new(client, &node), &node).await;
+        Ok(Ok((identity, connection))) => {
+            let server = connection.access().server.clone();
+            let api = Api::new(connection, &node);
+            if who(lines, &identity, &api, (&server, &node)).await {
+                asked(lines, &identity, &api, &node).await;
+            }
         }
         Ok(Err(error)) => none(lines, ground, &error),
         Err(_) => {
@@ -155,9 +159,6 @@ fn none(lines: &Lines, ground: &Ground, error: &IdentityError) {
 }
 
 async fn asked(lines: &Lines, identity: &Identity, api: &Api, node: &str) {
-    if !who(lines, identity, api, node).await {
-        return;
-    }
     let mut refused = Vec::new();
     for need in NEEDS {
         match ask(api.may(need.right)).await {
@@ -185,7 +186,7 @@ async fn asked(lines: &Lines, identity: &Identity, api: &Api, node: &str) {
 }
 
 /// Who the API server takes us for; `false` if it does not answer or does not know us.
-async fn who(lines: &Lines, identity: &Identity, api: &Api, node: &str) -> bool {
+async fn who(lines: &Lines, identity: &Identity, api: &Api, (server, node): (&str, &str)) -> bool {
     let begun = Clock.now().uptime;
     let answer = ask(api.myself()).await;
     let took = Clock.now().uptime.saturating_sub(begun).as_millis();
@@ -202,7 +203,7 @@ async fn who(lines: &Lines, identity: &Identity, api: &Api, node: &str) -> bool 
         }
         // Before Kubernetes 1.28 nobody could ask.
         Err(ApiError::NotFound | ApiError::Forbidden(_)) => {
-            lines.ok("api", format!("answers within {took} ms"));
+            lines.ok("api", format!("{server} answers within {took} ms"));
             lines.ok("identity", described);
             return true;
         }
@@ -210,13 +211,13 @@ async fn who(lines: &Lines, identity: &Identity, api: &Api, node: &str) -> bool 
             lines.ok("identity", described);
             lines.fail(
                 "api",
-                error.to_string(),
+                format!("{server}: {error}"),
                 "the address in the kubeconfig, the network, or the API server itself",
             );
             return false;
         }
     };
-    lines.ok("api", format!("answers within {took} ms"));
+    lines.ok("api", format!("{server} answers within {took} ms"));
     let user = &myself.username;
     match myself.node() {
         Some(other) if other != node => lines.fail(
