@@ -25,9 +25,13 @@ mod faults;
 mod harness;
 mod host;
 mod identity;
+mod karpenter;
 mod life;
+mod lifecycle;
 mod lookup;
+mod lost_nodes;
 mod privilege;
+mod racing;
 mod scene;
 mod standing;
 
@@ -59,6 +63,10 @@ fn main() -> ExitCode {
         cloud_init::tests(),
         standing::tests(),
         cleanup::tests(),
+        karpenter::tests(),
+        lifecycle::tests(),
+        lost_nodes::tests(),
+        racing::tests(),
         faults::tests(&arguments), // last: they have begun, and the others go on beside them
     ]
     .into_iter()
