@@ -7,6 +7,7 @@ mod events;
 mod node;
 mod owners;
 mod taints;
+pub mod review;
 mod will;
 
 use std::time::Duration;
