@@ -16,6 +16,7 @@ mod agent;
 mod api;
 mod audit;
 mod check;
+mod cleanup;
 mod cloud_init;
 mod config;
 mod fatal;
@@ -28,8 +29,10 @@ mod life;
 mod lifecycle;
 mod lookup;
 mod lost_nodes;
+mod privilege;
 mod racing;
 mod scene;
+mod standing;
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         audit::tests(),
         host::tests(),
         identity::tests(),
+        privilege::tests(),
         config::tests(),
         check::tests(),
         fatal::tests(),
@@ -59,6 +63,8 @@ fn main() -> ExitCode {
         lifecycle::tests(),
         lost_nodes::tests(),
         racing::tests(),
+        standing::tests(),
+        cleanup::tests(),
         faults::tests(&arguments), // last: they have begun, and the others go on beside them
     ]
     .into_iter()

@@ -33,6 +33,7 @@ pub(crate) mod pki;
 pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod stats;
+pub(crate) mod tokens;
 pub(crate) mod tools;
 pub(crate) mod watch;
 pub(crate) mod wire;

@@ -102,6 +102,13 @@ impl Authority {
     }
 }
 
+/// A request for a user's certificate, and its key; both as PEM.
+pub(crate) fn request(user: &str, groups: &[&str]) -> Result<(String, String)> {
+    let key = KeyPair::generate()?;
+    let request = params(user, groups, &[])?.serialize_request(&key)?;
+    Ok((request.pem()?, key.serialize_pem()))
+}
+
 /// The key pair that service account tokens are signed with: (private, public).
 pub(crate) fn service_account_keys() -> Result<(String, String)> {
     let key = KeyPair::generate()?;

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::scene::{SOON, Scene};
 use crate::support::audit::Request;
 use crate::support::control_plane::ControlPlane;
-use crate::support::proxy::{Fault, Proxy};
+use crate::support::proxy::Proxy;
+use crate::support::proxy::fault::Fault;
 use crate::support::{enter, say, wait_until};
 use crate::trial;
 
