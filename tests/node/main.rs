@@ -59,12 +59,12 @@ fn main() -> ExitCode {
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
+        standing::tests(),
+        cleanup::tests(),
         karpenter::tests(),
         lifecycle::tests(),
         lost_nodes::tests(),
         racing::tests(),
-        standing::tests(),
-        cleanup::tests(),
         faults::tests(&arguments), // last: they have begun, and the others go on beside them
     ]
     .into_iter()
