@@ -67,7 +67,7 @@ pub enum ApiError {
     /// 404: our Node is not there.
     #[error("404: the Node does not exist")]
     NotFound,
-    /// 409: the Node is another one than we thought.
+    /// 409, or 422 for its uid: the Node is another one than we thought.
     #[error("409 Conflict: {0}")]
     Conflict(String),
     /// 410: the watch's place in history is gone.
@@ -263,6 +263,8 @@ fn classify(code: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> Api
         404 => ApiError::NotFound,
         409 => ApiError::Conflict(message),
         410 => ApiError::Expired(message),
+        // So Kubernetes puts it when the Node under our name is another one than we wrote for.
+        422 if message.contains("metadata.uid: ") => ApiError::Conflict(message),
         429 => ApiError::TooMany(retry_after),
         code @ 500.. => ApiError::Server {
             code,
@@ -386,5 +388,8 @@ mod tests {
         assert_eq!(of(429), ApiError::TooMany(None));
         assert!(matches!(of(503), ApiError::Server { code: 503, .. }));
         assert!(matches!(of(422), ApiError::Refused { code: 422, .. }));
+        let anew = br#"{"message":"Node \"n1\" is invalid: metadata.uid: Invalid value: \"u1\": field is immutable"}"#;
+        let other = classify(StatusCode::UNPROCESSABLE_ENTITY, None, anew);
+        assert!(matches!(other, ApiError::Conflict(_)), "{other:?}");
     }
 }
