@@ -11,11 +11,11 @@ use anyhow::{Context, anyhow};
 use super::{daemon, pause::duration, status::print};
 use crate::{
     cluster::{
-        api::{Api, ApiError, Cleaned, STANDING_DOWN, Stuck, TAINT_PREFIX},
+        api::{Api, ApiError, Cleaned, STANDING_DOWN, Stuck},
         identity::{self, Identity, IdentityError, Sources},
     },
     config::{self, Settings},
-    health::ConditionType,
+    desired::{TYPES, taints::DEFAULT_PREFIX},
     host::{files::Root, helper::HelperClient},
     ledger,
     status::{self, StatusFile},
@@ -194,9 +194,9 @@ fn because(identity: &Identity, error: &ApiError) -> String {
 fn remedies(node: &str, stuck: Option<&Stuck>) -> String {
     let mut lines = Vec::new();
     if stuck.is_none_or(|stuck| stuck.conditions_left) {
-        let deletes: Vec<String> = ConditionType::ALL
+        let deletes: Vec<String> = TYPES
             .iter()
-            .map(|kind| format!(r#"{{"$patch":"delete","type":"{}"}}"#, kind.as_str()))
+            .map(|spec| format!(r#"{{"$patch":"delete","type":"{}"}}"#, spec.name))
             .collect();
         lines.push(format!(
             "kubectl patch node {node} --subresource=status --type=strategic -p '{{\"status\":{{\"conditions\":[{}]}}}}'",
@@ -204,7 +204,7 @@ fn remedies(node: &str, stuck: Option<&Stuck>) -> String {
         ));
         lines.push(format!("kubectl annotate node {node} {STANDING_DOWN}-"));
         lines.push(format!(
-            "kubectl taint node {node} KEY- for each taint whose key begins with {TAINT_PREFIX}"
+            "kubectl taint node {node} KEY- for each taint whose key begins with {DEFAULT_PREFIX}"
         ));
     }
     let taints = stuck
