@@ -34,6 +34,7 @@ mod privilege;
 mod racing;
 mod scene;
 mod standing;
+mod telling;
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         host::tests(),
         identity::tests(),
         privilege::tests(),
+        telling::tests(),
         doctor::tests(),
         config::tests(),
         check::tests(),
