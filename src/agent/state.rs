@@ -104,6 +104,8 @@ impl State {
         if let Some(ledger) = ledger {
             state.adopt(ledger);
         }
+        // The waits are spread by the Node's name: hosts of one image may all have the same.
+        state.link.gate.spread_by(&state.node_name());
         // Without a bus and without a kubelet too: the files alone are worth a look.
         state.check_anew(now);
         state
