@@ -6,6 +6,7 @@
 mod asking;
 mod checking;
 mod event;
+mod judging;
 mod link;
 mod peer;
 mod publishing;

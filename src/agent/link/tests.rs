@@ -19,6 +19,7 @@ use crate::{
     clock::Now,
     cluster::{
         api::{ApiError, NodeView},
+        gate::RequestKind,
         identity::Identity,
         watch::{End, NodeEvent},
     },
@@ -429,6 +430,46 @@ fn an_api_that_comes_and_goes_for_an_hour_is_six_lines() {
         let lines = lines.load(Ordering::Relaxed);
         assert!(lines <= 6, "{lines} lines");
     });
+}
+
+/// What users of other agents lost disks to: an API that fails for an hour, and an agent that says so each time.
+#[test]
+fn no_log_storm() {
+    let by_turns = failures();
+    // Of the kubelet there are two: its end, and what that means.
+    let alone = by_turns.iter().map(|one| (std::slice::from_ref(one), 6));
+    for (failures, most) in alone.chain([(by_turns.as_slice(), 6 + 2)]) {
+        let mut world = World::settled("n1");
+        counting(|lines| {
+            let begin = world.now;
+            for (turn, error) in (0..360).zip(failures.iter().cycle()) {
+                world.begin(error, Part::All);
+                if turn == 1 {
+                    world.crash();
+                }
+                world.run_until(begin + (turn + 1) * 10_000);
+            }
+            assert_eq!(world.now, begin + HOUR);
+            world.fault = None;
+            world.run_until(begin + HOUR + 10 * MINUTE);
+            let lines = lines.load(Ordering::Relaxed);
+            assert!((4..=most).contains(&lines), "{lines} lines: {failures:?}");
+        });
+    }
+}
+
+#[test]
+fn hosts_of_one_name_wait_by_their_nodes_names() {
+    let wait = |node: &str| {
+        let mut settings = Settings::default();
+        settings.node.name = Some(node.to_owned());
+        let mut state = State::new(settings, "localhost", None, None, at(0));
+        let gate = &mut state.link.gate;
+        gate.answered(RequestKind::Watch, Err(&ApiError::Timeout), at(0));
+        gate.opens_at(RequestKind::Watch)
+    };
+    assert_eq!(wait("n1"), wait("n1"));
+    assert_ne!(wait("n1"), wait("n2"));
 }
 
 #[test]
