@@ -5,28 +5,42 @@ use std::path::PathBuf;
 use tokio::sync::mpsc;
 
 use super::{Agent, Event};
-use crate::cluster::{
-    api::{Api, ApiError},
-    identity::{self, Sources},
-    publisher::Apply,
-    watch::{self, NodeEvent, WatchEvent},
+use crate::{
+    cluster::{
+        api::{Api, ApiError},
+        identity::{self, Sources},
+        publisher::Apply,
+        watch::{self, NodeEvent, WatchEvent},
+    },
+    helper::OWN_KUBECONFIG,
 };
 
 impl Agent {
     pub(super) fn find_identity(&mut self, pid: Option<i32>) {
         let sources = Sources {
             explicit: self.settings.kubernetes.kubeconfig.clone(),
-            default: PathBuf::from(identity::DEFAULT_KUBECONFIG),
+            default: PathBuf::from(OWN_KUBECONFIG),
             root: self.outside.root.clone(),
             helper: self.outside.helper.clone(),
             pid,
+            known: self.connection.clone(),
         };
-        let connections = self.connections.0.clone();
-        self.spawn(async move {
-            Event::Identity(identity::find(sources).await.map(|(identity, connection)| {
-                connections.send(connection).ok();
-                identity
-            }))
+        let (connections, sender) = (self.connections.0.clone(), self.sender.clone());
+        self.tasks.spawn(async move {
+            let (identity, terms) = match identity::find(sources).await {
+                Ok(found) => {
+                    let is_new = found.connection.is_some();
+                    if let Some(connection) = found.connection {
+                        connections.send((connection, found.mark)).ok();
+                    }
+                    (is_new.then_some(Ok(found.identity)), Some(found.terms))
+                }
+                Err(e) => (Some(Err(e)), None),
+            };
+            let events = [identity.map(Event::Identity), terms.map(Event::Terms)];
+            for event in events.into_iter().flatten() {
+                sender.send(event).await.ok();
+            }
         });
     }
 
@@ -37,7 +51,7 @@ impl Agent {
         self.api = self
             .connection
             .clone()
-            .map(|connection| Api::new(connection, node));
+            .map(|(connection, _)| Api::new(connection, node));
     }
 
     pub(super) fn disconnect(&mut self) {
@@ -46,7 +60,7 @@ impl Agent {
         for request in requests.into_iter().flatten() {
             request.abort();
         }
-        if let Some(connection) = &self.connection {
+        if let Some((connection, _)) = &self.connection {
             connection.abort();
         }
     }

@@ -6,7 +6,7 @@ use crate::{
     checks::kubelet::{Found, Probe, Process},
     cluster::{
         api::{ApiError, NodeView},
-        identity::{Identity, IdentityError},
+        identity::{Identity, IdentityError, Terms},
         publisher::Apply,
         watch::{End, NodeEvent},
     },
@@ -45,8 +45,10 @@ pub enum Event {
     Facts(i32, Result<KubeletFacts, HelperError>),
     /// What the helper says of the kubelet's configuration, to the question of that number.
     Config(u64, Result<ConfigAnswer, HelperError>),
-    /// An identity was looked for. The loop's other half keeps the client.
+    /// An identity was looked for, and is new or not to be had. The loop's other half keeps the connection.
     Identity(Result<Identity, IdentityError>),
+    /// A credential was looked at, new or not: how long it is good.
+    Terms(Terms),
     /// What the watch saw of our Node.
     Node(NodeEvent),
     /// The Node was read beside the watch.

@@ -80,11 +80,11 @@ pub struct Agent {
     watched: Option<Watched>,
     /// Connections of the identities that were found, each ahead of its event.
     connections: (
-        mpsc::UnboundedSender<Connection>,
-        mpsc::UnboundedReceiver<Connection>,
+        mpsc::UnboundedSender<Marked>,
+        mpsc::UnboundedReceiver<Marked>,
     ),
     /// The connection of the identity found last, and what is said on it.
-    connection: Option<Connection>,
+    connection: Option<Marked>,
     api: Option<Api>,
     node_watch: Option<AbortHandle>,
     applying: Option<AbortHandle>,
@@ -96,6 +96,9 @@ pub struct Agent {
     terminate: Signal,
     interrupt: Signal,
 }
+
+/// A connection, and the helper's mark of the credential.
+type Marked = (Connection, Option<String>);
 
 /// What waits to be written, while one write is under way: the newest of each kind.
 #[derive(Debug, Default)]

@@ -159,6 +159,7 @@ impl State {
             Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, &mut effects),
             Event::Config(question, answer) => self.apply_config(question, answer, now),
             Event::Identity(result) => self.apply_identity(result, now, &mut effects),
+            Event::Terms(terms) => self.link.look_again(terms, now),
             Event::Node(event) => self.apply_node(event, now, &mut effects),
             Event::Read(result) => self.apply_read(result, now, &mut effects),
             Event::WatchOpened(number) => self.apply_watch_opened(number, now),
