@@ -3,10 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::health::{ConditionType, Status, Verdict};
-
-/// A message's bound, in bytes: conditions travel with every Node that anybody lists.
-pub const MAX_MESSAGE_BYTES: usize = 1024;
+use crate::health::{ConditionType, MAX_MESSAGE_BYTES, Status, Verdict, bounded};
 
 /// One condition as it should stand on the Node; the heartbeat time is the publisher's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,19 +30,10 @@ pub fn conditions<'a>(
             r#type,
             status: verdict.status,
             reason: verdict.reason.as_str().to_owned(),
-            message: bounded(&verdict.message),
+            message: bounded(&verdict.message, MAX_MESSAGE_BYTES),
             last_transition_time: verdict.since,
         })
         .collect()
-}
-
-fn bounded(message: &str) -> String {
-    if message.len() <= MAX_MESSAGE_BYTES {
-        return message.to_owned();
-    }
-    let ellipsis = "…";
-    let end = message.floor_char_boundary(MAX_MESSAGE_BYTES - ellipsis.len());
-    format!("{}{ellipsis}", &message[..end])
 }
 
 #[cfg(test)]

@@ -16,5 +16,6 @@ pub mod host;
 pub mod kubeconfig;
 pub mod kubelet;
 pub mod ledger;
+pub mod pause;
 pub mod rules;
 pub mod status;

@@ -41,6 +41,9 @@ pub struct StatusFile {
     /// When the daemon started.
     #[serde(default)]
     pub started_at: Option<Timestamp>,
+    /// The daemon's process id, by which one that has ended is told from one that writes nothing.
+    #[serde(default)]
+    pub pid: Option<u32>,
     /// The daemon's version.
     #[serde(default)]
     pub agent_version: String,
@@ -62,6 +65,9 @@ pub struct StatusFile {
     /// The kubelet that is watched.
     #[serde(default)]
     pub kubelet: Kubelet,
+    /// Who keeps problems from being told, if anybody does.
+    #[serde(default)]
+    pub quiet: Vec<Quiet>,
     /// The conditions that the Node has or should have from us.
     #[serde(default)]
     pub conditions: Vec<Condition>,
@@ -173,6 +179,32 @@ pub struct Kubelet {
     pub since: Option<Timestamp>,
 }
 
+/// Somebody who keeps problems from being told.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Quiet {
+    /// How far.
+    pub kind: QuietKind,
+    /// Who, in words, with the end if it is known.
+    pub by: String,
+    /// Until when, if that is known.
+    pub until: Option<Timestamp>,
+}
+
+/// How far problems are kept from being told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum QuietKind {
+    /// By somebody's will: no condition becomes False.
+    StandDown,
+    /// For a moment: no condition flips.
+    Hold,
+    /// A word of a later version.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
 /// One condition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
@@ -249,6 +281,7 @@ impl StatusFile {
             version: VERSION,
             written_at,
             started_at: None,
+            pid: None,
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             node: None,
             identity: Identity::default(),
@@ -256,6 +289,7 @@ impl StatusFile {
             bus: Peer::default(),
             helper: Peer::default(),
             kubelet: Kubelet::default(),
+            quiet: Vec::new(),
             conditions: Vec::new(),
             log_lines_dropped: 0,
             locked_bytes: None,

@@ -63,6 +63,7 @@ impl State {
 
     /// The API's word about our Node, as far as the rules judge it.
     pub(super) fn learn_of_node(&mut self, facts: &NodeFacts, now: Now) {
+        self.standing.learn_will(&facts.will);
         if self.checking.node.as_ref() != Some(facts) {
             self.checking.node = Some(facts.clone());
             self.checking.overdue_at = overdue_at(facts, now);

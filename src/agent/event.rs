@@ -16,6 +16,7 @@ use crate::{
         helper::{HelperError, KubeletFacts},
         systemd::BusEvent,
     },
+    pause::Pause,
     status::StatusFile,
 };
 
@@ -45,6 +46,10 @@ pub enum Event {
     Facts(i32, Result<KubeletFacts, HelperError>),
     /// What the helper says of the kubelet's configuration, to the question of that number.
     Config(u64, Result<ConfigAnswer, HelperError>),
+    /// The pause file is another one than before, is there for the first time, or is gone.
+    Pause(Result<Option<Pause>, String>),
+    /// Which package manager is at work.
+    Packages(Option<&'static str>),
     /// An identity was looked for, and is new or not to be had. The loop's other half keeps the connection.
     Identity(Result<Identity, IdentityError>),
     /// A credential was looked at, new or not: how long it is good.
@@ -78,6 +83,10 @@ pub enum Effect {
     AskFacts(i32),
     /// Ask the helper about the kubelet's configuration, and be told of changes; replaces the question before.
     FollowConfig(u64, Box<ConfigRequest>),
+    /// Look whether the pause file changed.
+    LookForPause,
+    /// Look whether a package manager is at work.
+    LookForPackages,
     /// Look for an identity; the kubelet's pid helps the helper.
     FindIdentity(Option<i32>),
     /// Abort the connection, whatever is under way on it. The next request opens another.

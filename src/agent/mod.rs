@@ -9,13 +9,19 @@ mod event;
 mod link;
 mod peer;
 mod publishing;
+mod standing;
 mod state;
 #[cfg(test)]
 mod tests;
 mod view;
 mod watching;
 
-use std::{collections::VecDeque, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -35,15 +41,17 @@ use crate::{
     desired::Condition,
     helper::protocol::ConfigRequest,
     host::{
-        files::Root,
+        files::{Root, Stamp},
         helper::HelperClient,
         kubelet::Healthz,
         network,
         notify::Notifier,
+        packages::LockFiles,
         process::{self, Watched, Where},
         systemd,
     },
     ledger,
+    pause::{self, Pause},
     status::StatusFile,
 };
 
@@ -93,6 +101,10 @@ pub struct Agent {
     /// Events that are known already; what waits in the queue goes before them.
     known: VecDeque<Event>,
     disk: Disk,
+    /// The pause file as it was when it was looked at last, if it was there.
+    pause_seen: Option<Stamp>,
+    /// The package managers' lock files, once a disk has said which there are.
+    lock_files: Arc<OnceLock<LockFiles>>,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -142,6 +154,8 @@ impl Agent {
             following_config: None,
             known: VecDeque::new(),
             disk: Disk::default(),
+            pause_seen: None,
+            lock_files: Arc::default(),
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
@@ -152,6 +166,8 @@ impl Agent {
         if self.settings.kubelet.pid_file.is_none() {
             self.watch_unit();
         }
+        let (found, outside) = (self.lock_files.clone(), self.outside.clone());
+        tokio::task::spawn_blocking(move || found.set(LockFiles::find(&outside.root)));
         self.outside.notifier.ready();
         loop {
             let event = self.next().await;
@@ -228,13 +244,22 @@ impl Agent {
                 self.spawn(async move { Event::Facts(pid, helper.kubelet(pid).await) });
             }
             Effect::FollowConfig(question, request) => self.follow_config(question, *request),
+            Effect::LookForPause => self.look_for_pause(),
+            Effect::LookForPackages => {
+                let files = self.lock_files.get();
+                let manager = files.and_then(|files| files.held(&self.outside.root));
+                self.known.push_back(Event::Packages(manager));
+            }
             Effect::FindIdentity(pid) => self.find_identity(pid),
             Effect::Disconnect => self.disconnect(),
             Effect::Connect(node) => self.connect(&node),
             Effect::ReadNode => self.read_node(),
             Effect::WatchNode(number, version) => self.watch_node(number, version),
             Effect::SaveLedger(node, conditions) => self.disk.ledger = Some((node, conditions)),
-            Effect::WriteStatus(status) => self.disk.status = Some(status),
+            Effect::WriteStatus(mut status) => {
+                status.pid = Some(std::process::id());
+                self.disk.status = Some(status);
+            }
             Effect::NotifyStatus(line) => self.outside.notifier.status(&line),
             Effect::NotifyWatchdog => self.outside.notifier.watchdog(),
             Effect::Exit => {}
@@ -297,6 +322,17 @@ impl Agent {
         };
         let found = process::find_kubelet(&self.outside.root, &place);
         self.known.push_back(Event::Looked(found));
+    }
+
+    /// The folder is in memory.
+    fn look_for_pause(&mut self) {
+        let (root, dir) = (&self.outside.root, &self.outside.runtime_dir);
+        let stamp = root.stamp(dir.join(pause::FILE_NAME));
+        if self.pause_seen != stamp {
+            self.pause_seen = stamp;
+            let read = Pause::read(root, dir).map_err(|e| e.to_string());
+            self.known.push_back(Event::Pause(read));
+        }
     }
 
     fn watch(&mut self, process: Process) {

@@ -6,7 +6,7 @@ use super::{event::Effect, state::State};
 use crate::{
     clock::Now,
     cluster::{
-        api::{ApiError, NodeView},
+        api::{ApiError, NodeView, NodeWill},
         gate::RequestKind,
         publisher::NodeChange,
         watch::NodeEvent,
@@ -39,6 +39,7 @@ impl State {
             }
             NodeChange::Missing => {
                 info!(message_id = Kind::NodeMissing.id(), %node, "the Node does not exist; waiting for it");
+                self.standing.learn_will(&NodeWill::default());
             }
             NodeChange::First(view) => {
                 info!(message_id = Kind::NodeFound.id(), %node, uid = %view.uid, "found the Node");
@@ -50,6 +51,7 @@ impl State {
             NodeChange::New(view) => {
                 info!(message_id = Kind::NodeFound.id(), %node, uid = %view.uid, "a new Node has our name");
                 self.health.node_is_new();
+                self.standing.node_is_new(now);
                 self.tell(effects);
             }
         }

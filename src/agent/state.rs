@@ -9,13 +9,17 @@ use super::{
     event::{Effect, Event},
     link::Link,
     peer::Peer,
+    standing::Standing,
 };
 use crate::{
-    checks::kubelet::{Assessment, Endpoint, Kubelet, Sign},
+    checks::{
+        self,
+        kubelet::{Assessment, Endpoint, Kubelet, Sign},
+    },
     clock::Now,
     cluster::{gate::RequestKind, publisher::Publisher},
     config::Settings,
-    health::{ConditionType, Conditions, Finding, Stored, Verdict},
+    health::{ConditionType, Conditions, Finding, Stored, Verdict, suppress::Suppressor},
     host::{journal::Kind, systemd::BusEvent},
     ledger::Ledger,
 };
@@ -43,6 +47,7 @@ pub struct State {
     pub(super) kubelet_since: Now,
     pub(super) health: Conditions,
     pub(super) checking: Checking,
+    pub(super) standing: Standing,
     pub(super) publisher: Option<Publisher>,
     pub(super) link: Link,
     pub(super) bus: Peer,
@@ -73,6 +78,7 @@ impl State {
             kubelet_since: now,
             health: Conditions::new(settings.kubelet.healthy_for),
             checking: Checking::default(),
+            standing: Standing::default(),
             settings,
             started: now,
             hostname: hostname.to_ascii_lowercase(), // as the kubelet does
@@ -158,6 +164,8 @@ impl State {
             }
             Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, &mut effects),
             Event::Config(question, answer) => self.apply_config(question, answer, now),
+            Event::Pause(pause) => self.standing.learn_pause(pause, now),
+            Event::Packages(manager) => self.standing.learn_packages(manager, now),
             Event::Identity(result) => self.apply_identity(result, now, &mut effects),
             Event::Terms(terms) => self.link.look_again(terms, now),
             Event::Node(event) => self.apply_node(event, now, &mut effects),
@@ -177,11 +185,13 @@ impl State {
                 effects.push(Effect::Exit);
             }
         }
-        let changed = self.judge(now);
-        if changed {
+        let stands_otherwise = self.settle_standing(now);
+        let changed = self.judge(now, &mut effects);
+        if changed || stands_otherwise {
             self.tell(&mut effects);
         }
         let around = [
+            stands_otherwise,
             self.bus.take_changed(),
             self.helper.take_changed(),
             self.link.take_changed(),
@@ -204,6 +214,7 @@ impl State {
         also(ahead(self.kubelet.next_deadline()));
         also(self.health.next_deadline(now));
         also(self.checking.next_deadline());
+        also(self.standing.next_deadline(now));
         let write_at = self.publisher.as_ref().and_then(Publisher::next_deadline);
         also(self.link.next_deadline(write_at));
         if self.kubelet.process().is_none() {
@@ -223,6 +234,7 @@ impl State {
                 self.bus.is_away(&why);
                 self.kubelet.apply(Sign::BusLost, now);
             }
+            BusEvent::ShuttingDown(so) => self.standing.learn_shutdown(so),
             BusEvent::Loaded(loaded) => self.apply_loaded(*loaded, now),
             BusEvent::Sign(sign) => {
                 let unit_changed = matches!(sign, Sign::Unit(_));
@@ -235,20 +247,25 @@ impl State {
     }
 
     /// `true` if what is to be published changed.
-    fn judge(&mut self, now: Now) -> bool {
-        let kind = ConditionType::KubeletHealthy;
-        let before = self.health.get(kind).adopted().map(|v| v.reason);
-        let kubelet = match self.kubelet.assess(before, now) {
-            Assessment::Found(finding) => observe(&mut self.health, kind, &finding, now),
-            Assessment::NothingNew => false,
+    fn judge(&mut self, now: Now, effects: &mut Vec<Effect>) -> bool {
+        let kubelet = checks::kubelet::SPEC;
+        let before = self.health.get(kubelet.condition).adopted();
+        let found = match self.kubelet.assess(before.map(|v| v.reason), now) {
+            Assessment::Found(finding) => Some(finding),
+            Assessment::NothingNew => None,
         };
-        let kind = ConditionType::KubeletConfigValid;
-        let config = self
-            .checking
-            .config
-            .finding()
-            .is_some_and(|finding| observe(&mut self.health, kind, finding, now));
-        kubelet || config
+        let config = self.checking.config.findings();
+        let found = [(kubelet, found.as_slice()), (checks::config::SPEC, config)];
+        if self.must_ask_about_packages(&found, now) {
+            effects.push(Effect::LookForPackages);
+            return false;
+        }
+        let quiet = self.standing.suppressors();
+        let mut changed = false;
+        for (check, findings) in found {
+            changed |= observe(&mut self.health, check, findings, quiet, now);
+        }
+        changed
     }
 
     fn url(&self) -> Option<&str> {
@@ -277,13 +294,16 @@ impl State {
             }
             if soon >= self.process_state_at {
                 self.process_state_at = now.uptime + STATE_EVERY;
+                effects.push(Effect::LookForPause);
                 effects.push(Effect::ReadState(process));
             }
         } else if now.uptime >= self.look_at {
             self.look_at = now.uptime + LOOK_EVERY;
+            effects.push(Effect::LookForPause);
             effects.push(Effect::Look(self.control_group()));
         }
         self.ask_about_config(now, effects);
+        self.follow_packages(now, effects);
         if self.link.is_due(now) {
             let pid = self.kubelet.process().map(|process| process.pid);
             effects.push(Effect::FindIdentity(pid));
@@ -327,11 +347,17 @@ impl State {
 }
 
 /// `true` if what is to be published changed.
-fn observe(health: &mut Conditions, kind: ConditionType, finding: &Finding, now: Now) -> bool {
-    let health = health.get_mut(kind);
-    let before = health.adopted().cloned();
-    let changed = health.observe(finding, now);
-    if changed && let Some(verdict) = health.verdict() {
+fn observe(
+    health: &mut Conditions,
+    check: checks::Spec,
+    findings: &[Finding],
+    quiet: &[Suppressor],
+    now: Now,
+) -> bool {
+    let kind = check.condition;
+    let before = health.get(kind).adopted().cloned();
+    let changed = health.observe(kind, check.id, findings, quiet, now);
+    if changed && let Some(verdict) = health.get(kind).verdict() {
         log_change(kind, before.as_ref(), verdict);
     }
     changed

@@ -50,6 +50,11 @@ impl Story {
 
     fn tell(&mut self, millis: u64, event: Event) -> &mut Self {
         self.effects = self.state.apply(event, at(millis));
+        if self.has(|e| *e == Effect::LookForPackages) {
+            // The kernel answers in the same moment.
+            let then = self.state.apply(Event::Packages(None), at(millis));
+            self.effects.extend(then);
+        }
         self
     }
 

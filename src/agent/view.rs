@@ -5,11 +5,14 @@ use crate::{
     checks::kubelet::Endpoint,
     clock::Now,
     cluster::{identity::Identity, publisher::Publisher},
-    health::Status,
+    health::{
+        Status,
+        suppress::{Quiet, Suppressor},
+    },
     host::journal,
     status::{
-        Api, ApiState, Condition, ConditionStatus, Identity as IdentityStatus, IdentityKind,
-        Kubelet, Peer, PeerState, StatusFile,
+        self, Api, ApiState, Condition, ConditionStatus, Identity as IdentityStatus, IdentityKind,
+        Kubelet, Peer, PeerState, QuietKind, StatusFile,
     },
 };
 
@@ -24,6 +27,7 @@ impl State {
             bus: peer(&self.bus),
             helper: peer(&self.helper),
             kubelet: self.kubelet_status(),
+            quiet: self.quiet_status(),
             conditions: self.condition_status(),
             log_lines_dropped: journal::dropped(),
             locked_bytes: self.locked_bytes,
@@ -90,6 +94,21 @@ impl State {
             },
             since: Some(self.kubelet_since.wall),
         }
+    }
+
+    fn quiet_status(&self) -> Vec<status::Quiet> {
+        let quiet = |asks: &Suppressor| status::Quiet {
+            kind: match asks.quiet() {
+                Quiet::StandDown => QuietKind::StandDown,
+                Quiet::Hold => QuietKind::Hold,
+            },
+            by: asks.to_string(),
+            until: match asks {
+                Suppressor::Paused { until, .. } => *until,
+                _ => None,
+            },
+        };
+        self.standing.suppressors().iter().map(quiet).collect()
     }
 
     fn condition_status(&self) -> Vec<Condition> {

@@ -1,14 +1,17 @@
 //! The kubelet's configuration: what the rules say of what it got and of what it will get at its next start.
 //!
-//! The helper resolves and judges, because the files are root's; this makes one finding of its answer. Pure.
+//! The helper resolves and judges, because the files are root's; this makes findings of its answer. Pure.
 
 use std::time::Duration;
 
 use crate::{
     checks::Spec,
     clock::Now,
-    health::{ConditionType, Finding, Reason},
-    helper::protocol::{ConfigAnswer, ConfigFinding},
+    health::{AWAY_GRACE, ConditionType, Finding, Reason},
+    helper::{
+        config::MAX_CONFIG_ERRORS,
+        protocol::{ConfigAnswer, ConfigFinding},
+    },
 };
 
 /// The registry's row.
@@ -18,83 +21,79 @@ pub const SPEC: Spec = Spec {
     doc: "The kubelet's unit, environment, flags and configuration, by the rules of `nodevigil check`.",
 };
 
-/// How long the last answer stands while the helper is away: a helper that is being upgraded is no news.
-pub const AWAY_GRACE: Duration = Duration::from_mins(1);
-
 /// What is known of the kubelet's configuration.
 #[derive(Debug, Default)]
 pub struct Config {
-    finding: Option<Finding>,
+    /// At most one for each error that an answer holds.
+    findings: Vec<Finding>,
     /// Since when the helper has not answered (uptime).
     away_since: Option<Duration>,
 }
 
 impl Config {
-    /// What is to be published; `None` until the helper has answered, or has been away at the first question.
-    pub fn finding(&self) -> Option<&Finding> {
-        self.finding.as_ref()
+    /// What is to be published; nothing until the helper has answered, or has been away at the first question.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
     }
 
     /// The helper has judged.
     pub fn answered(&mut self, answer: &ConfigAnswer) {
         self.away_since = None;
-        self.finding = Some(assess(answer));
+        self.findings = assess(answer);
     }
 
     /// The helper could not judge, or does not answer.
     pub fn unanswered(&mut self, why: &str, now: Now) {
         let since = *self.away_since.get_or_insert(now.uptime);
-        if self.finding.is_none() || now.uptime.saturating_sub(since) >= AWAY_GRACE {
-            self.finding = Some(Finding {
-                reason: Reason::KubeletConfigNotChecked,
-                message: why.to_owned(),
-            });
+        if self.findings.is_empty() || now.uptime.saturating_sub(since) >= AWAY_GRACE {
+            self.findings = not_checked(why.to_owned());
         }
     }
 }
 
-/// One finding of the whole answer: the worst error first, the others by name.
-pub fn assess(answer: &ConfigAnswer) -> Finding {
+/// The findings of the whole answer: each error, in the helper's order; never none.
+pub fn assess(answer: &ConfigAnswer) -> Vec<Finding> {
+    let unit = &answer.unit;
     if let Some(why) = &answer.not_resolved {
-        return Finding {
-            reason: Reason::KubeletConfigNotChecked,
-            message: format!("{}: {why}", answer.unit),
-        };
+        return not_checked(format!("{unit}: {why}"));
     }
-    let worst = answer
-        .errors
-        .iter()
-        .find_map(|error| Some((error, Reason::of_rule(&error.rule)?)));
-    let Some((worst, reason)) = worst else {
-        return Finding {
+    if answer.errors.is_empty() {
+        return vec![Finding {
             reason: Reason::KubeletConfigIsValid,
             message: valid(answer),
-        };
-    };
-    let mut message = format!(
-        "{}: {} {}: {}",
-        answer.unit, worst.rule, worst.at, worst.message
-    );
-    if worst.at_next_start {
+        }];
+    }
+    let errors = answer.errors.iter().take(MAX_CONFIG_ERRORS);
+    let known: Vec<Finding> = errors.filter_map(|error| of_error(unit, error)).collect();
+    if known.is_empty() {
+        // A helper of another version. Not to know what its word means is no fault of the kubelet's.
+        let names: Vec<&str> = answer.errors.iter().map(|e| e.rule.as_str()).collect();
+        return not_checked(format!(
+            "{unit}: the helper names rules that this version does not know: {}",
+            names.join(", ")
+        ));
+    }
+    known
+}
+
+fn of_error(unit: &str, error: &ConfigFinding) -> Option<Finding> {
+    let mut message = format!("{unit}: {} {}: {}", error.rule, error.at, error.message);
+    if error.at_next_start {
         message.push_str(
             "; the running kubelet was started without this: it takes effect at the next start",
         );
     }
-    let others: Vec<String> = answer
-        .errors
-        .iter()
-        .filter(|other| *other != worst)
-        .map(brief)
-        .collect();
-    if !others.is_empty() {
-        message.push_str("; also ");
-        message.push_str(&others.join(", "));
-    }
-    Finding { reason, message }
+    Some(Finding {
+        reason: Reason::of_rule(&error.rule)?,
+        message,
+    })
 }
 
-fn brief(finding: &ConfigFinding) -> String {
-    format!("{} {}", finding.rule, finding.at)
+fn not_checked(message: String) -> Vec<Finding> {
+    vec![Finding {
+        reason: Reason::KubeletConfigNotChecked,
+        message,
+    }]
 }
 
 fn valid(answer: &ConfigAnswer) -> String {
@@ -139,25 +138,38 @@ mod tests {
 
     #[test]
     fn warnings_leave_it_valid() {
-        let finding = assess(&answer(Vec::new()));
-        assert_eq!(finding.reason, Reason::KubeletConfigIsValid);
-        assert!(finding.message.contains("1 warning"), "{}", finding.message);
+        let findings = assess(&answer(Vec::new()));
+        assert_eq!(findings.len(), 1);
+        assert_eq!(findings[0].reason, Reason::KubeletConfigIsValid);
+        assert!(
+            findings[0].message.contains("1 warning"),
+            "{}",
+            findings[0].message
+        );
     }
 
     #[test]
-    fn the_worst_is_the_reason_and_the_others_are_named() {
-        let Some(rule) = crate::rules::all().next() else {
-            return;
-        };
-        let finding = assess(&answer(vec![error(rule.id, true), error("XX999", false)]));
-        assert_eq!(Some(finding.reason), Reason::of_rule(rule.id));
-        assert!(finding.message.contains("/etc/default/kubelet:1: lost"));
-        assert!(finding.message.contains("at the next start"));
-        assert!(
-            finding
-                .message
-                .ends_with("also XX999 /etc/default/kubelet:1")
+    fn every_error_is_a_finding_and_there_is_a_bound() {
+        let rules: Vec<_> = crate::rules::all().map(|rule| rule.id).collect();
+        let errors = vec![error(rules[0], true), error(rules[1], false)];
+        let findings = assess(&answer(errors));
+        let reasons: Vec<_> = findings.iter().map(|f| Some(f.reason)).collect();
+        assert_eq!(
+            reasons,
+            [Reason::of_rule(rules[0]), Reason::of_rule(rules[1])]
         );
+        assert!(findings[0].message.contains("/etc/default/kubelet:1: lost"));
+        assert!(findings[0].message.contains("at the next start"));
+        assert!(!findings[1].message.contains("at the next start"));
+        let many = vec![error(rules[0], true); 100];
+        assert_eq!(assess(&answer(many)).len(), MAX_CONFIG_ERRORS);
+    }
+
+    #[test]
+    fn a_rule_of_another_version_is_no_fault_and_no_health() {
+        let findings = assess(&answer(vec![error("XX999", false)]));
+        assert_eq!(findings[0].reason, Reason::KubeletConfigNotChecked);
+        assert!(findings[0].message.ends_with("XX999"));
     }
 
     #[test]
@@ -166,27 +178,15 @@ mod tests {
         config.answered(&answer(Vec::new()));
         config.unanswered("away", at(10));
         config.unanswered("away", at(69));
-        assert_eq!(
-            config.finding().unwrap().reason,
-            Reason::KubeletConfigIsValid
-        );
+        assert_eq!(config.findings()[0].reason, Reason::KubeletConfigIsValid);
         config.unanswered("away", at(70));
-        assert_eq!(
-            config.finding().unwrap().reason,
-            Reason::KubeletConfigNotChecked
-        );
+        assert_eq!(config.findings()[0].reason, Reason::KubeletConfigNotChecked);
         config.answered(&answer(Vec::new()));
         config.unanswered("away", at(80));
-        assert_eq!(
-            config.finding().unwrap().reason,
-            Reason::KubeletConfigIsValid
-        );
+        assert_eq!(config.findings()[0].reason, Reason::KubeletConfigIsValid);
         // One that was never there is said at once.
         let mut config = Config::default();
         config.unanswered("away", at(1));
-        assert_eq!(
-            config.finding().unwrap().reason,
-            Reason::KubeletConfigNotChecked
-        );
+        assert_eq!(config.findings()[0].reason, Reason::KubeletConfigNotChecked);
     }
 }

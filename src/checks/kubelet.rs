@@ -10,7 +10,11 @@ mod signs;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::{checks::Spec, clock::Now, health::ConditionType};
+use crate::{
+    checks::Spec,
+    clock::Now,
+    health::{ConditionType, START_GRACE},
+};
 
 use life::{Alive, Cause, Ended};
 
@@ -29,11 +33,6 @@ pub const SPEC: Spec = Spec {
 pub const CAUSE_WAIT: Duration = Duration::from_millis(3);
 /// How long the type of a job that is known by number alone is waited for: a wrong `False` would be worse than a late one.
 const JOB_TYPE_WAIT: Duration = Duration::from_secs(1);
-/// How long a young kubelet may take until its healthz answers, and a planned restart until its process is back.
-/// (Field practice; healthz is served only once the runtime answers, kubernetes/kubernetes#11215.)
-pub const START_GRACE: Duration = Duration::from_mins(2);
-/// Failed probes in a row that make a problem.
-pub const MISSES: u32 = 3;
 /// Time between two probes of a healthy kubelet. (Each costs 300 µs of CPU.)
 pub const PROBE_EVERY: Duration = Duration::from_secs(2);
 /// A probe's timeout, and the least time between the starts of two probes after a failure.
@@ -117,8 +116,8 @@ impl Kubelet {
     /// How long after a probe's start the next one starts.
     pub fn probe_interval(&self) -> Duration {
         match &self.life {
-            Life::Alive(alive) if (1..FAST_PROBES).contains(&alive.misses) => PROBE_TIMEOUT,
-            Life::Alive(alive) if !alive.answered && alive.misses == 0 => PROBE_TIMEOUT,
+            Life::Alive(alive) if (1..FAST_PROBES).contains(&alive.misses()) => PROBE_TIMEOUT,
+            Life::Alive(alive) if !alive.answered && alive.misses() == 0 => PROBE_TIMEOUT,
             _ => PROBE_EVERY,
         }
     }

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, io, process::ExitCode};
 
 use super::status::print;
 use crate::{
-    health::{REASONS, ReasonSpec},
+    health::{ConditionType, REASONS, ReasonSpec},
     kubelet::flags::{FlagSpec, Repeat, ValueKind, table},
     rules::{self, Rule},
 };
@@ -108,10 +108,10 @@ fn reason(spec: &ReasonSpec) -> String {
     format!(
         "{}\ncondition: {} {}\n\n{}\n{}",
         spec.name,
-        spec.condition.as_str(),
+        spec.condition.map_or("any", ConditionType::as_str),
         spec.status.as_str(),
         fill(spec.doc),
-        fill(&format!("When: {}.", spec.timing)),
+        fill(&format!("Enters {}; leaves {}.", spec.enter, spec.leave)),
     )
 }
 

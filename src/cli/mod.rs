@@ -1,9 +1,11 @@
 //! The command line: one file a subcommand.
 
 pub mod check;
+mod daemon;
 pub mod explain;
 pub mod generate;
 pub mod helper;
+pub mod pause;
 pub mod run;
 pub mod status;
 
@@ -34,6 +36,8 @@ enum Command {
     Generate(generate::Generate),
     /// Show what the daemon found, and what the Node shows of it
     Status(status::Status),
+    Pause(pause::PauseCommand),
+    Resume(pause::Resume),
 }
 
 impl Cli {
@@ -49,6 +53,8 @@ impl Cli {
             Command::Explain(explain) => explain.run(),
             Command::Generate(generate) => generate.run(),
             Command::Status(status) => status.run(),
+            Command::Pause(pause) => pause.run(),
+            Command::Resume(resume) => resume.run(),
         }
     }
 }

@@ -17,7 +17,10 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     clock::Clock,
     host::files::Root,
-    status::{self, ApiState, Condition, ConditionStatus, IdentityKind, PeerState, StatusFile},
+    status::{
+        self, ApiState, Condition, ConditionStatus, IdentityKind, PeerState, Quiet, QuietKind,
+        StatusFile,
+    },
 };
 
 /// The daemon writes once a minute; after two missed times and some slack it is not there any more.
@@ -180,6 +183,7 @@ fn facts(file: &StatusFile, now: Timestamp) -> Vec<(&'static str, String)> {
         ("bus", peer(&file.bus)),
         ("kubelet", kubelet(file, now)),
     ];
+    facts.extend(file.quiet.iter().map(|quiet| ("quiet", held_back(quiet))));
     let mut daemon = vec![format!("version {}", file.agent_version)];
     daemon.extend(
         file.started_at
@@ -197,6 +201,15 @@ fn facts(file: &StatusFile, now: Timestamp) -> Vec<(&'static str, String)> {
         ));
     }
     facts
+}
+
+fn held_back(quiet: &Quiet) -> String {
+    let how = match quiet.kind {
+        QuietKind::StandDown => "standing down: nothing becomes False",
+        QuietKind::Hold => "holding: nothing flips for the moment",
+        QuietKind::Unknown => "held back",
+    };
+    format!("{how}: {}", quiet.by)
 }
 
 fn identity(file: &StatusFile) -> String {

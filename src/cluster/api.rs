@@ -3,6 +3,7 @@
 //! Every failure is told apart by what it asks of us ([`ApiError`]); every answer is bounded in bytes and in time.
 
 mod node;
+mod will;
 
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 
 pub(super) use node::Node;
 pub use node::{NodeFacts, NodeView};
+pub use will::{AskedPause, NodeWill, PAUSE_ANNOTATION};
 
 use super::connection::Connection;
 use crate::desired::Condition;

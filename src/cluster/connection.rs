@@ -349,7 +349,7 @@ mod tests {
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 tokio::spawn(async move {
-                    stream.read(&mut [0; 4096]).await.unwrap();
+                    assert_ne!(stream.read(&mut [0; 4096]).await.unwrap(), 0);
                     stream.write_all(head.as_bytes()).await.unwrap();
                     while stream.write_all(b"1\r\n{\r\n").await.is_ok() {
                         tokio::time::sleep(Duration::from_millis(every_millis)).await;

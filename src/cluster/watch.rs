@@ -20,6 +20,10 @@ const LONGEST: Duration = Duration::from_secs(WATCH_SECS as u64 + 30);
 
 /// What the watch saw.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and nearly all are Seen"
+)]
 pub enum NodeEvent {
     /// Our Node, as it is now.
     Seen(NodeView),

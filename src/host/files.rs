@@ -9,10 +9,13 @@
 
 use std::{
     fs,
-    io::{self, Read},
-    os::unix::fs::MetadataExt,
+    io::{self, Read, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
+
+/// By what a file that was changed or replaced is known: inode, and when it was last written.
+pub type Stamp = (u64, i64, i64);
 
 /// The folder that stands for `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +35,12 @@ pub struct FileError {
 }
 
 impl FileError {
+    /// Whether we may not do it, by the file's mode or on a file system that is read-only.
+    pub fn is_forbidden(&self) -> bool {
+        use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        matches!(self.source.kind(), PermissionDenied | ReadOnlyFilesystem)
+    }
+
     /// Whether the file simply is not there.
     pub fn is_not_found(&self) -> bool {
         self.source.kind() == io::ErrorKind::NotFound
@@ -101,6 +110,12 @@ impl Root {
         Some((meta.dev(), meta.ino()))
     }
 
+    /// What is different once the file was changed; `None` if it is not there.
+    pub fn stamp(&self, path: impl AsRef<Path>) -> Option<Stamp> {
+        let meta = fs::metadata(self.join(path)).ok()?;
+        Some((meta.ino(), meta.mtime(), meta.mtime_nsec()))
+    }
+
     /// Whether `path` is a folder.
     pub fn is_dir(&self, path: impl AsRef<Path>) -> bool {
         self.join(path).is_dir()
@@ -115,6 +130,38 @@ impl Root {
         fs::write(&temporary, bytes)
             .and_then(|()| fs::rename(&temporary, &target))
             .map_err(error("write", path))
+    }
+
+    /// As [`Root::write_atomically`], readable to all, in a folder that may belong to another user: who owns the folder
+    /// can put links there, and root would write where they lead.
+    pub fn write_in_foreign_folder(
+        &self,
+        path: impl AsRef<Path>,
+        bytes: &[u8],
+    ) -> Result<(), FileError> {
+        let path = path.as_ref();
+        let target = self.join(path);
+        let mut temporary = target.clone().into_os_string();
+        temporary.push(".new");
+        let write = || {
+            remove(temporary.as_ref())?;
+            let mut file = fs::OpenOptions::new()
+                .write(true)
+                .create_new(true) // follows no link
+                .mode(0o644)
+                .open(&temporary)?;
+            // Whatever the umask says.
+            file.set_permissions(fs::Permissions::from_mode(0o644))?;
+            file.write_all(bytes)?;
+            fs::rename(&temporary, &target)
+        };
+        write().map_err(error("write", path))
+    }
+
+    /// Removes a file; `false` if there is none.
+    pub fn remove(&self, path: impl AsRef<Path>) -> Result<bool, FileError> {
+        let path = path.as_ref();
+        remove(&self.join(path)).map_err(error("remove", path))
     }
 
     /// Makes a folder and those above it.
@@ -133,6 +180,14 @@ fn error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileErr
     }
 }
 
+fn remove(path: &Path) -> io::Result<bool> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
 fn read_bounded(path: &Path, max_bytes: usize) -> io::Result<Vec<u8>> {
     let limit = u64::try_from(max_bytes).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
@@ -146,4 +201,28 @@ fn read_bounded(path: &Path, max_bytes: usize) -> io::Result<Vec<u8>> {
         ));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_link_leads_a_write_astray() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        root.create_dir_all("/run").unwrap();
+        root.write_atomically("/precious", b"as it was").unwrap();
+        for link in ["/run/pause.json.new", "/run/pause.json"] {
+            std::os::unix::fs::symlink(root.join("/precious"), root.join(link)).unwrap();
+            root.write_in_foreign_folder("/run/pause.json", b"new")
+                .unwrap();
+            assert_eq!(root.read_text("/precious", 99).unwrap(), "as it was");
+            assert_eq!(root.read_text("/run/pause.json", 99).unwrap(), "new");
+            let before = root.stamp("/run/pause.json");
+            assert!(before.is_some() && root.remove("/run/pause.json").unwrap());
+            assert_eq!(root.stamp("/run/pause.json"), None);
+        }
+        assert!(!root.remove("/run/pause.json").unwrap());
+    }
 }

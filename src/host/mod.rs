@@ -9,6 +9,7 @@ pub mod loaded;
 pub mod memory;
 pub mod network;
 pub mod notify;
+pub mod packages;
 pub mod process;
 pub mod program;
 pub mod socket;

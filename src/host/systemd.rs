@@ -1,6 +1,6 @@
 //! systemd over D-Bus: the unit's state and its jobs, told as they change. Reading only.
 //!
-//! One connection, four match rules for this unit alone. All signals come through one stream, so that they keep the
+//! One connection, match rules for this unit and for the host's shutdown alone. All signals come through one stream, so that they keep the
 //! order in which systemd sent them: a job is known before the process that it ends is gone.
 
 use std::{collections::HashMap, time::Duration};
@@ -27,6 +27,8 @@ const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
 const SERVICE: &str = "org.freedesktop.systemd1.Service";
+/// What every way down leads through: poweroff, reboot, halt, kexec, soft-reboot.
+const SHUTDOWN: &str = "shutdown.target";
 const JOB: &str = "org.freedesktop.systemd1.Job";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 /// Every call's deadline: a hung PID 1 answers nothing.
@@ -45,6 +47,8 @@ pub enum BusEvent {
     Lost(String),
     /// Something about the unit.
     Sign(Sign),
+    /// Whether the host is going down: at the start if so, and when that changes.
+    ShuttingDown(bool),
     /// What systemd has loaded for the unit: at the start, and after each time that it read its units anew.
     Loaded(Box<Loaded>),
 }
@@ -117,6 +121,7 @@ impl Session {
             questions: JoinSet::new(),
         };
         session.read_unit().await?;
+        session.ask_system_state();
         session.say(BusEvent::Connected).await;
         Ok(session)
     }
@@ -143,14 +148,25 @@ impl Session {
                 self.merge(&changed).await;
             }
             "JobNew" => {
-                let (id, path, _): (u32, OwnedObjectPath, String) = message.body().deserialize()?;
+                let (id, path, unit): (u32, OwnedObjectPath, String) =
+                    message.body().deserialize()?;
+                if unit == SHUTDOWN {
+                    // Taken for what it is nearly always, until systemd says that it is being called off.
+                    self.say(BusEvent::ShuttingDown(true)).await;
+                    self.ask_system_state();
+                    return Ok(());
+                }
                 self.say(BusEvent::Sign(Sign::Job(id, JobKind::Unasked)))
                     .await;
                 self.ask_job_type(id, path);
             }
             "JobRemoved" => {
-                let (id, _, _, _): (u32, OwnedObjectPath, String, String) =
+                let (id, _, unit, _): (u32, OwnedObjectPath, String, String) =
                     message.body().deserialize()?;
+                if unit == SHUTDOWN {
+                    self.ask_system_state();
+                    return Ok(());
+                }
                 self.say(BusEvent::Sign(Sign::JobDone(id))).await;
             }
             // After a reload or a re-execution every property may differ, unannounced.
@@ -212,6 +228,20 @@ impl Session {
         Ok(())
     }
 
+    /// systemd announces no change of this property; the jobs of [`SHUTDOWN`] do.
+    fn ask_system_state(&mut self) {
+        let (connection, events) = (self.connection.clone(), self.events.clone());
+        self.questions.spawn(async move {
+            match get(&connection, MANAGER_PATH, MANAGER, "SystemState").await {
+                Ok(state) => {
+                    let stopping = text(&state) == "stopping";
+                    events.send(BusEvent::ShuttingDown(stopping)).await.ok();
+                }
+                Err(e) => debug!(error = %e, "the system's state could not be read"),
+            }
+        });
+    }
+
     async fn merge(&mut self, changed: &HashMap<String, OwnedVariant>) {
         let before = self.unit.clone();
         merge(&mut self.unit, changed);
@@ -258,6 +288,8 @@ async fn subscribe(
             .build()?,
         manager().member("JobNew").arg(2, unit).build()?,
         manager().member("JobRemoved").arg(2, unit).build()?,
+        manager().member("JobNew").arg(2, SHUTDOWN).build()?,
+        manager().member("JobRemoved").arg(2, SHUTDOWN).build()?,
         manager().member("Reloading").build()?,
         MatchRule::builder()
             .msg_type(Type::Signal)
@@ -277,17 +309,26 @@ fn job(value: &OwnedVariant) -> Option<(u32, OwnedObjectPath)> {
     <(u32, OwnedObjectPath)>::try_from(value).ok()
 }
 
-async fn job_type(connection: &Connection, path: OwnedObjectPath) -> zbus::Result<JobKind> {
+async fn get(
+    connection: &Connection,
+    path: &str,
+    interface: &str,
+    property: &str,
+) -> zbus::Result<OwnedVariant> {
     let reply = connection
         .call_method(
             Some(SYSTEMD),
             path,
             Some(PROPERTIES),
             "Get",
-            &(JOB, "JobType"),
+            &(interface, property),
         )
         .await?;
-    let value: OwnedVariant = reply.body().deserialize()?;
+    reply.body().deserialize()
+}
+
+async fn job_type(connection: &Connection, path: OwnedObjectPath) -> zbus::Result<JobKind> {
+    let value = get(connection, path.as_str(), JOB, "JobType").await?;
     Ok(match text(&value).as_str() {
         "stop" => JobKind::Stop,
         "restart" | "try-restart" | "reload-or-restart" | "reload-or-try-restart" => {

@@ -2,10 +2,10 @@
 
 use nix::sys::signal::Signal;
 
-use super::{Alive, Cause, Ended, Endpoint, Kubelet, Life, MISSES, Probe, START_GRACE, Unit};
+use super::{Alive, Cause, Ended, Endpoint, Kubelet, Life, Probe, Unit};
 use crate::{
     clock::Now,
-    health::{Finding, Reason},
+    health::{Finding, PROBES, Reason, START_GRACE},
 };
 
 /// What an assessment comes to.
@@ -44,7 +44,7 @@ impl Kubelet {
                 ),
             ),
             // One that is being stopped or restarted need not answer any more.
-            Life::Alive(alive) if self.is_being_ended() && alive.misses > 0 => NothingNew,
+            Life::Alive(alive) if self.is_being_ended() && alive.misses() > 0 => NothingNew,
             Life::Alive(alive) => assess_alive(alive, before, now),
             Life::Ended(ended) => self.assess_ended(ended),
             Life::Absent(why) => self.assess_absent(why, before, now),
@@ -138,7 +138,7 @@ fn assess_alive(alive: &Alive, before: Option<Reason>, now: Now) -> Assessment {
                 format!("kubelet pid {pid} has started; {url} does not answer yet"),
             );
         }
-        (false, _) if alive.misses < MISSES => return NothingNew,
+        (false, _) if !alive.probes.is_full(PROBES) => return NothingNew,
         (false, _) => {}
     }
     assess_misses(alive, probe, url, guessed)
@@ -159,7 +159,10 @@ fn assess_misses(alive: &Alive, probe: &Probe, url: &str, guessed: bool) -> Asse
         Probe::Ok => NothingNew,
         Probe::Timeout => found(
             Reason::KubeletHung,
-            format!("kubelet pid {pid}{state}: {MISSES} probes of {url} in a row timed out"),
+            format!(
+                "kubelet pid {pid}{state}: {} probes of {url} in a row timed out",
+                PROBES.bad
+            ),
         ),
         Probe::Refused => found(
             Reason::KubeletHealthzDown,

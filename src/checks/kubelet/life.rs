@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::signs::{Endpoint, Probe, Process, Unit};
+use crate::health::timing::Window;
 
 /// How a process ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +42,8 @@ pub(super) struct Alive {
     pub(super) planned: bool,
     /// Its healthz has answered 200 once.
     pub(super) answered: bool,
-    /// Failed probes in a row, and what the last one was.
-    pub(super) misses: u32,
+    /// Which of the last probes failed, and what the last one was.
+    pub(super) probes: Window,
     pub(super) last_probe: Option<Probe>,
     /// Its state in `/proc`, for the message.
     pub(super) state: Option<char>,
@@ -72,21 +73,24 @@ impl Alive {
             process,
             planned,
             answered: false,
-            misses: 0,
+            probes: Window::default(),
             last_probe: None,
             state: None,
             endpoint: None,
         }
     }
 
+    /// Failed probes in a row, as far as they are counted.
+    pub(super) fn misses(&self) -> u32 {
+        self.probes.in_a_row()
+    }
+
     pub(super) fn probed(&mut self, probe: Probe) {
         if probe == Probe::Ok {
             self.answered = true;
             self.planned = false;
-            self.misses = 0;
-        } else {
-            self.misses = self.misses.saturating_add(1);
         }
+        self.probes.push(probe != Probe::Ok);
         self.last_probe = Some(probe);
     }
 }

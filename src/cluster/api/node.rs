@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use super::will::{self, AskedPause, NodeWill};
 use crate::health::{ConditionType, Status, Stored};
 
 /// What we need to know of our Node.
@@ -18,7 +19,7 @@ pub struct NodeView {
     pub facts: NodeFacts,
 }
 
-/// What the configuration's rules want to know of our Node.
+/// What the configuration's rules want to know of our Node, and what others want of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeFacts {
     /// `metadata.creationTimestamp`.
@@ -29,6 +30,8 @@ pub struct NodeFacts {
     pub taints: Vec<String>,
     /// `status.nodeInfo.kubeletVersion`.
     pub kubelet_version: Option<String>,
+    /// Who works on it, deletes it, or asks for quiet.
+    pub will: NodeWill,
 }
 
 /// A Node, as the API server writes it.
@@ -49,6 +52,15 @@ struct NodeMeta {
     #[serde(default)]
     resource_version: String,
     creation_timestamp: Option<Timestamp>,
+    deletion_timestamp: Option<Timestamp>,
+    #[serde(default)]
+    annotations: NodeAnnotations,
+}
+
+#[derive(Deserialize, Default)]
+struct NodeAnnotations {
+    #[serde(rename = "nodevigil.io/pause")]
+    pause: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -94,6 +106,7 @@ struct NodeCondition {
 
 impl From<Node> for NodeView {
     fn from(node: Node) -> Self {
+        let will = will_of(&node);
         Self {
             uid: node.metadata.uid,
             version: node.metadata.resource_version,
@@ -113,8 +126,24 @@ impl From<Node> for NodeView {
                     .map(|taint| taint.key)
                     .collect(),
                 kubelet_version: node.status.node_info.kubelet_version,
+                will,
             },
         }
+    }
+}
+
+fn will_of(node: &Node) -> NodeWill {
+    let maintenance = |c: &NodeCondition| c.r#type == will::MAINTENANCE && c.status == "True";
+    let taints = node.spec.taints.iter().map(|taint| taint.key.as_str());
+    NodeWill {
+        maintenance: node.status.conditions.iter().any(maintenance),
+        deletion: will::deletion(node.metadata.deletion_timestamp, taints),
+        pause: node
+            .metadata
+            .annotations
+            .pause
+            .as_deref()
+            .and_then(AskedPause::read),
     }
 }
 
@@ -164,7 +193,36 @@ mod tests {
                 provider_id: Some("hcloud://1".to_owned()),
                 taints: vec!["a".to_owned()],
                 kubelet_version: Some("v1.36.3".to_owned()),
+                will: NodeWill::default(),
             }
+        );
+    }
+
+    #[test]
+    fn what_others_want_of_it_is_read() {
+        let will = |node| {
+            NodeView::from(serde_json::from_value::<Node>(node).unwrap())
+                .facts
+                .will
+        };
+        let maintenance = |status| json!({"metadata": {}, "status": {"conditions": [{"type": "MaintenanceInProgress", "status": status}]}});
+        assert!(will(maintenance("True")).maintenance);
+        assert!(!will(maintenance("Unknown")).maintenance);
+        let deleted = json!({"metadata": {"deletionTimestamp": "2026-11-21T08:00:00Z"}});
+        assert_eq!(will(deleted).deletion, Some("deletionTimestamp"));
+        let tainted = |key| json!({"metadata": {}, "spec": {"taints": [{"key": key}]}});
+        for key in ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"] {
+            assert_eq!(will(tainted(key)).deletion, Some(key));
+        }
+        let candidate = "DeletionCandidateOfClusterAutoscaler";
+        assert_eq!(will(tainted(candidate)).deletion, None);
+        let annotated =
+            json!({"metadata": {"annotations": {"a": "b", "nodevigil.io/pause": "swap"}}});
+        let asked = AskedPause::UntilRemoved("swap".to_owned());
+        assert_eq!(will(annotated).pause, Some(asked));
+        assert_eq!(
+            will(json!({"metadata": {"annotations": {"nodevigil.io/pause": ""}}})),
+            NodeWill::default()
         );
     }
 }

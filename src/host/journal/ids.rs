@@ -41,6 +41,10 @@ pub enum Kind {
     NodeMissing,
     /// The Node of this machine is there (again), with its UID.
     NodeFound,
+    /// Somebody asks for quiet: problems are held back, and the line says by whom and until when.
+    StandingDown,
+    /// Who asked for quiet does so no more.
+    StandingUp,
 }
 
 impl Kind {
@@ -63,6 +67,8 @@ impl Kind {
         Self::Config,
         Self::NodeMissing,
         Self::NodeFound,
+        Self::StandingDown,
+        Self::StandingUp,
     ];
 
     /// The id, 32 hexadecimal digits.
@@ -85,6 +91,8 @@ impl Kind {
             Self::Config => "504a5a75956842c9a3a7b75a0d59962a",
             Self::NodeMissing => "d10d3b963d124c1281ca1047cf3f7475",
             Self::NodeFound => "6291bc2ada7f449ba0bede9bb1e397d3",
+            Self::StandingDown => "d9f3b6a5bcdc421ea0ef7dadd5afe6e3",
+            Self::StandingUp => "b672cede5d0e4e7dbea6d851a3688bd3",
         }
     }
 
@@ -124,6 +132,10 @@ impl Kind {
                 "The Node of this machine is not there; nothing is published until it is."
             }
             Self::NodeFound => "The Node of this machine is there (again), with its UID.",
+            Self::StandingDown => {
+                "Somebody asks for quiet: problems are held back, and the line says by whom and until when."
+            }
+            Self::StandingUp => "Who asked for quiet does so no more.",
         }
     }
 }
@@ -148,9 +160,9 @@ mod tests {
         }
         assert_eq!(
             Kind::ALL.last(),
-            Some(&Kind::NodeFound),
+            Some(&Kind::StandingUp),
             "a new kind belongs in ALL"
         );
-        assert_eq!(Kind::ALL.len(), Kind::NodeFound as usize + 1);
+        assert_eq!(Kind::ALL.len(), Kind::StandingUp as usize + 1);
     }
 }
