@@ -72,9 +72,11 @@ promises:
 	@echo "== promises, short form"
 	@NODEVIGIL_BENCH=short $(NODE_ENV) cargo bench --locked --profile dev --bench promises
 
-bench: setup tools release ## Measures every promise and writes dist/bench.json (more than ten minutes)
+bench: setup tools release ## Measures every promise and writes dist/bench.json (half an hour)
 	@echo "== promises"
 	@$(NODE_ENV) cargo bench --locked --profile dev --bench promises
+	@echo "== failures of the API, five minutes of each"
+	@FAULT_SECONDS=300 $(NODE_ENV) cargo test --locked --test node faults::
 
 # The seed is printed; ORACLE_SEED=S repeats a run, ORACLE_TREES=1 with it a single tree.
 oracle: setup tools kubelets ## A thousand random trees against a real systemd, flags against four releases of the kubelet
@@ -97,8 +99,8 @@ check: cargo-deny ## Format, lints, dependencies' licences and sources, unit fil
 	@echo "== systemd"
 	@systemd/check.sh
 
-docs: ## Writes what is made from the program: docs/reference/rules.md and the output in README.md
-	@NODEVIGIL_WRITE_DOCS=1 cargo test --quiet --locked --test it -- the_rules_document the_readme_shows
+docs: ## Writes what is made from the program: docs/reference/rules.md and conditions.md, and the output in README.md
+	@NODEVIGIL_WRITE_DOCS=1 cargo test --quiet --locked --test it -- the_rules_document the_conditions_document the_readme_shows
 
 release: setup ## The static binary, at dist/nodevigil
 	@echo "== release build"

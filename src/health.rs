@@ -3,6 +3,8 @@
 //! Pure: every moment is handed in. The registry of reasons ([`REASONS`]) is the one place that says which status a
 //! reason stands for, when it enters and when it leaves; checks name reasons, nobody names a status by hand.
 
+#[cfg(test)]
+mod any_history;
 pub mod damping;
 mod engine;
 mod message;

@@ -56,6 +56,14 @@ impl Place {
         (ledger.version == VERSION && ledger.boot_id == self.boot_id).then_some(ledger)
     }
 
+    /// Forgets it all; fine if there is nothing.
+    ///
+    /// # Errors
+    /// When the file cannot be removed.
+    pub fn remove(&self) -> Result<(), FileError> {
+        self.root.remove(&self.path).map(|_| ())
+    }
+
     /// Replaces the record.
     ///
     /// # Errors

@@ -5,29 +5,26 @@ use std::path::PathBuf;
 use tokio::sync::mpsc;
 
 use super::{Agent, Event};
-use crate::{
-    cluster::{
-        api::{Api, ApiError},
-        identity::{self, Sources},
-        publisher::Apply,
-        watch::{self, NodeEvent, WatchEvent},
-    },
-    helper::OWN_KUBECONFIG,
+use crate::cluster::{
+    api::{Api, ApiError},
+    identity::{self, Sources},
+    publisher::Apply,
+    watch::{self, NodeEvent, WatchEvent},
 };
 
 impl Agent {
     pub(super) fn find_identity(&mut self, pid: Option<i32>) {
         let sources = Sources {
             explicit: self.settings.kubernetes.kubeconfig.clone(),
-            default: PathBuf::from(OWN_KUBECONFIG),
+            default: PathBuf::from(identity::DEFAULT_KUBECONFIG),
             root: self.outside.root.clone(),
             helper: self.outside.helper.clone(),
             pid,
-            known: self.connection.clone(),
         };
+        let known = self.connection.clone();
         let (connections, sender) = (self.connections.0.clone(), self.sender.clone());
         self.tasks.spawn(async move {
-            let (identity, terms) = match identity::find(sources).await {
+            let (identity, terms) = match identity::look(sources, known).await {
                 Ok(found) => {
                     let is_new = found.connection.is_some();
                     if let Some(connection) = found.connection {

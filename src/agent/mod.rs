@@ -36,7 +36,7 @@ pub use state::State;
 use crate::{
     checks::kubelet::{Probe, Process},
     clock::{Alarm, Clock},
-    cluster::{api::Api, connection::Connection},
+    cluster::{api::Api, identity::Known},
     config::Settings,
     desired::Condition,
     helper::protocol::ConfigRequest,
@@ -87,12 +87,9 @@ pub struct Agent {
     alarm: Alarm,
     watched: Option<Watched>,
     /// Connections of the identities that were found, each ahead of its event.
-    connections: (
-        mpsc::UnboundedSender<Marked>,
-        mpsc::UnboundedReceiver<Marked>,
-    ),
+    connections: (mpsc::UnboundedSender<Known>, mpsc::UnboundedReceiver<Known>),
     /// The connection of the identity found last, and what is said on it.
-    connection: Option<Marked>,
+    connection: Option<Known>,
     api: Option<Api>,
     node_watch: Option<AbortHandle>,
     applying: Option<AbortHandle>,
@@ -108,9 +105,6 @@ pub struct Agent {
     terminate: Signal,
     interrupt: Signal,
 }
-
-/// A connection, and the helper's mark of the credential.
-type Marked = (Connection, Option<String>);
 
 /// What waits to be written, while one write is under way: the newest of each kind.
 #[derive(Debug, Default)]

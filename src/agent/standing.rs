@@ -10,12 +10,12 @@ use tracing::{info, warn};
 
 use super::{event::Effect, state::State};
 use crate::{
-    checks::Spec,
+    checks,
     clock::Now,
     cluster::api::{AskedPause, NodeWill, PAUSE_ANNOTATION},
     health::{
-        Finding, Reason, Status,
-        suppress::{Quiet, Suppressor},
+        ConditionType, Conditions, Finding, Status,
+        suppress::{PACKAGE_UPGRADE_HOLDS, Quiet, Suppressor},
     },
     host::journal::Kind,
     pause::Pause,
@@ -27,8 +27,6 @@ const HOST_GRACE: Duration = Duration::from_mins(1);
 const NODE_GRACE: Duration = Duration::from_secs(15);
 /// How long what the kernel said of the package managers' locks counts.
 const PACKAGES_EVERY: Duration = Duration::from_secs(1);
-/// A package manager that is at work for longer than this hangs, or waits for somebody: it holds nothing back any more.
-const PACKAGES_AT_MOST: Duration = Duration::from_mins(10);
 /// The annotation's bound.
 const MAX_WORDS_BYTES: usize = 512;
 
@@ -66,7 +64,7 @@ impl Packages {
     fn at_work(&self, now: Now) -> Option<&'static str> {
         let since = self.since?;
         self.manager
-            .filter(|_| now.uptime < since + PACKAGES_AT_MOST)
+            .filter(|_| now.uptime < since + PACKAGE_UPGRADE_HOLDS)
     }
 }
 
@@ -123,6 +121,28 @@ impl Standing {
             since,
             asked_at: Some(now.uptime),
         };
+    }
+
+    /// Whether to judge only after the kernel has said if a package manager is at work: a status is about to flip, and
+    /// it has not been asked just now. Its answer is the next event. A death is told whoever is at work.
+    pub(super) fn must_ask_about_packages<const N: usize>(
+        &self,
+        health: &Conditions,
+        words: [(checks::Spec, &[Finding]); N],
+        now: Now,
+    ) -> bool {
+        let flips = |kind: ConditionType, finding: &Finding| {
+            let (reason, status) = (finding.reason, finding.reason.status());
+            let is_death = status == Status::False && reason.enter().is_fact();
+            let shown = health.get(kind).verdict().map(|shown| shown.status);
+            status != Status::True && shown != Some(status) && !is_death
+        };
+        let word_flips = |(check, findings): (checks::Spec, &[Finding])| {
+            findings
+                .iter()
+                .any(|finding| flips(check.condition, finding))
+        };
+        self.packages.is_stale(now) && words.into_iter().any(word_flips)
     }
 
     /// When the list may change though nothing happens (uptime).
@@ -214,13 +234,6 @@ fn asked_pause(asked: Option<&AskedPause>, now: Now) -> Option<Suppressor> {
     Some(Suppressor::Paused { by, until })
 }
 
-fn is_death(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::KubeletGone | Reason::KubeletCrashed | Reason::KubeletExitedClean
-    )
-}
-
 impl State {
     /// Who has us stand down, and until when, for the Node's annotation; nothing while nobody does.
     pub fn standing_down(&self) -> Option<String> {
@@ -240,20 +253,6 @@ impl State {
         std::mem::take(&mut self.standing.changed)
     }
 
-    /// Whether to judge only after the kernel has said if a package manager is at work: a status is about to flip, and
-    /// it has not been asked just now. Its answer is the next event. A death is told whoever is at work.
-    pub(super) fn must_ask_about_packages(&self, found: &[(Spec, &[Finding])], now: Now) -> bool {
-        let flips = |(check, findings): &(Spec, &[Finding])| {
-            let shown = self.health.get(check.condition).verdict();
-            let shown = shown.map(|shown| shown.status);
-            findings.iter().any(|finding| {
-                let status = finding.reason.status();
-                status != Status::True && shown != Some(status) && !is_death(finding.reason)
-            })
-        };
-        self.standing.packages.is_stale(now) && found.iter().any(flips)
-    }
-
     /// While a package manager is at work, looks whether it still is.
     pub(super) fn follow_packages(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let packages = &self.standing.packages;
@@ -261,5 +260,135 @@ impl State {
         if !asked && packages.manager.is_some() && packages.is_stale(now) {
             effects.push(Effect::LookForPackages);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: u64) -> Now {
+        Now {
+            uptime: Duration::from_hours(1) + Duration::from_secs(secs),
+            wall: Timestamp::from_second(1_800_000_000 + i64::try_from(secs).unwrap()).unwrap(),
+        }
+    }
+
+    /// Those who ask for quiet at that time, in words.
+    fn asking(standing: &mut Standing, secs: u64) -> Vec<String> {
+        standing.settle(at(secs));
+        standing.list.iter().map(ToString::to_string).collect()
+    }
+
+    fn pause(secs: u64, length_secs: u64) -> Pause {
+        let length = Duration::from_secs(length_secs);
+        Pause::new(at(secs).wall, length, None, Some("swap".to_owned())).unwrap()
+    }
+
+    #[test]
+    fn nobody_asks_on_a_quiet_day() {
+        let mut standing = Standing::default();
+        assert!(asking(&mut standing, 0).is_empty());
+        assert_eq!(standing.next_deadline(at(0)), None);
+    }
+
+    #[test]
+    fn a_pause_begins_at_once_and_ends_by_itself() {
+        let mut standing = Standing::default();
+        standing.learn_pause(Ok(Some(pause(0, 1800))), at(1));
+        let asks = asking(&mut standing, 1);
+        assert_eq!(asks.len(), 1);
+        assert!(
+            asks[0].starts_with("paused by nodevigil pause (swap) until 2027-"),
+            "{asks:?}"
+        );
+        assert_eq!(standing.next_deadline(at(1)), Some(at(1800).uptime));
+        assert_eq!(asking(&mut standing, 1799).len(), 1);
+        assert!(asking(&mut standing, 1800).is_empty());
+        // The same, taken back; and a file that makes no sense is none.
+        standing.learn_pause(Ok(Some(pause(0, 1800))), at(1));
+        standing.learn_pause(Err("broken".to_owned()), at(2));
+        assert!(asking(&mut standing, 2).is_empty());
+    }
+
+    #[test]
+    fn the_annotation_lasts_until_its_time_or_its_end() {
+        let mut standing = Standing::default();
+        let mut ask = |asked: Option<AskedPause>, secs| {
+            standing.learn_will(&NodeWill {
+                pause: asked,
+                ..NodeWill::default()
+            });
+            asking(&mut standing, secs)
+        };
+        let until = AskedPause::Until(at(60).wall);
+        assert_eq!(ask(Some(until.clone()), 0).len(), 1);
+        assert!(ask(Some(until), 60).is_empty());
+        let text = AskedPause::UntilRemoved("disk swap".to_owned());
+        let words = "paused by annotation nodevigil.io/pause (disk swap)";
+        assert_eq!(ask(Some(text), 90), [words]);
+        assert_eq!(
+            ask(Some(AskedPause::Unclear("30m".to_owned())), 91).len(),
+            1
+        );
+        assert!(ask(None, 92).is_empty());
+    }
+
+    #[test]
+    fn maintenance_deletion_and_shutdown_come_and_go() {
+        let mut standing = Standing::default();
+        standing.learn_will(&NodeWill {
+            maintenance: true,
+            deletion: Some("karpenter.sh/disrupted"),
+            pause: None,
+        });
+        standing.learn_shutdown(true);
+        let asks = asking(&mut standing, 0);
+        assert_eq!(asks.len(), 3);
+        assert!(asks[2].contains("karpenter.sh/disrupted"), "{asks:?}");
+        standing.learn_will(&NodeWill::default());
+        standing.learn_shutdown(false);
+        assert!(asking(&mut standing, 1).is_empty());
+    }
+
+    #[test]
+    fn a_package_manager_holds_while_it_works_and_not_for_ever() {
+        let mut standing = Standing::default();
+        assert!(standing.packages.is_stale(at(0)));
+        standing.learn_packages(Some("dpkg"), at(0));
+        assert!(!standing.packages.is_stale(at(0)));
+        assert_eq!(asking(&mut standing, 0), ["dpkg is changing packages"]);
+        assert_eq!(standing.next_deadline(at(0)), Some(at(1).uptime));
+        let end = PACKAGE_UPGRADE_HOLDS.as_secs();
+        for secs in (1..end).step_by(10) {
+            standing.learn_packages(Some("dpkg"), at(secs));
+            assert_eq!(asking(&mut standing, secs).len(), 1);
+        }
+        standing.learn_packages(Some("dpkg"), at(end));
+        assert!(asking(&mut standing, end).is_empty());
+        // It ended, and another began.
+        standing.learn_packages(None, at(end + 1));
+        standing.learn_packages(Some("rpm"), at(end + 2));
+        assert_eq!(asking(&mut standing, end + 2).len(), 1);
+        standing.learn_packages(None, at(end + 3));
+        assert!(asking(&mut standing, end + 3).is_empty());
+    }
+
+    #[test]
+    fn a_young_host_and_a_young_node_have_their_grace() {
+        let mut standing = Standing::default();
+        let booted = Now {
+            uptime: Duration::from_secs(5),
+            ..at(0)
+        };
+        standing.settle(booted);
+        assert_eq!(standing.list, [Suppressor::BootGrace]);
+        assert_eq!(standing.next_deadline(booted), Some(HOST_GRACE));
+        assert!(asking(&mut standing, 0).is_empty());
+        standing.node_is_new(at(0));
+        assert_eq!(asking(&mut standing, 0).len(), 1);
+        let end = NODE_GRACE.as_secs();
+        assert_eq!(standing.next_deadline(at(0)), Some(at(end).uptime));
+        assert!(asking(&mut standing, end).is_empty());
     }
 }

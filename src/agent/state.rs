@@ -254,15 +254,20 @@ impl State {
             Assessment::Found(finding) => Some(finding),
             Assessment::NothingNew => None,
         };
-        let config = self.checking.config.findings();
-        let found = [(kubelet, found.as_slice()), (checks::config::SPEC, config)];
-        if self.must_ask_about_packages(&found, now) {
+        let words = [
+            (kubelet, found.as_slice()),
+            (checks::config::SPEC, self.checking.config.findings()),
+        ];
+        if self
+            .standing
+            .must_ask_about_packages(&self.health, words, now)
+        {
             effects.push(Effect::LookForPackages);
             return false;
         }
-        let quiet = self.standing.suppressors();
         let mut changed = false;
-        for (check, findings) in found {
+        for (check, findings) in words {
+            let quiet = self.standing.suppressors();
             changed |= observe(&mut self.health, check, findings, quiet, now);
         }
         changed

@@ -1,10 +1,10 @@
-//! `nodevigil explain`: what a rule, a condition's reason or a flag of the kubelet means.
+//! `nodevigil explain`: what a rule, a condition, its reason or a flag of the kubelet means.
 
 use std::{fmt::Write as _, io, process::ExitCode};
 
-use super::status::print;
+use super::{conditions, status::print};
 use crate::{
-    health::{ConditionType, REASONS, ReasonSpec},
+    health::{ConditionType, REASONS},
     kubelet::flags::{FlagSpec, Repeat, ValueKind, table},
     rules::{self, Rule},
 };
@@ -13,13 +13,13 @@ use crate::{
 const EXIT_UNKNOWN: u8 = 2;
 const WIDTH: usize = 80;
 
-/// Say what a rule, a condition's reason or a flag of the kubelet means
+/// Say what a rule, a condition, its reason or a flag of the kubelet means
 ///
-/// Takes the id or the name of a rule (SD001, env-overridden-by-file), a reason (`KubeletCrashed`) or a flag
-/// (--cloud-provider). docs/reference/rules.md lists every rule.
+/// Takes the id or the name of a rule (SD001, env-overridden-by-file), a condition (`KubeletHealthy`), a
+/// reason (`KubeletCrashed`) or a flag (--cloud-provider). docs/reference/ lists every rule, condition and reason.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Explain {
-    /// A rule's id or name, a reason, or a flag
+    /// A rule's id or name, a condition, a reason, or a flag
     #[arg(value_name = "ID", allow_hyphen_values = true)]
     id: String,
 }
@@ -36,7 +36,7 @@ impl Explain {
             near => format!("; did you mean {}?", near.join(", ")),
         };
         let text = format!(
-            "nodevigil explain: no rule, reason or flag is called {}{hint}\n",
+            "nodevigil explain: no rule, condition, reason or flag is called {}{hint}\n",
             self.id
         );
         print(&mut io::stderr().lock(), &text)?;
@@ -57,7 +57,15 @@ fn explain(id: &str) -> Option<String> {
             rule.id.eq_ignore_ascii_case(wanted) || rule.name == wanted || camel == Some(*index)
         })
         .map(|(_, rule)| self::rule(rule))
-        .or_else(|| REASONS.iter().find(|spec| spec.name == wanted).map(reason))
+        .or_else(|| {
+            let spec = REASONS.iter().find(|spec| spec.name == wanted)?;
+            Some(paragraphs(conditions::reason(spec)))
+        })
+        .or_else(|| {
+            let all = ConditionType::ALL.iter();
+            let kind = all.copied().find(|kind| kind.as_str() == wanted)?;
+            Some(paragraphs(conditions::condition(kind)))
+        })
 }
 
 fn all_flags() -> impl Iterator<Item = &'static FlagSpec> {
@@ -70,6 +78,11 @@ fn nearest(id: &str) -> Vec<String> {
         .flat_map(|rule| [rule.id.to_owned(), rule.name.to_owned()])
         .chain(rules::reasons().iter().cloned())
         .chain(REASONS.iter().map(|spec| spec.name.to_owned()))
+        .chain(
+            ConditionType::ALL
+                .iter()
+                .map(|kind| kind.as_str().to_owned()),
+        )
         .chain(all_flags().map(|flag| format!("--{}", flag.name)));
     let mut near: Vec<(usize, String)> = names
         .map(|name| (strsim::osa_distance(id, &name), name))
@@ -89,7 +102,10 @@ fn rule(rule: &Rule) -> String {
         rule.doc.to_owned(),
         format!("Fix: {}", rule.fix),
         format!("Seen: {}", rule.source),
-    ] {
+    ]
+    .into_iter()
+    .chain(conditions::of_rule(rule))
+    {
         text.push_str(&fill(&part));
         text.push('\n');
     }
@@ -104,15 +120,9 @@ fn rule(rule: &Rule) -> String {
     text
 }
 
-fn reason(spec: &ReasonSpec) -> String {
-    format!(
-        "{}\ncondition: {} {}\n\n{}\n{}",
-        spec.name,
-        spec.condition.map_or("any", ConditionType::as_str),
-        spec.status.as_str(),
-        fill(spec.doc),
-        fill(&format!("Enters {}; leaves {}.", spec.enter, spec.leave)),
-    )
+fn paragraphs((title, parts): (String, Vec<String>)) -> String {
+    let parts: Vec<String> = parts.iter().map(|part| fill(part)).collect();
+    format!("{title}\n{}", parts.join("\n"))
 }
 
 fn flag(flag: &FlagSpec) -> String {
@@ -229,7 +239,14 @@ mod tests {
             assert!(explain(reason).is_some(), "{reason}");
         }
         for spec in REASONS {
-            assert!(explain(spec.name).is_some(), "{}", spec.name);
+            let text = explain(spec.name).unwrap();
+            assert!(text.contains(&spec.enter.to_string()), "{text}");
+        }
+        for kind in ConditionType::ALL {
+            let text = explain(kind.as_str()).unwrap();
+            for spec in REASONS.iter().filter(|spec| spec.reason.belongs_to(*kind)) {
+                assert!(text.contains(spec.name), "{} in {text}", spec.name);
+            }
         }
         for flag in all_flags() {
             assert!(

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, io, process::ExitCode};
 
 use clap::ValueEnum;
 
-use super::status::print;
+use super::{conditions::conditions_md, status::print};
 use crate::rules::{self, Rule};
 
 /// Print a document that is made from the program's registries.
@@ -19,6 +19,8 @@ pub struct Generate {
 enum What {
     /// docs/reference/rules.md
     Docs,
+    /// docs/reference/conditions.md
+    Conditions,
 }
 
 impl Generate {
@@ -26,6 +28,7 @@ impl Generate {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let text = match self.what {
             What::Docs => rules_md(),
+            What::Conditions => conditions_md(),
         };
         print(&mut io::stdout().lock(), &text)?;
         Ok(ExitCode::SUCCESS)

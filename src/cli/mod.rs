@@ -1,6 +1,8 @@
 //! The command line: one file a subcommand.
 
 pub mod check;
+pub mod cleanup;
+pub mod conditions;
 mod daemon;
 pub mod explain;
 pub mod generate;
@@ -38,6 +40,7 @@ enum Command {
     Status(status::Status),
     Pause(pause::PauseCommand),
     Resume(pause::Resume),
+    Cleanup(cleanup::Cleanup),
 }
 
 impl Cli {
@@ -55,6 +58,7 @@ impl Cli {
             Command::Status(status) => status.run(),
             Command::Pause(pause) => pause.run(),
             Command::Resume(resume) => resume.run(),
+            Command::Cleanup(cleanup) => cleanup.run(),
         }
     }
 }

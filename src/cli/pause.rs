@@ -109,7 +109,7 @@ fn explain(error: PauseError, command: &str) -> anyhow::Error {
 }
 
 /// `90s`, `30m`, `2h`, `1h30m`, `7d`: larger units first, each at most once. What is too long is said by [`Pause::new`].
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("wants a duration such as 90s, 30m, 2h or 1h30m, not {text:?}");
     let units = [('d', 86_400), ('h', 3600), ('m', 60), ('s', 1_u64)];
     let mut allowed = &units[..];

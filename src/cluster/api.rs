@@ -2,6 +2,7 @@
 //!
 //! Every failure is told apart by what it asks of us ([`ApiError`]); every answer is bounded in bytes and in time.
 
+mod cleaning;
 mod node;
 mod will;
 
@@ -21,6 +22,7 @@ use kube::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+pub use cleaning::{Cleaned, STANDING_DOWN, Stuck, TAINT_PREFIX};
 pub(super) use node::Node;
 pub use node::{NodeFacts, NodeView};
 pub use will::{AskedPause, NodeWill, PAUSE_ANNOTATION};

@@ -21,6 +21,8 @@ use crate::{
     kubeconfig::{self, Access, Fault, MAX_KUBECONFIG_BYTES},
 };
 
+/// Where our own kubeconfig lies unless the configuration says otherwise.
+pub const DEFAULT_KUBECONFIG: &str = OWN_KUBECONFIG;
 /// A kubeconfig is read from a disk that may hang.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where distributions keep the authorities that everybody believes, for a kubeconfig that names none.
@@ -113,9 +115,10 @@ pub struct Sources {
     pub helper: HelperClient,
     /// The kubelet's pid, if it lives.
     pub pid: Option<i32>,
-    /// What is spoken with already, and the helper's mark of it.
-    pub known: Option<(Connection, Option<String>)>,
 }
+
+/// What is spoken with already, and the helper's mark of it.
+pub type Known = (Connection, Option<String>);
 
 /// What was found.
 #[derive(Debug)]
@@ -153,11 +156,21 @@ const LOOK_AT_OWN: Duration = Duration::from_mins(1);
 /// Each look wakes the helper, which reads the files.
 const LOOK_AT_KUBELETS: Duration = Duration::from_mins(5);
 
-/// Takes the first identity that is there and makes a connection of it, unless it is the known one; nothing is sent yet.
+/// Takes the first identity that is there and makes a connection of it; nothing is sent yet.
 ///
 /// # Errors
 /// When a source is there and cannot be used, or the helper refuses.
-pub async fn find(sources: Sources) -> Result<Found, IdentityError> {
+pub async fn find(sources: Sources) -> Result<(Identity, Connection), IdentityError> {
+    let found = look(sources, None).await?;
+    let connection = found.connection.expect("nothing was known");
+    Ok((found.identity, connection))
+}
+
+/// The same, and no connection if the credential is the known one.
+///
+/// # Errors
+/// As [`find`].
+pub async fn look(sources: Sources, known: Option<Known>) -> Result<Found, IdentityError> {
     let (path, must_exist) = match sources.explicit {
         Some(path) => (path, true),
         None => (sources.default, false),
@@ -182,14 +195,14 @@ pub async fn find(sources: Sources) -> Result<Found, IdentityError> {
             )));
         }
         None => {
-            let (connection, mark) = sources.known.clone().unzip();
+            let (connection, mark) = known.clone().unzip();
             let mark = mark.flatten();
             let given = sources.helper.credential(sources.pid, mark).await?;
             let path = given.source.clone();
             (Identity::Kubelet(path), from_helper(given, connection))
         }
     };
-    let known = sources.known.map(|(connection, _)| connection);
+    let known = known.map(|(connection, _)| connection);
     connect(sources.root, identity, credential, known).await
 }
 
@@ -304,7 +317,6 @@ mod tests {
             root,
             helper: HelperClient::new(folder.path().join("none")),
             pid: None,
-            known: None,
         };
         (folder, sources)
     }
@@ -376,17 +388,18 @@ mod tests {
     #[tokio::test]
     async fn only_what_changed_makes_a_new_connection() {
         let user = r#""tokenFile":"token""#;
-        let (_folder, mut sources) = host(&kubeconfig(user, ""));
+        let (_folder, sources) = host(&kubeconfig(user, ""));
         let root = sources.root.clone();
         let token = |text: &str| root.write_atomically("/etc/nodevigil/token", text.as_bytes());
         token("one\n").unwrap();
-        let first = find(sources.clone()).await.unwrap();
+        let first = look(sources.clone(), None).await.unwrap();
         assert_eq!(first.terms, Terms::Files(LOOK_AT_OWN, None));
         let connection = first.connection.unwrap();
-        sources.known = Some((connection, None));
-        assert!(find(sources.clone()).await.unwrap().connection.is_none());
+        let known = Some((connection, None));
+        let same = look(sources.clone(), known.clone()).await.unwrap();
+        assert!(same.connection.is_none());
         token("two").unwrap();
-        let second = find(sources).await.unwrap().connection.unwrap();
+        let second = look(sources, known).await.unwrap().connection.unwrap();
         assert_eq!(second.access().token.as_deref(), Some("two"));
     }
 

@@ -83,7 +83,7 @@ pub const KEYS: &[Key] = &[
         default: Some("60"),
         example: "60",
         bounds: "a whole number of seconds from 0 to 3600",
-        doc: "How long the kubelet must have been healthy before a problem counts as over.",
+        doc: "How long the kubelet must have been healthy before a problem counts as over; each relapse soon after makes it twice as long, up to 15 times or 15 minutes. Also the least time between two flips that are no facts.",
     },
     Key {
         section: "intent",

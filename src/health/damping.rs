@@ -75,11 +75,9 @@ impl Damping {
         self.flipped_at = Some(uptime);
     }
 
-    /// The status flips otherwise.
-    pub(super) fn turned(&mut self, by_fact: bool, uptime: Duration) {
-        if !by_fact {
-            self.flipped_at = Some(uptime);
-        }
+    /// The status flips between `True` and `Unknown` by what is sampled.
+    pub(super) fn turned(&mut self, uptime: Duration) {
+        self.flipped_at = Some(uptime);
     }
 }
 

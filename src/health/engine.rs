@@ -105,15 +105,18 @@ impl Health {
         self.anchored = true;
     }
 
-    /// The Node was made anew under our name: what befell before it was born is no longer its story, unless it still
-    /// lasts. (A kubelet crash-loops by design until `kubeadm join`; its Node must not be born with that.)
+    /// The Node was made anew under our name: what befell before it was born is no longer its story, unless it is a fact
+    /// that lasts. (A kubelet crash-loops by design until `kubeadm join`, and has no configuration; its Node must not be
+    /// born with that.)
     pub(super) fn node_is_new(&mut self) {
         self.problems.forget_gone();
         self.damping.forget();
         let failed = |v: &Verdict| v.status == Status::False;
-        if self.words.is_empty()
-            || (self.problems.is_empty() && self.verdict.as_ref().is_some_and(failed))
-        {
+        let lasts = self
+            .problems
+            .worst(None, |problem| problem.reason.enter().is_fact())
+            .is_some();
+        if self.words.is_empty() || (!lasts && self.verdict.as_ref().is_some_and(failed)) {
             self.verdict = None;
         }
     }
@@ -172,7 +175,7 @@ impl Health {
             Some((Status::False, _)) => {
                 self.problems.forget_gone();
                 self.damping.recovered(now.uptime);
-                self.say_calm(None, now);
+                self.say_calm(&Waits::default(), now);
             }
             Some((status, reason)) => {
                 if over {
@@ -202,7 +205,7 @@ impl Health {
     }
 
     fn say_problem(&mut self, problem: &Problem, note: Option<&str>, now: Now) {
-        let others = self.problems.others(problem.reason);
+        let others = self.problems.others(problem);
         self.sentence.clone_from(&problem.message);
         let message = message::compose(&problem.message, note, &others);
         self.set(Status::False, problem.reason, message, now);
@@ -210,8 +213,9 @@ impl Health {
 
     /// The status is not `False`: may it become so? `unheld`: the minimum hold does not count.
     fn consider(&mut self, shown: Option<Reason>, unheld: bool, asking: Asking<'_>, now: Now) {
-        let held = self.held(unheld, asking, now);
-        let enters = |p: &Problem| p.present && (held.is_none() || p.reason.enter().is_fact());
+        let waits = self.waits(unheld, asking, now);
+        let free = waits.to_worse().is_none();
+        let enters = |p: &Problem| p.present && (free || p.reason.enter().is_fact());
         if let Some(problem) = self.problems.worst(shown, enters).cloned() {
             if let Some(who) = asking.stand_down {
                 return self.stand_down(&problem, who, now);
@@ -229,28 +233,31 @@ impl Health {
             self.judge_at = self.spell_ends();
             return self.stand_down(&problem, who, now);
         }
-        match (self.problems.worst(None, |p| p.present).cloned(), held) {
-            (Some(problem), Some(held)) => self.hold_back(&problem, &held, asking, now),
-            (_, held) => {
+        match (self.problems.worst(None, |p| p.present), waits.to_worse()) {
+            (Some(problem), Some(held)) => {
+                let waiting = format!("{}: {}", problem.reason.as_str(), problem.message);
+                self.hold_back(&waiting, held, asking, now);
+            }
+            _ => {
                 self.problems.forget_gone();
-                self.say_calm(held, now);
+                self.say_calm(&waits, now);
             }
         }
     }
 
     /// What keeps everything but a fact from flipping the status.
-    fn held(&self, unheld: bool, asking: Asking<'_>, now: Now) -> Option<Held> {
-        let hold = asking.hold.map(|(who, until)| Held {
-            until,
-            why: format!("while {who}"),
-        });
+    fn waits(&self, unheld: bool, asking: Asking<'_>, now: Now) -> Waits {
         let least = self.damping.held_until(now.uptime).filter(|_| !unheld);
-        hold.or_else(|| {
-            least.map(|until| Held {
+        Waits {
+            hold: asking.hold.map(|(who, until)| Held {
+                until,
+                why: format!("while {who}"),
+            }),
+            least: least.map(|until| Held {
                 until,
                 why: "because the status has just flipped".to_owned(),
-            })
-        })
+            }),
+        }
     }
 
     fn stand_down(&mut self, problem: &Problem, who: &Suppressor, now: Now) {
@@ -259,16 +266,15 @@ impl Health {
             problem.reason.as_str(),
             problem.message
         );
-        let others = self.problems.others(problem.reason);
+        let others = self.problems.others(problem);
         let message = message::compose(&held_back, None, &others);
         self.sentence = held_back;
         self.set(Status::Unknown, who.reason(), message, now);
     }
 
     /// The status stays as it is; the message says what waits, and for what.
-    fn hold_back(&mut self, waits: &Problem, held: &Held, asking: Asking<'_>, now: Now) {
+    fn hold_back(&mut self, waiting: &str, held: &Held, asking: Asking<'_>, now: Now) {
         self.judge_at = Some(held.until);
-        let waiting = format!("{}: {}", waits.reason.as_str(), waits.message);
         let shown = self.verdict.as_ref().map(|v| (v.status, v.reason));
         match (shown, asking.hold) {
             (Some((status, reason)), _) if reason.condition().is_some() => {
@@ -287,42 +293,33 @@ impl Health {
         }
     }
 
-    /// No problem is there, or none that counts: the worst of the rest is said.
-    fn say_calm(&mut self, held: Option<Held>, now: Now) {
+    /// No problem is there: the worst of the rest is said.
+    fn say_calm(&mut self, waits: &Waits, now: Now) {
         let shown = self.verdict.as_ref().map(|v| (v.status, v.reason));
-        let is_shown = |f: &Finding| shown.is_some_and(|(_, reason)| reason == f.reason);
-        let calm = self
-            .findings()
-            .filter(|finding| finding.reason.status() != Status::False)
-            .max_by(|a, b| {
-                let key = |f: &Finding| (f.reason.severity(), is_shown(f));
-                let by_name = || b.reason.as_str().cmp(a.reason.as_str());
-                key(a).cmp(&key(b)).then_with(by_name)
-            });
-        let Some(calm) = calm.cloned() else {
+        let Some(calm) = self.calm(shown.map(|(_, reason)| reason)).cloned() else {
             return;
         };
         let status = calm.reason.status();
-        let is_fact = calm.reason.enter().is_fact();
-        let flips = shown.is_some_and(|(before, _)| before != status);
-        if flips
-            && !is_fact
-            && let Some(held) = held
-            && let Some((status, reason)) = shown
+        let flips = shown.filter(|(before, _)| *before != status);
+        // To come by a sample and to go from one are the same: both wait.
+        let is_sampled = |reason: Reason| !reason.enter().is_fact();
+        let waits_for = if is_sampled(calm.reason) {
+            waits.to_worse()
+        } else if status != Status::True && waits.hold.is_some() {
+            waits.hold.as_ref() // a package's script that stops the kubelet starts it again
+        } else if flips.is_some_and(|(_, before)| is_sampled(before)) && status == Status::True {
+            waits.least.as_ref()
+        } else {
+            None
+        };
+        if flips.is_some()
+            && let Some(held) = waits_for
         {
-            self.judge_at = Some(held.until);
-            let note = format!(
-                "{}{}: {}: {}",
-                message::HELD_BACK,
-                held.why,
-                calm.reason.as_str(),
-                calm.message
-            );
-            let message = message::compose(&self.sentence, Some(&note), &[]);
-            return self.set(status, reason, message, now);
+            let waiting = format!("{}: {}", calm.reason.as_str(), calm.message);
+            return self.hold_back(&waiting, held, Asking::default(), now);
         }
-        if flips && status != Status::True {
-            self.damping.turned(is_fact, now.uptime);
+        if flips.is_some_and(|(_, before)| is_sampled(before) || is_sampled(calm.reason)) {
+            self.damping.turned(now.uptime);
         }
         let others: Vec<String> = self
             .findings()
@@ -332,6 +329,17 @@ impl Health {
         let message = message::compose(&calm.message, None, &others);
         self.sentence = calm.message;
         self.set(status, calm.reason, message, now);
+    }
+
+    /// The worst of what is no problem; of equals the one that is `shown`.
+    fn calm(&self, shown: Option<Reason>) -> Option<&Finding> {
+        self.findings()
+            .filter(|finding| finding.reason.status() != Status::False)
+            .max_by(|a, b| {
+                let key = |f: &Finding| (f.reason.severity(), Some(f.reason) == shown);
+                let by_name = || b.reason.as_str().cmp(a.reason.as_str());
+                key(a).cmp(&key(b)).then_with(by_name)
+            })
     }
 
     fn set(&mut self, status: Status, reason: Reason, message: String, now: Now) {
@@ -359,4 +367,20 @@ struct Held {
     until: Duration,
     /// Because or while.
     why: String,
+}
+
+/// What keeps a flip back.
+#[derive(Debug, Clone, Default)]
+struct Waits {
+    /// Somebody's hold.
+    hold: Option<Held>,
+    /// The minimum hold.
+    least: Option<Held>,
+}
+
+impl Waits {
+    /// Health waits for the minimum hold alone.
+    fn to_worse(&self) -> Option<&Held> {
+        self.hold.as_ref().or(self.least.as_ref())
+    }
 }

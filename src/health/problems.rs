@@ -26,11 +26,12 @@ impl Problem {
     /// An order that does not depend on history.
     fn cmp_place(&self, other: &Self) -> Ordering {
         let by_name = || self.reason.as_str().cmp(other.reason.as_str());
-        self.place.cmp(&other.place).then_with(by_name)
+        let place = self.place.cmp(&other.place).then_with(by_name);
+        place.then_with(|| self.check.cmp(&other.check))
     }
 }
 
-/// All of them, each reason once: no more than there are reasons.
+/// All of them, each reason once a check: no more than there are reasons and checks.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Problems(Vec<Problem>);
 
@@ -76,7 +77,10 @@ impl Problems {
 
     /// `again`: the same word has named the reason before, with another sentence.
     fn found(&mut self, check: &'static str, finding: &Finding, (place, again): (usize, bool)) {
-        match self.0.iter_mut().find(|p| p.reason == finding.reason) {
+        let is_it = |p: &&mut Problem| {
+            p.reason == finding.reason && p.check.is_none_or(|owner| owner == check)
+        };
+        match self.0.iter_mut().find(is_it) {
             Some(problem) if again => {
                 problem.message.push_str("; ");
                 problem.message.push_str(&finding.message);
@@ -127,8 +131,8 @@ impl Problems {
     }
 
     /// What else is not over, the worst first, each as a sentence.
-    pub(super) fn others(&self, shown: Reason) -> Vec<String> {
-        let is_other = |p: &&Problem| p.reason != shown;
+    pub(super) fn others(&self, shown: &Problem) -> Vec<String> {
+        let is_other = |p: &&Problem| (p.reason, p.check) != (shown.reason, shown.check);
         let mut others: Vec<&Problem> = self.0.iter().filter(is_other).collect();
         others.sort_by(|a, b| {
             let worse = b.reason.severity().cmp(&a.reason.severity());
@@ -140,10 +144,6 @@ impl Problems {
 
     pub(super) fn any_present(&self) -> bool {
         self.0.iter().any(|problem| problem.present)
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// Forgets what is gone.

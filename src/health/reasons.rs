@@ -130,7 +130,7 @@ pub const REASONS: &[ReasonSpec] = &[
         Reason::KubeletProbeFailed,
         "KubeletProbeFailed",
         UNSURE,
-        (Enter::Sampled(PROBES), Leave::AtOnce),
+        (Enter::Sampled(PROBES), Leave::MinimumHold),
         "The kubelet's process lives, but its healthz could not be asked: the probe itself failed, or its address is not known.",
     ),
     kubelet(
@@ -179,7 +179,7 @@ pub const REASONS: &[ReasonSpec] = &[
         Reason::KubeletConfigNotChecked,
         "KubeletConfigNotChecked",
         UNSURE,
-        (Enter::After(AWAY_GRACE), Leave::AtOnce),
+        (Enter::After(AWAY_GRACE), Leave::MinimumHold),
         "The kubelet's configuration could not be checked: the helper is away, or there is no unit that runs a kubelet. At the agent's start it enters at once.",
     ),
     node(

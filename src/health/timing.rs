@@ -31,6 +31,8 @@ pub struct Samples {
 pub enum Leave {
     /// As soon as the check says something else.
     AtOnce,
+    /// When the check says something else, but not within the minimum hold.
+    MinimumHold,
     /// As soon as the check says something else, and at the latest after that time, when it becomes a problem.
     Within(Duration),
     /// After the healthy spell.
@@ -64,6 +66,7 @@ impl fmt::Display for Leave {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AtOnce => write!(f, "at once"),
+            Self::MinimumHold => write!(f, "at once, but not within the minimum hold"),
             Self::Within(time) => {
                 write!(f, "at once, for a problem after {} s", time.as_secs())
             }

@@ -22,7 +22,9 @@ fn nodevigil(args: &[&str]) -> (i32, String, String) {
 fn help_names_every_subcommand() {
     let (code, stdout, _) = nodevigil(&["--help"]);
     assert_eq!(code, 0);
-    for word in ["run", "helper", "check", "explain", "status", "observes"] {
+    for word in [
+        "run", "helper", "check", "explain", "status", "pause", "resume", "cleanup", "observes",
+    ] {
         assert!(stdout.contains(word), "{word} in {stdout}");
     }
     assert_eq!(
@@ -79,4 +81,77 @@ fn a_helper_without_a_socket_says_what_to_do() {
     let (code, _, stderr) = nodevigil(&["helper"]);
     assert_ne!(code, 0);
     assert!(stderr.contains("nodevigil-helper.socket"), "{stderr}");
+}
+
+#[test]
+fn a_pause_is_written_shown_and_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("run");
+    let dir = dir.to_str().unwrap();
+    let (code, stdout, stderr) =
+        nodevigil(&["pause", "--for", "30m", "--reason", "swap", "--dir", dir]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(
+        stdout.contains("paused until 2") && stdout.contains("the daemon does not run"),
+        "{stdout}"
+    );
+    let file = folder.path().join("run/pause.json");
+    assert!(fs::read_to_string(&file).unwrap().contains("swap"));
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&file).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o644, "whatever the umask says");
+    for (said, there) in [("resumed", true), ("not paused", false)] {
+        assert_eq!(file.exists(), there);
+        let (code, stdout, stderr) = nodevigil(&["resume", "--dir", dir]);
+        assert_eq!(code, 0, "{stderr}");
+        assert!(stdout.contains(said), "{stdout}");
+    }
+    for (length, words) in [("8d", "at most 7d"), ("soon", "1h30m"), ("0s", "no length")] {
+        let (code, _, stderr) = nodevigil(&["pause", "--for", length, "--dir", dir]);
+        assert_eq!(code, 2, "{stderr}");
+        assert!(stderr.contains(words), "{stderr}");
+    }
+}
+
+#[test]
+fn who_may_not_pause_is_told_what_to_do() {
+    // Where not even root can make a folder.
+    let (code, _, stderr) = nodevigil(&["pause", "--for", "1m", "--dir", "/proc/1/nodevigil"]);
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("/proc/1/nodevigil"), "{stderr}");
+}
+
+#[test]
+fn cleanup_against_nobody_fails_within_its_time_and_says_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let kubeconfig = dir.path().join("kubeconfig");
+    // TEST-NET-1: packets to it are dropped, or there is no route.
+    fs::write(
+        &kubeconfig,
+        r#"{"apiVersion":"v1","kind":"Config","current-context":"c",
+        "contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
+        "clusters":[{"name":"c","cluster":{"server":"https://192.0.2.1:6443"}}],
+        "users":[{"name":"u","user":{"token":"t"}}]}"#,
+    )
+    .unwrap();
+    let start = std::time::Instant::now();
+    let (code, _, stderr) = nodevigil(&[
+        "cleanup",
+        "--node",
+        "n1",
+        "--timeout",
+        "1s",
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+        "--dir",
+        dir.path().to_str().unwrap(),
+    ]);
+    assert_eq!(code, 1, "{stderr}");
+    assert!(start.elapsed() < std::time::Duration::from_secs(5));
+    for words in [
+        "n1 is not clean",
+        "kubectl patch node n1 --subresource=status",
+        "KubeletHealthy",
+    ] {
+        assert!(stderr.contains(words), "{words} in {stderr}");
+    }
 }

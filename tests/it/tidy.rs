@@ -155,13 +155,27 @@ fn rooms_are_all_on_the_map() {
 
 #[test]
 fn the_rules_document_is_made_from_the_registry() {
-    let made = nodevigil::cli::generate::rules_md();
+    is_made(
+        "docs/reference/rules.md",
+        &nodevigil::cli::generate::rules_md(),
+    );
+}
+
+#[test]
+fn the_conditions_document_is_made_from_the_registry() {
+    is_made(
+        "docs/reference/conditions.md",
+        &nodevigil::cli::conditions::conditions_md(),
+    );
+}
+
+fn is_made(path: &str, made: &str) {
     if std::env::var_os("NODEVIGIL_WRITE_DOCS").is_some() {
-        fs::write(root().join("docs/reference/rules.md"), made).unwrap();
+        fs::write(root().join(path), made).unwrap();
         return;
     }
     assert!(
-        read("docs/reference/rules.md") == made,
-        "docs/reference/rules.md is not what the program says: make docs"
+        read(path) == made,
+        "{path} is not what the program says: make docs"
     );
 }

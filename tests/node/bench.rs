@@ -95,7 +95,7 @@ fn measure() -> Result<bool> {
         std::io::stdout(),
         "\n{}\n{reasons}\n\
          Machine: {}.\n\
-         Settings: {} form; the agent as its unit, with healthy_for_secs = 1; systemd restarts the kubelet after {RESTART:?}.\n\
+         Settings: {} form; the agent as its unit, with healthy_for_secs = 0; systemd restarts the kubelet after {RESTART:?}.\n\
          Took {:.0?}; written to {}; {verdict}.\n",
         report::table(&rows),
         report::machine(),

@@ -16,20 +16,25 @@ mod agent;
 mod api;
 mod audit;
 mod check;
+mod cleanup;
 mod cloud_init;
 mod config;
 mod fatal;
+mod faults;
 mod harness;
 mod host;
 mod identity;
 mod life;
 mod lookup;
+mod privilege;
 mod scene;
+mod standing;
 
 #[path = "../support/mod.rs"]
 mod support;
 
 fn main() -> ExitCode {
+    support::lone_agent::stand_in::serve_if_asked();
     support::enter::enter();
     if harness::is_victim() {
         return harness::victim();
@@ -45,10 +50,14 @@ fn main() -> ExitCode {
         audit::tests(),
         host::tests(),
         identity::tests(),
+        privilege::tests(),
         config::tests(),
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
+        standing::tests(),
+        cleanup::tests(),
+        faults::tests(&arguments), // last: they have begun, and the others go on beside them
     ]
     .into_iter()
     .flatten()
@@ -57,7 +66,7 @@ fn main() -> ExitCode {
 }
 
 /// A test; its error says all it knows.
-fn trial(name: &str, test: fn() -> anyhow::Result<()>) -> Trial {
+fn trial(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
     Trial::test(name, move || {
         test().map_err(|error| format!("{error:#}").into())
     })

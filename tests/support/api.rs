@@ -39,6 +39,18 @@ impl Api {
         content_type: &str,
         body: Option<&Value>,
     ) -> Result<(u16, Value)> {
+        self.request_as(None, method, path, content_type, body)
+    }
+
+    /// The same, and the API server is asked to take us for another user.
+    pub(crate) fn request_as(
+        &self,
+        user: Option<&str>,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: Option<&Value>,
+    ) -> Result<(u16, Value)> {
         let bytes = body
             .map(serde_json::to_vec)
             .transpose()?
@@ -46,6 +58,9 @@ impl Api {
         let mut request = Request::builder().method(method).uri(path);
         if body.is_some() {
             request = request.header("content-type", content_type);
+        }
+        if let Some(user) = user {
+            request = request.header("impersonate-user", user);
         }
         let request = request
             .body(Body::from(bytes))

@@ -42,7 +42,6 @@ pub(crate) struct ControlPlane {
     authority: Authority,
     admin: Api,
     daemons: Mutex<Daemons>,
-    rbac: Option<PathBuf>,
     joining: OnceLock<Result<(), String>>,
     took: Duration,
 }
@@ -94,7 +93,6 @@ impl ControlPlane {
             authority,
             admin: Api::new(&admin)?,
             daemons: Mutex::default(),
-            rbac: None,
             joining: OnceLock::new(),
             took: Duration::ZERO,
         };
@@ -104,11 +102,7 @@ impl ControlPlane {
         // The controller manager's own work: it dies if it starts while the API server restarts.
         let account = "/api/v1/namespaces/default/serviceaccounts/default";
         plane.wait("the controllers", |admin| Ok(admin.get(account)?.0 == 200))?;
-        let rbac = repository().join("packaging/kubernetes/rbac.yaml");
-        if rbac.is_file() {
-            manifests::apply(&plane.admin, &rbac)?;
-            plane.rbac = Some(rbac);
-        }
+        manifests::apply_folder(&plane.admin, &repository().join("packaging/kubernetes"))?;
         plane.took = started.elapsed();
         Ok(Arc::new(plane))
     }
@@ -138,23 +132,29 @@ impl ControlPlane {
         &self.authority.pair.certificate
     }
 
+    /// Its authority.
+    pub(super) fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
     /// A kubeconfig for any user, everything inlined, with `address` (127.0.0.1, [`enter::ADDRESS`]) as the server's.
     pub(crate) fn kubeconfig(&self, user: &str, groups: &[&str], address: &str) -> Result<Value> {
         self.authority
             .kubeconfig(user, groups, &format!("https://{address}:{}", self.port))
     }
 
-    /// The agent's kubeconfig on `node`: a user of its own, with the rights of packaging/kubernetes/rbac.yaml.
+    /// The agent's kubeconfig on `node`: a user of its own, with the rights and the policy of packaging/kubernetes.
     pub(crate) fn agent_kubeconfig(&self, node: &str) -> Result<Value> {
-        ensure!(
-            self.rbac.is_some(),
-            "packaging/kubernetes/rbac.yaml is missing: the agent would have no rights"
-        );
         self.kubeconfig(
             &format!("nodevigil:{node}"),
             &["nodevigil-agents"],
             enter::ADDRESS,
         )
+    }
+
+    /// The administrator.
+    pub(crate) fn admin(&self) -> &Api {
+        &self.admin
     }
 
     /// A GET as the administrator: status code and answer.

@@ -7,6 +7,23 @@ use serde_json::Value;
 
 use super::api::Api;
 
+/// Applies every YAML file of a folder, in the order in which `kubectl apply -f FOLDER` would.
+pub(crate) fn apply_folder(api: &Api, folder: &Path) -> Result<()> {
+    let mut files = Vec::new();
+    for entry in
+        std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?
+    {
+        files.push(entry?.path());
+    }
+    files.retain(|file| {
+        file.extension()
+            .is_some_and(|extension| extension == "yaml")
+    });
+    files.sort();
+    ensure!(!files.is_empty(), "no manifest in {}", folder.display());
+    files.iter().try_for_each(|file| apply(api, file))
+}
+
 /// Applies every document of a YAML file, server side.
 pub(crate) fn apply(api: &Api, file: &Path) -> Result<()> {
     let text =

@@ -4,7 +4,8 @@
 //! A program calls [`enter::enter`] before anything else. From there on it is PID 1 of namespaces of its own, so that
 //! etcd, API servers, nodes, mounts and files end with it, however it ends. [`control_plane::ControlPlane`] is the
 //! cluster, [`node_builder::NodeBuilder`] boots a node under systemd, [`kubeadm`] has one born by cloud-init and
-//! `kubeadm join`, [`watch::NodeWatch`] and [`audit`] witness what reached the API server.
+//! `kubeadm join`, [`watch::NodeWatch`] and [`audit`] witness what reached the API server. [`proxy::Proxy`]
+//! stands in front of the API server and fails as it is told; [`lone_agent::LoneAgent`] is an agent without a node around it.
 
 #![expect(
     clippy::disallowed_methods,
@@ -22,6 +23,7 @@ pub(crate) mod control_plane;
 pub(crate) mod enter;
 pub(crate) mod kubeadm;
 pub(crate) mod leftovers;
+pub(crate) mod lone_agent;
 pub(crate) mod machine;
 pub(crate) mod manifests;
 pub(crate) mod node;
@@ -29,9 +31,12 @@ pub(crate) mod node_builder;
 pub(crate) mod node_files;
 pub(crate) mod pki;
 pub(crate) mod process;
+pub(crate) mod proxy;
 pub(crate) mod stats;
+pub(crate) mod tokens;
 pub(crate) mod tools;
 pub(crate) mod watch;
+pub(crate) mod wire;
 
 use std::io::Write as _;
 use std::path::PathBuf;

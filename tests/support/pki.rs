@@ -50,13 +50,25 @@ impl Authority {
 
     /// A certificate for a user (name and groups) or a server (its names).
     pub(crate) fn sign(&self, name: &str, groups: &[&str], hosts: &[&str]) -> Result<Pair> {
-        let mut params = params(name, groups, hosts)?;
+        self.sign_params(params(name, groups, hosts)?, hosts.is_empty())
+    }
+
+    /// A server's certificate whose time was over a year ago.
+    pub(crate) fn sign_expired(&self, name: &str, hosts: &[&str]) -> Result<Pair> {
+        let mut params = params(name, &[], hosts)?;
+        let year = this_year();
+        params.not_before = date_time_ymd(year - 3, 1, 1);
+        params.not_after = date_time_ymd(year - 2, 12, 31);
+        self.sign_params(params, false)
+    }
+
+    fn sign_params(&self, mut params: CertificateParams, for_client: bool) -> Result<Pair> {
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![
             KeyUsagePurpose::DigitalSignature,
             KeyUsagePurpose::KeyEncipherment,
         ];
-        let usage = if hosts.is_empty() {
+        let usage = if for_client {
             ExtendedKeyUsagePurpose::ClientAuth
         } else {
             ExtendedKeyUsagePurpose::ServerAuth
@@ -90,6 +102,13 @@ impl Authority {
     }
 }
 
+/// A request for a user's certificate, and its key; both as PEM.
+pub(crate) fn request(user: &str, groups: &[&str]) -> Result<(String, String)> {
+    let key = KeyPair::generate()?;
+    let request = params(user, groups, &[])?.serialize_request(&key)?;
+    Ok((request.pem()?, key.serialize_pem()))
+}
+
 /// The key pair that service account tokens are signed with: (private, public).
 pub(crate) fn service_account_keys() -> Result<(String, String)> {
     let key = KeyPair::generate()?;
@@ -99,11 +118,7 @@ pub(crate) fn service_account_keys() -> Result<(String, String)> {
 fn params(name: &str, groups: &[&str], hosts: &[&str]) -> Result<CertificateParams> {
     let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
     let mut params = CertificateParams::new(hosts)?;
-    let year = i32::from(
-        jiff::Timestamp::now()
-            .to_zoned(jiff::tz::TimeZone::UTC)
-            .year(),
-    );
+    let year = this_year();
     params.not_before = date_time_ymd(year - 1, 1, 1);
     params.not_after = date_time_ymd(year + 1, 12, 31);
     params.distinguished_name.remove(DnType::CommonName);
@@ -124,4 +139,9 @@ fn params(name: &str, groups: &[&str], hosts: &[&str]) -> Result<CertificatePara
     }
     params.distinguished_name.push(DnType::CommonName, name);
     Ok(params)
+}
+
+fn this_year() -> i32 {
+    let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
+    i32::from(now.year())
 }

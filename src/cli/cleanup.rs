@@ -1,0 +1,260 @@
+//! `nodevigil cleanup`: takes off the Node what we put there. For whoever uninstalls, or turns a check off for good.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a subcommand reads the environment for itself"
+)]
+
+use std::{env, fmt::Write as _, io, path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::{Context, anyhow};
+
+use super::{daemon, pause::duration, status::print};
+use crate::{
+    cluster::{
+        api::{Api, ApiError, Cleaned, STANDING_DOWN, Stuck, TAINT_PREFIX},
+        identity::{self, IdentityError, Sources},
+    },
+    config::{self, Settings},
+    health::ConditionType,
+    host::{files::Root, helper::HelperClient},
+    ledger,
+    status::{self, StatusFile},
+};
+
+/// Take nodevigil's conditions, annotation and taints off the Node
+///
+/// Nothing else on the Node is touched. Stop the daemon first: it would put them back.
+///
+/// Exit code: 0 nothing of nodevigil's is on the Node (or there is no Node), 1 could not; then it says what is left and how to
+/// remove it with kubectl.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Cleanup {
+    /// The Node's name [default: the daemon's]
+    #[arg(long, value_name = "NAME", value_parser = config::node_name)]
+    node: Option<String>,
+    /// Give up after this time
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    timeout: Duration,
+    /// Read this file, or the *.toml of this folder, instead of the default places; may be given again
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    config: Vec<PathBuf>,
+    /// The kubeconfig to use [default: the daemon's identity]
+    #[arg(long, value_name = "FILE", value_parser = config::absolute_path)]
+    kubeconfig: Option<PathBuf>,
+    /// The daemon's runtime directory.
+    #[arg(long, value_name = "DIR", hide = true)]
+    dir: Option<PathBuf>,
+}
+
+/// Why it is not clean.
+enum Failure {
+    TimedOut(Duration),
+    Identity(IdentityError),
+    Stuck(Stuck),
+}
+
+impl Cleanup {
+    /// Cleans up.
+    ///
+    /// # Errors
+    /// When it cannot begin.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let root = Root::default();
+        let dir = self
+            .dir
+            .clone()
+            .unwrap_or_else(|| status::runtime_dir(env::var_os("RUNTIME_DIRECTORY").as_deref()));
+        let (settings, _) = config::load(&root, &self.config)?;
+        let own = own_node(&root, &dir, &settings)?;
+        let node = self.node.clone().unwrap_or_else(|| own.clone());
+        if node == own
+            && let Some(pid) = daemon::pid(&root, &dir)
+        {
+            return Err(anyhow!(
+                "the daemon runs (pid {pid}) and would put everything back; stop it first: systemctl disable --now \
+                 nodevigil.service"
+            ));
+        }
+        let sources = Sources {
+            explicit: self.kubeconfig.or(settings.kubernetes.kubeconfig),
+            default: PathBuf::from(identity::DEFAULT_KUBECONFIG),
+            root: root.clone(),
+            helper: HelperClient::default(),
+            pid: None,
+        };
+        match clean(sources, &node, self.timeout)? {
+            Ok(cleaned) => {
+                if node == own {
+                    // Else the daemon, started again one day, would take up where the Node is no more.
+                    ledger::Place::new(root, &dir).remove()?;
+                }
+                print(&mut io::stdout().lock(), &say(&node, cleaned.as_ref()))?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(failure) => {
+                print(&mut io::stderr().lock(), &explain(&node, &failure))?;
+                Ok(ExitCode::FAILURE)
+            }
+        }
+    }
+}
+
+/// The Node that the daemon of this host speaks of.
+fn own_node(root: &Root, dir: &std::path::Path, settings: &Settings) -> anyhow::Result<String> {
+    let configured = settings.node.name.clone();
+    let told = || StatusFile::read(root, dir).ok()?.node;
+    if let Some(name) = configured.or_else(told) {
+        return Ok(name);
+    }
+    let hostname = nix::unistd::gethostname().context("read the host's name")?;
+    Ok(hostname.to_string_lossy().to_ascii_lowercase())
+}
+
+fn clean(
+    sources: Sources,
+    node: &str,
+    limit: Duration,
+) -> anyhow::Result<Result<Option<Cleaned>, Failure>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("start the event loop")?;
+    let done = runtime.block_on(async {
+        let cleaning = async {
+            let found = identity::find(sources).await;
+            let (_, client) = found.map_err(Failure::Identity)?;
+            Api::new(client, node).clean().await.map_err(Failure::Stuck)
+        };
+        let ended = tokio::time::timeout(limit, cleaning).await;
+        ended.unwrap_or(Err(Failure::TimedOut(limit)))
+    });
+    // A disk that hangs must not keep us from ending.
+    runtime.shutdown_background();
+    Ok(done)
+}
+
+fn say(node: &str, cleaned: Option<&Cleaned>) -> String {
+    let Some(cleaned) = cleaned else {
+        return format!("there is no Node {node}: nothing to clean up\n");
+    };
+    match removed(cleaned) {
+        Some(what) => format!("Node {node}: removed {what}\n"),
+        None => format!("Node {node}: nothing of nodevigil's is on it\n"),
+    }
+}
+
+fn removed(cleaned: &Cleaned) -> Option<String> {
+    let mut parts = Vec::new();
+    if !cleaned.conditions.is_empty() {
+        parts.push(format!("the conditions {}", cleaned.conditions.join(", ")));
+    }
+    if cleaned.annotation {
+        parts.push(format!("the annotation {STANDING_DOWN}"));
+    }
+    if !cleaned.taints.is_empty() {
+        parts.push(format!("the taints {}", cleaned.taints.join(", ")));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+fn explain(node: &str, failure: &Failure) -> String {
+    let mut text = format!("error: Node {node} is not clean: ");
+    let (why, taints, conditions_left, known) = match failure {
+        Failure::TimedOut(limit) => {
+            let why = format!("no success within {} s", limit.as_secs_f64());
+            (why, &[][..], true, false)
+        }
+        Failure::Identity(error) => (error.to_string(), &[][..], true, false),
+        Failure::Stuck(stuck) => {
+            let why = match (&stuck.error, stuck.conditions_left) {
+                (ApiError::Forbidden(_), false) => format!(
+                    "{} (the kubelet's identity may not change taints; give nodevigil one of its own by --kubeconfig)",
+                    stuck.error
+                ),
+                (error, _) => error.to_string(),
+            };
+            (
+                why,
+                &stuck.taints_left[..],
+                stuck.conditions_left,
+                !stuck.conditions_left,
+            )
+        }
+    };
+    writeln!(text, "{why}").expect("writing to a String cannot fail");
+    if let Failure::Stuck(stuck) = failure
+        && let Some(what) = removed(&stuck.done)
+    {
+        writeln!(text, "removed: {what}").expect("writing to a String cannot fail");
+    }
+    text += "what is left can be removed by an administrator:\n";
+    if conditions_left {
+        let deletes: Vec<String> = ConditionType::ALL
+            .iter()
+            .map(|kind| format!(r#"{{"$patch":"delete","type":"{}"}}"#, kind.as_str()))
+            .collect();
+        writeln!(
+            text,
+            "  kubectl patch node {node} --subresource=status --type=strategic -p '{{\"status\":{{\"conditions\":[{}]}}}}'\n  \
+             kubectl annotate node {node} {STANDING_DOWN}-",
+            deletes.join(",")
+        )
+        .expect("writing to a String cannot fail");
+    }
+    for taint in taints {
+        writeln!(text, "  kubectl taint node {node} {taint}-")
+            .expect("writing to a String cannot fail");
+    }
+    if taints.is_empty() && !known {
+        writeln!(
+            text,
+            "  kubectl taint node {node} KEY- for each taint whose key begins with {TAINT_PREFIX}"
+        )
+        .expect("writing to a String cannot fail");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_named_with_its_remedy() {
+        let stuck = Stuck {
+            done: Cleaned {
+                conditions: vec!["KubeletHealthy".to_owned()],
+                ..Cleaned::default()
+            },
+            taints_left: vec!["a/nodevigil-x:NoSchedule".to_owned()],
+            conditions_left: false,
+            error: ApiError::Forbidden("no".to_owned()),
+        };
+        let text = explain("n1", &Failure::Stuck(stuck));
+        assert!(
+            text.contains("kubectl taint node n1 a/nodevigil-x:NoSchedule-"),
+            "{text}"
+        );
+        assert!(
+            text.contains("removed: the conditions KubeletHealthy"),
+            "{text}"
+        );
+        assert!(!text.contains("--subresource"), "{text}");
+        insta::assert_snapshot!(explain("n1", &Failure::TimedOut(Duration::from_secs(5))));
+    }
+
+    #[test]
+    fn what_was_done_is_said() {
+        assert!(say("n1", None).contains("no Node n1"));
+        assert!(say("n1", Some(&Cleaned::default())).contains("nothing of nodevigil's"));
+        let cleaned = Cleaned {
+            annotation: true,
+            taints: vec!["k".to_owned()],
+            ..Cleaned::default()
+        };
+        assert_eq!(
+            say("n1", Some(&cleaned)),
+            "Node n1: removed the annotation nodevigil.io/standing-down; the taints k\n"
+        );
+    }
+}

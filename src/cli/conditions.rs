@@ -1,0 +1,198 @@
+//! The conditions and their reasons, told from the registry: for `explain` and for docs/reference/conditions.md.
+
+use std::fmt::Write as _;
+
+use crate::{
+    checks,
+    health::{ConditionType, REASONS, Reason, ReasonSpec, damping, suppress},
+    rules::{self, Rule},
+};
+
+/// `docs/reference/conditions.md`.
+pub fn conditions_md() -> String {
+    let mut text = String::from(
+        "# Conditions\n\n\
+         Made by `nodevigil generate conditions`; do not edit. `nodevigil explain KubeletHealthy` prints one of them, \
+         `nodevigil explain KubeletCrashed` a reason.\n\n\
+         `True` is good. **`False` means: if this lasts, replacing the node is a sane answer.** `Unknown` means that it cannot be \
+         told, or that it is\nsomebody's will; it never takes the place of `False`. `lastTransitionTime` moves when `status` flips, \
+         and at no other time.\n",
+    );
+    text.push_str(&timing());
+    for kind in ConditionType::ALL {
+        let _ = write!(
+            text,
+            "\n## {}\n\n{}\n\nPublished as {}.\n\n",
+            kind.as_str(),
+            kind.doc(),
+            published_as(*kind)
+        );
+        for check in checks::ALL.iter().filter(|check| check.condition == *kind) {
+            let _ = writeln!(text, "Fed by the check `{}`: {}\n", check.id, check.doc);
+        }
+        text.push_str(HEADER);
+        for spec in REASONS.iter().filter(|spec| spec.condition == Some(*kind)) {
+            row(&mut text, spec.reason, spec.doc);
+        }
+        if *kind == RULES_CONDITION {
+            for rule in rules::all() {
+                if let Some(reason) = Reason::of_rule(rule.id) {
+                    let doc = format!(
+                        "[Rule {}](rules.md), {}: {}",
+                        rule.id, rule.name, rule.severity
+                    );
+                    row(&mut text, reason, &doc);
+                }
+            }
+        }
+    }
+    text.push_str(
+        "\n## Any condition\n\n\
+         Reasons of somebody who asks for quiet; the message names who asks, and what is held back.\n\n",
+    );
+    text.push_str(HEADER);
+    for spec in REASONS.iter().filter(|spec| spec.condition.is_none()) {
+        row(&mut text, spec.reason, spec.doc);
+    }
+    text
+}
+
+/// The condition whose reasons the rules are.
+const RULES_CONDITION: ConditionType = ConditionType::KubeletConfigValid;
+
+const HEADER: &str =
+    "| reason | status | severity | enters | leaves | meaning |\n|---|---|---|---|---|---|\n";
+
+fn row(text: &mut String, reason: Reason, doc: &str) {
+    let _ = writeln!(
+        text,
+        "| `{}` | {} | {} | {} | {} | {} |",
+        reason.as_str(),
+        reason.status().as_str(),
+        reason.severity().as_str(),
+        reason.enter(),
+        reason.leave(),
+        doc.replace('|', "\\|")
+    );
+}
+
+/// The rules of time, with the engine's own numbers.
+fn timing() -> String {
+    let minutes = |time: std::time::Duration| time.as_secs() / 60;
+    format!(
+        "\n## When a status changes\n\n\
+         - A *fact*, which enters at once, is what the kernel or systemd says, or somebody's will. Everything else is sampled, or \
+         read from a\n  file: it does not flip a status within the *minimum hold*, `[kubelet] healthy_for_secs` (60) since the \
+         status last flipped out of `False` or by\n  something of that kind. The message says meanwhile what is held back.\n\
+         - `False` ends by the *healthy spell* alone: every check of the condition has found everything good for \
+         `healthy_for_secs`. Failing to know starts\n  it anew. If a problem comes back within {} spells of the recovery, the next \
+         spell is twice as long, up to {} minutes, or {} times\n  `healthy_for_secs` if that is less; after {} spells without a \
+         problem it has its first length again. A restart of the agent forgets the longer spell.\n\
+         - Of several problems the worst is the reason (severities: *failed*, *degraded*); the message names the others. A lesser one \
+         takes its place when the\n  worst has been gone for the healthy spell, so that two that alternate change nothing. A message is at \
+         most {} bytes.\n\
+         - *Standing down* (a pause, maintenance, a Node that is being deleted, a shutdown): nothing becomes `False`. What would, is \
+         `Unknown` with one of the\n  last table's reasons. What is `False` already stays so until it is well. When it ends, what is still \
+         true is told at once.\n\
+         - A *hold* (a package manager at work: {} minutes at most; the first moments of a host or a Node: {} minutes at most): \
+         nothing but a fact makes a status worse.\n",
+        damping::RELAPSE_WITHIN_SPELLS,
+        minutes(damping::LONGEST_SPELL),
+        damping::LONGEST_SPELLS,
+        damping::CALM_SPELLS,
+        crate::health::MAX_MESSAGE_BYTES,
+        minutes(suppress::PACKAGE_UPGRADE_HOLDS),
+        minutes(suppress::BOOT_GRACE_HOLDS),
+    )
+}
+
+/// The types on the Node that show the condition.
+fn published_as(kind: ConditionType) -> String {
+    format!("`{}`", kind.as_str())
+}
+
+/// A condition, for `explain`; paragraphs are to be filled.
+pub(super) fn condition(kind: ConditionType) -> (String, Vec<String>) {
+    let names = |status| {
+        let of_this = REASONS.iter().filter(|spec| spec.condition == Some(kind));
+        let names: Vec<&str> = of_this
+            .filter(|spec| spec.status.as_str() == status)
+            .map(|spec| spec.name)
+            .collect();
+        names.join(", ")
+    };
+    let mut parts = vec![kind.doc().to_owned()];
+    for status in ["True", "False", "Unknown"] {
+        let names = names(status);
+        if kind == RULES_CONDITION && status == "False" {
+            parts.push("False: the name of the rule, as in docs/reference/rules.md.".to_owned());
+        } else {
+            parts.push(format!("{status}: {names}."));
+        }
+    }
+    let will: Vec<&str> = REASONS
+        .iter()
+        .filter(|spec| spec.condition.is_none())
+        .map(|spec| spec.name)
+        .collect();
+    parts.push(format!(
+        "Unknown, where somebody asks for quiet: {}.",
+        will.join(", ")
+    ));
+    parts.push(format!(
+        "Published as {}.",
+        published_as(kind).replace('`', "")
+    ));
+    (format!("{}\ncondition\n", kind.as_str()), parts)
+}
+
+/// A reason, for `explain`.
+pub(super) fn reason(spec: &ReasonSpec) -> (String, Vec<String>) {
+    let title = format!("{}\n{}\n", spec.name, standing(spec.reason));
+    (title, vec![spec.doc.to_owned(), times(spec.reason)])
+}
+
+/// What a rule's reason is to its condition.
+pub(super) fn of_rule(rule: &Rule) -> Option<String> {
+    let reason = Reason::of_rule(rule.id)?;
+    Some(format!(
+        "As a reason: {}, {}. {}",
+        reason.as_str(),
+        standing(reason),
+        times(reason)
+    ))
+}
+
+fn standing(reason: Reason) -> String {
+    format!(
+        "condition: {} {}, {}",
+        reason.condition().map_or("any", ConditionType::as_str),
+        reason.status().as_str(),
+        reason.severity().as_str()
+    )
+}
+
+fn times(reason: Reason) -> String {
+    format!("Enters {}; leaves {}.", reason.enter(), reason.leave())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_condition_and_reason_is_in_the_document_once() {
+        let text = conditions_md();
+        for kind in ConditionType::ALL {
+            assert!(text.contains(&format!("\n## {}\n\n{}", kind.as_str(), kind.doc())));
+        }
+        let rules = rules::all().filter_map(|rule| Reason::of_rule(rule.id));
+        for reason in REASONS.iter().map(|spec| spec.reason).chain(rules) {
+            let row = format!("\n| `{}` | {} |", reason.as_str(), reason.status().as_str());
+            assert_eq!(text.matches(&row).count(), 1, "{row}");
+        }
+        for check in checks::ALL {
+            assert!(text.contains(check.doc), "{}", check.id);
+        }
+    }
+}
