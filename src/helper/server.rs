@@ -233,8 +233,10 @@ fn perform(root: &Root, request: &Request, uid: u32) -> Vec<u8> {
         Request::Kubelet { pid } => encode(verb, kubelet::answer(root, *pid)),
         Request::Credential { pid, own, known } => {
             let answer = credential::answer(root, *pid, *own, known.as_deref());
+            // A plugin's lives for minutes: it is said once.
             if let Ok(credential) = &answer
                 && credential.access.is_some()
+                && (known.is_none() || credential.plugin.is_none())
             {
                 info!(uid, source = %credential.source.display(), "credential handed out");
             }

@@ -131,12 +131,14 @@ fn the_kubelets_exec_plugin_serves() -> Result<()> {
     let with_certificate = plane.kubeconfig(&user, &["system:nodes"], enter::ADDRESS)?;
     let (kubeconfig, plugin) = with_plugin(&with_certificate)?;
     let scene = Scene::booted(&plane, name, |node| {
-        node.file(
-            "/etc/kubernetes/kubelet.conf",
-            &kubeconfig.to_string(),
-            0o600,
-        )
-        .file(PLUGIN, &plugin, 0o755)
+        let conf = "/etc/kubernetes/kubelet.conf";
+        // As on EKS, there is nothing to bootstrap and no certificate to rotate.
+        let flags = format!("[Service]\nEnvironment=KUBELET_KUBECONFIG_ARGS=--kubeconfig={conf}\n");
+        let drop_in = "/etc/systemd/system/kubelet.service.d/60-cloud.conf";
+        node.file(conf, &kubeconfig.to_string(), 0o600)
+            .file(PLUGIN, &plugin, 0o755)
+            .file(drop_in, &flags, 0o644)
+            .kubelet_argument("--rotate-certificates=false")
     })?;
     scene.play(|scene| {
         scene.node.sh("rm /etc/nodevigil/kubeconfig")?;
@@ -153,11 +155,11 @@ fn an_exec_plugin_of_its_own_serves() -> Result<()> {
     let plane = ControlPlane::shared()?;
     let name = "own-exec-plugin";
     let (kubeconfig, plugin) = with_plugin(&plane.agent_kubeconfig(name)?)?;
-    let scene = Scene::booted(&plane, name, |node| {
-        node.file("/etc/nodevigil/kubeconfig", &kubeconfig.to_string(), 0o644)
-            .file(PLUGIN, &plugin, 0o755)
-    })?;
+    let scene = Scene::booted(&plane, name, |node| node.file(PLUGIN, &plugin, 0o755))?;
     scene.play(|scene| {
+        scene.node.sh(&format!(
+            "cat >/etc/nodevigil/kubeconfig <<'END'\n{kubeconfig}\nEND"
+        ))?;
         let from = Instant::now();
         scene.node.start_agent()?;
         scene.wait_for(from, "True", "KubeletIsHealthy")?;
@@ -183,16 +185,12 @@ const PLUGIN: &str = "/opt/cloud/bin/credential";
 fn with_plugin(kubeconfig: &Value) -> Result<(Value, String)> {
     let mut kubeconfig = kubeconfig.clone();
     let user = &mut kubeconfig["users"][0]["user"];
-    let pem = |field: &str| -> Result<String> {
-        let data = user[field].as_str().context("no data")?;
-        Ok(String::from_utf8(STANDARD.decode(data)?)?)
-    };
     let credential = json!({
         "apiVersion": "client.authentication.k8s.io/v1",
         "kind": "ExecCredential",
         "status": {
-            "clientCertificateData": pem("client-certificate-data")?,
-            "clientKeyData": pem("client-key-data")?,
+            "clientCertificateData": pem(user, "client-certificate-data")?,
+            "clientKeyData": pem(user, "client-key-data")?,
         },
     });
     *user = json!({"exec": {
@@ -212,6 +210,11 @@ END
 "#
     );
     Ok((kubeconfig, plugin))
+}
+
+fn pem(user: &Value, field: &str) -> Result<String> {
+    let data = user[field].as_str().context("no data")?;
+    Ok(String::from_utf8(STANDARD.decode(data)?)?)
 }
 
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
@@ -241,34 +244,40 @@ impl Secret {
 
     fn made(self, plane: &ControlPlane, node: &str, which: &str) -> Result<Secrets> {
         let account = format!("{node}-{which}");
-        if self == Self::Certificate {
-            let user = format!("nodevigil:{account}");
-            let kubeconfig = plane.kubeconfig(&user, &["nodevigil-agents"], enter::ADDRESS)?;
-            let of = &kubeconfig["users"][0]["user"];
-            let pem = |field: &str| -> Result<String> {
-                let data = of[field].as_str().context("no data")?;
-                Ok(String::from_utf8(STANDARD.decode(data)?)?)
-            };
-            let files = vec![
-                ("client.crt", pem("client-certificate-data")?),
-                ("client.key", pem("client-key-data")?),
-            ];
-            return Ok(Secrets { user, files });
-        }
         let post = |path: &str, body: Value| -> Result<Value> {
             let (code, answer) = plane.request("POST", path, "application/json", &body)?;
             ensure!(code == 201, "{code}: {answer}");
             Ok(answer)
         };
-        post(ACCOUNTS, json!({"metadata": {"name": account}}))?;
+        let subject = match self {
+            Self::Certificate => json!({"kind": "User", "name": account}),
+            Self::Token => {
+                post(ACCOUNTS, json!({"metadata": {"name": account}}))?;
+                json!({"kind": "ServiceAccount", "namespace": "default", "name": account})
+            }
+        };
         post(
             "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
             json!({
                 "metadata": {"name": account},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "nodevigil"},
-                "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": account}],
+                "roleRef": {
+                    "apiGroup": "rbac.authorization.k8s.io",
+                    "kind": "ClusterRole",
+                    "name": "nodevigil",
+                },
+                "subjects": [subject],
             }),
         )?;
+        if self == Self::Certificate {
+            let kubeconfig = plane.kubeconfig(&account, &[], enter::ADDRESS)?;
+            let of = &kubeconfig["users"][0]["user"];
+            let files = vec![
+                ("client.crt", pem(of, "client-certificate-data")?),
+                ("client.key", pem(of, "client-key-data")?),
+            ];
+            let user = account;
+            return Ok(Secrets { user, files });
+        }
         let path = format!("{ACCOUNTS}/{account}/token");
         let answer = post(&path, json!({"spec": {"expirationSeconds": 3600}}))?;
         let token = answer["status"]["token"].as_str().context("no token")?;
@@ -296,7 +305,10 @@ fn with_files(name: &str, secret: Secret) -> Result<Scene> {
     };
     let scene = Scene::healthy_with(name, |node| {
         let kubeconfig = kubeconfig.to_string();
-        let node = node.file("/etc/nodevigil/kubeconfig", &kubeconfig, 0o644);
+        let setting = "[kubernetes]\nkubeconfig = \"/etc/nodevigil/other\"\n";
+        let node = node
+            .file("/etc/nodevigil/other", &kubeconfig, 0o644)
+            .config("60-kubeconfig.toml", setting);
         first.files.iter().fold(node, |node, (file, text)| {
             node.file(&format!("/etc/nodevigil/{file}"), text, 0o644)
         })
