@@ -27,15 +27,19 @@ TOOLS_KEY := $(shell cat tests/cluster/go.mod tests/cluster/go.sum | sha256sum |
 TOOLS := $(CACHE)/tools/$(TOOLS_KEY)
 ASSETS := $(or $(KUBEBUILDER_ASSETS),$(TOOLS))
 
-# What the node tier, the demo and the bench need: the binary that is shipped, and the control plane's binaries.
-NODE_ENV := NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" KUBEBUILDER_ASSETS="$(ASSETS)"
+# The controllers that read our conditions, each a small Go module of ours around the real one.
+CONSUMERS_KEY := $(shell cat tests/cluster/*/go.mod tests/cluster/*/go.sum tests/cluster/karpenter/main.go | sha256sum | cut -c1-16)
+CONSUMERS := $(CACHE)/consumers/$(CONSUMERS_KEY)
+
+# What the node tier, the demo and the bench need: the binary that is shipped, the control plane's binaries, its consumers.
+NODE_ENV := NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)"
 
 # Programs that the tests start, each with the Debian packages that bring it. A program that is there is left alone,
 # wherever it came from: installing Debian's containerd would remove Docker's.
 NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-daemon:dbus unshare:util-linux ip:iproute2 \
   containerd:containerd runc:runc cloud-init:cloud-init openssl:openssl
 
-.PHONY: help demo test unit trees kubelet kubelets node promises check docs bench oracle fuzz release install tools setup cargo-deny clean
+.PHONY: help demo test unit trees kubelet kubelets consumers node promises check docs bench oracle fuzz release install tools setup cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -77,6 +81,8 @@ bench: setup tools release ## Measures every promise and writes dist/bench.json 
 	@$(NODE_ENV) cargo bench --locked --profile dev --bench promises
 	@echo "== failures of the API, five minutes of each"
 	@FAULT_SECONDS=300 $(NODE_ENV) cargo test --locked --test node faults::
+	@echo "== racing writers, 10 000 writes"
+	@RACING_WRITES=10000 $(NODE_ENV) cargo test --locked --test node racing::no_lost_update
 
 # The seed is printed; ORACLE_SEED=S repeats a run, ORACLE_TREES=1 with it a single tree.
 oracle: setup tools kubelets ## A thousand random trees against a real systemd, flags against four releases of the kubelet
@@ -130,7 +136,7 @@ GO_ENV = GOENV="$${GOENV:-$${XDG_CONFIG_HOME:-$$HOME/.config}/go/env}" XDG_CONFI
   GOCACHE="$(CACHE)/go/build" GOMODCACHE="$(CACHE)/go/mod" GOFLAGS=-modcacherw
 NEED_GO = command -v go >/dev/null || { echo "go is missing: install Go 1.26 or later (https://go.dev/dl), or set KUBEBUILDER_ASSETS" >&2; exit 1; }
 
-tools: ## The pinned Kubernetes programs, into the cache (five minutes the first time)
+tools: consumers ## The pinned Kubernetes programs, into the cache (seven minutes the first time)
 	@if [ -n "$(KUBEBUILDER_ASSETS)" ]; then \
 	  test -x "$(KUBEBUILDER_ASSETS)/kube-apiserver" || { echo "KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) holds no kube-apiserver" >&2; exit 1; }; \
 	elif [ ! -d "$(TOOLS)" ]; then \
@@ -138,6 +144,15 @@ tools: ## The pinned Kubernetes programs, into the cache (five minutes the first
 	  echo "== Kubernetes tools, into $(TOOLS)"; \
 	  mkdir -p "$(CACHE)/tools" "$(CACHE)/go"; \
 	  $(GO_ENV) tests/cluster/build.sh "$(TOOLS)"; \
+	fi
+
+consumers:
+	@if [ ! -d "$(CONSUMERS)" ]; then \
+	  $(NEED_GO); \
+	  echo "== controllers that read our conditions, into $(CONSUMERS) (two minutes)"; \
+	  rm -rf "$(CACHE)/consumers"; \
+	  mkdir -p "$(CACHE)/consumers" "$(CACHE)/go"; \
+	  $(GO_ENV) tests/cluster/build.sh "$(CONSUMERS)" tests/cluster/karpenter; \
 	fi
 
 # One folder a release, named by its version and the state of its go.mod.

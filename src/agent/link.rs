@@ -285,6 +285,8 @@ impl State {
                 if let Some(publisher) = &mut self.publisher {
                     publisher.forget_in_flight();
                 }
+                self.tainter.forget_in_flight();
+                self.events.forget_in_flight();
                 effects.push(Effect::Disconnect);
             }
             Remedy::ReadCredential => self.link.seek = Seek::At(Duration::ZERO),

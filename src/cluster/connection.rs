@@ -256,6 +256,7 @@ mod tests {
 
     use super::*;
     use crate::cluster::api::{Api, ApiError};
+    use crate::cluster::publisher::Apply;
 
     /// What an apply comes to at a server that answers with these bytes; with none, it never answers.
     async fn apply(answer: &'static str) -> ApiError {
@@ -281,7 +282,7 @@ mod tests {
             ..Access::default()
         };
         let api = Api::new(Connection::new(access).unwrap(), "n1");
-        api.apply("u", &[], jiff::Timestamp::UNIX_EPOCH)
+        api.apply(&Apply::default(), jiff::Timestamp::UNIX_EPOCH)
             .await
             .unwrap_err()
     }

@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(WATCH_SECS as u64 + 30);
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "there is one at a time, and nearly all are Seen"
+    reason = "one at a time, and nearly all are the large one"
 )]
 pub enum NodeEvent {
     /// Our Node, as it is now.
@@ -33,6 +33,10 @@ pub enum NodeEvent {
 
 /// What a watch tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one at a time, and nearly all are the large one"
+)]
 pub enum WatchEvent {
     /// The API server answers it.
     Opened,

@@ -10,6 +10,7 @@ use super::{suppress::Quiet, *};
 /// The healthy spell and the minimum hold.
 const HOLD: u64 = 30;
 const LONGEST: u64 = HOLD * damping::LONGEST_SPELLS as u64;
+const LOOK_SECS: u64 = 5;
 const KIND: ConditionType = ConditionType::KubeletHealthy;
 const CHECKS: [&str; 2] = ["one", "two"];
 
@@ -93,10 +94,10 @@ struct Model {
     good_since: Option<u64>,
     /// Since when a check has known that a reason's cause is gone.
     gone_since: BTreeMap<(usize, &'static str), u64>,
+    /// What a check has known to be gone for a spell since it named it last, or has replaced by what says more.
+    over: BTreeSet<(usize, &'static str)>,
     /// Which check has named what in this life.
     named: BTreeSet<(usize, &'static str)>,
-    /// Replaced in one word by a reason that says more.
-    refined: Vec<&'static str>,
     shown: Option<Verdict>,
     restarted_at: u64,
     flips_out: u64,
@@ -113,8 +114,8 @@ impl Model {
             words: BTreeMap::new(),
             good_since: None,
             gone_since: BTreeMap::new(),
+            over: BTreeSet::new(),
             named: BTreeSet::new(),
-            refined: Vec::new(),
             shown: None,
             restarted_at: 0,
             flips_out: 0,
@@ -131,20 +132,24 @@ impl Model {
         self.words.clear();
         self.gone_since.clear();
         self.named.clear();
+        self.over.clear();
         (self.good_since, self.held_flip) = (None, None);
         self.restarted_at = self.now;
     }
 
     fn hear(&mut self, check: usize, word: &[Reason]) {
         let status = |reason: &Reason| reason.status();
+        let gone = self.gone_since.iter();
+        let over = gone.filter(|(_, since)| self.now - **since >= HOLD);
+        self.over.extend(over.map(|(key, _)| *key));
         let certain = word.iter().map(status).all(|s| s != Status::Unknown);
         let names_problem = word.iter().map(status).any(|s| s == Status::False);
         let last = self.words.insert(check, word.to_vec()).unwrap_or_default();
-        self.refined.clear();
         for spec in REASONS {
             let key = (check, spec.name);
             if word.contains(&spec.reason) {
                 self.named.insert(key);
+                self.over.remove(&key);
             }
             if word.contains(&spec.reason) || !certain {
                 self.gone_since.remove(&key);
@@ -153,7 +158,7 @@ impl Model {
             }
             let replaced = last.contains(&spec.reason) && !word.contains(&spec.reason);
             if replaced && names_problem && spec.leave == timing::Leave::Refined {
-                self.refined.push(spec.name);
+                self.over.insert(key);
             }
         }
         let all_good = self
@@ -168,7 +173,8 @@ impl Model {
         let name = reason.as_str();
         let gone = |check: &usize| {
             let since = self.gone_since.get(&(*check, name));
-            since.is_some_and(|since| self.now - since >= HOLD)
+            let now = since.is_some_and(|since| self.now - since >= HOLD);
+            now || self.over.contains(&(*check, name))
         };
         let mut named = self
             .words
@@ -176,7 +182,7 @@ impl Model {
             .filter(|check| self.named.contains(&(**check, name)));
         // Of an earlier life's problem nobody knows which check named it.
         let adopted = self.restarted_at > 0 && self.now - self.restarted_at >= HOLD;
-        self.refined.contains(&name) || named.all(gone) || (adopted && self.words.keys().any(gone))
+        named.all(gone) || (adopted && self.words.keys().any(gone))
     }
 
     fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
@@ -219,6 +225,16 @@ impl Model {
                 self.same_status(&before, &verdict)?;
             }
             None => {}
+        }
+        if verdict.status != Status::False {
+            // What was gone before it was told leaves no trace.
+            let words = &self.words;
+            let named = |check, name| words[check].iter().any(|reason| reason.as_str() == name);
+            let gone = self
+                .named
+                .iter()
+                .filter(|(check, name)| !named(check, *name));
+            self.over.extend(gone);
         }
         self.shown = Some(verdict);
         Ok(())
@@ -274,12 +290,12 @@ impl Model {
         Ok(())
     }
 
-    /// So it is from now on, second by second.
+    /// So it is from now on.
     fn lasts(&mut self, reason: Reason, secs: u64) -> Result<Status, TestCaseError> {
-        for _ in 0..=secs {
+        for _ in 0..=secs / LOOK_SECS {
             for check in 0..2 {
                 self.step(&Step {
-                    wait: u64::from(check == 0),
+                    wait: if check == 0 { LOOK_SECS } else { 0 },
                     check,
                     word: vec![reason],
                     suppression: Vec::new(),

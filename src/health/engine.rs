@@ -233,16 +233,14 @@ impl Health {
             self.judge_at = self.spell_ends();
             return self.stand_down(&problem, who, now);
         }
-        match (self.problems.worst(None, |p| p.present), waits.to_worse()) {
-            (Some(problem), Some(held)) => {
-                let waiting = format!("{}: {}", problem.reason.as_str(), problem.message);
-                self.hold_back(&waiting, held, asking, now);
-            }
-            _ => {
-                self.problems.forget_gone();
-                self.say_calm(&waits, now);
-            }
+        if let Some(problem) = self.problems.worst(None, |p| p.present)
+            && let Some(held) = waits.to_worse()
+        {
+            let waiting = format!("{}: {}", problem.reason.as_str(), problem.message);
+            return self.hold_back(&waiting, held, asking, now);
         }
+        self.problems.forget_gone();
+        self.say_calm(&waits, now);
     }
 
     /// What keeps everything but a fact from flipping the status.

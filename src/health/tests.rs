@@ -238,3 +238,219 @@ fn a_new_node_is_not_born_with_an_old_crash() {
     assert!(health.found(Reason::KubeletIsHealthy, at(13)));
     assert_eq!(health.verdict().unwrap().status, Status::True);
 }
+
+/// One condition that is fed by one check, and who asks for quiet.
+struct Story {
+    conditions: Conditions,
+    quiet: Vec<Suppressor>,
+}
+
+impl Story {
+    const KIND: ConditionType = ConditionType::KubeletHealthy;
+
+    fn healthy() -> Self {
+        let mut story = Self {
+            conditions: Conditions::new(Duration::from_mins(1)),
+            quiet: Vec::new(),
+        };
+        assert_eq!(
+            story.tell(1, &[Reason::KubeletIsHealthy]).status,
+            Status::True
+        );
+        story
+    }
+
+    fn tell(&mut self, secs: u64, reasons: &[Reason]) -> Verdict {
+        let findings: Vec<Finding> = reasons.iter().map(|reason| finding(*reason)).collect();
+        let kind = Self::KIND;
+        self.conditions
+            .observe(kind, CHECK, &findings, &self.quiet, at(secs));
+        self.conditions.get(kind).verdict().unwrap().clone()
+    }
+}
+
+fn paused() -> Vec<Suppressor> {
+    vec![Suppressor::Paused {
+        by: "nodevigil pause".to_owned(),
+        until: None,
+    }]
+}
+
+#[test]
+fn what_is_still_true_when_a_stand_down_ends_is_told_at_once() {
+    let mut story = Story::healthy();
+    story.quiet = vec![Suppressor::Maintenance];
+    let quiet = story.tell(10, &[Reason::KubeletCrashed]);
+    assert_eq!(
+        (quiet.status, quiet.reason),
+        (Status::Unknown, Reason::NodeInMaintenance)
+    );
+    let wanted =
+        "the Node has MaintenanceInProgress=True; held back: KubeletCrashed: KubeletCrashed";
+    assert_eq!(quiet.message, wanted);
+    story.quiet = Vec::new();
+    let told = story.tell(20, &[]);
+    assert_eq!(
+        (told.status, told.reason, told.since),
+        (Status::False, Reason::KubeletCrashed, at(20).wall)
+    );
+}
+
+#[test]
+fn what_was_told_before_a_stand_down_stays_until_it_is_well() {
+    let mut story = Story::healthy();
+    story.tell(10, &[Reason::KubeletCrashed]);
+    story.quiet = paused();
+    let told = story.tell(11, &[Reason::KubeletCrashed]);
+    assert_eq!((told.status, told.since), (Status::False, at(10).wall));
+    let wanted = "KubeletCrashed; standing down: paused by nodevigil pause";
+    assert_eq!(told.message, wanted);
+    story.tell(20, &[Reason::KubeletIsHealthy]);
+    assert_eq!(
+        story.tell(79, &[Reason::KubeletIsHealthy]).status,
+        Status::False
+    );
+    assert_eq!(
+        story.tell(80, &[Reason::KubeletIsHealthy]).status,
+        Status::True
+    );
+}
+
+#[test]
+fn what_a_stand_down_keeps_back_leaves_by_a_healthy_spell_too() {
+    let mut story = Story::healthy();
+    story.quiet = paused();
+    story.tell(10, &[Reason::KubeletHung]);
+    story.tell(20, &[Reason::KubeletIsHealthy]);
+    let quiet = story.tell(79, &[Reason::KubeletIsHealthy]);
+    assert_eq!(
+        (quiet.status, quiet.reason),
+        (Status::Unknown, Reason::NodePaused)
+    );
+    assert_eq!(
+        story.tell(80, &[Reason::KubeletIsHealthy]).status,
+        Status::True
+    );
+    // Over when the will ends, it is told as nothing.
+    story.tell(90, &[Reason::KubeletCrashed]);
+    story.tell(91, &[Reason::KubeletIsHealthy]);
+    story.quiet = Vec::new();
+    assert_eq!(story.tell(92, &[]).status, Status::True);
+}
+
+#[test]
+fn a_hold_keeps_back_what_is_sampled_until_it_ends_and_no_fact() {
+    let dpkg = vec![Suppressor::PackageUpgrade {
+        manager: "dpkg".to_owned(),
+    }];
+    let mut story = Story::healthy();
+    story.quiet.clone_from(&dpkg);
+    let held = story.tell(10, &[Reason::KubeletHung]);
+    assert_eq!(
+        (held.status, held.reason),
+        (Status::True, Reason::KubeletIsHealthy)
+    );
+    let wanted =
+        "KubeletIsHealthy; held back while dpkg is changing packages: KubeletHung: KubeletHung";
+    assert_eq!(held.message, wanted);
+    let until = Duration::from_secs(10) + suppress::PACKAGE_UPGRADE_HOLDS;
+    assert_eq!(story.conditions.next_deadline(at(10)), Some(until));
+    assert_eq!(story.tell(309, &[Reason::KubeletHung]).status, Status::True);
+    assert_eq!(story.tell(310, &[]).status, Status::False, "not for ever");
+
+    let mut story = Story::healthy();
+    story.quiet = dpkg;
+    assert_eq!(
+        story.tell(10, &[Reason::KubeletCrashed]).status,
+        Status::False
+    );
+    // What is over before it was told was nothing.
+    let mut story = Story::healthy();
+    story.quiet = vec![Suppressor::BootGrace];
+    story.tell(10, &[Reason::KubeletHung]);
+    let well = story.tell(11, &[Reason::KubeletIsHealthy]);
+    assert_eq!(
+        (well.status, well.message.as_str()),
+        (Status::True, "KubeletIsHealthy")
+    );
+}
+
+#[test]
+fn two_problems_that_alternate_show_one_reason() {
+    let mut story = Story::healthy();
+    for secs in (10..300).step_by(10) {
+        let reason = if secs % 20 == 10 {
+            Reason::KubeletHung
+        } else {
+            Reason::KubeletHealthzDown
+        };
+        let told = story.tell(secs, &[reason]);
+        assert_eq!(told.reason, Reason::KubeletHung, "at {secs}");
+        let both = "KubeletHung; also KubeletHealthzDown: KubeletHealthzDown";
+        assert!(secs == 10 || told.message == both, "{}", told.message);
+    }
+    // Without it the other one takes its place after a spell, in the same False.
+    story.tell(310, &[Reason::KubeletHealthzDown]);
+    let told = story.tell(370, &[Reason::KubeletHealthzDown]);
+    assert_eq!(
+        (told.reason, told.since),
+        (Reason::KubeletHealthzDown, at(10).wall)
+    );
+    // A worse one is shown at once.
+    let told = story.tell(371, &[Reason::KubeletHealthzDown, Reason::KubeletCrashed]);
+    assert_eq!(told.reason, Reason::KubeletCrashed);
+}
+
+#[test]
+fn each_relapse_makes_the_way_back_longer() {
+    let mut story = Story::healthy();
+    let mut now = 100;
+    for spell in [60, 120, 240, 480, 900, 900] {
+        let told = story.tell(now, &[Reason::KubeletCrashed]);
+        assert_eq!((told.status, told.since), (Status::False, at(now).wall));
+        story.tell(now + 1, &[Reason::KubeletIsHealthy]);
+        let late = story.tell(now + spell, &[Reason::KubeletIsHealthy]);
+        assert_eq!(late.status, Status::False);
+        let over = story.tell(now + 1 + spell, &[Reason::KubeletIsHealthy]);
+        assert_eq!(over.status, Status::True);
+        now += spell + 30;
+    }
+}
+
+#[test]
+fn a_sample_waits_for_the_minimum_hold_and_a_fact_does_not() {
+    let mut story = Story::healthy();
+    story.tell(10, &[Reason::KubeletCrashed]);
+    story.tell(11, &[Reason::KubeletIsHealthy]);
+    assert_eq!(
+        story.tell(71, &[Reason::KubeletIsHealthy]).status,
+        Status::True
+    );
+    let held = story.tell(80, &[Reason::KubeletHung]);
+    assert_eq!(held.status, Status::True);
+    assert!(
+        held.message
+            .contains("held back because the status has just flipped: KubeletHung")
+    );
+    assert_eq!(
+        story.conditions.next_deadline(at(80)),
+        Some(Duration::from_secs(131))
+    );
+    let told = story.tell(81, &[Reason::KubeletGone, Reason::KubeletHung]);
+    assert_eq!(
+        (told.status, told.reason),
+        (Status::False, Reason::KubeletGone)
+    );
+}
+
+#[test]
+fn a_reason_of_another_version_gives_way_to_the_first_that_is_known() {
+    let mut health = Health::new(ConditionType::KubeletHealthy, Duration::from_mins(1));
+    health.adopt(stored(Status::False, "KubeletOnFire", 5));
+    assert!(health.found(Reason::KubeletHung, at(30)));
+    let told = health.verdict().unwrap();
+    assert_eq!(
+        (told.reason, told.message.as_str(), told.since),
+        (Reason::KubeletHung, "KubeletHung", at(5).wall)
+    );
+}

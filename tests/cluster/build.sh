@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the pinned Kubernetes tools (`tool` lines of a go.mod) into OUT, each under its usual name.
+# Builds the pinned Kubernetes programs (`tool` lines of a go.mod) into OUT, each under its usual name.
 #   build.sh OUT [MODULE]
 # MODULE is the folder of the go.mod, this script's own if it is left out.
 # Builds into a folder beside OUT and renames it at the end, so that an interrupted build never looks finished.
@@ -9,10 +9,14 @@ out=$1
 cd "${2:-$(dirname "$0")}"
 partial="$out.partial"
 mkdir -p "$partial"
-version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
-minor=$(echo "$version" | cut -d. -f2)
-stamp=k8s.io/component-base/version # without these, the binaries report v0.0.0-master and kubeadm refuses to talk to them
-flags="-s -w -X $stamp.gitVersion=$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=$minor"
+flags="-s -w"
+# Without these, Kubernetes' own binaries report v0.0.0-master and kubeadm refuses to talk to them.
+version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes 2>/dev/null || true)
+if [ -n "$version" ]; then
+  minor=$(echo "$version" | cut -d. -f2)
+  stamp=k8s.io/component-base/version
+  flags="$flags -X $stamp.gitVersion=$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=$minor"
+fi
 tools=$(go list tool)
 count=$(echo "$tools" | wc -l)
 i=0
@@ -22,7 +26,7 @@ for tool in $tools; do
     go.etcd.io/etcd/*) name=etcd ;;
     *) name=$(basename "$tool") ;;
   esac
-  echo "  building $name $version ($i of $count; about five minutes for all on two cores the first time)" >&2
+  echo "  building $name $version ($i of $count; two to five minutes for all on two cores the first time)" >&2
   CGO_ENABLED=0 go build -trimpath -ldflags "$flags" -o "$partial/$name" "$tool"
 done
 rm -rf "$out"

@@ -205,7 +205,7 @@ fn hasty(name: &str) -> Result<Scene> {
 }
 
 /// Ends the agent by `command`, and waits until its successor has judged and published.
-fn restart(scene: &Scene, command: &str) -> Result<()> {
+pub(crate) fn restart(scene: &Scene, command: &str) -> Result<()> {
     let started = started_at(scene)?;
     scene.node.sh(command)?;
     wait_for_successor(scene, started)

@@ -19,16 +19,22 @@ mod check;
 mod cleanup;
 mod cloud_init;
 mod config;
+mod doctor;
 mod fatal;
 mod faults;
 mod harness;
 mod host;
 mod identity;
+mod karpenter;
 mod life;
+mod lifecycle;
 mod lookup;
+mod lost_nodes;
 mod privilege;
+mod racing;
 mod scene;
 mod standing;
+mod telling;
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -51,12 +57,18 @@ fn main() -> ExitCode {
         host::tests(),
         identity::tests(),
         privilege::tests(),
+        telling::tests(),
+        doctor::tests(),
         config::tests(),
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
         standing::tests(),
         cleanup::tests(),
+        karpenter::tests(),
+        lifecycle::tests(),
+        lost_nodes::tests(),
+        racing::tests(),
         faults::tests(&arguments), // last: they have begun, and the others go on beside them
     ]
     .into_iter()

@@ -31,7 +31,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(30);
 /// each of the agent's own periods of a second.
 const LOOK_ON: Duration = Duration::from_secs(4);
 
-const SHORT_SPELL: &str = "[kubelet]\nhealthy_for_secs = 1\n";
+pub(crate) const SHORT_SPELL: &str = "[kubelet]\nhealthy_for_secs = 1\n";
 
 /// A node, its control plane, and a watch on its Node from before it booted.
 pub(crate) struct Scene {

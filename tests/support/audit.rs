@@ -21,18 +21,24 @@ pub(crate) struct Request {
     pub(crate) code: u16,
     /// The object that was sent; null where the policy does not record it.
     pub(crate) body: Value,
+    /// The resource version of the object in the answer; empty where the policy does not record it.
+    pub(crate) version: String,
     /// When it arrived, by the API server's clock.
     pub(crate) at: Timestamp,
 }
 
-/// Records bodies where the agent writes, and who asked for everything else. A watch has two lines: one at its start,
-/// one at its end.
+/// The group of those who write so much that nobody wants to read it.
+pub(crate) const CROWD: &str = "crowd";
+
+/// Records bodies where the agent writes, and who asked for everything else; nothing of the [`CROWD`]. A watch has two
+/// lines: one at its start, one at its end.
 pub(crate) fn policy() -> Value {
     json!({
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
         "omitStages": ["RequestReceived"],
         "rules": [
+            {"level": "None", "userGroups": [CROWD]},
             {"level": "RequestResponse", "resources": [
                 {"group": "", "resources": ["nodes", "nodes/status", "events"]},
                 {"group": "events.k8s.io", "resources": ["events"]},
@@ -81,6 +87,7 @@ fn request(event: &Value) -> Result<Request> {
         user_agent: text("/userAgent"),
         code: u16::try_from(code)?,
         body: event["requestObject"].clone(),
+        version: text("/responseObject/metadata/resourceVersion"),
         at: text("/requestReceivedTimestamp")
             .parse()
             .context("an audit event has a time")?,

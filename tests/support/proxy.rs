@@ -9,7 +9,7 @@ pub(crate) mod fault;
 mod front;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
 
-use fault::Fault;
+pub(crate) use fault::Fault;
 use front::Faces;
 
 use super::control_plane::ControlPlane;
@@ -61,6 +61,8 @@ pub(crate) struct Proxy {
 struct Shared {
     fault: watch::Sender<Option<Fault>>,
     traffic: Mutex<Traffic>,
+    /// Words of the requests and what stands for them at the API server.
+    words: OnceLock<&'static [(&'static str, &'static str)]>,
     faces: Faces,
     upstream: Client,
 }
@@ -105,6 +107,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             fault: watch::Sender::new(None),
             traffic: Mutex::default(),
+            words: OnceLock::new(),
             faces,
             upstream,
         });
@@ -148,6 +151,11 @@ impl Proxy {
     pub(crate) fn set(&self, fault: Option<Fault>) -> Instant {
         self.shared.fault.send_replace(fault);
         Instant::now()
+    }
+
+    /// From now on replaces words in the paths and bodies of requests, so that the client writes under other names.
+    pub(crate) fn rename(&self, words: &'static [(&'static str, &'static str)]) {
+        let _ = self.shared.words.set(words); // the first call counts
     }
 
     /// What came so far.

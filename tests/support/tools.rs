@@ -26,6 +26,22 @@ pub(crate) fn path(program: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// The folder with the controllers that read our conditions; `make` sets it.
+const CONSUMERS: &str = "NODEVIGIL_CONSUMERS";
+
+/// The path of one of the controllers that read our conditions (tests/cluster).
+pub(crate) fn consumer(program: &str) -> Result<PathBuf> {
+    let folder = std::env::var_os(CONSUMERS)
+        .with_context(|| format!("{CONSUMERS} is not set: start this through make"))?;
+    let path = Path::new(&folder).join(program);
+    ensure!(
+        path.is_file(),
+        "{} is missing: run `make consumers`",
+        path.display()
+    );
+    Ok(path)
+}
+
 /// The agent's executable: `NODEVIGIL_BIN` if that is set, else what cargo built for a test or bench.
 pub(crate) fn agent() -> Result<PathBuf> {
     let path = std::env::var_os("NODEVIGIL_BIN")

@@ -41,6 +41,15 @@ impl Record {
 impl NodeWatch {
     /// Starts to watch; returns when the API server has accepted the watch.
     pub(crate) fn start(kubeconfig: Value, node: &str) -> Result<Self> {
+        Self::start_keeping(kubeconfig, node, |event| event)
+    }
+
+    /// The same, and of each event only what `keep` makes of it is kept: for thousands of them.
+    pub(crate) fn start_keeping(
+        kubeconfig: Value,
+        node: &str,
+        keep: fn(Value) -> Value,
+    ) -> Result<Self> {
         let record = Arc::new(Record::default());
         let (stop, stopped) = oneshot::channel();
         let (connected, ready) = channel();
@@ -56,7 +65,7 @@ impl NodeWatch {
                 runtime.block_on(async {
                     tokio::select! {
                         _ = stopped => {}
-                        () = follow(&kubeconfig, &path, &into, &connected) => {}
+                        () = follow(&kubeconfig, &path, &into, keep, &connected) => {}
                     }
                 });
             })?;
@@ -159,12 +168,18 @@ fn conditions(event: &Value) -> Value {
         .unwrap_or_default()
 }
 
-async fn follow(kubeconfig: &Value, path: &str, record: &Record, connected: &Sender<()>) {
+async fn follow(
+    kubeconfig: &Value,
+    path: &str,
+    record: &Record,
+    keep: fn(Value) -> Value,
+    connected: &Sender<()>,
+) {
     let Ok(client) = api::client(kubeconfig).await else {
         return;
     };
     loop {
-        let _ = stream(&client, path, record, connected).await; // an end is as good as an error: connect anew
+        let _ = stream(&client, path, record, keep, connected).await; // an end is as good as an error: connect anew
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -173,6 +188,7 @@ async fn stream(
     client: &Client,
     path: &str,
     record: &Record,
+    keep: fn(Value) -> Value,
     connected: &Sender<()>,
 ) -> Result<()> {
     let response = client.send(Request::get(path).body(Body::empty())?).await?;
@@ -190,7 +206,7 @@ async fn stream(
         pending.extend_from_slice(&data);
         while let Some(end) = pending.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = pending.drain(..=end).collect();
-            let event = serde_json::from_slice(&line)?;
+            let event = keep(serde_json::from_slice(&line)?);
             record.lock().push((arrived, event));
             record.arrived.notify_all();
         }

@@ -146,6 +146,7 @@ impl State {
         {
             info!(%node, "the kubelet registers under another name than the host's");
             self.publisher = Some(Publisher::new(&node));
+            self.tell_about(&node);
             self.wish();
             self.link.forget_node();
             if self.link.is_connected() {

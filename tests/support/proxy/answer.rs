@@ -42,7 +42,7 @@ impl Body for Outgoing {
 }
 
 /// What a request is for, in a word of the API's.
-pub(super) fn kind(method: &Method, path_and_query: &str) -> &'static str {
+fn kind(method: &Method, path_and_query: &str) -> &'static str {
     let (path, query) = path_and_query
         .split_once('?')
         .unwrap_or((path_and_query, ""));
@@ -73,22 +73,36 @@ pub(super) async fn answer(
             r#"{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"#.to_owned(),
         )),
         Some(Fault::Slow) => {
-            let request = read(request).await?;
+            let request = read(&shared, request).await?;
             let late = tokio::spawn(async move {
                 tokio::time::sleep(SLOW).await;
                 forward(&shared, request).await
             });
             late.await?
         }
+        Some(Fault::Hold(held)) if held == kind_of(&request) => {
+            let request = read(&shared, request).await?;
+            let mut fault = shared.fault.subscribe();
+            fault
+                .wait_for(|now| *now != Some(Fault::Hold(held)))
+                .await?;
+            forward(&shared, request).await
+        }
         _ => {
-            let request = read(request).await?;
+            let request = read(&shared, request).await?;
             forward(&shared, request).await
         }
     }
 }
 
+/// What a request is for.
+pub(super) fn kind_of<B>(request: &Request<B>) -> &'static str {
+    let path = request.uri().path_and_query();
+    kind(request.method(), path.map_or("", |path| path.as_str()))
+}
+
 /// The request as it goes to the API server: path, body and the headers that matter there.
-async fn read(request: Request<Incoming>) -> Result<Request<KubeBody>> {
+async fn read(shared: &Shared, request: Request<Incoming>) -> Result<Request<KubeBody>> {
     let (parts, body) = request.into_parts();
     let body = Limited::new(body, MAX_REQUEST_BYTES)
         .collect()
@@ -97,8 +111,8 @@ async fn read(request: Request<Incoming>) -> Result<Request<KubeBody>> {
     let path = parts.uri.path_and_query().context("a request has a path")?;
     let mut onward = Request::builder()
         .method(parts.method)
-        .uri(path.as_str())
-        .body(KubeBody::from(body.to_bytes().to_vec()))?;
+        .uri(shared.renamed(path.as_str().to_owned()))
+        .body(KubeBody::from(shared.renamed_bytes(&body.to_bytes())))?;
     for name in [ACCEPT, CONTENT_TYPE, USER_AGENT] {
         if let Some(value) = parts.headers.get(&name) {
             onward.headers_mut().insert(name, value.clone());
@@ -107,25 +121,47 @@ async fn read(request: Request<Incoming>) -> Result<Request<KubeBody>> {
     Ok(onward)
 }
 
+impl Shared {
+    fn renamed(&self, text: String) -> String {
+        let words = self.words.get().copied().unwrap_or_default();
+        words
+            .iter()
+            .fold(text, |text, (from, to)| text.replace(from, to))
+    }
+
+    fn renamed_bytes(&self, bytes: &Bytes) -> Vec<u8> {
+        match String::from_utf8(bytes.to_vec()) {
+            Ok(text) => self.renamed(text).into_bytes(),
+            Err(other) => other.into_bytes(),
+        }
+    }
+}
+
 async fn forward(shared: &Shared, request: Request<KubeBody>) -> Result<Response<Outgoing>> {
+    let is_watch = kind_of(&request) == "watch";
     let answer = shared.upstream.send(request).await?;
     let (mut parts, body) = answer.into_parts();
     parts.headers.remove(CONNECTION);
     parts.headers.remove(TRANSFER_ENCODING);
     parts.version = http::Version::default();
     let (sender, receiver) = channel(QUEUE);
-    tokio::spawn(pump(body, sender, shared.fault.subscribe()));
+    tokio::spawn(pump(body, is_watch, sender, shared.fault.subscribe()));
     Ok(Response::from_parts(parts, Outgoing(receiver)))
 }
 
-/// Hands a body on until either side ends; in a [`Fault::Hang`] it waits.
+/// Hands a body on until either side ends; in a [`Fault::Hang`] it waits, and a watch in a [`Fault::Hold`] of those.
 async fn pump(
     mut body: KubeBody,
+    is_watch: bool,
     to: Sender<io::Result<Bytes>>,
     mut fault: watch::Receiver<Option<Fault>>,
 ) {
     loop {
-        let silent = *fault.borrow_and_update() == Some(Fault::Hang);
+        let silent = match *fault.borrow_and_update() {
+            Some(Fault::Hang) => true,
+            Some(Fault::Hold(kind)) => is_watch && kind == "watch",
+            _ => false,
+        };
         tokio::select! {
             () = to.closed() => return,
             changed = fault.changed() => if changed.is_err() { return },

@@ -22,6 +22,9 @@ pub(crate) enum Fault {
     HalfOpen,
     /// A connection is accepted and never read: its TLS handshake hangs.
     HandshakeHang,
+    /// Requests of that kind ([`super::Asked`]) wait until this is over, and open watches fall silent if it is `watch`;
+    /// everything else is served.
+    Hold(&'static str),
     /// Every request is answered with that status.
     Status(u16),
     /// Every request is answered 429, with [`RETRY_AFTER`].
@@ -43,6 +46,9 @@ pub(crate) enum Fault {
 impl Fault {
     /// Whether it begins by resetting what is open, as a server does that comes back ill.
     pub(super) fn resets_connections(self) -> bool {
-        !matches!(self, Self::Hang | Self::HalfOpen | Self::Slow)
+        !matches!(
+            self,
+            Self::Hang | Self::HalfOpen | Self::Hold(_) | Self::Slow
+        )
     }
 }

@@ -18,7 +18,7 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto::ring};
 
 use super::Shared;
-use super::answer::{answer, kind};
+use super::answer::{answer, kind_of};
 use super::fault::Fault;
 use crate::support::pki::{Authority, Pair};
 
@@ -124,9 +124,7 @@ async fn serve(shared: &Arc<Shared>, stream: TcpStream) -> Result<()> {
             return Ok(stream.shutdown().await?);
         }
         let service = service_fn(|request| {
-            let path = request.uri().path_and_query();
-            let path = path.map_or("", |path| path.as_str());
-            shared.request(number, kind(request.method(), path));
+            shared.request(number, kind_of(&request));
             answer(Arc::clone(shared), request)
         });
         let served = auto::Builder::new(TokioExecutor::new())

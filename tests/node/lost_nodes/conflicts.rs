@@ -1,0 +1,88 @@
+//! An update that is refused because somebody else came between.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use libtest_mimic::Trial;
+use nix::sys::signal::Signal;
+
+use crate::scene::{AGENT, SOON, Scene};
+use crate::support::audit::Request;
+use crate::support::control_plane::ControlPlane;
+use crate::support::proxy::Proxy;
+use crate::support::proxy::fault::Fault;
+use crate::support::{enter, say};
+use crate::trial;
+
+/// From a refused write until the one that counts.
+const RETRIED: Duration = Duration::from_secs(5);
+
+/// The tests of this topic.
+pub(super) fn tests() -> Vec<Trial> {
+    vec![trial(
+        "lost_nodes::conflict_does_not_stick",
+        conflict_does_not_stick,
+    )]
+}
+
+/// The Node is made anew, and our agent does not hear of it: its watch is silent. Its next write is refused (422, for
+/// the uid), and that must be enough to look again.
+fn conflict_does_not_stick() -> Result<()> {
+    let (scene, proxy) = behind_proxy("conflict")?;
+    scene.play(|scene| {
+        let before = scene.now()?;
+        let from = scene.requests()?.len();
+        let silent = proxy.set(Some(Fault::Hold("watch")));
+        // Still until the next Node is there: a write in between would find none.
+        scene.node.signal_unit(AGENT, Signal::SIGSTOP)?;
+        scene.plane.delete_node(scene.node.name())?;
+        scene.node.sh("systemctl restart kubelet")?; // registers it anew; its pid is news for our condition
+        scene.node.wait_ready(SOON)?;
+        scene.node.signal_unit(AGENT, Signal::SIGCONT)?;
+        let told = scene.wait_until_told(silent, |told| told.uid != before.uid)?;
+        let requests = scene.requests()?.split_off(from);
+        let late = retried_once(&requests, "/status?", 422, "list")
+            .with_context(|| format!("{requests:#?}"))?;
+        proxy.set(None);
+        ensure!(told.status == "True", "{told:?}");
+        say(&format!(
+            "conflict_does_not_stick: written {late:?} after the refusal"
+        ));
+        scene.crash_and_recover()
+    })
+}
+
+/// A healthy node whose agent reaches the API server through a proxy.
+fn behind_proxy(name: &str) -> Result<(Scene, Proxy)> {
+    let plane = ControlPlane::shared()?;
+    let identity = plane.agent_kubeconfig(name)?;
+    let proxy = Proxy::start(&plane, &identity, enter::ADDRESS)?;
+    let kubeconfig = proxy.kubeconfig(&identity)?.to_string();
+    let settings = "[kubernetes]\nkubeconfig = \"/etc/nodevigil/other\"\n";
+    let scene = Scene::healthy_with(name, |node| {
+        node.file("/etc/nodevigil/other", &kubeconfig, 0o644)
+            .config("60-proxy.toml", settings)
+    })?;
+    Ok((scene, proxy))
+}
+
+/// Fails unless our write was refused with that code once, then the Node was read, then the write went through; returns
+/// how long after the refusal.
+fn retried_once(requests: &[Request], path: &str, code: u16, read: &str) -> Result<Duration> {
+    let is_write = |one: &&Request| one.verb == "patch" && one.uri.contains(path);
+    let writes: Vec<&Request> = requests.iter().filter(is_write).collect();
+    let codes: Vec<u16> = writes.iter().map(|one| one.code).collect();
+    ensure!(codes.starts_with(&[code, 200]), "{codes:?}");
+    ensure!(
+        codes.iter().filter(|one| **one == code).count() == 1,
+        "{codes:?}"
+    );
+    let (refused, done) = (writes[0].at, writes[1].at);
+    let read_between = requests
+        .iter()
+        .any(|one| one.verb == read && one.at > refused && one.at < done);
+    ensure!(read_between, "it was not read anew");
+    let late = Duration::try_from(done.duration_since(refused)).context("in their order")?;
+    ensure!(late < RETRIED, "{late:?} later");
+    Ok(late)
+}
