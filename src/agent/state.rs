@@ -181,6 +181,7 @@ impl State {
             Event::Pause(pause) => self.standing.learn_pause(pause, now),
             Event::Packages(manager) => self.standing.learn_packages(manager, now),
             Event::Identity(result) => self.apply_identity(result, now, &mut effects),
+            Event::Terms(terms) => self.link.look_again(terms, now),
             Event::Node(event) => self.apply_node(event, now, &mut effects),
             Event::Read(result) => self.apply_read(result, now, &mut effects),
             Event::WatchOpened(number) => self.apply_watch_opened(number, now),
