@@ -19,6 +19,7 @@ mod check;
 mod cleanup;
 mod cloud_init;
 mod config;
+mod doctor;
 mod fatal;
 mod faults;
 mod harness;
@@ -33,6 +34,7 @@ mod privilege;
 mod racing;
 mod scene;
 mod standing;
+mod telling;
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -55,6 +57,8 @@ fn main() -> ExitCode {
         host::tests(),
         identity::tests(),
         privilege::tests(),
+        telling::tests(),
+        doctor::tests(),
         config::tests(),
         check::tests(),
         fatal::tests(),

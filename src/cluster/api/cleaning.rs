@@ -6,9 +6,8 @@ use http::{Request, header::CONTENT_TYPE, request::Builder};
 use serde_json::{Value, json};
 
 use super::{Api, ApiError, FIELD_MANAGER, REQUEST_TIMEOUT, nonsense};
+use crate::desired::taints::DEFAULT_PREFIX;
 
-/// What every key of a taint of ours begins with.
-pub const TAINT_PREFIX: &str = "status-taint.cluster-autoscaler.kubernetes.io/nodevigil-";
 /// The annotation that is in our apply while we stand down.
 pub const STANDING_DOWN: &str = "nodevigil.io/standing-down";
 /// How often the taints are read anew because somebody else changed them meanwhile.
@@ -113,10 +112,16 @@ impl Api {
     async fn remove_taints(&self, node: &Value) -> Result<Value, ApiError> {
         let all = &node["spec"]["taints"];
         let foreign: Vec<&Value> = array(all).filter(|taint| !is_ours(taint)).collect();
+        // Who writes the list last has it in the Node's book-keeping; nobody has one that is not there.
+        let change = if foreign.is_empty() {
+            json!({ "op": "remove", "path": "/spec/taints" })
+        } else {
+            json!({ "op": "replace", "path": "/spec/taints", "value": foreign })
+        };
         let patch = json!([
             { "op": "test", "path": "/metadata/uid", "value": node["metadata"]["uid"] },
             { "op": "test", "path": "/spec/taints", "value": all },
-            { "op": "replace", "path": "/spec/taints", "value": foreign },
+            change,
         ]);
         let path = self.path(&format!("?fieldManager={FIELD_MANAGER}"));
         let request = Request::patch(path).header(CONTENT_TYPE, "application/json-patch+json");
@@ -175,7 +180,7 @@ fn our_taints(node: &Value) -> Vec<&Value> {
 
 fn is_ours(taint: &Value) -> bool {
     let key = taint["key"].as_str();
-    key.is_some_and(|key| key.starts_with(TAINT_PREFIX))
+    key.is_some_and(|key| key.starts_with(DEFAULT_PREFIX))
 }
 
 fn array(value: &Value) -> impl Iterator<Item = &Value> {
@@ -192,7 +197,7 @@ mod tests {
 
     #[test]
     fn only_keys_of_ours_are_taints_of_ours() {
-        let key = format!("{TAINT_PREFIX}kubelet-unhealthy");
+        let key = format!("{DEFAULT_PREFIX}kubelet-unhealthy");
         let node = json!({"spec": {"taints": [
             {"key": key, "value": "KubeletCrashed", "effect": "NoSchedule"},
             {"key": "status-taint.cluster-autoscaler.kubernetes.io/other", "effect": "NoSchedule"},

@@ -112,7 +112,7 @@ async fn read(shared: &Shared, request: Request<Incoming>) -> Result<Request<Kub
     let mut onward = Request::builder()
         .method(parts.method)
         .uri(shared.renamed(path.as_str().to_owned()))
-        .body(KubeBody::from(shared.renamed_bytes(body.to_bytes())))?;
+        .body(KubeBody::from(shared.renamed_bytes(&body.to_bytes())))?;
     for name in [ACCEPT, CONTENT_TYPE, USER_AGENT] {
         if let Some(value) = parts.headers.get(&name) {
             onward.headers_mut().insert(name, value.clone());
@@ -129,7 +129,7 @@ impl Shared {
             .fold(text, |text, (from, to)| text.replace(from, to))
     }
 
-    fn renamed_bytes(&self, bytes: Bytes) -> Vec<u8> {
+    fn renamed_bytes(&self, bytes: &Bytes) -> Vec<u8> {
         match String::from_utf8(bytes.to_vec()) {
             Ok(text) => self.renamed(text).into_bytes(),
             Err(other) => other.into_bytes(),
