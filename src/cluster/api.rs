@@ -6,8 +6,8 @@ mod cleaning;
 mod events;
 mod node;
 mod owners;
-mod taints;
 pub mod review;
+mod taints;
 mod will;
 
 use std::time::Duration;
