@@ -166,6 +166,9 @@ fn spawn(folder: &Path, name: &str, notify: &Path) -> Result<Child> {
         .env("RUNTIME_DIRECTORY", folder.join("runtime"))
         .env("NOTIFY_SOCKET", notify)
         .env("WATCHDOG_USEC", WATCHDOG.as_micros().to_string())
+        // The allocator of the binary that is shipped gives large blocks back. That of a debug build has to be told.
+        .env("MALLOC_MMAP_THRESHOLD_", "131072")
+        .env("MALLOC_TRIM_THRESHOLD_", "131072")
         .stdin(Stdio::piped())
         .stdout(output)
         .stderr(errors)
