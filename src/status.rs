@@ -5,6 +5,7 @@
 //! [`VERSION`].
 
 mod error;
+mod told;
 
 use std::{
     ffi::OsStr,
@@ -15,6 +16,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use error::StatusError;
+pub use told::{Events, PublishedAs, Taints};
 
 use crate::host::files::Root;
 
@@ -241,53 +243,6 @@ pub struct Condition {
     /// Under which types the Node has it, or should have it.
     #[serde(default)]
     pub published_as: Vec<PublishedAs>,
-}
-
-/// A type under which a condition is published.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PublishedAs {
-    /// Its type, such as `ContainerRuntimeReady`.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// The dialect of that name.
-    #[serde(default)]
-    pub dialect: String,
-    /// Its status, in that dialect's polarity.
-    pub status: ConditionStatus,
-    /// When that status last changed.
-    #[serde(default)]
-    pub last_transition_time: Option<Timestamp>,
-    /// Why it is left out; `None`: it is not.
-    #[serde(default)]
-    pub refused: Option<String>,
-}
-
-/// The taints of ours.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Taints {
-    /// The conditions that taint.
-    pub conditions: Vec<String>,
-    /// Those on the Node, as `KEY=VALUE:EFFECT`.
-    pub on_node: Vec<String>,
-    /// Those that are to come, as `KEY`.
-    pub to_add: Vec<String>,
-    /// Why they are not as they should be.
-    pub problem: Option<String>,
-}
-
-/// The Events so far.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Events {
-    /// Requests that the API server has taken.
-    pub sent: u64,
-    /// What was never told.
-    pub dropped: u64,
-    /// What waits to be told.
-    pub waiting: u64,
-    /// Why they cannot be told.
-    pub problem: Option<String>,
 }
 
 /// A condition's status, as Kubernetes spells it.
