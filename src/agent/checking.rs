@@ -19,6 +19,10 @@ use crate::{
 /// How long what is known may settle before the question is asked: systemd's word and the process come together.
 const SETTLE: Duration = Duration::from_millis(200);
 
+/// At least so long from one question to the next: each has the helper run every rule, and others may write to the Node
+/// hundreds of times a second.
+const BETWEEN: Duration = Duration::from_secs(1);
+
 /// How often a helper that does not answer is asked again.
 const RETRY: Duration = Duration::from_secs(10);
 
@@ -36,6 +40,8 @@ pub(super) struct Checking {
     question: u64,
     /// When to ask (uptime).
     ask_at: Option<Duration>,
+    /// Before which it is not asked again (uptime).
+    not_before: Duration,
     /// When a taint that is still there has become an error by its age alone (uptime).
     overdue_at: Option<Duration>,
 }
@@ -49,7 +55,7 @@ impl Checking {
     }
 
     fn ask_soon(&mut self, now: Now) {
-        let at = now.uptime + SETTLE;
+        let at = (now.uptime + SETTLE).max(self.not_before);
         self.ask_at = Some(self.ask_at.map_or(at, |earlier| earlier.min(at)));
     }
 }
@@ -133,6 +139,7 @@ impl State {
             cluster.node_age_secs = u64::try_from(age.as_secs()).ok();
         }
         self.checking.question += 1;
+        self.checking.not_before = now.uptime + BETWEEN;
         effects.push(Effect::FollowConfig(
             self.checking.question,
             Box::new(request),
