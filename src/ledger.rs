@@ -85,7 +85,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::health::{ConditionType, Status};
+    use crate::{desired::PublishedType, health::Status};
 
     #[test]
     fn a_record_is_believed_in_its_own_boot_only() {
@@ -99,7 +99,7 @@ mod tests {
             Place::new(root.clone(), Path::new("/run/nodevigil"))
         };
         let condition = Condition {
-            r#type: ConditionType::KubeletHealthy,
+            r#type: PublishedType::KubeletHealthy,
             status: Status::False,
             reason: "KubeletCrashed".to_owned(),
             message: "m".to_owned(),

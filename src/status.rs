@@ -71,6 +71,15 @@ pub struct StatusFile {
     /// The conditions that the Node has or should have from us.
     #[serde(default)]
     pub conditions: Vec<Condition>,
+    /// Whether nothing is written, by `[kubernetes] publish = "none"`.
+    #[serde(default)]
+    pub shadow: bool,
+    /// The taints of ours.
+    #[serde(default)]
+    pub taints: Taints,
+    /// The Events so far.
+    #[serde(default)]
+    pub events: Events,
     /// Log lines lost since the start because the journal did not take them.
     #[serde(default)]
     pub log_lines_dropped: u64,
@@ -225,12 +234,62 @@ pub struct Condition {
     /// When the API server last took it as it stands here; `None`: not yet.
     #[serde(default)]
     pub published_at: Option<Timestamp>,
+    /// Under which types the Node has it, or should have it.
+    #[serde(default)]
+    pub published_as: Vec<PublishedAs>,
+}
+
+/// A type under which a condition is published.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublishedAs {
+    /// Its type, such as `ContainerRuntimeReady`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The dialect of that name.
+    #[serde(default)]
+    pub dialect: String,
+    /// Its status, in that dialect's polarity.
+    pub status: ConditionStatus,
+    /// When that status last changed.
+    #[serde(default)]
+    pub last_transition_time: Option<Timestamp>,
+    /// Why it is left out; `None`: it is not.
+    #[serde(default)]
+    pub refused: Option<String>,
+}
+
+/// The taints of ours.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Taints {
+    /// The conditions that taint.
+    pub conditions: Vec<String>,
+    /// Those on the Node, as `KEY=VALUE:EFFECT`.
+    pub on_node: Vec<String>,
+    /// Those that are to come, as `KEY`.
+    pub to_add: Vec<String>,
+    /// Why they are not as they should be.
+    pub problem: Option<String>,
+}
+
+/// The Events so far.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Events {
+    /// Requests that the API server has taken.
+    pub sent: u64,
+    /// What was never told.
+    pub dropped: u64,
+    /// What waits to be told.
+    pub waiting: u64,
+    /// Why they cannot be told.
+    pub problem: Option<String>,
 }
 
 /// A condition's status, as Kubernetes spells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConditionStatus {
-    /// Good, for a condition of ours.
+    /// Good, for a condition under its own name.
     True,
     /// Bad: replacing the node is a sane answer if it lasts.
     False,
@@ -291,6 +350,9 @@ impl StatusFile {
             kubelet: Kubelet::default(),
             quiet: Vec::new(),
             conditions: Vec::new(),
+            shadow: false,
+            taints: Taints::default(),
+            events: Events::default(),
             log_lines_dropped: 0,
             locked_bytes: None,
         }
@@ -370,6 +432,7 @@ mod tests {
             message: "killed by signal 9".to_owned(),
             last_transition_time: Some(status.written_at),
             published_at: None,
+            published_as: Vec::new(),
         });
         let (_folder, root) = root();
         status.write(&root, Path::new(DIR)).unwrap();

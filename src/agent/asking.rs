@@ -43,7 +43,8 @@ impl Agent {
     pub(super) fn disconnect(&mut self) {
         self.stop_watching_node();
         let requests = [self.applying.take(), self.reading.take()];
-        for request in requests.into_iter().flatten() {
+        let besides = self.besides.drain(..);
+        for request in requests.into_iter().flatten().chain(besides) {
             request.abort();
         }
         if let Some(connection) = &self.connection {
@@ -101,7 +102,7 @@ impl Agent {
         };
         let heartbeat = self.outside.clock.now().wall;
         let task = self.spawn(async move {
-            let result = api.apply(&apply.uid, &apply.conditions, heartbeat).await;
+            let result = api.apply(&apply, heartbeat).await;
             Event::Applied(apply.attempt, result)
         });
         self.applying = Some(task);

@@ -5,9 +5,10 @@ use std::time::Duration;
 use crate::{
     checks::kubelet::{Found, Probe, Process},
     cluster::{
-        api::{ApiError, NodeView},
+        api::{ApiError, EventTask, NodeView, TaintTry},
         identity::{Identity, IdentityError},
         publisher::Apply,
+        taints::Tainted,
         watch::{End, NodeEvent},
     },
     desired::Condition,
@@ -62,8 +63,19 @@ pub enum Event {
     WatchEnded(u64, End),
     /// The apply of that number ended.
     Applied(u64, Result<NodeView, ApiError>),
+    /// A request for something besides the conditions ended.
+    Besides(Besides),
     /// We are asked to stop.
     Stop,
+}
+
+/// What is told besides the conditions, and how it ended.
+#[derive(Debug)]
+pub enum Besides {
+    /// The try at the taints of that number.
+    Tainted(u64, Result<Tainted, ApiError>),
+    /// The request for an Event.
+    Told(Box<EventTask>, Result<(), ApiError>),
 }
 
 /// Something to set going; its result comes back as an [`Event`].
@@ -97,6 +109,10 @@ pub enum Effect {
     ReadNode,
     /// Send an apply.
     Apply(Apply),
+    /// Put the Node's taints right.
+    Taint(Box<TaintTry>),
+    /// Tell an Event.
+    TellEvent(Box<EventTask>),
     /// Keep what a restart of ours needs.
     SaveLedger(String, Vec<Condition>),
     /// Replace the status file.

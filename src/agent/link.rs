@@ -296,6 +296,7 @@ impl State {
         {
             info!(%node, "the kubelet registers under another name than the host's");
             self.publisher = Some(Publisher::new(&node));
+            self.tell_about(&node);
             self.wish();
             self.link.forget_node();
             if self.link.is_connected() {
@@ -372,6 +373,8 @@ impl State {
                 if let Some(publisher) = &mut self.publisher {
                     publisher.forget_in_flight();
                 }
+                self.tainter.forget_in_flight();
+                self.events.forget_in_flight();
                 effects.push(Effect::Disconnect);
             }
             Remedy::ReadCredential => self.link.seek = Seek::At(Duration::ZERO),

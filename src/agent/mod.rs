@@ -9,8 +9,10 @@ mod event;
 mod link;
 mod peer;
 mod publishing;
+mod sending;
 mod standing;
 mod state;
+mod telling;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -96,6 +98,8 @@ pub struct Agent {
     api: Option<Api>,
     node_watch: Option<AbortHandle>,
     applying: Option<AbortHandle>,
+    /// Requests for taints and events that are under way.
+    besides: Vec<AbortHandle>,
     reading: Option<AbortHandle>,
     following_config: Option<AbortHandle>,
     /// Events that are known already; what waits in the queue goes before them.
@@ -147,6 +151,7 @@ impl Agent {
             api: None,
             node_watch: None,
             applying: None,
+            besides: Vec::new(),
             reading: None,
             following_config: None,
             known: VecDeque::new(),
@@ -252,6 +257,8 @@ impl Agent {
             Effect::Connect(node) => self.connect(&node),
             Effect::ReadNode => self.read_node(),
             Effect::WatchNode(number, version) => self.watch_node(number, version),
+            Effect::Taint(task) => self.taint(*task),
+            Effect::TellEvent(task) => self.tell_event(task),
             Effect::SaveLedger(node, conditions) => self.disk.ledger = Some((node, conditions)),
             Effect::WriteStatus(mut status) => {
                 status.pid = Some(std::process::id());

@@ -8,10 +8,12 @@ use crate::{
     cluster::{
         api::{ApiError, NodeView, NodeWill},
         gate::RequestKind,
-        publisher::NodeChange,
+        owners::OwnerNews,
+        publisher::{NodeChange, Publisher},
         watch::NodeEvent,
     },
-    desired,
+    desired::{self, PublishedType, Wish},
+    health::Stored,
     host::journal::Kind,
 };
 
@@ -21,8 +23,12 @@ impl State {
             NodeEvent::Seen(view) => {
                 self.link.saw(Some(&view.version));
                 self.learn_of_node(&view.facts, now);
+                self.see_node(Some(view));
             }
-            NodeEvent::Missing => self.link.saw(None),
+            NodeEvent::Missing => {
+                self.link.saw(None);
+                self.see_node(None);
+            }
         }
         let node = self.node_name();
         let Some(publisher) = &mut self.publisher else {
@@ -43,16 +49,70 @@ impl State {
             }
             NodeChange::First(view) => {
                 info!(message_id = Kind::NodeFound.id(), %node, uid = %view.uid, "found the Node");
-                for (kind, stored) in view.conditions {
-                    self.health.get_mut(kind).adopt(stored);
-                }
-                self.tell(effects);
+                // What another agent says under a name of ours is not our past.
+                let ours = |r#type| {
+                    let owner = view.owners.iter().find(|owner| owner.r#type == r#type);
+                    owner.is_none_or(|owner| owner.ours || owner.foreign.is_none())
+                };
+                let stored = view.conditions.into_iter().filter(|(t, _)| ours(*t));
+                self.take_back(&stored.collect::<Vec<_>>());
+                self.tell(now, effects);
             }
             NodeChange::New(view) => {
                 info!(message_id = Kind::NodeFound.id(), %node, uid = %view.uid, "a new Node has our name");
                 self.health.node_is_new();
+                self.desired.node_is_new();
                 self.standing.node_is_new(now);
-                self.tell(effects);
+                self.tell(now, effects);
+            }
+        }
+        self.say_owners(now);
+    }
+
+    /// What an earlier life published, from the API or the ledger.
+    pub(super) fn take_back(&mut self, stored: &[(PublishedType, Stored)]) {
+        let has = |kind| (stored.iter()).any(|(t, _)| *t == PublishedType::native(kind));
+        for (r#type, stored) in stored {
+            self.desired.adopt(*r#type, stored);
+            let (kind, native) = desired::in_native(*r#type, stored);
+            // Its own name knows best; another dialect's is the memory where that one is not published.
+            if r#type.spec().is_native() || !has(kind) {
+                self.health.get_mut(kind).adopt(native);
+            }
+        }
+    }
+
+    /// One line for each type that is somebody else's, and for each that no longer is.
+    fn say_owners(&mut self, now: Now) {
+        let news = self.publisher.as_mut().map(Publisher::owner_news);
+        for news in news.unwrap_or_default() {
+            self.status_at = now.uptime;
+            match news {
+                OwnerNews::Refused(refusal) => {
+                    let (name, manager) = (refusal.r#type.as_str(), &refusal.manager);
+                    let dialect = refusal.r#type.spec().dialect.as_str();
+                    let how = if refusal.contested {
+                        "overwrites it again and again"
+                    } else {
+                        "had it first"
+                    };
+                    warn!(
+                        message_id = Kind::TypeRefused.id(),
+                        condition = name,
+                        manager,
+                        "condition {name} is left to the field manager {manager}, which {how}: two writers of one condition \
+                         reset each other's clock; stop that agent and remove its condition, or take {dialect} out of \
+                         [kubernetes] dialects"
+                    );
+                }
+                OwnerNews::Taken(r#type) => {
+                    info!(
+                        message_id = Kind::TypeTaken.id(),
+                        condition = r#type.as_str(),
+                        "condition {} has no other owner any more: publishing it",
+                        r#type.as_str()
+                    );
+                }
             }
         }
     }
@@ -70,33 +130,42 @@ impl State {
         if !publisher.done(attempt, result, now) {
             return;
         }
-        if result.is_ok() {
+        if let Ok(view) = result {
             self.health.published();
+            self.desired.published();
+            self.see_node(Some(view));
+            self.say_owners(now);
         }
         self.status_at = now.uptime;
         let result = result.as_ref().map(|_| ());
         self.answered(RequestKind::Apply, result, now, effects);
     }
 
-    pub(super) fn tell(&mut self, effects: &mut Vec<Effect>) {
-        let conditions = desired::conditions(self.health.verdicts());
+    /// What is found has changed, or what is known of the Node's past.
+    pub(super) fn tell(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let transitions = self.desired.update(self.health.verdicts(), now);
         self.wish();
-        if conditions.is_empty() {
+        self.tell_besides(transitions, now);
+        let told = self.desired.told();
+        if told.is_empty() {
             return;
         }
-        let words: Vec<String> = conditions
-            .iter()
+        let native = told.iter().filter(|c| c.r#type.spec().is_native());
+        let words: Vec<String> = native
             .map(|c| format!("{}={} ({})", c.r#type.as_str(), c.status.as_str(), c.reason))
             .collect();
         effects.push(Effect::NotifyStatus(words.join(", ")));
-        effects.push(Effect::SaveLedger(self.node_name(), conditions));
+        effects.push(Effect::SaveLedger(self.node_name(), told.to_vec()));
     }
 
     /// Nothing at all while there is no verdict: what an earlier Node of our name had is not this one's.
     pub(super) fn wish(&mut self) {
-        let conditions = desired::conditions(self.health.verdicts());
+        let wish = self.desired.conditions().map(|conditions| Wish {
+            conditions,
+            standing_down: self.standing_down(),
+        });
         if let Some(publisher) = &mut self.publisher {
-            publisher.want(conditions);
+            publisher.want(wish);
         }
     }
 }

@@ -17,8 +17,9 @@ use crate::{
         kubelet::{Assessment, Endpoint, Kubelet, Sign},
     },
     clock::Now,
-    cluster::{gate::RequestKind, publisher::Publisher},
+    cluster::{events::EventBook, gate::RequestKind, publisher::Publisher, taints::Tainter},
     config::Settings,
+    desired::Desired,
     health::{ConditionType, Conditions, Finding, Stored, Verdict, suppress::Suppressor},
     host::{journal::Kind, systemd::BusEvent},
     ledger::Ledger,
@@ -46,9 +47,14 @@ pub struct State {
     pub(super) kubelet: Kubelet,
     pub(super) kubelet_since: Now,
     pub(super) health: Conditions,
+    pub(super) desired: Desired,
     pub(super) checking: Checking,
     pub(super) standing: Standing,
     pub(super) publisher: Option<Publisher>,
+    pub(super) tainter: Tainter,
+    pub(super) events: EventBook,
+    /// Whether we stood down when that was told last.
+    pub(super) stands_down: bool,
     pub(super) link: Link,
     pub(super) bus: Peer,
     pub(super) helper: Peer,
@@ -77,6 +83,11 @@ impl State {
             kubelet: Kubelet::new(settings.kubelet.unit.clone()),
             kubelet_since: now,
             health: Conditions::new(settings.kubelet.healthy_for),
+            desired: Desired::new(settings.choice.clone()),
+            // Both are made anew below, once the Node's name is known.
+            tainter: Tainter::new(settings.taints.clone(), hostname),
+            events: EventBook::new(hostname, settings.events.per_hour),
+            stands_down: false,
             checking: Checking::default(),
             standing: Standing::default(),
             settings,
@@ -104,6 +115,8 @@ impl State {
         if let Some(ledger) = ledger {
             state.adopt(ledger);
         }
+        let node = state.node_name();
+        state.tell_about(&node);
         // Without a bus and without a kubelet too: the files alone are worth a look.
         state.check_anew(now);
         state
@@ -122,14 +135,16 @@ impl State {
         if ledger.node.as_deref() != Some(&self.node_name()) {
             return;
         }
-        for condition in ledger.conditions {
-            self.health.get_mut(condition.r#type).adopt(Stored {
+        let stored = ledger.conditions.into_iter().map(|condition| {
+            let stored = Stored {
                 status: condition.status,
                 reason: condition.reason,
                 message: condition.message,
                 since: condition.last_transition_time,
-            });
-        }
+            };
+            (condition.r#type, stored)
+        });
+        self.take_back(&stored.collect::<Vec<_>>());
     }
 
     /// Our Node's name: configured, else the kubelet's own word, else the host's name.
@@ -176,6 +191,7 @@ impl State {
             Event::Applied(attempt, result) => {
                 self.apply_applied(attempt, &result, now, &mut effects);
             }
+            Event::Besides(told) => self.apply_besides(told, now, &mut effects),
             Event::Stop => {
                 info!(
                     message_id = Kind::Stopped.id(),
@@ -187,7 +203,7 @@ impl State {
         let stands_otherwise = self.settle_standing(now);
         let changed = self.judge(now, &mut effects);
         if changed || stands_otherwise {
-            self.tell(&mut effects);
+            self.tell(now, &mut effects);
         }
         let around = [
             stands_otherwise,
@@ -216,6 +232,7 @@ impl State {
         also(self.standing.next_deadline(now));
         let write_at = self.publisher.as_ref().and_then(Publisher::next_deadline);
         also(self.link.next_deadline(write_at));
+        also(ahead(self.next_besides(now)));
         if self.kubelet.process().is_none() {
             also(Some(self.look_at));
         } else {
@@ -337,6 +354,7 @@ impl State {
                 .rposition(|e| matches!(e, Effect::Connect(_) | Effect::Disconnect));
             effects.insert(connection.map_or(0, |i| i + 1), Effect::Apply(apply));
         }
+        self.send_besides(now, effects);
         effects.extend(self.link.next_reading(now));
         effects.extend(self.link.next_watch(now));
         self.link.speak(now);

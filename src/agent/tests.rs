@@ -9,12 +9,13 @@ use crate::{
     checks::kubelet::{Found, Probe, Process, Sign, Unit},
     clock::Now,
     cluster::{
-        api::{ApiError, NodeFacts, NodeView},
+        api::{ApiError, NodeView},
         identity::{Identity, IdentityError},
         publisher::Apply,
         watch::{End, NodeEvent},
     },
     config::Settings,
+    desired::PublishedType,
     health::{ConditionType, Status, Stored},
     host::{
         helper::{HelperError, KubeletFacts},
@@ -135,10 +136,10 @@ fn view(uid: &str, stored: Option<Stored>) -> NodeView {
         uid: uid.to_owned(),
         version: "1".to_owned(),
         conditions: stored
-            .map(|s| (ConditionType::KubeletHealthy, s))
+            .map(|s| (PublishedType::KubeletHealthy, s))
             .into_iter()
             .collect(),
-        facts: NodeFacts::default(),
+        ..NodeView::default()
     }
 }
 

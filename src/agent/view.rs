@@ -5,14 +5,15 @@ use crate::{
     checks::kubelet::Endpoint,
     clock::Now,
     cluster::{identity::Identity, publisher::Publisher},
+    desired::PublishedType,
     health::{
-        Status,
+        ConditionType, Status,
         suppress::{Quiet, Suppressor},
     },
     host::journal,
     status::{
-        self, Api, ApiState, Condition, ConditionStatus, Identity as IdentityStatus, IdentityKind,
-        Kubelet, Peer, PeerState, QuietKind, StatusFile,
+        self, Api, ApiState, Condition, ConditionStatus, Events, Identity as IdentityStatus,
+        IdentityKind, Kubelet, Peer, PeerState, PublishedAs, QuietKind, StatusFile, Taints,
     },
 };
 
@@ -29,6 +30,9 @@ impl State {
             kubelet: self.kubelet_status(),
             quiet: self.quiet_status(),
             conditions: self.condition_status(),
+            shadow: self.desired.choice().shadow,
+            taints: self.taint_status(),
+            events: self.event_status(),
             log_lines_dropped: journal::dropped(),
             locked_bytes: self.locked_bytes,
             ..StatusFile::new(now.wall)
@@ -112,26 +116,83 @@ impl State {
     }
 
     fn condition_status(&self) -> Vec<Condition> {
-        let published_at = self
-            .publisher
-            .as_ref()
-            .filter(|publisher| publisher.is_current())
-            .and_then(Publisher::last_success);
-        self.health
-            .verdicts()
-            .map(|(kind, verdict)| Condition {
-                kind: kind.as_str().to_owned(),
-                status: match verdict.status {
-                    Status::True => ConditionStatus::True,
-                    Status::False => ConditionStatus::False,
-                    Status::Unknown => ConditionStatus::Unknown,
-                },
-                reason: verdict.reason.as_str().to_owned(),
-                message: verdict.message.clone(),
-                last_transition_time: Some(verdict.since),
-                published_at: published_at.map(|now| now.wall),
+        let told = self.desired.told();
+        let native = told.iter().filter(|c| c.r#type.spec().is_native());
+        native
+            .map(|condition| {
+                let published_as = self.published_as(condition.r#type.spec().fed_by);
+                let is_out = published_as.iter().any(|one| one.refused.is_none());
+                Condition {
+                    kind: condition.r#type.as_str().to_owned(),
+                    status: word(condition.status),
+                    reason: condition.reason.clone(),
+                    message: condition.message.clone(),
+                    last_transition_time: Some(condition.last_transition_time),
+                    published_at: self.published_at().filter(|_| is_out),
+                    published_as,
+                }
             })
             .collect()
+    }
+
+    fn published_at(&self) -> Option<jiff::Timestamp> {
+        let publisher = self.publisher.as_ref()?;
+        let at = publisher.is_current().then(|| publisher.last_success())?;
+        at.map(|now| now.wall)
+    }
+
+    /// The types under which a condition is published, or would be in the light.
+    fn published_as(&self, of: &[ConditionType]) -> Vec<PublishedAs> {
+        let feeds = |t: PublishedType| t.spec().fed_by.iter().any(|kind| of.contains(kind));
+        let published = self.desired.told().iter();
+        published
+            .filter(|c| feeds(c.r#type) && self.desired.choice().publishes(c.r#type))
+            .map(|c| PublishedAs {
+                kind: c.r#type.as_str().to_owned(),
+                dialect: c.r#type.spec().dialect.as_str().to_owned(),
+                status: word(c.status),
+                last_transition_time: Some(c.last_transition_time),
+                refused: self.refusal(c.r#type),
+            })
+            .collect()
+    }
+
+    fn refusal(&self, r#type: PublishedType) -> Option<String> {
+        let mut refused = self.publisher.as_ref()?.refused().iter();
+        let refusal = refused.find(|refusal| refusal.r#type == r#type)?;
+        let manager = &refusal.manager;
+        Some(if refusal.contested {
+            format!("left to the field manager {manager}, which overwrote it again and again")
+        } else {
+            format!("left to the field manager {manager}, which had it first")
+        })
+    }
+
+    fn taint_status(&self) -> Taints {
+        let conditions = self.tainter.rules().conditions.iter();
+        Taints {
+            conditions: conditions.map(|kind| kind.as_str().to_owned()).collect(),
+            on_node: self.tainter.shown().collect(),
+            to_add: self.tainter.to_add(),
+            problem: self.tainter.problem(),
+        }
+    }
+
+    fn event_status(&self) -> Events {
+        Events {
+            sent: self.events.sent(),
+            dropped: self.events.dropped(),
+            waiting: u64::try_from(self.events.waiting()).unwrap_or(u64::MAX),
+            problem: self.events.error().map(ToString::to_string),
+        }
+    }
+}
+
+fn word(status: Status) -> ConditionStatus {
+    match status {
+        Status::True => ConditionStatus::True,
+        Status::False => ConditionStatus::False,
+        Status::Unknown => ConditionStatus::Unknown,
     }
 }
 

@@ -11,11 +11,11 @@ use anyhow::{Context, anyhow};
 use super::{daemon, pause::duration, status::print};
 use crate::{
     cluster::{
-        api::{Api, ApiError, Cleaned, STANDING_DOWN, Stuck, TAINT_PREFIX},
+        api::{Api, ApiError, Cleaned, STANDING_DOWN, Stuck},
         identity::{self, IdentityError, Sources},
     },
     config::{self, Settings},
-    health::ConditionType,
+    desired::{TYPES, taints::DEFAULT_PREFIX},
     host::{files::Root, helper::HelperClient},
     ledger,
     status::{self, StatusFile},
@@ -189,9 +189,9 @@ fn explain(node: &str, failure: &Failure) -> String {
     }
     text += "what is left can be removed by an administrator:\n";
     if conditions_left {
-        let deletes: Vec<String> = ConditionType::ALL
+        let deletes: Vec<String> = TYPES
             .iter()
-            .map(|kind| format!(r#"{{"$patch":"delete","type":"{}"}}"#, kind.as_str()))
+            .map(|spec| format!(r#"{{"$patch":"delete","type":"{}"}}"#, spec.name))
             .collect();
         writeln!(
             text,
@@ -208,7 +208,7 @@ fn explain(node: &str, failure: &Failure) -> String {
     if taints.is_empty() && !known {
         writeln!(
             text,
-            "  kubectl taint node {node} KEY- for each taint whose key begins with {TAINT_PREFIX}"
+            "  kubectl taint node {node} KEY- for each taint whose key begins with {DEFAULT_PREFIX}"
         )
         .expect("writing to a String cannot fail");
     }

@@ -161,12 +161,40 @@ fn conditions(out: &mut String, file: &StatusFile, now: Timestamp, colour: bool)
         }
         *out += &row[4];
         out.push('\n');
+        if let Some(index) = index.checked_sub(1) {
+            other_names(out, &file.conditions[index], now);
+        }
+    }
+}
+
+/// Under which names the Node has a condition, as far as that goes without saying otherwise.
+fn other_names(out: &mut String, condition: &Condition, now: Timestamp) {
+    for name in &condition.published_as {
+        let is_own = name.kind == condition.kind;
+        if is_own && name.refused.is_none() {
+            continue;
+        }
+        let since = name
+            .last_transition_time
+            .map_or_else(String::new, |since| format!(" for {}", age(since, now)));
+        let why = match &name.refused {
+            Some(why) => format!(": not published, {why}"),
+            None => String::new(),
+        };
+        let (kind, status, dialect) = (&name.kind, name.status, &name.dialect);
+        let line = format!("as {kind} ({dialect}) {status:?}{since}{why}");
+        writeln!(out, "  {}", plain(&line)).expect("writing to a String cannot fail");
     }
 }
 
 /// Marks what the Node does not have yet, where it should have it.
 fn unpublished(file: &StatusFile, condition: &Condition) -> &'static str {
-    let none = file.identity.kind == IdentityKind::None;
+    if condition.published_as.is_empty()
+        && !file.conditions.iter().all(|c| c.published_as.is_empty())
+    {
+        return " (published under no name)";
+    }
+    let none = file.identity.kind == IdentityKind::None || file.shadow;
     match condition.published_at {
         None if !none => " (not yet on the Node)",
         _ => "",
@@ -184,6 +212,14 @@ fn facts(file: &StatusFile, now: Timestamp) -> Vec<(&'static str, String)> {
         ("kubelet", kubelet(file, now)),
     ];
     facts.extend(file.quiet.iter().map(|quiet| ("quiet", held_back(quiet))));
+    facts.extend(taints(&file.taints).map(|text| ("taints", text)));
+    facts.extend(events(&file.events).map(|text| ("events", text)));
+    if file.shadow {
+        facts.push((
+            "shadow",
+            "nothing is written: publish = \"none\"".to_owned(),
+        ));
+    }
     let mut daemon = vec![format!("version {}", file.agent_version)];
     daemon.extend(
         file.started_at
@@ -268,6 +304,29 @@ fn kubelet(file: &StatusFile, now: Timestamp) -> String {
     parts.join(", ")
 }
 
+fn taints(taints: &status::Taints) -> Option<String> {
+    let mut parts = taints.on_node.clone();
+    let to_add = taints.to_add.iter();
+    parts.extend(to_add.map(|key| format!("{key} is to come")));
+    if parts.is_empty() && !taints.conditions.is_empty() {
+        parts.push(format!("none, {} may", taints.conditions.join(" and ")));
+    }
+    parts.extend(taints.problem.clone());
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn events(events: &status::Events) -> Option<String> {
+    let mut parts = vec![format!("{} told", events.sent)];
+    let counts = [
+        (events.waiting, "wait"),
+        (events.dropped, "could not be told"),
+    ];
+    let some = counts.iter().filter(|(count, _)| *count > 0);
+    parts.extend(some.map(|(count, word)| format!("{count} {word}")));
+    parts.extend(events.problem.clone());
+    (*events != status::Events::default()).then(|| parts.join(", "))
+}
+
 fn with_detail(text: &str, detail: Option<&str>) -> String {
     match detail {
         Some(detail) => format!("{text}: {detail}"),
@@ -320,6 +379,7 @@ fn paint(colour: bool, shade: &str, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::PublishedAs;
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
@@ -333,6 +393,13 @@ mod tests {
             message: "killed by signal 9\x1b[2J\nafter 3 min".to_owned(),
             last_transition_time: Some(at("2026-11-21T08:55:00Z")),
             published_at: Some(at("2026-11-21T08:55:00Z")),
+            published_as: vec![PublishedAs {
+                kind: kind.to_owned(),
+                dialect: "native".to_owned(),
+                status,
+                last_transition_time: None,
+                refused: None,
+            }],
         }
     }
 
@@ -366,6 +433,52 @@ mod tests {
         file.conditions[1].message = "writes take 3 ms".to_owned();
         file.conditions[1].published_at = None;
         file
+    }
+
+    #[test]
+    fn other_names_taints_and_events_are_shown_where_there_are_any() {
+        let mut file = file();
+        let since = Some(at("2026-11-21T08:59:00Z"));
+        let name = |kind: &str, dialect: &str, status, refused: Option<&str>| PublishedAs {
+            kind: kind.to_owned(),
+            dialect: dialect.to_owned(),
+            status,
+            last_transition_time: since,
+            refused: refused.map(str::to_owned),
+        };
+        file.conditions[0].published_as.extend([
+            name("ContainerRuntimeReady", "eks", ConditionStatus::False, None),
+            name(
+                "KubeletUnhealthy",
+                "npd",
+                ConditionStatus::True,
+                Some("left to the field manager x, which had it first"),
+            ),
+        ]);
+        file.conditions[1].published_as.clear();
+        file.taints.on_node = vec!["a/nodevigil-b=C:NoSchedule".to_owned()];
+        file.taints.problem = Some("403 Forbidden".to_owned());
+        file.events.sent = 3;
+        file.events.dropped = 2;
+        file.shadow = true;
+        insta::assert_snapshot!(table(&file, at("2026-11-21T09:00:30Z"), false), @r#"
+    CONDITION            STATUS   REASON             SINCE   MESSAGE
+    KubeletHealthy       False    KubeletCrashed     5m30s   killed by signal 9 [2J after 3 min
+      as ContainerRuntimeReady (eks) False for 90s
+      as KubeletUnhealthy (npd) True for 90s: not published, left to the field manager x, which had it first
+    NodeStorageHealthy   True     StorageIsHealthy   5m30s   writes take 3 ms (published under no name)
+
+    node      worker-1
+    identity  the kubelet's: system:node:worker-1
+    API       retrying, last success 2m30s ago, 4 failures since: 10.0.0.1:6443: connection refused
+    helper    ok
+    bus       unavailable: /run/dbus/system_bus_socket: not there
+    kubelet   exited for 5m30s, kubelet.service, http://127.0.0.1:10248/healthz
+    taints    a/nodevigil-b=C:NoSchedule, 403 Forbidden
+    events    3 told, 2 could not be told
+    shadow    nothing is written: publish = "none"
+    daemon    version 1.2.3, running for 24h, 6144 KiB locked
+    "#);
     }
 
     #[test]

@@ -3,7 +3,10 @@
 //! Every failure is told apart by what it asks of us ([`ApiError`]); every answer is bounded in bytes and in time.
 
 mod cleaning;
+mod events;
 mod node;
+mod owners;
+mod taints;
 mod will;
 
 use std::time::Duration;
@@ -22,13 +25,15 @@ use kube::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub use cleaning::{Cleaned, STANDING_DOWN, Stuck, TAINT_PREFIX};
+pub use cleaning::{Cleaned, STANDING_DOWN, Stuck};
 pub(super) use node::Node;
 pub use node::{NodeFacts, NodeView};
+pub use owners::Ownership;
+pub use taints::TaintTry;
 pub use will::{AskedPause, NodeWill, PAUSE_ANNOTATION};
 
-use super::connection::Connection;
-use crate::desired::Condition;
+pub use super::events::EventTask;
+use super::{connection::Connection, publisher::Apply};
 
 /// The field manager under which our conditions are ours.
 pub const FIELD_MANAGER: &str = "nodevigil";
@@ -157,13 +162,8 @@ impl Api {
     ///
     /// # Errors
     /// As [`ApiError`] says; [`ApiError::Conflict`] when the Node under our name has another uid.
-    pub async fn apply(
-        &self,
-        uid: &str,
-        conditions: &[Condition],
-        heartbeat: Timestamp,
-    ) -> Result<NodeView, ApiError> {
-        let patch = Patch::Apply(apply_body(&self.node, uid, conditions, heartbeat));
+    pub async fn apply(&self, apply: &Apply, heartbeat: Timestamp) -> Result<NodeView, ApiError> {
+        let patch = Patch::Apply(apply_body(&self.node, apply, heartbeat));
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let request = self
             .requests
@@ -293,8 +293,9 @@ pub(super) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     bounded(&last.to_string())
 }
 
-fn apply_body(node: &str, uid: &str, conditions: &[Condition], heartbeat: Timestamp) -> Value {
-    let conditions: Vec<Value> = conditions
+fn apply_body(node: &str, apply: &Apply, heartbeat: Timestamp) -> Value {
+    let conditions: Vec<Value> = apply
+        .conditions
         .iter()
         .map(|condition| {
             json!({
@@ -307,11 +308,15 @@ fn apply_body(node: &str, uid: &str, conditions: &[Condition], heartbeat: Timest
             })
         })
         .collect();
+    // The uid makes it a precondition: a Node that was made anew is never written with the old one's state.
+    let mut metadata = json!({ "name": node, "uid": apply.uid });
+    if let Some(why) = &apply.standing_down {
+        metadata["annotations"] = json!({ STANDING_DOWN: why });
+    }
     json!({
         "apiVersion": "v1",
         "kind": "Node",
-        // The uid makes it a precondition: a Node that was made anew is never written with the old one's state.
-        "metadata": { "name": node, "uid": uid },
+        "metadata": metadata,
         "status": { "conditions": conditions },
     })
 }
@@ -341,24 +346,35 @@ struct ListMeta {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::health::{ConditionType, Status};
+    use crate::{
+        desired::{Condition, PublishedType},
+        health::Status,
+    };
 
     #[test]
     fn the_apply_body_is_the_whole_set_with_the_uid() {
         let condition = Condition {
-            r#type: ConditionType::KubeletHealthy,
+            r#type: PublishedType::KubeletHealthy,
             status: Status::False,
             reason: "KubeletCrashed".to_owned(),
             message: "m".to_owned(),
             last_transition_time: "2026-11-21T09:00:00.9Z".parse().unwrap(),
         };
-        let body = apply_body(
-            "n1",
-            "u-1",
-            &[condition],
-            "2026-11-21T09:05:00Z".parse().unwrap(),
-        );
+        let mut apply = Apply {
+            attempt: 1,
+            uid: "u-1".to_owned(),
+            conditions: vec![condition],
+            standing_down: None,
+        };
+        let heartbeat = "2026-11-21T09:05:00Z".parse().unwrap();
+        let body = apply_body("n1", &apply, heartbeat);
         insta::assert_snapshot!(body, @r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1","uid":"u-1"},"status":{"conditions":[{"lastHeartbeatTime":"2026-11-21T09:05:00Z","lastTransitionTime":"2026-11-21T09:00:00Z","message":"m","reason":"KubeletCrashed","status":"False","type":"KubeletHealthy"}]}}"#);
+        apply.standing_down = Some("paused".to_owned());
+        let body = apply_body("n1", &apply, heartbeat);
+        assert_eq!(
+            body["metadata"]["annotations"],
+            json!({"nodevigil.io/standing-down": "paused"})
+        );
     }
 
     #[test]

@@ -225,6 +225,7 @@ mod tests {
 
     use super::*;
     use crate::cluster::api::{Api, ApiError};
+    use crate::cluster::publisher::Apply;
 
     /// What an apply comes to at a server that answers with these bytes; with none, it never answers.
     async fn apply(answer: &'static str) -> ApiError {
@@ -250,7 +251,7 @@ mod tests {
             ..Access::default()
         };
         let api = Api::new(Connection::new(access).unwrap(), "n1");
-        api.apply("u", &[], jiff::Timestamp::UNIX_EPOCH)
+        api.apply(&Apply::default(), jiff::Timestamp::UNIX_EPOCH)
             .await
             .unwrap_err()
     }
@@ -318,7 +319,7 @@ mod tests {
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 tokio::spawn(async move {
-                    stream.read(&mut [0; 4096]).await.unwrap();
+                    let _request = stream.read(&mut [0; 4096]).await.unwrap();
                     stream.write_all(head.as_bytes()).await.unwrap();
                     while stream.write_all(b"1\r\n{\r\n").await.is_ok() {
                         tokio::time::sleep(Duration::from_millis(every_millis)).await;

@@ -1,15 +1,18 @@
 //! The door to Kubernetes: who we are, our Node, one apply, and backing off.
 //!
-//! `gate`, `episode`, `backoff` and `publisher` decide and are pure; `identity`, `connection`, `api` and `watch` do the
-//! talking.
+//! `gate`, `episode`, `backoff`, `publisher` (conditions, with `owners`), `taints` and `events` decide and are pure;
+//! `identity`, `connection`, `api` and `watch` do the talking.
 
 pub mod api;
 pub mod backoff;
 pub mod connection;
 mod dial;
 pub mod episode;
+pub mod events;
 pub mod gate;
 pub mod identity;
+pub mod owners;
 pub mod publisher;
+pub mod taints;
 mod tls;
 pub mod watch;

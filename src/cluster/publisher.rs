@@ -8,9 +8,13 @@ use std::time::Duration;
 use super::{
     api::{ApiError, NodeView},
     backoff::Backoff,
+    owners::{OwnerNews, Owners, Refusal},
     watch::NodeEvent,
 };
-use crate::{clock::Now, desired::Condition};
+use crate::{
+    clock::Now,
+    desired::{Condition, PublishedType, Wish},
+};
 
 /// The heartbeat's period, a tenth more or less (as the kubelet's own status report): 11 to 14 writes an hour.
 pub const HEARTBEAT: Duration = Duration::from_mins(5);
@@ -19,7 +23,7 @@ pub const HEARTBEAT: Duration = Duration::from_mins(5);
 pub const REPAIR_EVERY: Duration = Duration::from_mins(1);
 
 /// One apply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Apply {
     /// Its number: an answer that comes after its request was given up must not pass for the next one's.
     pub attempt: u64,
@@ -27,6 +31,8 @@ pub struct Apply {
     pub uid: String,
     /// The complete set.
     pub conditions: Vec<Condition>,
+    /// The annotation that says that we stand down; `None` takes it away.
+    pub standing_down: Option<String>,
 }
 
 /// What the watch's word changed.
@@ -58,7 +64,11 @@ pub struct Publisher {
     subject: Subject,
     /// The Node that was seen last, so that another one is known to be new.
     met: Option<String>,
-    wish: Vec<Condition>,
+    /// What the Node should have from us, if nobody else had any of it; `None`: nothing is to be written.
+    wish: Option<Wish>,
+    owners: Owners,
+    /// Whether the Node has something of ours, which an empty set takes away.
+    has_ours: bool,
     attempts: u64,
     in_flight: Option<Apply>,
     published: Option<Apply>,
@@ -79,7 +89,9 @@ impl Publisher {
             node_name: node.to_owned(),
             subject: Subject::Unread,
             met: None,
-            wish: Vec::new(),
+            wish: None,
+            owners: Owners::default(),
+            has_ours: false,
             attempts: 0,
             in_flight: None,
             published: None,
@@ -102,9 +114,26 @@ impl Publisher {
         self.subject == Subject::Missing
     }
 
-    /// What the Node should have from now on.
-    pub fn want(&mut self, conditions: Vec<Condition>) {
-        self.wish = conditions;
+    /// What the Node should have from now on; `None`: nothing is to be written.
+    pub fn want(&mut self, wish: Option<Wish>) {
+        self.wish = wish;
+        let types = self.wished_types();
+        self.owners.wished(&types);
+    }
+
+    /// Whether an apply is under way.
+    pub fn is_busy(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// The types that are left out because they are somebody else's.
+    pub fn refused(&self) -> &[Refusal] {
+        self.owners.refused()
+    }
+
+    /// What is new about others' claims.
+    pub fn owner_news(&mut self) -> Vec<OwnerNews> {
+        self.owners.take_news()
     }
 
     /// When an apply last succeeded.
@@ -118,10 +147,42 @@ impl Publisher {
     }
 
     fn wish_is_published(&self) -> bool {
-        self.published.as_ref().is_some_and(|published| {
-            published.conditions == self.wish
-                && self.subject == Subject::Present(published.uid.clone())
+        let (Some(wish), Some(published)) = (&self.wish, &self.published) else {
+            return false;
+        };
+        let wished = wish.conditions.iter();
+        wished
+            .filter(|c| !self.owners.refuses(c.r#type))
+            .eq(&published.conditions)
+            && wish.standing_down == published.standing_down
+            && self.uid() == Some(&published.uid)
+    }
+
+    fn uid(&self) -> Option<&str> {
+        match &self.subject {
+            Subject::Present(uid) => Some(uid),
+            Subject::Unread | Subject::Missing => None,
+        }
+    }
+
+    /// An empty set is written only to take away what the Node has of ours.
+    fn has_something_to_write(&self) -> bool {
+        self.wish.as_ref().is_some_and(|wish| {
+            self.has_ours
+                || wish.standing_down.is_some()
+                || (wish.conditions.iter()).any(|c| !self.owners.refuses(c.r#type))
         })
+    }
+
+    fn wished_types(&self) -> Vec<PublishedType> {
+        let wish = self.wish.as_ref();
+        wish.map(|wish| types(&wish.conditions)).unwrap_or_default()
+    }
+
+    fn look_at_owners(&mut self, view: &NodeView, now: Now) {
+        self.has_ours = view.owners.iter().any(|owner| owner.ours);
+        let wished = self.wished_types();
+        self.owners.seen(&view.owners, &wished, now);
     }
 
     /// Takes in what the watch saw.
@@ -142,9 +203,12 @@ impl Publisher {
         self.subject = Subject::Present(view.uid.clone());
         let met = self.met.replace(view.uid.clone());
         if met.as_ref() == Some(&view.uid) {
+            self.look_at_owners(&view, now);
             return self.repair(&view, now);
         }
         (self.published, self.overwritten) = (None, None);
+        self.owners.forget();
+        self.look_at_owners(&view, now);
         // A Node that was not there when we first looked is as new as one that replaced another.
         if met.is_some() || was_missing {
             NodeChange::New(view)
@@ -164,8 +228,14 @@ impl Publisher {
             _ => true,
         };
         let known = older || self.in_flight.is_some() || self.overwritten.is_some();
-        if known || shows(view, &published.conditions) {
+        let mut wrong = (published.conditions.iter())
+            .filter(|c| !shows(view, c))
+            .peekable();
+        if known || wrong.peek().is_none() {
             return NodeChange::Same;
+        }
+        for condition in wrong {
+            self.owners.overwritten(condition.r#type, now);
         }
         self.overwritten = Some(self.repair_at.max(now.uptime));
         self.repair_at = now.uptime + REPAIR_EVERY;
@@ -175,24 +245,26 @@ impl Publisher {
     /// The apply that is due now, if any; it is in flight from then on until [`Publisher::done`].
     pub fn next(&mut self, now: Now) -> Option<Apply> {
         self.next_deadline().filter(|at| now.uptime >= *at)?;
-        let Subject::Present(uid) = &self.subject else {
-            return None;
-        };
-        self.attempts += 1;
+        let Wish {
+            mut conditions,
+            standing_down,
+        } = self.wish.clone()?;
+        conditions.retain(|c| !self.owners.refuses(c.r#type));
         let apply = Apply {
-            attempt: self.attempts,
-            uid: uid.clone(),
-            conditions: self.wish.clone(),
+            attempt: self.attempts + 1,
+            uid: self.uid()?.to_owned(),
+            conditions,
+            standing_down,
         };
+        self.attempts = apply.attempt;
         self.in_flight = Some(apply.clone());
         Some(apply)
     }
 
     /// When the next apply is due (uptime), unless what is known changes.
     pub fn next_deadline(&self) -> Option<Duration> {
-        let idle = matches!(self.subject, Subject::Present(_))
-            && self.in_flight.is_none()
-            && !self.wish.is_empty();
+        let idle =
+            self.uid().is_some() && self.in_flight.is_none() && self.has_something_to_write();
         idle.then(|| {
             if self.wish_is_published() {
                 self.overwritten.unwrap_or(self.heartbeat_at)
@@ -216,6 +288,8 @@ impl Publisher {
         };
         match result {
             Ok(node) => {
+                self.owners.wrote(types(&applied.conditions));
+                self.look_at_owners(node, now);
                 self.published = Some(applied);
                 self.overwritten = None;
                 self.version = node.version.parse().ok();
@@ -231,16 +305,18 @@ impl Publisher {
     }
 }
 
-/// Whether the Node has these conditions. Times on the Node have whole seconds.
-fn shows(view: &NodeView, conditions: &[Condition]) -> bool {
-    conditions.iter().all(|wished| {
-        view.conditions.iter().any(|(r#type, stored)| {
-            *r#type == wished.r#type
-                && stored.status == wished.status
-                && stored.reason == wished.reason
-                && stored.message == wished.message
-                && stored.since.as_second() == wished.last_transition_time.as_second()
-        })
+fn types(conditions: &[Condition]) -> Vec<PublishedType> {
+    conditions.iter().map(|c| c.r#type).collect()
+}
+
+/// Whether the Node has this condition. Times on the Node have whole seconds.
+fn shows(view: &NodeView, wished: &Condition) -> bool {
+    view.conditions.iter().any(|(r#type, stored)| {
+        *r#type == wished.r#type
+            && stored.status == wished.status
+            && stored.reason == wished.reason
+            && stored.message == wished.message
+            && stored.since.as_second() == wished.last_transition_time.as_second()
     })
 }
 
@@ -250,8 +326,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        cluster::api::NodeFacts,
-        health::{ConditionType, Status},
+        cluster::api::Ownership,
+        health::{Status, Stored},
     };
 
     fn at(millis: u64) -> Now {
@@ -263,7 +339,7 @@ mod tests {
 
     fn condition(status: Status) -> Condition {
         Condition {
-            r#type: ConditionType::KubeletHealthy,
+            r#type: PublishedType::KubeletHealthy,
             status,
             reason: "KubeletIsHealthy".to_owned(),
             message: String::new(),
@@ -275,8 +351,7 @@ mod tests {
         NodeView {
             uid: uid.to_owned(),
             version: "1".to_owned(),
-            conditions: Vec::new(),
-            facts: NodeFacts::default(),
+            ..NodeView::default()
         }
     }
 
@@ -289,10 +364,17 @@ mod tests {
         publisher.done(publisher.attempts, &result, now);
     }
 
+    fn want(publisher: &mut Publisher, conditions: Vec<Condition>) {
+        publisher.want(Some(Wish {
+            conditions,
+            standing_down: None,
+        }));
+    }
+
     fn ready() -> Publisher {
         let mut publisher = Publisher::new("n1");
         publisher.node(seen("u1"), at(0));
-        publisher.want(vec![condition(Status::True)]);
+        want(&mut publisher, vec![condition(Status::True)]);
         publisher
     }
 
@@ -308,7 +390,7 @@ mod tests {
         assert!((Duration::from_secs(270)..=Duration::from_secs(331)).contains(&due));
         assert!(publisher.next(at(331_000)).is_some());
         done(&mut publisher, Ok(view("u1")), at(331_005));
-        publisher.want(vec![condition(Status::False)]);
+        want(&mut publisher, vec![condition(Status::False)]);
         assert!(
             publisher.next(at(331_006)).is_some(),
             "a change does not wait"
@@ -331,7 +413,7 @@ mod tests {
     fn a_change_during_flight_is_sent_after_it() {
         let mut publisher = ready();
         publisher.next(at(1)).unwrap();
-        publisher.want(vec![condition(Status::False)]);
+        want(&mut publisher, vec![condition(Status::False)]);
         done(&mut publisher, Ok(view("u1")), at(5));
         assert_eq!(
             publisher.next(at(5)).unwrap().conditions[0].status,
@@ -442,7 +524,7 @@ mod tests {
             assert_eq!(change, NodeChange::Overwritten);
         }
         assert_eq!(publisher.next(at(1_000)), None);
-        publisher.want(vec![condition(Status::False)]);
+        want(&mut publisher, vec![condition(Status::False)]);
         assert!(publisher.next(at(1_000)).is_some());
     }
 
@@ -454,5 +536,110 @@ mod tests {
         publisher.next(at(2)).unwrap();
         publisher.done(given_up, &Ok(view("u1")), at(3));
         assert!(!publisher.is_current());
+    }
+
+    fn owned(version: &str, ours: bool, foreign: Option<&str>, stored: &Condition) -> NodeEvent {
+        NodeEvent::Seen(NodeView {
+            version: version.to_owned(),
+            conditions: vec![(
+                stored.r#type,
+                Stored {
+                    status: stored.status,
+                    reason: stored.reason.clone(),
+                    message: stored.message.clone(),
+                    since: stored.last_transition_time,
+                },
+            )],
+            owners: vec![Ownership {
+                r#type: stored.r#type,
+                ours,
+                foreign: foreign.map(str::to_owned),
+                foreign_time: foreign.is_some(),
+            }],
+            ..view("u1")
+        })
+    }
+
+    #[test]
+    fn what_another_had_first_is_never_written_and_taken_when_it_goes() {
+        for wish_first in [true, false] {
+            let mut publisher = Publisher::new("n1");
+            let theirs = condition(Status::False);
+            let wish = vec![condition(Status::True)];
+            if wish_first {
+                want(&mut publisher, wish.clone());
+            }
+            publisher.node(owned("1", false, Some("npd"), &theirs), at(0));
+            want(&mut publisher, wish.clone());
+            assert_eq!(publisher.next(at(1)), None, "nothing is left to write");
+            assert_eq!(publisher.refused()[0].manager, "npd");
+            assert!(matches!(
+                publisher.owner_news()[..],
+                [OwnerNews::Refused(Refusal {
+                    contested: false,
+                    ..
+                })]
+            ));
+            publisher.node(owned("2", false, Some("npd"), &theirs), at(2));
+            assert_eq!(publisher.owner_news(), [], "said once");
+            publisher.node(NodeEvent::Seen(view("u1")), at(3));
+            assert_eq!(
+                publisher.owner_news(),
+                [OwnerNews::Taken(PublishedType::KubeletHealthy)]
+            );
+            assert_eq!(publisher.next(at(3)).unwrap().conditions, wish);
+        }
+    }
+
+    #[test]
+    fn what_is_ours_is_put_right_three_times_and_then_given_up() {
+        let mut publisher = ready();
+        let (ours, theirs) = (condition(Status::True), condition(Status::False));
+        let (mut version, mut repairs, mut now) = (1, 0, 1);
+        let mut refused_at = None;
+        for _ in 0..10 {
+            while let Some(apply) = publisher.next(at(now)) {
+                version += 1;
+                repairs += u32::from(!apply.conditions.is_empty());
+                let NodeEvent::Seen(node) = owned(&version.to_string(), true, None, &ours) else {
+                    panic!("seen");
+                };
+                done(&mut publisher, Ok(node), at(now));
+            }
+            version += 1;
+            publisher.node(
+                owned(&version.to_string(), true, Some("kubectl-edit"), &theirs),
+                at(now + 1),
+            );
+            now += 61_000;
+            if !publisher.refused().is_empty() {
+                refused_at.get_or_insert(repairs);
+            }
+        }
+        assert_eq!(refused_at, Some(4), "the first apply and three repairs");
+        assert_eq!(repairs, 4);
+        assert!(publisher.refused()[0].contested);
+        // An hour after, and with nobody else there, it is ours again.
+        now += 3_600_000;
+        version += 1;
+        publisher.node(owned(&version.to_string(), false, None, &theirs), at(now));
+        assert_eq!(publisher.refused(), []);
+        assert!(!publisher.next(at(now)).unwrap().conditions.is_empty());
+    }
+
+    #[test]
+    fn nothing_to_publish_takes_away_what_is_there_and_is_then_quiet() {
+        let mut publisher = Publisher::new("n1");
+        let ours = condition(Status::True);
+        publisher.node(owned("1", true, None, &ours), at(0));
+        assert_eq!(publisher.next(at(1)), None, "nothing is known yet");
+        want(&mut publisher, Vec::new());
+        assert_eq!(publisher.next(at(1)).unwrap().conditions, []);
+        done(&mut publisher, Ok(view("u1")), at(2));
+        assert_eq!(publisher.next(at(4_000_000)), None);
+        assert_eq!(publisher.next_deadline(), None);
+        publisher.want(None);
+        publisher.node(owned("9", true, None, &ours), at(4_000_001));
+        assert_eq!(publisher.next(at(4_000_001)), None, "in the shadow");
     }
 }

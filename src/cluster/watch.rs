@@ -20,6 +20,10 @@ const LONGEST: Duration = Duration::from_secs(WATCH_SECS as u64 + 30);
 
 /// What the watch saw.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one at a time, and nearly all are the large one"
+)]
 pub enum NodeEvent {
     /// Our Node, as it is now.
     Seen(NodeView),
@@ -29,6 +33,10 @@ pub enum NodeEvent {
 
 /// What a watch tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one at a time, and nearly all are the large one"
+)]
 pub enum WatchEvent {
     /// The API server answers it.
     Opened,

@@ -1,6 +1,6 @@
 //! One file as written, and the last word of several on each key, with the place where it was said.
 
-use std::{borrow::Cow, ops::Range, path::PathBuf};
+use std::{borrow::Cow, collections::BTreeMap, ops::Range, path::PathBuf};
 
 use serde::Deserialize;
 use toml::{
@@ -12,6 +12,7 @@ use super::{
     error::{ConfigError, Source},
     keys::{self, Key, Kind},
 };
+use crate::health::ConditionType;
 
 /// One file as written: nothing has to be there, and nothing else may.
 #[derive(Debug, Default, Deserialize)]
@@ -21,6 +22,29 @@ pub(super) struct Fragment {
     kubernetes: KubernetesFragment,
     kubelet: KubeletFragment,
     intent: IntentFragment,
+    conditions: BTreeMap<String, ConditionFragment>,
+    taints: TaintsFragment,
+    events: EventsFragment,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ConditionFragment {
+    publish: Option<Spanned<bool>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct TaintsFragment {
+    conditions: Option<Spanned<Vec<String>>>,
+    prefix: Option<Spanned<String>>,
+    effect: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct EventsFragment {
+    per_hour: Option<Spanned<i64>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -33,6 +57,8 @@ struct NodeFragment {
 #[serde(default, deny_unknown_fields)]
 struct KubernetesFragment {
     kubeconfig: Option<Spanned<String>>,
+    publish: Option<Spanned<String>>,
+    dialects: Option<Spanned<Vec<String>>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -82,6 +108,13 @@ impl<T> Placed<T> {
 pub(super) struct Merged {
     pub(super) node_name: Option<Placed<String>>,
     pub(super) kubeconfig: Option<Placed<String>>,
+    pub(super) publish: Option<Placed<String>>,
+    pub(super) dialects: Option<Placed<Vec<String>>>,
+    pub(super) condition_publish: BTreeMap<String, Option<Placed<bool>>>,
+    pub(super) taints_conditions: Option<Placed<Vec<String>>>,
+    pub(super) taints_prefix: Option<Placed<String>>,
+    pub(super) taints_effect: Option<Placed<String>>,
+    pub(super) events_per_hour: Option<Placed<i64>>,
     pub(super) kubelet_unit: Option<Placed<String>>,
     pub(super) kubelet_pid_file: Option<Placed<String>>,
     pub(super) kubelet_healthz_url: Option<Placed<String>>,
@@ -100,9 +133,22 @@ impl Merged {
             kubernetes,
             kubelet,
             intent,
+            conditions,
+            taints,
+            events,
         } = parse(source)?;
         place(&mut self.node_name, node.name, source);
         place(&mut self.kubeconfig, kubernetes.kubeconfig, source);
+        place(&mut self.publish, kubernetes.publish, source);
+        place(&mut self.dialects, kubernetes.dialects, source);
+        for (name, condition) in conditions {
+            let slot = self.condition_publish.entry(name).or_default();
+            place(slot, condition.publish, source);
+        }
+        place(&mut self.taints_conditions, taints.conditions, source);
+        place(&mut self.taints_prefix, taints.prefix, source);
+        place(&mut self.taints_effect, taints.effect, source);
+        place(&mut self.events_per_hour, events.per_hour, source);
         place(&mut self.kubelet_unit, kubelet.unit, source);
         place(&mut self.kubelet_pid_file, kubelet.pid_file, source);
         place(&mut self.kubelet_healthz_url, kubelet.healthz_url, source);
@@ -156,6 +202,12 @@ type Name<'a> = Spanned<Cow<'a, str>>;
 
 fn section_problems(name: &Name<'_>, value: &Spanned<DeValue<'_>>) -> Vec<Problem> {
     let section = name.get_ref().as_ref();
+    if let ("conditions", DeValue::Table(conditions)) = (section, value.get_ref()) {
+        let of_each = conditions.iter();
+        return of_each
+            .flat_map(|(name, value)| condition_problems(name, value))
+            .collect();
+    }
     let problem = |what| {
         vec![Problem {
             span: name.span(),
@@ -163,6 +215,9 @@ fn section_problems(name: &Name<'_>, value: &Spanned<DeValue<'_>>) -> Vec<Proble
             what,
         }]
     };
+    if section == "conditions" {
+        return problem("wants a table for each condition: [conditions.KubeletHealthy]".to_owned());
+    }
     if !keys::sections().contains(&section) {
         let is_table = value.get_ref().is_table();
         return problem(keys::unknown_section(section, is_table));
@@ -173,16 +228,47 @@ fn section_problems(name: &Name<'_>, value: &Spanned<DeValue<'_>>) -> Vec<Proble
             "wants a table: write [{section}] and its keys below; found: {found}"
         ));
     };
+    table_problems(section, section, table)
+}
+
+/// `[conditions.TYPE]`.
+fn condition_problems(name: &Name<'_>, value: &Spanned<DeValue<'_>>) -> Vec<Problem> {
+    let section = format!("conditions.{}", name.get_ref());
+    let known: Vec<_> = ConditionType::ALL.iter().map(|t| t.as_str()).collect();
+    let what = match value.get_ref() {
+        _ if !known.contains(&name.get_ref().as_ref()) => {
+            format!("not a condition of ours (known here: {})", known.join(", "))
+        }
+        DeValue::Table(table) => return table_problems(keys::CONDITION, &section, table),
+        other => format!(
+            "wants a table: write [{section}] and its keys below; found: {}",
+            other.type_str()
+        ),
+    };
+    vec![Problem {
+        span: name.span(),
+        key: section,
+        what,
+    }]
+}
+
+/// The problems of the keys in one table: `section` is where the registry has them, `shown` what the operator wrote.
+fn table_problems(section: &str, shown: &str, table: &DeTable<'_>) -> Vec<Problem> {
     table
         .iter()
         .filter_map(|(name, value)| {
             key_problem(section, name.get_ref(), value.get_ref()).map(|what| Problem {
                 span: name.span(),
-                key: format!("{section}.{}", name.get_ref()),
+                key: format!("{shown}.{}", name.get_ref()),
                 what,
             })
         })
         .collect()
+}
+
+fn is_list_of_text(value: &DeValue<'_>) -> bool {
+    let list = value.as_array();
+    list.is_some_and(|list| list.iter().all(|item| item.get_ref().is_str()))
 }
 
 /// Beyond what TOML promises to keep, where serde would speak of `i64`.
@@ -200,7 +286,9 @@ fn key_problem(section: &str, name: &str, value: &DeValue<'_>) -> Option<String>
         Kind::Integer if value.as_integer().is_some_and(too_large) => {
             return Some(format!("out of bounds; wants {}", key.bounds));
         }
-        Kind::Text | Kind::Integer => return None,
+        Kind::Boolean if !value.is_bool() => "true or false without quotes",
+        Kind::List if !is_list_of_text(value) => "texts in quotes, in brackets",
+        Kind::Text | Kind::Integer | Kind::Boolean | Kind::List => return None,
     };
     let Key { example, .. } = key;
     let found = value.type_str();

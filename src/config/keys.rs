@@ -8,7 +8,14 @@ pub enum Kind {
     Text,
     /// A whole number.
     Integer,
+    /// `true` or `false`.
+    Boolean,
+    /// Texts in quotes, in brackets.
+    List,
 }
+
+/// The section of the keys that each condition has; `TYPE` stands for its name.
+pub(super) const CONDITION: &str = "conditions.TYPE";
 
 /// One configuration key.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +55,24 @@ pub const KEYS: &[Key] = &[
         example: "\"/etc/nodevigil/kubeconfig\"",
         bounds: "an absolute path",
         doc: "The agent's own kubeconfig; without it /etc/nodevigil/kubeconfig is used if it is there, else the kubelet's identity.",
+    },
+    Key {
+        section: "kubernetes",
+        name: "publish",
+        kind: Kind::Text,
+        default: Some("\"all\""),
+        example: "\"none\"",
+        bounds: "\"all\" or \"none\"",
+        doc: "With \"none\" nothing is written to the API server (no condition, taint or event); `nodevigil status` shows what would be.",
+    },
+    Key {
+        section: "kubernetes",
+        name: "dialects",
+        kind: Kind::List,
+        default: Some("[\"native\"]"),
+        example: "[\"native\", \"eks\"]",
+        bounds: "at least one of \"native\", \"eks\" and \"npd\"",
+        doc: "Under which names the conditions are published: native, those of EKS and Karpenter, those of node-problem-detector.",
     },
     Key {
         section: "kubelet",
@@ -120,6 +145,51 @@ pub const KEYS: &[Key] = &[
         example: "\"node.kubernetes.io/pool=blue,disk=ssd\"",
         bounds: "KEY=VALUE, more of them with a comma between, as --node-labels has them",
         doc: "Labels that the Node should be born with.",
+    },
+    Key {
+        section: CONDITION,
+        name: "publish",
+        kind: Kind::Boolean,
+        default: Some("true"),
+        example: "false",
+        bounds: "true or false",
+        doc: "With false this condition is shown by `nodevigil status` and told nowhere else: under no name, as no taint, as no event.",
+    },
+    Key {
+        section: "taints",
+        name: "conditions",
+        kind: Kind::List,
+        default: Some("[]"),
+        example: "[\"KubeletHealthy\"]",
+        bounds: "names of native conditions",
+        doc: "The conditions that taint the Node while they are False; needs an identity of the agent's own.",
+    },
+    Key {
+        section: "taints",
+        name: "prefix",
+        kind: Kind::Text,
+        default: Some("\"status-taint.cluster-autoscaler.kubernetes.io/nodevigil-\""),
+        example: "\"health.example.org/nodevigil-\"",
+        bounds: "a DNS name in lower case, then /nodevigil-",
+        doc: "What the taints' keys begin with; another one than the default must be told to cluster-autoscaler (--status-taint).",
+    },
+    Key {
+        section: "taints",
+        name: "effect",
+        kind: Kind::Text,
+        default: Some("\"NoSchedule\""),
+        example: "\"PreferNoSchedule\"",
+        bounds: "\"NoSchedule\", \"PreferNoSchedule\" or \"NoExecute\"",
+        doc: "The taints' effect. NoExecute deletes every pod that does not tolerate it, at once and whatever its disruption budget says.",
+    },
+    Key {
+        section: "events",
+        name: "per_hour",
+        kind: Kind::Integer,
+        default: Some("20"),
+        example: "60",
+        bounds: "a whole number from 0 to 3600",
+        doc: "How many requests for Events on the Node an hour may cost; 0 turns them off.",
     },
 ];
 

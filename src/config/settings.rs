@@ -7,7 +7,11 @@ use super::{
     fragment::{Merged, Placed},
     values,
 };
-use crate::kubelet::snapshot::Intent;
+use crate::{
+    desired::{Choice, taints},
+    health::ConditionType,
+    kubelet::snapshot::Intent,
+};
 
 /// What the operator has asked for, valid and complete.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -20,6 +24,25 @@ pub struct Settings {
     pub kubelet: KubeletSettings,
     /// `[intent]`.
     pub intent: Intent,
+    /// What is told: `[kubernetes] publish` and `dialects`, `[conditions.TYPE]`.
+    pub choice: Choice,
+    /// `[taints]`.
+    pub taints: taints::Rules,
+    /// `[events]`.
+    pub events: EventSettings,
+}
+
+/// How much Events may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventSettings {
+    /// Requests an hour at most; 0: no events.
+    pub per_hour: u32,
+}
+
+impl Default for EventSettings {
+    fn default() -> Self {
+        Self { per_hour: 20 }
+    }
 }
 
 /// Which Node is ours.
@@ -64,7 +87,14 @@ impl Default for KubeletSettings {
 impl TryFrom<Merged> for Settings {
     type Error = ConfigError;
 
-    fn try_from(merged: Merged) -> Result<Self, ConfigError> {
+    fn try_from(mut merged: Merged) -> Result<Self, ConfigError> {
+        let choice = choice(&mut merged)?;
+        let taints = taint_rules(&mut merged, &choice)?;
+        let intent = intent(&mut merged)?;
+        let per_hour = merged
+            .events_per_hour
+            .map(|placed| placed.check("events.per_hour", values::per_hour))
+            .transpose()?;
         let default = KubeletSettings::default();
         let unit = text(
             merged.kubelet_unit,
@@ -75,26 +105,13 @@ impl TryFrom<Merged> for Settings {
             .kubelet_healthy_for_secs
             .map(|placed| placed.check("kubelet.healthy_for_secs", values::up_to_an_hour))
             .transpose()?;
-        let node_labels = text(
-            merged.intent_node_labels,
-            "intent.node_labels",
-            values::node_labels,
-        )?;
         Ok(Self {
-            intent: Intent {
-                cloud_provider: text(
-                    merged.intent_cloud_provider,
-                    "intent.cloud_provider",
-                    values::cloud_provider,
-                )?,
-                node_labels: node_labels.unwrap_or_default(),
-                node_ip: text(merged.intent_node_ip, "intent.node_ip", values::node_ip)?,
-                provider_id: text(
-                    merged.intent_provider_id,
-                    "intent.provider_id",
-                    values::provider_id,
-                )?,
-            },
+            choice,
+            taints,
+            events: per_hour.map_or_else(EventSettings::default, |per_hour| EventSettings {
+                per_hour,
+            }),
+            intent,
             node: NodeSettings {
                 name: text(merged.node_name, "node.name", values::node_name)?,
             },
@@ -121,6 +138,96 @@ impl TryFrom<Merged> for Settings {
             },
         })
     }
+}
+
+fn intent(merged: &mut Merged) -> Result<Intent, ConfigError> {
+    let node_labels = text(
+        merged.intent_node_labels.take(),
+        "intent.node_labels",
+        values::node_labels,
+    )?;
+    Ok(Intent {
+        cloud_provider: text(
+            merged.intent_cloud_provider.take(),
+            "intent.cloud_provider",
+            values::cloud_provider,
+        )?,
+        node_labels: node_labels.unwrap_or_default(),
+        node_ip: text(
+            merged.intent_node_ip.take(),
+            "intent.node_ip",
+            values::node_ip,
+        )?,
+        provider_id: text(
+            merged.intent_provider_id.take(),
+            "intent.provider_id",
+            values::provider_id,
+        )?,
+    })
+}
+
+fn choice(merged: &mut Merged) -> Result<Choice, ConfigError> {
+    let default = Choice::default();
+    let shadow = text(
+        merged.publish.take(),
+        "kubernetes.publish",
+        values::is_shadow,
+    )?;
+    let dialects = list(
+        merged.dialects.take(),
+        "kubernetes.dialects",
+        values::dialects,
+    )?;
+    let mut untold = Vec::new();
+    for kind in ConditionType::ALL {
+        let placed = merged.condition_publish.remove(kind.as_str()).flatten();
+        let publish = placed.map(|placed| placed.check("", Ok)).transpose()?;
+        if publish == Some(false) {
+            untold.push(*kind);
+        }
+    }
+    Ok(Choice {
+        dialects: dialects.unwrap_or(default.dialects),
+        untold,
+        shadow: shadow.unwrap_or(default.shadow),
+    })
+}
+
+/// What is told nowhere is no taint either.
+fn taint_rules(merged: &mut Merged, choice: &Choice) -> Result<taints::Rules, ConfigError> {
+    let default = taints::Rules::default();
+    let conditions = list(
+        merged.taints_conditions.take(),
+        "taints.conditions",
+        values::conditions,
+    )?;
+    let mut conditions = conditions.unwrap_or_default();
+    conditions.retain(|kind| choice.tells(*kind));
+    let prefix = text(
+        merged.taints_prefix.take(),
+        "taints.prefix",
+        values::taint_prefix,
+    )?;
+    let effect = text(
+        merged.taints_effect.take(),
+        "taints.effect",
+        values::taint_effect,
+    )?;
+    Ok(taints::Rules {
+        conditions,
+        prefix: prefix.unwrap_or(default.prefix),
+        effect: effect.unwrap_or(default.effect),
+    })
+}
+
+fn list<T>(
+    placed: Option<Placed<Vec<String>>>,
+    key: &str,
+    check: impl FnOnce(&[String]) -> Result<T, String>,
+) -> Result<Option<T>, ConfigError> {
+    placed
+        .map(|placed| placed.check(key, |value| check(&value)))
+        .transpose()
 }
 
 fn text<T>(

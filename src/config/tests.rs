@@ -10,6 +10,10 @@ use std::{
 use tempfile::TempDir;
 
 use super::{error::Source, fragment, *};
+use crate::{
+    desired::{Dialect, taints::Effect},
+    health::ConditionType,
+};
 
 const ETC: &str = "/etc/nodevigil/config.d";
 const RUN: &str = "/run/nodevigil/config.d";
@@ -131,8 +135,8 @@ fn every_complaint_names_file_line_and_key() {
     /etc/nodevigil/config.d/10-x.toml:3: kubelet.healthy_for_secs: wants a whole number without quotes, as healthy_for_secs = 60; found: string
     /etc/nodevigil/config.d/10-x.toml:1: kubelet.healthy_for_secs: 3601 is out of bounds; wants a whole number of seconds from 0 to 3600
     /etc/nodevigil/config.d/10-x.toml:1: kubelet.healthy_for_secs: out of bounds; wants a whole number of seconds from 0 to 3600
-    /etc/nodevigil/config.d/10-x.toml:1: kublet: unknown table; did you mean [kubelet]? (known tables: [node], [kubernetes], [kubelet], [intent])
-    /etc/nodevigil/config.d/10-x.toml:1: unit: unknown key; it belongs below [kubelet] (known tables: [node], [kubernetes], [kubelet], [intent])
+    /etc/nodevigil/config.d/10-x.toml:1: kublet: unknown table; did you mean [kubelet]? (known tables: [node], [kubernetes], [kubelet], [intent], [conditions.TYPE], [taints], [events])
+    /etc/nodevigil/config.d/10-x.toml:1: unit: unknown key; it belongs below [kubelet] (known tables: [node], [kubernetes], [kubelet], [intent], [conditions.TYPE], [taints], [events])
     /etc/nodevigil/config.d/10-x.toml:2: node.unit: unknown key; it belongs below [kubelet] (known here: name)
     /etc/nodevigil/config.d/10-x.toml:1: kubelet: wants a table: write [kubelet] and its keys below; found: array
     /etc/nodevigil/config.d/10-x.toml:1: kubelet: wants a table: write [kubelet] and its keys below; found: integer
@@ -246,31 +250,37 @@ fn fields(text: &str) -> BTreeSet<String> {
 
 #[test]
 fn registry_and_reader_agree() {
-    let sections: BTreeSet<_> = KEYS.iter().map(|key| key.section.to_owned()).collect();
-    assert_eq!(fields("zzz = 1"), sections);
-    for section in &sections {
+    let sections: BTreeSet<_> = KEYS.iter().map(|key| key.section).collect();
+    let top = |section: &str| section.split('.').next().unwrap().to_owned();
+    let tops: BTreeSet<_> = sections.iter().map(|section| top(section)).collect();
+    assert_eq!(fields("zzz = 1"), tops);
+    for section in sections {
         let keys: BTreeSet<_> = KEYS
             .iter()
             .filter(|key| key.section == section)
             .map(|key| key.name.to_owned())
             .collect();
-        assert_eq!(fields(&format!("[{section}]\nzzz = 1")), keys);
+        // A reader with one field speaks of it without a list.
+        let text = format!("[{section}]\nzzz = 1");
+        assert_eq!(fields(&text), keys);
     }
 }
 
 #[test]
 fn every_key_takes_its_example_and_has_its_default() {
     for key in KEYS {
-        let written = |value| format!("[{}]\n{} = {value}\n", key.section, key.name);
+        let section = key.section.replace("TYPE", "KubeletHealthy");
+        let written = |value| format!("[{section}]\n{} = {value}\n", key.name);
         load_text(&written(key.example)).unwrap();
         if let Some(default) = key.default {
             assert_eq!(load_text(&written(default)).unwrap(), Settings::default());
         }
         assert!(key.doc.ends_with('.') && !key.bounds.is_empty(), "{key:?}");
-        let name = format!("{}.{}", key.section, key.name);
+        let name = format!("{section}.{}", key.name);
         let wrong = written(match key.kind {
             Kind::Text => "1",
-            Kind::Integer => "\"\"",
+            Kind::Integer | Kind::Boolean => "\"\"",
+            Kind::List => "[1]",
         });
         assert!(complaint(&wrong).contains(&format!("10-x.toml:2: {name}: ")));
     }
@@ -310,4 +320,46 @@ fn an_intent_is_checked_like_everything_else() {
     ] {
         assert!(said.contains(word), "{word} in {said}");
     }
+}
+
+#[test]
+fn what_is_told_can_be_chosen() {
+    let settings = load_text(
+        "[kubernetes]\ndialects = [\"npd\", \"native\"]\npublish = \"none\"\n\
+         [conditions.KubeletConfigValid]\npublish = false\n\
+         [taints]\nconditions = [\"KubeletHealthy\", \"KubeletConfigValid\"]\neffect = \"NoExecute\"\n\
+         prefix = \"health.example.org/nodevigil-\"\n[events]\nper_hour = 0\n",
+    )
+    .unwrap();
+    assert_eq!(settings.choice.dialects, [Dialect::Native, Dialect::Npd]);
+    assert!(settings.choice.shadow);
+    assert!(!settings.choice.tells(ConditionType::KubeletConfigValid));
+    assert_eq!(settings.taints.conditions, [ConditionType::KubeletHealthy]);
+    assert_eq!(settings.taints.effect, Effect::NoExecute);
+    assert_eq!(settings.events.per_hour, 0);
+    insta::assert_snapshot!(complaints(&[
+        "[kubernetes]\ndialects = []\n",
+        "[kubernetes]\ndialects = [\"gke\"]\n",
+        "[kubernetes]\ndialects = \"eks\"\n",
+        "[kubernetes]\npublish = \"native\"\n",
+        "[conditions.KubeletReady]\npublish = false\n",
+        "[conditions.KubeletHealthy]\npublished = false\n",
+        "[conditions]\npublish = false\n",
+        "conditions = 1\n",
+        "[taints]\nprefix = \"example.org/\"\n",
+        "[taints]\neffect = \"Evict\"\n",
+        "[events]\nper_hour = 3601\n",
+    ]), @r#"
+    /etc/nodevigil/config.d/10-x.toml:2: kubernetes.dialects: names no dialect; to publish nothing write publish = "none" instead
+    /etc/nodevigil/config.d/10-x.toml:2: kubernetes.dialects: "gke" is none of native, eks, npd
+    /etc/nodevigil/config.d/10-x.toml:2: kubernetes.dialects: wants texts in quotes, in brackets, as dialects = ["native", "eks"]; found: string
+    /etc/nodevigil/config.d/10-x.toml:2: kubernetes.publish: "native" is neither "all" nor "none"; to leave out a single condition write [conditions.TYPE] publish = false
+    /etc/nodevigil/config.d/10-x.toml:1: conditions.KubeletReady: not a condition of ours (known here: KubeletHealthy, KubeletConfigValid)
+    /etc/nodevigil/config.d/10-x.toml:2: conditions.KubeletHealthy.published: unknown key; did you mean publish? (known here: publish)
+    /etc/nodevigil/config.d/10-x.toml:2: conditions.publish: not a condition of ours (known here: KubeletHealthy, KubeletConfigValid)
+    /etc/nodevigil/config.d/10-x.toml:1: conditions: wants a table for each condition: [conditions.KubeletHealthy]
+    /etc/nodevigil/config.d/10-x.toml:2: taints.prefix: "example.org/" is not a DNS name in lower case followed by /nodevigil-; write it as health.example.org/nodevigil-
+    /etc/nodevigil/config.d/10-x.toml:2: taints.effect: "Evict" is not the effect of a taint; wants NoSchedule, PreferNoSchedule or NoExecute
+    /etc/nodevigil/config.d/10-x.toml:2: events.per_hour: 3601 is out of bounds; wants a whole number from 0 to 3600
+    "#);
 }

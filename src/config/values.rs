@@ -9,8 +9,15 @@ use std::{
 
 use http::Uri;
 
+use crate::{
+    desired::{Dialect, taints::Effect},
+    health::ConditionType,
+};
+
 /// Longer, and a flapping kubelet would look broken for longer than anyone waits to replace the node.
 const MAX_HEALTHY_FOR_SECS: i64 = 3600;
+/// More events than one a second would be a burden.
+const MAX_PER_HOUR: u32 = 3600;
 
 /// A Node's name: an RFC 1123 subdomain, as the API server wants it.
 pub fn node_name(text: &str) -> Result<String, String> {
@@ -141,6 +148,85 @@ pub(super) fn up_to_an_hour(seconds: i64) -> Result<Duration, String> {
             format!(
                 "{seconds} is out of bounds; wants a whole number of seconds from 0 to {MAX_HEALTHY_FOR_SECS}"
             )
+        })
+}
+
+/// `[kubernetes] publish`; `true`: nothing is written.
+pub(super) fn is_shadow(text: &str) -> Result<bool, String> {
+    match text {
+        "all" => Ok(false),
+        "none" => Ok(true),
+        _ => Err(format!(
+            "{text:?} is neither \"all\" nor \"none\"; to leave out a single condition write [conditions.TYPE] publish = false"
+        )),
+    }
+}
+
+/// Each word as one of `all`, in their order.
+fn words<T: Copy>(
+    written: &[String],
+    all: &[T],
+    name: impl Fn(T) -> &'static str,
+) -> Result<Vec<T>, String> {
+    let known = || {
+        all.iter()
+            .map(|one| name(*one))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let is_known = |word: &&String| all.iter().any(|one| name(*one) == **word);
+    if let Some(unknown) = written.iter().find(|word| !is_known(word)) {
+        return Err(format!("{unknown:?} is none of {}", known()));
+    }
+    let is_there = |one: &T| written.iter().any(|word| *word == name(*one));
+    Ok(all.iter().copied().filter(is_there).collect())
+}
+
+/// `[kubernetes] dialects`.
+pub(super) fn dialects(written: &[String]) -> Result<Vec<Dialect>, String> {
+    let dialects = words(written, Dialect::ALL, Dialect::as_str)?;
+    if dialects.is_empty() {
+        return Err(
+            "names no dialect; to publish nothing write publish = \"none\" instead".to_owned(),
+        );
+    }
+    Ok(dialects)
+}
+
+/// Conditions by their native names.
+pub(super) fn conditions(written: &[String]) -> Result<Vec<ConditionType>, String> {
+    words(written, ConditionType::ALL, ConditionType::as_str)
+}
+
+/// What our taints' keys begin with: by the last word we know them again.
+pub(super) fn taint_prefix(text: &str) -> Result<String, String> {
+    let domain = text.strip_suffix("/nodevigil-");
+    // The longest slug fits into the 63 letters of a key's name; a domain is what the API asks of a taint that is not its own.
+    match domain {
+        Some(domain) if node_name(domain).is_ok() && domain.contains('.') => Ok(text.to_owned()),
+        _ => Err(format!(
+            "{text:?} is not a DNS name in lower case followed by /nodevigil-; write it as health.example.org/nodevigil-"
+        )),
+    }
+}
+
+/// A taint's effect.
+pub(super) fn taint_effect(text: &str) -> Result<Effect, String> {
+    let known = Effect::ALL.iter().find(|effect| effect.as_str() == text);
+    known.copied().ok_or_else(|| {
+        format!(
+            "{text:?} is not the effect of a taint; wants NoSchedule, PreferNoSchedule or NoExecute"
+        )
+    })
+}
+
+/// A number of requests an hour.
+pub(super) fn per_hour(number: i64) -> Result<u32, String> {
+    u32::try_from(number)
+        .ok()
+        .filter(|number| *number <= MAX_PER_HOUR)
+        .ok_or_else(|| {
+            format!("{number} is out of bounds; wants a whole number from 0 to {MAX_PER_HOUR}")
         })
 }
 

@@ -33,6 +33,7 @@ mod privilege;
 mod racing;
 mod scene;
 mod standing;
+mod telling;
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         host::tests(),
         identity::tests(),
         privilege::tests(),
+        telling::tests(),
         config::tests(),
         check::tests(),
         fatal::tests(),

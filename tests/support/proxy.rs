@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
 
-use fault::Fault;
+pub(crate) use fault::Fault;
 use front::Faces;
 
 use super::control_plane::ControlPlane;

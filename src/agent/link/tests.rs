@@ -18,7 +18,7 @@ use crate::{
     checks::kubelet::{Found, Probe, Process, Sign, Unit},
     clock::Now,
     cluster::{
-        api::{ApiError, NodeFacts, NodeView},
+        api::{ApiError, NodeView},
         identity::Identity,
         watch::{End, NodeEvent},
     },
@@ -248,8 +248,7 @@ fn view() -> NodeView {
     NodeView {
         uid: "u1".to_owned(),
         version: "7".to_owned(),
-        conditions: Vec::new(),
-        facts: NodeFacts::default(),
+        ..NodeView::default()
     }
 }
 

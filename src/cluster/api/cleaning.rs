@@ -6,9 +6,8 @@ use http::{Request, header::CONTENT_TYPE, request::Builder};
 use serde_json::{Value, json};
 
 use super::{Api, ApiError, FIELD_MANAGER, REQUEST_TIMEOUT, nonsense};
+use crate::desired::taints::DEFAULT_PREFIX;
 
-/// What every key of a taint of ours begins with.
-pub const TAINT_PREFIX: &str = "status-taint.cluster-autoscaler.kubernetes.io/nodevigil-";
 /// The annotation that is in our apply while we stand down.
 pub const STANDING_DOWN: &str = "nodevigil.io/standing-down";
 /// How often the taints are read anew because somebody else changed them meanwhile.
@@ -175,7 +174,7 @@ fn our_taints(node: &Value) -> Vec<&Value> {
 
 fn is_ours(taint: &Value) -> bool {
     let key = taint["key"].as_str();
-    key.is_some_and(|key| key.starts_with(TAINT_PREFIX))
+    key.is_some_and(|key| key.starts_with(DEFAULT_PREFIX))
 }
 
 fn array(value: &Value) -> impl Iterator<Item = &Value> {
@@ -192,7 +191,7 @@ mod tests {
 
     #[test]
     fn only_keys_of_ours_are_taints_of_ours() {
-        let key = format!("{TAINT_PREFIX}kubelet-unhealthy");
+        let key = format!("{DEFAULT_PREFIX}kubelet-unhealthy");
         let node = json!({"spec": {"taints": [
             {"key": key, "value": "KubeletCrashed", "effect": "NoSchedule"},
             {"key": "status-taint.cluster-autoscaler.kubernetes.io/other", "effect": "NoSchedule"},

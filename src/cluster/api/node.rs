@@ -2,19 +2,30 @@
 
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::will::{self, AskedPause, NodeWill};
-use crate::health::{ConditionType, Status, Stored};
+use super::{
+    owners::{ManagedFields, Ownership, owners},
+    will::{self, AskedPause, NodeWill},
+};
+use crate::{
+    desired::PublishedType,
+    health::{Status, Stored},
+};
 
 /// What we need to know of our Node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeView {
     /// `metadata.uid`: a Node made anew under our name has another.
     pub uid: String,
     /// Its resource version.
     pub version: String,
     /// Those of its conditions that have a type of ours.
-    pub conditions: Vec<(ConditionType, Stored)>,
+    pub conditions: Vec<(PublishedType, Stored)>,
+    /// Who owns those types, as far as anybody does.
+    pub owners: Vec<Ownership>,
+    /// `spec.taints` as it stands there, or null.
+    pub taints: Value,
     /// What the configuration's rules judge.
     pub facts: NodeFacts,
 }
@@ -52,6 +63,8 @@ struct NodeMeta {
     #[serde(default)]
     resource_version: String,
     creation_timestamp: Option<Timestamp>,
+    #[serde(default)]
+    managed_fields: Vec<ManagedFields>,
     deletion_timestamp: Option<Timestamp>,
     #[serde(default)]
     annotations: NodeAnnotations,
@@ -68,13 +81,7 @@ struct NodeSpec {
     #[serde(rename = "providerID")]
     provider_id: Option<String>,
     #[serde(default)]
-    taints: Vec<NodeTaint>,
-}
-
-#[derive(Deserialize)]
-struct NodeTaint {
-    #[serde(default)]
-    key: String,
+    taints: Value,
 }
 
 #[derive(Deserialize, Default)]
@@ -116,25 +123,27 @@ impl From<Node> for NodeView {
                 .into_iter()
                 .filter_map(ours)
                 .collect(),
+            owners: owners(node.metadata.managed_fields),
             facts: NodeFacts {
                 created: node.metadata.creation_timestamp,
                 provider_id: node.spec.provider_id.filter(|id| !id.is_empty()),
-                taints: node
-                    .spec
-                    .taints
-                    .into_iter()
-                    .map(|taint| taint.key)
-                    .collect(),
+                taints: taint_keys(&node.spec.taints).map(str::to_owned).collect(),
                 kubelet_version: node.status.node_info.kubelet_version,
                 will,
             },
+            taints: node.spec.taints,
         }
     }
 }
 
+fn taint_keys(taints: &Value) -> impl Iterator<Item = &str> {
+    let taints = taints.as_array().into_iter().flatten();
+    taints.filter_map(|taint| taint["key"].as_str())
+}
+
 fn will_of(node: &Node) -> NodeWill {
     let maintenance = |c: &NodeCondition| c.r#type == will::MAINTENANCE && c.status == "True";
-    let taints = node.spec.taints.iter().map(|taint| taint.key.as_str());
+    let taints = taint_keys(&node.spec.taints);
     NodeWill {
         maintenance: node.status.conditions.iter().any(maintenance),
         deletion: will::deletion(node.metadata.deletion_timestamp, taints),
@@ -147,10 +156,8 @@ fn will_of(node: &Node) -> NodeWill {
     }
 }
 
-fn ours(condition: NodeCondition) -> Option<(ConditionType, Stored)> {
-    let r#type = ConditionType::ALL
-        .iter()
-        .find(|t| t.as_str() == condition.r#type)?;
+fn ours(condition: NodeCondition) -> Option<(PublishedType, Stored)> {
+    let r#type = PublishedType::parse(&condition.r#type)?;
     let status = match condition.status.as_str() {
         "True" => Status::True,
         "False" => Status::False,
@@ -162,7 +169,7 @@ fn ours(condition: NodeCondition) -> Option<(ConditionType, Stored)> {
         message: condition.message,
         since: condition.last_transition_time?,
     };
-    Some((*r#type, stored))
+    Some((r#type, stored))
 }
 
 #[cfg(test)]

@@ -45,6 +45,12 @@ pub enum Kind {
     StandingDown,
     /// Who asked for quiet does so no more.
     StandingUp,
+    /// A condition type is left to another field manager that owns it; what to do is in the line.
+    TypeRefused,
+    /// A condition type that was left to another is published: nobody else owns it any more.
+    TypeTaken,
+    /// No taints can be set: the daemon speaks with the kubelet's identity; the line says what to do.
+    TaintsRefused,
 }
 
 impl Kind {
@@ -69,6 +75,9 @@ impl Kind {
         Self::NodeFound,
         Self::StandingDown,
         Self::StandingUp,
+        Self::TypeRefused,
+        Self::TypeTaken,
+        Self::TaintsRefused,
     ];
 
     /// The id, 32 hexadecimal digits.
@@ -93,6 +102,9 @@ impl Kind {
             Self::NodeFound => "6291bc2ada7f449ba0bede9bb1e397d3",
             Self::StandingDown => "d9f3b6a5bcdc421ea0ef7dadd5afe6e3",
             Self::StandingUp => "b672cede5d0e4e7dbea6d851a3688bd3",
+            Self::TypeRefused => "20ad4772b8e14003996b95fd7e4252e4",
+            Self::TypeTaken => "4132a11138c041869e5e6a85dc871da7",
+            Self::TaintsRefused => "54d0faa6ff474a758eb7c1e516b7661a",
         }
     }
 
@@ -136,6 +148,15 @@ impl Kind {
                 "Somebody asks for quiet: problems are held back, and the line says by whom and until when."
             }
             Self::StandingUp => "Who asked for quiet does so no more.",
+            Self::TypeRefused => {
+                "A condition type is left to another field manager that owns it; what to do is in the line."
+            }
+            Self::TypeTaken => {
+                "A condition type that was left to another is published: nobody else owns it any more."
+            }
+            Self::TaintsRefused => {
+                "No taints can be set: the daemon speaks with the kubelet's identity; the line says what to do."
+            }
         }
     }
 }
@@ -160,9 +181,9 @@ mod tests {
         }
         assert_eq!(
             Kind::ALL.last(),
-            Some(&Kind::StandingUp),
+            Some(&Kind::TaintsRefused),
             "a new kind belongs in ALL"
         );
-        assert_eq!(Kind::ALL.len(), Kind::StandingUp as usize + 1);
+        assert_eq!(Kind::ALL.len(), Kind::TaintsRefused as usize + 1);
     }
 }

@@ -7,8 +7,9 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use jiff::Timestamp;
 use nodevigil::cluster::api::Api as Ours;
 use nodevigil::cluster::connection::Connection;
-use nodevigil::desired::Condition;
-use nodevigil::health::{ConditionType, Status};
+use nodevigil::cluster::publisher::Apply;
+use nodevigil::desired::{Condition, PublishedType};
+use nodevigil::health::Status;
 use nodevigil::host::files::Root;
 use nodevigil::kubeconfig;
 use serde_json::{Value, json};
@@ -231,17 +232,20 @@ impl<'a> Writer<'a> {
         } else {
             Status::False
         };
-        let conditions = [Condition {
-            r#type: ConditionType::KubeletHealthy,
+        let condition = Condition {
+            r#type: PublishedType::KubeletHealthy,
             status,
             reason: "Racing".to_owned(),
             message: format!("write {turn}"),
             last_transition_time: Timestamp::now(),
-        }];
+        };
+        let apply = Apply {
+            uid: self.race.uid.clone(),
+            conditions: vec![condition],
+            ..Apply::default()
+        };
         let ours = self.ours.as_ref().context("our code has its client")?;
-        let sent = ours
-            .api
-            .apply(&self.race.uid, &conditions, Timestamp::now());
+        let sent = ours.api.apply(&apply, Timestamp::now());
         let node = ours.runtime.block_on(sent)?;
         let answer = json!({"metadata": {"resourceVersion": node.version}});
         self.note(OUR_TYPE, value, Some(answer))

@@ -1,0 +1,184 @@
+//! The one table of condition types on the Node: our verdicts under the names, and in the polarity, that consumers have
+//! compiled in.
+
+use serde::{Deserialize, Serialize};
+
+use crate::health::{ConditionType, Status};
+
+/// A set of names that some consumers understand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// Our own names; `False` is bad.
+    Native,
+    /// What Karpenter on AWS and EKS's node repair match; `False` is bad.
+    Eks,
+    /// What node-problem-detector's users match; `True` is bad.
+    Npd,
+}
+
+impl Dialect {
+    /// Every dialect.
+    pub const ALL: &[Self] = &[Self::Native, Self::Eks, Self::Npd];
+
+    /// The word in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Eks => "eks",
+            Self::Npd => "npd",
+        }
+    }
+}
+
+/// A condition type as it stands on the Node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "TYPES documents each, and a test walks it")]
+pub enum PublishedType {
+    KubeletHealthy,
+    KubeletConfigValid,
+    ContainerRuntimeReady,
+    KubeletUnhealthy,
+}
+
+/// What the table knows of a type.
+#[derive(Debug, Clone, Copy)]
+pub struct TypeSpec {
+    /// The type.
+    pub published: PublishedType,
+    /// Its name on the Node.
+    pub name: &'static str,
+    /// The dialect that it belongs to.
+    pub dialect: Dialect,
+    /// The status that means a problem; the other one means that there is none. `Unknown` is `Unknown` in all of them.
+    pub bad: Status,
+    /// The conditions that feed it; the worst of them shows.
+    pub fed_by: &'static [ConditionType],
+    /// What it says, and to whom.
+    pub doc: &'static str,
+}
+
+/// Every type that is fed by a check, in the order of [`PublishedType`]. No name is here before its check is: absent, it
+/// misleads nobody.
+pub const TYPES: &[TypeSpec] = &[
+    TypeSpec {
+        published: PublishedType::KubeletHealthy,
+        name: "KubeletHealthy",
+        dialect: Dialect::Native,
+        bad: Status::False,
+        fed_by: &[ConditionType::KubeletHealthy],
+        doc: "The kubelet's process lives and its healthz answers.",
+    },
+    TypeSpec {
+        published: PublishedType::KubeletConfigValid,
+        name: "KubeletConfigValid",
+        dialect: Dialect::Native,
+        bad: Status::False,
+        fed_by: &[ConditionType::KubeletConfigValid],
+        doc: "What the kubelet got, and will get at its next start, is what it needs. A hint: no other dialect has it, \
+              and no controller should replace a node for it.",
+    },
+    TypeSpec {
+        published: PublishedType::ContainerRuntimeReady,
+        name: "ContainerRuntimeReady",
+        dialect: Dialect::Eks,
+        bad: Status::False,
+        fed_by: &[ConditionType::KubeletHealthy],
+        doc: "Under this name EKS's node monitoring agent tells of a failed kubelet too; Karpenter replaces the node \
+              when it has been False for 30 minutes. Not beside that agent: a type with another owner is refused.",
+    },
+    TypeSpec {
+        published: PublishedType::KubeletUnhealthy,
+        name: "KubeletUnhealthy",
+        dialect: Dialect::Npd,
+        bad: Status::True,
+        fed_by: &[ConditionType::KubeletHealthy],
+        doc: "node-problem-detector's name and polarity. Gardener's machine-controller-manager takes Unknown of a type \
+              that it was told to watch for sick: with it, a kubelet that was stopped on purpose counts as a problem.",
+    },
+];
+
+impl PublishedType {
+    /// The table's row.
+    pub fn spec(self) -> &'static TypeSpec {
+        // The table has the enum's order, which a test keeps.
+        &TYPES[self as usize]
+    }
+
+    /// The name on the Node.
+    pub fn as_str(self) -> &'static str {
+        self.spec().name
+    }
+
+    /// The type of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        let spec = TYPES.iter().find(|spec| spec.name == name)?;
+        Some(spec.published)
+    }
+
+    /// The condition's own name.
+    pub fn native(kind: ConditionType) -> Self {
+        match kind {
+            ConditionType::KubeletHealthy => Self::KubeletHealthy,
+            ConditionType::KubeletConfigValid => Self::KubeletConfigValid,
+        }
+    }
+}
+
+impl TypeSpec {
+    /// Whether this is the condition under its own name.
+    pub fn is_native(&self) -> bool {
+        self.dialect == Dialect::Native
+    }
+
+    /// A verdict's status in this type's polarity, and back: it is its own inverse.
+    pub fn turn(&self, status: Status) -> Status {
+        match (self.bad, status) {
+            (Status::True, Status::True) => Status::False,
+            (Status::True, Status::False) => Status::True,
+            _ => status,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_whole() {
+        // Written by others, or reserved (facts/consumers.md §1).
+        let never = [
+            "Ready",
+            "MemoryPressure",
+            "DiskPressure",
+            "PIDPressure",
+            "NetworkUnavailable",
+            "Suspended",
+            "MaintenanceInProgress",
+        ];
+        for (i, spec) in TYPES.iter().enumerate() {
+            assert_eq!(spec.published as usize, i);
+            assert_eq!(format!("{:?}", spec.published), spec.name);
+            assert_eq!(
+                serde_json::to_string(&spec.published).unwrap(),
+                format!("{:?}", spec.name)
+            );
+            assert_eq!(PublishedType::parse(spec.name), Some(spec.published));
+            assert!(!never.contains(&spec.name) && spec.doc.ends_with('.'));
+            assert!(spec.bad != Status::Unknown && !spec.fed_by.is_empty());
+            for status in [Status::True, Status::False, Status::Unknown] {
+                assert_eq!(spec.turn(spec.turn(status)), status);
+            }
+            assert_eq!(spec.turn(Status::False), spec.bad);
+            assert_eq!(spec.turn(Status::Unknown), Status::Unknown);
+        }
+        for kind in ConditionType::ALL {
+            let spec = PublishedType::native(*kind).spec();
+            assert!(spec.is_native() && spec.fed_by == [*kind] && spec.bad == Status::False);
+            assert_eq!(spec.name, kind.as_str());
+        }
+        let config = ConditionType::KubeletConfigValid;
+        let of_config = TYPES.iter().filter(|spec| spec.fed_by.contains(&config));
+        assert_eq!(of_config.count(), 1, "no remediation sample names it");
+    }
+}

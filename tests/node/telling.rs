@@ -1,0 +1,519 @@
+//! What is told besides the one condition under its own name: dialects, taints, Events; what is left to others, and what
+//! is kept to itself.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use libtest_mimic::Trial;
+use nodevigil::host::journal::Kind;
+use serde_json::{Value, json};
+
+use crate::scene::{SOON, Scene};
+use crate::support::api::condition;
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::node_builder::NodeBuilder;
+use crate::support::{say, wait_until};
+use crate::trial;
+
+const EVERY_DIALECT: &str = "[kubernetes]\ndialects = [\"native\", \"eks\", \"npd\"]\n";
+const TAINTING: &str = "[taints]\nconditions = [\"KubeletHealthy\"]\n";
+const KEY: &str = "status-taint.cluster-autoscaler.kubernetes.io/nodevigil-kubelet-unhealthy";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const RESTART: &str = "systemctl restart nodevigil";
+
+/// The tests of this topic.
+pub(crate) fn tests() -> Vec<Trial> {
+    vec![
+        trial("telling::dialects", every_dialect_says_it_at_once),
+        trial("telling::foreign_owner", what_another_had_is_left_to_it),
+        trial("telling::shadow", in_the_shadow_nothing_is_written),
+        trial("telling::taint", a_taint_comes_and_goes_beside_others),
+        trial(
+            "telling::taint_as_kubelet",
+            taints_are_not_tried_as_the_kubelet,
+        ),
+        trial("telling::events", one_event_a_transition),
+        trial(
+            "telling::events_forbidden",
+            events_do_not_disturb_conditions,
+        ),
+        trial(
+            "telling::annotation",
+            an_apply_sets_an_annotation_and_takes_it_away,
+        ),
+    ]
+}
+
+/// One of the Node's types: status and transition time.
+fn told(scene: &Scene, kind: &str) -> Result<Option<(String, String)>> {
+    let condition = scene.plane.condition(scene.node.name(), kind)?;
+    let text = |c: &Value, name: &str| c[name].as_str().unwrap_or_default().to_owned();
+    Ok(condition.map(|c| (text(&c, "status"), text(&c, "lastTransitionTime"))))
+}
+
+/// Waits until the Node has these, as `TYPE=STATUS`, or lacks them, as `TYPE`; returns their transition times.
+fn wait_told(scene: &Scene, wanted: &[&str]) -> Result<Vec<String>> {
+    wait_until(&format!("{wanted:?}"), SOON, || {
+        let mut times = Vec::new();
+        for one in wanted {
+            let (kind, status) = one.split_once('=').unwrap_or((one, ""));
+            match told(scene, kind)? {
+                Some((now, since)) if now == status => times.push(since),
+                None if status.is_empty() => {}
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(times))
+    })
+}
+
+fn every_dialect_says_it_at_once() -> Result<()> {
+    let scene = Scene::healthy_with("dialects", |node| {
+        node.config("60-dialects.toml", EVERY_DIALECT)
+    })?;
+    scene.play(|scene| {
+        let well = wait_told(
+            scene,
+            &[
+                "KubeletHealthy=True",
+                "ContainerRuntimeReady=True",
+                "KubeletUnhealthy=False",
+            ],
+        )?;
+        ensure!(well[0] == well[1] && well[1] == well[2], "{well:?}");
+        scene.kill_for_good()?;
+        let dead = [
+            "KubeletHealthy=False",
+            "ContainerRuntimeReady=False",
+            "KubeletUnhealthy=True",
+        ];
+        let since = wait_told(scene, &dead)?;
+        ensure!(since[0] == since[1] && since[1] == since[2], "{since:?}");
+        restarts_move_nothing(scene, &dead, &since)?;
+        scene.revive()?;
+        wait_told(
+            scene,
+            &["ContainerRuntimeReady=True", "KubeletUnhealthy=False"],
+        )?;
+        // What is no longer asked for goes, and nothing else.
+        scene.node.sh(
+            "printf '[kubernetes]\\ndialects = [\"npd\"]\\n[conditions.KubeletConfigValid]\\npublish = false\\n' \
+             >/etc/nodevigil/config.d/60-dialects.toml; systemctl restart nodevigil",
+        )?;
+        wait_told(
+            scene,
+            &[
+                "KubeletHealthy",
+                "KubeletConfigValid",
+                "ContainerRuntimeReady",
+                "KubeletUnhealthy=False",
+                "Ready=True",
+            ],
+        )?;
+        let file = scene.status_file("a status of one type", |file| {
+            file["conditions"][0]["published_as"][0]["type"] == "KubeletUnhealthy"
+        })?;
+        ensure!(file["conditions"][1]["published_as"] == json!([]), "{file:#}");
+        Ok(())
+    })
+}
+
+/// With the agent's ledger and without: then the Node itself is the memory, each type for itself.
+fn restarts_move_nothing(scene: &Scene, told: &[&str], since: &[String]) -> Result<()> {
+    for command in [
+        RESTART,
+        "systemctl kill --signal=KILL nodevigil; rm /run/nodevigil/ledger.json",
+    ] {
+        let from = Instant::now();
+        let before = scene.node.status_json()?["started_at"].clone();
+        scene.node.sh(command)?;
+        scene.status_file("the next agent to publish", |file| {
+            file["started_at"] != before && file["conditions"][0]["published_at"].is_string()
+        })?;
+        for (_, event) in scene.watch.since(from) {
+            for (one, since) in told.iter().zip(since) {
+                let (kind, status) = one.split_once('=').context("one")?;
+                let Some(condition) = condition(&event, kind) else {
+                    continue;
+                };
+                ensure!(
+                    condition["status"] == status && condition["lastTransitionTime"] == *since,
+                    "after `{command}`: {condition:#}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes a condition as another agent does.
+fn write_as(scene: &Scene, manager: &str, condition: &Value) -> Result<()> {
+    let name = scene.node.name();
+    let path = format!("/api/v1/nodes/{name}/status?fieldManager={manager}");
+    let body = json!({"status": {"conditions": [condition]}});
+    let (code, answer) = scene.plane.request("PATCH", &path, STRATEGIC, &body)?;
+    ensure!(code == 200, "{code}: {answer}");
+    Ok(())
+}
+
+fn what_another_had_is_left_to_it() -> Result<()> {
+    let plane = ControlPlane::shared()?;
+    let scene = Scene::booted(&plane, "foreign-owner", |node| {
+        node.config("60-dialects.toml", EVERY_DIALECT)
+    })?;
+    let theirs = json!({
+        "type": "KubeletUnhealthy", "status": "False", "reason": "KubeletIsHealthy", "message": "theirs",
+        "lastHeartbeatTime": "2026-11-21T08:00:00Z", "lastTransitionTime": "2026-11-21T08:00:00Z",
+    });
+    write_as(&scene, "node-problem-detector", &theirs)?;
+    scene.start()?.play(|scene| {
+        wait_told(scene, &["ContainerRuntimeReady=True"])?;
+        scene.kill_for_good()?;
+        wait_told(scene, &["ContainerRuntimeReady=False"])?;
+        let name = scene.node.name();
+        let kept = scene.plane.condition(name, "KubeletUnhealthy")?;
+        ensure!(kept.as_ref() == Some(&theirs), "written: {kept:#?}");
+        scene.status_file("the refusal", |file| {
+            let mut types = file["conditions"][0]["published_as"]
+                .as_array()
+                .into_iter()
+                .flatten();
+            types.any(|t| {
+                t["type"] == "KubeletUnhealthy"
+                    && t["refused"]
+                        .as_str()
+                        .is_some_and(|why| why.contains("node-problem-detector"))
+            })
+        })?;
+        scene.node.sh(RESTART)?;
+        scene.revive()?;
+        let lines = scene.lines(Kind::TypeRefused)?;
+        ensure!(lines.len() == 2, "once in each life: {lines:#?}");
+        ensure!(lines[0]["MANAGER"] == "node-problem-detector", "{lines:#?}");
+        let kept = scene.plane.condition(name, "KubeletUnhealthy")?;
+        ensure!(kept.as_ref() == Some(&theirs), "written: {kept:#?}");
+        // Its agent is uninstalled, as it should be.
+        let gone = json!({"$patch": "delete", "type": "KubeletUnhealthy"});
+        write_as(scene, "node-problem-detector", &gone)?;
+        wait_told(scene, &["KubeletUnhealthy=False"])?;
+        let taken = scene.plane.condition(name, "KubeletUnhealthy")?;
+        ensure!(taken.as_ref() != Some(&theirs));
+        ensure!(scene.lines(Kind::TypeTaken)?.len() == 1);
+        Ok(())
+    })
+}
+
+fn in_the_shadow_nothing_is_written() -> Result<()> {
+    let plane = ControlPlane::shared()?;
+    let config = format!("{EVERY_DIALECT}publish = \"none\"\n{TAINTING}");
+    let scene = Scene::booted(&plane, "shadow", |node| {
+        node.config("60-shadow.toml", &config)
+    })?;
+    scene.play(|scene| {
+        scene.node.start_agent()?;
+        let is = |file: &Value, status: &str| {
+            file["shadow"] == true
+                && file["conditions"][0]["status"] == status
+                && file["api"]["state"] == "connected"
+        };
+        scene.status_file("a verdict", |file| is(file, "True"))?;
+        scene.keep_dead()?;
+        scene.kill_kubelet()?;
+        let file = scene.status_file("the crash", |file| is(file, "False"))?;
+        let types = &file["conditions"][0]["published_as"];
+        ensure!(
+            types[1]["type"] == "ContainerRuntimeReady" && types[1]["status"] == "False",
+            "{file:#}"
+        );
+        ensure!(file["taints"]["to_add"][0] == KEY, "{file:#}");
+        ensure!(file["conditions"][0]["published_at"].is_null());
+        let (_, table) = scene.node.run("nodevigil status")?;
+        ensure!(table.contains("publish = \"none\""), "{table}");
+        let requests = scene.requests()?;
+        let wrote = |one: &&crate::support::audit::Request| {
+            !matches!(one.verb.as_str(), "get" | "list" | "watch")
+        };
+        let writes: Vec<_> = requests.iter().filter(wrote).collect();
+        ensure!(!requests.is_empty() && writes.is_empty(), "{writes:#?}");
+        Ok(())
+    })
+}
+
+/// Lets agents write taints, which the shipped RBAC leaves to a file of its own.
+fn grant_taints(plane: &Arc<ControlPlane>) -> Result<()> {
+    let api = "/apis/rbac.authorization.k8s.io/v1";
+    let name = "nodevigil-taints-test";
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
+        "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "nodevigil-agents"}],
+    });
+    for (kind, object) in [("clusterroles", role), ("clusterrolebindings", binding)] {
+        let path = format!("{api}/{kind}/{name}?fieldManager=tests&force=true");
+        let (code, answer) =
+            plane.request("PATCH", &path, "application/apply-patch+yaml", &object)?;
+        ensure!(code < 300, "{code}: {answer}");
+    }
+    Ok(())
+}
+
+fn taints(scene: &Scene) -> Result<Vec<Value>> {
+    let node = scene.plane.node(scene.node.name())?.context("no Node")?;
+    let taints = node["spec"]["taints"].as_array();
+    Ok(taints.cloned().unwrap_or_default())
+}
+
+fn wait_taint(scene: &Scene, key: &str, there: bool) -> Result<Option<Value>> {
+    wait_until(&format!("taint {key}: {there}"), SOON, || {
+        let found = taints(scene)?.into_iter().find(|taint| taint["key"] == key);
+        Ok((found.is_some() == there).then_some(found))
+    })
+}
+
+fn a_taint_comes_and_goes_beside_others() -> Result<()> {
+    let plane = ControlPlane::shared()?;
+    grant_taints(&plane)?;
+    let scene = Scene::booted(&plane, "tainted", |node| {
+        node.config("60-taints.toml", TAINTING)
+    })?;
+    let orphan = "status-taint.cluster-autoscaler.kubernetes.io/nodevigil-of-old";
+    let theirs = json!({"key": "example.org/theirs", "value": "7", "effect": "PreferNoSchedule"});
+    let path = "/api/v1/nodes/tainted";
+    let before = json!({"spec": {"taints": [
+        theirs,
+        {"key": orphan, "effect": "NoSchedule"},
+        {"key": KEY, "effect": "PreferNoSchedule"},
+    ]}});
+    let (code, answer) = plane.request("PATCH", path, STRATEGIC, &before)?;
+    ensure!(code == 200, "{code}: {answer}");
+    scene.start()?.play(|scene| {
+        wait_taint(scene, orphan, false)?;
+        wait_taint(scene, KEY, false)?;
+        let from = Instant::now();
+        let told = scene.kill_for_good()?;
+        let taint = wait_taint(scene, KEY, true)?.context("a taint")?;
+        say(&format!(
+            "tainted {:?} after the condition was told",
+            Instant::now().saturating_duration_since(told.at.max(from))
+        ));
+        ensure!(
+            taint["effect"] == "NoSchedule"
+                && taint["value"] == "KubeletCrashed"
+                && taint["timeAdded"].is_string(),
+            "{taint:#}"
+        );
+        scene.status_file("the taint", |file| {
+            file["taints"]["on_node"][0] == format!("{KEY}=KubeletCrashed:NoSchedule")
+        })?;
+        // A restart while it lasts leaves it as it is.
+        scene.node.sh(RESTART)?;
+        scene.ensure_still(&told)?;
+        ensure!(taints(scene)?.contains(&taint), "{:#?}", taints(scene)?);
+        scene.revive()?;
+        wait_taint(scene, KEY, false)?;
+        ensure!(taints(scene)?.contains(&theirs), "{:#?}", taints(scene)?);
+        let requests = scene.requests()?;
+        let about = requests.iter().filter(|one| {
+            let path = one.uri.split('?').next().unwrap_or_default();
+            path == "/api/v1/nodes/tainted"
+        });
+        let about: Vec<_> = about.map(|one| (one.verb.as_str(), one.code)).collect();
+        say(&format!("requests for the taints: {about:?}"));
+        ensure!(about.len() <= 14, "{about:?}");
+        Ok(())
+    })
+}
+
+fn taints_are_not_tried_as_the_kubelet() -> Result<()> {
+    let plane = ControlPlane::shared()?;
+    let scene = Scene::booted(&plane, "kubelet-taints", |node| {
+        NodeBuilder::joining(node).config("60-taints.toml", TAINTING)
+    })?;
+    scene.play(|scene| {
+        scene.node.sh("rm /etc/nodevigil/kubeconfig")?;
+        let from = Instant::now();
+        scene.node.start_agent()?;
+        scene.wait_for(from, "True", "KubeletIsHealthy")?;
+        let told = scene.kill_for_good()?;
+        scene.ensure_still(&told)?;
+        let lines = scene.lines(Kind::TaintsRefused)?;
+        ensure!(lines.len() == 1, "{lines:#?}");
+        scene.status_file("the reason", |file| {
+            let problem = file["taints"]["problem"].as_str();
+            problem.is_some_and(|why| why.contains("NodeRestriction"))
+        })?;
+        let ours = taints(scene)?.into_iter().any(|taint| taint["key"] == KEY);
+        ensure!(!ours);
+        let requests = scene.plane.audit()?;
+        let tried = requests.iter().any(|one| {
+            one.user == "system:node:kubelet-taints"
+                && one.uri.contains("fieldManager=nodevigil")
+                && one.uri.starts_with("/api/v1/nodes/kubelet-taints?")
+        });
+        ensure!(!tried, "it was tried");
+        Ok(())
+    })
+}
+
+/// The Events about the scene's Node that we told.
+fn events(scene: &Scene) -> Result<Vec<Value>> {
+    let (code, list) = scene
+        .plane
+        .get("/apis/events.k8s.io/v1/namespaces/default/events")?;
+    ensure!(code == 200, "{code}: {list}");
+    let events = list["items"].as_array().context("no items")?;
+    let ours = events.iter().filter(|event| {
+        event["reportingController"] == "nodevigil.io/agent"
+            && event["regarding"]["name"] == scene.node.name()
+    });
+    Ok(ours.cloned().collect())
+}
+
+fn one_event_a_transition() -> Result<()> {
+    Scene::healthy("eventful")?.play(|scene| {
+        let uid = scene.now()?.uid;
+        ensure!(events(scene)?.is_empty(), "{:#?}", events(scene)?);
+        let of = |reason: &str| {
+            wait_until(reason, SOON, || {
+                Ok(events(scene)?.into_iter().find(|e| e["reason"] == reason))
+            })
+        };
+        scene.crash_and_recover()?;
+        let crash = of("KubeletCrashed")?;
+        let well = of("KubeletIsHealthy")?;
+        for (event, kind) in [(&crash, "Warning"), (&well, "Normal")] {
+            ensure!(
+                event["type"] == kind
+                    && event["regarding"]["uid"] == uid
+                    && event["reportingInstance"] == "eventful",
+                "{event:#}"
+            );
+            let time = event["eventTime"].as_str().unwrap_or_default();
+            ensure!(time.len() == "2026-11-21T16:00:00.000000Z".len(), "{time}");
+        }
+        ensure!(crash["series"].is_null(), "{crash:#}");
+        scene.crash_and_recover()?;
+        scene.crash_and_recover()?;
+        let third = |reason: &str| {
+            wait_until("a series of three", SOON, || {
+                let events = events(scene)?;
+                let series = events
+                    .iter()
+                    .find(|e| e["reason"] == reason && e["series"]["count"] == 3);
+                Ok(series.cloned())
+            })
+        };
+        let series = third("KubeletCrashed")?;
+        ensure!(
+            series["metadata"]["uid"] == crash["metadata"]["uid"],
+            "{series:#}"
+        );
+        third("KubeletIsHealthy")?;
+        let told = scene.now()?;
+        scene.node.sh(RESTART)?;
+        scene.ensure_still(&told)?;
+        // Starting may last long enough to be told, if the machine is slow.
+        let mut reasons: Vec<_> = events(scene)?
+            .iter()
+            .map(|e| e["reason"].to_string())
+            .collect();
+        reasons.sort();
+        reasons.dedup();
+        let count = events(scene)?.len();
+        ensure!(
+            count == reasons.len() && count <= 3,
+            "{reasons:?}, {count} objects"
+        );
+        scene.status_file("the events", |file| {
+            file["events"]["problem"].is_null() && file["events"]["waiting"] == 0
+        })?;
+        Ok(())
+    })
+}
+
+fn events_do_not_disturb_conditions() -> Result<()> {
+    let plane = ControlPlane::start(Options::default())?;
+    let binding =
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings/nodevigil-events";
+    let (code, answer) = plane.request("DELETE", binding, "application/json", &json!({}))?;
+    ensure!(code == 200, "{code}: {answer}");
+    Scene::healthy_on(&plane, "no-events")?.play(|scene| {
+        for _ in 0..3 {
+            scene.crash_and_recover()?;
+        }
+        let told = scene.kill_for_good()?;
+        scene.ensure_still(&told)?;
+        let lines = scene.lines(Kind::PublishFailed)?;
+        ensure!(lines.len() == 1, "said {} times: {lines:#?}", lines.len());
+        ensure!(lines[0].to_string().contains("events"), "{lines:#?}");
+        scene.status_file("the refusal", |file| {
+            let problem = file["events"]["problem"].as_str();
+            problem.is_some_and(|why| why.contains("403"))
+                && file["conditions"][0]["published_at"].is_string()
+        })?;
+        let requests = scene.requests()?;
+        let tries = requests
+            .iter()
+            .filter(|one| one.uri.contains("/events"))
+            .count();
+        ensure!(tries <= 2, "{tries} tries");
+        Ok(())
+    })
+}
+
+/// What the agent's apply rests on, without the agent: its annotation travels with the status.
+fn an_apply_sets_an_annotation_and_takes_it_away() -> Result<()> {
+    let plane = ControlPlane::shared()?;
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {
+        "name": "annotated", "annotations": {"example.org/theirs": "stays"},
+    }});
+    let (code, answer) = plane.request("POST", "/api/v1/nodes", "application/json", &node)?;
+    ensure!(code == 201, "{code}: {answer}");
+    let apply = |manager: &str, conditions: Value, annotation: Option<&str>| {
+        let mut body =
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "annotated"}});
+        if !conditions.is_null() {
+            body["status"] = json!({"conditions": conditions});
+        }
+        if let Some(text) = annotation {
+            body["metadata"]["annotations"] = json!({"nodevigil.io/standing-down": text});
+        }
+        let path = format!("/api/v1/nodes/annotated/status?fieldManager={manager}&force=true");
+        let (code, answer) =
+            plane.request("PATCH", &path, "application/apply-patch+yaml", &body)?;
+        ensure!(code == 200, "{code}: {answer}");
+        anyhow::Ok(answer)
+    };
+    let condition = json!({
+        "type": "KubeletHealthy", "status": "True", "reason": "KubeletIsHealthy", "message": "m",
+        "lastHeartbeatTime": "2026-11-21T08:00:00Z", "lastTransitionTime": "2026-11-21T08:00:00Z",
+    });
+    let with = apply("nodevigil", json!([condition]), Some("paused"))?;
+    ensure!(
+        with["metadata"]["annotations"]["nodevigil.io/standing-down"] == "paused",
+        "{with:#}"
+    );
+    let without = apply("nodevigil", json!([condition]), None)?;
+    ensure!(
+        without["metadata"]["annotations"] == json!({"example.org/theirs": "stays"}),
+        "{:#}",
+        without["metadata"]
+    );
+    // Somebody changes the status alone; then we leave the type out.
+    let path = "/api/v1/nodes/annotated/status?fieldManager=kubectl-edit";
+    let only_status =
+        json!({"status": {"conditions": [{"type": "KubeletHealthy", "status": "False"}]}});
+    let (code, answer) = plane.request("PATCH", path, STRATEGIC, &only_status)?;
+    ensure!(code == 200, "{code}: {answer}");
+    let left = apply("nodevigil", json!([]), None)?;
+    say(&format!(
+        "left of a type whose status another has: {}",
+        left["status"]["conditions"]
+    ));
+    Ok(())
+}
