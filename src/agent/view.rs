@@ -66,7 +66,7 @@ impl State {
             ApiState::Retrying
         } else if missing {
             ApiState::NodeMissing
-        } else if last_success.is_some() {
+        } else if last_success.is_some() || self.is_shown_the_node() {
             ApiState::Connected
         } else {
             ApiState::Connecting
@@ -77,6 +77,12 @@ impl State {
             last_error: error.map(ToString::to_string),
             failures: failure.map_or(0, |(_, count)| u64::from(count)),
         }
+    }
+
+    /// In the shadow nothing is ever written: to see the Node is all that can be had.
+    fn is_shown_the_node(&self) -> bool {
+        let publisher = self.publisher.as_ref();
+        self.desired.choice().shadow && publisher.is_some_and(Publisher::node_is_there)
     }
 
     fn kubelet_status(&self) -> Kubelet {

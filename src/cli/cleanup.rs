@@ -4,7 +4,7 @@
     reason = "a subcommand reads the environment for itself"
 )]
 
-use std::{env, fmt::Write as _, io, path::PathBuf, process::ExitCode, time::Duration};
+use std::{env, io, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, anyhow};
 
@@ -12,7 +12,7 @@ use super::{daemon, pause::duration, status::print};
 use crate::{
     cluster::{
         api::{Api, ApiError, Cleaned, STANDING_DOWN, Stuck},
-        identity::{self, IdentityError, Sources},
+        identity::{self, Identity, IdentityError, Sources},
     },
     config::{self, Settings},
     desired::{TYPES, taints::DEFAULT_PREFIX},
@@ -50,7 +50,7 @@ pub struct Cleanup {
 enum Failure {
     TimedOut(Duration),
     Identity(IdentityError),
-    Stuck(Stuck),
+    Stuck(Identity, Stuck),
 }
 
 impl Cleanup {
@@ -122,8 +122,9 @@ fn clean(
     let done = runtime.block_on(async {
         let cleaning = async {
             let found = identity::find(sources).await;
-            let (_, client) = found.map_err(Failure::Identity)?;
-            Api::new(client, node).clean().await.map_err(Failure::Stuck)
+            let (identity, connection) = found.map_err(Failure::Identity)?;
+            let cleaned = Api::new(connection, node).clean().await;
+            cleaned.map_err(|stuck| Failure::Stuck(identity, stuck))
         };
         let ended = tokio::time::timeout(limit, cleaning).await;
         ended.unwrap_or(Err(Failure::TimedOut(limit)))
@@ -158,61 +159,65 @@ fn removed(cleaned: &Cleaned) -> Option<String> {
 }
 
 fn explain(node: &str, failure: &Failure) -> String {
-    let mut text = format!("error: Node {node} is not clean: ");
-    let (why, taints, conditions_left, known) = match failure {
-        Failure::TimedOut(limit) => {
-            let why = format!("no success within {} s", limit.as_secs_f64());
-            (why, &[][..], true, false)
-        }
-        Failure::Identity(error) => (error.to_string(), &[][..], true, false),
-        Failure::Stuck(stuck) => {
-            let why = match (&stuck.error, stuck.conditions_left) {
-                (ApiError::Forbidden(_), false) => format!(
-                    "{} (the kubelet's identity may not change taints; give nodevigil one of its own by --kubeconfig)",
-                    stuck.error
-                ),
-                (error, _) => error.to_string(),
-            };
-            (
-                why,
-                &stuck.taints_left[..],
-                stuck.conditions_left,
-                !stuck.conditions_left,
-            )
-        }
+    let why = match failure {
+        Failure::TimedOut(limit) => format!("no success within {} s", limit.as_secs_f64()),
+        Failure::Identity(error) => error.to_string(),
+        Failure::Stuck(identity, stuck) => because(identity, &stuck.error),
     };
-    writeln!(text, "{why}").expect("writing to a String cannot fail");
-    if let Failure::Stuck(stuck) = failure
-        && let Some(what) = removed(&stuck.done)
-    {
-        writeln!(text, "removed: {what}").expect("writing to a String cannot fail");
-    }
-    text += "what is left can be removed by an administrator:\n";
-    if conditions_left {
+    let stuck = match failure {
+        Failure::Stuck(_, stuck) => Some(stuck),
+        _ => None,
+    };
+    let done = stuck.and_then(|stuck| removed(&stuck.done));
+    let done = done.map(|what| format!("removed: {what}\n"));
+    format!(
+        "error: Node {node} is not clean: {why}\n{}what is left can be removed by an administrator:\n{}",
+        done.unwrap_or_default(),
+        remedies(node, stuck)
+    )
+}
+
+fn because(identity: &Identity, error: &ApiError) -> String {
+    let hint = match (error, identity) {
+        (ApiError::Forbidden(_), Identity::Kubelet(_)) => {
+            " (the kubelet's identity may not change taints; give nodevigil one of its own by --kubeconfig)"
+        }
+        (ApiError::Forbidden(_), _) => {
+            " (are packaging/kubernetes/rbac.yaml and, for taints, taints.yaml applied?)"
+        }
+        _ => "",
+    };
+    format!("{error}{hint}")
+}
+
+/// Commands that take away what may be left.
+fn remedies(node: &str, stuck: Option<&Stuck>) -> String {
+    let mut lines = Vec::new();
+    if stuck.is_none_or(|stuck| stuck.conditions_left) {
         let deletes: Vec<String> = TYPES
             .iter()
             .map(|spec| format!(r#"{{"$patch":"delete","type":"{}"}}"#, spec.name))
             .collect();
-        writeln!(
-            text,
-            "  kubectl patch node {node} --subresource=status --type=strategic -p '{{\"status\":{{\"conditions\":[{}]}}}}'\n  \
-             kubectl annotate node {node} {STANDING_DOWN}-",
+        lines.push(format!(
+            "kubectl patch node {node} --subresource=status --type=strategic -p '{{\"status\":{{\"conditions\":[{}]}}}}'",
             deletes.join(",")
-        )
-        .expect("writing to a String cannot fail");
+        ));
+        lines.push(format!("kubectl annotate node {node} {STANDING_DOWN}-"));
+        lines.push(format!(
+            "kubectl taint node {node} KEY- for each taint whose key begins with {DEFAULT_PREFIX}"
+        ));
     }
-    for taint in taints {
-        writeln!(text, "  kubectl taint node {node} {taint}-")
-            .expect("writing to a String cannot fail");
-    }
-    if taints.is_empty() && !known {
-        writeln!(
-            text,
-            "  kubectl taint node {node} KEY- for each taint whose key begins with {DEFAULT_PREFIX}"
-        )
-        .expect("writing to a String cannot fail");
-    }
-    text
+    let taints = stuck
+        .map(|stuck| &stuck.taints_left[..])
+        .unwrap_or_default();
+    lines.extend(
+        taints
+            .iter()
+            .map(|taint| format!("kubectl taint node {node} {taint}-")),
+    );
+    lines
+        .iter()
+        .fold(String::new(), |text, line| text + "  " + line + "\n")
 }
 
 #[cfg(test)]
@@ -230,7 +235,7 @@ mod tests {
             conditions_left: false,
             error: ApiError::Forbidden("no".to_owned()),
         };
-        let text = explain("n1", &Failure::Stuck(stuck));
+        let text = explain("n1", &Failure::Stuck(Identity::Kubelet("/k".into()), stuck));
         assert!(
             text.contains("kubectl taint node n1 a/nodevigil-x:NoSchedule-"),
             "{text}"

@@ -35,7 +35,7 @@ pub fn conditions_md() -> String {
             row(&mut text, spec.reason, spec.doc);
         }
         if *kind == RULES_CONDITION {
-            for rule in rules::all() {
+            for rule in rules::all().filter(|rule| fails(rule)) {
                 if let Some(reason) = Reason::of_rule(rule.id) {
                     let doc = format!(
                         "[Rule {}](rules.md), {}: {}",
@@ -154,13 +154,20 @@ pub(super) fn reason(spec: &ReasonSpec) -> (String, Vec<String>) {
 
 /// What a rule's reason is to its condition.
 pub(super) fn of_rule(rule: &Rule) -> Option<String> {
-    let reason = Reason::of_rule(rule.id)?;
+    let reason = Reason::of_rule(rule.id).filter(|_| fails(rule))?;
     Some(format!(
         "As a reason: {}, {}. {}",
         reason.as_str(),
         standing(reason),
         times(reason)
     ))
+}
+
+/// Whether it can be an error: what only warns is no reason.
+fn fails(rule: &Rule) -> bool {
+    ["error", "fatal"]
+        .iter()
+        .any(|word| rule.severity.contains(word))
 }
 
 fn standing(reason: Reason) -> String {
@@ -186,7 +193,8 @@ mod tests {
         for kind in ConditionType::ALL {
             assert!(text.contains(&format!("\n## {}\n\n{}", kind.as_str(), kind.doc())));
         }
-        let rules = rules::all().filter_map(|rule| Reason::of_rule(rule.id));
+        let rules = rules::all().filter(|rule| fails(rule));
+        let rules = rules.filter_map(|rule| Reason::of_rule(rule.id));
         for reason in REASONS.iter().map(|spec| spec.reason).chain(rules) {
             let row = format!("\n| `{}` | {} |", reason.as_str(), reason.status().as_str());
             assert_eq!(text.matches(&row).count(), 1, "{row}");

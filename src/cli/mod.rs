@@ -4,6 +4,7 @@ pub mod check;
 pub mod cleanup;
 pub mod conditions;
 mod daemon;
+pub mod doctor;
 pub mod explain;
 pub mod generate;
 pub mod helper;
@@ -32,6 +33,7 @@ enum Command {
     /// Answer the agent's questions about root's files (the privileged helper, socket-activated)
     Helper(helper::Helper),
     Check(check::Check),
+    Doctor(doctor::Doctor),
     /// Say what a rule, a reason or a flag of the kubelet means
     Explain(explain::Explain),
     #[command(hide = true)]
@@ -53,6 +55,7 @@ impl Cli {
             Command::Run(run) => run.run(),
             Command::Helper(helper) => helper.run().map(|()| ExitCode::SUCCESS),
             Command::Check(check) => check.run(),
+            Command::Doctor(doctor) => doctor.run(),
             Command::Explain(explain) => explain.run(),
             Command::Generate(generate) => generate.run(),
             Command::Status(status) => status.run(),

@@ -6,7 +6,12 @@
     reason = "a subcommand reads the environment for itself"
 )]
 
-use std::{env, io, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    env, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::{Context, anyhow};
 use jiff::Timestamp;
@@ -16,7 +21,7 @@ use crate::{
     clock::Clock,
     host::files::Root,
     pause::{MAX_REASON_BYTES, Pause, PauseError},
-    status,
+    status::{self, QuietKind, StatusFile},
 };
 
 /// Stand down for a while: until then no condition of this Node becomes False.
@@ -90,9 +95,24 @@ impl Resume {
             (true, false) => "the pause was over already; its file is removed\n",
             (false, _) => "it was not paused\n",
         };
-        print(&mut io::stdout().lock(), text).context("write to stdout")?;
+        let text = text.to_owned() + &others(&root, &dir);
+        print(&mut io::stdout().lock(), &text).context("write to stdout")?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Who else has it stand down: who resumes expects to hear of problems.
+fn others(root: &Root, dir: &Path) -> String {
+    let Ok(status) = StatusFile::read(root, dir) else {
+        return String::new();
+    };
+    let quiet = status.quiet.iter();
+    let others = quiet.filter(|quiet| {
+        quiet.kind == QuietKind::StandDown && !quiet.by.starts_with("paused by nodevigil pause")
+    });
+    others.fold(String::new(), |text, quiet| {
+        text + "still standing down: " + &quiet.by + "\n"
+    })
 }
 
 fn runtime_dir(given: Option<PathBuf>) -> PathBuf {

@@ -6,6 +6,7 @@ mod cleaning;
 mod events;
 mod node;
 mod owners;
+pub mod review;
 mod taints;
 mod will;
 

@@ -114,6 +114,11 @@ impl Publisher {
         self.subject == Subject::Missing
     }
 
+    /// Whether the Node is there.
+    pub fn node_is_there(&self) -> bool {
+        self.uid().is_some()
+    }
+
     /// What the Node should have from now on; `None`: nothing is to be written.
     pub fn want(&mut self, wish: Option<Wish>) {
         self.wish = wish;
@@ -554,7 +559,6 @@ mod tests {
                 r#type: stored.r#type,
                 ours,
                 foreign: foreign.map(str::to_owned),
-                foreign_time: foreign.is_some(),
             }],
             ..view("u1")
         })

@@ -185,31 +185,37 @@ pub const REASONS: &[ReasonSpec] = &[
     node(
         Reason::NodePaused,
         "NodePaused",
+        Leave::HealthySpell,
         "There is a problem, and `nodevigil pause` or the annotation `nodevigil.io/pause` on the Node asks for it not to be told as one.",
     ),
     node(
         Reason::NodeInMaintenance,
         "NodeInMaintenance",
+        Leave::HealthySpell,
         "There is a problem, and the Node has the condition MaintenanceInProgress=True.",
     ),
     node(
         Reason::NodeBeingDeleted,
         "NodeBeingDeleted",
+        Leave::HealthySpell,
         "There is a problem, and the Node is being deleted, or a controller has marked it for that.",
     ),
     node(
         Reason::NodeShuttingDown,
         "NodeShuttingDown",
+        Leave::HealthySpell,
         "There is a problem, and the host is going down.",
     ),
     node(
         Reason::NodeBeingUpgraded,
         "NodeBeingUpgraded",
+        Leave::AtOnce,
         "There is a problem that may pass by itself, because a package manager is at work, and nothing was told before it. It holds five minutes at most.",
     ),
     node(
         Reason::NodeJustStarted,
         "NodeJustStarted",
+        Leave::AtOnce,
         "There is a problem that may pass by itself, because the host or its Node has just started, and nothing was told before it. It holds two minutes at most.",
     ),
 ];
@@ -246,9 +252,8 @@ const fn config(
 }
 
 /// A reason of somebody who asks for quiet: every condition may have it.
-const fn node(reason: Reason, name: &'static str, doc: &'static str) -> ReasonSpec {
-    let timing = (Enter::AtOnce, Leave::HealthySpell);
-    spec(None, reason, name, (UNSURE, timing), doc)
+const fn node(reason: Reason, name: &'static str, leave: Leave, doc: &'static str) -> ReasonSpec {
+    spec(None, reason, name, (UNSURE, (Enter::AtOnce, leave)), doc)
 }
 
 const fn spec(

@@ -27,6 +27,8 @@ pub struct Told {
     pub loaded: Loaded,
     /// Its cgroup; empty while it has none.
     pub control_group: String,
+    /// Its main process; `None` while it has none.
+    pub main_pid: Option<i32>,
 }
 
 /// Asks; the error says why there is no answer.
@@ -146,6 +148,10 @@ fn told(unit: &HashMap<String, OwnedVariant>, manager: &HashMap<String, OwnedVar
             systemd_version: manager.get("Version").and_then(|value| major(&text(value))),
         },
         control_group: say("ControlGroup"),
+        main_pid: match get("MainPID") {
+            Some(Variant::U32(pid)) if *pid != 0 => i32::try_from(*pid).ok(),
+            _ => None,
+        },
     }
 }
 

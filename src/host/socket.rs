@@ -4,7 +4,13 @@
     reason = "this is the door that the ban on connecting points to"
 )]
 
-use std::{os::unix::net::UnixStream, path::Path, sync::mpsc, thread, time::Duration};
+use std::{
+    os::unix::net::{UnixDatagram, UnixStream},
+    path::Path,
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
 
 /// A connection to a socket whose queue is full waits.
 const DEADLINE: Duration = Duration::from_secs(1);
@@ -20,16 +26,24 @@ pub fn takes_connections(path: &Path) -> Result<(), Refused> {
     thread::spawn(move || answer.send(UnixStream::connect(path).map(drop)).ok());
     match answers.recv_timeout(DEADLINE) {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => {
-            let text = error.to_string();
-            let words = text.split(" (os error").next().unwrap_or(&text);
-            Err(Refused(words.to_lowercase()))
-        }
+        Ok(Err(error)) => Err(Refused(words(&error))),
         Err(_) => Err(Refused(format!(
             "no answer within {} s",
             DEADLINE.as_secs()
         ))),
     }
+}
+
+/// Connects to a socket for datagrams; nothing is sent.
+pub fn takes_datagrams(path: &Path) -> Result<(), Refused> {
+    let connected = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
+    connected.map_err(|error| Refused(words(&error)))
+}
+
+fn words(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let words = text.split(" (os error").next().unwrap_or(&text);
+    words.to_lowercase()
 }
 
 #[cfg(test)]
@@ -49,5 +63,10 @@ mod tests {
             takes_connections(&path),
             Err(Refused("connection refused".to_owned()))
         );
+        let path = dir.path().join("datagrams");
+        let receiver = UnixDatagram::bind(&path).unwrap();
+        assert_eq!(takes_datagrams(&path), Ok(()));
+        drop(receiver);
+        assert!(takes_datagrams(&path).is_err());
     }
 }

@@ -99,11 +99,24 @@ fn a_pause_is_written_shown_and_taken_back() {
     assert!(fs::read_to_string(&file).unwrap().contains("swap"));
     let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&file).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o644, "whatever the umask says");
+    fs::write(
+        folder.path().join("run/status.json"),
+        r#"{"version": 1, "written_at": "2026-11-21T09:00:00Z", "quiet": [
+            {"kind": "stand-down", "by": "paused by nodevigil pause (swap) until 2026-11-21T09:30:00Z"},
+            {"kind": "stand-down", "by": "the Node has MaintenanceInProgress=True"},
+            {"kind": "hold", "by": "dpkg is changing packages"}]}"#,
+    )
+    .unwrap();
     for (said, there) in [("resumed", true), ("not paused", false)] {
         assert_eq!(file.exists(), there);
         let (code, stdout, stderr) = nodevigil(&["resume", "--dir", dir]);
         assert_eq!(code, 0, "{stderr}");
         assert!(stdout.contains(said), "{stdout}");
+        let still = "still standing down: the Node has MaintenanceInProgress=True\n";
+        assert!(
+            stdout.ends_with(still) && stdout.matches("still").count() == 1,
+            "{stdout}"
+        );
     }
     for (length, words) in [("8d", "at most 7d"), ("soon", "1h30m"), ("0s", "no length")] {
         let (code, _, stderr) = nodevigil(&["pause", "--for", length, "--dir", dir]);

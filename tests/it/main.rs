@@ -13,5 +13,6 @@ mod daemon;
 mod effective;
 mod linear;
 mod oracle;
+mod policy;
 mod stats;
 mod tidy;

@@ -13,7 +13,7 @@ use crate::check;
 use crate::support::control_plane::ControlPlane;
 use crate::support::node::Node;
 use crate::support::node_builder::NodeBuilder;
-use crate::support::{enter, kubeadm, wait_until};
+use crate::support::{api, enter, kubeadm, wait_until};
 use crate::trial;
 
 const USER_DATA: &str = include_str!("../../cloud-init/kubeadm-external-cloud.yaml");
@@ -32,6 +32,7 @@ pub(crate) fn tests() -> Vec<Trial> {
 
 fn the_user_data_works_as_it_stands() -> Result<()> {
     let plane = ControlPlane::shared()?;
+    let watch = plane.watch_node("cloud-1")?;
     let node = boot(&plane, "cloud-1", &filled(&plane, USER_DATA)?)?;
     let result = (|| {
         node.wait_ready(JOINED)?;
@@ -49,8 +50,14 @@ fn the_user_data_works_as_it_stands() -> Result<()> {
         wait_until("KubeletConfigValid=True", JOINED, || {
             let condition = plane.condition(node.name(), "KubeletConfigValid")?;
             Ok(condition.filter(|condition| condition["status"] == "True"))
-        })
-        .map(|_| ())
+        })?;
+        // What was wrong before `kubeadm join` is not what the Node is born with.
+        for (_, event) in watch.all() {
+            let told = api::condition(&event, "KubeletConfigValid");
+            let bad = told.is_some_and(|told| told["status"] == "False");
+            ensure!(!bad, "{told:?}");
+        }
+        Ok(())
     })();
     result.with_context(|| log(&node))
 }

@@ -19,6 +19,7 @@ mod check;
 mod cleanup;
 mod cloud_init;
 mod config;
+mod doctor;
 mod fatal;
 mod faults;
 mod harness;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         identity::tests(),
         privilege::tests(),
         telling::tests(),
+        doctor::tests(),
         config::tests(),
         check::tests(),
         fatal::tests(),

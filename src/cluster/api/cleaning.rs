@@ -112,10 +112,16 @@ impl Api {
     async fn remove_taints(&self, node: &Value) -> Result<Value, ApiError> {
         let all = &node["spec"]["taints"];
         let foreign: Vec<&Value> = array(all).filter(|taint| !is_ours(taint)).collect();
+        // Who writes the list last has it in the Node's book-keeping; nobody has one that is not there.
+        let change = if foreign.is_empty() {
+            json!({ "op": "remove", "path": "/spec/taints" })
+        } else {
+            json!({ "op": "replace", "path": "/spec/taints", "value": foreign })
+        };
         let patch = json!([
             { "op": "test", "path": "/metadata/uid", "value": node["metadata"]["uid"] },
             { "op": "test", "path": "/spec/taints", "value": all },
-            { "op": "replace", "path": "/spec/taints", "value": foreign },
+            change,
         ]);
         let path = self.path(&format!("?fieldManager={FIELD_MANAGER}"));
         let request = Request::patch(path).header(CONTENT_TYPE, "application/json-patch+json");

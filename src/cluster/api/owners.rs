@@ -27,8 +27,6 @@ pub struct Ownership {
     pub ours: bool,
     /// The field manager that owns its status beside us, or instead of us.
     pub foreign: Option<String>,
-    /// Whether that one owns the transition time too, as who maintains a condition does.
-    pub foreign_time: bool,
 }
 
 /// One entry of `metadata.managedFields`.
@@ -63,8 +61,6 @@ struct OwnedTypes(Vec<(PublishedType, OwnedFields)>);
 struct OwnedFields {
     #[serde(rename = "f:status")]
     status: Option<IgnoredAny>,
-    #[serde(rename = "f:lastTransitionTime")]
-    time: Option<IgnoredAny>,
 }
 
 impl<'de> Deserialize<'de> for OwnedTypes {
@@ -114,7 +110,6 @@ pub(super) fn owners(entries: Vec<ManagedFields>) -> Vec<Ownership> {
                     r#type,
                     ours: false,
                     foreign: None,
-                    foreign_time: false,
                 });
                 owners.len() - 1
             });
@@ -122,7 +117,6 @@ pub(super) fn owners(entries: Vec<ManagedFields>) -> Vec<Ownership> {
             if entry.manager == FIELD_MANAGER {
                 owner.ours = true;
             } else if fields.status.is_some() && entry.manager != NOBODY {
-                owner.foreign_time |= fields.time.is_some();
                 let end = entry.manager.floor_char_boundary(MAX_NAME_BYTES);
                 owner
                     .foreign
@@ -173,22 +167,20 @@ mod tests {
                 ),
             ),
         ]);
-        let said = |r#type, ours, foreign: Option<&str>, foreign_time| Ownership {
+        let said = |r#type, ours, foreign: Option<&str>| Ownership {
             r#type,
             ours,
             foreign: foreign.map(str::to_owned),
-            foreign_time,
         };
         assert_eq!(
             owners,
             [
-                said(PublishedType::KubeletHealthy, true, None, false),
-                said(PublishedType::KubeletConfigValid, false, None, false),
+                said(PublishedType::KubeletHealthy, true, None),
+                said(PublishedType::KubeletConfigValid, false, None),
                 said(
                     PublishedType::KubeletUnhealthy,
                     false,
-                    Some("node-problem-detector"),
-                    true
+                    Some("node-problem-detector")
                 ),
             ]
         );
