@@ -15,6 +15,9 @@ use crate::trial;
 
 /// Longer than the ten seconds between two reports of a kubelet; Kubernetes' own is 50 s.
 const GRACE: Duration = Duration::from_secs(16);
+const TAINTS: &str = "[taints]\nconditions = [\"KubeletHealthy\"]\n";
+const OUR_TAINT: &str = "status-taint.cluster-autoscaler.kubernetes.io/nodevigil-kubelet-unhealthy";
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// The tests of this topic.
@@ -30,8 +33,16 @@ fn a_dead_kubelet_is_told_before_the_lifecycle_controller_finds_out() -> Result<
         grace: GRACE,
         period: Duration::from_secs(1),
     })?;
-    Scene::healthy_on(&plane, "lifecycle")?.play(|scene| {
+    let scene = Scene::booted(&plane, "lifecycle", |node| {
+        node.config("60-taints.toml", TAINTS)
+    })?;
+    scene.start()?.play(|scene| {
         let told = scene.kill_for_good()?;
+        let ours = wait_until("our taint", SOON, || taint(scene, OUR_TAINT))?;
+        ensure!(
+            ours["effect"] == "NoSchedule" && ours["timeAdded"].is_string(),
+            "{ours}"
+        );
         let pod = running_pod(scene)?;
         let (unknown, event) = scene
             .watch
@@ -55,17 +66,21 @@ fn a_dead_kubelet_is_told_before_the_lifecycle_controller_finds_out() -> Result<
             || Ok((ready(scene, &pod)? == "False").then_some(())),
         )?;
         wait_until("the lifecycle controller's taint", SOON, || {
-            Ok(taints(scene)?
-                .iter()
-                .any(|key| key == "node.kubernetes.io/unreachable")
-                .then_some(()))
+            taint(scene, UNREACHABLE)
         })?;
+        let still = taint(scene, OUR_TAINT)?;
+        ensure!(still.as_ref() == Some(&ours), "{ours}, then {still:?}");
         scene.ensure_no_flip(&told)?;
         let from = Instant::now();
         scene.revive()?;
         scene.watch.wait_since(from, SOON, |event| {
             condition_status(event, "Ready") == Some("True")
         })?;
+        for key in [OUR_TAINT, UNREACHABLE] {
+            wait_until(&format!("{key} to be gone"), SOON, || {
+                Ok(taint(scene, key)?.is_none().then_some(()))
+            })?;
+        }
         wrote_nothing_of_the_kubelets(scene)?;
         say(&format!(
             "lifecycle: {OURS}=False {:.1} s before Ready=Unknown (grace period {GRACE:?})",
@@ -110,13 +125,11 @@ fn ready(scene: &Scene, pod: &str) -> Result<String> {
         .to_owned())
 }
 
-fn taints(scene: &Scene) -> Result<Vec<String>> {
+/// A taint of the Node, if it is there.
+fn taint(scene: &Scene, key: &str) -> Result<Option<Value>> {
     let node = scene.plane.node(scene.node.name())?.context("no Node")?;
-    let taints = node["spec"]["taints"].as_array().into_iter().flatten();
-    Ok(taints
-        .filter_map(|taint| taint["key"].as_str())
-        .map(str::to_owned)
-        .collect())
+    let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
+    Ok(taints.find(|taint| taint["key"] == key).cloned())
 }
 
 /// By the audit log. Whoever writes `Ready=False` for a dead kubelet keeps the lifecycle controller from taking its Pods

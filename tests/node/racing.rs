@@ -29,6 +29,7 @@ const WELL_BEHAVED: &[(&str, Way)] = &[
     ("TaintByTest", Way::TestedTaint),
     ("TaintByVersion", Way::LifecycleTaint),
     ("OurConditions", Way::OurConditions),
+    ("OurTaints", Way::OurTaints),
 ];
 /// With two who read and then write without a precondition.
 const BLIND: &[(&str, Way)] = &[
@@ -81,11 +82,17 @@ fn of_all_writes_none_is_lost() -> Result<()> {
             agents.len() >= 2 * crashes,
             "{crashes} crashes, and {agents:#?}"
         );
+        let by_the_agent = agents.len();
+        let taints = taints_by_our_code(&scene.plane)?;
+        ensure!(!taints.is_empty(), "nothing of our taints in the audit log");
+        let mut done = raced.done.clone();
+        done.extend(taints);
+        let raced = Raced { done, ..raced };
         let mut done = raced.done.clone();
         done.extend(agents);
         let versions = versions(&scene.watch, &done)?;
         let lost = history::lost(&done, &versions);
-        say(&raced.report(&versions, &lost, done.len() - raced.done.len(), crashes));
+        say(&raced.report(&versions, &lost, by_the_agent, crashes));
         ensure!(raced.done.len() >= writes, "{} writes", raced.done.len());
         ensure!(
             lost.is_empty(),
@@ -193,6 +200,35 @@ fn written_by_the_agent(scene: &Scene) -> Result<Vec<Acknowledged>> {
         });
     }
     Ok(done)
+}
+
+/// The same for our code's taints: whether the list that it wrote has one with `OurTaints`' key, and its value.
+fn taints_by_our_code(plane: &ControlPlane) -> Result<Vec<Acknowledged>> {
+    let key = "racing.test/nodevigil-kubelet-unhealthy";
+    let requests = plane.audit()?;
+    let written = requests
+        .iter()
+        .filter(|one| one.user == "racing:OurTaints" && one.verb == "patch" && one.code == 200);
+    written
+        .map(|request| {
+            let operations = request.body.as_array().context("no JSON Patch")?;
+            let list = operations.last().context("an empty patch")?;
+            let taints = list["value"].as_array().into_iter().flatten();
+            let mut ours = taints.filter(|taint| taint["key"] == key);
+            Ok(Acknowledged {
+                writer: "OurTaints",
+                key: key.to_owned(),
+                value: ours
+                    .next()
+                    .and_then(|taint| taint["value"].as_str())
+                    .map(str::to_owned),
+                version: request
+                    .version
+                    .parse()
+                    .context("the version in the answer")?,
+            })
+        })
+        .collect()
 }
 
 /// Watches a Node, and keeps of each event what the writers write.

@@ -5,11 +5,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use jiff::Timestamp;
-use nodevigil::cluster::api::Api as Ours;
+use nodevigil::cluster::api::{Api as Ours, TaintTry};
 use nodevigil::cluster::connection::Connection;
 use nodevigil::cluster::publisher::Apply;
+use nodevigil::cluster::taints::Tainted;
+use nodevigil::desired::taints::{Effect, Rules, Want, Wished};
 use nodevigil::desired::{Condition, PublishedType};
-use nodevigil::health::Status;
+use nodevigil::health::{ConditionType, Status};
 use nodevigil::host::files::Root;
 use nodevigil::kubeconfig;
 use serde_json::{Value, json};
@@ -35,6 +37,8 @@ pub(crate) enum Way {
     TestedTaint,
     /// Our own code: `Api::apply`.
     OurConditions,
+    /// Our own code: `Api::taint`.
+    OurTaints,
     /// Nobody should: a JSON merge patch of all conditions that it has read.
     BlindStatus,
     /// Nobody should: a strategic merge patch of all taints that it has read.
@@ -85,6 +89,8 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const OUR_TYPE: &str = "RacingKubeletHealthy";
+/// Another than the default, in which the real agent tidies up.
+const OUR_PREFIX: &str = "racing.test/nodevigil-";
 const OTHER_NAMES: &[(&str, &str)] = &[
     ("fieldManager=nodevigil", "fieldManager=nodevigil-racing"),
     ("KubeletHealthy", OUR_TYPE),
@@ -127,8 +133,13 @@ impl<'a> Writer<'a> {
         way: Way,
     ) -> Result<Self> {
         let user = format!("racing:{name}");
-        let kubeconfig = &plane.kubeconfig(&user, &["system:masters", CROWD], "127.0.0.1")?;
-        let ours = (way == Way::OurConditions).then(|| OurCode::new(plane, kubeconfig, &race.node));
+        let groups: &[&str] = match way {
+            Way::OurTaints => &["system:masters"], // in the audit log
+            _ => &["system:masters", CROWD],
+        };
+        let kubeconfig = &plane.kubeconfig(&user, groups, "127.0.0.1")?;
+        let ours = matches!(way, Way::OurConditions | Way::OurTaints)
+            .then(|| OurCode::new(plane, kubeconfig, &race.node));
         Ok(Self {
             race,
             way,
@@ -186,6 +197,7 @@ impl<'a> Writer<'a> {
         let value = Some(format!("{status} {message}"));
         let answer = match self.way {
             Way::OurConditions => return self.apply(turn, value),
+            Way::OurTaints => return self.taint(turn),
             Way::KubeletStatus => {
                 let node = self.read()?;
                 let types = node["status"]["conditions"]
@@ -249,6 +261,33 @@ impl<'a> Writer<'a> {
         let node = ours.runtime.block_on(sent)?;
         let answer = json!({"metadata": {"resourceVersion": node.version}});
         self.note(OUR_TYPE, value, Some(answer))
+    }
+
+    /// Our own code, for the taints. Its answer has no version: what was acknowledged is in the audit log.
+    fn taint(&mut self, turn: usize) -> Result<bool> {
+        let want = match turn % 2 {
+            1 => Want::Present(format!("w{turn}")),
+            _ => Want::Absent,
+        };
+        let rules = Rules {
+            conditions: vec![ConditionType::KubeletHealthy],
+            prefix: OUR_PREFIX.to_owned(),
+            effect: Effect::PreferNoSchedule,
+        };
+        let task = TaintTry {
+            attempt: 1,
+            uid: self.race.uid.clone(),
+            wished: vec![Wished {
+                key: rules.key(ConditionType::KubeletHealthy),
+                want,
+            }],
+            rules,
+        };
+        let ours = self.ours.as_ref().context("our code has its client")?;
+        let sent = ours.api.taint(&task, Timestamp::now());
+        let done = ours.runtime.block_on(sent)? != Tainted::Raced;
+        self.tally.acknowledged += usize::from(done);
+        Ok(done)
     }
 
     /// Sets its taint, or takes it away.
