@@ -20,7 +20,7 @@ pub const MAX_KUBECONFIG_BYTES: usize = 128 * 1024;
 const MAX_FILE_BYTES: usize = 512 * 1024;
 
 /// Where to speak and how to prove who speaks. Holds secrets: its `Debug` shows none.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Access {
     /// The API server's URL.
@@ -61,7 +61,7 @@ impl Access {
 }
 
 /// An exec plugin: a program that prints an `ExecCredential`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Exec {
     /// `client.authentication.k8s.io/v1` or `…/v1beta1`.
@@ -77,7 +77,7 @@ pub struct Exec {
 }
 
 /// A variable of an exec plugin's environment.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExecVariable {
     /// Its name.

@@ -4,6 +4,7 @@
 //! daemon and a command line of neighbouring versions understand each other; a change that breaks readers raises
 //! [`VERSION`].
 
+mod error;
 mod told;
 
 use std::{
@@ -14,9 +15,10 @@ use std::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::host::files::{FileError, Root};
-
+pub use error::StatusError;
 pub use told::{Events, PublishedAs, Taints};
+
+use crate::host::files::Root;
 
 /// The version of the file's shape.
 pub const VERSION: u64 = 1;
@@ -253,41 +255,6 @@ pub enum ConditionStatus {
     /// Cannot tell.
     #[serde(other)]
     Unknown,
-}
-
-/// A status file that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum StatusError {
-    /// It could not be read or written.
-    #[error("status file: {0}")]
-    File(FileError),
-    /// It is not what it should be.
-    #[error("status file {}: {problem}; restart nodevigil.service, which writes it anew", path.display())]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, with line and column.
-        problem: String,
-    },
-    /// It was written by a later nodevigil.
-    #[error(
-        "status file {}: version {found}, and this nodevigil knows up to {VERSION}; use the nodevigil that runs as \
-         the daemon",
-        path.display()
-    )]
-    TooNew {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        found: u64,
-    },
-}
-
-impl StatusError {
-    /// Whether there simply is no file.
-    pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::File(error) if error.is_not_found())
-    }
 }
 
 impl StatusFile {

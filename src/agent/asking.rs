@@ -21,12 +21,23 @@ impl Agent {
             helper: self.outside.helper.clone(),
             pid,
         };
-        let connections = self.connections.0.clone();
-        self.spawn(async move {
-            Event::Identity(identity::find(sources).await.map(|(identity, connection)| {
-                connections.send(connection).ok();
-                identity
-            }))
+        let known = self.connection.clone();
+        let (connections, sender) = (self.connections.0.clone(), self.sender.clone());
+        self.tasks.spawn(async move {
+            let (identity, terms) = match identity::look(sources, known).await {
+                Ok(found) => {
+                    let is_new = found.connection.is_some();
+                    if let Some(connection) = found.connection {
+                        connections.send((connection, found.mark)).ok();
+                    }
+                    (is_new.then_some(Ok(found.identity)), Some(found.terms))
+                }
+                Err(e) => (Some(Err(e)), None),
+            };
+            let events = [identity.map(Event::Identity), terms.map(Event::Terms)];
+            for event in events.into_iter().flatten() {
+                sender.send(event).await.ok();
+            }
         });
     }
 
@@ -37,7 +48,7 @@ impl Agent {
         self.api = self
             .connection
             .clone()
-            .map(|connection| Api::new(connection, node));
+            .map(|(connection, _)| Api::new(connection, node));
     }
 
     pub(super) fn disconnect(&mut self) {
@@ -47,7 +58,7 @@ impl Agent {
         for request in requests.into_iter().flatten().chain(besides) {
             request.abort();
         }
-        if let Some(connection) = &self.connection {
+        if let Some((connection, _)) = &self.connection {
             connection.abort();
         }
     }

@@ -6,7 +6,7 @@ use crate::{
     checks::kubelet::{Found, Probe, Process},
     cluster::{
         api::{ApiError, EventTask, NodeView, TaintTry},
-        identity::{Identity, IdentityError},
+        identity::{Identity, IdentityError, Terms},
         publisher::Apply,
         taints::Tainted,
         watch::{End, NodeEvent},
@@ -51,8 +51,10 @@ pub enum Event {
     Pause(Result<Option<Pause>, String>),
     /// Which package manager is at work.
     Packages(Option<&'static str>),
-    /// An identity was looked for. The loop's other half keeps the client.
+    /// An identity was looked for, and is new or not to be had. The loop's other half keeps the connection.
     Identity(Result<Identity, IdentityError>),
+    /// A credential was looked at, new or not: how long it is good.
+    Terms(Terms),
     /// What the watch saw of our Node.
     Node(NodeEvent),
     /// The Node was read beside the watch.

@@ -1,5 +1,7 @@
 //! The way to the API: an identity and its connection, the gate, the watch that is open or wanted.
 
+mod identity;
+
 use std::time::Duration;
 
 use tracing::{info, warn};
@@ -11,11 +13,10 @@ use crate::{
         api::ApiError,
         episode::Line,
         gate::{Gate, Remedy, RequestKind},
-        identity::{Identity, IdentityError},
-        publisher::Publisher,
+        identity::Identity,
         watch::{End, NodeEvent},
     },
-    host::{helper::HelperError, journal::Kind},
+    host::journal::Kind,
 };
 
 /// Wait between two looks for an identity: doubled from the first to the last.
@@ -29,6 +30,9 @@ pub(super) struct Link {
     connected: bool,
     /// What was said last, so that it is said once.
     said: Option<Identity>,
+    /// Why the credential could not be looked at again, if that was said; and the end of one that was said to be near.
+    unread: Option<String>,
+    said_until: Option<i64>,
     wait: Duration,
     /// Whether anything that `status` shows has changed.
     changed: bool,
@@ -74,6 +78,8 @@ impl Link {
             seek: Seek::At(Duration::ZERO),
             connected: false,
             said: None,
+            unread: None,
+            said_until: None,
             wait: SEEK.0,
             changed: false,
             gate: Gate::new(node),
@@ -110,23 +116,6 @@ impl Link {
         .into_iter()
         .flatten()
         .min()
-    }
-
-    /// Whether to look for an identity now; it is under way from then on.
-    pub(super) fn is_due(&mut self, now: Now) -> bool {
-        let due = matches!(self.seek, Seek::At(at) if now.uptime >= at);
-        if due {
-            self.seek = Seek::Looking;
-        }
-        due
-    }
-
-    /// A kubelet came: its credential may be there now.
-    pub(super) fn hasten(&mut self, now: Now) {
-        if let Seek::At(at) = &mut self.seek {
-            *at = (*at).min(now.uptime + SEEK.0);
-            self.wait = SEEK.0;
-        }
     }
 
     /// The watch that is to be opened now, if any.
@@ -225,86 +214,9 @@ impl Link {
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
-
-    fn say(&mut self, identity: Identity) {
-        if self.said.as_ref() == Some(&identity) {
-            return;
-        }
-        self.changed = true;
-        info!(
-            message_id = Kind::Identity.id(),
-            identity = identity.kind(),
-            "identity: {}",
-            identity.describe()
-        );
-        self.said = Some(identity);
-    }
 }
 
 impl State {
-    pub(super) fn apply_identity(
-        &mut self,
-        result: Result<Identity, IdentityError>,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) {
-        match result {
-            Ok(identity) => {
-                if matches!(identity, Identity::Kubelet(_)) {
-                    self.helper.answers();
-                }
-                self.link.say(identity);
-                (self.link.seek, self.link.wait) = (Seek::Idle, SEEK.0);
-                self.connect(now, effects);
-            }
-            Err(e) => {
-                self.learn_of_helper(&e);
-                if !self.link.connected {
-                    self.link.say(Identity::None(e.to_string()));
-                }
-                self.link.seek = Seek::At(now.uptime + self.link.wait);
-                self.link.wait = (self.link.wait * 2).min(SEEK.1);
-            }
-        }
-    }
-
-    fn learn_of_helper(&mut self, error: &IdentityError) {
-        match error {
-            IdentityError::Helper(HelperError::Refused { .. }) => self.helper.answers(),
-            IdentityError::Helper(away) => self.helper.is_away(&away.to_string()),
-            _ => {}
-        }
-    }
-
-    fn connect(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        let node = self.node_name();
-        self.publisher.get_or_insert_with(|| Publisher::new(&node));
-        self.link.connected = true;
-        self.link.gate.credential_renewed(now);
-        self.link.watch = Watch::Wanted;
-        effects.push(Effect::Connect(node));
-        self.wish();
-    }
-
-    /// The kubelet's own word about its Node's name may come after the first guess.
-    pub(super) fn follow_node_name(&mut self, effects: &mut Vec<Effect>) {
-        let node = self.node_name();
-        if self
-            .publisher
-            .as_ref()
-            .is_some_and(|p| p.node_name() != node)
-        {
-            info!(%node, "the kubelet registers under another name than the host's");
-            self.publisher = Some(Publisher::new(&node));
-            self.tell_about(&node);
-            self.wish();
-            self.link.forget_node();
-            if self.link.is_connected() {
-                effects.push(Effect::Connect(node));
-            }
-        }
-    }
-
     pub(super) fn apply_watch_opened(&mut self, number: u64, now: Now) {
         if number == self.link.watch_number {
             self.link.watch = Watch::Open(now.uptime);

@@ -6,6 +6,7 @@
 mod asking;
 mod checking;
 mod event;
+mod judging;
 mod link;
 mod peer;
 mod publishing;
@@ -38,7 +39,7 @@ pub use state::State;
 use crate::{
     checks::kubelet::{Probe, Process},
     clock::{Alarm, Clock},
-    cluster::{api::Api, connection::Connection},
+    cluster::{api::Api, identity::Known},
     config::Settings,
     desired::Condition,
     helper::protocol::ConfigRequest,
@@ -89,12 +90,9 @@ pub struct Agent {
     alarm: Alarm,
     watched: Option<Watched>,
     /// Connections of the identities that were found, each ahead of its event.
-    connections: (
-        mpsc::UnboundedSender<Connection>,
-        mpsc::UnboundedReceiver<Connection>,
-    ),
+    connections: (mpsc::UnboundedSender<Known>, mpsc::UnboundedReceiver<Known>),
     /// The connection of the identity found last, and what is said on it.
-    connection: Option<Connection>,
+    connection: Option<Known>,
     api: Option<Api>,
     node_watch: Option<AbortHandle>,
     applying: Option<AbortHandle>,

@@ -12,15 +12,12 @@ use super::{
     standing::Standing,
 };
 use crate::{
-    checks::{
-        self,
-        kubelet::{Assessment, Endpoint, Kubelet, Sign},
-    },
+    checks::kubelet::{Endpoint, Kubelet, Sign},
     clock::Now,
     cluster::{events::EventBook, gate::RequestKind, publisher::Publisher, taints::Tainter},
     config::Settings,
     desired::Desired,
-    health::{ConditionType, Conditions, Finding, Stored, Verdict, suppress::Suppressor},
+    health::{Conditions, Stored},
     host::{journal::Kind, systemd::BusEvent},
     ledger::Ledger,
 };
@@ -117,6 +114,8 @@ impl State {
         }
         let node = state.node_name();
         state.tell_about(&node);
+        // The waits are spread by the Node's name: hosts of one image may all have the same.
+        state.link.gate.spread_by(&node);
         // Without a bus and without a kubelet too: the files alone are worth a look.
         state.check_anew(now);
         state
@@ -182,6 +181,7 @@ impl State {
             Event::Pause(pause) => self.standing.learn_pause(pause, now),
             Event::Packages(manager) => self.standing.learn_packages(manager, now),
             Event::Identity(result) => self.apply_identity(result, now, &mut effects),
+            Event::Terms(terms) => self.link.look_again(terms, now),
             Event::Node(event) => self.apply_node(event, now, &mut effects),
             Event::Read(result) => self.apply_read(result, now, &mut effects),
             Event::WatchOpened(number) => self.apply_watch_opened(number, now),
@@ -262,33 +262,6 @@ impl State {
         }
     }
 
-    /// `true` if what is to be published changed.
-    fn judge(&mut self, now: Now, effects: &mut Vec<Effect>) -> bool {
-        let kubelet = checks::kubelet::SPEC;
-        let before = self.health.get(kubelet.condition).adopted();
-        let found = match self.kubelet.assess(before.map(|v| v.reason), now) {
-            Assessment::Found(finding) => Some(finding),
-            Assessment::NothingNew => None,
-        };
-        let words = [
-            (kubelet, found.as_slice()),
-            (checks::config::SPEC, self.checking.config.findings()),
-        ];
-        if self
-            .standing
-            .must_ask_about_packages(&self.health, words, now)
-        {
-            effects.push(Effect::LookForPackages);
-            return false;
-        }
-        let mut changed = false;
-        for (check, findings) in words {
-            let quiet = self.standing.suppressors();
-            changed |= observe(&mut self.health, check, findings, quiet, now);
-        }
-        changed
-    }
-
     fn url(&self) -> Option<&str> {
         match self.kubelet.endpoint()? {
             Endpoint::Known(url) | Endpoint::Assumed(url) => Some(url),
@@ -365,36 +338,5 @@ impl State {
             || format!("/system.slice/{}", self.settings.kubelet.unit),
             str::to_owned,
         )
-    }
-}
-
-/// `true` if what is to be published changed.
-fn observe(
-    health: &mut Conditions,
-    check: checks::Spec,
-    findings: &[Finding],
-    quiet: &[Suppressor],
-    now: Now,
-) -> bool {
-    let kind = check.condition;
-    let before = health.get(kind).adopted().cloned();
-    let changed = health.observe(kind, check.id, findings, quiet, now);
-    if changed && let Some(verdict) = health.get(kind).verdict() {
-        log_change(kind, before.as_ref(), verdict);
-    }
-    changed
-}
-
-fn log_change(kind: ConditionType, before: Option<&Verdict>, verdict: &Verdict) {
-    let flipped = before.is_none_or(|before| before.status != verdict.status);
-    if flipped || before.is_some_and(|before| before.reason != verdict.reason) {
-        info!(
-            message_id = Kind::ConditionChanged.id(),
-            condition = kind.as_str(),
-            status = verdict.status.as_str(),
-            reason = verdict.reason.as_str(),
-            detail = %verdict.message,
-            "{}={} {}", kind.as_str(), verdict.status.as_str(), verdict.reason.as_str(),
-        );
     }
 }

@@ -15,7 +15,10 @@ use crate::{
         identity::{self, Identity, IdentityError, Sources},
     },
     config::{self, Settings},
-    desired::{TYPES, taints::DEFAULT_PREFIX},
+    desired::{
+        TYPES,
+        taints::{DEFAULT_PREFIX, Rules},
+    },
     host::{files::Root, helper::HelperClient},
     ledger,
     status::{self, StatusFile},
@@ -82,7 +85,7 @@ impl Cleanup {
             helper: HelperClient::default(),
             pid: None,
         };
-        match clean(sources, &node, self.timeout)? {
+        match clean(sources, &node, &settings.taints, self.timeout)? {
             Ok(cleaned) => {
                 if node == own {
                     // Else the daemon, started again one day, would take up where the Node is no more.
@@ -113,6 +116,7 @@ fn own_node(root: &Root, dir: &std::path::Path, settings: &Settings) -> anyhow::
 fn clean(
     sources: Sources,
     node: &str,
+    rules: &Rules,
     limit: Duration,
 ) -> anyhow::Result<Result<Option<Cleaned>, Failure>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -123,7 +127,7 @@ fn clean(
         let cleaning = async {
             let found = identity::find(sources).await;
             let (identity, connection) = found.map_err(Failure::Identity)?;
-            let cleaned = Api::new(connection, node).clean().await;
+            let cleaned = Api::new(connection, node).clean(rules).await;
             cleaned.map_err(|stuck| Failure::Stuck(identity, stuck))
         };
         let ended = tokio::time::timeout(limit, cleaning).await;

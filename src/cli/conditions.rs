@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::{
     checks,
+    desired::{TYPES, TypeSpec},
     health::{ConditionType, REASONS, Reason, ReasonSpec, damping, suppress},
     rules::{self, Rule},
 };
@@ -60,16 +61,16 @@ pub fn conditions_md() -> String {
 /// The condition whose reasons the rules are.
 const RULES_CONDITION: ConditionType = ConditionType::KubeletConfigValid;
 
-const HEADER: &str =
-    "| reason | status | severity | enters | leaves | meaning |\n|---|---|---|---|---|---|\n";
+const HEADER: &str = "| reason | status | severity | in other dialects | enters | leaves | meaning |\n|---|---|---|---|---|---|---|\n";
 
 fn row(text: &mut String, reason: Reason, doc: &str) {
     let _ = writeln!(
         text,
-        "| `{}` | {} | {} | {} | {} | {} |",
+        "| `{}` | {} | {} | {} | {} | {} | {} |",
         reason.as_str(),
         reason.status().as_str(),
         reason.severity().as_str(),
+        in_dialects(reason),
         reason.enter(),
         reason.leave(),
         doc.replace('|', "\\|")
@@ -108,7 +109,32 @@ fn timing() -> String {
 
 /// The types on the Node that show the condition.
 fn published_as(kind: ConditionType) -> String {
-    format!("`{}`", kind.as_str())
+    let types = TYPES.iter().filter(|spec| spec.fed_by.contains(&kind));
+    let names: Vec<String> = types
+        .map(|spec| {
+            let (name, dialect, bad) = (spec.name, spec.dialect.as_str(), spec.bad.as_str());
+            format!("`{name}` (dialect {dialect}, {bad} is bad)")
+        })
+        .collect();
+    names.join(", ")
+}
+
+/// What the types of other dialects show for a reason.
+fn in_dialects(reason: Reason) -> String {
+    let shows = |spec: &&TypeSpec| {
+        let kind = reason.condition();
+        !spec.is_native() && kind.is_none_or(|kind| spec.fed_by.contains(&kind))
+    };
+    let types: Vec<String> = TYPES
+        .iter()
+        .filter(shows)
+        .map(|spec| format!("`{}={}`", spec.name, spec.turn(reason.status()).as_str()))
+        .collect();
+    if types.is_empty() {
+        "–".to_owned()
+    } else {
+        types.join(", ")
+    }
 }
 
 /// A condition, for `explain`; paragraphs are to be filled.
@@ -199,6 +225,13 @@ mod tests {
             let row = format!("\n| `{}` | {} |", reason.as_str(), reason.status().as_str());
             assert_eq!(text.matches(&row).count(), 1, "{row}");
         }
+        for spec in TYPES {
+            assert!(text.contains(&format!("`{}` (dialect", spec.name)));
+        }
+        let crash = text
+            .lines()
+            .find(|line| line.contains("| `KubeletCrashed` |"));
+        assert!(crash.unwrap().contains("`KubeletUnhealthy=True`"));
         for check in checks::ALL {
             assert!(text.contains(check.doc), "{}", check.id);
         }

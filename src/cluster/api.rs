@@ -17,7 +17,7 @@ use http::{
     header::{DATE, HeaderName, RETRY_AFTER},
 };
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use jiff::{Timestamp, fmt::rfc2822};
 use kube::{
     api::{ListParams, Patch, PatchParams, WatchParams},
@@ -40,8 +40,11 @@ use super::{connection::Connection, publisher::Apply};
 pub const FIELD_MANAGER: &str = "nodevigil";
 /// A request's deadline: a healthy server answers in milliseconds, and a late answer must not hold up the next fact.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// A Node with fifty images and many labels is some 20 KiB; etcd refuses objects above 1.5 MiB.
-pub(super) const MAX_ANSWER_BYTES: usize = 2 * 1024 * 1024;
+/// A Node with fifty images and many labels is some 20 KiB, one with a thousand images and all the annotations that are
+/// allowed 600.
+pub(super) const MAX_ANSWER_BYTES: usize = 1024 * 1024;
+/// By so much the memory for an answer grows.
+const STEP_BYTES: usize = 64 * 1024;
 /// So much of a refusal is read: its message is bounded, its list of causes is not.
 const MAX_REFUSAL_BYTES: usize = 64 * 1024;
 /// So much of its message is kept.
@@ -227,11 +230,20 @@ impl Api {
 async fn read(answer: Response<Incoming>, max_bytes: usize) -> Result<Vec<u8>, ApiError> {
     let mut body = answer.into_body();
     let mut bytes = Vec::new();
+    let announced = body.size_hint().lower();
+    let too_long = || nonsense(format!("longer than {max_bytes} bytes"));
+    if usize::try_from(announced).map_or(true, |announced| announced > max_bytes) {
+        return Err(too_long());
+    }
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|e| ApiError::Network(innermost(&e)))?;
         if let Some(data) = frame.data_ref() {
             if bytes.len() + data.len() > max_bytes {
-                return Err(nonsense(format!("longer than {max_bytes} bytes")));
+                return Err(too_long());
+            }
+            // Not doubled: what is asked for is locked into memory.
+            if bytes.capacity() - bytes.len() < data.len() {
+                bytes.reserve_exact(data.len().max(STEP_BYTES));
             }
             bytes.extend_from_slice(data);
         }

@@ -72,6 +72,11 @@ struct Inner {
     /// Scheme and authority, without a slash at the end.
     base: String,
     authorization: Option<HeaderValue>,
+    way: Arc<Way>,
+}
+
+/// What is the same for each token.
+struct Way {
     connector: Connector,
     open: Mutex<Open>,
 }
@@ -126,11 +131,36 @@ impl Connection {
             return Err(ConnectionError::Url(access.server));
         }
         let connector = Connector::new(&access)?;
+        let way = Way {
+            open: Mutex::new(open(&connector)),
+            connector,
+        };
         Ok(Self(Arc::new(Inner {
             base,
             authorization: authorization(&access)?,
-            open: Mutex::new(open(&connector)),
-            connector,
+            way: Arc::new(way),
+            access,
+        })))
+    }
+
+    /// One for what the kubeconfig says now. Another token alone goes on with the connection that is open: no handshake,
+    /// and what is under way on it ends as it would have.
+    ///
+    /// # Errors
+    /// As [`Connection::new`].
+    pub fn renewed(&self, access: Access) -> Result<Self, ConnectionError> {
+        let last = &self.0.access;
+        let same_but_token = Access {
+            token: last.token.clone(),
+            ..access.clone()
+        };
+        if *last != same_but_token {
+            return Self::new(access);
+        }
+        Ok(Self(Arc::new(Inner {
+            base: self.0.base.clone(),
+            authorization: authorization(&access)?,
+            way: self.0.way.clone(),
             access,
         })))
     }
@@ -160,13 +190,14 @@ impl Connection {
 
     /// Ends the connection at once: what was not sent yet is never sent. The next request opens another.
     pub fn abort(&self) {
-        let next = open(&self.0.connector);
+        let next = open(&self.0.way.connector);
         let last = std::mem::replace(&mut *self.lock(), next);
         last.tasks.lock().abort_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
-        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
+        let open = self.0.way.open.lock();
+        open.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -319,7 +350,7 @@ mod tests {
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 tokio::spawn(async move {
-                    let _request = stream.read(&mut [0; 4096]).await.unwrap();
+                    assert_ne!(stream.read(&mut [0; 4096]).await.unwrap(), 0);
                     stream.write_all(head.as_bytes()).await.unwrap();
                     while stream.write_all(b"1\r\n{\r\n").await.is_ok() {
                         tokio::time::sleep(Duration::from_millis(every_millis)).await;

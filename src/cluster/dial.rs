@@ -225,3 +225,56 @@ async fn open(address: SocketAddr) -> io::Result<TcpStream> {
     socket.set_zero_linger()?;
     socket.connect(address).await
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_is_looked_up_once_and_again_after_a_failure() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let url: Uri = format!("https://localhost:{port}").parse().unwrap();
+        let kept = Arc::new(Kept::default());
+        dial(&kept, &url).await.unwrap();
+        assert_eq!(kept.addresses()[0], listener.local_addr().unwrap());
+        // Were it looked up again, the loopback of IPv6 or the like would be there too, or another order.
+        let known = vec![listener.local_addr().unwrap()];
+        kept.lock().clone_from(&known);
+        dial(&kept, &url).await.unwrap();
+        assert_eq!(kept.addresses(), known);
+        // An address at which nobody is any more.
+        kept.lock()
+            .clone_from(&vec!["127.0.0.1:1".parse().unwrap()]);
+        dial(&kept, &url).await.unwrap();
+        assert_eq!(kept.addresses()[0], listener.local_addr().unwrap());
+    }
+
+    #[tokio::test]
+    async fn while_a_lookup_hangs_the_old_address_serves() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let kept = Arc::new(Kept::default());
+        kept.lock().push(address);
+        kept.looking.store(true, Ordering::SeqCst);
+        let url: Uri = format!("https://api.invalid:{}", address.port())
+            .parse()
+            .unwrap();
+        dial(&kept, &url).await.unwrap();
+        drop(listener);
+        let error = dial(&kept, &url).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(kept.addresses(), [address], "it may come back");
+    }
+
+    #[test]
+    fn the_address_that_works_comes_first() {
+        let address = |port: u16| SocketAddr::from(([10, 0, 0, 1], port));
+        let kept = Kept::default();
+        *kept.lock() = vec![address(1), address(2), address(3)];
+        kept.works(address(3));
+        assert_eq!(kept.addresses(), [address(3), address(1), address(2)]);
+    }
+}

@@ -139,6 +139,11 @@ impl Gate {
         }
     }
 
+    /// The Node's name is another than was thought: the waits to come are those of that name.
+    pub fn spread_by(&mut self, node: &str) {
+        self.random = Backoff::new(node, "gate");
+    }
+
     /// From when on (uptime) a request of that kind may go out.
     pub fn opens_at(&self, kind: RequestKind) -> Duration {
         match &self.shut {

@@ -6,18 +6,23 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use jiff::Timestamp;
 
-use super::connection::{Connection, ConnectionError};
+use super::{
+    connection::{Connection, ConnectionError},
+    tls,
+};
 use crate::{
+    helper::OWN_KUBECONFIG,
     host::{
         files::Root,
-        helper::{HelperClient, HelperError},
+        helper::{Credential, HelperClient, HelperError},
     },
     kubeconfig::{self, Access, Fault, MAX_KUBECONFIG_BYTES},
 };
 
 /// Where our own kubeconfig lies unless the configuration says otherwise.
-pub const DEFAULT_KUBECONFIG: &str = "/etc/nodevigil/kubeconfig";
+pub const DEFAULT_KUBECONFIG: &str = OWN_KUBECONFIG;
 /// A kubeconfig is read from a disk that may hang.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where distributions keep the authorities that everybody believes, for a kubeconfig that names none.
@@ -48,6 +53,14 @@ impl Identity {
             Self::Own(_) => "own",
             Self::Kubelet(_) => "kubelet",
             Self::None(_) => "none",
+        }
+    }
+
+    /// The kubeconfig.
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Own(path) | Self::Kubelet(path) => Some(path),
+            Self::None(_) => None,
         }
     }
 
@@ -104,26 +117,143 @@ pub struct Sources {
     pub pid: Option<i32>,
 }
 
+/// What is spoken with already, and the helper's mark of it.
+pub type Known = (Connection, Option<String>);
+
+/// What was found.
+#[derive(Debug)]
+pub struct Found {
+    /// As whom we speak.
+    pub identity: Identity,
+    /// A connection; `None` if the credential is the one that is known.
+    pub connection: Option<Connection>,
+    /// The helper's mark of it.
+    pub mark: Option<String>,
+    /// When it should be looked at again.
+    pub terms: Terms,
+}
+
+/// How long a credential is good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Terms {
+    /// It lies in files that may change at any time: they are looked at again after that long.
+    Files(Duration, Option<Validity>),
+    /// A program gave it, and is asked again before that time, if it said one.
+    Program(Option<Timestamp>),
+}
+
+/// From when to when a certificate is good, in seconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validity {
+    /// The first second.
+    pub from: i64,
+    /// The last.
+    pub until: i64,
+}
+
+/// Each look takes three or four small files and a thread for a millisecond.
+const LOOK_AT_OWN: Duration = Duration::from_mins(1);
+/// Each look wakes the helper, which reads the files.
+const LOOK_AT_KUBELETS: Duration = Duration::from_mins(5);
+
 /// Takes the first identity that is there and makes a connection of it; nothing is sent yet.
 ///
 /// # Errors
 /// When a source is there and cannot be used, or the helper refuses.
 pub async fn find(sources: Sources) -> Result<(Identity, Connection), IdentityError> {
+    let found = look(sources, None).await?;
+    let connection = found.connection.expect("nothing was known");
+    Ok((found.identity, connection))
+}
+
+/// The same, and no connection if the credential is the known one.
+///
+/// # Errors
+/// As [`find`].
+pub async fn look(sources: Sources, known: Option<Known>) -> Result<Found, IdentityError> {
     let (path, must_exist) = match sources.explicit {
         Some(path) => (path, true),
         None => (sources.default, false),
     };
-    let root = sources.root.clone();
-    if let Some(found) = on_worker(&path.clone(), move || own(&root, path, must_exist)).await? {
-        return Ok(found);
-    }
-    let credential = sources.helper.credential(sources.pid).await?;
-    let (root, path) = (sources.root, credential.source);
-    on_worker(&path.clone(), move || {
-        let connection = connection(&root, &path, credential.access)?;
-        Ok((Identity::Kubelet(path), connection))
+    let (root, own_path) = (sources.root.clone(), path.clone());
+    let read = move || own(&root, &own_path, must_exist);
+    let (identity, credential) = match on_worker(&path, read).await? {
+        Some(access) if access.exec.is_none() => {
+            let found = (access, None, Terms::Files(LOOK_AT_OWN, None));
+            (Identity::Own(path), found)
+        }
+        Some(_) if path == Path::new(OWN_KUBECONFIG) => {
+            let given = sources.helper.own_credential().await?;
+            (Identity::Own(path), from_helper(given, None))
+        }
+        // It would run with our privileges, in our sandbox, in the moment of need.
+        Some(_) => {
+            return Err(IdentityError::Kubeconfig(format!(
+                "kubeconfig {}: an exec plugin is run for {OWN_KUBECONFIG} alone, which is root's: put it there, or \
+                 give it a client certificate or a token file",
+                path.display()
+            )));
+        }
+        None => {
+            let (connection, mark) = known.clone().unzip();
+            let mark = mark.flatten();
+            let given = sources.helper.credential(sources.pid, mark).await?;
+            let path = given.source.clone();
+            (Identity::Kubelet(path), from_helper(given, connection))
+        }
+    };
+    let known = known.map(|(connection, _)| connection);
+    connect(sources.root, identity, credential, known).await
+}
+
+type Given = (Access, Option<String>, Terms);
+
+/// What the helper gave; what it left out is what the connection was made of.
+fn from_helper(given: Credential, known: Option<Connection>) -> Given {
+    let access = given
+        .access
+        .or_else(|| known.map(|connection| connection.access().clone()));
+    let terms = match given.plugin {
+        Some(plugin) => Terms::Program(plugin.expires_at),
+        None => Terms::Files(LOOK_AT_KUBELETS, None),
+    };
+    (access.unwrap_or_default(), Some(given.mark), terms)
+}
+
+async fn connect(
+    root: Root,
+    identity: Identity,
+    (access, mark, terms): Given,
+    known: Option<Connection>,
+) -> Result<Found, IdentityError> {
+    let path = identity.path().unwrap_or(Path::new("/")).to_owned();
+    let shown = path.clone();
+    let made = on_worker(&shown, move || {
+        let access = with_authority(&root, access);
+        let validity = tls::validity(&access).map(|(from, until)| Validity { from, until });
+        if known
+            .as_ref()
+            .is_some_and(|known| *known.access() == access)
+        {
+            return Ok((None, validity));
+        }
+        let made = match known {
+            Some(known) => known.renewed(access),
+            None => Connection::new(access),
+        };
+        let connection = made.map_err(|source| IdentityError::Connection { path, source })?;
+        Ok((Some(connection), validity))
+    });
+    let (connection, validity) = made.await?;
+    Ok(Found {
+        identity,
+        connection,
+        mark,
+        terms: match terms {
+            Terms::Files(after, _) => Terms::Files(after, validity),
+            program @ Terms::Program(_) => program,
+        },
     })
-    .await
 }
 
 /// On the blocking worker, because the disk may hang.
@@ -141,40 +271,25 @@ async fn on_worker<T: Send + 'static>(
 }
 
 /// Our own kubeconfig; `None` if it may be missing and is.
-fn own(
-    root: &Root,
-    path: PathBuf,
-    must_exist: bool,
-) -> Result<Option<(Identity, Connection)>, IdentityError> {
-    if !must_exist && root.identity(&path).is_none() {
+fn own(root: &Root, path: &Path, must_exist: bool) -> Result<Option<Access>, IdentityError> {
+    if !must_exist && root.identity(path).is_none() {
         return Ok(None);
     }
     let text = root
-        .read_text(&path, MAX_KUBECONFIG_BYTES)
+        .read_text(path, MAX_KUBECONFIG_BYTES)
         .map_err(|e| IdentityError::Kubeconfig(format!("kubeconfig: {e}")))?;
-    let access = kubeconfig::read(root, &path, &text)?;
-    if access.exec.is_some() {
-        // It would run with our privileges, in our sandbox, in the moment of need.
-        return Err(IdentityError::Kubeconfig(format!(
-            "kubeconfig {}: the agent runs no exec plugins; give it a client certificate or a token file",
-            path.display()
-        )));
-    }
-    let connection = connection(root, &path, access)?;
-    Ok(Some((Identity::Own(path), connection)))
+    Ok(Some(kubeconfig::read(root, path, &text)?))
 }
 
-fn connection(root: &Root, path: &Path, mut access: Access) -> Result<Connection, IdentityError> {
+/// One that names no authority believes those that everybody believes.
+fn with_authority(root: &Root, mut access: Access) -> Access {
     if access.authority.is_none() && access.server.starts_with("https:") {
         access.authority = SYSTEM_AUTHORITIES
             .iter()
             .find_map(|bundle| root.read(bundle, MAX_AUTHORITIES_BYTES).ok())
             .map(|pem| BASE64_STANDARD.encode(pem));
     }
-    Connection::new(access).map_err(|source| IdentityError::Connection {
-        path: path.to_owned(),
-        source,
-    })
+    access
 }
 
 impl From<Fault> for IdentityError {
@@ -185,34 +300,42 @@ impl From<Fault> for IdentityError {
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
 
-    const PATH: &str = "/etc/nodevigil/kubeconfig";
+    const PATH: &str = OWN_KUBECONFIG;
 
-    fn refusal(user: &str, cluster: &str) -> String {
+    fn host(text: &str) -> (TempDir, Sources) {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
-        let text = format!(
+        root.create_dir_all("/etc/nodevigil").unwrap();
+        root.write_atomically(PATH, text.as_bytes()).unwrap();
+        let sources = Sources {
+            explicit: Some(PATH.into()),
+            default: PATH.into(),
+            root,
+            helper: HelperClient::new(folder.path().join("none")),
+            pid: None,
+        };
+        (folder, sources)
+    }
+
+    fn kubeconfig(user: &str, cluster: &str) -> String {
+        format!(
             r#"{{"apiVersion":"v1","kind":"Config","current-context":"c",
             "contexts":[{{"name":"c","context":{{"cluster":"c","user":"u"}}}}],
             "clusters":[{{"name":"c","cluster":{{"server":"https://10.0.0.1:6443"{cluster}}}}}],
             "users":[{{"name":"u","user":{{{user}}}}}]}}"#
-        );
-        root.create_dir_all("/etc/nodevigil").unwrap();
-        root.write_atomically(PATH, text.as_bytes()).unwrap();
-        match own(&root, PATH.into(), true) {
-            Ok(_) => String::new(),
-            Err(e) => e.to_string(),
-        }
+        )
     }
 
-    #[test]
-    fn what_is_not_done_is_refused_by_name() {
+    #[tokio::test]
+    async fn what_is_not_done_is_refused_by_name() {
         let token = r#""token":"t""#;
-        assert_eq!(refusal(token, ""), "");
-        let exec = r#""exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"aws","interactiveMode":"Never"}"#;
+        let exec = r#""exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"aws"}"#;
         for (user, cluster, word) in [
-            (exec, "", "exec plugins"),
+            (exec, "", "nodevigil-helper.socket"),
             (token, r#","proxy-url":"http://p:3128""#, "http://p:3128"),
             (token, r#","insecure-skip-tls-verify":true"#, "insecure"),
             (token, r#","tls-server-name":"no name""#, "no name"),
@@ -221,6 +344,7 @@ mod tests {
                 r#","certificate-authority-data":"QUJD""#,
                 "no certificate",
             ),
+            (r#""token":"a\u0001b""#, "", "header"),
             (
                 r#""token":"s3cret","client-key-data":"QUJD""#,
                 "",
@@ -232,20 +356,65 @@ mod tests {
                 "not base64",
             ),
         ] {
-            let said = refusal(user, cluster);
-            assert!(
-                said.contains(word) && said.contains(PATH),
-                "{user}{cluster}: {said}"
-            );
+            let (_folder, sources) = host(&kubeconfig(user, cluster));
+            let said = find(sources).await.unwrap_err().to_string();
+            assert!(said.contains(word), "{user}{cluster}: {said}");
+            assert!(said.contains(PATH) || user == exec, "{said}");
             assert!(!said.contains("s3cret"), "{said}");
         }
+        let (_folder, mut sources) = host(&kubeconfig(exec, ""));
+        let elsewhere = "/etc/nodevigil/other";
+        let text = kubeconfig(exec, "");
+        sources
+            .root
+            .write_atomically(elsewhere, text.as_bytes())
+            .unwrap();
+        sources.explicit = Some(elsewhere.into());
+        let said = find(sources).await.unwrap_err().to_string();
+        assert!(
+            said.contains(elsewhere) && said.contains("put it there"),
+            "{said}"
+        );
     }
 
     #[test]
     fn one_that_may_be_missing_is_passed_over() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
-        assert!(own(&root, PATH.into(), false).unwrap().is_none());
-        assert!(own(&root, PATH.into(), true).is_err());
+        assert!(own(&root, PATH.as_ref(), false).unwrap().is_none());
+        assert!(own(&root, PATH.as_ref(), true).is_err());
+    }
+
+    #[tokio::test]
+    async fn only_what_changed_makes_a_new_connection() {
+        let user = r#""tokenFile":"token""#;
+        let (_folder, sources) = host(&kubeconfig(user, ""));
+        let root = sources.root.clone();
+        let token = |text: &str| root.write_atomically("/etc/nodevigil/token", text.as_bytes());
+        token("one\n").unwrap();
+        let first = look(sources.clone(), None).await.unwrap();
+        assert_eq!(first.terms, Terms::Files(LOOK_AT_OWN, None));
+        let connection = first.connection.unwrap();
+        let known = Some((connection, None));
+        let same = look(sources.clone(), known.clone()).await.unwrap();
+        assert!(same.connection.is_none());
+        token("two").unwrap();
+        let second = look(sources, known).await.unwrap().connection.unwrap();
+        assert_eq!(second.access().token.as_deref(), Some("two"));
+    }
+
+    #[test]
+    fn a_certificate_says_how_long_it_is_good() {
+        let mut params = rcgen::CertificateParams::default();
+        params.not_before = rcgen::date_time_ymd(2025, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2026, 1, 1);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        let access = Access {
+            certificate: Some(BASE64_STANDARD.encode(pem)),
+            ..Access::default()
+        };
+        assert_eq!(tls::validity(&access), Some((1_735_689_600, 1_767_225_600)));
+        assert_eq!(tls::validity(&Access::default()), None);
     }
 }

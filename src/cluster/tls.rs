@@ -9,6 +9,7 @@ use rustls::{
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::connection::ConnectionError;
 use crate::kubeconfig::Access;
@@ -57,6 +58,17 @@ fn certificates(data: &str) -> Result<Vec<CertificateDer<'static>>, String> {
         return Err("no certificate in it".to_owned());
     }
     Ok(chain)
+}
+
+/// From when to when our certificate is good, in seconds since 1970.
+pub(super) fn validity(access: &Access) -> Option<(i64, i64)> {
+    let chain = certificates(access.certificate.as_ref()?).ok()?;
+    let (_, read) = X509Certificate::from_der(chain.first()?).ok()?;
+    let validity = read.validity();
+    Some((
+        validity.not_before.timestamp(),
+        validity.not_after.timestamp(),
+    ))
 }
 
 /// The bytes behind a `…-data` field, which may be broken into lines.

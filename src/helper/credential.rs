@@ -1,24 +1,31 @@
 //! The verb `credential`: what the kubelet speaks to the API server with, wherever this distribution keeps it.
 
 use std::{
+    hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use jiff::Timestamp;
+
 use super::{
-    process,
-    protocol::{Code, Credential, Refusal, Verb},
+    OWN_KUBECONFIG, plugin, process,
+    protocol::{Code, Credential, Plugin, Refusal, Verb},
 };
 use crate::{
-    host::files::{FileError, Root},
-    kubeconfig::{self, Fault, FaultKind, MAX_KUBECONFIG_BYTES},
+    host::{
+        files::{FileError, Root},
+        tree::HostTree,
+    },
+    kubeconfig::{self, Access, Exec, Fault, FaultKind, MAX_KUBECONFIG_BYTES},
 };
 
 /// The verb.
 pub const VERB: Verb = Verb {
     name: "credential",
     sentence: "Hands out the kubelet's kubeconfig with certificate, key and token put in.",
-    deadline: Duration::from_secs(2),
+    // An exec plugin takes its time.
+    deadline: Duration::from_secs(12),
 };
 
 /// Where a distribution keeps the kubelet's kubeconfig.
@@ -66,26 +73,71 @@ pub const PLACES: &[Place] = &[
     },
 ];
 
-/// Answers with the kubeconfig that the kubelet `pid` was started with, else (no process given, or one without
-/// `--kubeconfig`) with the first of [`PLACES`] that holds one.
-pub fn answer(root: &Root, pid: Option<i32>) -> Result<Credential, Refusal> {
-    let (source, text) = match named_by(root, pid)? {
+/// Answers with what is in the kubeconfig that the kubelet `pid` was started with, else (no process given, or one without
+/// `--kubeconfig`) in the first of [`PLACES`] that holds one; or in the agent's `own`. Without the content, if it is the
+/// `known` one.
+pub fn answer(
+    root: &Root,
+    pid: Option<i32>,
+    own: bool,
+    known: Option<&str>,
+) -> Result<Credential, Refusal> {
+    let named = if own {
+        Some(PathBuf::from(OWN_KUBECONFIG))
+    } else {
+        named_by(root, pid)?
+    };
+    let (source, text) = match named {
         Some(path) => {
             let text = read(root, &path).map_err(|error| missing_or(&error))?;
             (path, text)
         }
         None => search(root)?,
     };
-    let access = kubeconfig::read(root, &source, &text).map_err(|fault| refusal(&fault))?;
-    if access.exec.is_some() {
-        let message = format!(
-            "kubeconfig {}: it gets its credential from a program (exec plugin), which the helper does not run yet; \
-             {OWN}",
-            source.display()
-        );
-        return Err(Refusal::new(Code::ExecPlugin, message));
-    }
-    Ok(Credential { access, source })
+    let mut access = kubeconfig::read(root, &source, &text).map_err(|fault| refusal(&fault))?;
+    let plugin = match access.exec.take() {
+        None if own => {
+            let message = format!(
+                "kubeconfig {}: the agent can read it itself",
+                source.display()
+            );
+            return Err(Refusal::new(Code::BadRequest, message));
+        }
+        None => None,
+        Some(exec) => Some(Plugin {
+            expires_at: from_plugin(root, &source, &mut access, &exec)?,
+        }),
+    };
+    let mark = mark(&access);
+    Ok(Credential {
+        access: (known != Some(&mark)).then_some(access),
+        source,
+        mark,
+        plugin,
+    })
+}
+
+/// Has systemd run the plugin that the kubeconfig names.
+fn from_plugin(
+    root: &Root,
+    source: &Path,
+    access: &mut Access,
+    exec: &Exec,
+) -> Result<Option<Timestamp>, Refusal> {
+    HostTree::new(&root.join("/"))
+        .map_err(|e| e.to_string())
+        .and_then(|tree| plugin::fill(&tree, source, access, exec))
+        .map_err(|why| {
+            let message = format!("kubeconfig {}: {why}", source.display());
+            Refusal::new(Code::ExecPlugin, message)
+        })
+}
+
+/// Not secret, and no way back to what is: both sides compare it, nobody shows it.
+fn mark(access: &Access) -> String {
+    let mut hasher = DefaultHasher::new();
+    access.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
 }
 
 /// What an operator can do about a credential that the kubelet has and we cannot use.
@@ -163,7 +215,7 @@ mod tests {
         for place in PLACES {
             let (_folder, root) = host();
             write(&root, place.path, &kubeconfig_with_token("t"));
-            let credential = answer(&root, None).unwrap();
+            let credential = answer(&root, None, false, None).unwrap();
             assert_eq!(
                 credential.source,
                 Path::new(place.path),
@@ -179,13 +231,13 @@ mod tests {
         write(&root, PLACES[0].path, &kubeconfig_with_token("leftover"));
         write(&root, "/srv/k", &kubeconfig_with_token("mine"));
         Process::kubelet(9, &["kubelet", "--kubeconfig", "/srv/k"]).write(&root);
-        let credential = answer(&root, Some(9)).unwrap();
+        let credential = answer(&root, Some(9), false, None).unwrap();
         assert_eq!(credential.source, Path::new("/srv/k"));
-        assert_eq!(credential.access.token.as_deref(), Some("mine"));
+        assert_eq!(credential.access.unwrap().token.as_deref(), Some("mine"));
         // One without the flag (k3s) falls back to the places.
         Process::kubelet(10, &["kubelet"]).write(&root);
         assert_eq!(
-            answer(&root, Some(10)).unwrap().source,
+            answer(&root, Some(10), false, None).unwrap().source,
             Path::new(PLACES[0].path)
         );
     }
@@ -203,21 +255,20 @@ mod tests {
             "/var/lib/kubelet/kubeconfig",
             &kubeconfig_with_token("t"),
         );
-        let credential = answer(&root, None).unwrap();
+        let credential = answer(&root, None, false, None).unwrap();
         assert_eq!(credential.source, Path::new("/var/lib/kubelet/kubeconfig"));
     }
 
     #[test]
     fn what_cannot_be_used_is_refused_with_what_to_do() {
         for (user, code) in [
-            ("exec: {command: aws, args: [s3cret]}", Code::ExecPlugin),
             ("auth-provider: {name: gcp}", Code::ExecPlugin),
             ("client-key-data: s3cret", Code::NoCredential),
         ] {
             let (_folder, root) = host();
             let text = kubeconfig_with_token("t").replace("token: t", user);
             write(&root, PLACES[0].path, &text);
-            let refused = answer(&root, None).unwrap_err();
+            let refused = answer(&root, None, false, None).unwrap_err();
             assert_eq!(refused.code, code, "{refused}");
             assert!(refused.message.contains(OWN) && refused.message.contains(PLACES[0].path));
             assert!(!refused.message.contains("s3cret"), "{refused}");
@@ -225,12 +276,53 @@ mod tests {
     }
 
     #[test]
+    fn the_one_that_is_known_is_not_handed_out_again() {
+        let (_folder, root) = host();
+        write(&root, PLACES[0].path, &kubeconfig_with_token("old"));
+        let first = answer(&root, None, false, None).unwrap();
+        let known = Some(first.mark.as_str());
+        let again = answer(&root, None, false, known).unwrap();
+        assert_eq!((again.access, &again.mark), (None, &first.mark));
+        write(&root, PLACES[0].path, &kubeconfig_with_token("new"));
+        let other = answer(&root, None, false, known).unwrap();
+        assert_eq!(other.access.unwrap().token.as_deref(), Some("new"));
+    }
+
+    #[test]
+    fn a_plugin_that_may_not_be_run_is_refused_with_the_reason() {
+        for (exec, word) in [
+            ("command: aws", "speaks ``"),
+            (
+                "apiVersion: client.authentication.k8s.io/v1, command: aws, args: [s3cret]",
+                "`aws` is not there",
+            ),
+        ] {
+            let (_folder, root) = host();
+            let user = format!("exec: {{{exec}}}");
+            let text = kubeconfig_with_token("t").replace("token: t", &user);
+            write(&root, PLACES[0].path, &text);
+            let refused = answer(&root, None, false, None).unwrap_err();
+            assert_eq!(refused.code, Code::ExecPlugin);
+            assert!(refused.message.contains(word), "{refused}");
+            assert!(!refused.message.contains("s3cret"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn of_the_agents_own_only_the_plugins_credential_is_handed_out() {
+        let (_folder, root) = host();
+        write(&root, OWN_KUBECONFIG, &kubeconfig_with_token("t"));
+        let refused = answer(&root, None, true, None).unwrap_err();
+        assert_eq!(refused.code, Code::BadRequest);
+    }
+
+    #[test]
     fn before_the_node_has_joined_there_is_no_credential() {
         let (_folder, root) = host();
-        let refused = answer(&root, None).unwrap_err();
+        let refused = answer(&root, None, false, None).unwrap_err();
         assert_eq!(refused.code, Code::NoCredential);
         Process::kubelet(9, &["kubelet", "--kubeconfig=/etc/kubernetes/kubelet.conf"]).write(&root);
-        let refused = answer(&root, Some(9)).unwrap_err();
+        let refused = answer(&root, Some(9), false, None).unwrap_err();
         assert_eq!(refused.code, Code::NoCredential);
         assert!(refused.message.contains("/etc/kubernetes/kubelet.conf"));
     }

@@ -1,6 +1,7 @@
 //! The privileged side: reads what only root may read, for the agent, through a few fixed verbs.
 //!
-//! It starts nothing, writes nothing, knows nothing of the cluster and runs without tokio: a thread for each of at
+//! It starts nothing itself (an exec plugin is started by systemd: `plugin`), writes nothing, knows nothing of the cluster
+//! and runs without tokio: a thread for each of at
 //! most four connections, and of two more that follow the configuration, so that a verb that blocks in the kernel blocks
 //! nobody else. One file a verb: [`kubelet`], [`credential`] and [`config`] (which follows the files with [`watch`]);
 //! [`protocol`] is what both sides speak, [`server`] answers, [`activation`] and [`socket`] get the listening socket.
@@ -9,6 +10,7 @@ pub mod activation;
 pub mod config;
 pub mod credential;
 pub mod kubelet;
+mod plugin;
 pub mod process;
 pub mod protocol;
 pub mod server;
@@ -16,6 +18,10 @@ pub mod socket;
 #[cfg(test)]
 mod testing;
 pub mod watch;
+
+/// The one kubeconfig of the agent's own for which the helper has an exec plugin run: root's, like the program. Any file
+/// that the agent may name would be too much: an administrator's kubeconfig is a file, too.
+pub const OWN_KUBECONFIG: &str = "/etc/nodevigil/kubeconfig";
 
 /// Where the helper listens: `ListenStream=` of `nodevigil-helper.socket`.
 pub const SOCKET_PATH: &str = "/run/nodevigil-helper.sock";

@@ -8,6 +8,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{config, credential, kubelet};
@@ -56,6 +57,12 @@ pub enum Request {
         /// The running kubelet, whose flags name the file; without it, the well-known places are searched.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pid: Option<i32>,
+        /// Whether it is the agent's own that is wanted, where [`OWN_KUBECONFIG`](super::OWN_KUBECONFIG) says.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        own: bool,
+        /// The [`Credential::mark`] of the one that is known already.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        known: Option<String>,
     },
     /// What the rules say of the kubelet's configuration: a [`ConfigAnswer`] at once, and another each time that a file
     /// changes which was read, until the connection is closed.
@@ -146,10 +153,22 @@ pub struct KubeletFacts {
 /// What the kubelet speaks to the API server with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credential {
-    /// What its kubeconfig says, everything in it and no path to any file.
-    pub access: Access,
+    /// What its kubeconfig says, everything in it and no path to any file; `None` if it is the one that is known.
+    pub access: Option<Access>,
     /// The file that it was made from.
     pub source: PathBuf,
+    /// By which this one is known again.
+    pub mark: String,
+    /// If an exec plugin gave it: it is made anew by each question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<Plugin>,
+}
+
+/// What an exec plugin says of its credential.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plugin {
+    /// Until when it is good, if that was said.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// Why the helper did not do what was asked.
@@ -300,7 +319,7 @@ mod tests {
         assert_eq!(names.len(), VERBS.len());
         for verb in VERBS {
             assert!(verb.sentence.ends_with('.'), "{}", verb.name);
-            assert!(verb.deadline <= Duration::from_secs(5), "{}", verb.name);
+            assert!(verb.deadline <= Duration::from_secs(12), "{}", verb.name);
             let line = format!(r#"{{"version":1,"verb":"{}","pid":1}}"#, verb.name);
             let request = decode_request(line.as_bytes()).unwrap();
             assert_eq!(request.verb(), *verb);
@@ -310,7 +329,12 @@ mod tests {
 
     #[test]
     fn the_wire_looks_as_documented() {
-        let line = encode_request(&Request::Credential { pid: None });
+        let request = Request::Credential {
+            pid: None,
+            own: false,
+            known: None,
+        };
+        let line = encode_request(&request);
         assert_eq!(line, b"{\"version\":1,\"verb\":\"credential\"}\n");
         let facts = KubeletFacts {
             healthz: Healthz::Url("u".into()),
@@ -364,11 +388,13 @@ mod tests {
     #[test]
     fn a_credential_is_not_shown() {
         let credential = Credential {
-            access: Access {
+            access: Some(Access {
                 token: Some("s3cret".to_owned()),
                 ..Access::default()
-            },
+            }),
             source: "/etc/kubernetes/kubelet.conf".into(),
+            mark: String::new(),
+            plugin: None,
         };
         assert!(!format!("{credential:?}").contains("s3cret"));
         let broken = decode_answer::<Credential>(br#"{"version":1,"answer":"s3cret"}"#);

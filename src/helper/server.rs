@@ -231,9 +231,13 @@ fn perform(root: &Root, request: &Request, uid: u32) -> Vec<u8> {
         // It is answered more than once, by `follow`.
         Request::Config(_) => Vec::new(),
         Request::Kubelet { pid } => encode(verb, kubelet::answer(root, *pid)),
-        Request::Credential { pid } => {
-            let answer = credential::answer(root, *pid);
-            if let Ok(credential) = &answer {
+        Request::Credential { pid, own, known } => {
+            let answer = credential::answer(root, *pid, *own, known.as_deref());
+            // A plugin's lives for minutes: it is said once.
+            if let Ok(credential) = &answer
+                && credential.access.is_some()
+                && (known.is_none() || credential.plugin.is_none())
+            {
                 info!(uid, source = %credential.source.display(), "credential handed out");
             }
             encode(verb, answer)

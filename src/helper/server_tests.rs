@@ -85,9 +85,13 @@ fn each_verb_answers_on_a_real_socket() {
     let line = helper.ask(&encode_request(&Request::Kubelet { pid: 812 }));
     let facts: KubeletFacts = decode_answer(&line).unwrap().unwrap();
     assert_eq!(facts.kubeconfig, Some("/k".into()));
-    let line = helper.ask(&encode_request(&Request::Credential { pid: Some(812) }));
+    let line = helper.ask(&encode_request(&Request::Credential {
+        pid: Some(812),
+        own: false,
+        known: None,
+    }));
     let credential: Credential = decode_answer(&line).unwrap().unwrap();
-    assert_eq!(credential.access.token.as_deref(), Some("t0ken"));
+    assert_eq!(credential.access.unwrap().token.as_deref(), Some("t0ken"));
     let line = helper.ask(&encode_request(&Request::Kubelet { pid: 813 }));
     assert_eq!(code(&line), Code::NoSuchProcess);
 }
@@ -97,7 +101,11 @@ fn another_user_is_refused_each_time() {
     let nobody_like_us = Uid::current().as_raw() + 1;
     let helper = Helper::start(Peers::only([nobody_like_us]));
     for _ in 0..3 {
-        let line = helper.ask(&encode_request(&Request::Credential { pid: None }));
+        let line = helper.ask(&encode_request(&Request::Credential {
+            pid: None,
+            own: false,
+            known: None,
+        }));
         assert_eq!(code(&line), Code::Forbidden);
     }
 }

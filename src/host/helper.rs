@@ -102,9 +102,24 @@ impl HelperClient {
     }
 
     /// What the kubelet speaks to the API server with: the one that runs as `pid`, else the one that the well-known
-    /// places hold. At most 2 s.
-    pub async fn credential(&self, pid: Option<i32>) -> Result<Credential, HelperError> {
-        self.ask(&Request::Credential { pid }).await
+    /// places hold; its content only if it is not the one with the mark `known`. At most 12 s.
+    pub async fn credential(
+        &self,
+        pid: Option<i32>,
+        known: Option<String>,
+    ) -> Result<Credential, HelperError> {
+        let own = false;
+        self.ask(&Request::Credential { pid, own, known }).await
+    }
+
+    /// What the exec plugin of the agent's own kubeconfig gives. At most 12 s.
+    pub async fn own_credential(&self) -> Result<Credential, HelperError> {
+        self.ask(&Request::Credential {
+            pid: None,
+            own: true,
+            known: None,
+        })
+        .await
     }
 
     /// What the rules say of the kubelet's configuration, and again each time that it changes, until nobody listens any
@@ -276,7 +291,7 @@ mod tests {
         }
         let facts = client.kubelet(7).await.unwrap();
         assert_eq!(facts.config, None);
-        let error = client.credential(Some(7)).await.unwrap_err();
+        let error = client.credential(Some(7), None).await.unwrap_err();
         assert!(
             matches!(
                 error,
@@ -294,7 +309,7 @@ mod tests {
     async fn a_helper_that_does_not_know_us_says_so() {
         let (_folder, client) = real_helper(Peers::only([Uid::current().as_raw() + 1]));
         for _ in 0..20 {
-            let error = client.credential(None).await.unwrap_err();
+            let error = client.credential(None, None).await.unwrap_err();
             assert!(
                 matches!(
                     error,

@@ -14,4 +14,5 @@ pub mod process;
 pub mod program;
 pub mod socket;
 pub mod systemd;
+pub mod transient;
 pub mod tree;

@@ -41,7 +41,10 @@ pub fn version(tree: &dyn Tree, program: &Path) -> Result<Version, String> {
 }
 
 /// Whether nobody but root can have changed the program or put another in its place.
-fn only_roots(tree: &dyn Tree, program: &Path) -> Result<(), String> {
+///
+/// # Errors
+/// Which folder or file others than root can write.
+pub(crate) fn only_roots(tree: &dyn Tree, program: &Path) -> Result<(), String> {
     for path in program.ancestors() {
         let meta = tree
             .lstat(path)
@@ -53,7 +56,7 @@ fn only_roots(tree: &dyn Tree, program: &Path) -> Result<(), String> {
         };
         if meta.kind != wanted || meta.uid != 0 || meta.mode & 0o022 != 0 {
             return Err(format!(
-                "{} is not started to ask for its version: {} can be written by others than root",
+                "{} is not started: {} can be written by others than root",
                 program.display(),
                 path.display()
             ));

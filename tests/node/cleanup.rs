@@ -7,12 +7,11 @@ use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use crate::scene::{OURS, SOON, Scene};
-use crate::standing::{MERGE, STRATEGIC, request, standing_down};
+use crate::standing::{MERGE, STANDING_DOWN, STRATEGIC, request, standing_down};
 use crate::support::api::condition;
 use crate::support::control_plane::{ControlPlane, Options};
 use crate::trial;
 
-const STANDING_DOWN: &str = "/metadata/annotations/nodevigil.io~1standing-down";
 const TAINT: &str = "status-taint.cluster-autoscaler.kubernetes.io/nodevigil-kubelet-unhealthy";
 
 /// The tests of this topic.
@@ -47,7 +46,7 @@ fn cleanup_leaves_what_is_not_ours() -> Result<()> {
         request(scene, "PATCH", &status, STRATEGIC, &foreign)?;
         let before = node(scene)?;
         let said = scene.node.sh("nodevigil cleanup")?;
-        for word in ["KubeletHealthy", TAINT] {
+        for word in ["KubeletHealthy", "nodevigil.io/standing-down", TAINT] {
             ensure!(said.contains(word), "{word} in {said}");
         }
         let after = node(scene)?;

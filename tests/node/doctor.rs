@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::scene::{HELPER, SOON, Scene};
 use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::node_builder::NodeBuilder;
 use crate::support::{say, wait_until};
 use crate::trial;
 
@@ -23,6 +24,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         trial("doctor::kubelets_identity", the_kubelets_identity_will_do),
         trial("doctor::without_helper", a_helper_that_is_away_or_hangs),
         trial("doctor::without_daemon", a_daemon_that_was_never_started),
+        trial("doctor::taints", taints_by_either_identity),
         trial("doctor::in_the_cluster", rights_node_and_api_are_missed),
     ]
 }
@@ -166,6 +168,26 @@ fn a_daemon_that_was_never_started() -> Result<()> {
         let said = doctor(scene, "root")?;
         said.misses("daemon", "systemctl start nodevigil")?;
         said.misses("config", "90-bad.toml")
+    })
+}
+
+fn taints_by_either_identity() -> Result<()> {
+    let wanted = "[taints]\nconditions = [\"KubeletHealthy\"]\n";
+    let change = |node: NodeBuilder| node.config("60-taints.toml", wanted);
+    Scene::healthy_with("doctor-taints", change)?.play(|scene| {
+        let said = doctor(scene, "root")?;
+        said.is_well()?;
+        ensure!(said.state("taints") == "ok", "{:#}", said.all);
+        // An effect that the policy does not let through.
+        let evicting = "/etc/nodevigil/config.d/70-evicting.toml";
+        scene.node.sh(&format!(
+            "printf '[taints]\\neffect = \"NoExecute\"\\n' >{evicting}"
+        ))?;
+        doctor(scene, "root")?.misses("taints", "listed effects only")?;
+        scene.node.sh(&format!(
+            "rm {evicting} /etc/nodevigil/kubeconfig; systemctl restart nodevigil"
+        ))?;
+        doctor(scene, "root")?.misses("taints", "NodeRestriction")
     })
 }
 

@@ -12,6 +12,7 @@ use crate::support::control_plane::ControlPlane;
 use crate::support::wait_until;
 use crate::trial;
 
+pub(crate) const STANDING_DOWN: &str = "/metadata/annotations/nodevigil.io~1standing-down";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
@@ -214,21 +215,31 @@ fn kill_while_quiet(scene: &Scene, reason: &str) -> Result<Told> {
     Ok(told)
 }
 
-/// Waits until the agent stands down for him; how long that took.
+/// Waits until the agent stands down for him, and the Node says so; how long that took.
 pub(crate) fn standing_down(scene: &Scene, from: Instant, who: &str) -> Result<Duration> {
     scene.status_file(&format!("the agent to stand down for {who}"), |file| {
         let quiet = &file["quiet"][0];
         let by = quiet["by"].as_str().unwrap_or_default();
         quiet["kind"] == "stand-down" && by.contains(who)
     })?;
-    Ok(from.elapsed())
+    let says = |event: &Value| annotation(event).is_some_and(|text| text.contains(who));
+    let (at, _) = scene.watch.wait_since(from, SOON, says)?;
+    Ok(at - from)
 }
 
 fn not_standing_down(scene: &Scene) -> Result<()> {
     scene.status_file("the agent to stand down no more", |file| {
         file["quiet"] == json!([])
     })?;
-    Ok(())
+    wait_until("the annotation's end", SOON, || {
+        let node = scene.plane.node(scene.node.name())?;
+        let gone = node.is_some_and(|node| node.pointer(STANDING_DOWN).is_none());
+        Ok(gone.then_some(()))
+    })
+}
+
+fn annotation(event: &Value) -> Option<&str> {
+    event["object"].pointer(STANDING_DOWN)?.as_str()
 }
 
 fn annotate(scene: &Scene, value: &str) -> Result<()> {

@@ -42,6 +42,8 @@ pub(crate) struct LoneAgent {
 pub(crate) struct Memory {
     /// All of it: `VmRSS`.
     pub(crate) resident: u64,
+    /// Its own, without the pages of the program's file, which come as code is run for the first time: `RssAnon`.
+    pub(crate) own: u64,
     /// The most there ever was: `VmHWM`.
     pub(crate) peak: u64,
 }
@@ -134,6 +136,7 @@ impl LoneAgent {
         let status = Process::new(i32::try_from(self.agent.id())?)?.status()?;
         Ok(Memory {
             resident: status.vmrss.context("no VmRSS")?,
+            own: status.rssanon.context("no RssAnon")?,
             peak: status.vmhwm.context("no VmHWM")?,
         })
     }
@@ -166,6 +169,9 @@ fn spawn(folder: &Path, name: &str, notify: &Path) -> Result<Child> {
         .env("RUNTIME_DIRECTORY", folder.join("runtime"))
         .env("NOTIFY_SOCKET", notify)
         .env("WATCHDOG_USEC", WATCHDOG.as_micros().to_string())
+        // The allocator of the binary that is shipped gives large blocks back. That of a debug build has to be told.
+        .env("MALLOC_MMAP_THRESHOLD_", "131072")
+        .env("MALLOC_TRIM_THRESHOLD_", "131072")
         .stdin(Stdio::piped())
         .stdout(output)
         .stderr(errors)

@@ -19,7 +19,8 @@ use crate::{
     clock::Now,
     cluster::{
         api::{ApiError, NodeView},
-        identity::Identity,
+        gate::RequestKind,
+        identity::{Identity, IdentityError, Terms, Validity},
         watch::{End, NodeEvent},
     },
     config::Settings,
@@ -60,6 +61,9 @@ struct World {
     requests: Vec<u64>,
     told: Vec<(u64, String)>,
     watch: Option<u64>,
+    /// What each look at the credential says, if it says anything new.
+    terms: Option<Terms>,
+    looks: Vec<u64>,
 }
 
 impl World {
@@ -74,6 +78,8 @@ impl World {
             requests: Vec::new(),
             told: Vec::new(),
             watch: None,
+            terms: None,
+            looks: Vec::new(),
         };
         let process = Process {
             pid: PID,
@@ -156,7 +162,11 @@ impl World {
     fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::FindIdentity(_) => {
-                self.later(3, Event::Identity(Ok(Identity::Own("/k".into()))));
+                self.looks.push(self.now);
+                match self.terms {
+                    Some(terms) => self.later(3, Event::Terms(terms)),
+                    None => self.later(3, Event::Identity(Ok(Identity::Own("/k".into())))),
+                }
             }
             Effect::Probe(pid, _) => {
                 let started = at(self.now).uptime;
@@ -431,6 +441,46 @@ fn an_api_that_comes_and_goes_for_an_hour_is_six_lines() {
     });
 }
 
+/// What users of other agents lost disks to: an API that fails for an hour, and an agent that says so each time.
+#[test]
+fn no_log_storm() {
+    let by_turns = failures();
+    // Of the kubelet there are two: its end, and what that means.
+    let alone = by_turns.iter().map(|one| (std::slice::from_ref(one), 6));
+    for (failures, most) in alone.chain([(by_turns.as_slice(), 6 + 2)]) {
+        let mut world = World::settled("n1");
+        counting(|lines| {
+            let begin = world.now;
+            for (turn, error) in (0..360).zip(failures.iter().cycle()) {
+                world.begin(error, Part::All);
+                if turn == 1 {
+                    world.crash();
+                }
+                world.run_until(begin + (turn + 1) * 10_000);
+            }
+            assert_eq!(world.now, begin + HOUR);
+            world.fault = None;
+            world.run_until(begin + HOUR + 10 * MINUTE);
+            let lines = lines.load(Ordering::Relaxed);
+            assert!((4..=most).contains(&lines), "{lines} lines: {failures:?}");
+        });
+    }
+}
+
+#[test]
+fn hosts_of_one_name_wait_by_their_nodes_names() {
+    let wait = |node: &str| {
+        let mut settings = Settings::default();
+        settings.node.name = Some(node.to_owned());
+        let mut state = State::new(settings, "localhost", None, None, at(0));
+        let gate = &mut state.link.gate;
+        gate.answered(RequestKind::Watch, Err(&ApiError::Timeout), at(0));
+        gate.opens_at(RequestKind::Watch)
+    };
+    assert_eq!(wait("n1"), wait("n1"));
+    assert_ne!(wait("n1"), wait("n2"));
+}
+
 #[test]
 fn the_retries_of_a_fleet_spread() {
     // A thousand nodes lose the API server in the same moment; ten minutes later no second has more than its share.
@@ -450,4 +500,67 @@ fn the_retries_of_a_fleet_spread() {
     }
     let most = seconds.values().max().unwrap();
     assert!(*most <= 120, "{most} of 1000 in one second");
+}
+
+#[test]
+fn a_credential_is_looked_at_again_while_it_serves() {
+    let after = Duration::from_mins(1);
+    let end = |minutes: u64| at(minutes * MINUTE).wall;
+    for (terms, looks) in [
+        (Terms::Files(after, None), 59..=60),
+        (Terms::Program(None), 0..=0),
+        // Each look says the same: what is over is asked for each minute.
+        (Terms::Program(Some(end(30))), 30..=33),
+        (Terms::Program(Some(end(90))), 0..=0),
+    ] {
+        let mut world = World::settled("n1");
+        world.terms = Some(terms);
+        world.looks.clear();
+        world.later(0, Event::Terms(terms));
+        world.run_until(HOUR);
+        let seen = world.looks.len();
+        assert!(looks.contains(&seen), "{seen} looks in an hour: {terms:?}");
+        assert!(world.watch.is_some() && world.requests.len() <= 20);
+    }
+}
+
+#[test]
+fn what_cannot_be_looked_at_again_serves_on_and_is_said_once() {
+    let mut world = World::settled("n1");
+    counting(|lines| {
+        for minute in 1..=5 {
+            let slow = IdentityError::Slow { path: "/k".into() };
+            world.later(minute * MINUTE, Event::Identity(Err(slow)));
+        }
+        world.run_until(6 * MINUTE);
+        assert_eq!(lines.load(Ordering::Relaxed), 1);
+        world.crash();
+        world.run_until(6 * MINUTE + 100);
+        assert_eq!(world.told.last().unwrap().1, "KubeletCrashed");
+    });
+}
+
+#[test]
+fn a_certificate_whose_end_is_near_is_said_once() {
+    let now = at(0).wall.as_second();
+    let (day, year) = (24 * 3600, 365 * 24 * 3600);
+    let said = |validity: Validity| {
+        let mut world = World::settled("n1");
+        let terms = Terms::Files(Duration::from_mins(1), Some(validity));
+        world.terms = Some(terms);
+        let mut said = 0;
+        counting(|lines| {
+            world.later(0, Event::Terms(terms));
+            world.run_until(10 * MINUTE);
+            said = lines.load(Ordering::Relaxed);
+        });
+        said
+    };
+    let from = now - year;
+    for (until, lines) in [(now + 8 * day, 0), (now + 6 * day, 1), (now - day, 1)] {
+        assert_eq!(said(Validity { from, until }), lines, "{}", until - now);
+    }
+    // One of an hour is not near its end from its first minute on.
+    let (from, until) = (now - 600, now + 3000);
+    assert_eq!(said(Validity { from, until }), 0);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::{Ground, line::Lines};
+use super::{Ground, line::Lines, writes};
 use crate::{
     clock::Clock,
     cluster::{
@@ -115,7 +115,7 @@ pub(super) async fn look(
             let server = connection.access().server.clone();
             let api = Api::new(connection, &node);
             if who(lines, &identity, &api, (&server, &node)).await {
-                asked(lines, &identity, &api, &node).await;
+                asked(lines, ground, &identity, &api, &node).await;
             }
         }
         Ok(Err(error)) => none(lines, ground, &error),
@@ -158,9 +158,10 @@ fn none(lines: &Lines, ground: &Ground, error: &IdentityError) {
     );
 }
 
-async fn asked(lines: &Lines, identity: &Identity, api: &Api, node: &str) {
+async fn asked(lines: &Lines, ground: &Ground, identity: &Identity, api: &Api, node: &str) {
     let mut refused = Vec::new();
-    for need in NEEDS {
+    let unwanted = unwanted(ground);
+    for need in NEEDS.iter().filter(|need| !unwanted.contains(&need.check)) {
         match ask(api.may(need.right)).await {
             Ok(Ok(())) => {}
             Ok(Err(why)) => refused.push((need, why)),
@@ -175,14 +176,32 @@ async fn asked(lines: &Lines, identity: &Identity, api: &Api, node: &str) {
         view = the_node(lines, api, node).await;
     }
     for check in ["node", "conditions", "events", "lease"] {
-        permissions(lines, identity, check, &refused);
+        if unwanted.contains(&check) {
+            lines.skip(check, "not wanted: the configuration has it off");
+        } else {
+            permissions(lines, identity, check, &refused);
+        }
     }
+    let may_write = !refused.iter().any(|(need, _)| need.check == "conditions");
     match view {
-        Some(view) if !refused.iter().any(|(need, _)| need.check == "conditions") => {
-            rehearse(lines, api, &view).await;
+        Some(view) if may_write && !ground.settings.choice.shadow => {
+            writes::look(lines, ground, identity, api, &view).await;
         }
         _ => lines.skip("apply", "not tried: see the lines above"),
     }
+}
+
+/// What the configuration turns off.
+fn unwanted(ground: &Ground) -> Vec<&'static str> {
+    let settings = &ground.settings;
+    let mut unwanted = Vec::new();
+    if settings.choice.shadow {
+        unwanted.push("conditions");
+    }
+    if settings.choice.shadow || settings.events.per_hour == 0 {
+        unwanted.push("events");
+    }
+    unwanted
 }
 
 /// Who the API server takes us for; `false` if it does not answer or does not know us.
@@ -292,18 +311,10 @@ fn permissions(
     }
 }
 
-async fn rehearse(lines: &Lines, api: &Api, view: &NodeView) {
-    match ask(api.rehearse_apply(&view.uid, Clock.now().wall)).await {
-        Ok(()) => lines.ok("apply", "a dry run of our conditions is taken"),
-        Err(error) => lines.fail(
-            "apply",
-            format!("a dry run of our conditions: {error}"),
-            "an admission policy or webhook of the cluster refuses what the agent writes",
-        ),
-    }
-}
-
-async fn ask<T>(question: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+/// A question with its deadline.
+pub(super) async fn ask<T>(
+    question: impl Future<Output = Result<T, ApiError>>,
+) -> Result<T, ApiError> {
     timeout(QUESTION_DEADLINE, question)
         .await
         .unwrap_or_else(|_| {

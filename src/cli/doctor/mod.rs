@@ -10,6 +10,7 @@
 mod cluster;
 mod host;
 mod line;
+mod writes;
 
 use std::{
     env,

@@ -6,7 +6,7 @@ use http::{Request, header::CONTENT_TYPE, request::Builder};
 use serde_json::{Value, json};
 
 use super::{Api, ApiError, FIELD_MANAGER, REQUEST_TIMEOUT, nonsense};
-use crate::desired::taints::DEFAULT_PREFIX;
+use crate::desired::taints::Rules;
 
 /// The annotation that is in our apply while we stand down.
 pub const STANDING_DOWN: &str = "nodevigil.io/standing-down";
@@ -40,16 +40,17 @@ pub struct Stuck {
 }
 
 impl Api {
-    /// Takes our conditions, our annotation and our taints off the Node; `None` if there is no Node.
+    /// Takes our conditions, our annotation and the taints that are ours by `rules` off the Node; `None` if there is no
+    /// Node.
     ///
     /// # Errors
     /// The first failure, and what is left.
-    pub async fn clean(&self) -> Result<Option<Cleaned>, Stuck> {
+    pub async fn clean(&self, rules: &Rules) -> Result<Option<Cleaned>, Stuck> {
         let mut done = Cleaned::default();
         let node = match self.read().await {
             Ok(node) => node,
             Err(ApiError::NotFound) => return Ok(None),
-            Err(error) => return Err(stuck(done, true, &Value::Null, error)),
+            Err(error) => return Err(stuck(done, Vec::new(), true, error)),
         };
         if is_ours_in_part(&node) {
             match self.apply_nothing(&node).await {
@@ -60,19 +61,24 @@ impl Api {
                     let annotated = |node: &Value| !annotation(node).is_null();
                     done.annotation = annotated(&node) && !annotated(&after);
                 }
-                Err(error) => return Err(stuck(done, true, &node, error)),
+                Err(error) => return Err(stuck(done, left(&node, rules), true, error)),
             }
         }
-        self.clean_taints(node, done).await.map(Some)
+        self.clean_taints(node, rules, done).await.map(Some)
     }
 
-    async fn clean_taints(&self, mut node: Value, mut done: Cleaned) -> Result<Cleaned, Stuck> {
+    async fn clean_taints(
+        &self,
+        mut node: Value,
+        rules: &Rules,
+        mut done: Cleaned,
+    ) -> Result<Cleaned, Stuck> {
         for attempt in 1.. {
-            let ours = our_taints(&node);
+            let ours = our_taints(&node, rules);
             if ours.is_empty() {
                 break;
             }
-            match self.remove_taints(&node).await {
+            match self.remove_taints(&node, rules).await {
                 Ok(_) => {
                     done.taints = ours.iter().filter_map(|taint| text(taint, "key")).collect();
                     break;
@@ -84,10 +90,10 @@ impl Api {
                     tokio::time::sleep(PAUSE * attempt).await;
                     node = match self.read().await {
                         Ok(node) => node,
-                        Err(error) => return Err(stuck(done, false, &node, error)),
+                        Err(error) => return Err(stuck(done, left(&node, rules), false, error)),
                     };
                 }
-                Err(error) => return Err(stuck(done, false, &node, error)),
+                Err(error) => return Err(stuck(done, left(&node, rules), false, error)),
             }
         }
         Ok(done)
@@ -109,9 +115,9 @@ impl Api {
         self.answer(request, body).await
     }
 
-    async fn remove_taints(&self, node: &Value) -> Result<Value, ApiError> {
+    async fn remove_taints(&self, node: &Value, rules: &Rules) -> Result<Value, ApiError> {
         let all = &node["spec"]["taints"];
-        let foreign: Vec<&Value> = array(all).filter(|taint| !is_ours(taint)).collect();
+        let foreign: Vec<&Value> = array(all).filter(|taint| !is_ours(taint, rules)).collect();
         // Who writes the list last has it in the Node's book-keeping; nobody has one that is not there.
         let change = if foreign.is_empty() {
             json!({ "op": "remove", "path": "/spec/taints" })
@@ -143,7 +149,17 @@ impl Api {
     }
 }
 
-fn stuck(done: Cleaned, conditions_left: bool, node: &Value, error: ApiError) -> Stuck {
+fn stuck(done: Cleaned, taints_left: Vec<String>, conditions_left: bool, error: ApiError) -> Stuck {
+    Stuck {
+        done,
+        taints_left,
+        conditions_left,
+        error,
+    }
+}
+
+/// Our taints as `kubectl taint` names them.
+fn left(node: &Value, rules: &Rules) -> Vec<String> {
     let name = |taint: &&Value| {
         Some(format!(
             "{}:{}",
@@ -151,12 +167,7 @@ fn stuck(done: Cleaned, conditions_left: bool, node: &Value, error: ApiError) ->
             text(taint, "effect")?
         ))
     };
-    Stuck {
-        done,
-        taints_left: our_taints(node).iter().filter_map(name).collect(),
-        conditions_left,
-        error,
-    }
+    our_taints(node, rules).iter().filter_map(name).collect()
 }
 
 /// Whether an apply of ours has left anything: without one, an empty apply would do nothing but cost a write.
@@ -173,14 +184,13 @@ fn types(node: &Value) -> Vec<String> {
     conditions.filter_map(|c| text(c, "type")).collect()
 }
 
-fn our_taints(node: &Value) -> Vec<&Value> {
+fn our_taints<'a>(node: &'a Value, rules: &Rules) -> Vec<&'a Value> {
     let taints = array(&node["spec"]["taints"]);
-    taints.filter(|taint| is_ours(taint)).collect()
+    taints.filter(|taint| is_ours(taint, rules)).collect()
 }
 
-fn is_ours(taint: &Value) -> bool {
-    let key = taint["key"].as_str();
-    key.is_some_and(|key| key.starts_with(DEFAULT_PREFIX))
+fn is_ours(taint: &Value, rules: &Rules) -> bool {
+    taint["key"].as_str().is_some_and(|key| rules.owns(key))
 }
 
 fn array(value: &Value) -> impl Iterator<Item = &Value> {
@@ -197,16 +207,21 @@ mod tests {
 
     #[test]
     fn only_keys_of_ours_are_taints_of_ours() {
-        let key = format!("{DEFAULT_PREFIX}kubelet-unhealthy");
+        let rules = Rules::default();
+        let key = format!("{}kubelet-unhealthy", rules.prefix);
         let node = json!({"spec": {"taints": [
             {"key": key, "value": "KubeletCrashed", "effect": "NoSchedule"},
             {"key": "status-taint.cluster-autoscaler.kubernetes.io/other", "effect": "NoSchedule"},
             {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"},
             {},
         ]}});
-        assert_eq!(our_taints(&node).len(), 1);
-        let stuck = stuck(Cleaned::default(), false, &node, ApiError::Unauthorized);
-        assert_eq!(stuck.taints_left, [format!("{key}:NoSchedule")]);
-        assert!(our_taints(&json!({})).is_empty() && !is_ours_in_part(&json!({})));
+        assert_eq!(left(&node, &rules), [format!("{key}:NoSchedule")]);
+        // By whatever prefix it was configured, and by the default one, which an earlier configuration may have used.
+        let other = Rules {
+            prefix: "status-taint.cluster-autoscaler.kubernetes.io/oth".to_owned(),
+            ..Rules::default()
+        };
+        assert_eq!(our_taints(&node, &other).len(), 2);
+        assert!(our_taints(&json!({}), &rules).is_empty() && !is_ours_in_part(&json!({})));
     }
 }

@@ -117,6 +117,26 @@ impl Api {
         self.change("PATCH", &path, kind, &body).await.map(drop)
     }
 
+    /// The same with a taint of ours, added to the list that was read just before.
+    ///
+    /// # Errors
+    /// As [`ApiError`] says; [`ApiError::Refused`] with 422 if somebody has changed the list since.
+    pub async fn rehearse_taint(&self, before: &Value, taint: Value) -> Result<(), ApiError> {
+        let mut after = before.as_array().cloned().unwrap_or_default();
+        after.retain(|there| there["key"] != taint["key"]);
+        after.push(taint);
+        let steps = json!([
+            {"op": "test", "path": "/spec/taints", "value": before},
+            {"op": "add", "path": "/spec/taints", "value": after},
+        ]);
+        let path = format!(
+            "/api/v1/nodes/{}?fieldManager={FIELD_MANAGER}&dryRun=All",
+            self.node
+        );
+        let kind = "application/json-patch+json";
+        self.change("PATCH", &path, kind, &steps).await.map(drop)
+    }
+
     async fn change(
         &self,
         method: &str,

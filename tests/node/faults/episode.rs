@@ -212,10 +212,10 @@ impl Outcome {
             self.silence <= WATCHDOG,
             format!("no sign of life for {:?}", self.silence),
         );
-        let grown = self.after.resident.saturating_sub(self.before.resident);
+        let grown = self.after.own.saturating_sub(self.before.own);
         judge(
             grown <= MEMORY_KIB,
-            format!("memory grew by {grown} KiB, flat is at most {MEMORY_KIB}"),
+            format!("its own memory grew by {grown} KiB, flat is at most {MEMORY_KIB}"),
         );
         broken
     }

@@ -10,13 +10,13 @@ use super::episode::Outcome;
 
 /// Markdown, one line a failure.
 pub(crate) fn table<'a>(outcomes: impl Iterator<Item = (&'a Row, &'a Result<Outcome>)>) -> String {
-    let mut text = "| failure | provoked how | requests in the first minute | a minute after | lines | told after the end | resident before → after, peak | holds |\n\
-                    |---|---|---|---|---|---|---|---|\n"
+    let mut text = "| failure | provoked how | requests in the first minute | a minute after | lines | told after the end | own memory before → after | resident before → after, peak | holds |\n\
+                    |---|---|---|---|---|---|---|---|---|\n"
         .to_owned();
     for (row, outcome) in outcomes {
         let cells = match outcome {
             Ok(outcome) => cells(row, outcome),
-            Err(error) => format!("| | | | | {} |", error.root_cause()),
+            Err(error) => format!("| | | | | | | {} |", error.root_cause()),
         };
         // A String takes everything.
         let _ = writeln!(text, "| `{}` | {} {cells}", row.name, row.how);
@@ -41,10 +41,12 @@ fn cells(row: &Row, outcome: &Outcome) -> String {
         broken => format!("NO: {}", broken.join("; ")),
     };
     format!(
-        "| {} ({}) | {after} | {} | {told} | {:.2} → {:.2}, {:.2} MiB | {holds} |",
+        "| {} ({}) | {after} | {} | {told} | {:.2} → {:.2} MiB | {:.2} → {:.2}, {:.2} MiB | {holds} |",
         outcome.first_minute,
         outcome.kinds,
         outcome.lines.len(),
+        mib(outcome.before.own),
+        mib(outcome.after.own),
         mib(outcome.before.resident),
         mib(outcome.after.resident),
         mib(outcome.after.peak),

@@ -1,0 +1,71 @@
+//! What the checks find now → verdicts, and one line in the journal for each that changes.
+
+use tracing::info;
+
+use super::{event::Effect, state::State};
+use crate::{
+    checks::{self, kubelet::Assessment},
+    clock::Now,
+    health::{ConditionType, Conditions, Finding, Verdict, suppress::Suppressor},
+    host::journal::Kind,
+};
+
+impl State {
+    /// `true` if what is to be published changed.
+    pub(super) fn judge(&mut self, now: Now, effects: &mut Vec<Effect>) -> bool {
+        let kubelet = checks::kubelet::SPEC;
+        let before = self.health.get(kubelet.condition).adopted();
+        let found = match self.kubelet.assess(before.map(|v| v.reason), now) {
+            Assessment::Found(finding) => Some(finding),
+            Assessment::NothingNew => None,
+        };
+        let words = [
+            (kubelet, found.as_slice()),
+            (checks::config::SPEC, self.checking.config.findings()),
+        ];
+        if self
+            .standing
+            .must_ask_about_packages(&self.health, words, now)
+        {
+            effects.push(Effect::LookForPackages);
+            return false;
+        }
+        let mut changed = false;
+        for (check, findings) in words {
+            let quiet = self.standing.suppressors();
+            changed |= observe(&mut self.health, check, findings, quiet, now);
+        }
+        changed
+    }
+}
+
+/// `true` if what is to be published changed.
+fn observe(
+    health: &mut Conditions,
+    check: checks::Spec,
+    findings: &[Finding],
+    quiet: &[Suppressor],
+    now: Now,
+) -> bool {
+    let kind = check.condition;
+    let before = health.get(kind).adopted().cloned();
+    let changed = health.observe(kind, check.id, findings, quiet, now);
+    if changed && let Some(verdict) = health.get(kind).verdict() {
+        log_change(kind, before.as_ref(), verdict);
+    }
+    changed
+}
+
+fn log_change(kind: ConditionType, before: Option<&Verdict>, verdict: &Verdict) {
+    let flipped = before.is_none_or(|before| before.status != verdict.status);
+    if flipped || before.is_some_and(|before| before.reason != verdict.reason) {
+        info!(
+            message_id = Kind::ConditionChanged.id(),
+            condition = kind.as_str(),
+            status = verdict.status.as_str(),
+            reason = verdict.reason.as_str(),
+            detail = %verdict.message,
+            "{}={} {}", kind.as_str(), verdict.status.as_str(), verdict.reason.as_str(),
+        );
+    }
+}
