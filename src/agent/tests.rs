@@ -393,6 +393,19 @@ fn an_idle_hour_is_quiet() {
 }
 
 #[test]
+fn a_node_that_others_write_to_all_the_time_costs_one_question_a_second() {
+    let mut story = Story::settled();
+    let mut questions = 0;
+    for step in 1..=200_u64 {
+        let mut view = view("u1", None);
+        view.facts.taints = vec![format!("a.rival/{step}")];
+        story.tell(6 + step * 50, Event::Node(NodeEvent::Seen(view)));
+        questions += usize::from(story.has(|e| matches!(e, Effect::FollowConfig(..))));
+    }
+    assert!((8..=11).contains(&questions), "{questions} in ten seconds");
+}
+
+#[test]
 fn a_deadline_that_passed_without_effect_does_not_spin() {
     // An old kubelet that has never answered: the end of its grace lies behind us.
     let mut story = Story::new();
