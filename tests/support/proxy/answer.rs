@@ -88,9 +88,13 @@ pub(super) async fn answer(
                 .await?;
             forward(&shared, request).await
         }
+        // What has arrived is carried out, as by the API server itself, whether or not the client still waits.
         _ => {
-            let request = read(&shared, request).await?;
-            forward(&shared, request).await
+            let carried_out = tokio::spawn(async move {
+                let request = read(&shared, request).await?;
+                forward(&shared, request).await
+            });
+            carried_out.await?
         }
     }
 }
