@@ -24,6 +24,9 @@ const LOST_AFTER: Duration = Duration::from_secs(3 * REQUEST_TIMEOUT.as_secs());
 /// A watch that ends sooner than this was not ended in time.
 const SHORT_WATCH: Duration = Duration::from_secs(30);
 
+/// The first 403 is waited out like a failure that is already the third in a row: some seconds.
+const EARLY: u32 = 3;
+
 /// What a request is for, the most important first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestKind {
@@ -255,7 +258,11 @@ impl Gate {
         let read_anew = kind != RequestKind::Watch && waiting(error);
         let mut not_before = now.uptime;
         if matches!(error, ApiError::Forbidden(_)) {
-            not_before += self.random.refused();
+            // An API server that has just started refuses until it has read its roles: the first refusal may be that.
+            not_before += match failures {
+                1 => self.random.step(EARLY),
+                _ => self.random.refused(),
+            };
         } else {
             let wait = match (read_anew, failures) {
                 (true, 1) => Duration::ZERO,
