@@ -110,7 +110,7 @@ pub(crate) fn idle(stage: &Stage, time: Duration) -> Result<Vec<Row>> {
         .iter()
         .map(Observed::used)
         .collect::<Result<Vec<_>>>()?;
-    for (process, limit) in both.iter().zip([8.0, 6.5]) {
+    for (process, limit) in both.iter().zip([8.0, 6.0]) {
         let pid = stage.node.unit_pid(process.unit)?;
         ensure!(
             pid == process.pid,
