@@ -81,6 +81,12 @@ impl Stage<'_> {
     /// A kubelet that lives and does nothing.
     pub(crate) fn kubelet_hangs(&mut self) -> Result<()> {
         self.paper.heading("The kubelet hangs");
+        // For 15 s a Node that was just born is given time: what is sampled does not count yet.
+        wait_until("the Node to be no newborn", Duration::from_secs(30), || {
+            let status = self.node.status_json()?;
+            let nobody = status["quiet"].as_array().is_none_or(Vec::is_empty);
+            Ok(nobody.then_some(()))
+        })?;
         let pid = self.node.kubelet_pid()?;
         let stopped = signal(pid, Signal::SIGSTOP)?;
         self.paper.line_at(stopped, "SIGSTOP to the kubelet");
