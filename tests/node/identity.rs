@@ -77,22 +77,18 @@ fn the_kubelets_rotated_certificate_serves() -> Result<()> {
     })
 }
 
-/// Nobody says that the file changed: it is looked at each minute.
 fn a_rotated_token_is_used() -> Result<()> {
-    with_files("token-rotated", Secret::Token)?.play(|scene| {
-        let next = Secret::Token.of(scene, "second")?;
-        let from = Instant::now();
-        scene.write_secrets(&next)?;
-        scene.wait_for_user(from, &next.user)?;
-        scene.crash_and_recover()?;
-        ensure!(!writes_of(scene, &next.user)?.is_empty(), "no write");
-        said_once(scene, "own")
-    })
+    a_rotated_secret_is_used("token-rotated", Secret::Token)
 }
 
 fn a_rotated_certificate_is_used() -> Result<()> {
-    with_files("certificate-rotated", Secret::Certificate)?.play(|scene| {
-        let next = Secret::Certificate.of(scene, "second")?;
+    a_rotated_secret_is_used("certificate-rotated", Secret::Certificate)
+}
+
+/// Nobody says that the file changed: it is looked at each minute.
+fn a_rotated_secret_is_used(node: &str, secret: Secret) -> Result<()> {
+    with_files(node, secret)?.play(|scene| {
+        let next = secret.of(scene, "second")?;
         let from = Instant::now();
         scene.write_secrets(&next)?;
         scene.wait_for_user(from, &next.user)?;

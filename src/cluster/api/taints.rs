@@ -63,7 +63,7 @@ impl Api {
         let patch = patch(&task.uid, &node.spec.taints, &new);
         match self.json_patch(&path, &patch).await {
             Ok(()) => Ok(Tainted::Done(new)),
-            // A failed `test` is 422; so is the refusal of an admission policy, which the tries' number bounds.
+            // A failed `test` is 422; so may be the refusal of an admission policy (ours answers 403). Both end with the tries.
             Err(ApiError::Refused { code: 422, .. } | ApiError::Conflict(_)) => Ok(Tainted::Raced),
             Err(e) => Err(e),
         }
