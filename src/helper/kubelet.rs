@@ -62,6 +62,7 @@ pub fn answer(root: &Root, pid: i32) -> Result<KubeletFacts, Refusal> {
         healthz,
         kubeconfig: path(&flags.kubeconfig)?,
         config,
+        root_dir: path(&flags.root_dir)?,
         hostname_override: flags.hostname_override,
     })
 }

@@ -11,7 +11,11 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{config, credential, kubelet};
+use super::{
+    boot::{self, BootRequest},
+    config, credential, kubelet,
+    storage::{self, StorageRequest},
+};
 use crate::{
     kubeconfig::Access,
     kubelet::{
@@ -41,7 +45,13 @@ pub struct Verb {
 }
 
 /// Every verb.
-pub const VERBS: &[&Verb] = &[&kubelet::VERB, &credential::VERB, &config::VERB];
+pub const VERBS: &[&Verb] = &[
+    &kubelet::VERB,
+    &credential::VERB,
+    &config::VERB,
+    &storage::VERB,
+    &boot::VERB,
+];
 
 /// What the agent asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +77,10 @@ pub enum Request {
     /// What the rules say of the kubelet's configuration: a [`ConfigAnswer`] at once, and another each time that a file
     /// changes which was read, until the connection is closed.
     Config(Box<ConfigRequest>),
+    /// The file systems of kubelet and runtime: [`StorageAnswer`](storage::StorageAnswer).
+    Storage(StorageRequest),
+    /// How the last boot ended, or something to keep of this one: [`LastBoot`](boot::LastBoot).
+    Boot(BootRequest),
 }
 
 /// What the agent knows and the helper does not.
@@ -133,6 +147,8 @@ impl Request {
             Self::Kubelet { .. } => &kubelet::VERB,
             Self::Credential { .. } => &credential::VERB,
             Self::Config(_) => &config::VERB,
+            Self::Storage(_) => &storage::VERB,
+            Self::Boot(_) => &boot::VERB,
         }
     }
 }
@@ -148,6 +164,9 @@ pub struct KubeletFacts {
     pub kubeconfig: Option<PathBuf>,
     /// The file behind `--config`.
     pub config: Option<PathBuf>,
+    /// `--root-dir`, if it is given.
+    #[serde(default)]
+    pub root_dir: Option<PathBuf>,
 }
 
 /// What the kubelet speaks to the API server with.
