@@ -4,10 +4,8 @@
 
 use std::time::Duration;
 
-#[cfg(doc)]
-use super::Event;
 use super::{
-    Agent,
+    Agent, Event,
     event::Effect,
     state::{SLACK, State},
 };
@@ -91,12 +89,19 @@ impl State {
 
 impl Agent {
     /// Has a question answered; the answer comes back as [`Event::Answered`].
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "SKELETON: there is no question yet"
-    )]
     pub(super) fn ask(&mut self, id: &'static str, question: Question) {
-        let _ = (id, &self.outside);
-        match question {} // an arm for each, as the checks come
+        let helper = self.outside.helper.clone();
+        match question {
+            Question::Storage(request) => self.spawn(async move {
+                let answer = helper.storage(request).await;
+                let reading = Reading::Storage(answer.map_err(|error| error.to_string()));
+                Event::Answered(id, reading)
+            }),
+            Question::Boot(request) => self.spawn(async move {
+                let answer = helper.boot(request).await;
+                let reading = Reading::Boot(answer.map_err(|error| error.to_string()));
+                Event::Answered(id, reading)
+            }),
+        };
     }
 }

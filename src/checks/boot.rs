@@ -147,17 +147,25 @@ fn reset_by_watchdog(name: &str, record: &Kept) -> String {
         Kept::Known(boot) => format!("; it was last known alive at {}", boot.seen),
         _ => String::new(),
     };
-    format!("The boot before this one ended by the hardware watchdog ({name}), which reset the machine{when}.")
+    format!(
+        "The boot before this one ended by the hardware watchdog ({name}), which reset the machine{when}."
+    )
 }
 
 fn ended(boot: &LastBootRecord) -> (bool, String) {
     if let Some(at) = boot.going_down {
-        let note = format!("The boot before this one was shut down: systemd began to take it down at {at}.");
+        let note = format!(
+            "The boot before this one was shut down: systemd began to take it down at {at}."
+        );
         return (false, note);
     }
     let seen = boot.seen;
     let shortly_before = |at: &Timestamp| seen.as_second() - at.as_second() < OOM_COUNTS_SECS;
-    let note = match boot.out_of_memory.as_ref().filter(|(at, _)| shortly_before(at)) {
+    let note = match boot
+        .out_of_memory
+        .as_ref()
+        .filter(|(at, _)| shortly_before(at))
+    {
         Some((at, victim)) => format!(
             "The boot before this one ended without a shutdown. The host had run out of memory at {at} (the kernel killed {victim}), and was last known alive at {seen}; whether it ended by that is not known."
         ),

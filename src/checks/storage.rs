@@ -8,7 +8,7 @@ use super::{Check, Question, Reading, Spec, kernel::event::KernelEvent};
 use crate::{
     clock::Now,
     config::Settings,
-    health::{AWAY_GRACE, ConditionType, Finding, LOOKS, Reason, timing::Window},
+    health::{AWAY_GRACE, ConditionType, Finding, LOOKS, Reason, Severity, timing::Window},
     helper::storage::{Canary, FileSystem, StorageAnswer, StorageRequest},
 };
 
@@ -121,8 +121,12 @@ impl Storage {
     }
 
     fn answered(&mut self, answer: &StorageAnswer, now: Now) {
-        self.away_since = None;
         self.nothing_there = answer.file_systems.is_empty() && answer.stuck.is_none();
+        let is_unknown = |fs: &FileSystem| matches!(fault::of(fs), Some(Fault::NotKnown(_)));
+        self.away_since = match answer.file_systems.iter().any(is_unknown) {
+            true => self.away_since.or(Some(now.uptime)),
+            false => None,
+        };
         let mut found: Vec<Finding> = Vec::new();
         let mut suspicious = self.judge_stuck(answer, &mut found);
         if answer.stuck.is_none() {
@@ -130,18 +134,19 @@ impl Storage {
             self.places.retain(|place| paths.contains(&&place.path));
         }
         for file_system in &answer.file_systems {
-            suspicious |= self.judge(file_system, &mut found);
+            suspicious |= self.judge(file_system, &mut found, now);
         }
         self.logged.forget(now);
         let known = self.places.iter().map(|p| (&p.path, &p.devices));
         found.extend(self.logged.findings(known));
-        let is_problem = |finding: &Finding| finding.reason.severity() > Reason::StorageErrorsLogged.severity();
-        let sick = found.iter().any(is_problem);
-        // While something hangs nobody knows that all is well.
-        if answer.stuck.is_none() && found.is_empty() && !suspicious {
+        let sick = found
+            .iter()
+            .any(|finding| finding.reason.severity() > Severity::Warning);
+        if found.is_empty() {
             found.push(finding(Reason::StorageIsHealthy, &healthy(answer)));
         }
-        if !found.is_empty() && (answer.stuck.is_none() || sick) {
+        // While something hangs, or may be wrong, nobody knows that all is well: what was said stands.
+        if sick || (!suspicious && answer.stuck.is_none()) {
             self.findings = found;
         }
         let wait = match (suspicious, sick) {
@@ -174,8 +179,12 @@ impl Storage {
     }
 
     /// One file system; `true` if it is suspect.
-    fn judge(&mut self, file_system: &FileSystem, found: &mut Vec<Finding>) -> bool {
+    fn judge(&mut self, file_system: &FileSystem, found: &mut Vec<Finding>, now: Now) -> bool {
         let (limits, kubelet_runs) = (self.limits, self.asked_with.pid.is_some());
+        let unknown_for = now
+            .uptime
+            .saturating_sub(self.away_since.unwrap_or(now.uptime));
+        let is_told = self.findings.is_empty() || unknown_for >= AWAY_GRACE;
         let place = place(&mut self.places, file_system);
         let name = name(file_system);
         let fault = fault::of(file_system);
@@ -194,6 +203,7 @@ impl Storage {
             Some(Fault::Io(what)) => {
                 found.push(finding(Reason::StorageIOError, &format!("{name}: {what}")));
             }
+            Some(Fault::NotKnown(_)) if !is_told => suspicious = true,
             Some(Fault::NotKnown(why)) => {
                 let message = format!("{name} could not be looked at: {why}");
                 found.push(finding(Reason::StorageProbeFailed, &message));

@@ -17,7 +17,7 @@ const NAME: &str = ".nodevigil-canary";
 
 /// Where it failed, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Failure {
+pub(super) struct Failure {
     /// What was done: `create`, `write`, `sync`, `read`, `compare`.
     pub step: &'static str,
     /// The kernel's word.
@@ -25,7 +25,7 @@ pub struct Failure {
 }
 
 /// Writes a page below `folder`, has it brought to the disk and reads it back.
-pub fn write(folder: BorrowedFd<'_>) -> Result<(), Failure> {
+pub(super) fn write(folder: BorrowedFd<'_>) -> Result<(), Failure> {
     let at = |step| move |errno| Failure { step, errno };
     let file = create(folder).map_err(at("create"))?;
     let page = [0x5a_u8; PAGE_BYTES];
@@ -45,7 +45,7 @@ pub fn write(folder: BorrowedFd<'_>) -> Result<(), Failure> {
 
 /// Has what is known of `folder` brought to the disk: all that can be done where nothing may be written. It fails on a
 /// file system that has been shut down, and hangs with most disks that hang.
-pub fn flush(folder: BorrowedFd<'_>) -> Result<(), Failure> {
+pub(super) fn flush(folder: BorrowedFd<'_>) -> Result<(), Failure> {
     match fsync(folder) {
         // A file system that knows no such thing for folders is no fault.
         Ok(()) | Err(Errno::INVAL | Errno::ROFS | Errno::NOTSUP) => Ok(()),

@@ -16,7 +16,7 @@ const STACK_BYTES: usize = 256 * 1024;
 
 /// The lane that everything takes which may hang on a disk.
 #[derive(Debug, Default)]
-pub struct Lane {
+pub(super) struct Lane {
     busy: Mutex<Option<Busy>>,
     free: Condvar,
 }
@@ -31,7 +31,7 @@ struct Busy {
 /// Nobody could be served: something hangs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{what} has been at it for {} s and does not end; the disk hangs, or the host starves", for_so_long.as_secs())]
-pub struct Stuck {
+pub(super) struct Stuck {
     /// What hangs.
     pub what: &'static str,
     /// For how long.
@@ -51,7 +51,7 @@ impl Drop for Release {
 impl Lane {
     /// Does `job` and waits for it, its turn included, no longer than `wait`. If something hangs for longer already, the
     /// answer comes at once. A job that was not finished in time goes on, and its result is lost.
-    pub fn run<T: Send + 'static>(
+    pub(super) fn run<T: Send + 'static>(
         self: &Arc<Self>,
         what: &'static str,
         wait: Duration,
@@ -75,7 +75,7 @@ impl Lane {
         let left = end.saturating_sub(Clock.now().uptime);
         results.recv_timeout(left).map_err(|_| {
             let busy = *self.lock();
-            self::stuck(busy.unwrap_or(Busy {
+            stuck(busy.unwrap_or(Busy {
                 what,
                 since: end.saturating_sub(wait),
             }))

@@ -360,12 +360,13 @@ mod tests {
             hostname_override: None,
             kubeconfig: Some("/k".into()),
             config: None,
+            root_dir: None,
         };
         let line = encode_answer(Ok(&facts));
         assert_eq!(
             String::from_utf8_lossy(&line),
             "{\"version\":1,\"answer\":{\"healthz\":{\"url\":\"u\"},\"hostname_override\":null,\
-             \"kubeconfig\":\"/k\",\"config\":null}}\n"
+             \"kubeconfig\":\"/k\",\"config\":null,\"root_dir\":null}}\n"
         );
         assert_eq!(
             decode_answer::<KubeletFacts>(&line).unwrap().unwrap(),

@@ -199,12 +199,7 @@ fn refuse(mut stream: &UnixStream, refusal: Refusal) {
 
 /// One connection: reads the request, does it, writes the answer. A peer that has gone away is no matter. What is to
 /// be followed is handed back.
-fn answer(
-    root: &Root,
-    disk: &Arc<Disk>,
-    stream: &UnixStream,
-    uid: u32,
-) -> Option<ConfigRequest> {
+fn answer(root: &Root, disk: &Arc<Disk>, stream: &UnixStream, uid: u32) -> Option<ConfigRequest> {
     let line = match read_line(stream).and_then(|line| protocol::decode_request(&line)) {
         Ok(Request::Config(request)) => return Some(*request),
         Ok(request) => perform(root, disk, &request, uid),

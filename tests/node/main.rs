@@ -31,6 +31,8 @@ mod lifecycle;
 mod lookup;
 mod lost_nodes;
 mod privilege;
+mod provoked_boot;
+mod provoked_storage;
 mod racing;
 mod scene;
 mod standing;
@@ -64,6 +66,8 @@ fn main() -> ExitCode {
         fatal::tests(),
         cloud_init::tests(),
         standing::tests(),
+        provoked_storage::tests(),
+        provoked_boot::tests(),
         cleanup::tests(),
         karpenter::tests(),
         lifecycle::tests(),

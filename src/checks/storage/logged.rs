@@ -43,9 +43,10 @@ impl Logged {
         let Some(subject) = &line.subject else {
             return;
         };
+        let has_room = self.0.len() < MAX_DISKS;
         match self.0.iter_mut().find(|word| word.subject == *subject) {
             Some(word) => word.last = now.uptime,
-            None if self.0.len() < MAX_DISKS => self.0.push(Word {
+            None if has_room => self.0.push(Word {
                 subject: subject.clone(),
                 text: bounded(&line.text, MAX_TEXT_BYTES),
                 last: now.uptime,

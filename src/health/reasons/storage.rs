@@ -2,7 +2,7 @@
 
 use super::{
     AWAY_GRACE, Badness, ConditionType, DEGRADED, Enter, FAILED, GOOD, Leave, Reason, ReasonSpec,
-    Samples, Severity, Status, UNSURE, spec,
+    Samples, UNSURE, WARNING, spec,
 };
 
 /// Looks at a file system that make a problem.
@@ -11,9 +11,6 @@ pub const LOOKS: Samples = Samples {
     of: 3,
     what: "looks at the file system",
 };
-
-/// The status stays `True`.
-const HINT: Badness = (Status::True, Severity::Warning);
 
 pub(super) const TABLE: &[ReasonSpec] = &[
     row(
@@ -33,21 +30,21 @@ pub(super) const TABLE: &[ReasonSpec] = &[
     row(
         Reason::StorageNearlyFull,
         "StorageNearlyFull",
-        HINT,
+        WARNING,
         (Enter::AtOnce, Leave::AtOnce),
         "A file system has less room left than [storage] free_percent. A hint: before that the kubelet sets DiskPressure and evicts pods by its own thresholds.",
     ),
     row(
         Reason::StorageInodesNearlyExhausted,
         "StorageInodesNearlyExhausted",
-        HINT,
+        WARNING,
         (Enter::AtOnce, Leave::AtOnce),
         "A file system has fewer inodes left than [storage] free_inodes_percent. A hint, as StorageNearlyFull is one.",
     ),
     row(
         Reason::StorageErrorsLogged,
         "StorageErrorsLogged",
-        HINT,
+        WARNING,
         (Enter::AtOnce, Leave::AtOnce),
         "The kernel's log names an error of a disk that carries one of the file systems, in the last ten minutes, and they can still be written to.",
     ),

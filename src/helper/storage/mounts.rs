@@ -38,9 +38,6 @@ impl Mount {
         if has(behind, "emergency_ro") {
             return Some("the kernel has made it read-only after an error (emergency_ro)");
         }
-        if has(behind, "shutdown") {
-            return Some("the kernel has shut it down after an error (shutdown)");
-        }
         if has(behind, "ro") {
             return Some("the file system is mounted read-only");
         }
@@ -177,10 +174,7 @@ not a line
             ("7:0", "/dev/loop0")
         );
         assert_eq!((kubelet.kind.as_str(), kubelet.read_only()), ("ext4", None));
-        assert_eq!(
-            find_in(TABLE, "/var/lib/kubelets").unwrap().device,
-            "254:0"
-        );
+        assert_eq!(find_in(TABLE, "/var/lib/kubelets").unwrap().device, "254:0");
         let on_top = find_in(TABLE, "/var/lib/containerd").unwrap();
         assert_eq!(on_top.device, "0:61");
         assert_eq!(on_top.read_only(), Some("the mount is read-only"));
