@@ -93,9 +93,12 @@ impl Boot {
 
     /// What is to be kept first: the way down leaves little time.
     fn next_note(&mut self) -> Option<BootNote> {
-        let going_down = self.going_down.take().map(|so| match so {
-            true => BootNote::GoingDown,
-            false => BootNote::StaysUp,
+        let going_down = self.going_down.take().map(|so| {
+            if so {
+                BootNote::GoingDown
+            } else {
+                BootNote::StaysUp
+            }
         });
         going_down.or_else(|| {
             let victim = self.victim.take()?;

@@ -123,10 +123,8 @@ impl Storage {
     fn answered(&mut self, answer: &StorageAnswer, now: Now) {
         self.nothing_there = answer.file_systems.is_empty() && answer.stuck.is_none();
         let is_unknown = |fs: &FileSystem| matches!(fault::of(fs), Some(Fault::NotKnown(_)));
-        self.away_since = match answer.file_systems.iter().any(is_unknown) {
-            true => self.away_since.or(Some(now.uptime)),
-            false => None,
-        };
+        let since = self.away_since.unwrap_or(now.uptime);
+        self.away_since = answer.file_systems.iter().any(is_unknown).then_some(since);
         let mut found: Vec<Finding> = Vec::new();
         let mut suspicious = self.judge_stuck(answer, &mut found);
         if answer.stuck.is_none() {
@@ -138,7 +136,7 @@ impl Storage {
         }
         self.logged.forget(now);
         let known = self.places.iter().map(|p| (&p.path, &p.devices));
-        found.extend(self.logged.findings(known));
+        found.extend(self.logged.findings(&known));
         let sick = found
             .iter()
             .any(|finding| finding.reason.severity() > Severity::Warning);
@@ -193,13 +191,12 @@ impl Storage {
         place.no_inodes.push(fault == Some(Fault::NoInodes));
         let mut suspicious = false;
         match fault {
-            // What nobody has seen writable, while no kubelet runs that must write there, is so by design: an image's
-            // folder that a disk is yet to be mounted on.
+            // But not what nobody has seen writable while no kubelet runs that must write there: it is so by design, as an
+            // image's folder that a disk is yet to be mounted on.
             Some(Fault::ReadOnly(why)) if place.was_writable || kubelet_runs => {
                 let message = format!("{name} is read-only: {why}");
                 found.push(finding(Reason::FilesystemReadOnly, &message));
             }
-            Some(Fault::ReadOnly(_)) => {}
             Some(Fault::Io(what)) => {
                 found.push(finding(Reason::StorageIOError, &format!("{name}: {what}")));
             }
@@ -217,7 +214,7 @@ impl Storage {
                 found.push(finding(Reason::StorageInodesExhausted, &message));
             }
             Some(Fault::Full | Fault::NoInodes) => suspicious = true,
-            None => {}
+            Some(Fault::ReadOnly(_)) | None => {}
         }
         place.judge_room(file_system, limits, &name, found);
         suspicious
@@ -321,11 +318,9 @@ impl Check for Storage {
             Reading::Kubelet(process) => {
                 self.asked_with.pid = process.as_ref().map(|process| process.pid);
             }
-            Reading::Facts(facts) => {
-                if self.asked_with.root_dir != facts.root_dir {
-                    self.asked_with.root_dir.clone_from(&facts.root_dir);
-                    self.hurry(now);
-                }
+            Reading::Facts(facts) if self.asked_with.root_dir != facts.root_dir => {
+                self.asked_with.root_dir.clone_from(&facts.root_dir);
+                self.hurry(now);
             }
             Reading::Kernel(event) => self.hear(event, now),
             Reading::Storage(Ok(answer)) => self.answered(answer, now),

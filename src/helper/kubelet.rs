@@ -124,6 +124,7 @@ mod tests {
                 hostname_override: Some("N1".into()),
                 kubeconfig: Some("/etc/kubernetes/kubelet.conf".into()),
                 config: Some(CONFIG.into()),
+                root_dir: None,
             }
         );
     }

@@ -234,14 +234,10 @@ fn look(disk: &Disk, root: &Root, request: &StorageRequest) {
     let places = places(disk, root, request);
     let paths: Vec<&Path> = places.iter().map(|place| place.real.as_path()).collect();
     // The kubelet's own view of the mounts, else that of the host: ours has every mount read-only by its sandbox.
-    let tables = request
-        .pid
-        .into_iter()
-        .chain([1])
-        .map(|pid| format!("/proc/{pid}/mountinfo"));
-    let mounts = tables
-        .filter_map(|table| mounts::find(root, &table, &paths).ok())
-        .next()
+    let whose = request.pid.into_iter().chain([1]);
+    let mounts = whose
+        .map(|pid| format!("/proc/{pid}/mountinfo"))
+        .find_map(|table| mounts::find(root, &table, &paths).ok())
         .unwrap_or_default();
     for (index, place) in places.iter().enumerate() {
         let mount = mounts.get(index).cloned().flatten();

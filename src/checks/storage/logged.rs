@@ -64,7 +64,7 @@ impl Logged {
     /// The hints: the lines about devices below the file systems, of which path and devices are known.
     pub(super) fn findings<'a>(
         &self,
-        known: impl Iterator<Item = (&'a PathBuf, &'a Vec<String>)> + Clone,
+        known: &(impl Iterator<Item = (&'a PathBuf, &'a Vec<String>)> + Clone),
     ) -> Vec<Finding> {
         let words = self.0.iter().filter_map(|word| {
             let mut known = known.clone();

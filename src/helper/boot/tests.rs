@@ -43,11 +43,11 @@ impl Host {
     }
 
     fn ask(&self, secs: u64) -> LastBoot {
-        super::ask(&self.memory, &self.root, at(secs))
+        ask(&self.memory, &self.root, at(secs))
     }
 
     fn keep(&self, note: BootNote, secs: u64) {
-        super::keep(&self.memory, &self.root, &note, at(secs));
+        keep(&self.memory, &self.root, &note, at(secs));
     }
 
     fn known(&self, secs: u64) -> Boot {
@@ -171,8 +171,8 @@ fn where_nothing_can_be_written_it_is_still_asked_once_a_life() {
     let (_folder, root) = host();
     put(&root, "/etc/machine-id", "m");
     let memory = Memory::default();
-    assert!(!super::ask(&memory, &root, at(0)).asked_before);
-    assert!(super::ask(&memory, &root, at(1)).asked_before);
+    assert!(!ask(&memory, &root, at(0)).asked_before);
+    assert!(ask(&memory, &root, at(1)).asked_before);
 }
 
 /// As `pstore` keeps them: the parts of one dump, the last lines in the first.

@@ -80,16 +80,12 @@ fn unescape(field: &[u8]) -> Vec<u8> {
                 number.checked_mul(8)?.checked_add(digit)
             })
         });
-        (bytes, rest) = match number {
-            Some(byte) => {
-                bytes.push(byte);
-                (bytes, &tail[3..])
-            }
-            None => {
-                bytes.push(*first);
-                (bytes, tail)
-            }
+        let (byte, left) = match number {
+            Some(byte) => (byte, &tail[3..]),
+            None => (*first, tail),
         };
+        bytes.push(byte);
+        rest = left;
     }
     bytes
 }
