@@ -10,6 +10,7 @@ mod judging;
 mod link;
 mod peer;
 mod publishing;
+mod reading;
 mod sending;
 mod standing;
 mod state;
@@ -37,7 +38,10 @@ pub use event::{Effect, Event};
 pub use state::State;
 
 use crate::{
-    checks::kubelet::{Probe, Process},
+    checks::{
+        Reading,
+        kubelet::{Probe, Process},
+    },
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
@@ -46,6 +50,7 @@ use crate::{
     host::{
         files::{Root, Stamp},
         helper::HelperClient,
+        kmsg,
         kubelet::Healthz,
         network,
         notify::Notifier,
@@ -166,6 +171,7 @@ impl Agent {
         if self.settings.kubelet.pid_file.is_none() {
             self.watch_unit();
         }
+        self.watch_kernel();
         let (found, outside) = (self.lock_files.clone(), self.outside.clone());
         tokio::task::spawn_blocking(move || found.set(LockFiles::find(&outside.root)));
         self.outside.notifier.ready();
@@ -243,6 +249,7 @@ impl Agent {
                 let helper = self.outside.helper.clone();
                 self.spawn(async move { Event::Facts(pid, helper.kubelet(pid).await) });
             }
+            Effect::Ask(check, question) => self.ask(check, question),
             Effect::FollowConfig(question, request) => self.follow_config(question, *request),
             Effect::LookForPause => self.look_for_pause(),
             Effect::LookForPackages => {
@@ -284,6 +291,22 @@ impl Agent {
         self.tasks.spawn(async move {
             while let Some(event) = events.recv().await {
                 if sender.send(Event::Bus(event)).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// The log has a queue of its own: a storm of it must not fill the loop's.
+    fn watch_kernel(&mut self) {
+        let (sender, mut events) = mpsc::channel(kmsg::QUEUE);
+        let (root, clock) = (self.outside.root.clone(), self.outside.clock);
+        self.tasks.spawn(kmsg::follow(root, clock, sender));
+        let sender = self.sender.clone();
+        self.tasks.spawn(async move {
+            while let Some(event) = events.recv().await {
+                let event = Event::Observed(Reading::Kernel(event));
+                if sender.send(event).await.is_err() {
                     return;
                 }
             }

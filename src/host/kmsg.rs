@@ -186,7 +186,8 @@ impl Reader {
             Ok(ready) => ready?.retain_ready(),
             Err(_) => {
                 let (events, losses) = (&self.events, &mut self.losses);
-                self.sifter.flush(&mut |event| losses.hand_on(events, event));
+                self.sifter
+                    .flush(&mut |event| losses.hand_on(events, event));
             }
         }
         Ok(())
@@ -247,12 +248,9 @@ impl Pace {
     /// A look is wanted: how long to pause before it.
     fn look(&mut self, now: Duration) -> Option<Duration> {
         self.used_until = self.used_until.max(now) + PACE;
-        let ahead = self.used_until - now;
-        (ahead > PACE * AHEAD).then(|| {
-            // The pause is time too.
-            self.used_until = now + PACE * AHEAD;
-            PACE
-        })
+        (self.used_until - now)
+            .checked_sub(PACE * AHEAD)
+            .filter(|pause| !pause.is_zero())
     }
 }
 
@@ -274,7 +272,9 @@ impl Losses {
 
     /// What to say now: at once after a calm, else once in a while.
     fn due(&mut self, now: Duration) -> Option<u64> {
-        let waited = self.said_at.is_none_or(|at| now.saturating_sub(at) >= LOSSES);
+        let waited = self
+            .said_at
+            .is_none_or(|at| now.saturating_sub(at) >= LOSSES);
         (waited && self.records > 0).then(|| {
             self.said_at = Some(now);
             std::mem::take(&mut self.records)

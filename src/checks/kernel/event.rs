@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::pattern::Pattern;
+pub use super::pattern::{Concern, Meaning, Pattern};
 
 /// Something that the kernel's log says, or something about the log itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,8 +72,6 @@ pub struct KernelLine {
     pub subject: Option<String>,
     /// What it says, at most [`MAX_TEXT_BYTES`].
     pub text: String,
-    /// Lines of the same pattern that were left out since the last one, because there were too many.
-    pub left_out: u32,
 }
 
 /// Bounds a line that is handed on.
@@ -131,13 +129,23 @@ mod tests {
         for path in [
             format!("/kubepods/burstable/pod{UID}/{ID}"),
             format!("/kubepods/pod{UID}/{ID}"),
-            format!("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{underscored}.slice/cri-containerd-{ID}.scope"),
+            format!(
+                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{underscored}.slice/cri-containerd-{ID}.scope"
+            ),
             format!("/kubepods.slice/kubepods-pod{underscored}.slice/crio-{ID}.scope"),
-            format!("/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{underscored}.slice/docker-{ID}.scope"),
-            format!("/lxc.payload.x-lxc/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{underscored}.slice/cri-containerd-{ID}.scope"),
+            format!(
+                "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{underscored}.slice/docker-{ID}.scope"
+            ),
+            format!(
+                "/lxc.payload.x-lxc/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{underscored}.slice/cri-containerd-{ID}.scope"
+            ),
             format!("/docker/{ID}/kubelet/kubepods/burstable/pod{UID}/{ID}"),
-            format!("/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{underscored}.slice/cri-containerd-{ID}.scope"),
-            format!("/system.slice/containerd.service/kubepods-burstable-pod{underscored}.slice:cri-containerd:{ID}"),
+            format!(
+                "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{underscored}.slice/cri-containerd-{ID}.scope"
+            ),
+            format!(
+                "/system.slice/containerd.service/kubepods-burstable-pod{underscored}.slice:cri-containerd:{ID}"
+            ),
         ] {
             let pod = PodRef::of_cgroup(&path).unwrap_or_else(|| panic!("{path}"));
             assert_eq!(pod.uid, UID, "{path}");

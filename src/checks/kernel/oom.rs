@@ -25,7 +25,9 @@ struct Announced {
     limit_cgroup: Option<String>,
     /// Who is going to die, if that was said.
     victim: Option<(i32, String)>,
-    /// The whole cgroup dies: there is more than one `Killed process`.
+    /// The dead was named: what is said here is nobody else's, unless the whole cgroup dies.
+    spent: bool,
+    /// The whole cgroup dies, after the first: there is more than one `Killed process`.
     whole: bool,
 }
 
@@ -38,7 +40,11 @@ pub struct OomLines {
 impl OomLines {
     /// Takes a line of the kernel's in, and hands out what is complete.
     pub fn take(&mut self, at: Duration, text: &str, out: &mut impl FnMut(OomKill)) {
-        if self.announced.as_ref().is_some_and(|a| at.saturating_sub(a.at) > TOGETHER) {
+        if self
+            .announced
+            .as_ref()
+            .is_some_and(|a| at.saturating_sub(a.at) > TOGETHER)
+        {
             self.flush(out);
         }
         if let Some(fields) = text.strip_prefix("oom-kill:") {
@@ -47,23 +53,22 @@ impl OomLines {
         } else if let Some(rest) = text.strip_prefix("Task in ") {
             if let Some((task, limit)) = rest.split_once(" killed as a result of limit of ") {
                 self.flush(out);
-                self.announced = Some(Announced {
-                    cgroup: Some(bounded(task, MAX_PATH_BYTES)),
-                    limit_cgroup: Some(bounded(limit.trim_end(), MAX_PATH_BYTES)),
-                    ..Announced::new(at, Scope::Cgroup)
-                });
+                self.announced = Some(Announced::of_task(at, task, limit.trim_end()));
             }
         } else if let Some(rest) = text.strip_prefix("Tasks in ") {
-            if let (Some(announced), Some((path, _))) =
-                (&mut self.announced, rest.split_once(" are going to be killed"))
-            {
+            if let (Some(announced), Some((path, _))) = (
+                &mut self.announced,
+                rest.split_once(" are going to be killed"),
+            ) {
                 announced.whole = true;
                 announced.cgroup = Some(bounded(path, MAX_PATH_BYTES));
             }
         } else if let Some((before, rest)) = split_at_kill(text) {
             self.killed(at, before, rest, out);
-        } else if let Some(scope) = text.split_once(" Kill process ").and_then(|(b, _)| scope(b))
-            && self.announced.is_none()
+        } else if let Some(scope) = text
+            .split_once(" Kill process ")
+            .and_then(|(b, _)| scope(b))
+            && self.announced.as_ref().is_none_or(|a| a.spent)
         {
             self.announced = Some(Announced::new(at, scope));
         }
@@ -83,36 +88,31 @@ impl OomLines {
         }
     }
 
-    fn killed(
-        &mut self,
-        at: Duration,
-        before: &str,
-        rest: &str,
-        out: &mut impl FnMut(OomKill),
-    ) {
+    fn killed(&mut self, at: Duration, before: &str, rest: &str, out: &mut impl FnMut(OomKill)) {
         let Some((pid, comm)) = named(rest) else {
             return;
         };
         let other = |a: &Announced| a.victim.as_ref().is_some_and(|(victim, _)| *victim != pid);
-        if self.announced.as_ref().is_some_and(|a| other(a) && !a.whole) {
+        if self
+            .announced
+            .as_ref()
+            .is_some_and(|a| other(a) && !a.whole)
+        {
             // Its own announcement was left out, and so was the other's end.
             self.flush(out);
         }
         let by_line = scope(before);
-        let said = self.announced.as_mut().filter(|a| by_line.is_none_or(|scope| scope == a.scope));
+        let is_its = |a: &&mut Announced| {
+            (a.whole || !a.spent) && by_line.is_none_or(|scope| scope == a.scope)
+        };
         let rss_bytes = rss(rest);
-        match said {
-            Some(said) => {
-                said.victim = None;
-                out(said.kill(at, pid, comm, rss_bytes));
-                if !said.whole {
-                    self.announced = None;
-                }
-            }
-            None => {
-                let alone = Announced::new(at, by_line.unwrap_or(Scope::Host));
-                out(alone.kill(at, pid, comm, rss_bytes));
-            }
+        if let Some(said) = self.announced.as_mut().filter(is_its) {
+            said.victim = None;
+            said.spent = true;
+            out(said.kill(at, pid, comm, rss_bytes));
+        } else {
+            let alone = Announced::new(at, by_line.unwrap_or(Scope::Host));
+            out(alone.kill(at, pid, comm, rss_bytes));
         }
     }
 }
@@ -125,7 +125,23 @@ impl Announced {
             cgroup: None,
             limit_cgroup: None,
             victim: None,
+            spent: false,
             whole: false,
+        }
+    }
+
+    /// `Task in TASK killed as a result of limit of LIMIT`; some kernels say so of the host too.
+    fn of_task(at: Duration, task: &str, limit: &str) -> Self {
+        let limit = Some(limit).filter(|limit| *limit != "host");
+        let scope = if limit.is_some() {
+            Scope::Cgroup
+        } else {
+            Scope::Host
+        };
+        Self {
+            cgroup: Some(bounded(task, MAX_PATH_BYTES)),
+            limit_cgroup: limit.map(|path| bounded(path, MAX_PATH_BYTES)),
+            ..Self::new(at, scope)
         }
     }
 
@@ -133,8 +149,13 @@ impl Announced {
     /// in the place of `oom_memcg=A`. A name may hold commas and even `,pid=`, so that the pid is the last one.
     fn of_summary(at: Duration, fields: &str) -> Self {
         let limit_cgroup = between(fields, ",oom_memcg=", ",task_memcg=");
-        let is_cgroups = limit_cgroup.is_some() || fields.starts_with("constraint=CONSTRAINT_MEMCG");
-        let scope = if is_cgroups { Scope::Cgroup } else { Scope::Host };
+        let is_cgroups =
+            limit_cgroup.is_some() || fields.starts_with("constraint=CONSTRAINT_MEMCG");
+        let scope = if is_cgroups {
+            Scope::Cgroup
+        } else {
+            Scope::Host
+        };
         let victim = fields.split_once(",task=").and_then(|(_, rest)| {
             let (comm, rest) = rest.rsplit_once(",pid=")?;
             let pid = rest.split(',').next()?.parse().ok()?;
@@ -194,7 +215,8 @@ fn rss(rest: &str) -> Option<u64> {
         let (_, value) = rest.rsplit_once(kind)?;
         value.split_once("kB")?.0.parse::<u64>().ok()
     });
-    kib.reduce(u64::saturating_add).map(|kib| kib.saturating_mul(1024))
+    kib.reduce(u64::saturating_add)
+        .map(|kib| kib.saturating_mul(1024))
 }
 
 fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {

@@ -66,8 +66,10 @@ pub enum Subject {
     None,
     /// Between the first of the first and the next of the second.
     Between(&'static str, &'static str),
-    /// The word after the first of these: up to a space, `,`, `:`, `)` or the end.
-    After(&'static str),
+    /// The word after the first of these that is there: up to a space, `,`, `:`, `)`, `]` or the end.
+    After(&'static [&'static str]),
+    /// Everything after the first of this, but for a `]` at the end.
+    Rest(&'static str),
 }
 
 /// One pattern.
@@ -94,6 +96,11 @@ impl fmt::Debug for Pattern {
 }
 
 impl Pattern {
+    /// The same, with where the line names whom it is about.
+    pub(super) const fn about(self, subject: Subject) -> Self {
+        Self { subject, ..self }
+    }
+
     /// Whether it knows the line.
     pub fn knows(&self, text: &str) -> bool {
         self.starts.iter().any(|start| {
@@ -113,9 +120,15 @@ impl Pattern {
                 let (_, rest) = text.split_once(before)?;
                 Some(rest.split_once(after)?.0)
             }
-            Subject::After(before) => {
-                let (_, rest) = text.split_once(before)?;
+            Subject::After(any) => {
+                let rest = any
+                    .iter()
+                    .find_map(|before| Some(text.split_once(before)?.1))?;
                 rest.split([' ', ',', ':', ')', ']']).next()
+            }
+            Subject::Rest(before) => {
+                let (_, rest) = text.split_once(before)?;
+                Some(rest.strip_suffix(']').unwrap_or(rest))
             }
         };
         found.map(str::trim).filter(|subject| !subject.is_empty())

@@ -47,7 +47,10 @@ fn after(bytes: &[u8], wanted: u8) -> Option<&[u8]> {
 }
 
 fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let digits = bytes
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
     if digits == 0 {
         return None;
     }
@@ -63,16 +66,27 @@ mod tests {
     /// Read on Linux 6.18 and, the one with the dictionary and the caller, on 5.10.
     #[test]
     fn records_are_taken_apart() {
-        let record = Record::parse(b"6,26,1180,-;ACPI: Early table checksum verification disabled\n");
+        let record =
+            Record::parse(b"6,26,1180,-;ACPI: Early table checksum verification disabled\n");
         let record = record.unwrap();
         assert!(record.is_kernels());
-        assert_eq!((record.sequence, record.at), (26, Duration::from_micros(1180)));
-        assert_eq!(record.text, "ACPI: Early table checksum verification disabled");
+        assert_eq!(
+            (record.sequence, record.at),
+            (26, Duration::from_micros(1180))
+        );
+        assert_eq!(
+            record.text,
+            "ACPI: Early table checksum verification disabled"
+        );
         let record = Record::parse(
             b"6,187,363180,-,caller=T1;acpi PNP0A08:00: _OSC: OS supports; all\n SUBSYSTEM=acpi\n DEVICE=+acpi:PNP0A08:00\n",
         );
-        assert_eq!(record.unwrap().text, "acpi PNP0A08:00: _OSC: OS supports; all");
-        let ours = Record::parse(b"46,1501,33171169442,-;systemd-journald[41]: Received client request\n");
+        assert_eq!(
+            record.unwrap().text,
+            "acpi PNP0A08:00: _OSC: OS supports; all"
+        );
+        let ours =
+            Record::parse(b"46,1501,33171169442,-;systemd-journald[41]: Received client request\n");
         assert_eq!(ours.unwrap().facility, 5);
         let user = Record::parse(b"12,9,8,-;oom-kill:constraint=CONSTRAINT_NONE\n").unwrap();
         assert!(!user.is_kernels());

@@ -1,6 +1,6 @@
 //! Records of the kernel's log in, events out: what nobody cares for goes no further, and costs no allocation.
 //!
-//! Bounded: a pattern hands on so many lines in a while and counts the rest. The records' own stamps are the clock.
+//! Bounded: a pattern hands on so many lines in a while; that there were more would tell nobody anything. The records' own stamps are the clock.
 
 use std::time::Duration;
 
@@ -24,7 +24,6 @@ const MAX_SUBJECT_BYTES: usize = 64;
 struct Throttle {
     since: Duration,
     handed_on: u32,
-    left_out: u32,
 }
 
 /// Takes records in.
@@ -99,7 +98,6 @@ impl Throttle {
             self.handed_on = 0;
         }
         if self.handed_on >= LINES {
-            self.left_out = self.left_out.saturating_add(1);
             return None;
         }
         self.handed_on += 1;
@@ -109,13 +107,18 @@ impl Throttle {
             pattern,
             subject: subject.map(|subject| bounded(subject, MAX_SUBJECT_BYTES)),
             text: bounded(record.text, MAX_TEXT_BYTES),
-            left_out: std::mem::take(&mut self.left_out),
         })
     }
 }
 
 /// What the lines about a kill for memory begin with.
-const OOM_STARTS: &[&str] = &["oom-kill:", "Task", "Memory cgroup", "Out of memory", "Killed"];
+const OOM_STARTS: &[&str] = &[
+    "oom-kill:",
+    "Task",
+    "Memory cgroup",
+    "Out of memory",
+    "Killed",
+];
 
 /// The first bytes of everything that is looked for.
 const FIRST: [bool; 256] = {
@@ -139,7 +142,9 @@ const FIRST: [bool; 256] = {
 };
 
 fn begins_like_one(text: &str) -> bool {
-    text.bytes().next().is_some_and(|byte| FIRST[usize::from(byte)])
+    text.bytes()
+        .next()
+        .is_some_and(|byte| FIRST[usize::from(byte)])
 }
 
 #[cfg(test)]
