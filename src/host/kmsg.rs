@@ -182,13 +182,12 @@ impl Reader {
             self.log.readable().await?.retain_ready();
             return Ok(());
         };
-        match tokio::time::timeout(until, self.log.readable()).await {
-            Ok(ready) => ready?.retain_ready(),
-            Err(_) => {
-                let (events, losses) = (&self.events, &mut self.losses);
-                self.sifter
-                    .flush(&mut |event| losses.hand_on(events, event));
-            }
+        if let Ok(ready) = tokio::time::timeout(until, self.log.readable()).await {
+            ready?.retain_ready();
+        } else {
+            let (events, losses) = (&self.events, &mut self.losses);
+            self.sifter
+                .flush(&mut |event| losses.hand_on(events, event));
         }
         Ok(())
     }
@@ -248,9 +247,9 @@ impl Pace {
     /// A look is wanted: how long to pause before it.
     fn look(&mut self, now: Duration) -> Option<Duration> {
         self.used_until = self.used_until.max(now) + PACE;
-        (self.used_until - now)
-            .checked_sub(PACE * AHEAD)
-            .filter(|pause| !pause.is_zero())
+        let ahead = self.used_until.saturating_sub(now);
+        let pause = ahead.saturating_sub(PACE * AHEAD);
+        (!pause.is_zero()).then_some(pause)
     }
 }
 

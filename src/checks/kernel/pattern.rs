@@ -105,8 +105,8 @@ impl Pattern {
     pub fn knows(&self, text: &str) -> bool {
         self.starts.iter().any(|start| {
             text.strip_prefix(start).is_some_and(|rest| {
-                let says = self.says.iter();
-                says.fold(Some(rest), |rest, part| Some(rest?.split_once(part)?.1))
+                let mut says = self.says.iter();
+                says.try_fold(rest, |rest, part| Some(rest.split_once(part)?.1))
                     .is_some()
             })
         })

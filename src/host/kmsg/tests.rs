@@ -129,7 +129,7 @@ async fn a_flood_starves_nobody_and_hides_nothing() {
     assert!(matches!(next(&mut events).await, KernelEvent::OomKill(_)));
     assert!(events.try_recv().is_err(), "nothing else was handed on");
     // Unoptimised, on a machine that does other things: the promise (0.2 s) is measured on the product.
-    let cost = cpu_time() - before;
+    let cost = cpu_time().saturating_sub(before);
     println!("20 000 lines: {cost:?} of CPU");
     assert!(cost < Duration::from_secs(4), "{cost:?}");
     reading.abort();

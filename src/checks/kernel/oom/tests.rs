@@ -187,7 +187,7 @@ fn an_old_announcement_is_let_go() {
     oom.take(Duration::ZERO, GLOBAL, &mut |kill| kills.push(kill));
     assert!(oom.waits());
     let end = GLOBAL_END.replace("118", "119");
-    oom.take(Duration::from_secs(60), &end, &mut |kill| kills.push(kill));
+    oom.take(Duration::from_mins(1), &end, &mut |kill| kills.push(kill));
     assert!(!oom.waits());
     let seen: Vec<_> = kills.iter().map(|k| (k.pid, k.cgroup.is_some())).collect();
     assert_eq!(seen, [(118, true), (119, false)]);
