@@ -105,7 +105,7 @@ impl Storage {
 
     fn hear(&mut self, event: &KernelEvent, now: Now) {
         if let KernelEvent::Line(line) = event
-            && Logged::concerns(line)
+            && Logged::concerns(line, now)
         {
             self.logged.hear(line, now);
             self.hurry(now);

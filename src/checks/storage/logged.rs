@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 
 use super::finding;
 use crate::{
-    checks::kernel::event::{Concern, KernelLine},
+    checks::kernel::event::{Concern, KernelLine, Meaning},
     clock::Now,
     health::{Finding, Reason, bounded},
 };
@@ -32,24 +32,25 @@ struct Word {
 }
 
 impl Logged {
-    /// Whether a line is about a disk or a file system.
-    pub(super) fn concerns(line: &KernelLine) -> bool {
-        line.pattern.concern == Concern::Storage
+    /// Whether a line is a reason to look: it is about a disk or a file system, and no old one that is read at our start.
+    pub(super) fn concerns(line: &KernelLine, now: Now) -> bool {
+        line.pattern.concern == Concern::Storage && counts(line.at, now)
     }
 
     /// Remembers a line; one that names no device is only a reason to look.
     pub(super) fn hear(&mut self, line: &KernelLine, now: Now) {
         self.forget(now);
-        let Some(subject) = &line.subject else {
+        let is_error = line.pattern.meaning != Meaning::FilesystemWarning;
+        let Some(subject) = line.subject.as_ref().filter(|_| is_error) else {
             return;
         };
         let has_room = self.0.len() < MAX_DISKS;
         match self.0.iter_mut().find(|word| word.subject == *subject) {
-            Some(word) => word.last = now.uptime,
+            Some(word) => word.last = word.last.max(line.at),
             None if has_room => self.0.push(Word {
                 subject: subject.clone(),
                 text: bounded(&line.text, MAX_TEXT_BYTES),
-                last: now.uptime,
+                last: line.at,
             }),
             None => {}
         }
@@ -57,8 +58,7 @@ impl Logged {
 
     /// Forgets what is over.
     pub(super) fn forget(&mut self, now: Now) {
-        let lasts = |word: &Word| now.uptime.saturating_sub(word.last) < COUNTS_FOR;
-        self.0.retain(lasts);
+        self.0.retain(|word| counts(word.last, now));
     }
 
     /// The hints: the lines about devices below the file systems, of which path and devices are known.
@@ -81,6 +81,11 @@ impl Logged {
         });
         words.collect()
     }
+}
+
+/// Whether a line of that time (uptime) still counts.
+fn counts(at: Duration, now: Now) -> bool {
+    now.uptime.saturating_sub(at) < COUNTS_FOR
 }
 
 /// Whether the kernel means this device: `sda1`, its journal `sda1-8`, or the controller `nvme0` of `nvme0n1`.

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    checks::kernel::event::{Concern, KernelLine, Pattern},
+    checks::kernel::event::{Concern, KernelLine, Meaning, Pattern},
+    checks::kernel::patterns::PATTERNS,
     checks::kubelet::Process,
     health::Status,
     helper::storage::{Owner, Room, StuckAt},
@@ -276,18 +277,21 @@ fn hints_ahead_of_the_wall_have_a_hysteresis_and_change_no_status() {
     assert_eq!(asked.looks(&[btrfs]).0, Some(Reason::StorageIsHealthy));
 }
 
-static PATTERN: Pattern = Pattern {
-    id: "test",
-    concern: Concern::Storage,
-};
-
-fn line(subject: Option<&str>) -> Reading {
+fn said(subject: Option<&str>, meaning: Meaning, at: Duration) -> Reading {
+    let is_it = |p: &&Pattern| p.concern == Concern::Storage && p.meaning == meaning;
     Reading::Kernel(KernelEvent::Line(KernelLine {
-        at: Duration::ZERO,
-        pattern: &PATTERN,
+        at,
+        pattern: PATTERNS.iter().find(is_it).unwrap(),
         subject: subject.map(str::to_owned),
         text: "I/O error, dev sda, sector 2048".to_owned(),
     }))
+}
+
+impl Asked {
+    fn hears_of(&mut self, subject: Option<&str>) {
+        let at = Duration::from_secs(self.secs);
+        self.hears(&said(subject, Meaning::IoError, at));
+    }
 }
 
 #[test]
@@ -295,7 +299,7 @@ fn a_word_of_the_kernels_has_us_look_at_once_and_is_a_hint_for_a_while() {
     let mut asked = Asked::new();
     asked.looks(&[well()]);
     asked.secs -= 20;
-    asked.hears(&line(Some("sda")));
+    asked.hears_of(Some("sda"));
     assert_eq!(asked.check.due_at(), Some(at(asked.secs).uptime), "at once");
     assert_eq!(asked.looks(&[well()]).0, Some(Reason::StorageErrorsLogged));
     assert!(
@@ -306,22 +310,29 @@ fn a_word_of_the_kernels_has_us_look_at_once_and_is_a_hint_for_a_while() {
     // A storm of them asks no more often than a suspicion.
     let before = asked.check.last_asked;
     for _ in 0..1000 {
-        asked.hears(&line(Some("sda1-8")));
+        asked.hears_of(Some("sda1-8"));
     }
     assert!(asked.check.due_at().unwrap() >= before + SUSPECT_EVERY);
     asked.secs += 700;
     assert_eq!(asked.looks(&[well()]).0, Some(Reason::StorageIsHealthy));
     // Another disk's errors are nothing to these file systems, and a nameless one's only a reason to look.
     for subject in [Some("sdb"), Some("sda2"), None] {
-        asked.hears(&line(subject));
+        asked.hears_of(subject);
         assert_eq!(
             asked.looks(&[well()]).0,
             Some(Reason::StorageIsHealthy),
             "{subject:?}"
         );
     }
+    // A warning, and what was said before our start, are neither.
+    let before = asked.check.due_at();
+    asked.hears(&said(Some("sda"), Meaning::IoError, Duration::ZERO));
+    assert_eq!(asked.check.due_at(), before);
+    let at = Duration::from_secs(asked.secs);
+    asked.hears(&said(Some("sda"), Meaning::FilesystemWarning, at));
+    assert_eq!(asked.looks(&[well()]).0, Some(Reason::StorageIsHealthy));
     for disk in 0..100 {
-        asked.hears(&line(Some(&format!("sd{disk}"))));
+        asked.hears_of(Some(&format!("sd{disk}")));
     }
 }
 

@@ -24,9 +24,9 @@ pub(super) struct Mount {
     pub(super) kind: String,
     /// What is mounted: `/dev/sda1`.
     pub(super) source: String,
-    point: PathBuf,
+    pub(super) point: PathBuf,
     /// The mount's own options, and those of the file system behind it.
-    options: [String; 2],
+    pub(super) options: [String; 2],
 }
 
 impl Mount {
