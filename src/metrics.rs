@@ -25,7 +25,7 @@ use samples::Samples;
 
 /// The largest exposition, in bytes: every condition with every reason that it can have counted, every label with every
 /// value, every number as long as it gets. A test renders that.
-pub const MAX_BYTES: usize = 192 * 1024;
+pub const MAX_BYTES: usize = 96 * 1024;
 
 /// An exposition of a node where little has happened is some 15 KiB: it is written without growing.
 const USUAL_BYTES: usize = 24 * 1024;

@@ -18,7 +18,7 @@ pub struct Snapshot<'a> {
     /// The agent's version.
     pub version: &'a str,
     /// The Node's name.
-    pub node: &'a str,
+    pub node: String,
     /// When the agent started.
     pub started: Timestamp,
     /// Whether nothing is written to the API: what is shown here is what would have been.

@@ -128,7 +128,7 @@ fn snapshot<'a>(known: &'a Known, verdicts: &'a [(ConditionType, Verdict)]) -> S
     Snapshot {
         wall: "2026-11-21T10:00:00Z".parse().unwrap(),
         version: "1.2.3",
-        node: &known.node,
+        node: known.node.clone(),
         started: "2026-11-21T08:00:00Z".parse().unwrap(),
         shadow: false,
         quiet: vec![Quiet::StandDown],

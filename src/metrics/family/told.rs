@@ -110,6 +110,6 @@ pub(super) const TABLE: &[Family] = &[
         unit: None,
         labels: &[Label::Node],
         help: "The name of the Node, to join with the metrics of others.",
-        samples: |now, out| out.info(&[now.node]),
+        samples: |now, out| out.info(&[&now.node]),
     },
 ];
