@@ -10,7 +10,7 @@ use crate::{
     clock::Now,
     cluster::publisher::Publisher,
     config::SocketPlace,
-    health::ConditionType,
+    health::{ConditionType, suppress::Suppressor},
     host::{
         journal::{self, Kind},
         own, scrapes, textfile,
@@ -57,7 +57,7 @@ impl Agent {
             notifications_dropped: self.outside.notifier.failures(),
             process: own::read(),
         };
-        metrics::render(&self.state.snapshot(around, now), format)
+        metrics::render(&self.state.snapshot(&around, now), format)
     }
 
     /// The file's next text; written with whatever else waits for the disk's worker.
@@ -96,7 +96,7 @@ impl State {
         }
     }
 
-    fn snapshot(&self, around: Around, now: Now) -> Snapshot<'_> {
+    fn snapshot(&self, around: &Around, now: Now) -> Snapshot<'_> {
         let suppressors = self.standing.suppressors().iter();
         let heartbeat = self.publisher.as_ref().and_then(Publisher::last_success);
         let published = |kind: &ConditionType| self.is_published(*kind);
@@ -106,7 +106,7 @@ impl State {
             node: self.node_name(),
             started: self.started.wall,
             shadow: self.desired.choice().shadow,
-            quiet: suppressors.map(|asks| asks.quiet()).collect(),
+            quiet: suppressors.map(Suppressor::quiet).collect(),
             conditions: self.health.verdicts().collect(),
             published: ConditionType::ALL
                 .iter()

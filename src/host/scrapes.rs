@@ -154,7 +154,7 @@ mod tests {
     const TEXT: &str = "a 1\n# EOF\n";
 
     /// A socket whose loop answers with `text`.
-    async fn served(text: &'static str) -> (TempDir, std::path::PathBuf) {
+    fn served(text: &'static str) -> (TempDir, std::path::PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
         let listener = listen(&root, Path::new("/m.sock"), 0o660).unwrap();
@@ -179,7 +179,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_asks_is_answered() {
-        let (_folder, path) = served(TEXT).await;
+        let (_folder, path) = served(TEXT);
         let mode = fs::symlink_metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o660);
         let answer = get(&path, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await;
@@ -203,7 +203,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_hangs_is_dropped_and_the_next_one_gets_his_place() {
-        let (_folder, path) = served(TEXT).await;
+        let (_folder, path) = served(TEXT);
         let start = Clock.now().uptime;
         let mut hung = Vec::new();
         for _ in 0..MAX_CLIENTS {

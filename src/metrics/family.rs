@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     cluster::{gate::RequestKind, tally::OUTCOMES},
-    health::{self, ConditionType, news::NEWS},
+    health::{self, ConditionType, Severity, news::NEWS},
     helper::protocol::VERBS,
     rules,
 };
@@ -118,7 +118,7 @@ impl Label {
             Self::Condition => listed(ConditionType::ALL.iter().map(|c| c.as_str()).collect()),
             Self::Status => listed(STATUSES.into_iter().map(status_word).collect()),
             Self::Reason => {
-                let rules = rules::reasons().iter().map(|rule| rule.as_str());
+                let rules = rules::reasons().iter().map(String::as_str);
                 listed(
                     health::reasons()
                         .map(|spec| spec.name)
@@ -126,7 +126,7 @@ impl Label {
                         .collect(),
                 )
             }
-            Self::Severity => listed(SEVERITIES.into_iter().map(|s| s.as_str()).collect()),
+            Self::Severity => listed(SEVERITIES.into_iter().map(Severity::as_str).collect()),
             Self::Quiet => listed(QUIETS.into_iter().map(|(_, word)| word).collect()),
             Self::News => listed(NEWS.iter().map(|spec| spec.name).collect()),
             Self::Probe => listed(probe_names().collect()),

@@ -1,6 +1,6 @@
 //! Writes samples down, in OpenMetrics 1.0 or in the older text format of Prometheus.
 //!
-//! The older one is for node_exporter's textfile collector, and for scrapers that ask for `text/plain`: it has no units,
+//! The older one is for `node_exporter`'s textfile collector, and for scrapers that ask for `text/plain`: it has no units,
 //! no info, no end mark, and calls a counter by its sample's name.
 
 use std::{fmt::Write as _, time::Duration};
