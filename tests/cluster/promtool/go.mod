@@ -2,7 +2,10 @@ module nodevigil.test/promtool
 
 go 1.26.0
 
-tool github.com/prometheus/prometheus/cmd/promtool
+tool (
+	github.com/prometheus/prometheus/cmd/promtool
+	nodevigil.test/promtool/openmetrics
+)
 
 require github.com/prometheus/prometheus v0.311.3
 
