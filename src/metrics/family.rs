@@ -34,6 +34,20 @@ pub struct Family {
     pub(super) samples: fn(&Snapshot<'_>, &mut Samples<'_>),
 }
 
+impl Family {
+    /// The names of its samples.
+    pub fn sample_names(&self) -> Vec<String> {
+        let suffixes: &[&str] = match self.kind {
+            Kind::Histogram => &["_bucket", "_count", "_sum"],
+            one => &[one.suffix()],
+        };
+        suffixes
+            .iter()
+            .map(|suffix| format!("{}{suffix}", self.name))
+            .collect()
+    }
+}
+
 /// The type of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
