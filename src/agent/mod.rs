@@ -38,7 +38,7 @@ pub use event::{Effect, Event};
 pub use state::State;
 
 use crate::{
-    checks::kubelet::{Probe, Process},
+    checks::kubelet::{PROBE_TIMEOUT, Probe, Process},
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
@@ -85,6 +85,8 @@ pub struct Agent {
     outside: Arc<Outside>,
     settings: Settings,
     healthz: Healthz,
+    /// Whom the probe that is under way asks, and when it began (uptime).
+    probing: Option<(i32, Duration)>,
     events: mpsc::Receiver<Event>,
     sender: mpsc::Sender<Event>,
     tasks: JoinSet<()>,
@@ -132,14 +134,15 @@ impl Agent {
     /// Makes the loop; nothing has been read or sent yet.
     ///
     /// # Errors
-    /// When the signals or the HTTP client cannot be had.
+    /// When the signals or the timer cannot be had.
     pub fn new(state: State, settings: Settings, outside: Outside) -> anyhow::Result<Self> {
         let (sender, events) = mpsc::channel(QUEUE);
         Ok(Self {
             state,
             outside: Arc::new(outside),
             settings,
-            healthz: Healthz::new()?,
+            healthz: Healthz::default(),
+            probing: None,
             events,
             sender,
             tasks: JoinSet::new(),
@@ -205,7 +208,12 @@ impl Agent {
             return event;
         }
         let now = self.outside.clock.now();
-        if let Err(e) = self.alarm.set(self.state.next_deadline(now)) {
+        let probe_ends = self.probing.map(|(_, started)| started + PROBE_TIMEOUT);
+        let deadline = self.state.next_deadline(now);
+        if let Err(e) = self
+            .alarm
+            .set(probe_ends.map_or(deadline, |at| at.min(deadline)))
+        {
             // Only a time beyond the kernel's years could be refused; the watchdog would end a loop that sleeps on.
             warn!(error = %e, "the timer cannot be set");
         }
@@ -224,7 +232,8 @@ impl Agent {
             pid = gone => Event::Gone(pid),
             _ = self.terminate.recv() => Event::Stop,
             _ = self.interrupt.recv() => Event::Stop,
-            () = self.alarm.rings() => Event::Tick,
+            probe = self.healthz.probe() => self.probed(probe),
+            () = self.alarm.rings() => self.rung(probe_ends),
         };
         if matches!(&event, Event::Gone(pid) if self.watched.as_ref().is_some_and(|w| w.process.pid == *pid))
         {
@@ -238,7 +247,7 @@ impl Agent {
             Effect::Apply(apply) => self.apply(apply),
             Effect::Look(group) => self.look(group),
             Effect::Watch(process) => self.watch(process),
-            Effect::Probe(pid, url) => self.probe(pid, url, uptime),
+            Effect::Probe(pid, url) => self.probe(pid, &url, uptime),
             Effect::ReadState(process) => self.read_state(&process),
             Effect::AskFacts(pid) => {
                 let helper = self.outside.helper.clone();
@@ -351,17 +360,32 @@ impl Agent {
         }
     }
 
-    fn probe(&mut self, pid: i32, url: String, started: Duration) {
-        let healthz = self.healthz.clone();
-        self.spawn(async move {
-            let probe: Probe = healthz.probe(&url).await;
-            debug!(pid, ?probe, "probed");
-            Event::Probed {
-                pid,
-                started,
-                probe,
-            }
-        });
+    /// It ends within [`PROBE_TIMEOUT`].
+    fn probe(&mut self, pid: i32, url: &str, started: Duration) {
+        self.probing = Some((pid, started));
+        self.healthz.start(url);
+    }
+
+    fn probed(&mut self, probe: Probe) -> Event {
+        let Some((pid, started)) = self.probing.take() else {
+            return Event::Tick; // none is under way, so none ends
+        };
+        debug!(pid, ?probe, "probed");
+        Event::Probed {
+            pid,
+            started,
+            probe,
+        }
+    }
+
+    /// The alarm is also the deadline of the probe that is under way: a timer of tokio's would wake the loop once more.
+    fn rung(&mut self, probe_ends: Option<Duration>) -> Event {
+        let now = self.outside.clock.now();
+        if probe_ends.is_some_and(|at| now.uptime >= at) {
+            self.healthz.give_up();
+            return self.probed(Probe::Timeout);
+        }
+        Event::Tick
     }
 
     fn read_state(&mut self, process: &Process) {
