@@ -100,7 +100,9 @@ impl Alarm {
             let read = ready.try_io(|timer| {
                 rustix::io::read(timer.get_ref(), &mut [0_u8; 8]).map_err(io::Error::from)
             });
-            if read.is_ok() {
+            if read.is_ok_and(|read| read.is_ok()) {
+                // One read takes all; else the next wait would begin with a read for nothing.
+                ready.clear_ready();
                 self.set_to = None;
                 return;
             }

@@ -45,7 +45,7 @@ use crate::{
     desired::Condition,
     helper::protocol::ConfigRequest,
     host::{
-        files::{Root, Stamp},
+        files::{Folder, Root, Stamp},
         helper::HelperClient,
         kubelet::Healthz,
         network,
@@ -106,6 +106,8 @@ pub struct Agent {
     /// Events that are known already; what waits in the queue goes before them.
     known: VecDeque<Event>,
     disk: Disk,
+    /// Where the pause file would be.
+    runtime_folder: Folder,
     /// The pause file as it was when it was looked at last, if it was there.
     pause_seen: Option<Stamp>,
     /// The package managers' lock files, once a disk has said which there are.
@@ -139,7 +141,6 @@ impl Agent {
         let (sender, events) = mpsc::channel(QUEUE);
         Ok(Self {
             state,
-            outside: Arc::new(outside),
             settings,
             healthz: Healthz::default(),
             probing: None,
@@ -158,10 +159,12 @@ impl Agent {
             following_config: None,
             known: VecDeque::new(),
             disk: Disk::default(),
+            runtime_folder: Folder::new(&outside.runtime_dir),
             pause_seen: None,
             lock_files: Arc::default(),
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            outside: Arc::new(outside),
         })
     }
 
@@ -340,6 +343,9 @@ impl Agent {
     /// The folder is in memory.
     fn look_for_pause(&mut self) {
         let (root, dir) = (&self.outside.root, &self.outside.runtime_dir);
+        if !self.runtime_folder.may_have_changed(root) {
+            return;
+        }
         let stamp = root.stamp(dir.join(pause::FILE_NAME));
         if self.pause_seen != stamp {
             self.pause_seen = stamp;
