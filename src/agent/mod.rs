@@ -52,6 +52,7 @@ use crate::{
         notify::Notifier,
         packages::LockFiles,
         process::{self, Watched, Where},
+        sample::Limits,
         systemd,
     },
     ledger,
@@ -112,6 +113,7 @@ pub struct Agent {
     pause_seen: Option<Stamp>,
     /// The package managers' lock files, once a disk has said which there are.
     lock_files: Arc<OnceLock<LockFiles>>,
+    limits: Limits,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -162,6 +164,7 @@ impl Agent {
             runtime_folder: Folder::new(&outside.runtime_dir),
             pause_seen: None,
             lock_files: Arc::default(),
+            limits: Limits::new(outside.root.clone()),
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             outside: Arc::new(outside),
@@ -173,6 +176,7 @@ impl Agent {
         if self.settings.kubelet.pid_file.is_none() {
             self.watch_unit();
         }
+        self.watch_clock();
         let (found, outside) = (self.lock_files.clone(), self.outside.clone());
         tokio::task::spawn_blocking(move || found.set(LockFiles::find(&outside.root)));
         self.outside.notifier.ready();

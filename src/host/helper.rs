@@ -18,7 +18,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-pub use crate::helper::protocol::{Code, Credential, KubeletFacts};
+pub use crate::helper::protocol::{ClockState, Code, Credential, KubeletFacts};
 use crate::helper::{
     SOCKET_PATH,
     protocol::{self, ConfigAnswer, ConfigRequest, MAX_ANSWER_BYTES, Request},
@@ -110,6 +110,11 @@ impl HelperClient {
     ) -> Result<Credential, HelperError> {
         let own = false;
         self.ask(&Request::Credential { pid, own, known }).await
+    }
+
+    /// Whether the kernel's clock is synchronised. At most 1 s.
+    pub async fn clock(&self) -> Result<ClockState, HelperError> {
+        self.ask(&Request::Clock).await
     }
 
     /// What the exec plugin of the agent's own kubeconfig gives. At most 12 s.

@@ -12,6 +12,7 @@ pub mod notify;
 pub mod packages;
 pub mod process;
 pub mod program;
+pub mod sample;
 pub mod socket;
 pub mod systemd;
 pub mod transient;
