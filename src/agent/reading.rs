@@ -4,14 +4,16 @@
 
 use std::time::Duration;
 
+use tracing::warn;
+
 use super::{
-    Agent, Event,
-    event::Effect,
-    state::{SLACK, State},
+    Agent,
+    event::{Effect, Event},
+    state::State,
 };
 use crate::{
-    checks::{self, Check, Question, Reading},
-    clock::Now,
+    checks::{self, Check, Question, Reading, clock::Step},
+    clock::{Now, Steps},
     cluster::events::Notice,
     config::Settings,
 };
@@ -21,17 +23,25 @@ use crate::{
 pub(super) struct Driven {
     pub(super) check: Box<dyn Check>,
     open: bool,
+    /// When it was asked last (uptime).
+    asked_at: Duration,
 }
 
 /// Every check that is driven.
 pub(super) fn driven(settings: &Settings) -> Vec<Driven> {
     let all = checks::driven(settings).into_iter();
-    all.map(|check| Driven { check, open: false }).collect()
+    let driven = |check| Driven {
+        check,
+        open: false,
+        asked_at: Duration::ZERO,
+    };
+    all.map(driven).collect()
 }
 
 impl State {
     /// Tells every check what was read.
     pub(super) fn offer(&mut self, reading: &Reading, now: Now) {
+        self.counted.read(reading);
         for driven in &mut self.driven {
             driven.check.take(reading, now);
         }
@@ -40,21 +50,25 @@ impl State {
     /// The answer to the question of the check with that id.
     pub(super) fn apply_answered(&mut self, id: &'static str, reading: &Reading, now: Now) {
         for driven in &mut self.driven {
-            driven.open &= driven.check.spec().id != id;
+            if driven.check.spec().id == id {
+                driven.open = false;
+                let took = now.uptime.saturating_sub(driven.asked_at);
+                self.counted.answered(id, took);
+            }
         }
         self.offer(reading, now);
     }
 
     /// Gives each check that is due its turn.
     pub(super) fn take_turns(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        let soon = now.uptime + SLACK;
+        let soon = self.soon(now);
         for driven in &mut self.driven {
             let due = driven.check.due_at().is_some_and(|at| soon >= at);
             if driven.open || !due {
                 continue;
             }
             if let Some(question) = driven.check.turn(now) {
-                driven.open = true;
+                (driven.open, driven.asked_at) = (true, now.uptime);
                 effects.push(Effect::Ask(driven.check.spec().id, question));
             }
         }
@@ -72,6 +86,7 @@ impl State {
         for driven in &mut self.driven {
             let kind = driven.check.spec().condition;
             while let Some(told) = driven.check.told() {
+                self.counted.heard(told.news);
                 if is_shadow || !self.desired.choice().tells(kind) {
                     continue;
                 }
@@ -90,18 +105,56 @@ impl State {
 impl Agent {
     /// Has a question answered; the answer comes back as [`Event::Answered`].
     pub(super) fn ask(&mut self, id: &'static str, question: Question) {
-        let helper = self.outside.helper.clone();
         match question {
-            Question::Storage(request) => self.spawn(async move {
-                let answer = helper.storage(request).await;
-                let reading = Reading::Storage(answer.map_err(|error| error.to_string()));
-                Event::Answered(id, reading)
-            }),
-            Question::Boot(request) => self.spawn(async move {
-                let answer = helper.boot(request).await;
-                let reading = Reading::Boot(answer.map_err(|error| error.to_string()));
-                Event::Answered(id, reading)
-            }),
+            Question::Limits => {
+                let reading = Reading::Limits(self.limits.look());
+                self.known.push_back(Event::Answered(id, reading));
+            }
+            Question::Storage(request) => {
+                let helper = self.outside.helper.clone();
+                self.spawn(async move {
+                    let answer = helper.storage(request).await;
+                    let reading = Reading::Storage(answer.map_err(|error| error.to_string()));
+                    Event::Answered(id, reading)
+                });
+            }
+            Question::Boot(request) => {
+                let helper = self.outside.helper.clone();
+                self.spawn(async move {
+                    let answer = helper.boot(request).await;
+                    let reading = Reading::Boot(answer.map_err(|error| error.to_string()));
+                    Event::Answered(id, reading)
+                });
+            }
+            Question::Clock => {
+                let helper = self.outside.helper.clone();
+                self.spawn(async move {
+                    let state = helper.clock().await.ok();
+                    Event::Answered(id, Reading::Clock(state))
+                });
+            }
+        }
+    }
+
+    /// Tells the checks when the wall clock is set.
+    pub(super) fn watch_clock(&mut self) {
+        let steps = match Steps::new() {
+            Ok(steps) => steps,
+            Err(error) => {
+                warn!(%error, "the kernel does not say when the clock is set");
+                return;
+            }
         };
+        let sender = self.sender.clone();
+        self.tasks.spawn(async move {
+            let mut steps = steps;
+            loop {
+                let by = steps.next().await;
+                let event = Event::Observed(Reading::ClockStep(Step { by }));
+                if sender.send(event).await.is_err() {
+                    return;
+                }
+            }
+        });
     }
 }

@@ -5,9 +5,11 @@
 //! to every check. (The kubelet's own check is older than this trait and has its place in the loop.)
 
 pub mod boot;
+pub mod clock;
 pub mod config;
 pub mod kernel;
 pub mod kubelet;
+pub mod limits;
 pub mod storage;
 
 use std::{fmt::Debug, time::Duration};
@@ -19,7 +21,7 @@ use crate::{
     health::{ConditionType, Finding, news::Told},
     helper::{
         boot::{BootRequest, LastBoot},
-        protocol::KubeletFacts,
+        protocol::{ClockState, KubeletFacts},
         storage::{StorageAnswer, StorageRequest},
     },
 };
@@ -36,11 +38,20 @@ pub struct Spec {
 }
 
 /// Every check.
-pub const ALL: &[Spec] = &[boot::SPEC, config::SPEC, kubelet::SPEC, storage::SPEC];
+pub const ALL: &[Spec] = &[
+    boot::SPEC,
+    clock::SPEC,
+    config::SPEC,
+    kubelet::SPEC,
+    limits::SPEC,
+    storage::SPEC,
+];
 
 /// The checks that the loop drives by the trait, with what the operator asked for.
 pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
     vec![
+        Box::new(clock::Clock::new(settings)),
+        Box::new(limits::Limits::new(settings)),
         Box::new(boot::Boot::default()),
         Box::new(storage::Storage::new(settings)),
     ]
@@ -84,6 +95,10 @@ pub enum Question {
     Storage(StorageRequest),
     /// The helper says how the last boot ended, or keeps something of this one.
     Boot(BootRequest),
+    /// What the kernel has a limit on.
+    Limits,
+    /// Whether the kernel's clock is synchronised.
+    Clock,
 }
 
 /// What was read, asked for or not.
@@ -101,6 +116,12 @@ pub enum Reading {
     Storage(Result<StorageAnswer, String>),
     /// What is known of the last boot's end, or why that is not to be had.
     Boot(Result<LastBoot, String>),
+    /// What the kernel has a limit on.
+    Limits(limits::Sample),
+    /// What the helper says of the kernel's clock, if it says anything.
+    Clock(Option<ClockState>),
+    /// The wall clock was set.
+    ClockStep(clock::Step),
 }
 
 #[cfg(test)]

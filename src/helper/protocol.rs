@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     boot::{self, BootRequest},
-    config, credential, kubelet,
+    clock, config, credential, kubelet,
     storage::{self, StorageRequest},
 };
 use crate::{
@@ -46,11 +46,12 @@ pub struct Verb {
 
 /// Every verb.
 pub const VERBS: &[&Verb] = &[
-    &kubelet::VERB,
-    &credential::VERB,
-    &config::VERB,
-    &storage::VERB,
     &boot::VERB,
+    &clock::VERB,
+    &config::VERB,
+    &credential::VERB,
+    &kubelet::VERB,
+    &storage::VERB,
 ];
 
 /// What the agent asks.
@@ -81,6 +82,8 @@ pub enum Request {
     Storage(StorageRequest),
     /// How the last boot ended, or something to keep of this one: [`LastBoot`](boot::LastBoot).
     Boot(BootRequest),
+    /// Whether the kernel's clock is synchronised: [`ClockState`].
+    Clock,
 }
 
 /// What the agent knows and the helper does not.
@@ -149,6 +152,7 @@ impl Request {
             Self::Config(_) => &config::VERB,
             Self::Storage(_) => &storage::VERB,
             Self::Boot(_) => &boot::VERB,
+            Self::Clock => &clock::VERB,
         }
     }
 }
@@ -188,6 +192,13 @@ pub struct Credential {
 pub struct Plugin {
     /// Until when it is good, if that was said.
     pub expires_at: Option<Timestamp>,
+}
+
+/// What the kernel says of its clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockState {
+    /// Whether a program keeps it synchronised, as that program told the kernel.
+    pub synchronised: bool,
 }
 
 /// Why the helper did not do what was asked.

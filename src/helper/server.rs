@@ -19,7 +19,7 @@ use serde::Serialize;
 use tracing::{debug, info, warn};
 
 use super::{
-    boot, config, credential, kubelet,
+    boot, clock, config, credential, kubelet,
     protocol::{self, Code, ConfigRequest, MAX_REQUEST_BYTES, Refusal, Request},
     storage::{self, Disk},
 };
@@ -233,6 +233,7 @@ fn perform(root: &Root, disk: &Arc<Disk>, request: &Request, uid: u32) -> Vec<u8
     match request {
         // It is answered more than once, by `follow`.
         Request::Config(_) => Vec::new(),
+        Request::Clock => encode(verb, clock::answer()),
         Request::Kubelet { pid } => encode(verb, kubelet::answer(root, *pid)),
         Request::Storage(request) => encode(verb, storage::answer(disk, root, request)),
         Request::Boot(request) => encode(verb, boot::answer(disk, root, request)),
