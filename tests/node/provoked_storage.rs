@@ -178,9 +178,8 @@ fn no_room_and_no_inodes() -> Result<()> {
             condition.is_some_and(|condition| condition["status"] != "False")
         });
         ensure!(other.is_none(), "full is not read-only: {other:?}");
-        let exhaust = format!(
-            "mkdir {ROOT}/many; i=0; while : 2>/dev/null >{ROOT}/many/$i; do i=$((i+1)); done; true"
-        );
+        let exhaust =
+            format!("mkdir {ROOT}/many; cd {ROOT}/many; seq 3000 | xargs touch 2>/dev/null; true");
         provoke(scene, "no inode left", &exhaust, "StorageInodesExhausted")?;
         mend(scene, &format!("rm -r {ROOT}/many"))
     })
