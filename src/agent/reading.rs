@@ -104,21 +104,31 @@ impl State {
 
 impl Agent {
     /// Has a question answered; the answer comes back as [`Event::Answered`].
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "SKELETON: there is no question yet that holds anything"
-    )]
     pub(super) fn ask(&mut self, id: &'static str, question: Question) {
+        let helper = self.outside.helper.clone();
         match question {
             Question::Limits => {
                 let reading = Reading::Limits(self.limits.look());
                 self.known.push_back(Event::Answered(id, reading));
             }
             Question::Clock => {
-                let helper = self.outside.helper.clone();
                 self.spawn(async move {
                     let state = helper.clock().await.ok();
                     Event::Answered(id, Reading::Clock(state))
+                });
+            }
+            Question::Storage(request) => {
+                self.spawn(async move {
+                    let answer = helper.storage(request).await;
+                    let reading = Reading::Storage(answer.map_err(|error| error.to_string()));
+                    Event::Answered(id, reading)
+                });
+            }
+            Question::Boot(request) => {
+                self.spawn(async move {
+                    let answer = helper.boot(request).await;
+                    let reading = Reading::Boot(answer.map_err(|error| error.to_string()));
+                    Event::Answered(id, reading)
                 });
             }
         }

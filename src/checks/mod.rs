@@ -4,11 +4,13 @@
 //! loop asks [`Check::turn`] when [`Check::due_at`] has come, has the question answered through `host` and hands the answer
 //! to every check. (The kubelet's own check is older than this trait and has its place in the loop.)
 
+pub mod boot;
 pub mod clock;
 pub mod config;
 pub mod kernel;
 pub mod kubelet;
 pub mod limits;
+pub mod storage;
 
 use std::{fmt::Debug, time::Duration};
 
@@ -17,7 +19,11 @@ use crate::{
     clock::Now,
     config::Settings,
     health::{ConditionType, Finding, news::Told},
-    helper::protocol::{ClockState, KubeletFacts},
+    helper::{
+        boot::{BootRequest, LastBoot},
+        protocol::{ClockState, KubeletFacts},
+        storage::{StorageAnswer, StorageRequest},
+    },
 };
 
 /// What the registry knows of a check.
@@ -32,13 +38,22 @@ pub struct Spec {
 }
 
 /// Every check.
-pub const ALL: &[Spec] = &[clock::SPEC, config::SPEC, kubelet::SPEC, limits::SPEC];
+pub const ALL: &[Spec] = &[
+    boot::SPEC,
+    clock::SPEC,
+    config::SPEC,
+    kubelet::SPEC,
+    limits::SPEC,
+    storage::SPEC,
+];
 
 /// The checks that the loop drives by the trait, with what the operator asked for.
 pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
     vec![
+        Box::new(boot::Boot::default()),
         Box::new(clock::Clock::new(settings)),
         Box::new(limits::Limits::new(settings)),
+        Box::new(storage::Storage::new(settings)),
     ]
 }
 
@@ -80,6 +95,10 @@ pub enum Question {
     Limits,
     /// Whether the kernel's clock is synchronised.
     Clock,
+    /// The helper looks at the file systems.
+    Storage(StorageRequest),
+    /// The helper says how the last boot ended, or keeps something of this one.
+    Boot(BootRequest),
 }
 
 /// What was read, asked for or not.
@@ -97,6 +116,12 @@ pub enum Reading {
     Clock(Option<ClockState>),
     /// The wall clock was set.
     ClockStep(clock::Step),
+    /// systemd is taking the host down, or no longer.
+    GoingDown(bool),
+    /// What the helper sees of the file systems, or why it does not say.
+    Storage(Result<StorageAnswer, String>),
+    /// What is known of the last boot's end, or why that is not to be had.
+    Boot(Result<LastBoot, String>),
 }
 
 #[cfg(test)]
@@ -109,7 +134,6 @@ mod tests {
         // SKELETON: to be taken out as their checks land.
         let to_come = [
             ConditionType::ContainerRuntimeHealthy,
-            ConditionType::NodeStorageHealthy,
             ConditionType::NodeKernelHealthy,
         ];
         for condition in ConditionType::ALL.iter().filter(|c| !to_come.contains(c)) {

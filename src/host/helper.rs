@@ -24,7 +24,9 @@ use crate::{
     clock::Clock,
     helper::{
         SOCKET_PATH,
+        boot::{BootRequest, LastBoot},
         protocol::{self, ConfigAnswer, ConfigRequest, MAX_ANSWER_BYTES, Request, Verb},
+        storage::{StorageAnswer, StorageRequest},
     },
     metrics::{HelperTally, Outcome},
 };
@@ -151,6 +153,16 @@ impl HelperClient {
             known: None,
         })
         .await
+    }
+
+    /// What the file systems of kubelet and runtime are like. At most 4 s.
+    pub async fn storage(&self, request: StorageRequest) -> Result<StorageAnswer, HelperError> {
+        self.ask(&Request::Storage(request)).await
+    }
+
+    /// How the last boot ended, or something to keep of this one. At most 4 s.
+    pub async fn boot(&self, request: BootRequest) -> Result<LastBoot, HelperError> {
+        self.ask(&Request::Boot(request)).await
     }
 
     /// What the rules say of the kubelet's configuration, and again each time that it changes, until nobody listens any
