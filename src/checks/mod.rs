@@ -11,7 +11,10 @@ pub mod kubelet;
 use std::{fmt::Debug, time::Duration};
 
 use crate::{
-    checks::{kernel::event::KernelEvent, kubelet::Process},
+    checks::{
+        kernel::{event::KernelEvent, troubles::KernelState},
+        kubelet::Process,
+    },
     clock::Now,
     config::Settings,
     health::{ConditionType, Finding, news::Told},
@@ -30,12 +33,11 @@ pub struct Spec {
 }
 
 /// Every check.
-pub const ALL: &[Spec] = &[config::SPEC, kubelet::SPEC];
+pub const ALL: &[Spec] = &[config::SPEC, kernel::check::SPEC, kubelet::SPEC];
 
 /// The checks that the loop drives by the trait, with what the operator asked for.
 pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
-    let _ = settings;
-    vec![]
+    vec![Box::new(kernel::check::Kernel::new(settings))]
 }
 
 /// A check that the loop drives.
@@ -71,7 +73,12 @@ pub trait Check: Debug + Send {
 
 /// What a check wants read. What may block is the helper's, or goes to the blocking worker: see `agent::reading`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Question {}
+pub enum Question {
+    /// What the kernel's tables say of its health, and which of these tasks still wait without an end.
+    KernelState(Vec<i32>),
+    /// The name of the pod with this uid.
+    Pod(String),
+}
 
 /// What was read, asked for or not.
 #[derive(Debug)]
@@ -82,6 +89,10 @@ pub enum Reading {
     Facts(Box<KubeletFacts>),
     /// The kernel's log said something that matters.
     Kernel(KernelEvent),
+    /// What the kernel's tables say of its health.
+    KernelState(KernelState),
+    /// The pod that was asked for, as `namespace/name`, if that is known.
+    Pod(Option<String>),
 }
 
 #[cfg(test)]
@@ -95,7 +106,6 @@ mod tests {
         let to_come = [
             ConditionType::ContainerRuntimeHealthy,
             ConditionType::NodeStorageHealthy,
-            ConditionType::NodeKernelHealthy,
         ];
         for condition in ConditionType::ALL.iter().filter(|c| !to_come.contains(c)) {
             assert!(

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{config, credential, kubelet};
+use super::{config, credential, kubelet, pod};
 use crate::{
     kubeconfig::Access,
     kubelet::{
@@ -41,7 +41,7 @@ pub struct Verb {
 }
 
 /// Every verb.
-pub const VERBS: &[&Verb] = &[&kubelet::VERB, &credential::VERB, &config::VERB];
+pub const VERBS: &[&Verb] = &[&kubelet::VERB, &credential::VERB, &config::VERB, &pod::VERB];
 
 /// What the agent asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +67,12 @@ pub enum Request {
     /// What the rules say of the kubelet's configuration: a [`ConfigAnswer`] at once, and another each time that a file
     /// changes which was read, until the connection is closed.
     Config(Box<ConfigRequest>),
+    /// Which pod has this uid: a [`PodName`](pod::PodName), or nothing.
+    Pod {
+        /// The pod's uid.
+        #[serde(default)]
+        uid: String,
+    },
 }
 
 /// What the agent knows and the helper does not.
@@ -133,6 +139,7 @@ impl Request {
             Self::Kubelet { .. } => &kubelet::VERB,
             Self::Credential { .. } => &credential::VERB,
             Self::Config(_) => &config::VERB,
+            Self::Pod { .. } => &pod::VERB,
         }
     }
 }

@@ -21,6 +21,7 @@ use tokio::{
 pub use crate::helper::protocol::{Code, Credential, KubeletFacts};
 use crate::helper::{
     SOCKET_PATH,
+    pod::PodName,
     protocol::{self, ConfigAnswer, ConfigRequest, MAX_ANSWER_BYTES, Request},
 };
 
@@ -99,6 +100,11 @@ impl HelperClient {
     /// Where the kubelet with this process id answers, and where its files lie. At most 1 s.
     pub async fn kubelet(&self, pid: i32) -> Result<KubeletFacts, HelperError> {
         self.ask(&Request::Kubelet { pid }).await
+    }
+
+    /// Which pod has that uid.
+    pub async fn pod(&self, uid: String) -> Result<Option<PodName>, HelperError> {
+        self.ask(&Request::Pod { uid }).await
     }
 
     /// What the kubelet speaks to the API server with: the one that runs as `pid`, else the one that the well-known

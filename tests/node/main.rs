@@ -31,6 +31,7 @@ mod lifecycle;
 mod lookup;
 mod lost_nodes;
 mod privilege;
+mod provoked_kernel;
 mod racing;
 mod scene;
 mod standing;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         identity::tests(),
         privilege::tests(),
         telling::tests(),
+        provoked_kernel::tests(),
         doctor::tests(),
         config::tests(),
         check::tests(),
