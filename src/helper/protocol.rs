@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     boot::{self, BootRequest},
-    clock, config, credential, kubelet,
+    clock, config, credential, kubelet, pod,
     storage::{self, StorageRequest},
 };
 use crate::{
@@ -51,6 +51,7 @@ pub const VERBS: &[&Verb] = &[
     &config::VERB,
     &credential::VERB,
     &kubelet::VERB,
+    &pod::VERB,
     &storage::VERB,
 ];
 
@@ -84,6 +85,12 @@ pub enum Request {
     Storage(StorageRequest),
     /// How the last boot ended, or something to keep of this one: [`LastBoot`](boot::LastBoot).
     Boot(BootRequest),
+    /// Which pod has this uid: a [`PodName`](pod::PodName), or nothing.
+    Pod {
+        /// The pod's uid.
+        #[serde(default)]
+        uid: String,
+    },
 }
 
 /// What the agent knows and the helper does not.
@@ -153,6 +160,7 @@ impl Request {
             Self::Clock => &clock::VERB,
             Self::Storage(_) => &storage::VERB,
             Self::Boot(_) => &boot::VERB,
+            Self::Pod { .. } => &pod::VERB,
         }
     }
 }

@@ -33,6 +33,7 @@ mod lost_nodes;
 mod metrics;
 mod privilege;
 mod provoked_boot;
+mod provoked_kernel;
 mod provoked_storage;
 mod racing;
 mod scene;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         identity::tests(),
         privilege::tests(),
         telling::tests(),
+        provoked_kernel::tests(),
         doctor::tests(),
         config::tests(),
         check::tests(),
