@@ -30,6 +30,7 @@ mod life;
 mod lifecycle;
 mod lookup;
 mod lost_nodes;
+mod peer;
 mod privilege;
 mod racing;
 mod scene;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         lifecycle::tests(),
         lost_nodes::tests(),
         racing::tests(),
+        peer::tests(),
         faults::tests(&arguments), // last: they have begun, and the others go on beside them
     ]
     .into_iter()

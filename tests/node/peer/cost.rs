@@ -1,0 +1,82 @@
+//! What each of the two costs: CPU with children, memory, writes to the API, its own log.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use jiff::Timestamp;
+use procfs::process::Process;
+
+use crate::scene::Scene;
+use crate::support::process::cpu;
+
+/// One side: its units, and the user as which it writes.
+#[derive(Debug)]
+pub(crate) struct Side {
+    pub(crate) units: &'static [&'static str],
+    pub(crate) user: String,
+}
+
+/// What a side has used until now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Used {
+    /// Its processes, all their threads, and their children that have ended.
+    pub(crate) cpu: Duration,
+    pub(crate) resident_mib: f64,
+    pub(crate) log_bytes: usize,
+    pub(crate) log_lines: usize,
+}
+
+impl Side {
+    pub(crate) fn used(&self, scene: &Scene) -> Result<Used> {
+        let mut used = Used {
+            cpu: Duration::ZERO,
+            resident_mib: 0.0,
+            log_bytes: 0,
+            log_lines: 0,
+        };
+        for unit in self.units {
+            let pid = scene.node.unit_pid(unit)?;
+            used.cpu += cpu(pid)? + children(pid)?;
+            used.resident_mib += resident(pid)?;
+            let count =
+                format!("journalctl --sync; journalctl -q --no-pager -o cat -u {unit} | wc -lc");
+            let text = scene.node.sh(&count)?;
+            let mut numbers = text.split_whitespace().map(str::parse::<usize>);
+            let mut next = || numbers.next().context("wc says two numbers");
+            used.log_lines += next()??;
+            used.log_bytes += next()??;
+        }
+        Ok(used)
+    }
+
+    /// Its memory alone, which costs nobody anything to read.
+    pub(crate) fn resident(&self, scene: &Scene) -> Result<f64> {
+        let pids = self.units.iter().map(|unit| scene.node.unit_pid(unit));
+        pids.map(|pid| resident(pid?)).sum()
+    }
+
+    /// Its writes that the API server answered since then: conditions and events.
+    pub(crate) fn writes(&self, scene: &Scene, since: Timestamp) -> Result<usize> {
+        let requests = scene.plane.audit()?;
+        let writes = requests.iter().filter(|request| {
+            request.user == self.user
+                && request.at >= since
+                && !matches!(request.verb.as_str(), "get" | "list" | "watch")
+        });
+        Ok(writes.count())
+    }
+}
+
+/// The CPU time of a process's children that have ended. The kernel adds nanoseconds up and shows ticks.
+fn children(pid: i32) -> Result<Duration> {
+    let stat = Process::new(pid)?.stat()?;
+    let ticks = u64::try_from(stat.cutime + stat.cstime)?;
+    Ok(Duration::from_millis(
+        ticks * 1000 / procfs::ticks_per_second(),
+    ))
+}
+
+fn resident(pid: i32) -> Result<f64> {
+    let kib = Process::new(pid)?.status()?.vmrss.context("no VmRSS")?;
+    Ok(f64::from(u32::try_from(kib)?) / 1024.0)
+}
