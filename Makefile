@@ -88,13 +88,17 @@ table: setup tools release ## Runs the node tests and writes the tables in docs/
 	@NODEVIGIL_ROWS="$(CURDIR)/dist/rows.jsonl" $(NODE_ENV) cargo test --locked --test node
 	@NODEVIGIL_ROWS="$(CURDIR)/dist/rows.jsonl" cargo test --quiet --locked --test it -- tables::
 
-bench: setup tools release ## Measures every promise and writes dist/bench.json (half an hour)
+bench: setup tools release ## Measures every promise and writes dist/bench.json (an hour)
 	@echo "== promises"
 	@$(NODE_ENV) cargo bench --locked --profile dev --bench promises
 	@echo "== failures of the API, five minutes of each"
 	@FAULT_SECONDS=300 $(NODE_ENV) cargo test --locked --test node faults::
 	@echo "== racing writers, 10 000 writes"
 	@RACING_WRITES=10000 $(NODE_ENV) cargo test --locked --test node racing::no_lost_update
+	@echo "== beside node-problem-detector, twelve kills of each kind and ten idle minutes"
+	@rm -f dist/peer.jsonl
+	@PEER_KILLS=12 NODEVIGIL_ROWS="$(CURDIR)/dist/peer.jsonl" $(NODE_ENV) cargo test --locked --test node peer::
+	@NODEVIGIL_ROWS="$(CURDIR)/dist/peer.jsonl" cargo test --quiet --locked --test it -- tables::
 
 # The seed is printed; ORACLE_SEED=S repeats a run, ORACLE_TREES=1 with it a single tree.
 oracle: setup tools kubelets ## A thousand random trees against a real systemd, flags against four releases of the kubelet

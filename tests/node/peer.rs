@@ -5,6 +5,7 @@
 
 mod cost;
 mod faults;
+mod flood;
 mod npd;
 
 use std::time::{Duration, Instant};
@@ -18,12 +19,13 @@ use crate::support::control_plane::ControlPlane;
 use crate::support::stats::Sample;
 use crate::support::{rows, say, tools};
 use crate::trial;
-use cost::{Side, Used};
+use cost::Side;
 use faults::{Duel, Tried, probe_memory};
+use flood::Storm;
 
 const KILLS: &str = "PEER_KILLS";
 const HOUR: f64 = 3600.0;
-/// Between the last fault and the first reading.
+/// Between the last fault, or the start, and the first reading.
 const SETTLE: Duration = Duration::from_secs(5);
 /// How often memory is read.
 const EVERY: Duration = Duration::from_secs(5);
@@ -34,6 +36,8 @@ struct Plan {
     deaths: usize,
     hangs: usize,
     idle: Duration,
+    /// Storms of so many lines a second.
+    storms: &'static [u32],
 }
 
 impl Plan {
@@ -45,6 +49,7 @@ impl Plan {
                 deaths: 2,
                 hangs: 1,
                 idle: Duration::from_mins(1),
+                storms: &[20_000],
             });
         };
         let kills: usize = text.parse().with_context(|| format!("{KILLS}={text}"))?;
@@ -54,13 +59,17 @@ impl Plan {
             deaths: kills,
             hangs: kills.div_ceil(3),
             idle: Duration::from_mins(10),
+            storms: &[20_000, 1_000],
         })
     }
 }
 
 /// The tests of this topic.
 pub(crate) fn tests() -> Vec<Trial> {
-    vec![trial("peer::side_by_side", both_watch_one_kubelet)]
+    vec![
+        trial("peer::side_by_side", both_watch_one_kubelet),
+        trial("peer::storm", both_read_a_storm),
+    ]
 }
 
 fn both_watch_one_kubelet() -> Result<()> {
@@ -76,15 +85,15 @@ fn both_watch_one_kubelet() -> Result<()> {
     scene.start()?.play(|scene| {
         let duel = Duel {
             scene,
-            started: npd::start(scene)?,
+            started: npd::start(scene)?.started,
         };
         let sides = sides(scene);
-        let (before, since) = (used(scene, &sides)?, Timestamp::now());
+        let (before, since) = (cost::used(scene, &sides)?, Timestamp::now());
         let quick = duel.quick_kills(plan.quick_kills)?;
         let deaths = duel.deaths(plan.deaths)?;
         let mut probe = 0.0_f64;
         let hangs = duel.hangs(plan.hangs, || probe = probe.max(probe_memory()))?;
-        let after = used(scene, &sides)?;
+        let faults = cost::between(&before, &cost::used(scene, &sides)?);
         table.told(&quick_kill(&quick), &quick);
         table.told("killed, and it stays dead", &deaths);
         table.told("stopped by SIGSTOP", &hangs);
@@ -93,7 +102,7 @@ fn both_watch_one_kubelet() -> Result<()> {
             "writes to the API meanwhile, conditions and events",
             [ours?, theirs?].map(|count| count.to_string()),
         );
-        table.row("its own log meanwhile", two(&before, &after, log));
+        table.row("its own log meanwhile", faults.map(|used| used.log()));
         let idle = idle(scene, &sides, plan.idle)?;
         table.idle(&idle, probe);
         table.tell(plan.full);
@@ -104,6 +113,29 @@ fn both_watch_one_kubelet() -> Result<()> {
 fn quick_kill(tried: &Tried) -> String {
     let away = tried.away.percentile(50).unwrap_or_default();
     format!("killed, and started anew after a second: its healthz is away for {away:.1} s")
+}
+
+/// Twenty thousand lines of nobody's business in the kernel's log, and one that matters.
+fn both_read_a_storm() -> Result<()> {
+    let plan = Plan::read()?;
+    let plane = ControlPlane::shared()?;
+    let package = npd::Package::new(&plane)?;
+    let scene = Scene::booted(&plane, "storm", |node| package.onto(node))?;
+    scene.start()?.play(|scene| {
+        let npd = npd::start(scene)?;
+        let sides = sides(scene);
+        std::thread::sleep(SETTLE);
+        let mut table = Table::default();
+        for per_second in plan.storms {
+            let storm = flood::storm(scene, &npd, &sides, *per_second)?;
+            table.storm(*per_second, &storm);
+            storm
+                .judge()
+                .with_context(|| format!("{per_second} lines a second: {storm:#?}"))?;
+        }
+        table.tell(plan.full);
+        Ok(())
+    })
 }
 
 /// The agent with its helper, and node-problem-detector.
@@ -120,11 +152,6 @@ fn sides(scene: &Scene) -> [Side; 2] {
     ]
 }
 
-fn used(scene: &Scene, sides: &[Side; 2]) -> Result<[Used; 2]> {
-    let [ours, theirs] = sides;
-    Ok([ours.used(scene)?, theirs.used(scene)?])
-}
-
 /// A side at rest.
 struct Idle {
     /// CPU-seconds an hour, from as long as it took.
@@ -135,7 +162,7 @@ struct Idle {
 
 fn idle(scene: &Scene, sides: &[Side; 2], time: Duration) -> Result<[Idle; 2]> {
     std::thread::sleep(SETTLE);
-    let (before, began) = (used(scene, sides)?, Instant::now());
+    let (before, began) = (cost::used(scene, sides)?, Instant::now());
     let mut resident = [0.0_f64; 2];
     while began.elapsed() < time {
         std::thread::sleep(EVERY);
@@ -143,9 +170,10 @@ fn idle(scene: &Scene, sides: &[Side; 2], time: Duration) -> Result<[Idle; 2]> {
             *most = most.max(side.resident(scene)?);
         }
     }
-    let (after, took) = (used(scene, sides)?, began.elapsed().as_secs_f64());
+    let used = cost::between(&before, &cost::used(scene, sides)?);
+    let took = began.elapsed().as_secs_f64();
     Ok([0, 1].map(|side: usize| Idle {
-        hourly: after[side].cpu.saturating_sub(before[side].cpu).as_secs_f64() / took * HOUR,
+        hourly: used[side].cpu.as_secs_f64() / took * HOUR,
         resident: resident[side],
     }))
 }
@@ -196,12 +224,45 @@ impl Table {
         self.row(what, [cell(&tried.ours), cell(&tried.theirs)]);
     }
 
+    fn storm(&mut self, per_second: u32, storm: &Storm) {
+        let name = |what: &str| {
+            format!(
+                "{} lines in the kernel's log, {per_second} a second: {what}",
+                flood::LINES
+            )
+        };
+        let cpu = storm
+            .used
+            .map(|used| format!("{:.2} s", used.cpu.as_secs_f64()));
+        self.row(&name("CPU"), cpu);
+        self.row(&name("its own log"), storm.used.map(|used| used.log()));
+        let kill = match (storm.told, &storm.loss) {
+            (Some(told), _) => format!("told after {}", seconds(told.as_secs_f64())),
+            (None, Some(loss)) => format!("lost, and said so: {loss}"),
+            (None, None) => "lost".to_owned(),
+        };
+        let counted = format!("{} kills counted", storm.counted);
+        self.row(
+            &name("one real kill for memory among them"),
+            [kill, counted],
+        );
+        let resident = storm
+            .used
+            .map(|used| format!("{:.1} MiB", used.resident_mib));
+        self.row(&name("resident after it"), resident);
+    }
+
     fn idle(&mut self, idle: &[Idle; 2], probe: f64) {
-        let cpu = idle.each_ref().map(|one| format!("{:.2} CPU-s/h", one.hourly));
+        let cpu = idle
+            .each_ref()
+            .map(|one| format!("{:.2} CPU-s/h", one.hourly));
         self.row("CPU, idle, with children", cpu);
-        let [ours, mut theirs] = idle.each_ref().map(|one| format!("{:.1} MiB", one.resident));
-        theirs += &format!(", and {probe:.1} MiB in each probe");
-        self.row("resident, idle after these faults, at most", [ours, theirs]);
+        let [ours, theirs] = idle.each_ref().map(|one| one.resident);
+        let theirs = format!("{theirs:.1} MiB, and {probe:.1} MiB in each probe");
+        self.row(
+            "resident, idle after these faults, at most",
+            [format!("{ours:.1} MiB"), theirs],
+        );
     }
 
     /// Prints it; that of the full form goes into the document.
@@ -213,18 +274,6 @@ impl Table {
             }
         }
     }
-}
-
-fn two(before: &[Used; 2], after: &[Used; 2], tell: fn(&Used, &Used) -> String) -> [String; 2] {
-    [0, 1].map(|side: usize| tell(&before[side], &after[side]))
-}
-
-fn log(before: &Used, after: &Used) -> String {
-    let lines = after.log_lines - before.log_lines;
-    format!(
-        "{lines} lines, {} bytes",
-        after.log_bytes - before.log_bytes
-    )
 }
 
 fn megabytes(bytes: u64) -> String {

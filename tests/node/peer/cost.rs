@@ -26,6 +26,34 @@ pub(crate) struct Used {
     pub(crate) log_lines: usize,
 }
 
+impl Used {
+    /// What came on top of an earlier reading. The memory is today's.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self {
+            cpu: self.cpu.saturating_sub(before.cpu),
+            resident_mib: self.resident_mib,
+            log_bytes: self.log_bytes - before.log_bytes,
+            log_lines: self.log_lines - before.log_lines,
+        }
+    }
+
+    /// Its log, for people.
+    pub(crate) fn log(&self) -> String {
+        format!("{} lines, {} bytes", self.log_lines, self.log_bytes)
+    }
+}
+
+/// What both have used until now.
+pub(crate) fn used(scene: &Scene, sides: &[Side; 2]) -> Result<[Used; 2]> {
+    let [ours, theirs] = sides;
+    Ok([ours.used(scene)?, theirs.used(scene)?])
+}
+
+/// What both used in the time between two readings.
+pub(crate) fn between(before: &[Used; 2], after: &[Used; 2]) -> [Used; 2] {
+    [0, 1].map(|side: usize| after[side].since(&before[side]))
+}
+
 impl Side {
     pub(crate) fn used(&self, scene: &Scene) -> Result<Used> {
         let mut used = Used {

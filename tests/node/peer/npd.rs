@@ -83,8 +83,17 @@ impl Package {
     }
 }
 
-/// Starts it as a unit; returns when it was started, which its period counts from.
-pub(crate) fn start(scene: &Scene) -> Result<Instant> {
+/// It runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Running {
+    /// When it was started, which its period counts from.
+    pub(crate) started: Instant,
+    /// The port of its metrics.
+    pub(crate) metrics: u16,
+}
+
+/// Starts it as a unit; returns when it has said that all is well.
+pub(crate) fn start(scene: &Scene) -> Result<Running> {
     grant(&scene.plane)?;
     let (name, url) = (scene.node.name(), scene.plane.url());
     let (server, metrics) = (enter::port(), enter::port());
@@ -110,7 +119,10 @@ pub(crate) fn start(scene: &Scene) -> Result<Instant> {
         condition_status(event, THEIRS) == Some("False")
     });
     well.with_context(|| log(scene))?;
-    Ok(from)
+    Ok(Running {
+        started: from,
+        metrics,
+    })
 }
 
 /// The end of its journal.
