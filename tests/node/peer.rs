@@ -241,7 +241,12 @@ impl Table {
             (None, Some(loss)) => format!("lost, and said so: {loss}"),
             (None, None) => "lost".to_owned(),
         };
-        let counted = format!("{} kills counted", storm.counted);
+        let among = if storm.has_victim {
+            "with it"
+        } else {
+            "without it"
+        };
+        let counted = format!("{} kills counted, {among}", storm.counted);
         self.row(
             &name("one real kill for memory among them"),
             [kill, counted],

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use procfs::process::Process;
+use serde_json::Value;
 
 use crate::scene::Scene;
 use crate::support::process::cpu;
@@ -22,6 +23,7 @@ pub(crate) struct Used {
     /// Its processes, all their threads, and their children that have ended.
     pub(crate) cpu: Duration,
     pub(crate) resident_mib: f64,
+    /// Of all fields that its lines have of it.
     pub(crate) log_bytes: usize,
     pub(crate) log_lines: usize,
 }
@@ -57,24 +59,27 @@ pub(crate) fn between(before: &[Used; 2], after: &[Used; 2]) -> [Used; 2] {
 impl Side {
     pub(crate) fn used(&self, scene: &Scene) -> Result<Used> {
         let mut used = Used {
-            cpu: Duration::ZERO,
-            resident_mib: 0.0,
+            cpu: self.cpu(scene)?,
+            resident_mib: self.resident(scene)?,
             log_bytes: 0,
             log_lines: 0,
         };
         for unit in self.units {
-            let pid = scene.node.unit_pid(unit)?;
-            used.cpu += cpu(pid)? + children(pid)?;
-            used.resident_mib += resident(pid)?;
-            let count =
-                format!("journalctl --sync; journalctl -q --no-pager -o cat -u {unit} | wc -lc");
-            let text = scene.node.sh(&count)?;
-            let mut numbers = text.split_whitespace().map(str::parse::<usize>);
-            let mut next = || numbers.next().context("wc says two numbers");
-            used.log_lines += next()??;
-            used.log_bytes += next()??;
+            let lines = scene.node.journal(unit, &[])?;
+            used.log_lines += lines.len();
+            used.log_bytes += lines.iter().map(own_bytes).sum::<usize>();
         }
         Ok(used)
+    }
+
+    /// Its CPU alone.
+    pub(crate) fn cpu(&self, scene: &Scene) -> Result<Duration> {
+        let pids = self.units.iter().map(|unit| scene.node.unit_pid(unit));
+        pids.map(|pid| {
+            let pid = pid?;
+            Ok(cpu(pid)? + children(pid)?)
+        })
+        .sum()
     }
 
     /// Its memory alone, which costs nobody anything to read.
@@ -93,6 +98,14 @@ impl Side {
         });
         Ok(writes.count())
     }
+}
+
+/// What a program put into a journal line, names included: all but the fields that journald adds.
+fn own_bytes(line: &Value) -> usize {
+    let fields = line.as_object().into_iter().flatten();
+    let own = fields.filter(|(name, _)| !name.starts_with('_'));
+    own.map(|(name, value)| name.len() + value.as_str().map_or(0, str::len))
+        .sum()
 }
 
 /// The CPU time of a process's children that have ended. The kernel adds nanoseconds up and shows ticks.

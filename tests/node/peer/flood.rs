@@ -8,10 +8,10 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use nix::time::{ClockId, clock_gettime};
+use jiff::Timestamp;
 
 use super::cost::{self, Side, Used};
-use super::npd::Running;
+use super::npd::{self, Running};
 use crate::scene::{AGENT, Scene};
 use crate::support::{kmsg, say, wait_until};
 
@@ -20,9 +20,7 @@ pub(crate) const LINES: u32 = 20_000;
 const NOBODY: &str = "lookalike";
 /// Who is killed: it asks for far more than its limit.
 const VICTIM: &str = "tail";
-const HOG: &str = "systemd-run --quiet --wait --unit=hog --property=MemoryLimit=16M tail /dev/zero";
-const HOGS_END: &str = "systemctl show --value --property=ExecMainExitTimestampMonotonic hog
-                        systemctl reset-failed hog";
+const HOG: &str = "systemd-run --quiet --scope --property=MemoryLimit=16M tail /dev/zero";
 /// How long a kill may take to be told, before it counts as lost.
 const TOLD: Duration = Duration::from_secs(10);
 /// How long somebody may take to read on after the storm, and how little he then uses in a second.
@@ -32,12 +30,13 @@ const CALM: Duration = Duration::from_millis(30);
 /// What came of it.
 #[derive(Debug)]
 pub(crate) struct Storm {
-    /// From the victim's end to the Event at the API server, if there is one.
+    /// From the victim's end, as its parent saw it, to the Event at the API server, if there is one.
     pub(crate) told: Option<Duration>,
     /// The agent's own words on what it lost, if it has any.
     pub(crate) loss: Option<String>,
-    /// Kills for memory that node-problem-detector counted, of one.
+    /// Kills for memory that node-problem-detector counted, of one, and whether that one is in its log.
     pub(crate) counted: u64,
+    pub(crate) has_victim: bool,
     /// What the two used from the storm's beginning until both had read all of it.
     pub(crate) used: [Used; 2],
 }
@@ -72,20 +71,16 @@ pub(crate) fn storm(
     let before = cost::used(scene, sides)?;
     let counted = oom_kills(npd)?;
     let known = kills_told(scene)?.len();
-    let (began, uptime) = (
-        Instant::now(),
-        Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC)?),
-    );
-    let took = std::thread::scope(|scope| {
+    let (began, since) = (Instant::now(), Timestamp::now());
+    let (took, killed) = std::thread::scope(|scope| {
         let flood = scope.spawn(|| kmsg::flood(&lines, per_second));
         std::thread::sleep(Duration::from_secs(1) * LINES / per_second / 5); // it takes a moment to start
         let (code, output) = scene.node.run(HOG)?;
+        let killed = began.elapsed();
         ensure!(code != 0, "the hog was not killed: {output}");
-        flood.join().map_err(|_| anyhow!("the flood panicked"))?
+        let took = flood.join().map_err(|_| anyhow!("the flood panicked"))??;
+        anyhow::Ok((took, killed))
     })?;
-    let end = scene.node.sh(HOGS_END)?;
-    let end = Duration::from_micros(end.trim().parse().context("the hog's end")?);
-    let killed = end.saturating_sub(uptime);
     ensure!(
         killed < took,
         "killed {killed:?} after the beginning of a storm of {took:?}"
@@ -93,7 +88,6 @@ pub(crate) fn storm(
     say(&format!(
         "{LINES} lines took {took:.2?}; the real kill was {killed:.2?} after the first"
     ));
-    say(&format!("until here: {:?}", cost::between(&before, &cost::used(scene, sides)?)));
     let told = wait_until("an Event on the kill", TOLD, || {
         Ok((kills_told(scene)?.len() > known).then(Instant::now))
     });
@@ -108,6 +102,7 @@ pub(crate) fn storm(
         told: told.ok().map(|at| (at - began).saturating_sub(killed)),
         loss: loss(scene)?,
         counted: oom_kills(npd)? - counted,
+        has_victim: has_victim(scene, since)?,
         used: cost::between(&before, &after),
     })
 }
@@ -125,10 +120,7 @@ fn line(number: u32) -> String {
 
 /// Waits until neither has anything left to do.
 fn read_on(scene: &Scene, sides: &[Side; 2]) -> Result<()> {
-    let cpu = || -> Result<Duration> {
-        let used = cost::used(scene, sides)?;
-        Ok(used[0].cpu + used[1].cpu)
-    };
+    let cpu = || Ok::<_, anyhow::Error>(sides[0].cpu(scene)? + sides[1].cpu(scene)?);
     wait_until("the end of the reading", READ_ON, || {
         let before = cpu()?;
         std::thread::sleep(Duration::from_secs(1));
@@ -162,6 +154,17 @@ fn loss(scene: &Scene) -> Result<Option<String>> {
         .into_iter()
         .find(|text| text.contains("lost"))
         .map(str::to_owned))
+}
+
+/// Whether node-problem-detector has logged the real kill.
+fn has_victim(scene: &Scene, since: Timestamp) -> Result<bool> {
+    let lines = format!(
+        "journalctl --no-pager -q -o cat --since=@{} -u {}",
+        since.as_second(),
+        npd::UNIT
+    );
+    let count = format!("{lines} | grep -q '({VICTIM}) total-vm'");
+    Ok(scene.node.run(&count)?.0 == 0)
 }
 
 /// How many kills for memory node-problem-detector has counted.
