@@ -4,9 +4,11 @@
 //! loop asks [`Check::turn`] when [`Check::due_at`] has come, has the question answered through `host` and hands the answer
 //! to every check. (The kubelet's own check is older than this trait and has its place in the loop.)
 
+pub mod clock;
 pub mod config;
 pub mod kernel;
 pub mod kubelet;
+pub mod limits;
 
 use std::{fmt::Debug, time::Duration};
 
@@ -15,7 +17,7 @@ use crate::{
     clock::Now,
     config::Settings,
     health::{ConditionType, Finding, news::Told},
-    helper::protocol::KubeletFacts,
+    helper::protocol::{ClockState, KubeletFacts},
 };
 
 /// What the registry knows of a check.
@@ -30,12 +32,14 @@ pub struct Spec {
 }
 
 /// Every check.
-pub const ALL: &[Spec] = &[config::SPEC, kubelet::SPEC];
+pub const ALL: &[Spec] = &[clock::SPEC, config::SPEC, kubelet::SPEC, limits::SPEC];
 
 /// The checks that the loop drives by the trait, with what the operator asked for.
 pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
-    let _ = settings;
-    vec![]
+    vec![
+        Box::new(clock::Clock::new(settings)),
+        Box::new(limits::Limits::new(settings)),
+    ]
 }
 
 /// A check that the loop drives.
@@ -71,7 +75,12 @@ pub trait Check: Debug + Send {
 
 /// What a check wants read. What may block is the helper's, or goes to the blocking worker: see `agent::reading`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Question {}
+pub enum Question {
+    /// What the kernel has a limit on.
+    Limits,
+    /// Whether the kernel's clock is synchronised.
+    Clock,
+}
 
 /// What was read, asked for or not.
 #[derive(Debug)]
@@ -82,6 +91,12 @@ pub enum Reading {
     Facts(Box<KubeletFacts>),
     /// The kernel's log said something that matters.
     Kernel(KernelEvent),
+    /// What the kernel has a limit on.
+    Limits(limits::Sample),
+    /// What the helper says of the kernel's clock, if it says anything.
+    Clock(Option<ClockState>),
+    /// The wall clock was set.
+    ClockStep(clock::Step),
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{config, credential, kubelet};
+use super::{clock, config, credential, kubelet};
 use crate::{
     kubeconfig::Access,
     kubelet::{
@@ -41,7 +41,12 @@ pub struct Verb {
 }
 
 /// Every verb.
-pub const VERBS: &[&Verb] = &[&kubelet::VERB, &credential::VERB, &config::VERB];
+pub const VERBS: &[&Verb] = &[
+    &clock::VERB,
+    &config::VERB,
+    &credential::VERB,
+    &kubelet::VERB,
+];
 
 /// What the agent asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +72,8 @@ pub enum Request {
     /// What the rules say of the kubelet's configuration: a [`ConfigAnswer`] at once, and another each time that a file
     /// changes which was read, until the connection is closed.
     Config(Box<ConfigRequest>),
+    /// Whether the kernel's clock is synchronised: [`ClockState`].
+    Clock,
 }
 
 /// What the agent knows and the helper does not.
@@ -133,6 +140,7 @@ impl Request {
             Self::Kubelet { .. } => &kubelet::VERB,
             Self::Credential { .. } => &credential::VERB,
             Self::Config(_) => &config::VERB,
+            Self::Clock => &clock::VERB,
         }
     }
 }
@@ -169,6 +177,13 @@ pub struct Credential {
 pub struct Plugin {
     /// Until when it is good, if that was said.
     pub expires_at: Option<Timestamp>,
+}
+
+/// What the kernel says of its clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockState {
+    /// Whether a program keeps it synchronised, as that program told the kernel.
+    pub synchronised: bool,
 }
 
 /// Why the helper did not do what was asked.

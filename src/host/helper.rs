@@ -19,7 +19,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-pub use crate::helper::protocol::{Code, Credential, KubeletFacts};
+pub use crate::helper::protocol::{ClockState, Code, Credential, KubeletFacts};
 use crate::{
     clock::Clock,
     helper::{
@@ -136,6 +136,11 @@ impl HelperClient {
     ) -> Result<Credential, HelperError> {
         let own = false;
         self.ask(&Request::Credential { pid, own, known }).await
+    }
+
+    /// Whether the kernel's clock is synchronised. At most 1 s.
+    pub async fn clock(&self) -> Result<ClockState, HelperError> {
+        self.ask(&Request::Clock).await
     }
 
     /// What the exec plugin of the agent's own kubeconfig gives. At most 12 s.
