@@ -31,6 +31,7 @@ mod lifecycle;
 mod lookup;
 mod lost_nodes;
 mod metrics;
+mod peer;
 mod privilege;
 mod provoked_boot;
 mod provoked_kernel;
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
         lifecycle::tests(),
         lost_nodes::tests(),
         racing::tests(),
+        peer::tests(),
         faults::tests(&arguments), // last: they have begun, and the others go on beside them
     ]
     .into_iter()
