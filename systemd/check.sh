@@ -15,7 +15,7 @@ command -v systemd-analyze >/dev/null || fail "systemd-analyze is missing (Debia
 
 # /usr/bin/nodevigil need not be installed here: the copies that are verified name /bin/true in its place.
 # systemd-analyze exits 0 on an unknown key, so a line that names one of our files is what counts.
-cp ./*.service ./*.socket ./*.slice "$work"
+cp ./*.service ./*.socket ./*.slice ../packaging/monitoring/*.service ../packaging/monitoring/*.socket "$work"
 sed -i 's,^ExecStart=/usr/bin/nodevigil ,ExecStart=/bin/true ,' "$work"/*.service
 systemd-analyze verify --man=no "$work"/*.service "$work"/*.socket "$work"/*.slice >"$work/verify" 2>&1 || true
 if grep nodevigil "$work/verify" >&2; then
@@ -43,6 +43,7 @@ gate() {
 gate nodevigil.service 25
 gate nodevigil-helper.service 20
 gate nodevigil-preflight.service 20
+gate ../packaging/monitoring/nodevigil-metrics.service 10
 
 # The user, then the folders that belong to it, in an empty root. Only root may give a folder away.
 mkdir -p "$work/root/etc"

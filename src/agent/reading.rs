@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use tokio::sync::mpsc;
 use tracing::warn;
 
 use super::{
@@ -16,6 +17,9 @@ use crate::{
     clock::{Now, Steps},
     cluster::events::Notice,
     config::Settings,
+    health::{MAX_MESSAGE_BYTES, bounded},
+    host::{kernel, kmsg},
+    status::{MAX_NEWS, News},
 };
 
 /// A check, and whether its question is open.
@@ -87,6 +91,16 @@ impl State {
             let kind = driven.check.spec().condition;
             while let Some(told) = driven.check.told() {
                 self.counted.heard(told.news);
+                if self.recent.len() == MAX_NEWS {
+                    self.recent.pop_front();
+                }
+                self.recent.push_back(News {
+                    name: told.news.spec().name.to_owned(),
+                    note: bounded(&told.note, MAX_MESSAGE_BYTES),
+                    warning: told.warning,
+                    at: now.wall,
+                });
+                self.status_at = now.uptime;
                 if is_shadow || !self.desired.choice().tells(kind) {
                     continue;
                 }
@@ -95,6 +109,7 @@ impl State {
                     reason: told.news.spec().name.to_owned(),
                     action: "Observe",
                     note: told.note,
+                    about: told.about,
                 };
                 self.events.record(notice, now);
             }
@@ -103,15 +118,37 @@ impl State {
 }
 
 impl Agent {
+    /// Follows the kernel's log. It has a queue of its own: a storm of it must not fill the loop's.
+    pub(super) fn watch_kernel(&mut self) {
+        let (sender, mut events) = mpsc::channel(kmsg::QUEUE);
+        let (root, clock) = (self.outside.root.clone(), self.outside.clock);
+        self.tasks.spawn(kmsg::follow(root, clock, sender));
+        let sender = self.sender.clone();
+        self.tasks.spawn(async move {
+            while let Some(event) = events.recv().await {
+                let event = Event::Observed(Reading::Kernel(event));
+                if sender.send(event).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
     /// Has a question answered; the answer comes back as [`Event::Answered`].
     pub(super) fn ask(&mut self, id: &'static str, question: Question) {
+        let helper = self.outside.helper.clone();
         match question {
             Question::Limits => {
                 let reading = Reading::Limits(self.limits.look());
                 self.known.push_back(Event::Answered(id, reading));
             }
+            Question::Clock => {
+                self.spawn(async move {
+                    let state = helper.clock().await.ok();
+                    Event::Answered(id, Reading::Clock(state))
+                });
+            }
             Question::Storage(request) => {
-                let helper = self.outside.helper.clone();
                 self.spawn(async move {
                     let answer = helper.storage(request).await;
                     let reading = Reading::Storage(answer.map_err(|error| error.to_string()));
@@ -119,18 +156,23 @@ impl Agent {
                 });
             }
             Question::Boot(request) => {
-                let helper = self.outside.helper.clone();
                 self.spawn(async move {
                     let answer = helper.boot(request).await;
                     let reading = Reading::Boot(answer.map_err(|error| error.to_string()));
                     Event::Answered(id, reading)
                 });
             }
-            Question::Clock => {
-                let helper = self.outside.helper.clone();
+            Question::KernelState(tids) => {
+                let state = kernel::state(&self.outside.root, &tids);
+                let answer = Event::Answered(id, Reading::KernelState(state));
+                self.known.push_back(answer);
+            }
+            Question::Pod(uid) => {
                 self.spawn(async move {
-                    let state = helper.clock().await.ok();
-                    Event::Answered(id, Reading::Clock(state))
+                    // Without a helper the pod has its uid for a name.
+                    let found = helper.pod(uid).await.ok().flatten();
+                    let name = found.map(|pod| format!("{}/{}", pod.namespace, pod.name));
+                    Event::Answered(id, Reading::Pod(name))
                 });
             }
         }

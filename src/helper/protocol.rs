@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     boot::{self, BootRequest},
-    clock, config, credential, kubelet,
+    clock, config, credential, kubelet, pod,
     storage::{self, StorageRequest},
 };
 use crate::{
@@ -51,6 +51,7 @@ pub const VERBS: &[&Verb] = &[
     &config::VERB,
     &credential::VERB,
     &kubelet::VERB,
+    &pod::VERB,
     &storage::VERB,
 ];
 
@@ -78,12 +79,18 @@ pub enum Request {
     /// What the rules say of the kubelet's configuration: a [`ConfigAnswer`] at once, and another each time that a file
     /// changes which was read, until the connection is closed.
     Config(Box<ConfigRequest>),
+    /// Whether the kernel's clock is synchronised: [`ClockState`].
+    Clock,
     /// The file systems of kubelet and runtime: [`StorageAnswer`](storage::StorageAnswer).
     Storage(StorageRequest),
     /// How the last boot ended, or something to keep of this one: [`LastBoot`](boot::LastBoot).
     Boot(BootRequest),
-    /// Whether the kernel's clock is synchronised: [`ClockState`].
-    Clock,
+    /// Which pod has this uid: a [`PodName`](pod::PodName), or nothing.
+    Pod {
+        /// The pod's uid.
+        #[serde(default)]
+        uid: String,
+    },
 }
 
 /// What the agent knows and the helper does not.
@@ -150,9 +157,10 @@ impl Request {
             Self::Kubelet { .. } => &kubelet::VERB,
             Self::Credential { .. } => &credential::VERB,
             Self::Config(_) => &config::VERB,
+            Self::Clock => &clock::VERB,
             Self::Storage(_) => &storage::VERB,
             Self::Boot(_) => &boot::VERB,
-            Self::Clock => &clock::VERB,
+            Self::Pod { .. } => &pod::VERB,
         }
     }
 }
