@@ -94,6 +94,11 @@ impl Link {
         self.connected
     }
 
+    /// Whether the API server does what it is asked, as far as is known.
+    pub(super) fn is_well(&self) -> bool {
+        self.connected && matches!(self.watch, Watch::Open(_)) && self.gate.failure().is_none()
+    }
+
     pub(super) fn identity(&self) -> Option<&Identity> {
         self.said.as_ref()
     }

@@ -52,6 +52,7 @@ use crate::{
         notify::Notifier,
         packages::LockFiles,
         process::{self, Watched, Where},
+        sockets::SocketTable,
         systemd,
     },
     ledger,
@@ -104,6 +105,11 @@ pub struct Agent {
     /// Events that are known already; what waits in the queue goes before them.
     known: VecDeque<Event>,
     disk: Disk,
+    /// The kernel's list of sockets, once it was asked for; and whether it was said that it cannot be had.
+    socket_table: Option<SocketTable>,
+    sockets_refused: bool,
+    /// Set once it was said that the kubelet's Lease cannot be read.
+    lease_refused: Arc<OnceLock<()>>,
     /// The pause file as it was when it was looked at last, if it was there.
     pause_seen: Option<Stamp>,
     /// The package managers' lock files, once a disk has said which there are.
@@ -155,6 +161,9 @@ impl Agent {
             following_config: None,
             known: VecDeque::new(),
             disk: Disk::default(),
+            socket_table: None,
+            sockets_refused: false,
+            lease_refused: Arc::default(),
             pause_seen: None,
             lock_files: Arc::default(),
             terminate: signal(SignalKind::terminate())?,

@@ -4,18 +4,17 @@
 
 use std::time::Duration;
 
-#[cfg(doc)]
-use super::Event;
 use super::{
-    Agent,
+    Agent, Event,
     event::Effect,
     state::{SLACK, State},
 };
 use crate::{
-    checks::{self, Check, Question, Reading},
+    checks::{self, Check, Question, Reading, lease::Sight},
     clock::Now,
     cluster::events::Notice,
     config::Settings,
+    host::helper::{Code, HelperError},
 };
 
 /// A check, and whether its question is open.
@@ -45,6 +44,20 @@ impl State {
             driven.open &= driven.check.spec().id != id;
         }
         self.offer(reading, now);
+    }
+
+    /// Tells what is known of both ends of the kubelet's way to the API server, when it has changed.
+    pub(super) fn look_both_ways(&mut self, now: Now) {
+        let sight = Sight {
+            kubelet_answers: self.kubelet.answers(),
+            api_answers: self.link.is_well(),
+            is_given_up: self.ready.is_given_up,
+            heartbeat: self.ready.heartbeat,
+        };
+        if sight != self.sight {
+            self.sight = sight;
+            self.offer(&Reading::Sight(sight), now);
+        }
     }
 
     /// Gives each check that is due its turn.
@@ -92,7 +105,27 @@ impl State {
 impl Agent {
     /// Has a question answered; the answer comes back as [`Event::Answered`].
     pub(super) fn ask(&mut self, id: &'static str, question: Question) {
-        let _ = (id, &self.outside);
-        match question {}
+        match question {
+            Question::Certificate(pid) => {
+                let helper = self.outside.helper.clone();
+                self.spawn(async move {
+                    let read = match helper.certificate(pid).await {
+                        Ok(certificate) => Ok(Some(certificate)),
+                        Err(HelperError::Refused {
+                            code: Code::NoCredential,
+                            ..
+                        }) => Ok(None),
+                        Err(error) => Err(error.to_string()),
+                    };
+                    Event::Answered(id, Reading::Certificate(read))
+                });
+            }
+            Question::Sockets => {
+                let sockets = self.sockets();
+                let answer = Event::Answered(id, Reading::Sockets(sockets));
+                self.known.push_back(answer);
+            }
+            Question::Lease => self.read_lease(id),
+        }
     }
 }

@@ -13,9 +13,14 @@ use super::{
     standing::Standing,
 };
 use crate::{
-    checks::kubelet::{Endpoint, Kubelet, Sign},
+    checks::{
+        kubelet::{Endpoint, Kubelet, Sign},
+        lease::Sight,
+    },
     clock::Now,
-    cluster::{events::EventBook, gate::RequestKind, publisher::Publisher, taints::Tainter},
+    cluster::{
+        api::Ready, events::EventBook, gate::RequestKind, publisher::Publisher, taints::Tainter,
+    },
     config::Settings,
     desired::Desired,
     health::{Conditions, Stored},
@@ -50,6 +55,10 @@ pub struct State {
     pub(super) standing: Standing,
     /// The checks that the loop drives.
     pub(super) driven: Vec<Driven>,
+    /// What the checks were told last of both ends of the kubelet's way to the API server.
+    pub(super) sight: Sight,
+    /// The Node's `Ready`, as it was seen last.
+    pub(super) ready: Ready,
     pub(super) publisher: Option<Publisher>,
     pub(super) tainter: Tainter,
     pub(super) events: EventBook,
@@ -91,6 +100,8 @@ impl State {
             checking: Checking::default(),
             standing: Standing::default(),
             driven: driven(&settings),
+            sight: Sight::default(),
+            ready: Ready::default(),
             settings,
             started: now,
             hostname: hostname.to_ascii_lowercase(), // as the kubelet does
@@ -206,6 +217,7 @@ impl State {
                 effects.push(Effect::Exit);
             }
         }
+        self.look_both_ways(now);
         self.take_turns(now, &mut effects);
         let stands_otherwise = self.settle_standing(now);
         let changed = self.judge(now, &mut effects);

@@ -95,6 +95,17 @@ impl Kubelet {
         }
     }
 
+    /// Whether its process lives and its healthz answers, or is off.
+    pub fn answers(&self) -> bool {
+        match &self.life {
+            Life::Alive(alive) => {
+                alive.endpoint == Some(Endpoint::Disabled)
+                    || (alive.answered && alive.misses() == 0)
+            }
+            _ => false,
+        }
+    }
+
     /// The cgroup in which systemd keeps the unit, if it said so.
     pub fn control_group(&self) -> Option<&str> {
         let group = self.unit.as_ref()?.control_group.as_str();

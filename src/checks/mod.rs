@@ -4,9 +4,11 @@
 //! loop asks [`Check::turn`] when [`Check::due_at`] has come, has the question answered through `host` and hands the answer
 //! to every check. (The kubelet's own check is older than this trait and has its place in the loop.)
 
+pub mod certificate;
 pub mod config;
 pub mod kernel;
 pub mod kubelet;
+pub mod lease;
 
 use std::{fmt::Debug, time::Duration};
 
@@ -15,7 +17,7 @@ use crate::{
     clock::Now,
     config::Settings,
     health::{ConditionType, Finding, news::Told},
-    helper::protocol::KubeletFacts,
+    helper::protocol::{ClientCertificate, KubeletFacts},
 };
 
 /// What the registry knows of a check.
@@ -30,12 +32,19 @@ pub struct Spec {
 }
 
 /// Every check.
-pub const ALL: &[Spec] = &[config::SPEC, kubelet::SPEC];
+pub const ALL: &[Spec] = &[
+    certificate::SPEC,
+    config::SPEC,
+    kubelet::SPEC,
+    lease::SPEC,
+];
 
 /// The checks that the loop drives by the trait, with what the operator asked for.
 pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
-    let _ = settings;
-    vec![]
+    vec![
+        Box::new(certificate::Certificate::new(settings)),
+        Box::new(lease::Lease::new(settings)),
+    ]
 }
 
 /// A check that the loop drives.
@@ -62,6 +71,12 @@ pub trait Check: Debug + Send {
         None
     }
 
+    /// Whether it only adds to what the condition's own check says: then it can say by itself that something is wrong, but
+    /// not that all is well.
+    fn is_beside(&self) -> bool {
+        false
+    }
+
     /// Whether there is anything on this host that it could watch; `true` until that is known. If not, its condition is not
     /// told.
     fn applies(&self) -> bool {
@@ -71,7 +86,14 @@ pub trait Check: Debug + Send {
 
 /// What a check wants read. What may block is the helper's, or goes to the blocking worker: see `agent::reading`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Question {}
+pub enum Question {
+    /// The client certificate of the kubelet with that pid, if it runs.
+    Certificate(Option<i32>),
+    /// Root's connections to the API server.
+    Sockets,
+    /// The kubelet's Lease.
+    Lease,
+}
 
 /// What was read, asked for or not.
 #[derive(Debug)]
@@ -82,6 +104,14 @@ pub enum Reading {
     Facts(Box<KubeletFacts>),
     /// The kernel's log said something that matters.
     Kernel(KernelEvent),
+    /// The kubelet's client certificate, `None` if it has none; or why it could not be read.
+    Certificate(Result<Option<ClientCertificate>, String>),
+    /// What the loop knows of both ends of the kubelet's connection to the API server has changed.
+    Sight(lease::Sight),
+    /// Root's connections to the API server, if the kernel lists them.
+    Sockets(Option<lease::Sockets>),
+    /// The kubelet's Lease.
+    Lease(Result<lease::Renewal, lease::Unread>),
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{config, credential, kubelet};
+use super::{certificate, config, credential, kubelet};
 use crate::{
     kubeconfig::Access,
     kubelet::{
@@ -41,7 +41,12 @@ pub struct Verb {
 }
 
 /// Every verb.
-pub const VERBS: &[&Verb] = &[&kubelet::VERB, &credential::VERB, &config::VERB];
+pub const VERBS: &[&Verb] = &[
+    &kubelet::VERB,
+    &credential::VERB,
+    &config::VERB,
+    &certificate::VERB,
+];
 
 /// What the agent asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +72,12 @@ pub enum Request {
     /// What the rules say of the kubelet's configuration: a [`ConfigAnswer`] at once, and another each time that a file
     /// changes which was read, until the connection is closed.
     Config(Box<ConfigRequest>),
+    /// How long the client certificate is good that the kubelet shows to the API server: a [`ClientCertificate`].
+    Certificate {
+        /// The running kubelet, whose flags name its kubeconfig; without it, the well-known places are searched.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pid: Option<i32>,
+    },
 }
 
 /// What the agent knows and the helper does not.
@@ -133,6 +144,7 @@ impl Request {
             Self::Kubelet { .. } => &kubelet::VERB,
             Self::Credential { .. } => &credential::VERB,
             Self::Config(_) => &config::VERB,
+            Self::Certificate { .. } => &certificate::VERB,
         }
     }
 }
@@ -162,6 +174,17 @@ pub struct Credential {
     /// If an exec plugin gave it: it is made anew by each question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<Plugin>,
+}
+
+/// The certificate that the kubelet shows to the API server: its dates and no more of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientCertificate {
+    /// The file that it is in: of its own, or the kubeconfig.
+    pub file: String,
+    /// Seconds since 1970.
+    pub not_before_secs: i64,
+    /// Seconds since 1970.
+    pub not_after_secs: i64,
 }
 
 /// What an exec plugin says of its credential.

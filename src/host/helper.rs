@@ -18,7 +18,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-pub use crate::helper::protocol::{Code, Credential, KubeletFacts};
+pub use crate::helper::protocol::{ClientCertificate, Code, Credential, KubeletFacts};
 use crate::helper::{
     SOCKET_PATH,
     protocol::{self, ConfigAnswer, ConfigRequest, MAX_ANSWER_BYTES, Request},
@@ -110,6 +110,11 @@ impl HelperClient {
     ) -> Result<Credential, HelperError> {
         let own = false;
         self.ask(&Request::Credential { pid, own, known }).await
+    }
+
+    /// How long the certificate is good that the kubelet shows to the API server. At most 2 s.
+    pub async fn certificate(&self, pid: Option<i32>) -> Result<ClientCertificate, HelperError> {
+        self.ask(&Request::Certificate { pid }).await
     }
 
     /// What the exec plugin of the agent's own kubeconfig gives. At most 12 s.
