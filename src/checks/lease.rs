@@ -357,3 +357,6 @@ impl Check for Lease {
     }
 }
 
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ pub mod program;
 pub mod schedstat;
 pub mod socket;
 pub mod sockets;
+pub mod strain;
 pub mod systemd;
 pub mod transient;
 pub mod tree;
