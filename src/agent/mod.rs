@@ -53,6 +53,7 @@ use crate::{
         packages::LockFiles,
         process::{self, Watched, Where},
         sockets::SocketTable,
+        strain::Gauge,
         systemd,
     },
     ledger,
@@ -91,6 +92,8 @@ pub struct Agent {
     tasks: JoinSet<()>,
     alarm: Alarm,
     watched: Option<Watched>,
+    /// Open while the kubelet does not answer.
+    gauge: Option<Gauge>,
     /// Connections of the identities that were found, each ahead of its event.
     connections: (mpsc::UnboundedSender<Known>, mpsc::UnboundedReceiver<Known>),
     /// The connection of the identity found last, and what is said on it.
@@ -151,6 +154,7 @@ impl Agent {
             tasks: JoinSet::new(),
             alarm: Alarm::new()?,
             watched: None,
+            gauge: None,
             connections: mpsc::unbounded_channel(),
             connection: None,
             api: None,
@@ -195,6 +199,9 @@ impl Agent {
                 return true;
             }
             self.perform(effect, now.uptime);
+        }
+        if !self.state.kubelet.is_suspect() {
+            self.gauge = None;
         }
         while self.tasks.try_join_next().is_some() {}
         self.write();
@@ -249,6 +256,7 @@ impl Agent {
             Effect::Watch(process) => self.watch(process),
             Effect::Probe(pid, url) => self.probe(pid, url, uptime),
             Effect::ReadState(process) => self.read_state(&process),
+            Effect::ReadStrain(process, group) => self.read_strain(process, &group, uptime),
             Effect::AskFacts(pid) => {
                 let helper = self.outside.helper.clone();
                 self.spawn(async move { Event::Facts(pid, helper.kubelet(pid).await) });
@@ -385,6 +393,15 @@ impl Agent {
             None => Event::Gone(process.pid),
         };
         self.known.push_back(event);
+    }
+
+    fn read_strain(&mut self, process: Process, group: &str, uptime: Duration) {
+        let pid = process.pid;
+        self.gauge.take_if(|gauge| *gauge.process() != process);
+        let root = &self.outside.root;
+        let open = || Gauge::open(root, process, group);
+        let strain = self.gauge.get_or_insert_with(open).read(uptime);
+        self.known.push_back(Event::Strain(pid, strain));
     }
 
     /// One write at a time, on the blocking worker: the folder is in memory, but memory may be short.

@@ -47,7 +47,7 @@ impl State {
     }
 
     /// Tells what is known of both ends of the kubelet's way to the API server, when it has changed.
-    pub(super) fn look_both_ways(&mut self, now: Now) {
+    fn look_both_ways(&mut self, now: Now) {
         let sight = Sight {
             kubelet_answers: self.kubelet.answers(),
             api_answers: self.link.is_well(),
@@ -62,6 +62,7 @@ impl State {
 
     /// Gives each check that is due its turn.
     pub(super) fn take_turns(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        self.look_both_ways(now);
         let soon = now.uptime + SLACK;
         for driven in &mut self.driven {
             let due = driven.check.due_at().is_some_and(|at| soon >= at);
@@ -106,20 +107,7 @@ impl Agent {
     /// Has a question answered; the answer comes back as [`Event::Answered`].
     pub(super) fn ask(&mut self, id: &'static str, question: Question) {
         match question {
-            Question::Certificate(pid) => {
-                let helper = self.outside.helper.clone();
-                self.spawn(async move {
-                    let read = match helper.certificate(pid).await {
-                        Ok(certificate) => Ok(Some(certificate)),
-                        Err(HelperError::Refused {
-                            code: Code::NoCredential,
-                            ..
-                        }) => Ok(None),
-                        Err(error) => Err(error.to_string()),
-                    };
-                    Event::Answered(id, Reading::Certificate(read))
-                });
-            }
+            Question::Certificate(pid) => self.read_certificate(id, pid),
             Question::Sockets => {
                 let sockets = self.sockets();
                 let answer = Event::Answered(id, Reading::Sockets(sockets));
@@ -127,5 +115,20 @@ impl Agent {
             }
             Question::Lease => self.read_lease(id),
         }
+    }
+
+    fn read_certificate(&mut self, id: &'static str, pid: Option<i32>) {
+        let helper = self.outside.helper.clone();
+        self.spawn(async move {
+            let read = match helper.certificate(pid).await {
+                Ok(certificate) => Ok(Some(certificate)),
+                Err(HelperError::Refused {
+                    code: Code::NoCredential,
+                    ..
+                }) => Ok(None),
+                Err(error) => Err(error.to_string()),
+            };
+            Event::Answered(id, Reading::Certificate(read))
+        });
     }
 }

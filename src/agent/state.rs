@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     checks::{
-        kubelet::{Endpoint, Kubelet, Sign},
+        kubelet::{Endpoint, Kubelet, Sign, StrainLimits},
         lease::Sight,
     },
     clock::Now,
@@ -89,7 +89,8 @@ impl State {
         now: Now,
     ) -> Self {
         let mut state = Self {
-            kubelet: Kubelet::new(settings.kubelet.unit.clone()),
+            kubelet: Kubelet::new(settings.kubelet.unit.clone())
+                .with_limits(StrainLimits::new(&settings)),
             kubelet_since: now,
             health: Conditions::new(settings.kubelet.healthy_for),
             desired: Desired::new(settings.choice.clone()),
@@ -191,6 +192,7 @@ impl State {
             Event::ProcessState(pid, state) => {
                 self.kubelet.apply(Sign::ProcessState(pid, state), now);
             }
+            Event::Strain(pid, strain) => self.kubelet.apply(Sign::Strain(pid, strain), now),
             Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, &mut effects),
             Event::Config(question, answer) => self.apply_config(question, answer, now),
             Event::Pause(pause) => self.standing.learn_pause(pause, now),
@@ -217,7 +219,6 @@ impl State {
                 effects.push(Effect::Exit);
             }
         }
-        self.look_both_ways(now);
         self.take_turns(now, &mut effects);
         let stands_otherwise = self.settle_standing(now);
         let changed = self.judge(now, &mut effects);
@@ -225,17 +226,21 @@ impl State {
             self.tell(now, &mut effects);
         }
         self.tell_news(now);
-        let around = [
-            stands_otherwise,
-            self.bus.take_changed(),
-            self.helper.take_changed(),
-            self.link.take_changed(),
-        ];
-        if around.contains(&true) {
+        if stands_otherwise || self.surroundings_changed() {
             self.status_at = now.uptime;
         }
         self.set_going(now, changed, &mut effects);
         effects
+    }
+
+    /// Whether a program or a way that we depend on came or went since the last turn.
+    fn surroundings_changed(&mut self) -> bool {
+        let around = [
+            self.bus.take_changed(),
+            self.helper.take_changed(),
+            self.link.take_changed(),
+        ];
+        around.contains(&true)
     }
 
     /// When to apply a [`Event::Tick`] though nothing happens (uptime); always later than `now`, so that a deadline that
@@ -310,7 +315,10 @@ impl State {
             if soon >= self.process_state_at {
                 self.process_state_at = now.uptime + STATE_EVERY;
                 effects.push(Effect::LookForPause);
-                effects.push(Effect::ReadState(process));
+                effects.push(Effect::ReadState(process.clone()));
+            }
+            if self.kubelet.take_strain_is_wanted() {
+                effects.push(Effect::ReadStrain(process, self.control_group()));
             }
         } else if now.uptime >= self.look_at {
             self.look_at = now.uptime + LOOK_EVERY;
