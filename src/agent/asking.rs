@@ -25,7 +25,11 @@ use crate::{
 fn server(url: &str) -> Option<Server> {
     let url: Uri = url.parse().ok()?;
     let host = url.host()?.trim_matches(['[', ']']);
-    let default = if url.scheme_str() == Some("http") { 80 } else { 443 };
+    let default = if url.scheme_str() == Some("http") {
+        80
+    } else {
+        443
+    };
     Some(Server {
         address: host.parse().ok(),
         port: url.port_u16().unwrap_or(default),

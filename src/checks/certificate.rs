@@ -71,13 +71,10 @@ impl Certificate {
     }
 
     fn read(&mut self, read: &Result<Option<ClientCertificate>, String>, now: Now) {
-        let certificate = match read {
+        let Ok(certificate) = read else {
             // Failing to know is not failing, and clears nothing.
-            Err(_) => {
-                self.due_at = now.uptime + ALERT;
-                return;
-            }
-            Ok(certificate) => certificate,
+            self.due_at = now.uptime + ALERT;
+            return;
         };
         self.is_named |= self.pid.is_some();
         let judged = match certificate {
@@ -92,7 +89,9 @@ impl Certificate {
             _ => ALERT,
         };
         // Dates have whole seconds: one more, and it has passed.
-        let limit = judged.limit_in_secs.and_then(|secs| u64::try_from(secs + 1).ok());
+        let limit = judged
+            .limit_in_secs
+            .and_then(|secs| u64::try_from(secs + 1).ok());
         let limit = limit.map(Duration::from_secs);
         self.due_at = now.uptime + limit.map_or(every, |limit| limit.min(every));
         self.findings = vec![judged.finding];
@@ -175,7 +174,10 @@ fn judge(certificate: &ClientCertificate, ahead_secs: i64, now: i64) -> Judged {
         );
         (Reason::KubeletClientCertExpiring, message, Some(*to))
     } else {
-        let message = format!("the kubelet's client certificate is good until {}", date(*to));
+        let message = format!(
+            "the kubelet's client certificate is good until {}",
+            date(*to)
+        );
         (Reason::KubeletNothingBeside, message, Some(warn_from))
     };
     Judged {
@@ -185,7 +187,8 @@ fn judge(certificate: &ClientCertificate, ahead_secs: i64, now: i64) -> Judged {
 }
 
 fn date(secs: i64) -> String {
-    Timestamp::from_second(secs).map_or_else(|_| format!("{secs} s after 1970"), |at| at.to_string())
+    Timestamp::from_second(secs)
+        .map_or_else(|_| format!("{secs} s after 1970"), |at| at.to_string())
 }
 
 #[cfg(test)]
@@ -231,7 +234,8 @@ mod tests {
         /// Reads it at that moment; what is found, and when it wants to read again.
         fn read(&mut self, certificate: ClientCertificate, secs: i64) -> (Reason, u64) {
             assert_eq!(self.0.turn(at(secs)), Some(Question::Certificate(Some(7))));
-            self.0.take(&Reading::Certificate(Ok(Some(certificate))), at(secs));
+            self.0
+                .take(&Reading::Certificate(Ok(Some(certificate))), at(secs));
             let due = self.0.due_at().unwrap().as_secs();
             (self.0.findings()[0].reason, due)
         }
@@ -279,7 +283,10 @@ mod tests {
         assert_eq!(told.0.findings(), []);
         told.read(good(0, 10), 20);
         told.0.take(&away, at(100));
-        assert_eq!(told.0.findings()[0].reason, Reason::KubeletClientCertExpired);
+        assert_eq!(
+            told.0.findings()[0].reason,
+            Reason::KubeletClientCertExpired
+        );
         assert_eq!(told.0.due_at(), Some(Duration::from_secs(160)));
         // That there is none any more is knowledge.
         told.0.take(&Reading::Certificate(Ok(None)), at(160));
@@ -293,11 +300,17 @@ mod tests {
         assert_eq!(certificate.turn(at(5)), Some(Question::Certificate(None)));
         certificate.take(&kubelet(Some(7)), at(6));
         assert_eq!(certificate.due_at(), Some(Duration::from_secs(6)));
-        assert_eq!(certificate.turn(at(6)), Some(Question::Certificate(Some(7))));
+        assert_eq!(
+            certificate.turn(at(6)),
+            Some(Question::Certificate(Some(7)))
+        );
         certificate.take(&Reading::Certificate(Ok(Some(good(0, 5)))), at(6));
         certificate.take(&kubelet(None), at(7));
         assert_eq!(certificate.turn(at(70)), None);
-        assert_eq!(certificate.findings()[0].reason, Reason::KubeletClientCertExpired);
+        assert_eq!(
+            certificate.findings()[0].reason,
+            Reason::KubeletClientCertExpired
+        );
     }
 
     #[test]
@@ -305,6 +318,10 @@ mod tests {
         let message = |now| judge(&good(0, 100 * DAY), DAY, now).finding.message;
         assert_eq!(message(99 * DAY), message(99 * DAY + 500));
         assert_eq!(message(101 * DAY), message(102 * DAY));
-        assert!(message(101 * DAY).contains("1970-04-11T00:00:00Z"), "{}", message(101 * DAY));
+        assert!(
+            message(101 * DAY).contains("1970-04-11T00:00:00Z"),
+            "{}",
+            message(101 * DAY)
+        );
     }
 }

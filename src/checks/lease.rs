@@ -93,9 +93,8 @@ impl Sockets {
         self.sending_again += u32::from(sends_again);
         // The third SYN goes out after three seconds.
         let cannot_open = socket.is_connecting && socket.retransmits >= 2;
-        let is_silent = sends_again
-            && socket.retransmits >= STALLED.1
-            && socket.acknowledged_ago >= STALLED.0;
+        let is_silent =
+            sends_again && socket.retransmits >= STALLED.1 && socket.acknowledged_ago >= STALLED.0;
         self.stalled += u32::from(cannot_open || is_silent);
     }
 }
@@ -281,7 +280,12 @@ impl Lease {
         if is_old && stayed >= every * 5 / 4 && self.looks.is_full(LEASE_LOOKS) {
             self.tell(renewal);
         }
-        self.look_at = now.uptime + if self.is_told() { LOOK_TOLD } else { LOOK_EVERY };
+        self.look_at = now.uptime
+            + if self.is_told() {
+                LOOK_TOLD
+            } else {
+                LOOK_EVERY
+            };
     }
 
     /// It was renewed under our eyes.
@@ -356,7 +360,6 @@ impl Check for Lease {
         &self.findings
     }
 }
-
 
 #[cfg(test)]
 mod tests;

@@ -32,12 +32,7 @@ pub struct Spec {
 }
 
 /// Every check.
-pub const ALL: &[Spec] = &[
-    certificate::SPEC,
-    config::SPEC,
-    kubelet::SPEC,
-    lease::SPEC,
-];
+pub const ALL: &[Spec] = &[certificate::SPEC, config::SPEC, kubelet::SPEC, lease::SPEC];
 
 /// The checks that the loop drives by the trait, with what the operator asked for.
 pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {

@@ -26,11 +26,12 @@ pub fn answer(root: &Root, pid: Option<i32>) -> Result<ClientCertificate, Refusa
         Some(path) => path,
         None => credential::search(root)?.0,
     };
-    let flags = pid.map(|pid| process::kubelet_flags(root, pid)).transpose()?;
+    let flags = pid
+        .map(|pid| process::kubelet_flags(root, pid))
+        .transpose()?;
     let cert_dir = flags.flatten().and_then(|flags| flags.cert_dir);
-    let tree = HostTree::new(&root.join("/")).map_err(|error| {
-        Refusal::new(Code::Unreadable, format!("the host's files: {error}"))
-    })?;
+    let tree = HostTree::new(&root.join("/"))
+        .map_err(|error| Refusal::new(Code::Unreadable, format!("the host's files: {error}")))?;
     let read = of_running(&tree, &path.to_string_lossy(), cert_dir.as_deref());
     let shown = path.display();
     let (code, what) = match read {
@@ -93,7 +94,10 @@ mod tests {
         Process::kubelet(9, &["kubelet", "--kubeconfig", KUBECONFIG]).write(&root);
         for pid in [Some(9), None] {
             let found = answer(&root, pid).unwrap();
-            assert_eq!((found.file.as_str(), found.not_after_secs), (CURRENT, IN_2026));
+            assert_eq!(
+                (found.file.as_str(), found.not_after_secs),
+                (CURRENT, IN_2026)
+            );
         }
         write(&root, CURRENT, &pem("system:node:a", 2026, 2027, false));
         let renewed = answer(&root, Some(9)).unwrap();
@@ -111,7 +115,11 @@ mod tests {
         // A leftover of a time in which the kubelet renewed its certificates.
         write(&root, CURRENT, &pem("system:node:a", 2024, 2025, false));
         assert_eq!(ends(answer(&root, None)), IN_2026);
-        write(&root, "/pki/kubelet-client-current.pem", &pem("a", 2026, 2027, false));
+        write(
+            &root,
+            "/pki/kubelet-client-current.pem",
+            &pem("a", 2026, 2027, false),
+        );
         let argv = ["kubelet", "--cert-dir=/pki", "--kubeconfig", KUBECONFIG];
         Process::kubelet(9, &argv).write(&root);
         assert_eq!(ends(answer(&root, Some(9))), IN_2027);

@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
+};
 
 use crate::checks::lease::{Server, TcpSocket};
 
@@ -170,7 +172,11 @@ fn take(
 fn row(message: &[u8], server: Server) -> Option<TcpSocket> {
     let (fixed, mut attributes) = message.split_at_checked(ROW_BYTES)?;
     let uid = u32_at(fixed, 64);
-    if uid != 0 || server.address.is_some_and(|wanted| Some(wanted) != destination(fixed)) {
+    if uid != 0
+        || server
+            .address
+            .is_some_and(|wanted| Some(wanted) != destination(fixed))
+    {
         return None;
     }
     while let Some(header) = attributes.get(..4) {

@@ -77,11 +77,17 @@ impl Gauge {
             let stalled = of(&totals)?.saturating_sub(of(&last)?);
             Some(percent(stalled.into(), passed))
         };
-        let host = cpu.map(|stall| whole(stall.some.avg10)).max(rate(|t| t.cpu_us));
-        let group = group.map(|stall| whole(stall.some.avg10)).max(rate(|t| t.group_cpu_us));
+        let host = cpu
+            .map(|stall| whole(stall.some.avg10))
+            .max(rate(|t| t.cpu_us));
+        let group = group
+            .map(|stall| whole(stall.some.avg10))
+            .max(rate(|t| t.group_cpu_us));
         Strain {
             cpu_percent: host.max(group),
-            memory_percent: memory.map(|share| whole(share.avg10)).max(rate(|t| t.memory_us)),
+            memory_percent: memory
+                .map(|share| whole(share.avg10))
+                .max(rate(|t| t.memory_us)),
             waited_percent: rate(|t| t.delay_us),
         }
     }
@@ -142,12 +148,18 @@ mod tests {
         let mut gauge = gauge(&root);
         let first = gauge.read(Duration::from_secs(10));
         assert_eq!(first.cpu_percent, Some(20));
-        assert_eq!((first.memory_percent, first.waited_percent), (Some(30), None));
+        assert_eq!(
+            (first.memory_percent, first.waited_percent),
+            (Some(30), None)
+        );
         put(&root, "/proc/pressure/cpu", &psi("25.00", 900_000));
         put(&root, "/proc/7/task/8/schedstat", "1 1100000000 1\n");
         let second = gauge.read(Duration::from_secs(11));
         assert_eq!(second.cpu_percent, Some(90));
-        assert_eq!((second.memory_percent, second.waited_percent), (Some(30), Some(60)));
+        assert_eq!(
+            (second.memory_percent, second.waited_percent),
+            (Some(30), Some(60))
+        );
     }
 
     #[test]

@@ -17,9 +17,10 @@ pub struct Strain {
 /// From when on it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StrainLimits {
-    cpu_percent: u16,
-    memory_percent: u16,
-    waited_percent: u16,
+    /// In percent, as in [`Strain`].
+    cpu: u16,
+    memory: u16,
+    waited: u16,
 }
 
 /// So much of the time its own threads must wait for the host's pressure to count: one that is stuck waits for no processor,
@@ -54,22 +55,24 @@ impl StrainLimits {
     pub fn new(settings: &Settings) -> Self {
         let percent = |name| u16::try_from(settings.number("kubelet", name)).unwrap_or(u16::MAX);
         Self {
-            cpu_percent: percent("starved_cpu_percent"),
-            memory_percent: percent("starved_memory_percent"),
-            waited_percent: percent("starved_wait_percent"),
+            cpu: percent("starved_cpu_percent"),
+            memory: percent("starved_memory_percent"),
+            waited: percent("starved_wait_percent"),
         }
     }
 
     fn lack(self, strain: Strain) -> Option<(Lack, u16)> {
         let over = |value: Option<u16>, limit| value.is_some_and(|value| value > limit);
-        if over(strain.waited_percent, self.waited_percent) {
-            return Some((Lack::OwnShare, self.waited_percent));
+        if over(strain.waited_percent, self.waited) {
+            return Some((Lack::OwnShare, self.waited));
         }
-        let has_part = strain.waited_percent.is_none_or(|share| share >= OWN_SHARE_PERCENT);
-        if over(strain.cpu_percent, self.cpu_percent) && has_part {
-            return Some((Lack::Processor, self.cpu_percent));
+        let has_part = strain
+            .waited_percent
+            .is_none_or(|share| share >= OWN_SHARE_PERCENT);
+        if over(strain.cpu_percent, self.cpu) && has_part {
+            return Some((Lack::Processor, self.cpu));
         }
-        over(strain.memory_percent, self.memory_percent).then_some((Lack::Memory, self.memory_percent))
+        over(strain.memory_percent, self.memory).then_some((Lack::Memory, self.memory))
     }
 }
 
@@ -129,7 +132,10 @@ mod tests {
         ] {
             let said = why(seen);
             assert_eq!(said.is_some(), word.is_some(), "{seen:?}");
-            assert!(said.unwrap_or_default().contains(word.unwrap_or_default()), "{seen:?}");
+            assert!(
+                said.unwrap_or_default().contains(word.unwrap_or_default()),
+                "{seen:?}"
+            );
         }
     }
 

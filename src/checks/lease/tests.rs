@@ -90,16 +90,13 @@ impl Story {
                 let Some(question) = self.check.turn(now) else {
                     break;
                 };
-                let reading = match question {
-                    Question::Sockets => {
-                        self.sockets_read += 1;
-                        Reading::Sockets(Some(self.sockets))
-                    }
-                    Question::Lease => {
-                        self.looks.push(second);
-                        Reading::Lease(self.lease.map(renewed_at))
-                    }
-                    other => panic!("{other:?}"),
+                let reading = if question == Question::Sockets {
+                    self.sockets_read += 1;
+                    Reading::Sockets(Some(self.sockets))
+                } else {
+                    assert_eq!(question, Question::Lease);
+                    self.looks.push(second);
+                    Reading::Lease(self.lease.map(renewed_at))
                 };
                 self.check.take(&reading, now);
             }
@@ -124,10 +121,12 @@ fn a_healthy_hour_reads_no_lease_and_few_sockets() {
     story.pass(0..3600, |story, second| {
         story.renews(second);
         if second.is_multiple_of(300) {
-            story.sight(second, |sight| sight.heartbeat = Some(wall(second.cast_signed())));
+            story.sight(second, |sight| {
+                sight.heartbeat = Some(wall(second.cast_signed()));
+            });
         }
     });
-    assert_eq!(story.looks, []);
+    assert!(story.looks.is_empty(), "{:?}", story.looks);
     assert!(story.sockets_read <= 360, "{}", story.sockets_read);
     assert_eq!(story.check.findings(), []);
 }
@@ -149,15 +148,20 @@ fn a_stall_is_told_before_the_control_plane_can_and_ends() {
             }
         });
         let late = told_at.unwrap() - cut;
+        println!("cut at {cut}: told after {late} s");
         assert!((15..=40).contains(&late), "{late} s after the cut at {cut}");
         let finding = &story.check.findings()[0];
         assert_eq!(finding.reason, Reason::KubeletAPIConnectionStalled);
-        assert!(finding.message.contains("2027-01-15T08:01:40Z"), "{finding:?}");
+        let last = wall(if cut == 100 { 90 } else { 100 }).to_string();
+        assert!(finding.message.contains(&last), "{finding:?}");
         let looks = story.looks.len();
         assert!(looks <= 16, "{looks} looks");
         story.sockets = WELL;
         story.pass(200..240, Story::renews);
-        assert_eq!(story.check.findings()[0].reason, Reason::KubeletNothingBeside);
+        assert_eq!(
+            story.check.findings()[0].reason,
+            Reason::KubeletNothingBeside
+        );
     }
 }
 
@@ -217,7 +221,7 @@ fn a_connection_that_is_gone_is_suspicious_if_there_was_one() {
     let mut story = Story::new();
     story.sockets = Sockets::default();
     story.pass(0..300, |_, _| {});
-    assert_eq!(story.looks, []);
+    assert!(story.looks.is_empty(), "{:?}", story.looks);
     // Until somebody else says that the kubelet is silent.
     story.sight(300, |sight| sight.is_given_up = true);
     story.pass(300..340, |_, _| {});
@@ -260,7 +264,10 @@ fn another_kubelet_has_another_connection() {
     story.pass(100..200, |_, _| {});
     assert!(story.is_told());
     story.check.take(&Reading::Kubelet(None), at(200));
-    assert!(!story.is_told(), "it has ended, and that is told by another");
+    assert!(
+        !story.is_told(),
+        "it has ended, and that is told by another"
+    );
     assert_eq!(story.check.due_at(), None);
 }
 

@@ -31,8 +31,7 @@ impl Api {
     /// As [`ApiError`] says.
     pub async fn lease(&self) -> Result<Renewal, ApiError> {
         let node = &self.node;
-        let path =
-            format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}");
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}");
         let request = Request::get(path).body(Vec::new()).map_err(nonsense)?;
         parse(&self.within(REQUEST_TIMEOUT, request).await?)
     }

@@ -1,8 +1,8 @@
 //! The reasons of `KubeletHealthy`.
 
 use super::{
-    ASIDE, Badness, ConditionType, DEGRADED, Enter, FAILED, GOOD, LEASE_LOOKS, Leave, PROBES, Reason, ReasonSpec,
-    START_GRACE, UNSURE, WARNING, spec,
+    ASIDE, Badness, ConditionType, DEGRADED, Enter, FAILED, GOOD, LEASE_LOOKS, Leave, PROBES,
+    Reason, ReasonSpec, START_GRACE, UNSURE, WARNING, spec,
 };
 
 pub(super) const TABLE: &[ReasonSpec] = &[

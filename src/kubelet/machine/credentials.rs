@@ -113,7 +113,12 @@ pub fn of_running(tree: &dyn Tree, path: &str, cert_dir: Option<&str>) -> Needed
         (name.to_owned(), Effective { value, from, keys })
     };
     let folder = cert_dir.map(|folder| setting("--cert-dir", folder.into()));
-    let mut settings = Settings([setting(FLAG, path.into())].into_iter().chain(folder).collect());
+    let mut settings = Settings(
+        [setting(FLAG, path.into())]
+            .into_iter()
+            .chain(folder)
+            .collect(),
+    );
     let given = kubeconfig(tree, &settings, FLAG);
     let Needed::Present(Kubeconfig {
         credential: ClientCredential::CertificateData,
@@ -124,7 +129,9 @@ pub fn of_running(tree: &dyn Tree, path: &str, cert_dir: Option<&str>) -> Needed
         return given;
     };
     let ends = |read: &Option<Certificate>| read.as_ref().map(|read| read.not_after_secs);
-    settings.0.extend([setting("rotateCertificates", true.into())]);
+    settings
+        .0
+        .extend([setting("rotateCertificates", true.into())]);
     match kubeconfig(tree, &settings, FLAG) {
         Needed::Present(renewed) if ends(&renewed.certificate) > ends(certificate) => {
             Needed::Present(renewed)
