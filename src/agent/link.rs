@@ -94,9 +94,9 @@ impl Link {
         self.connected
     }
 
-    /// Whether the API server does what it is asked, as far as is known.
+    /// Whether the API server does what it is asked, as far as is known. A watch that has ended in time is no failure.
     pub(super) fn is_well(&self) -> bool {
-        self.connected && matches!(self.watch, Watch::Open(_)) && self.gate.failure().is_none()
+        self.connected && self.gate.failure().is_none()
     }
 
     pub(super) fn identity(&self) -> Option<&Identity> {

@@ -39,6 +39,9 @@ const QUIET: (Duration, Duration) = (Duration::from_secs(20), Duration::from_min
 const REFUSED: Duration = Duration::from_hours(1);
 /// A connection on which nothing was acknowledged for so long, although it was sent again and again.
 const STALLED: (Duration, u8) = (Duration::from_secs(5), 3);
+/// The API server answers us again: the kubelet finds back by itself, at the latest when HTTP/2 has given its old connection
+/// up (45 s) and it has renewed its Lease.
+const RETURNED: Duration = Duration::from_mins(1);
 /// The kubelet writes its Node's status every five minutes if nothing changes, give or take half of it.
 const SILENT: Duration = Duration::from_mins(8);
 /// A kubelet that has just started opens its connections, and takes its Lease over.
@@ -144,8 +147,8 @@ pub struct Lease {
     suspects: bool,
     sockets_at: Duration,
     look_at: Duration,
-    /// Until then we may not look (uptime).
-    refused_until: Duration,
+    /// Until then there is no looking (uptime): it was refused, or both have just come back.
+    not_before: Duration,
     quiet: Duration,
     /// The renewal that was seen last, and when it was seen first (uptime).
     seen: Option<(Renewal, Duration)>,
@@ -167,7 +170,7 @@ impl Lease {
             suspects: false,
             sockets_at: Duration::ZERO,
             look_at: Duration::ZERO,
-            refused_until: Duration::ZERO,
+            not_before: Duration::ZERO,
             quiet: QUIET.0,
             seen: None,
             looks: Window::default(),
@@ -188,7 +191,7 @@ impl Lease {
     /// When the Lease is to be looked at.
     fn looks_at(&self) -> Option<Duration> {
         let looks = self.suspects || self.is_told();
-        looks.then(|| self.look_at.max(self.refused_until))
+        looks.then(|| self.look_at.max(self.not_before))
     }
 
     fn suspect(&mut self, now: Now) {
@@ -236,12 +239,15 @@ impl Lease {
         if sight.heartbeat != self.sight.heartbeat {
             self.heartbeat_seen_at = now.uptime;
         }
-        let was_watching = self.is_watching();
+        let (was_watching, had_api) = (self.is_watching(), self.sight.api_answers);
         self.sight = sight;
         if self.is_watching() != was_watching {
             // What was seen before the pause does not count: one end was away.
             self.forget_looks();
             self.sockets_at = self.sockets_at.max(now.uptime + SOCKETS_SOON);
+        }
+        if !had_api && sight.api_answers {
+            self.not_before = self.not_before.max(now.uptime + RETURNED);
         }
         self.suspect(now);
     }
@@ -297,7 +303,7 @@ impl Lease {
 
     fn unread(&mut self, why: Unread, now: Now) {
         match why {
-            Unread::Refused => self.refused_until = now.uptime + REFUSED,
+            Unread::Refused => self.not_before = now.uptime + REFUSED,
             Unread::Failed => self.wait_quietly(now),
         }
     }

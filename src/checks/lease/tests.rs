@@ -211,6 +211,29 @@ fn while_an_end_is_away_nothing_is_asked_and_nothing_told() {
 }
 
 #[test]
+fn an_outage_for_both_is_not_held_against_the_kubelet() {
+    let mut story = Story::new();
+    story.pass(0..100, Story::renews);
+    story.sight(105, |sight| sight.api_answers = false);
+    story.sockets = STALLS;
+    story.pass(105..300, |_, _| {});
+    // We are back at once, the kubelet some time later.
+    story.sight(300, |sight| sight.api_answers = true);
+    story.pass(300..345, |story, _| assert!(!story.is_told()));
+    story.sockets = WELL;
+    story.pass(345..500, |story, second| {
+        story.renews(second);
+        assert!(!story.is_told());
+    });
+    // It does not come back: that is told.
+    story.sight(500, |sight| sight.api_answers = false);
+    story.sight(501, |sight| sight.api_answers = true);
+    story.sockets = STALLS;
+    story.pass(501..600, |_, _| {});
+    assert!(story.is_told());
+}
+
+#[test]
 fn a_connection_that_is_gone_is_suspicious_if_there_was_one() {
     let mut story = Story::new();
     story.pass(0..100, Story::renews);
