@@ -6,6 +6,7 @@
 mod asking;
 mod checking;
 mod event;
+mod exposing;
 mod judging;
 mod link;
 mod peer;
@@ -23,7 +24,7 @@ mod watching;
 use std::{
     collections::VecDeque,
     path::PathBuf,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -35,6 +36,7 @@ use tokio::{
 use tracing::{debug, warn};
 
 pub use event::{Effect, Event};
+pub use exposing::SOCKET_NAME;
 pub use state::State;
 
 use crate::{
@@ -56,6 +58,7 @@ use crate::{
         notify::Notifier,
         packages::LockFiles,
         process::{self, Watched, Where},
+        scrapes::Scrape,
         sockets::SocketTable,
         strain::Gauge,
         systemd,
@@ -121,6 +124,12 @@ pub struct Agent {
     pause_seen: Option<Stamp>,
     /// The package managers' lock files, once a disk has said which there are.
     lock_files: Arc<OnceLock<LockFiles>>,
+    /// Who wants the metrics.
+    scrapes: mpsc::Receiver<Scrape>,
+    /// Whether the metrics' text file could not be written when that was tried last.
+    textfile_fails: Arc<AtomicBool>,
+    /// When the loop was to go on at the latest (uptime).
+    due_at: Duration,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -131,6 +140,7 @@ struct Disk {
     busy: Option<tokio::task::JoinHandle<()>>,
     ledger: Option<(String, Vec<Condition>)>,
     status: Option<Box<StatusFile>>,
+    textfile: Option<String>,
 }
 
 impl std::fmt::Debug for Agent {
@@ -174,6 +184,9 @@ impl Agent {
             lease_refused: Arc::default(),
             pause_seen: None,
             lock_files: Arc::default(),
+            scrapes: mpsc::channel(1).1, // closed, until there is a socket
+            textfile_fails: Arc::default(),
+            due_at: Duration::MAX,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
@@ -187,6 +200,7 @@ impl Agent {
         self.watch_kernel();
         let (found, outside) = (self.lock_files.clone(), self.outside.clone());
         tokio::task::spawn_blocking(move || found.set(LockFiles::find(&outside.root)));
+        self.expose_on_socket();
         self.outside.notifier.ready();
         loop {
             let event = self.next().await;
@@ -199,6 +213,15 @@ impl Agent {
 
     fn turn(&mut self, event: Event) -> bool {
         let now = self.outside.clock.now();
+        let due_at = std::mem::replace(&mut self.due_at, Duration::MAX);
+        if let Some(late) = now.uptime.checked_sub(due_at) {
+            self.state.counted.late(late);
+        }
+        if let Event::Scrape(scrape) = event {
+            let text = self.expose(scrape.format, now);
+            scrape.answer(text);
+            return false;
+        }
         for effect in self.state.apply(event, now) {
             if effect == Effect::Exit {
                 return true;
@@ -210,6 +233,8 @@ impl Agent {
         }
         while self.tasks.try_join_next().is_some() {}
         self.write();
+        let took = self.outside.clock.now().uptime.saturating_sub(now.uptime);
+        self.state.counted.turned(took);
         false
     }
 
@@ -226,7 +251,8 @@ impl Agent {
             return event;
         }
         let now = self.outside.clock.now();
-        if let Err(e) = self.alarm.set(self.state.next_deadline(now)) {
+        self.due_at = self.state.next_deadline(now);
+        if let Err(e) = self.alarm.set(self.due_at) {
             // Only a time beyond the kernel's years could be refused; the watchdog would end a loop that sleeps on.
             warn!(error = %e, "the timer cannot be set");
         }
@@ -246,6 +272,8 @@ impl Agent {
             _ = self.terminate.recv() => Event::Stop,
             _ = self.interrupt.recv() => Event::Stop,
             () = self.alarm.rings() => Event::Tick,
+            // Last: nobody who looks on delays what he looks at.
+            Some(scrape) = self.scrapes.recv() => Event::Scrape(scrape),
         };
         if matches!(&event, Event::Gone(pid) if self.watched.as_ref().is_some_and(|w| w.process.pid == *pid))
         {
@@ -286,6 +314,7 @@ impl Agent {
                 status.pid = Some(std::process::id());
                 self.disk.status = Some(status);
             }
+            Effect::WriteMetrics => self.expose_as_file(),
             Effect::NotifyStatus(line) => self.outside.notifier.status(&line),
             Effect::NotifyWatchdog => self.outside.notifier.watchdog(),
             Effect::Exit => {}
@@ -427,7 +456,9 @@ impl Agent {
 
     /// One write at a time, on the blocking worker: the folder is in memory, but memory may be short.
     fn write(&mut self) {
-        let nothing = self.disk.ledger.is_none() && self.disk.status.is_none();
+        let nothing = self.disk.ledger.is_none()
+            && self.disk.status.is_none()
+            && self.disk.textfile.is_none();
         let busy = self
             .disk
             .busy
@@ -438,6 +469,7 @@ impl Agent {
         }
         let outside = self.outside.clone();
         let (ledger, status) = (self.disk.ledger.take(), self.disk.status.take());
+        let write_textfile = self.textfile_writer();
         self.disk.busy = Some(tokio::task::spawn_blocking(move || {
             let kept = ledger.map_or(Ok(()), |(node, conditions)| {
                 outside.ledger.save(node, conditions)
@@ -451,6 +483,7 @@ impl Agent {
             if let Err(e) = written {
                 warn!(error = %e, "the status file could not be written");
             }
+            write_textfile();
         }));
     }
 }

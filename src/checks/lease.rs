@@ -139,6 +139,8 @@ pub struct Lease {
     stale_after: Duration,
     pid: Option<i32>,
     sight: Sight,
+    /// Whether the API server has ever answered us.
+    api_was_seen: bool,
     /// When the heartbeat changed last, or the kubelet was started (uptime).
     heartbeat_seen_at: Duration,
     sockets: Sockets,
@@ -164,6 +166,7 @@ impl Lease {
             stale_after: settings.seconds("kubelet", "lease_stale_secs"),
             pid: None,
             sight: Sight::default(),
+            api_was_seen: false,
             heartbeat_seen_at: Duration::ZERO,
             sockets: Sockets::default(),
             was_open: false,
@@ -246,7 +249,7 @@ impl Lease {
             self.forget_looks();
             self.sockets_at = self.sockets_at.max(now.uptime + SOCKETS_SOON);
         }
-        if !had_api && sight.api_answers {
+        if !had_api && sight.api_answers && std::mem::replace(&mut self.api_was_seen, true) {
             self.not_before = self.not_before.max(now.uptime + RETURNED);
         }
         self.suspect(now);

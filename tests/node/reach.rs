@@ -252,7 +252,7 @@ fn an_outage_for_both_is_no_stall() -> Result<()> {
     })
 }
 
-/// In a slice of its own with a tenth of a processor, which others use up.
+/// In a slice of its own with a twentieth of a processor, which others use up.
 fn a_starved_kubelet_is_not_called_hung() -> Result<()> {
     const SLICE: &str = "[Service]\nSlice=starving.slice\nCPUShares=2\nCPUWeight=1\n";
     let scene = Scene::healthy_with("starved", |node| {
@@ -263,7 +263,7 @@ fn a_starved_kubelet_is_not_called_hung() -> Result<()> {
         let untouched = Untouched::now(scene)?;
         let from = Instant::now();
         scene.node.sh(
-            "systemctl set-property --runtime starving.slice CPUQuota=10%
+            "systemctl set-property --runtime starving.slice CPUQuota=5%
              for i in 1 2 3 4; do
                systemd-run --quiet --unit=spinner-$i --slice=starving.slice -p CPUShares=262144 -p CPUWeight=10000 \
                  sh -c 'while :; do :; done'
@@ -272,7 +272,7 @@ fn a_starved_kubelet_is_not_called_hung() -> Result<()> {
         let told = scene.wait_for(from, "True", "KubeletStarved")?;
         row(
             "the kubelet starves",
-            "four spinners beside it in a slice with a tenth of a processor",
+            "four spinners beside it in a slice with a twentieth of a processor",
             "KubeletStarved (True)",
             told.at - from,
         );
@@ -280,12 +280,11 @@ fn a_starved_kubelet_is_not_called_hung() -> Result<()> {
         std::thread::sleep(Duration::from_secs(15));
         scene.ensure_only(from, &["True"])?;
         untouched.ensure(scene)?;
-        let from = Instant::now();
         scene.node.sh(
             "systemctl stop 'spinner-*'; systemctl set-property --runtime starving.slice CPUQuota=",
         )?;
         let well = |told: &Told| told.reason == "KubeletIsHealthy";
-        scene.wait_until_told(from, well)?;
+        scene.wait_until_told(told.at, well)?;
         scene.ensure_only(told.at, &["True"])
     })
 }

@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 use super::{Alive, Cause, Ended, Endpoint, Kubelet, Life, Probe, Unit};
 use crate::{
     clock::Now,
-    health::{Finding, PROBES, Reason, START_GRACE, Status},
+    health::{Finding, PROBES, Reason, START_GRACE, Status, timing::Samples},
 };
 
 /// What an assessment comes to.
@@ -18,6 +18,13 @@ pub enum Assessment {
 }
 
 use Assessment::NothingNew;
+
+/// A starved kubelet is one until so many probes in a row were answered.
+const SELDOM: Samples = Samples {
+    bad: 1,
+    of: 5,
+    what: "probes",
+};
 
 fn found(reason: Reason, message: impl Into<String>) -> Assessment {
     Assessment::Found(Finding {
@@ -120,6 +127,10 @@ fn assess_alive(alive: &Alive, before: Option<Reason>, now: Now) -> Assessment {
         return NothingNew;
     };
     if *probe == Probe::Ok {
+        // One that starves answers now and then.
+        if before == Some(Reason::KubeletStarved) && alive.probes.is_full(SELDOM) {
+            return NothingNew;
+        }
         return found(
             Reason::KubeletIsHealthy,
             format!("kubelet pid {pid} answers at {url}"),

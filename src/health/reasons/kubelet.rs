@@ -94,8 +94,8 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         Reason::KubeletStarved,
         "KubeletStarved",
         WARNING,
-        (Enter::AtOnce, Leave::AtOnce),
-        "The kubelet answers late or not at all because the host leaves it no time to run: no fault of its own.",
+        (Enter::Sampled(PROBES), Leave::AtOnce),
+        "The kubelet's healthz times out while the host leaves it no time to run, so it is not called hung: processor (`[kubelet] starved_cpu_percent`, `starved_wait_percent`) or memory (`starved_memory_percent`) is short. It is over when five probes in a row were answered.",
     ),
     row(
         Reason::KubeletAPIConnectionStalled,
