@@ -15,10 +15,13 @@ use super::{
 use crate::{
     checks::{
         Reading,
-        kubelet::{Endpoint, Kubelet, Sign},
+        kubelet::{Endpoint, Kubelet, Sign, StrainLimits},
+        lease::Sight,
     },
     clock::Now,
-    cluster::{events::EventBook, gate::RequestKind, publisher::Publisher, taints::Tainter},
+    cluster::{
+        api::Ready, events::EventBook, gate::RequestKind, publisher::Publisher, taints::Tainter,
+    },
     config::Settings,
     desired::Desired,
     health::{Conditions, Stored},
@@ -58,6 +61,10 @@ pub struct State {
     pub(super) standing: Standing,
     /// The checks that the loop drives.
     pub(super) driven: Vec<Driven>,
+    /// What the checks were told last of both ends of the kubelet's way to the API server.
+    pub(super) sight: Sight,
+    /// The Node's `Ready`, as it was seen last.
+    pub(super) ready: Ready,
     pub(super) publisher: Option<Publisher>,
     pub(super) tainter: Tainter,
     pub(super) events: EventBook,
@@ -96,7 +103,8 @@ impl State {
         now: Now,
     ) -> Self {
         let mut state = Self {
-            kubelet: Kubelet::new(settings.kubelet.unit.clone()),
+            kubelet: Kubelet::new(settings.kubelet.unit.clone())
+                .with_limits(StrainLimits::new(&settings)),
             kubelet_since: now,
             health: Conditions::new(settings.kubelet.healthy_for),
             desired: Desired::new(settings.choice.clone()),
@@ -107,6 +115,8 @@ impl State {
             checking: Checking::default(),
             standing: Standing::default(),
             driven: driven(&settings),
+            sight: Sight::default(),
+            ready: Ready::default(),
             settings,
             started: now,
             hostname: hostname.to_ascii_lowercase(), // as the kubelet does
@@ -202,6 +212,7 @@ impl State {
             Event::ProcessState(pid, state) => {
                 self.kubelet.apply(Sign::ProcessState(pid, state), now);
             }
+            Event::Strain(pid, strain) => self.kubelet.apply(Sign::Strain(pid, strain), now),
             Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, &mut effects),
             Event::Config(question, answer) => self.apply_config(question, answer, now),
             Event::Pause(pause) => self.standing.learn_pause(pause, now),
@@ -340,7 +351,10 @@ impl State {
             if is_beat {
                 self.process_state_at = now.uptime + STATE_EVERY;
                 effects.push(Effect::LookForPause);
-                effects.push(Effect::ReadState(process));
+                effects.push(Effect::ReadState(process.clone()));
+            }
+            if self.kubelet.take_strain_is_wanted() {
+                effects.push(Effect::ReadStrain(process, self.control_group()));
             }
         } else if now.uptime >= self.look_at {
             self.look_at = now.uptime + LOOK_EVERY;
