@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{config, credential, kubelet};
+use super::{config, credential, kubelet, runtime};
 use crate::{
     kubeconfig::Access,
     kubelet::{
@@ -41,7 +41,12 @@ pub struct Verb {
 }
 
 /// Every verb.
-pub const VERBS: &[&Verb] = &[&kubelet::VERB, &credential::VERB, &config::VERB];
+pub const VERBS: &[&Verb] = &[
+    &kubelet::VERB,
+    &credential::VERB,
+    &config::VERB,
+    &runtime::VERB,
+];
 
 /// What the agent asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +72,83 @@ pub enum Request {
     /// What the rules say of the kubelet's configuration: a [`ConfigAnswer`] at once, and another each time that a file
     /// changes which was read, until the connection is closed.
     Config(Box<ConfigRequest>),
+    /// Whether the container runtime answers, and what it says: [`RuntimeAnswer`].
+    Runtime(RuntimeRequest),
+}
+
+/// Which container runtime to ask, and how long it may take.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RuntimeRequest {
+    /// Its socket, an absolute path; without it the well-known ones are tried.
+    pub socket: Option<PathBuf>,
+    /// How long it may take; 0: as long as the verb allows.
+    pub timeout_millis: u32,
+}
+
+impl RuntimeRequest {
+    /// How long the runtime may take.
+    pub fn timeout(&self) -> Duration {
+        match self.timeout_millis {
+            0 => runtime::MAX_TIMEOUT,
+            millis => Duration::from_millis(millis.into()),
+        }
+    }
+}
+
+/// What became of the question to the container runtime.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeAnswer {
+    /// Where it was asked; empty if there is no socket at any of the well-known places.
+    pub socket: PathBuf,
+    /// The process that listens there, if somebody does.
+    pub pid: Option<i32>,
+    /// How long it took.
+    pub took_micros: u64,
+    /// What was heard.
+    pub heard: Heard,
+}
+
+/// What was heard of the container runtime. Each is a different fact.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Heard {
+    /// It answers both questions.
+    Status(RuntimeStatus),
+    /// It answers with an error: gRPC's code and the message.
+    Error {
+        /// As tonic calls it: `Unimplemented`.
+        code: String,
+        /// The runtime's words, shortened.
+        message: String,
+    },
+    /// There is no socket.
+    NoSocket,
+    /// Nobody listens at the socket.
+    Refused,
+    /// We may not connect: the system's words.
+    Denied(String),
+    /// No answer within the deadline.
+    TimedOut {
+        /// Whether the connection was made: the kernel makes it for a process that hangs, too.
+        connected: bool,
+    },
+    /// The connection broke, or what was said on it is no gRPC.
+    Broken(String),
+}
+
+/// What a runtime says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RuntimeStatus {
+    /// `containerd`, `cri-o`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Why its `RuntimeReady` is false, if it is; shortened.
+    pub not_ready: Option<String>,
+    /// Why its `NetworkReady` is false, if it is; shortened.
+    pub network_not_ready: Option<String>,
 }
 
 /// What the agent knows and the helper does not.
@@ -133,6 +215,7 @@ impl Request {
             Self::Kubelet { .. } => &kubelet::VERB,
             Self::Credential { .. } => &credential::VERB,
             Self::Config(_) => &config::VERB,
+            Self::Runtime(_) => &runtime::VERB,
         }
     }
 }
@@ -148,6 +231,8 @@ pub struct KubeletFacts {
     pub kubeconfig: Option<PathBuf>,
     /// The file behind `--config`.
     pub config: Option<PathBuf>,
+    /// The container runtime's socket; `None` for an endpoint that is none (`tcp://`).
+    pub runtime_socket: Option<PathBuf>,
 }
 
 /// What the kubelet speaks to the API server with.
@@ -341,12 +426,13 @@ mod tests {
             hostname_override: None,
             kubeconfig: Some("/k".into()),
             config: None,
+            runtime_socket: Some("/s".into()),
         };
         let line = encode_answer(Ok(&facts));
         assert_eq!(
             String::from_utf8_lossy(&line),
             "{\"version\":1,\"answer\":{\"healthz\":{\"url\":\"u\"},\"hostname_override\":null,\
-             \"kubeconfig\":\"/k\",\"config\":null}}\n"
+             \"kubeconfig\":\"/k\",\"config\":null,\"runtime_socket\":\"/s\"}}\n"
         );
         assert_eq!(
             decode_answer::<KubeletFacts>(&line).unwrap().unwrap(),

@@ -21,6 +21,7 @@ use tracing::{debug, info, warn};
 use super::{
     config, credential, kubelet,
     protocol::{self, Code, ConfigRequest, MAX_REQUEST_BYTES, Refusal, Request},
+    runtime,
 };
 use crate::{clock::Clock, host::files::Root};
 
@@ -231,6 +232,7 @@ fn perform(root: &Root, request: &Request, uid: u32) -> Vec<u8> {
         // It is answered more than once, by `follow`.
         Request::Config(_) => Vec::new(),
         Request::Kubelet { pid } => encode(verb, kubelet::answer(root, *pid)),
+        Request::Runtime(request) => encode(verb, runtime::answer(root, request)),
         Request::Credential { pid, own, known } => {
             let answer = credential::answer(root, *pid, *own, known.as_deref());
             // A plugin's lives for minutes: it is said once.

@@ -21,7 +21,10 @@ use tokio::{
 pub use crate::helper::protocol::{Code, Credential, KubeletFacts};
 use crate::helper::{
     SOCKET_PATH,
-    protocol::{self, ConfigAnswer, ConfigRequest, MAX_ANSWER_BYTES, Request},
+    protocol::{
+        self, ConfigAnswer, ConfigRequest, MAX_ANSWER_BYTES, Request, RuntimeAnswer, RuntimeRequest,
+    },
+    runtime,
 };
 
 /// How long to wait before connecting again to a helper whose queue is full.
@@ -122,6 +125,12 @@ impl HelperClient {
         .await
     }
 
+    /// What the container runtime answers. At most [`runtime::PATIENCE`] longer than it may take.
+    pub async fn runtime(&self, request: RuntimeRequest) -> Result<RuntimeAnswer, HelperError> {
+        let deadline = request.timeout() + runtime::PATIENCE;
+        self.ask_within(deadline, &Request::Runtime(request)).await
+    }
+
     /// What the rules say of the kubelet's configuration, and again each time that it changes, until nobody listens any
     /// more. The first answer comes within 5 s.
     pub async fn follow_config(
@@ -152,13 +161,21 @@ impl HelperClient {
 
     /// The deadline holds for everything together: a stopped helper still accepts connections (the kernel does).
     async fn ask<T: DeserializeOwned>(&self, request: &Request) -> Result<T, HelperError> {
-        let verb = request.verb();
-        timeout(verb.deadline, self.exchange(request))
+        self.ask_within(request.verb().deadline, request).await
+    }
+
+    async fn ask_within<T: DeserializeOwned>(
+        &self,
+        deadline: Duration,
+        request: &Request,
+    ) -> Result<T, HelperError> {
+        let late = Err(HelperError::TimedOut {
+            verb: request.verb().name,
+            secs: deadline.as_secs(),
+        });
+        timeout(deadline, self.exchange(request))
             .await
-            .unwrap_or(Err(HelperError::TimedOut {
-                verb: verb.name,
-                secs: verb.deadline.as_secs(),
-            }))
+            .unwrap_or(late)
     }
 
     async fn exchange<T: DeserializeOwned>(&self, request: &Request) -> Result<T, HelperError> {
