@@ -29,7 +29,7 @@ use std::{
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::{AbortHandle, JoinSet},
 };
 use tracing::{debug, warn};
@@ -90,6 +90,8 @@ pub struct Agent {
     tasks: JoinSet<()>,
     alarm: Alarm,
     watched: Option<Watched>,
+    /// The units that systemd is asked about beside the kubelet's.
+    beside: watch::Sender<Vec<String>>,
     /// Connections of the identities that were found, each ahead of its event.
     connections: (mpsc::UnboundedSender<Known>, mpsc::UnboundedReceiver<Known>),
     /// The connection of the identity found last, and what is said on it.
@@ -145,6 +147,7 @@ impl Agent {
             tasks: JoinSet::new(),
             alarm: Alarm::new()?,
             watched: None,
+            beside: watch::Sender::new(Vec::new()),
             connections: mpsc::unbounded_channel(),
             connection: None,
             api: None,
@@ -280,8 +283,9 @@ impl Agent {
 
     fn watch_unit(&mut self) {
         let (sender, mut events) = mpsc::channel(QUEUE);
+        let unit = self.settings.kubelet.unit.clone();
         self.tasks
-            .spawn(systemd::watch(self.settings.kubelet.unit.clone(), sender));
+            .spawn(systemd::watch(unit, self.beside.subscribe(), sender));
         let sender = self.sender.clone();
         self.tasks.spawn(async move {
             while let Some(event) = events.recv().await {

@@ -259,6 +259,7 @@ impl State {
                 self.bus.is_away(&why);
                 self.kubelet.apply(Sign::BusLost, now);
             }
+            BusEvent::Beside(..) => {}
             BusEvent::ShuttingDown(so) => self.standing.learn_shutdown(so),
             BusEvent::Loaded(loaded) => self.apply_loaded(*loaded, now),
             BusEvent::Sign(sign) => {
