@@ -98,6 +98,12 @@ pub enum Effect {
     Probe(i32, String),
     /// Read this process's state.
     ReadState(Process),
+    /// Read the container runtime's state.
+    ReadRuntimeState,
+    /// Hold the container runtime's pidfd.
+    WatchRuntime(Process),
+    /// Have systemd tell of this unit too.
+    FollowUnit(String),
     /// Ask the helper about this process.
     AskFacts(i32),
     /// Have the question of the check with that id answered.

@@ -11,6 +11,7 @@ mod link;
 mod peer;
 mod publishing;
 mod reading;
+mod runtime;
 mod sending;
 mod standing;
 mod state;
@@ -38,7 +39,10 @@ pub use event::{Effect, Event};
 pub use state::State;
 
 use crate::{
-    checks::kubelet::{Probe, Process},
+    checks::{
+        Reading,
+        kubelet::{Probe, Process},
+    },
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
@@ -90,6 +94,9 @@ pub struct Agent {
     tasks: JoinSet<()>,
     alarm: Alarm,
     watched: Option<Watched>,
+    /// The container runtime, and its state if that is none in which it works.
+    runtime: Option<Watched>,
+    runtime_state: Option<char>,
     /// The units that systemd is asked about beside the kubelet's.
     beside: watch::Sender<Vec<String>>,
     /// Connections of the identities that were found, each ahead of its event.
@@ -137,6 +144,7 @@ impl Agent {
     /// When the signals or the HTTP client cannot be had.
     pub fn new(state: State, settings: Settings, outside: Outside) -> anyhow::Result<Self> {
         let (sender, events) = mpsc::channel(QUEUE);
+        let beside = watch::Sender::new(runtime::units(&settings));
         Ok(Self {
             state,
             outside: Arc::new(outside),
@@ -147,7 +155,9 @@ impl Agent {
             tasks: JoinSet::new(),
             alarm: Alarm::new()?,
             watched: None,
-            beside: watch::Sender::new(Vec::new()),
+            runtime: None,
+            runtime_state: None,
+            beside,
             connections: mpsc::unbounded_channel(),
             connection: None,
             api: None,
@@ -212,19 +222,13 @@ impl Agent {
             // Only a time beyond the kernel's years could be refused; the watchdog would end a loop that sleeps on.
             warn!(error = %e, "the timer cannot be set");
         }
-        let gone = async {
-            match &self.watched {
-                Some(watched) => {
-                    watched.gone().await;
-                    watched.process.pid
-                }
-                None => std::future::pending().await,
-            }
-        };
+        let gone = runtime::gone(self.watched.as_ref());
+        let runtime_gone = runtime::gone(self.runtime.as_ref());
         let event = tokio::select! {
             biased;
             Some(event) = self.events.recv() => event,
             pid = gone => Event::Gone(pid),
+            pid = runtime_gone => Event::Observed(Reading::RuntimeGone(pid)),
             _ = self.terminate.recv() => Event::Stop,
             _ = self.interrupt.recv() => Event::Stop,
             () = self.alarm.rings() => Event::Tick,
@@ -232,6 +236,10 @@ impl Agent {
         if matches!(&event, Event::Gone(pid) if self.watched.as_ref().is_some_and(|w| w.process.pid == *pid))
         {
             self.watched = None;
+        }
+        if matches!(&event, Event::Observed(Reading::RuntimeGone(pid)) if self.runtime.as_ref().is_some_and(|w| w.process.pid == *pid))
+        {
+            self.runtime = None;
         }
         event
     }
@@ -243,6 +251,9 @@ impl Agent {
             Effect::Watch(process) => self.watch(process),
             Effect::Probe(pid, url) => self.probe(pid, url, uptime),
             Effect::ReadState(process) => self.read_state(&process),
+            Effect::ReadRuntimeState => self.read_runtime_state(),
+            Effect::WatchRuntime(process) => self.watch_runtime(process),
+            Effect::FollowUnit(unit) => self.follow_unit(unit),
             Effect::AskFacts(pid) => {
                 let helper = self.outside.helper.clone();
                 self.spawn(async move { Event::Facts(pid, helper.kubelet(pid).await) });

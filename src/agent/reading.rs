@@ -4,18 +4,17 @@
 
 use std::time::Duration;
 
-#[cfg(doc)]
-use super::Event;
 use super::{
     Agent,
-    event::Effect,
+    event::{Effect, Event},
     state::{SLACK, State},
 };
 use crate::{
-    checks::{self, Check, Question, Reading},
+    checks::{self, Check, Question, Reading, Unasked},
     clock::Now,
     cluster::events::Notice,
     config::Settings,
+    host::helper::HelperError,
 };
 
 /// A check, and whether its question is open.
@@ -40,10 +39,17 @@ impl State {
     }
 
     /// The answer to the question of the check with that id.
-    pub(super) fn apply_answered(&mut self, id: &'static str, reading: &Reading, now: Now) {
+    pub(super) fn apply_answered(
+        &mut self,
+        id: &'static str,
+        reading: &Reading,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
         for driven in &mut self.driven {
             driven.open &= driven.check.spec().id != id;
         }
+        self.follow_runtime(reading, effects);
         self.offer(reading, now);
     }
 
@@ -91,12 +97,23 @@ impl State {
 
 impl Agent {
     /// Has a question answered; the answer comes back as [`Event::Answered`].
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "SKELETON: there is no question yet"
-    )]
     pub(super) fn ask(&mut self, id: &'static str, question: Question) {
-        let _ = (id, &self.outside);
-        match question {} // an arm for each, as the checks come
+        match question {
+            Question::Runtime(request) => {
+                let helper = self.outside.helper.clone();
+                self.spawn(async move {
+                    let answer = helper.runtime(request).await;
+                    Event::Answered(id, Reading::Runtime(answer.map_err(|e| unasked(&e))))
+                });
+            }
+        }
+    }
+}
+
+/// What a check is told of a question that the helper did not answer.
+fn unasked(error: &HelperError) -> Unasked {
+    Unasked {
+        is_away: !matches!(error, HelperError::Refused { .. }),
+        why: error.to_string(),
     }
 }

@@ -13,7 +13,10 @@ use super::{
     standing::Standing,
 };
 use crate::{
-    checks::kubelet::{Endpoint, Kubelet, Sign},
+    checks::{
+        Reading,
+        kubelet::{Endpoint, Kubelet, Process, Sign},
+    },
     clock::Now,
     cluster::{events::EventBook, gate::RequestKind, publisher::Publisher, taints::Tainter},
     config::Settings,
@@ -44,6 +47,8 @@ pub struct State {
     pub(super) hostname_override: Option<String>,
     pub(super) kubelet: Kubelet,
     pub(super) kubelet_since: Now,
+    /// The container runtime's process that is watched.
+    pub(super) runtime: Option<Process>,
     pub(super) health: Conditions,
     pub(super) desired: Desired,
     pub(super) checking: Checking,
@@ -82,6 +87,7 @@ impl State {
         let mut state = Self {
             kubelet: Kubelet::new(settings.kubelet.unit.clone()),
             kubelet_since: now,
+            runtime: None,
             health: Conditions::new(settings.kubelet.healthy_for),
             desired: Desired::new(settings.choice.clone()),
             // Both are made anew below, once the Node's name is known.
@@ -195,7 +201,9 @@ impl State {
             Event::Applied(attempt, result) => {
                 self.apply_applied(attempt, &result, now, &mut effects);
             }
-            Event::Answered(check, reading) => self.apply_answered(check, &reading, now),
+            Event::Answered(check, reading) => {
+                self.apply_answered(check, &reading, now, &mut effects);
+            }
             Event::Observed(reading) => self.offer(&reading, now),
             Event::Besides(told) => self.apply_besides(told, now, &mut effects),
             Event::Stop => {
@@ -262,12 +270,16 @@ impl State {
             BusEvent::Lost(why) => {
                 self.bus.is_away(&why);
                 self.kubelet.apply(Sign::BusLost, now);
+                self.offer(&Reading::BusLost, now);
             }
-            BusEvent::Beside(..) => {}
+            BusEvent::Beside(unit, sign) => self.offer(&Reading::Unit(unit, sign), now),
             BusEvent::ShuttingDown(so) => self.standing.learn_shutdown(so),
             BusEvent::Loaded(loaded) => self.apply_loaded(*loaded, now),
             BusEvent::Sign(sign) => {
                 let unit_changed = matches!(sign, Sign::Unit(_));
+                // Where the runtime is the kubelet's sibling (k3s) its unit is this one.
+                let told = Reading::Unit(self.settings.kubelet.unit.clone(), sign.clone());
+                self.offer(&told, now);
                 self.kubelet.apply(sign, now);
                 if unit_changed {
                     self.look_at = now.uptime;
@@ -303,11 +315,13 @@ impl State {
             if soon >= self.process_state_at {
                 self.process_state_at = now.uptime + STATE_EVERY;
                 effects.push(Effect::LookForPause);
+                effects.push(Effect::ReadRuntimeState);
                 effects.push(Effect::ReadState(process));
             }
         } else if now.uptime >= self.look_at {
             self.look_at = now.uptime + LOOK_EVERY;
             effects.push(Effect::LookForPause);
+            effects.push(Effect::ReadRuntimeState);
             effects.push(Effect::Look(self.control_group()));
         }
         self.ask_about_config(now, effects);

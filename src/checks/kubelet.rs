@@ -6,6 +6,7 @@
 
 mod assess;
 mod life;
+pub(in crate::checks) mod service;
 mod signs;
 
 use std::{collections::BTreeMap, time::Duration};

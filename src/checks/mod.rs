@@ -7,15 +7,19 @@
 pub mod config;
 pub mod kernel;
 pub mod kubelet;
+pub mod runtime;
 
 use std::{fmt::Debug, time::Duration};
 
 use crate::{
-    checks::{kernel::event::KernelEvent, kubelet::Process},
+    checks::{
+        kernel::event::KernelEvent,
+        kubelet::{Process, Sign},
+    },
     clock::Now,
     config::Settings,
     health::{ConditionType, Finding, news::Told},
-    helper::protocol::KubeletFacts,
+    helper::protocol::{KubeletFacts, RuntimeAnswer, RuntimeRequest},
 };
 
 /// What the registry knows of a check.
@@ -30,12 +34,11 @@ pub struct Spec {
 }
 
 /// Every check.
-pub const ALL: &[Spec] = &[config::SPEC, kubelet::SPEC];
+pub const ALL: &[Spec] = &[config::SPEC, kubelet::SPEC, runtime::SPEC];
 
 /// The checks that the loop drives by the trait, with what the operator asked for.
 pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
-    let _ = settings;
-    vec![]
+    vec![Box::new(runtime::Runtime::new(settings))]
 }
 
 /// A check that the loop drives.
@@ -71,7 +74,19 @@ pub trait Check: Debug + Send {
 
 /// What a check wants read. What may block is the helper's, or goes to the blocking worker: see `agent::reading`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Question {}
+pub enum Question {
+    /// The container runtime's answer over CRI.
+    Runtime(RuntimeRequest),
+}
+
+/// Why the helper could not be asked, or did not do it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unasked {
+    /// Whether it does not answer at all.
+    pub is_away: bool,
+    /// A sentence.
+    pub why: String,
+}
 
 /// What was read, asked for or not.
 #[derive(Debug)]
@@ -82,6 +97,16 @@ pub enum Reading {
     Facts(Box<KubeletFacts>),
     /// The kernel's log said something that matters.
     Kernel(KernelEvent),
+    /// systemd said something of the unit with that name.
+    Unit(String, Sign),
+    /// The bus went away, and what systemd told us with it.
+    BusLost,
+    /// What the container runtime answered, if it could be asked.
+    Runtime(Result<RuntimeAnswer, Unasked>),
+    /// The container runtime's process has ended.
+    RuntimeGone(i32),
+    /// The container runtime's process has another state in `/proc/PID/stat` than before.
+    RuntimeState(i32, char),
 }
 
 #[cfg(test)]
@@ -93,7 +118,6 @@ mod tests {
         assert!(ALL.is_sorted_by(|a, b| a.id < b.id), "sorted, each once");
         // SKELETON: to be taken out as their checks land.
         let to_come = [
-            ConditionType::ContainerRuntimeHealthy,
             ConditionType::NodeStorageHealthy,
             ConditionType::NodeKernelHealthy,
         ];

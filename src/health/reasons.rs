@@ -9,6 +9,7 @@ mod storage;
 
 use std::time::Duration;
 
+pub use self::runtime::CRI_PROBES;
 use super::{
     ConditionType, Status,
     timing::{Enter, Leave, Samples},
@@ -35,8 +36,15 @@ pub enum Reason {
     KubeletConfigIsValid,
     KubeletConfigNotChecked,
     ContainerRuntimeIsHealthy,
+    ContainerRuntimeSlow,
+    ContainerRuntimeNotFound,
+    ContainerRuntimeStarting,
+    ContainerRuntimeStoppedByOperator,
     ContainerRuntimeProbeFailed,
     ContainerRuntimeDown,
+    ContainerRuntimeOOMKilled,
+    ContainerRuntimeHung,
+    ContainerRuntimeNotReady,
     StorageIsHealthy,
     StorageProbeFailed,
     FilesystemReadOnly,

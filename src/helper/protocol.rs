@@ -101,12 +101,26 @@ impl RuntimeRequest {
 pub struct RuntimeAnswer {
     /// Where it was asked; empty if there is no socket at any of the well-known places.
     pub socket: PathBuf,
-    /// The process that listens there, if somebody does.
-    pub pid: Option<i32>,
+    /// The process that listens there, if somebody does and it is not systemd.
+    pub listener: Option<Listener>,
     /// How long it took.
     pub took_micros: u64,
+    /// Read when no answer came in time: the share of the last ten seconds in which every task that was not idle waited
+    /// for a disk.
+    pub io_full_percent: Option<u32>,
     /// What was heard.
     pub heard: Heard,
+}
+
+/// The process behind a socket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listener {
+    /// Its pid.
+    pub pid: i32,
+    /// When it started (uptime).
+    pub started: Duration,
+    /// The unit in whose cgroup it is.
+    pub unit: Option<String>,
 }
 
 /// What was heard of the container runtime. Each is a different fact.

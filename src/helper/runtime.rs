@@ -6,12 +6,13 @@ use std::{
     time::Duration,
 };
 
-use super::protocol::{Code, Heard, Refusal, RuntimeAnswer, RuntimeRequest, Verb};
+use super::protocol::{Code, Heard, Listener, Refusal, RuntimeAnswer, RuntimeRequest, Verb};
 use crate::{
     clock::Clock,
     host::{
         cri::{self, Asked},
         files::Root,
+        process,
     },
 };
 
@@ -28,8 +29,8 @@ pub const MAX_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much longer than the runtime's deadline the agent waits for the helper.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where the sockets of the runtimes that nodes have lie, if nobody says it: k3s' and RKE2's own first, because a node
-/// that has it uses it, whatever else is installed.
+/// Where the sockets of the runtimes that nodes have lie, if nobody says it. Those that a distribution of Kubernetes
+/// brings along come first: where they are they are used, whatever else is installed.
 const SOCKETS: &[&str] = &[
     "/run/k3s/containerd/containerd.sock",
     "/run/k0s/containerd.sock",
@@ -37,6 +38,9 @@ const SOCKETS: &[&str] = &[
     "/run/crio/crio.sock",
     "/run/containerd/containerd.sock",
 ];
+
+const IO_PRESSURE: &str = "/proc/pressure/io";
+const MAX_PRESSURE_BYTES: usize = 1024;
 
 /// Asks the runtime at the socket that was named; with none, the first of the well-known ones that answers.
 pub fn answer(root: &Root, request: &RuntimeRequest) -> Result<RuntimeAnswer, Refusal> {
@@ -61,8 +65,9 @@ pub fn answer(root: &Root, request: &RuntimeRequest) -> Result<RuntimeAnswer, Re
     }
     Ok(first.unwrap_or_else(|| RuntimeAnswer {
         socket: PathBuf::new(),
-        pid: None,
+        listener: None,
         took_micros: 0,
+        io_full_percent: None,
         heard: Heard::NoSocket,
     }))
 }
@@ -74,10 +79,124 @@ fn ask(root: &Root, socket: &Path, timeout: Duration) -> Result<RuntimeAnswer, R
         Refusal::new(Code::Unreadable, message)
     })?;
     let took = Clock.now().uptime.saturating_sub(begin);
+    let is_late = matches!(heard, Heard::TimedOut { .. });
     Ok(RuntimeAnswer {
         socket: socket.to_owned(),
-        pid,
+        listener: pid.and_then(|pid| listener(root, pid)),
         took_micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        io_full_percent: is_late.then(|| io_full_percent(root)).flatten(),
         heard,
     })
+}
+
+/// A socket that systemd made for a service to come belongs to systemd; a process of another PID namespace has pid 0.
+fn listener(root: &Root, pid: i32) -> Option<Listener> {
+    let process = process::identify(root, pid).filter(|_| pid > 1)?;
+    Some(Listener {
+        pid,
+        started: process.started,
+        unit: process::unit_of(root, pid),
+    })
+}
+
+/// `None` where the kernel does not count it.
+fn io_full_percent(root: &Root) -> Option<u32> {
+    let text = root.read_text(IO_PRESSURE, MAX_PRESSURE_BYTES).ok()?;
+    let full = text
+        .lines()
+        .find_map(|line| line.strip_prefix("full avg10="))?;
+    full.split('.').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use crate::helper::testing::{host, write};
+
+    const CONTAINERD: &str = "/run/containerd/containerd.sock";
+
+    fn request(socket: Option<&str>) -> RuntimeRequest {
+        RuntimeRequest {
+            socket: socket.map(PathBuf::from),
+            timeout_millis: 200,
+        }
+    }
+
+    fn listen(root: &Root, socket: &str) -> UnixListener {
+        let path = root.join(socket);
+        root.create_dir_all(Path::new(socket).parent().unwrap())
+            .unwrap();
+        UnixListener::bind(path).unwrap()
+    }
+
+    #[test]
+    fn without_any_socket_there_is_none() {
+        let (_folder, root) = host();
+        let answer = answer(&root, &request(None)).unwrap();
+        assert_eq!(answer.heard, Heard::NoSocket);
+        assert_eq!(answer.socket, Path::new(""));
+        let named = super::answer(&root, &request(Some("/run/x.sock"))).unwrap();
+        assert_eq!(named.heard, Heard::NoSocket);
+        assert_eq!(named.socket, Path::new("/run/x.sock"));
+        let refused = super::answer(&root, &request(Some("x.sock"))).unwrap_err();
+        assert_eq!(refused.code, Code::BadRequest);
+    }
+
+    #[test]
+    fn the_well_known_ones_are_tried_and_the_time_is_for_all_of_them() {
+        let (_folder, root) = host();
+        drop(listen(&root, "/run/crio/crio.sock"));
+        let _hangs = listen(&root, CONTAINERD);
+        write(
+            &root,
+            IO_PRESSURE,
+            "some avg10=93.10 avg60=1.00\nfull avg10=81.90 avg60=1.00 avg300=0.00 total=1\n",
+        );
+        let answer = answer(&root, &request(None)).unwrap();
+        assert_eq!(answer.heard, Heard::Refused, "the first that is there");
+        let answer = super::answer(&root, &request(Some(CONTAINERD))).unwrap();
+        assert_eq!(answer.heard, Heard::TimedOut { connected: true });
+        assert_eq!(answer.io_full_percent, Some(81));
+        assert!((200_000..2_000_000).contains(&answer.took_micros));
+    }
+
+    #[test]
+    fn the_listener_is_named_with_its_unit() {
+        let (_folder, root) = host();
+        let me = i32::try_from(std::process::id()).unwrap();
+        let _listener = listen(&root, CONTAINERD);
+        let ask = || {
+            super::answer(&root, &request(Some(CONTAINERD)))
+                .unwrap()
+                .listener
+        };
+        assert_eq!(ask(), None, "this host does not know the process");
+        for file in ["stat", "status"] {
+            let text = std::fs::read_to_string(format!("/proc/{me}/{file}")).unwrap();
+            write(&root, format!("/proc/{me}/{file}"), &text);
+        }
+        let cgroup = format!("/proc/{me}/cgroup");
+        for (text, unit) in [
+            (
+                "0::/system.slice/containerd.service\n",
+                Some("containerd.service"),
+            ),
+            (
+                "12:pids:/x.service\n1:name=systemd:/runtime.slice/crio.service\n",
+                Some("crio.service"),
+            ),
+            (
+                "0::/system.slice/k3s.service/runtime\n",
+                Some("k3s.service"),
+            ),
+            ("0::/user.slice\n", None),
+        ] {
+            write(&root, &cgroup, text);
+            let listener = ask().unwrap();
+            assert_eq!(listener.pid, me);
+            assert_eq!(listener.unit.as_deref(), unit);
+        }
+    }
 }

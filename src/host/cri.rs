@@ -137,7 +137,9 @@ async fn exchange(
     });
     let mut client = Grpc::with_origin(service, Uri::from_static("http://localhost"))
         .max_decoding_message_size(MAX_ANSWER_BYTES);
-    Ok(questions(&mut client).await.unwrap_or_else(refused))
+    Ok(questions(&mut client)
+        .await
+        .unwrap_or_else(|status| refused(&status)))
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -207,8 +209,8 @@ fn not_connected(error: io::Error) -> io::Result<Heard> {
 }
 
 /// An answer that says no, or a connection that ended before the answer: tonic makes a [`Status`] of both.
-fn refused(status: Status) -> Heard {
-    if std::error::Error::source(&status).is_some() {
+fn refused(status: &Status) -> Heard {
+    if std::error::Error::source(status).is_some() {
         return Heard::Broken(text(status.message()));
     }
     Heard::Error {

@@ -32,6 +32,7 @@ mod lookup;
 mod lost_nodes;
 mod privilege;
 mod racing;
+mod runtime;
 mod scene;
 mod standing;
 mod telling;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         lifecycle::tests(),
         lost_nodes::tests(),
         racing::tests(),
+        runtime::tests(),
         faults::tests(&arguments), // last: they have begun, and the others go on beside them
     ]
     .into_iter()
