@@ -6,6 +6,7 @@
 
 mod assess;
 mod outcome;
+mod services;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -21,7 +22,10 @@ use crate::{
     helper::protocol::{Heard, Listener, RuntimeAnswer, RuntimeRequest},
 };
 
+pub use services::UNITS;
+
 use outcome::Outcome;
+use services::{Service, Services};
 
 /// The registry's row.
 pub const SPEC: Spec = Spec {
@@ -30,36 +34,16 @@ pub const SPEC: Spec = Spec {
     doc: "The container runtime's process, its unit, and its answers over CRI.",
 };
 
-/// Units of which one may be the runtime's, until its process says which.
-pub const UNITS: &[&str] = &["containerd.service", "crio.service"];
-
 /// At least so long from one question to the next: a socket without a listener says so at once.
 const BETWEEN: Duration = Duration::from_secs(1);
 /// After so many failures in a row the verdict is out, and a dead socket need not be asked more often than a live one.
 const FAST: u32 = 5;
 /// How often a host without a runtime is asked whether it has one by now.
 const NONE_EVERY: Duration = Duration::from_mins(1);
-/// How many units are remembered: as many as systemd is asked about.
-const MAX_SERVICES: usize = 8;
 /// The kernel's word that it killed the runtime and the end of its process belong together if they are no further apart.
 const OOM_NEAR: Duration = Duration::from_secs(10);
 /// Names of runtimes' processes, for a host whose kernel counts pids otherwise than we do.
 const COMMS: &[&str] = &["containerd", "crio", "cri-dockerd"];
-
-/// A unit, and the life of what it runs.
-#[derive(Debug)]
-struct Service {
-    name: String,
-    life: Kubelet,
-}
-
-impl Service {
-    /// Whether systemd has a process of it.
-    fn is_up(&self) -> bool {
-        let unit = self.life.service_unit();
-        unit.is_some_and(|unit| unit.main_pid != 0)
-    }
-}
 
 /// What is known of the container runtime.
 #[derive(Debug)]
@@ -70,10 +54,7 @@ pub struct Runtime {
     io_full_percent: u32,
     /// The kubelet's word on the socket.
     kubelets: Option<PathBuf>,
-    services: Vec<Service>,
-    /// The unit of the process that was found last.
-    unit: Option<String>,
-    bus_is_lost: bool,
+    services: Services,
     /// Whether there was a socket or a process in this life of ours.
     seen: bool,
     /// How the last question ended.
@@ -105,9 +86,11 @@ impl Runtime {
             timeout: settings.seconds(id, "timeout_secs"),
             io_full_percent: settings.number(id, "io_full_percent"),
             kubelets: None,
-            services: Vec::new(),
-            unit: settings.runtime.unit.clone(),
-            bus_is_lost: settings.kubelet.pid_file.is_some(),
+            // systemd is not asked about a kubelet that it does not run, nor about anything else then.
+            services: Services::new(
+                settings.runtime.unit.clone(),
+                settings.kubelet.pid_file.is_some(),
+            ),
             seen: false,
             last: None,
             answered: false,
@@ -124,57 +107,21 @@ impl Runtime {
 
     /// The unit whose process the runtime is, as far as is known.
     fn unit_name(&self) -> &str {
-        if let Some(unit) = &self.unit {
-            return unit;
-        }
-        let socket = self.last.as_ref().map(|last| last.socket.as_path());
-        let socket = socket.map_or_else(String::new, |path| path.display().to_string());
-        let is_loaded = |name: &&&str| {
-            let unit = self.service(name).and_then(|s| s.life.service_unit());
-            unit.is_some_and(|unit| unit.load_state == "loaded")
-        };
-        let by_socket = UNITS.iter().find(|name| {
-            let stem = name.trim_end_matches(".service");
-            socket.contains(stem) && is_loaded(name)
-        });
-        let any = || UNITS.iter().find(is_loaded);
-        by_socket.or_else(any).unwrap_or(&UNITS[0])
-    }
-
-    fn service(&self, name: &str) -> Option<&Service> {
-        self.services.iter().find(|service| service.name == name)
+        let socket = self.last.as_ref().and_then(|last| last.socket.to_str());
+        self.services.name(socket.unwrap_or_default())
     }
 
     fn current(&self) -> Option<&Service> {
-        self.service(self.unit_name())
+        self.services.get(self.unit_name())
     }
 
     fn standing(&self) -> Standing<'_> {
-        self.current()
-            .map_or(Standing::Unseen, |service| service.life.standing())
-    }
-
-    fn service_mut(&mut self, name: &str, now: Now) -> Option<&mut Service> {
-        if let Some(index) = self.services.iter().position(|one| one.name == name) {
-            return self.services.get_mut(index);
-        }
-        if self.services.len() >= MAX_SERVICES {
-            return None;
-        }
-        let mut life = Kubelet::new(name);
-        if self.bus_is_lost {
-            life.apply(Sign::BusLost, now);
-        }
-        let name = name.to_owned();
-        self.services.push(Service { name, life });
-        self.services.last_mut()
+        self.services.standing(self.unit_name())
     }
 
     fn apply(&mut self, sign: Sign, now: Now) {
         let name = self.unit_name().to_owned();
-        if let Some(service) = self.service_mut(&name, now) {
-            service.life.apply(sign, now);
-        }
+        self.services.apply(&name, sign, now);
     }
 
     fn learn_socket(&mut self, socket: Option<&PathBuf>) {
@@ -270,8 +217,10 @@ impl Runtime {
     }
 
     fn found(&mut self, listener: &Listener, now: Now) {
-        if self.settings.unit.is_none() && listener.unit.is_some() {
-            self.unit.clone_from(&listener.unit);
+        if self.settings.unit.is_none()
+            && let Some(unit) = &listener.unit
+        {
+            self.services.choose(unit.clone());
         }
         let process = Process {
             pid: listener.pid,
@@ -311,19 +260,8 @@ impl Runtime {
     }
 
     fn unit_said(&mut self, name: &str, sign: &Sign, now: Now) {
-        let is_unit = matches!(sign, Sign::Unit(_));
-        let is_candidate = UNITS.contains(&name) || self.unit.as_deref() == Some(name);
-        if self.service(name).is_none() && !is_candidate {
-            return;
-        }
-        let Some(service) = self.service_mut(name, now) else {
-            return;
-        };
-        let before = service.life.service_unit().map(|unit| unit.main_pid);
-        service.life.apply(sign.clone(), now);
-        let after = service.life.service_unit().map(|unit| unit.main_pid);
         // Another process: it is asked for as soon as it may listen.
-        if is_unit && before != after && after != Some(0) && name == self.unit_name() {
+        if self.services.said(name, sign, now) && name == self.unit_name() {
             self.hasten(BETWEEN);
         }
     }
@@ -352,29 +290,22 @@ impl Runtime {
         if !self.last.as_ref().is_some_and(Outcome::is_none) {
             return false;
         }
-        let is_loaded = |service: &Service| {
-            let unit = service.life.service_unit();
-            unit.is_some_and(|unit| unit.load_state == "loaded")
-        };
-        let awaited = self
-            .current()
-            .is_none_or(|service| service.life.awaits_systemd());
-        let known = !awaited || self.bus_is_lost;
-        !self.seen && known && !self.services.iter().any(is_loaded)
+        let awaited = (self.current()).is_none_or(|service| service.life.awaits_systemd());
+        let known = !awaited || self.services.bus_is_lost;
+        !self.seen && known && self.services.are_none()
     }
 
     /// Makes of it what there is to be said.
     fn settle(&mut self, now: Now) {
-        for service in &mut self.services {
-            service.life.tick(now);
-        }
+        self.services.tick(now);
         if let Some(finding) = self.assess(now)
             && self.findings.first() != Some(&finding)
         {
             self.findings = vec![finding];
         }
-        let deadlines = self.services.iter().filter_map(|s| s.life.next_deadline());
-        let ahead = deadlines
+        let ahead = self
+            .services
+            .deadlines()
             .chain(self.grace_ends())
             .filter(|at| *at > now.uptime);
         self.look_at = ahead.min();
@@ -409,12 +340,7 @@ impl Check for Runtime {
                 }
             }
             Reading::Unit(name, sign) => self.unit_said(name, sign, now),
-            Reading::BusLost => {
-                self.bus_is_lost = true;
-                for service in &mut self.services {
-                    service.life.apply(Sign::BusLost, now);
-                }
-            }
+            Reading::BusLost => self.services.bus_lost(now),
             Reading::Kernel(KernelEvent::OomKill(kill)) => self.killed(kill, now),
             _ => return,
         }

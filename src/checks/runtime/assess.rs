@@ -187,7 +187,8 @@ impl Runtime {
     /// Nobody listens, and no process ended under our eyes: systemd may know more.
     fn assess_unit(&self, enough: bool, now: Now) -> Option<Finding> {
         let service = self.current();
-        if service.is_none_or(|service| service.life.awaits_systemd()) && !self.bus_is_lost {
+        if service.is_none_or(|service| service.life.awaits_systemd()) && !self.services.bus_is_lost
+        {
             return None;
         }
         let name = self.unit_name();

@@ -201,7 +201,11 @@ fn a_hang_is_told_after_three_silences_back_to_back() {
     assert_eq!(story.ask(silent()), healthy);
     assert_eq!(story.ask(silent()), Some(Reason::ContainerRuntimeHung));
     assert!((29_990..30_010).contains(&story.now), "{}", story.now);
-    assert!(story.message().contains("3 questions"), "{}", story.message());
+    assert!(
+        story.message().contains("3 questions"),
+        "{}",
+        story.message()
+    );
     // Then it is asked less often again, and one answer says that it is well.
     story.ask(silent());
     story.ask(silent());
@@ -262,7 +266,10 @@ fn a_kill_is_told_when_systemd_has_said_how() {
     );
     // The next one is looked for each second, and found.
     let before = story.now;
-    assert_eq!(story.ask(Heard::Refused), Some(Reason::ContainerRuntimeDown));
+    assert_eq!(
+        story.ask(Heard::Refused),
+        Some(Reason::ContainerRuntimeDown)
+    );
     assert!(story.now - before <= 1010);
     story.pid = 101;
     story.started = at(story.now).uptime;
@@ -306,7 +313,10 @@ fn somebodys_stop_is_no_fault() {
     let mut story = Story::well();
     story.sign(Sign::Job(7, JobKind::Stop));
     // While it goes it need not answer.
-    assert_eq!(story.ask(Heard::Refused), Some(Reason::ContainerRuntimeIsHealthy));
+    assert_eq!(
+        story.ask(Heard::Refused),
+        Some(Reason::ContainerRuntimeIsHealthy)
+    );
     story.take(Reading::RuntimeGone(PID));
     assert_eq!(
         story.reason(),
