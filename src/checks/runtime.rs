@@ -14,7 +14,7 @@ use crate::{
     checks::{
         Check, Question, Reading, Spec, Unasked,
         kernel::event::{KernelEvent, OomKill},
-        kubelet::{Found, Kubelet, Probe, Process, Sign, service::Standing},
+        kubelet::{Found, Probe, Process, Sign, service::Standing},
     },
     clock::Now,
     config::{RuntimeSettings, Settings},
@@ -42,6 +42,8 @@ const FAST: u32 = 5;
 const NONE_EVERY: Duration = Duration::from_mins(1);
 /// The kernel's word that it killed the runtime and the end of its process belong together if they are no further apart.
 const OOM_NEAR: Duration = Duration::from_secs(10);
+/// The kernel's stamps may be off by that much; what is older is of another death.
+const OOM_OLD: Duration = Duration::from_mins(5);
 /// Names of runtimes' processes, for a host whose kernel counts pids otherwise than we do.
 const COMMS: &[&str] = &["containerd", "crio", "cri-dockerd"];
 
@@ -242,6 +244,10 @@ impl Runtime {
     }
 
     fn killed(&mut self, kill: &OomKill, now: Now) {
+        // At the agent's start the kernel's log is read from the boot on.
+        if kill.at + OOM_OLD < now.uptime {
+            return;
+        }
         let pid = match self.standing() {
             Standing::Alive { process, .. } => Some(process.pid),
             Standing::Ended { pid, .. } => Some(pid),

@@ -6,11 +6,14 @@
 //! ← {"version":1,"error":{"code":"not_a_kubelet","message":"…"}}
 //! ```
 
+mod cri;
+
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+pub use self::cri::{Heard, Listener, RuntimeAnswer, RuntimeRequest, RuntimeStatus};
 use super::{config, credential, kubelet, runtime};
 use crate::{
     kubeconfig::Access,
@@ -74,95 +77,6 @@ pub enum Request {
     Config(Box<ConfigRequest>),
     /// Whether the container runtime answers, and what it says: [`RuntimeAnswer`].
     Runtime(RuntimeRequest),
-}
-
-/// Which container runtime to ask, and how long it may take.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RuntimeRequest {
-    /// Its socket, an absolute path; without it the well-known ones are tried.
-    pub socket: Option<PathBuf>,
-    /// How long it may take; 0: as long as the verb allows.
-    pub timeout_millis: u32,
-}
-
-impl RuntimeRequest {
-    /// How long the runtime may take.
-    pub fn timeout(&self) -> Duration {
-        match self.timeout_millis {
-            0 => runtime::MAX_TIMEOUT,
-            millis => Duration::from_millis(millis.into()),
-        }
-    }
-}
-
-/// What became of the question to the container runtime.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuntimeAnswer {
-    /// Where it was asked; empty if there is no socket at any of the well-known places.
-    pub socket: PathBuf,
-    /// The process that listens there, if somebody does and it is not systemd.
-    pub listener: Option<Listener>,
-    /// How long it took.
-    pub took_micros: u64,
-    /// Read when no answer came in time: the share of the last ten seconds in which every task that was not idle waited
-    /// for a disk.
-    pub io_full_percent: Option<u32>,
-    /// What was heard.
-    pub heard: Heard,
-}
-
-/// The process behind a socket.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listener {
-    /// Its pid.
-    pub pid: i32,
-    /// When it started (uptime).
-    pub started: Duration,
-    /// The unit in whose cgroup it is.
-    pub unit: Option<String>,
-}
-
-/// What was heard of the container runtime. Each is a different fact.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Heard {
-    /// It answers both questions.
-    Status(RuntimeStatus),
-    /// It answers with an error: gRPC's code and the message.
-    Error {
-        /// As tonic calls it: `Unimplemented`.
-        code: String,
-        /// The runtime's words, shortened.
-        message: String,
-    },
-    /// There is no socket.
-    NoSocket,
-    /// Nobody listens at the socket.
-    Refused,
-    /// We may not connect: the system's words.
-    Denied(String),
-    /// No answer within the deadline.
-    TimedOut {
-        /// Whether the connection was made: the kernel makes it for a process that hangs, too.
-        connected: bool,
-    },
-    /// The connection broke, or what was said on it is no gRPC.
-    Broken(String),
-}
-
-/// What a runtime says of itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RuntimeStatus {
-    /// `containerd`, `cri-o`.
-    pub name: String,
-    /// Its version.
-    pub version: String,
-    /// Why its `RuntimeReady` is false, if it is; shortened.
-    pub not_ready: Option<String>,
-    /// Why its `NetworkReady` is false, if it is; shortened.
-    pub network_not_ready: Option<String>,
 }
 
 /// What the agent knows and the helper does not.

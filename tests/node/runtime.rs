@@ -237,10 +237,10 @@ fn a_planned_restart_flips_nothing() -> Result<()> {
     })
 }
 
-/// What a package does to both at once.
+/// What packages do to both, one after the other: a kubelet that finds no runtime when it starts exits, and that is told.
 fn an_upgrade_flips_nothing() -> Result<()> {
     let control = "Package: upgrade-test\nVersion: 1\nArchitecture: all\nMaintainer: nobody\nDescription: none\n";
-    let script = "#!/bin/sh\nsystemctl stop kubelet containerd\nsleep 4\nsystemctl start containerd kubelet\nsleep 3\nsystemctl restart containerd kubelet\nsleep 3\n";
+    let script = "#!/bin/sh\nsystemctl stop kubelet\nsystemctl stop containerd\nsleep 4\nsystemctl start containerd\nsystemctl start kubelet\nsleep 3\nsystemctl restart containerd\nsystemctl restart kubelet\nsleep 3\n";
     let from = Instant::now();
     let scene = Scene::healthy_with("runtime-upgrade", |node| {
         node.file("/root/deb/DEBIAN/control", control, 0o644).file(

@@ -110,7 +110,7 @@ impl Runtime {
         if is_ending && !matches!(last.kind, Kind::Unasked(_)) {
             return None;
         }
-        if young && !matches!(last.kind, Kind::Unasked(_)) {
+        if young && last.passes() {
             // Of one that lives since before we looked nobody knows whether it was planned.
             if planned || self.findings.is_empty() {
                 return None;
@@ -128,7 +128,8 @@ impl Runtime {
             Kind::Silent { io_full_percent } => {
                 self.silent(&format!("{who}{state}"), *io_full_percent, now)
             }
-            Kind::NotReady(why) | Kind::NotOurs(why) => found(
+            Kind::NotOurs(why) => not_ours(why, &socket.to_string()),
+            Kind::NotReady { why, .. } => found(
                 Reason::ContainerRuntimeNotReady,
                 format!("{who} at {socket} {why}"),
             ),
@@ -173,13 +174,10 @@ impl Runtime {
             _ if !enough && !matches!(last.kind, Kind::NoSocket | Kind::Refused) => None,
             Kind::Unasked(why) => unasked(why),
             Kind::Silent { io_full_percent } => self.silent(&at, *io_full_percent, now),
-            Kind::NotReady(why) => found(Reason::ContainerRuntimeNotReady, format!("{at} {why}")),
-            Kind::NotOurs(why) => found(
-                Reason::ContainerRuntimeNotFound,
-                format!(
-                    "what listens at {socket} does not speak CRI ({why}), and the kubelet has not said that it is its runtime"
-                ),
-            ),
+            Kind::NotReady { why, .. } => {
+                found(Reason::ContainerRuntimeNotReady, format!("{at} {why}"))
+            }
+            Kind::NotOurs(why) => not_ours(why, &socket.to_string()),
             Kind::NoSocket | Kind::Refused => self.assess_unit(enough, now),
         }
     }
@@ -238,6 +236,13 @@ impl Runtime {
 fn unasked(why: &str) -> Option<Finding> {
     let text = format!("the container runtime could not be asked: {why}");
     found(Reason::ContainerRuntimeProbeFailed, text)
+}
+
+fn not_ours(why: &str, socket: &str) -> Option<Finding> {
+    let text = format!(
+        "what listens at {socket} does not speak CRI ({why}), and the kubelet has not said that it is its runtime"
+    );
+    found(Reason::ContainerRuntimeNotFound, text)
 }
 
 fn ready(status: &RuntimeStatus, pid: Option<i32>, socket: &str) -> String {

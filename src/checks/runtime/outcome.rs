@@ -7,6 +7,9 @@ use crate::{
     helper::protocol::{Heard, RuntimeAnswer, RuntimeStatus},
 };
 
+/// gRPC's word, as tonic spells it, for a service that is not there: a containerd without its CRI plugin.
+const UNIMPLEMENTED: &str = "Unimplemented";
+
 /// How a question to the runtime ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Outcome {
@@ -20,8 +23,12 @@ pub(super) struct Outcome {
 pub(super) enum Kind {
     /// It is ready.
     Ready(RuntimeStatus),
-    /// It says itself that it is not, and why.
-    NotReady(String),
+    /// It says itself that it is not, and why; `settled`: time will not change that.
+    NotReady {
+        /// The end of a sentence.
+        why: String,
+        settled: bool,
+    },
     /// What listens does not speak CRI, and nobody said that it should.
     NotOurs(String),
     /// No answer in time; how much of the time the host waited for its disks.
@@ -37,25 +44,30 @@ pub(super) enum Kind {
 impl Outcome {
     /// `is_guess`: nobody has said that this is the kubelet's runtime.
     pub(super) fn of(answer: &RuntimeAnswer, is_guess: bool) -> Self {
+        let not_ready = |why| Kind::NotReady {
+            why,
+            settled: false,
+        };
         let kind = match &answer.heard {
             Heard::Status(status) => match &status.not_ready {
                 None => Kind::Ready(status.clone()),
-                Some(why) if why.is_empty() => Kind::NotReady("says RuntimeReady=false".to_owned()),
-                Some(why) => Kind::NotReady(format!("says RuntimeReady=false: {why}")),
+                Some(why) if why.is_empty() => not_ready("says RuntimeReady=false".to_owned()),
+                Some(why) => not_ready(format!("says RuntimeReady=false: {why}")),
             },
             Heard::Error { code, message } if is_guess => {
                 Kind::NotOurs(format!("{code}: {message}"))
             }
-            Heard::Error { code, message } => {
-                Kind::NotReady(format!("answers CRI with {code}: {message}"))
-            }
+            Heard::Error { code, message } => Kind::NotReady {
+                why: format!("answers CRI with {code}: {message}"),
+                settled: code == UNIMPLEMENTED,
+            },
             Heard::NoSocket => Kind::NoSocket,
             Heard::Refused => Kind::Refused,
             Heard::Denied(why) => Kind::Unasked(why.clone()),
             Heard::TimedOut { .. } => Kind::Silent {
                 io_full_percent: answer.io_full_percent,
             },
-            Heard::Broken(why) => Kind::NotReady(format!("breaks the connection: {why}")),
+            Heard::Broken(why) => not_ready(format!("breaks the connection: {why}")),
         };
         Self {
             socket: answer.socket.clone(),
@@ -77,6 +89,14 @@ impl Outcome {
     /// Whether there is no runtime to be seen.
     pub(super) fn is_none(&self) -> bool {
         self.kind == Kind::NoSocket
+    }
+
+    /// Whether a runtime that has just started may say or not say so.
+    pub(super) fn passes(&self) -> bool {
+        !matches!(
+            self.kind,
+            Kind::Unasked(_) | Kind::NotReady { settled: true, .. }
+        )
     }
 
     /// Whether both are failures of one kind.

@@ -218,12 +218,12 @@ fn a_hang_is_told_after_three_silences_back_to_back() {
 fn a_stopped_process_is_asked_at_once() {
     let mut story = Story::well();
     story.after(3000).take(Reading::RuntimeState(PID, 'T'));
-    assert_eq!(story.question(), 3000);
+    assert_eq!(story.question(), 3001);
     for _ in 0..3 {
         story.ask(silent());
     }
     assert_eq!(story.reason(), Some(Reason::ContainerRuntimeHung));
-    assert!(story.now < 18_010, "{}", story.now);
+    assert!(story.now < 18_020, "{}", story.now);
     assert!(story.message().contains("(state T: stopped)"));
     // Not more than once a second, whatever its state does; and another process's is no news.
     story.take(Reading::RuntimeState(PID + 1, 'T'));
@@ -281,10 +281,12 @@ fn a_kill_is_told_when_systemd_has_said_how() {
 fn without_systemds_word_it_is_gone_all_the_same() {
     let mut story = Story::well();
     story.take(Reading::BusLost);
-    story.after(1000).take(Reading::RuntimeGone(PID));
+    story.after(500).take(Reading::RuntimeGone(PID));
     let due = story.check.due_at().unwrap();
     assert_eq!(due, at(story.now + 3).uptime);
-    story.after(3).check.turn(at(1003));
+    assert_eq!(story.reason(), Some(Reason::ContainerRuntimeIsHealthy));
+    let now = at(story.now + 3);
+    assert_eq!(story.check.turn(now), None);
     assert_eq!(story.reason(), Some(Reason::ContainerRuntimeDown));
     assert!(story.message().contains("has not said"));
 }
@@ -392,6 +394,10 @@ fn the_kernel_says_that_it_was_killed_for_memory() {
         let (reason, _) = told(kill(pid, comm, cgroup));
         assert_eq!(reason, Reason::ContainerRuntimeDown, "{comm} {cgroup}");
     }
+    // What it said an hour ago, which is read when the agent starts, is of another death.
+    let mut old = kill(PID, "containerd", group);
+    old.at = Duration::from_secs(1);
+    assert_eq!(told(old).0, Reason::ContainerRuntimeDown);
     // systemd says it too, and it may come after the end.
     let mut story = Story::well();
     story.killed("oom-kill");
@@ -421,6 +427,21 @@ fn one_that_says_that_it_is_not_ready_is_believed_the_third_time() {
     }
     assert_eq!(story.reason(), Some(Reason::ContainerRuntimeNotReady));
     assert!(story.message().contains("Unimplemented: unknown service"));
+    // Not even a young one will speak CRI one day; it may be ready one day.
+    for (heard, told) in [
+        (unimplemented(), Some(Reason::ContainerRuntimeNotReady)),
+        (Heard::Refused, Some(Reason::ContainerRuntimeStarting)),
+    ] {
+        let mut story = Story::well();
+        story.killed("signal");
+        story.pid = 101;
+        story.started = at(story.now).uptime;
+        story.ask(silent());
+        for _ in 0..3 {
+            story.ask(heard.clone());
+        }
+        assert_eq!(story.reason(), told);
+    }
 }
 
 #[test]
