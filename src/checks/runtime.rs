@@ -340,9 +340,7 @@ impl Check for Runtime {
                 if matches!(self.standing(), Standing::Alive { process, .. } if process.pid == *pid)
                 {
                     self.state = assess::is_stuck(*state).then_some(*state);
-                    if self.state.is_some() {
-                        self.hasten(BETWEEN);
-                    }
+                    self.hasten(BETWEEN);
                 }
             }
             Reading::Unit(name, sign) => self.unit_said(name, sign, now),

@@ -17,7 +17,8 @@ pub use self::{
     error::{ConfigError, EX_CONFIG},
     keys::{KEYS, Key, Kind},
     settings::{
-        EventSettings, KubeletSettings, KubernetesSettings, NodeSettings, RuntimeSettings, Settings,
+        EventSettings, KubeletSettings, KubernetesSettings, MetricsSettings, NodeSettings,
+        RuntimeSettings, Settings, SocketPlace,
     },
     values::{absolute_path, cloud_provider, node_ip, node_labels, node_name, provider_id},
 };
