@@ -4,10 +4,14 @@
 //! loop asks [`Check::turn`] when [`Check::due_at`] has come, has the question answered through `host` and hands the answer
 //! to every check. (The kubelet's own check is older than this trait and has its place in the loop.)
 
+pub mod boot;
+pub mod clock;
 pub mod config;
 pub mod kernel;
 pub mod kubelet;
+pub mod limits;
 pub mod runtime;
+pub mod storage;
 
 use std::{fmt::Debug, time::Duration};
 
@@ -19,7 +23,11 @@ use crate::{
     clock::Now,
     config::Settings,
     health::{ConditionType, Finding, news::Told},
-    helper::protocol::{KubeletFacts, RuntimeAnswer, RuntimeRequest},
+    helper::{
+        boot::{BootRequest, LastBoot},
+        protocol::{ClockState, KubeletFacts, RuntimeAnswer, RuntimeRequest},
+        storage::{StorageAnswer, StorageRequest},
+    },
 };
 
 /// What the registry knows of a check.
@@ -34,11 +42,25 @@ pub struct Spec {
 }
 
 /// Every check.
-pub const ALL: &[Spec] = &[config::SPEC, kubelet::SPEC, runtime::SPEC];
+pub const ALL: &[Spec] = &[
+    boot::SPEC,
+    clock::SPEC,
+    config::SPEC,
+    kubelet::SPEC,
+    limits::SPEC,
+    runtime::SPEC,
+    storage::SPEC,
+];
 
 /// The checks that the loop drives by the trait, with what the operator asked for.
 pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
-    vec![Box::new(runtime::Runtime::new(settings))]
+    vec![
+        Box::new(boot::Boot::default()),
+        Box::new(clock::Clock::new(settings)),
+        Box::new(limits::Limits::new(settings)),
+        Box::new(runtime::Runtime::new(settings)),
+        Box::new(storage::Storage::new(settings)),
+    ]
 }
 
 /// A check that the loop drives.
@@ -75,6 +97,14 @@ pub trait Check: Debug + Send {
 /// What a check wants read. What may block is the helper's, or goes to the blocking worker: see `agent::reading`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Question {
+    /// What the kernel has a limit on.
+    Limits,
+    /// Whether the kernel's clock is synchronised.
+    Clock,
+    /// The helper looks at the file systems.
+    Storage(StorageRequest),
+    /// The helper says how the last boot ended, or keeps something of this one.
+    Boot(BootRequest),
     /// The container runtime's answer over CRI.
     Runtime(RuntimeRequest),
 }
@@ -97,6 +127,18 @@ pub enum Reading {
     Facts(Box<KubeletFacts>),
     /// The kernel's log said something that matters.
     Kernel(KernelEvent),
+    /// What the kernel has a limit on.
+    Limits(limits::Sample),
+    /// What the helper says of the kernel's clock, if it says anything.
+    Clock(Option<ClockState>),
+    /// The wall clock was set.
+    ClockStep(clock::Step),
+    /// systemd is taking the host down, or no longer.
+    GoingDown(bool),
+    /// What the helper sees of the file systems, or why it does not say.
+    Storage(Result<StorageAnswer, String>),
+    /// What is known of the last boot's end, or why that is not to be had.
+    Boot(Result<LastBoot, String>),
     /// systemd said something of the unit with that name.
     Unit(String, Sign),
     /// The bus went away, and what systemd told us with it.
@@ -117,10 +159,7 @@ mod tests {
     fn registry_is_whole() {
         assert!(ALL.is_sorted_by(|a, b| a.id < b.id), "sorted, each once");
         // SKELETON: to be taken out as their checks land.
-        let to_come = [
-            ConditionType::NodeStorageHealthy,
-            ConditionType::NodeKernelHealthy,
-        ];
+        let to_come = [ConditionType::NodeKernelHealthy];
         for condition in ConditionType::ALL.iter().filter(|c| !to_come.contains(c)) {
             assert!(
                 ALL.iter().any(|spec| spec.condition == *condition),

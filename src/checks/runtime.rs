@@ -356,10 +356,12 @@ impl Check for Runtime {
     }
 
     fn turn(&mut self, now: Now) -> Option<Question> {
+        // The loop does a little early what is due soon: it is for asking if that is due first.
+        let is_for_asking = self.ask_at.is_some() && self.ask_at == self.due_at();
         self.settle(now);
-        // A little early is in time: the loop does at once what is due soon.
-        let soon = now.uptime + Duration::from_millis(100);
-        self.ask_at.filter(|at| soon >= *at)?;
+        if !is_for_asking {
+            return None;
+        }
         self.asked_at = now.uptime;
         self.ask_at = Some(now.uptime + self.every);
         Some(Question::Runtime(RuntimeRequest {

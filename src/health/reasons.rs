@@ -9,7 +9,9 @@ mod storage;
 
 use std::time::Duration;
 
-pub use self::runtime::CRI_PROBES;
+pub use runtime::CRI_PROBES;
+pub use storage::LOOKS;
+
 use super::{
     ConditionType, Status,
     timing::{Enter, Leave, Samples},
@@ -47,10 +49,25 @@ pub enum Reason {
     ContainerRuntimeNotReady,
     StorageIsHealthy,
     StorageProbeFailed,
+    StorageNearlyFull,
+    StorageInodesNearlyExhausted,
+    StorageErrorsLogged,
+    StorageFull,
+    StorageInodesExhausted,
+    StorageHung,
+    StorageIOError,
     FilesystemReadOnly,
     KernelIsHealthy,
     KernelLogUnreadable,
     KernelOops,
+    PidsNearlyExhausted,
+    PidsExhausted,
+    PodPidsNearlyExhausted,
+    OpenFilesNearlyExhausted,
+    OpenFilesExhausted,
+    ConntrackNearlyFull,
+    ConntrackFull,
+    ClockUnsynchronised,
     NodePaused,
     NodeInMaintenance,
     NodeBeingDeleted,

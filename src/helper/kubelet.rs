@@ -66,6 +66,7 @@ pub fn answer(root: &Root, pid: i32) -> Result<KubeletFacts, Refusal> {
         healthz,
         kubeconfig: path(&flags.kubeconfig)?,
         config,
+        root_dir: path(&flags.root_dir)?,
         hostname_override: flags.hostname_override,
     })
 }
@@ -128,6 +129,7 @@ mod tests {
                 kubeconfig: Some("/etc/kubernetes/kubelet.conf".into()),
                 config: Some(CONFIG.into()),
                 runtime_socket: Some("/run/containerd/containerd.sock".into()),
+                root_dir: None,
             }
         );
     }

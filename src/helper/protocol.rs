@@ -14,7 +14,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub use self::cri::{Heard, Listener, RuntimeAnswer, RuntimeRequest, RuntimeStatus};
-use super::{config, credential, kubelet, runtime};
+use super::{
+    boot::{self, BootRequest},
+    clock, config, credential, kubelet, runtime,
+    storage::{self, StorageRequest},
+};
 use crate::{
     kubeconfig::Access,
     kubelet::{
@@ -45,10 +49,13 @@ pub struct Verb {
 
 /// Every verb.
 pub const VERBS: &[&Verb] = &[
-    &kubelet::VERB,
-    &credential::VERB,
+    &boot::VERB,
+    &clock::VERB,
     &config::VERB,
+    &credential::VERB,
+    &kubelet::VERB,
     &runtime::VERB,
+    &storage::VERB,
 ];
 
 /// What the agent asks.
@@ -75,6 +82,12 @@ pub enum Request {
     /// What the rules say of the kubelet's configuration: a [`ConfigAnswer`] at once, and another each time that a file
     /// changes which was read, until the connection is closed.
     Config(Box<ConfigRequest>),
+    /// Whether the kernel's clock is synchronised: [`ClockState`].
+    Clock,
+    /// The file systems of kubelet and runtime: [`StorageAnswer`](storage::StorageAnswer).
+    Storage(StorageRequest),
+    /// How the last boot ended, or something to keep of this one: [`LastBoot`](boot::LastBoot).
+    Boot(BootRequest),
     /// Whether the container runtime answers, and what it says: [`RuntimeAnswer`].
     Runtime(RuntimeRequest),
 }
@@ -143,6 +156,9 @@ impl Request {
             Self::Kubelet { .. } => &kubelet::VERB,
             Self::Credential { .. } => &credential::VERB,
             Self::Config(_) => &config::VERB,
+            Self::Clock => &clock::VERB,
+            Self::Storage(_) => &storage::VERB,
+            Self::Boot(_) => &boot::VERB,
             Self::Runtime(_) => &runtime::VERB,
         }
     }
@@ -159,6 +175,9 @@ pub struct KubeletFacts {
     pub kubeconfig: Option<PathBuf>,
     /// The file behind `--config`.
     pub config: Option<PathBuf>,
+    /// `--root-dir`, if it is given.
+    #[serde(default)]
+    pub root_dir: Option<PathBuf>,
     /// The container runtime's socket; `None` for an endpoint that is none (`tcp://`).
     pub runtime_socket: Option<PathBuf>,
 }
@@ -182,6 +201,13 @@ pub struct Credential {
 pub struct Plugin {
     /// Until when it is good, if that was said.
     pub expires_at: Option<Timestamp>,
+}
+
+/// What the kernel says of its clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockState {
+    /// Whether a program keeps it synchronised, as that program told the kernel.
+    pub synchronised: bool,
 }
 
 /// Why the helper did not do what was asked.
@@ -355,12 +381,13 @@ mod tests {
             kubeconfig: Some("/k".into()),
             config: None,
             runtime_socket: Some("/s".into()),
+            root_dir: None,
         };
         let line = encode_answer(Ok(&facts));
         assert_eq!(
             String::from_utf8_lossy(&line),
             "{\"version\":1,\"answer\":{\"healthz\":{\"url\":\"u\"},\"hostname_override\":null,\
-             \"kubeconfig\":\"/k\",\"config\":null,\"runtime_socket\":\"/s\"}}\n"
+             \"kubeconfig\":\"/k\",\"config\":null,\"runtime_socket\":\"/s\",\"root_dir\":null}}\n"
         );
         assert_eq!(
             decode_answer::<KubeletFacts>(&line).unwrap().unwrap(),

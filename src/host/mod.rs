@@ -15,6 +15,7 @@ pub mod own;
 pub mod packages;
 pub mod process;
 pub mod program;
+pub mod sample;
 pub mod scrapes;
 pub mod socket;
 pub mod systemd;

@@ -32,6 +32,8 @@ mod lookup;
 mod lost_nodes;
 mod metrics;
 mod privilege;
+mod provoked_boot;
+mod provoked_storage;
 mod racing;
 mod runtime;
 mod scene;
@@ -67,6 +69,8 @@ fn main() -> ExitCode {
         fatal::tests(),
         cloud_init::tests(),
         standing::tests(),
+        provoked_storage::tests(),
+        provoked_boot::tests(),
         cleanup::tests(),
         karpenter::tests(),
         lifecycle::tests(),
