@@ -25,7 +25,7 @@ use crate::{
 pub use services::UNITS;
 
 use outcome::Outcome;
-use services::{Service, Services};
+use services::{Change, Service, Services};
 
 /// The registry's row.
 pub const SPEC: Spec = Spec {
@@ -70,6 +70,8 @@ pub struct Runtime {
     state: Option<char>,
     /// The kernel's word that it killed it, and when that came (uptime).
     killed_for_memory: Option<(OomKill, Duration)>,
+    /// When systemd last said that the unit's process had ended (uptime): one that never listened is not seen otherwise.
+    unit_ended_at: Option<Duration>,
     /// When the last question began; when the next is due (uptime).
     asked_at: Duration,
     ask_at: Option<Duration>,
@@ -100,6 +102,7 @@ impl Runtime {
             failing_since: None,
             state: None,
             killed_for_memory: None,
+            unit_ended_at: None,
             asked_at: Duration::ZERO,
             ask_at: settings.runtime.enabled.then_some(Duration::ZERO),
             look_at: None,
@@ -266,9 +269,15 @@ impl Runtime {
     }
 
     fn unit_said(&mut self, name: &str, sign: &Sign, now: Now) {
-        // Another process: it is asked for as soon as it may listen.
-        if self.services.said(name, sign, now) && name == self.unit_name() {
-            self.hasten(BETWEEN);
+        let change = self.services.said(name, sign, now);
+        if name != self.unit_name() {
+            return;
+        }
+        match change {
+            Change::None => {}
+            // It is asked for as soon as it may listen.
+            Change::Began => self.hasten(BETWEEN),
+            Change::Ended => self.unit_ended_at = Some(now.uptime),
         }
     }
 

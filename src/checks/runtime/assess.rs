@@ -72,15 +72,8 @@ impl Runtime {
             let text = format!("{who} was stopped by a stop job of systemd's");
             return found(Reason::ContainerRuntimeStoppedByOperator, text);
         }
-        let kill = self.killed_for_memory.as_ref();
-        if let Some((kill, _)) = kill.filter(|(_, told)| told.abs_diff(at) <= OOM_NEAR) {
-            let scope = match (kill.scope, &kill.limit_cgroup) {
-                (Scope::Host, _) => "the host ran out of it".to_owned(),
-                (Scope::Cgroup, Some(group)) => format!("the limit of cgroup {group} was reached"),
-                (Scope::Cgroup, None) => "the limit of its cgroup was reached".to_owned(),
-            };
-            let text = format!("{who} was killed by the kernel for memory: {scope}");
-            return found(Reason::ContainerRuntimeOOMKilled, text);
+        if let Some(finding) = self.killed_for_memory(&who, at) {
+            return Some(finding);
         }
         let (reason, how) = match how {
             How::Told { sentence, result } if result == "oom-kill" => {
@@ -93,6 +86,21 @@ impl Runtime {
             }
         };
         found(reason, format!("{who} {how}"))
+    }
+
+    /// The kernel killed the process that ended at that time.
+    fn killed_for_memory(&self, who: &str, at: Duration) -> Option<Finding> {
+        let (kill, told) = self.killed_for_memory.as_ref()?;
+        if told.abs_diff(at) > OOM_NEAR {
+            return None;
+        }
+        let scope = match (kill.scope, &kill.limit_cgroup) {
+            (Scope::Host, _) => "the host ran out of it".to_owned(),
+            (Scope::Cgroup, Some(group)) => format!("the limit of cgroup {group} was reached"),
+            (Scope::Cgroup, None) => "the limit of its cgroup was reached".to_owned(),
+        };
+        let text = format!("{who} was killed by the kernel for memory: {scope}");
+        found(Reason::ContainerRuntimeOOMKilled, text)
     }
 
     fn assess_alive(&self, pid: i32, young: bool, planned: bool, now: Now) -> Option<Finding> {
@@ -182,6 +190,26 @@ impl Runtime {
         }
     }
 
+    /// The unit's process ended before it had listened, or before we looked.
+    fn assess_unseen_end(&self, name: &str, unit: &Unit) -> Option<Finding> {
+        let who = format!("{name}: the last container runtime");
+        let by_kernel = |at| self.killed_for_memory(&who, at);
+        if let Some(finding) = self.unit_ended_at.and_then(by_kernel) {
+            return Some(finding);
+        }
+        match last_end(unit)? {
+            How::Told { sentence, result } if result == "oom-kill" => found(
+                Reason::ContainerRuntimeOOMKilled,
+                format!("{who} {sentence}"),
+            ),
+            How::Told { sentence, .. } => {
+                found(Reason::ContainerRuntimeDown, format!("{who} {sentence}"))
+            }
+            // It is on its way again, and systemd has just begun to say so.
+            _ => None,
+        }
+    }
+
     /// Nobody listens, and no process ended under our eyes: systemd may know more.
     fn assess_unit(&self, enough: bool, now: Now) -> Option<Finding> {
         let service = self.current();
@@ -204,10 +232,7 @@ impl Runtime {
             _ if unit.load_state != "loaded" => {
                 not_found(format!("{nobody}, and {name} is not installed")).filter(|_| enough)
             }
-            (_, "auto-restart") | ("failed", _) => found(
-                Reason::ContainerRuntimeDown,
-                format!("{name}: the last container runtime {}", ended(unit)),
-            ),
+            (_, "auto-restart") | ("failed", _) => self.assess_unseen_end(name, unit),
             ("inactive", _) if !unit.ever_started => {
                 not_found(format!("{name} has not been started since boot"))
             }
@@ -254,13 +279,6 @@ fn ready(status: &RuntimeStatus, pid: Option<i32>, socket: &str) -> String {
         Some(why) => format!("; it says NetworkReady=false: {why}"),
     };
     format!("{name} {version}{pid} answers at {socket}{network}")
-}
-
-fn ended(unit: &Unit) -> String {
-    match last_end(unit) {
-        Some(How::Told { sentence, .. }) => sentence,
-        _ => format!("has ended (systemd: Result={})", unit.result),
-    }
 }
 
 fn described(state: char) -> String {

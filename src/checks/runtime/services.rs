@@ -18,6 +18,17 @@ pub(super) struct Service {
     pub(super) life: Kubelet,
 }
 
+/// What systemd's word on a unit comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// It has the process that it had, or none as before.
+    None,
+    /// It has another process.
+    Began,
+    /// Its process has ended.
+    Ended,
+}
+
 /// Every unit that has been heard of.
 #[derive(Debug)]
 pub(super) struct Services {
@@ -94,20 +105,25 @@ impl Services {
         }
     }
 
-    /// systemd's word on a unit, if that may be the runtime's; `true` if it has another process than before.
-    pub(super) fn said(&mut self, name: &str, sign: &Sign, now: Now) -> bool {
+    /// systemd's word on a unit, if that may be the runtime's.
+    pub(super) fn said(&mut self, name: &str, sign: &Sign, now: Now) -> Change {
         let may_be = UNITS.contains(&name) || self.chosen.as_deref() == Some(name);
         if self.get(name).is_none() && !may_be {
-            return false;
+            return Change::None;
         }
         let Some(service) = self.get_mut(name, now) else {
-            return false;
+            return Change::None;
         };
         let main_pid = |life: &Kubelet| life.service_unit().map(|unit: &Unit| unit.main_pid);
         let before = main_pid(&service.life);
         service.life.apply(sign.clone(), now);
         let after = main_pid(&service.life);
-        before != after && after != Some(0)
+        match (before, after) {
+            _ if before == after => Change::None,
+            (Some(_), Some(0)) => Change::Ended,
+            (None, Some(0)) | (_, None) => Change::None,
+            _ => Change::Began,
+        }
     }
 
     pub(super) fn bus_lost(&mut self, now: Now) {

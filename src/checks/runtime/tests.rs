@@ -48,6 +48,7 @@ impl Story {
             kubeconfig: None,
             config: None,
             runtime_socket: Some(SOCKET.into()),
+            root_dir: None,
         })));
         story
     }
@@ -406,6 +407,45 @@ fn the_kernel_says_that_it_was_killed_for_memory() {
     story.killed("signal");
     let late = KernelEvent::OomKill(Box::new(kill(PID, "containerd", group)));
     story.after(100).take(Reading::Kernel(late));
+    assert_eq!(story.reason(), Some(Reason::ContainerRuntimeOOMKilled));
+}
+
+#[test]
+fn one_that_dies_before_it_listens_is_told_by_its_unit() {
+    let mut story = Story::begun();
+    let died = |story: &mut Story| {
+        story.pid += 1;
+        story.unit(|unit| unit.active_state = "activating".to_owned());
+        story.ask(Heard::NoSocket);
+        story.unit(|unit| {
+            unit.active_state = "activating".to_owned();
+            unit.sub_state = "auto-restart".to_owned();
+            (unit.main_pid, unit.exec_main_code, unit.exec_main_status) = (0, 2, 9);
+            unit.result = "signal".to_owned();
+        });
+    };
+    died(&mut story);
+    assert_eq!(story.reason(), Some(Reason::ContainerRuntimeDown));
+    let text = story.message().to_owned();
+    // systemd forgets the last end when it starts the next: that is no news.
+    story.unit(|unit| {
+        unit.active_state = "activating".to_owned();
+        unit.sub_state = "auto-restart".to_owned();
+    });
+    assert_eq!(story.message(), text);
+    story.after(5000);
+    let kill = OomKill {
+        at: at(0).uptime,
+        pid: 4711,
+        comm: "containerd".to_owned(),
+        cgroup: Some("/x/system.slice/containerd.service".to_owned()),
+        limit_cgroup: Some("/x/system.slice/containerd.service".to_owned()),
+        scope: Scope::Cgroup,
+        pod: None,
+        rss_bytes: None,
+    };
+    story.take(Reading::Kernel(KernelEvent::OomKill(Box::new(kill))));
+    died(&mut story);
     assert_eq!(story.reason(), Some(Reason::ContainerRuntimeOOMKilled));
 }
 
