@@ -8,7 +8,11 @@ use super::{
     state::State,
 };
 use crate::{
-    checks::{Reading, Unasked, kubelet::Process},
+    checks::{
+        Reading, Unasked,
+        kubelet::{Process, Sign},
+    },
+    clock::Now,
     config::Settings,
     host::process::Watched,
 };
@@ -28,6 +32,12 @@ pub(super) fn units(settings: &Settings) -> Vec<String> {
 }
 
 impl State {
+    /// Where the runtime is the kubelet's sibling (k3s) its unit is the kubelet's.
+    pub(super) fn offer_kubelets_unit(&mut self, sign: &Sign, now: Now) {
+        let told = Reading::Unit(self.settings.kubelet.unit.clone(), sign.clone());
+        self.offer(&told, now);
+    }
+
     /// Has the process that answered, and its unit, watched.
     pub(super) fn follow_runtime(&mut self, reading: &Reading, effects: &mut Vec<Effect>) {
         let listener = match reading {

@@ -296,9 +296,7 @@ impl State {
             BusEvent::Loaded(loaded) => self.apply_loaded(*loaded, now),
             BusEvent::Sign(sign) => {
                 let unit_changed = matches!(sign, Sign::Unit(_));
-                // Where the runtime is the kubelet's sibling (k3s) its unit is this one.
-                let told = Reading::Unit(self.settings.kubelet.unit.clone(), sign.clone());
-                self.offer(&told, now);
+                self.offer_kubelets_unit(&sign, now);
                 self.kubelet.apply(sign, now);
                 if unit_changed {
                     self.look_at = now.uptime;

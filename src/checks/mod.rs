@@ -17,7 +17,7 @@ use std::{fmt::Debug, time::Duration};
 
 use crate::{
     checks::{
-        kernel::event::KernelEvent,
+        kernel::{event::KernelEvent, troubles::KernelState},
         kubelet::{Process, Sign},
     },
     clock::Now,
@@ -46,6 +46,7 @@ pub const ALL: &[Spec] = &[
     boot::SPEC,
     clock::SPEC,
     config::SPEC,
+    kernel::check::SPEC,
     kubelet::SPEC,
     limits::SPEC,
     runtime::SPEC,
@@ -57,6 +58,7 @@ pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
     vec![
         Box::new(boot::Boot::default()),
         Box::new(clock::Clock::new(settings)),
+        Box::new(kernel::check::Kernel::new(settings)),
         Box::new(limits::Limits::new(settings)),
         Box::new(runtime::Runtime::new(settings)),
         Box::new(storage::Storage::new(settings)),
@@ -105,6 +107,10 @@ pub enum Question {
     Storage(StorageRequest),
     /// The helper says how the last boot ended, or keeps something of this one.
     Boot(BootRequest),
+    /// What the kernel's tables say of its health, and which of these tasks still wait without an end.
+    KernelState(Vec<i32>),
+    /// The name of the pod with this uid.
+    Pod(String),
     /// The container runtime's answer over CRI.
     Runtime(RuntimeRequest),
 }
@@ -139,6 +145,10 @@ pub enum Reading {
     Storage(Result<StorageAnswer, String>),
     /// What is known of the last boot's end, or why that is not to be had.
     Boot(Result<LastBoot, String>),
+    /// What the kernel's tables say of its health.
+    KernelState(KernelState),
+    /// The pod that was asked for, as `namespace/name`, if that is known.
+    Pod(Option<String>),
     /// systemd said something of the unit with that name.
     Unit(String, Sign),
     /// The bus went away, and what systemd told us with it.
@@ -158,9 +168,7 @@ mod tests {
     #[test]
     fn registry_is_whole() {
         assert!(ALL.is_sorted_by(|a, b| a.id < b.id), "sorted, each once");
-        // SKELETON: to be taken out as their checks land.
-        let to_come = [ConditionType::NodeKernelHealthy];
-        for condition in ConditionType::ALL.iter().filter(|c| !to_come.contains(c)) {
+        for condition in ConditionType::ALL {
             assert!(
                 ALL.iter().any(|spec| spec.condition == *condition),
                 "{condition:?} is fed by a check"

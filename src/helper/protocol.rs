@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use self::cri::{Heard, Listener, RuntimeAnswer, RuntimeRequest, RuntimeStatus};
 use super::{
     boot::{self, BootRequest},
-    clock, config, credential, kubelet, runtime,
+    clock, config, credential, kubelet, pod, runtime,
     storage::{self, StorageRequest},
 };
 use crate::{
@@ -54,6 +54,7 @@ pub const VERBS: &[&Verb] = &[
     &config::VERB,
     &credential::VERB,
     &kubelet::VERB,
+    &pod::VERB,
     &runtime::VERB,
     &storage::VERB,
 ];
@@ -88,6 +89,12 @@ pub enum Request {
     Storage(StorageRequest),
     /// How the last boot ended, or something to keep of this one: [`LastBoot`](boot::LastBoot).
     Boot(BootRequest),
+    /// Which pod has this uid: a [`PodName`](pod::PodName), or nothing.
+    Pod {
+        /// The pod's uid.
+        #[serde(default)]
+        uid: String,
+    },
     /// Whether the container runtime answers, and what it says: [`RuntimeAnswer`].
     Runtime(RuntimeRequest),
 }
@@ -159,6 +166,7 @@ impl Request {
             Self::Clock => &clock::VERB,
             Self::Storage(_) => &storage::VERB,
             Self::Boot(_) => &boot::VERB,
+            Self::Pod { .. } => &pod::VERB,
             Self::Runtime(_) => &runtime::VERB,
         }
     }

@@ -25,6 +25,7 @@ use crate::{
     helper::{
         SOCKET_PATH,
         boot::{BootRequest, LastBoot},
+        pod::PodName,
         protocol::{
             self, ConfigAnswer, ConfigRequest, MAX_ANSWER_BYTES, Request, RuntimeAnswer,
             RuntimeRequest, Verb,
@@ -131,6 +132,11 @@ impl HelperClient {
     /// Where the kubelet with this process id answers, and where its files lie. At most 1 s.
     pub async fn kubelet(&self, pid: i32) -> Result<KubeletFacts, HelperError> {
         self.ask(&Request::Kubelet { pid }).await
+    }
+
+    /// Which pod has that uid.
+    pub async fn pod(&self, uid: String) -> Result<Option<PodName>, HelperError> {
+        self.ask(&Request::Pod { uid }).await
     }
 
     /// What the kubelet speaks to the API server with: the one that runs as `pid`, else the one that the well-known

@@ -5,6 +5,7 @@ pub mod cri;
 pub mod files;
 pub mod helper;
 pub mod journal;
+pub mod kernel;
 pub mod kmsg;
 pub mod kubelet;
 pub mod loaded;
