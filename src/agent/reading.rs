@@ -17,7 +17,9 @@ use crate::{
     clock::{Now, Steps},
     cluster::events::Notice,
     config::Settings,
+    health::{MAX_MESSAGE_BYTES, bounded},
     host::{helper::HelperError, kernel, kmsg},
+    status::{MAX_NEWS, News},
 };
 
 /// A check, and whether its question is open.
@@ -96,6 +98,16 @@ impl State {
             let kind = driven.check.spec().condition;
             while let Some(told) = driven.check.told() {
                 self.counted.heard(told.news);
+                if self.recent.len() == MAX_NEWS {
+                    self.recent.pop_front();
+                }
+                self.recent.push_back(News {
+                    name: told.news.spec().name.to_owned(),
+                    note: bounded(&told.note, MAX_MESSAGE_BYTES),
+                    warning: told.warning,
+                    at: now.wall,
+                });
+                self.status_at = now.uptime;
                 if is_shadow || !self.desired.choice().tells(kind) {
                     continue;
                 }

@@ -1,6 +1,6 @@
 //! What the agent knows, and the one place where that changes: [`State::apply`], which does no I/O.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
 use tracing::info;
 
@@ -25,6 +25,7 @@ use crate::{
     host::{journal::Kind, systemd::BusEvent},
     ledger::Ledger,
     metrics::Counted,
+    status::News,
 };
 
 /// How often a missing kubelet is looked for. (systemd's word brings the look forward.)
@@ -67,6 +68,8 @@ pub struct State {
     pub(super) link: Link,
     pub(super) bus: Peer,
     pub(super) helper: Peer,
+    /// The news of late, for `status`.
+    pub(super) recent: VecDeque<News>,
     /// What the metrics count.
     pub(super) counted: Counted,
     /// Where the metrics are, once the socket is open.
@@ -115,6 +118,7 @@ impl State {
             link: Link::new(hostname),
             bus: Peer::new("the system bus", (Kind::BusLost, Kind::BusBack)),
             helper: Peer::new("the helper", (Kind::HelperUnavailable, Kind::HelperBack)),
+            recent: VecDeque::new(),
             counted: Counted::default(),
             metrics_socket: None,
             textfile_at: Duration::ZERO,

@@ -167,11 +167,7 @@ mod tests {
         let (_folder, root) = host();
         let me = i32::try_from(std::process::id()).unwrap();
         let _listener = listen(&root, CONTAINERD);
-        let ask = || {
-            super::answer(&root, &request(Some(CONTAINERD)))
-                .unwrap()
-                .listener
-        };
+        let ask = || answer(&root, &request(Some(CONTAINERD))).unwrap().listener;
         assert_eq!(ask(), None, "this host does not know the process");
         for file in ["stat", "status"] {
             let text = std::fs::read_to_string(format!("/proc/{me}/{file}")).unwrap();
