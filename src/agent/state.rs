@@ -394,11 +394,4 @@ impl State {
         effects.extend(self.link.next_watch(now));
         self.link.speak(now);
     }
-
-    fn control_group(&self) -> String {
-        self.kubelet.control_group().map_or_else(
-            || format!("/system.slice/{}", self.settings.kubelet.unit),
-            str::to_owned,
-        )
-    }
 }
