@@ -42,7 +42,10 @@ pub use exposing::SOCKET_NAME;
 pub use state::State;
 
 use crate::{
-    checks::kubelet::{PROBE_TIMEOUT, Probe, Process},
+    checks::{
+        Reading,
+        kubelet::{PROBE_TIMEOUT, Probe, Process},
+    },
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
