@@ -9,6 +9,7 @@ mod storage;
 
 use std::time::Duration;
 
+pub use runtime::CRI_PROBES;
 pub use storage::LOOKS;
 
 use super::{
@@ -42,8 +43,15 @@ pub enum Reason {
     KubeletConfigIsValid,
     KubeletConfigNotChecked,
     ContainerRuntimeIsHealthy,
+    ContainerRuntimeSlow,
+    ContainerRuntimeNotFound,
+    ContainerRuntimeStarting,
+    ContainerRuntimeStoppedByOperator,
     ContainerRuntimeProbeFailed,
     ContainerRuntimeDown,
+    ContainerRuntimeOOMKilled,
+    ContainerRuntimeHung,
+    ContainerRuntimeNotReady,
     StorageIsHealthy,
     StorageProbeFailed,
     StorageNearlyFull,

@@ -38,6 +38,7 @@ mod provoked_kernel;
 mod provoked_storage;
 mod racing;
 mod reach;
+mod runtime;
 mod scene;
 mod standing;
 mod telling;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         lifecycle::tests(),
         lost_nodes::tests(),
         racing::tests(),
+        runtime::tests(),
         peer::tests(),
         reach::tests(),
         faults::tests(&arguments), // last: they have begun, and the others go on beside them
