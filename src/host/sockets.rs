@@ -289,6 +289,7 @@ fn tcp_info(state: u8, info: &[u8]) -> Option<TcpSocket> {
     Some(TcpSocket {
         is_connecting: state == SYN_SENT,
         retransmits: known[2],
+        probes: known[3],
         unacknowledged: u32_at(known, 24),
         sent_ago: millis(44),
         received_ago: millis(52),
