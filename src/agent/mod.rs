@@ -32,6 +32,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
     task::{AbortHandle, JoinSet},
+    time::timeout,
 };
 use tracing::{debug, warn};
 
@@ -40,24 +41,24 @@ pub use exposing::SOCKET_NAME;
 pub use state::State;
 
 use crate::{
-    checks::{
-        Reading,
-        kubelet::{Probe, Process},
-    },
+    checks::kubelet::{PROBE_TIMEOUT, Probe, Process},
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
     desired::Condition,
-    helper::protocol::ConfigRequest,
+    helper::{
+        boot::{BootNote, BootRequest},
+        protocol::ConfigRequest,
+    },
     host::{
-        files::{Root, Stamp},
+        files::{Folder, Root, Stamp},
         helper::HelperClient,
-        kmsg,
         kubelet::Healthz,
         network,
         notify::Notifier,
         packages::LockFiles,
         process::{self, Watched, Where},
+        sample::Limits,
         scrapes::Scrape,
         sockets::SocketTable,
         strain::Gauge,
@@ -70,6 +71,11 @@ use crate::{
 
 /// Events that wait for the loop; their senders wait when it is full.
 const QUEUE: usize = 64;
+
+/// How long systemd's word that the host is going down may come after its signal to end.
+const WORD_WITHIN: Duration = Duration::from_millis(100);
+/// How long the helper may take to keep it.
+const KEPT_WITHIN: Duration = Duration::from_secs(1);
 
 /// Everything that is handed in.
 #[derive(Debug)]
@@ -94,6 +100,8 @@ pub struct Agent {
     outside: Arc<Outside>,
     settings: Settings,
     healthz: Healthz,
+    /// Whom the probe that is under way asks, and when it began (uptime).
+    probing: Option<(i32, Duration)>,
     events: mpsc::Receiver<Event>,
     sender: mpsc::Sender<Event>,
     tasks: JoinSet<()>,
@@ -120,6 +128,8 @@ pub struct Agent {
     sockets_refused: bool,
     /// Set once it was said that the kubelet's Lease cannot be read.
     lease_refused: Arc<OnceLock<()>>,
+    /// Where the pause file would be.
+    runtime_folder: Folder,
     /// The pause file as it was when it was looked at last, if it was there.
     pause_seen: Option<Stamp>,
     /// The package managers' lock files, once a disk has said which there are.
@@ -130,6 +140,7 @@ pub struct Agent {
     textfile_fails: Arc<AtomicBool>,
     /// When the loop was to go on at the latest (uptime).
     due_at: Duration,
+    limits: Limits,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -155,14 +166,14 @@ impl Agent {
     /// Makes the loop; nothing has been read or sent yet.
     ///
     /// # Errors
-    /// When the signals or the HTTP client cannot be had.
+    /// When the signals or the timer cannot be had.
     pub fn new(state: State, settings: Settings, outside: Outside) -> anyhow::Result<Self> {
         let (sender, events) = mpsc::channel(QUEUE);
         Ok(Self {
             state,
-            outside: Arc::new(outside),
             settings,
-            healthz: Healthz::new()?,
+            healthz: Healthz::default(),
+            probing: None,
             events,
             sender,
             tasks: JoinSet::new(),
@@ -182,13 +193,16 @@ impl Agent {
             socket_table: None,
             sockets_refused: false,
             lease_refused: Arc::default(),
+            runtime_folder: Folder::new(&outside.runtime_dir),
             pause_seen: None,
             lock_files: Arc::default(),
             scrapes: mpsc::channel(1).1, // closed, until there is a socket
             textfile_fails: Arc::default(),
             due_at: Duration::MAX,
+            limits: Limits::new(outside.root.clone()),
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            outside: Arc::new(outside),
         })
     }
 
@@ -198,6 +212,7 @@ impl Agent {
             self.watch_unit();
         }
         self.watch_kernel();
+        self.watch_clock();
         let (found, outside) = (self.lock_files.clone(), self.outside.clone());
         tokio::task::spawn_blocking(move || found.set(LockFiles::find(&outside.root)));
         self.expose_on_socket();
@@ -206,7 +221,32 @@ impl Agent {
             let event = self.next().await;
             if self.turn(event) {
                 self.outside.notifier.stopping();
-                return;
+                return self.last_words().await;
+            }
+        }
+    }
+
+    /// If the host is going down, that is kept for the next boot to know. systemd's word of it may come a moment after its
+    /// signal to us.
+    async fn last_words(&mut self) {
+        let mut going_down = self.state.standing.is_going_down();
+        let word = async {
+            while let Some(event) = self.events.recv().await {
+                if matches!(event, Event::Bus(systemd::BusEvent::ShuttingDown(true))) {
+                    return true;
+                }
+            }
+            false
+        };
+        if !going_down {
+            going_down = timeout(WORD_WITHIN, word).await.unwrap_or(false);
+        }
+        if going_down {
+            let note = Some(BootNote::GoingDown);
+            let kept = self.outside.helper.boot(BootRequest { note });
+            // systemd waits five seconds for us, and for the helper until we are gone.
+            if let Err(error) = timeout(KEPT_WITHIN, kept).await {
+                debug!(%error, "that the host is going down could not be kept");
             }
         }
     }
@@ -252,7 +292,11 @@ impl Agent {
         }
         let now = self.outside.clock.now();
         self.due_at = self.state.next_deadline(now);
-        if let Err(e) = self.alarm.set(self.due_at) {
+        let probe_ends = self.probing.map(|(_, started)| started + PROBE_TIMEOUT);
+        if let Err(e) = self
+            .alarm
+            .set(probe_ends.map_or(self.due_at, |at| at.min(self.due_at)))
+        {
             // Only a time beyond the kernel's years could be refused; the watchdog would end a loop that sleeps on.
             warn!(error = %e, "the timer cannot be set");
         }
@@ -271,7 +315,8 @@ impl Agent {
             pid = gone => Event::Gone(pid),
             _ = self.terminate.recv() => Event::Stop,
             _ = self.interrupt.recv() => Event::Stop,
-            () = self.alarm.rings() => Event::Tick,
+            probe = self.healthz.probe() => self.probed(probe),
+            () = self.alarm.rings() => self.rung(probe_ends),
             // Last: nobody who looks on delays what he looks at.
             Some(scrape) = self.scrapes.recv() => Event::Scrape(scrape),
         };
@@ -287,7 +332,7 @@ impl Agent {
             Effect::Apply(apply) => self.apply(apply),
             Effect::Look(group) => self.look(group),
             Effect::Watch(process) => self.watch(process),
-            Effect::Probe(pid, url) => self.probe(pid, url, uptime),
+            Effect::Probe(pid, url) => self.probe(pid, &url, uptime),
             Effect::ReadState(process) => self.read_state(&process),
             Effect::ReadStrain(process, group) => self.read_strain(process, &group, uptime),
             Effect::AskFacts(pid) => {
@@ -343,22 +388,6 @@ impl Agent {
         });
     }
 
-    /// The log has a queue of its own: a storm of it must not fill the loop's.
-    fn watch_kernel(&mut self) {
-        let (sender, mut events) = mpsc::channel(kmsg::QUEUE);
-        let (root, clock) = (self.outside.root.clone(), self.outside.clock);
-        self.tasks.spawn(kmsg::follow(root, clock, sender));
-        let sender = self.sender.clone();
-        self.tasks.spawn(async move {
-            while let Some(event) = events.recv().await {
-                let event = Event::Observed(Reading::Kernel(event));
-                if sender.send(event).await.is_err() {
-                    return;
-                }
-            }
-        });
-    }
-
     /// One question is open at a time: a new one takes the place of the last.
     fn follow_config(&mut self, question: u64, mut request: ConfigRequest) {
         if let Some(last) = self.following_config.take() {
@@ -398,6 +427,9 @@ impl Agent {
     /// The folder is in memory.
     fn look_for_pause(&mut self) {
         let (root, dir) = (&self.outside.root, &self.outside.runtime_dir);
+        if !self.runtime_folder.may_have_changed(root) {
+            return;
+        }
         let stamp = root.stamp(dir.join(pause::FILE_NAME));
         if self.pause_seen != stamp {
             self.pause_seen = stamp;
@@ -418,17 +450,32 @@ impl Agent {
         }
     }
 
-    fn probe(&mut self, pid: i32, url: String, started: Duration) {
-        let healthz = self.healthz.clone();
-        self.spawn(async move {
-            let probe: Probe = healthz.probe(&url).await;
-            debug!(pid, ?probe, "probed");
-            Event::Probed {
-                pid,
-                started,
-                probe,
-            }
-        });
+    /// It ends within [`PROBE_TIMEOUT`].
+    fn probe(&mut self, pid: i32, url: &str, started: Duration) {
+        self.probing = Some((pid, started));
+        self.healthz.start(url);
+    }
+
+    fn probed(&mut self, probe: Probe) -> Event {
+        let Some((pid, started)) = self.probing.take() else {
+            return Event::Tick; // none is under way, so none ends
+        };
+        debug!(pid, ?probe, "probed");
+        Event::Probed {
+            pid,
+            started,
+            probe,
+        }
+    }
+
+    /// The alarm is also the deadline of the probe that is under way: a timer of tokio's would wake the loop once more.
+    fn rung(&mut self, probe_ends: Option<Duration>) -> Event {
+        let now = self.outside.clock.now();
+        if probe_ends.is_some_and(|at| now.uptime >= at) {
+            self.healthz.give_up();
+            return self.probed(Probe::Timeout);
+        }
+        Event::Tick
     }
 
     fn read_state(&mut self, process: &Process) {

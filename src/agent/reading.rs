@@ -4,17 +4,25 @@
 
 use std::time::Duration;
 
+use tokio::sync::mpsc;
+use tracing::warn;
+
 use super::{
-    Agent, Event,
-    event::Effect,
-    state::{SLACK, State},
+    Agent,
+    event::{Effect, Event},
+    state::State,
 };
 use crate::{
-    checks::{self, Check, Question, Reading, lease::Sight},
-    clock::Now,
+    checks::{self, Check, Question, Reading, clock::Step, lease::Sight},
+    clock::{Now, Steps},
     cluster::events::Notice,
     config::Settings,
-    host::helper::{Code, HelperError},
+    health::{MAX_MESSAGE_BYTES, bounded},
+    host::{
+        helper::{ClientCertificate, Code, HelperClient, HelperError},
+        kernel, kmsg,
+    },
+    status::{MAX_NEWS, News},
 };
 
 /// A check, and whether its question is open.
@@ -75,7 +83,7 @@ impl State {
     /// Gives each check that is due its turn.
     pub(super) fn take_turns(&mut self, now: Now, effects: &mut Vec<Effect>) {
         self.look_both_ways(now);
-        let soon = now.uptime + SLACK;
+        let soon = self.soon(now);
         for driven in &mut self.driven {
             let due = driven.check.due_at().is_some_and(|at| soon >= at);
             if driven.open || !due {
@@ -101,6 +109,16 @@ impl State {
             let kind = driven.check.spec().condition;
             while let Some(told) = driven.check.told() {
                 self.counted.heard(told.news);
+                if self.recent.len() == MAX_NEWS {
+                    self.recent.pop_front();
+                }
+                self.recent.push_back(News {
+                    name: told.news.spec().name.to_owned(),
+                    note: bounded(&told.note, MAX_MESSAGE_BYTES),
+                    warning: told.warning,
+                    at: now.wall,
+                });
+                self.status_at = now.uptime;
                 if is_shadow || !self.desired.choice().tells(kind) {
                     continue;
                 }
@@ -109,6 +127,7 @@ impl State {
                     reason: told.news.spec().name.to_owned(),
                     action: "Observe",
                     note: told.note,
+                    about: told.about,
                 };
                 self.events.record(notice, now);
             }
@@ -117,35 +136,112 @@ impl State {
 }
 
 impl Agent {
+    /// Follows the kernel's log. It has a queue of its own: a storm of it must not fill the loop's.
+    pub(super) fn watch_kernel(&mut self) {
+        let (sender, mut events) = mpsc::channel(kmsg::QUEUE);
+        let (root, clock) = (self.outside.root.clone(), self.outside.clock);
+        self.tasks.spawn(kmsg::follow(root, clock, sender));
+        let sender = self.sender.clone();
+        self.tasks.spawn(async move {
+            while let Some(event) = events.recv().await {
+                let event = Event::Observed(Reading::Kernel(event));
+                if sender.send(event).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
     /// Has a question answered; the answer comes back as [`Event::Answered`].
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "a question is the answerer's: those that hold text hand it on"
-    )]
     pub(super) fn ask(&mut self, id: &'static str, question: Question) {
+        let helper = self.outside.helper.clone();
         match question {
-            Question::Certificate(pid) => self.read_certificate(id, pid),
+            Question::Certificate(pid) => {
+                self.spawn(async move {
+                    let read = read_certificate(&helper, pid).await;
+                    Event::Answered(id, Reading::Certificate(read))
+                });
+            }
             Question::Sockets => {
                 let sockets = self.sockets();
                 let answer = Event::Answered(id, Reading::Sockets(sockets));
                 self.known.push_back(answer);
             }
             Question::Lease => self.read_lease(id),
+            Question::Limits => {
+                let reading = Reading::Limits(self.limits.look());
+                self.known.push_back(Event::Answered(id, reading));
+            }
+            Question::Clock => {
+                self.spawn(async move {
+                    let state = helper.clock().await.ok();
+                    Event::Answered(id, Reading::Clock(state))
+                });
+            }
+            Question::Storage(request) => {
+                self.spawn(async move {
+                    let answer = helper.storage(request).await;
+                    let reading = Reading::Storage(answer.map_err(|error| error.to_string()));
+                    Event::Answered(id, reading)
+                });
+            }
+            Question::Boot(request) => {
+                self.spawn(async move {
+                    let answer = helper.boot(request).await;
+                    let reading = Reading::Boot(answer.map_err(|error| error.to_string()));
+                    Event::Answered(id, reading)
+                });
+            }
+            Question::KernelState(tids) => {
+                let state = kernel::state(&self.outside.root, &tids);
+                let answer = Event::Answered(id, Reading::KernelState(state));
+                self.known.push_back(answer);
+            }
+            Question::Pod(uid) => {
+                self.spawn(async move {
+                    // Without a helper the pod has its uid for a name.
+                    let found = helper.pod(uid).await.ok().flatten();
+                    let name = found.map(|pod| format!("{}/{}", pod.namespace, pod.name));
+                    Event::Answered(id, Reading::Pod(name))
+                });
+            }
         }
     }
 
-    fn read_certificate(&mut self, id: &'static str, pid: Option<i32>) {
-        let helper = self.outside.helper.clone();
-        self.spawn(async move {
-            let read = match helper.certificate(pid).await {
-                Ok(certificate) => Ok(Some(certificate)),
-                Err(HelperError::Refused {
-                    code: Code::NoCredential,
-                    ..
-                }) => Ok(None),
-                Err(error) => Err(error.to_string()),
-            };
-            Event::Answered(id, Reading::Certificate(read))
+    /// Tells the checks when the wall clock is set.
+    pub(super) fn watch_clock(&mut self) {
+        let steps = match Steps::new() {
+            Ok(steps) => steps,
+            Err(error) => {
+                warn!(%error, "the kernel does not say when the clock is set");
+                return;
+            }
+        };
+        let sender = self.sender.clone();
+        self.tasks.spawn(async move {
+            let mut steps = steps;
+            loop {
+                let by = steps.next().await;
+                let event = Event::Observed(Reading::ClockStep(Step { by }));
+                if sender.send(event).await.is_err() {
+                    return;
+                }
+            }
         });
+    }
+}
+
+/// `None`: the kubelet has none.
+async fn read_certificate(
+    helper: &HelperClient,
+    pid: Option<i32>,
+) -> Result<Option<ClientCertificate>, String> {
+    match helper.certificate(pid).await {
+        Ok(certificate) => Ok(Some(certificate)),
+        Err(HelperError::Refused {
+            code: Code::NoCredential,
+            ..
+        }) => Ok(None),
+        Err(error) => Err(error.to_string()),
     }
 }

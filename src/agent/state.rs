@@ -1,6 +1,6 @@
 //! What the agent knows, and the one place where that changes: [`State::apply`], which does no I/O.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
 use tracing::info;
 
@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     checks::{
+        Reading,
         kubelet::{Endpoint, Kubelet, Sign, StrainLimits},
         lease::Sight,
     },
@@ -27,6 +28,7 @@ use crate::{
     host::{journal::Kind, systemd::BusEvent},
     ledger::Ledger,
     metrics::Counted,
+    status::News,
 };
 
 /// How often a missing kubelet is looked for. (systemd's word brings the look forward.)
@@ -39,6 +41,9 @@ const STATUS_EVERY: Duration = Duration::from_mins(1);
 /// What is due within this time is done in the turn at hand: one wake-up a second serves everything that is periodic,
 /// and each wake-up of an idle process costs some 90 µs of CPU.
 pub(super) const SLACK: Duration = Duration::from_millis(100);
+/// The turn that comes each second anyway takes along what is due before the next: so whatever is periodic comes to beat in
+/// time, and wakes nobody by itself.
+const BEAT_SLACK: Duration = Duration::from_millis(900);
 
 /// Everything the agent knows.
 #[derive(Debug)]
@@ -68,6 +73,8 @@ pub struct State {
     pub(super) link: Link,
     pub(super) bus: Peer,
     pub(super) helper: Peer,
+    /// The news of late, for `status`.
+    pub(super) recent: VecDeque<News>,
     /// What the metrics count.
     pub(super) counted: Counted,
     /// Where the metrics are, once the socket is open.
@@ -118,6 +125,7 @@ impl State {
             link: Link::new(hostname),
             bus: Peer::new("the system bus", (Kind::BusLost, Kind::BusBack)),
             helper: Peer::new("the helper", (Kind::HelperUnavailable, Kind::HelperBack)),
+            recent: VecDeque::new(),
             counted: Counted::default(),
             metrics_socket: None,
             textfile_at: Duration::ZERO,
@@ -289,7 +297,10 @@ impl State {
                 self.bus.is_away(&why);
                 self.kubelet.apply(Sign::BusLost, now);
             }
-            BusEvent::ShuttingDown(so) => self.standing.learn_shutdown(so),
+            BusEvent::ShuttingDown(so) => {
+                self.standing.learn_shutdown(so);
+                self.offer(&Reading::GoingDown(so), now);
+            }
             BusEvent::Loaded(loaded) => self.apply_loaded(*loaded, now),
             BusEvent::Sign(sign) => {
                 let unit_changed = matches!(sign, Sign::Unit(_));
@@ -308,24 +319,36 @@ impl State {
         }
     }
 
+    /// Until when what is due is done now (uptime).
+    pub(super) fn soon(&self, now: Now) -> Duration {
+        let beat = match self.kubelet.process() {
+            Some(_) => self.process_state_at,
+            None => self.look_at,
+        };
+        let is_beat = now.uptime + SLACK >= beat;
+        now.uptime + if is_beat { BEAT_SLACK } else { SLACK }
+    }
+
     /// Starts what is due. The apply comes first, once there is a connection to send it on: nothing else may stand
     /// between a fact and the Node.
     fn set_going(&mut self, now: Now, changed: bool, effects: &mut Vec<Effect>) {
         self.ask_the_api(now, effects);
-        let soon = now.uptime + SLACK;
+        let (soon, soon_by_beat) = (now.uptime + SLACK, self.soon(now));
         if let Some(process) = self.kubelet.process().cloned() {
+            let mut is_beat = soon >= self.process_state_at;
             if !self.probing
                 && soon >= self.probe_at
                 && let Some(url) = self.url()
             {
                 effects.push(Effect::Probe(process.pid, url.to_owned()));
                 self.probing = true;
+                is_beat = true; // else the two would wake the loop by turns
             }
             if self.facts_at.is_some_and(|at| now.uptime >= at) {
                 effects.push(Effect::AskFacts(process.pid));
                 self.facts_at = None;
             }
-            if soon >= self.process_state_at {
+            if is_beat {
                 self.process_state_at = now.uptime + STATE_EVERY;
                 effects.push(Effect::LookForPause);
                 effects.push(Effect::ReadState(process.clone()));
@@ -352,7 +375,7 @@ impl State {
             effects.push(Effect::NotifyWatchdog);
         }
         self.write_metrics(now, effects);
-        if changed || soon >= self.status_at {
+        if changed || soon_by_beat >= self.status_at {
             self.status_at = now.uptime + STATUS_EVERY;
             effects.push(Effect::WriteStatus(Box::new(self.status(now))));
         }

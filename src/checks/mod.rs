@@ -4,20 +4,31 @@
 //! loop asks [`Check::turn`] when [`Check::due_at`] has come, has the question answered through `host` and hands the answer
 //! to every check. (The kubelet's own check is older than this trait and has its place in the loop.)
 
+pub mod boot;
 pub mod certificate;
+pub mod clock;
 pub mod config;
 pub mod kernel;
 pub mod kubelet;
 pub mod lease;
+pub mod limits;
+pub mod storage;
 
 use std::{fmt::Debug, time::Duration};
 
 use crate::{
-    checks::{kernel::event::KernelEvent, kubelet::Process},
+    checks::{
+        kernel::{event::KernelEvent, troubles::KernelState},
+        kubelet::Process,
+    },
     clock::Now,
     config::Settings,
     health::{ConditionType, Finding, news::Told},
-    helper::protocol::{ClientCertificate, KubeletFacts},
+    helper::{
+        boot::{BootRequest, LastBoot},
+        protocol::{ClientCertificate, ClockState, KubeletFacts},
+        storage::{StorageAnswer, StorageRequest},
+    },
 };
 
 /// What the registry knows of a check.
@@ -32,13 +43,28 @@ pub struct Spec {
 }
 
 /// Every check.
-pub const ALL: &[Spec] = &[certificate::SPEC, config::SPEC, kubelet::SPEC, lease::SPEC];
+pub const ALL: &[Spec] = &[
+    boot::SPEC,
+    certificate::SPEC,
+    clock::SPEC,
+    config::SPEC,
+    kernel::check::SPEC,
+    kubelet::SPEC,
+    lease::SPEC,
+    limits::SPEC,
+    storage::SPEC,
+];
 
 /// The checks that the loop drives by the trait, with what the operator asked for.
 pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
     vec![
         Box::new(certificate::Certificate::new(settings)),
         Box::new(lease::Lease::new(settings)),
+        Box::new(boot::Boot::default()),
+        Box::new(clock::Clock::new(settings)),
+        Box::new(kernel::check::Kernel::new(settings)),
+        Box::new(limits::Limits::new(settings)),
+        Box::new(storage::Storage::new(settings)),
     ]
 }
 
@@ -88,6 +114,18 @@ pub enum Question {
     Sockets,
     /// The kubelet's Lease.
     Lease,
+    /// What the kernel has a limit on.
+    Limits,
+    /// Whether the kernel's clock is synchronised.
+    Clock,
+    /// The helper looks at the file systems.
+    Storage(StorageRequest),
+    /// The helper says how the last boot ended, or keeps something of this one.
+    Boot(BootRequest),
+    /// What the kernel's tables say of its health, and which of these tasks still wait without an end.
+    KernelState(Vec<i32>),
+    /// The name of the pod with this uid.
+    Pod(String),
 }
 
 /// What was read, asked for or not.
@@ -107,6 +145,22 @@ pub enum Reading {
     Sockets(Option<lease::Sockets>),
     /// The kubelet's Lease.
     Lease(Result<lease::Renewal, lease::Unread>),
+    /// What the kernel has a limit on.
+    Limits(limits::Sample),
+    /// What the helper says of the kernel's clock, if it says anything.
+    Clock(Option<ClockState>),
+    /// The wall clock was set.
+    ClockStep(clock::Step),
+    /// systemd is taking the host down, or no longer.
+    GoingDown(bool),
+    /// What the helper sees of the file systems, or why it does not say.
+    Storage(Result<StorageAnswer, String>),
+    /// What is known of the last boot's end, or why that is not to be had.
+    Boot(Result<LastBoot, String>),
+    /// What the kernel's tables say of its health.
+    KernelState(KernelState),
+    /// The pod that was asked for, as `namespace/name`, if that is known.
+    Pod(Option<String>),
 }
 
 #[cfg(test)]
@@ -117,11 +171,7 @@ mod tests {
     fn registry_is_whole() {
         assert!(ALL.is_sorted_by(|a, b| a.id < b.id), "sorted, each once");
         // SKELETON: to be taken out as their checks land.
-        let to_come = [
-            ConditionType::ContainerRuntimeHealthy,
-            ConditionType::NodeStorageHealthy,
-            ConditionType::NodeKernelHealthy,
-        ];
+        let to_come = [ConditionType::ContainerRuntimeHealthy];
         for condition in ConditionType::ALL.iter().filter(|c| !to_come.contains(c)) {
             assert!(
                 ALL.iter().any(|spec| spec.condition == *condition),

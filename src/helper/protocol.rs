@@ -11,7 +11,11 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{certificate, config, credential, kubelet};
+use super::{
+    boot::{self, BootRequest},
+    certificate, clock, config, credential, kubelet, pod,
+    storage::{self, StorageRequest},
+};
 use crate::{
     kubeconfig::Access,
     kubelet::{
@@ -42,10 +46,14 @@ pub struct Verb {
 
 /// Every verb.
 pub const VERBS: &[&Verb] = &[
-    &kubelet::VERB,
-    &credential::VERB,
-    &config::VERB,
+    &boot::VERB,
     &certificate::VERB,
+    &clock::VERB,
+    &config::VERB,
+    &credential::VERB,
+    &kubelet::VERB,
+    &pod::VERB,
+    &storage::VERB,
 ];
 
 /// What the agent asks.
@@ -77,6 +85,18 @@ pub enum Request {
         /// The running kubelet, whose flags name its kubeconfig; without it, the well-known places are searched.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pid: Option<i32>,
+    },
+    /// Whether the kernel's clock is synchronised: [`ClockState`].
+    Clock,
+    /// The file systems of kubelet and runtime: [`StorageAnswer`](storage::StorageAnswer).
+    Storage(StorageRequest),
+    /// How the last boot ended, or something to keep of this one: [`LastBoot`](boot::LastBoot).
+    Boot(BootRequest),
+    /// Which pod has this uid: a [`PodName`](pod::PodName), or nothing.
+    Pod {
+        /// The pod's uid.
+        #[serde(default)]
+        uid: String,
     },
 }
 
@@ -145,6 +165,10 @@ impl Request {
             Self::Credential { .. } => &credential::VERB,
             Self::Config(_) => &config::VERB,
             Self::Certificate { .. } => &certificate::VERB,
+            Self::Clock => &clock::VERB,
+            Self::Storage(_) => &storage::VERB,
+            Self::Boot(_) => &boot::VERB,
+            Self::Pod { .. } => &pod::VERB,
         }
     }
 }
@@ -160,6 +184,9 @@ pub struct KubeletFacts {
     pub kubeconfig: Option<PathBuf>,
     /// The file behind `--config`.
     pub config: Option<PathBuf>,
+    /// `--root-dir`, if it is given.
+    #[serde(default)]
+    pub root_dir: Option<PathBuf>,
 }
 
 /// What the kubelet speaks to the API server with.
@@ -192,6 +219,13 @@ pub struct ClientCertificate {
 pub struct Plugin {
     /// Until when it is good, if that was said.
     pub expires_at: Option<Timestamp>,
+}
+
+/// What the kernel says of its clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockState {
+    /// Whether a program keeps it synchronised, as that program told the kernel.
+    pub synchronised: bool,
 }
 
 /// Why the helper did not do what was asked.
@@ -364,12 +398,13 @@ mod tests {
             hostname_override: None,
             kubeconfig: Some("/k".into()),
             config: None,
+            root_dir: None,
         };
         let line = encode_answer(Ok(&facts));
         assert_eq!(
             String::from_utf8_lossy(&line),
             "{\"version\":1,\"answer\":{\"healthz\":{\"url\":\"u\"},\"hostname_override\":null,\
-             \"kubeconfig\":\"/k\",\"config\":null}}\n"
+             \"kubeconfig\":\"/k\",\"config\":null,\"root_dir\":null}}\n"
         );
         assert_eq!(
             decode_answer::<KubeletFacts>(&line).unwrap().unwrap(),

@@ -369,7 +369,7 @@ mod tests {
         };
         let (first, second) = (connect(), connect());
         let mut table = SocketTable::open().unwrap();
-        let mut count = |table: &mut SocketTable| {
+        let count = |table: &mut SocketTable| {
             let mut count = 0;
             table.of_root(server, |_| count += 1).unwrap();
             (count, table.times)
