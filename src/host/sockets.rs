@@ -145,9 +145,10 @@ impl SocketTable {
             }
             listed?;
         }
-        if count <= MAX_NAMED {
-            self.named = named;
+        if count > MAX_NAMED {
+            named.clear();
         }
+        self.named = named;
         Ok(())
     }
 
