@@ -15,13 +15,16 @@ use super::{
 use crate::{
     checks::{
         Reading,
-        kubelet::{Endpoint, Kubelet, Process, Sign},
+        kubelet::{Endpoint, Kubelet, Process, Sign, StrainLimits},
+        lease::Sight,
     },
     clock::Now,
-    cluster::{events::EventBook, gate::RequestKind, publisher::Publisher, taints::Tainter},
+    cluster::{
+        api::Ready, events::EventBook, gate::RequestKind, publisher::Publisher, taints::Tainter,
+    },
     config::Settings,
     desired::Desired,
-    health::{Conditions, Stored},
+    health::Conditions,
     host::{journal::Kind, systemd::BusEvent},
     ledger::Ledger,
     metrics::Counted,
@@ -60,6 +63,10 @@ pub struct State {
     pub(super) standing: Standing,
     /// The checks that the loop drives.
     pub(super) driven: Vec<Driven>,
+    /// What the checks were told last of both ends of the kubelet's way to the API server.
+    pub(super) sight: Sight,
+    /// The Node's `Ready`, as it was seen last.
+    pub(super) ready: Ready,
     pub(super) publisher: Option<Publisher>,
     pub(super) tainter: Tainter,
     pub(super) events: EventBook,
@@ -98,7 +105,8 @@ impl State {
         now: Now,
     ) -> Self {
         let mut state = Self {
-            kubelet: Kubelet::new(settings.kubelet.unit.clone()),
+            kubelet: Kubelet::new(settings.kubelet.unit.clone())
+                .with_limits(StrainLimits::new(&settings)),
             kubelet_since: now,
             runtime: None,
             health: Conditions::new(settings.kubelet.healthy_for),
@@ -110,6 +118,8 @@ impl State {
             checking: Checking::default(),
             standing: Standing::default(),
             driven: driven(&settings),
+            sight: Sight::default(),
+            ready: Ready::default(),
             settings,
             started: now,
             hostname: hostname.to_ascii_lowercase(), // as the kubelet does
@@ -153,26 +163,6 @@ impl State {
         self.locked_bytes = bytes;
     }
 
-    fn adopt(&mut self, ledger: Ledger) {
-        if self.settings.node.name.is_none() {
-            self.hostname_override.clone_from(&ledger.node);
-        }
-        // A record of another Node's, as after a change of the configured name, is not ours.
-        if ledger.node.as_deref() != Some(&self.node_name()) {
-            return;
-        }
-        let stored = ledger.conditions.into_iter().map(|condition| {
-            let stored = Stored {
-                status: condition.status,
-                reason: condition.reason,
-                message: condition.message,
-                since: condition.last_transition_time,
-            };
-            (condition.r#type, stored)
-        });
-        self.take_back(&stored.collect::<Vec<_>>());
-    }
-
     /// Our Node's name: configured, else the kubelet's own word, else the host's name.
     pub fn node_name(&self) -> String {
         self.settings
@@ -205,6 +195,7 @@ impl State {
             Event::ProcessState(pid, state) => {
                 self.kubelet.apply(Sign::ProcessState(pid, state), now);
             }
+            Event::Strain(pid, strain) => self.kubelet.apply(Sign::Strain(pid, strain), now),
             Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, &mut effects),
             Event::Config(question, answer) => self.apply_config(question, answer, now),
             Event::Pause(pause) => self.standing.learn_pause(pause, now),
@@ -349,7 +340,10 @@ impl State {
                 self.process_state_at = now.uptime + STATE_EVERY;
                 effects.push(Effect::LookForPause);
                 effects.push(Effect::ReadRuntimeState);
-                effects.push(Effect::ReadState(process));
+                effects.push(Effect::ReadState(process.clone()));
+            }
+            if self.kubelet.take_strain_is_wanted() {
+                effects.push(Effect::ReadStrain(process, self.control_group()));
             }
         } else if now.uptime >= self.look_at {
             self.look_at = now.uptime + LOOK_EVERY;

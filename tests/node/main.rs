@@ -37,6 +37,7 @@ mod provoked_boot;
 mod provoked_kernel;
 mod provoked_storage;
 mod racing;
+mod reach;
 mod runtime;
 mod scene;
 mod standing;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         racing::tests(),
         runtime::tests(),
         peer::tests(),
+        reach::tests(),
         faults::tests(&arguments), // last: they have begun, and the others go on beside them
     ]
     .into_iter()
