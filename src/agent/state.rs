@@ -24,7 +24,7 @@ use crate::{
     },
     config::Settings,
     desired::Desired,
-    health::{Conditions, Stored},
+    health::Conditions,
     host::{journal::Kind, systemd::BusEvent},
     ledger::Ledger,
     metrics::Counted,
@@ -163,26 +163,6 @@ impl State {
         self.locked_bytes = bytes;
     }
 
-    fn adopt(&mut self, ledger: Ledger) {
-        if self.settings.node.name.is_none() {
-            self.hostname_override.clone_from(&ledger.node);
-        }
-        // A record of another Node's, as after a change of the configured name, is not ours.
-        if ledger.node.as_deref() != Some(&self.node_name()) {
-            return;
-        }
-        let stored = ledger.conditions.into_iter().map(|condition| {
-            let stored = Stored {
-                status: condition.status,
-                reason: condition.reason,
-                message: condition.message,
-                since: condition.last_transition_time,
-            };
-            (condition.r#type, stored)
-        });
-        self.take_back(&stored.collect::<Vec<_>>());
-    }
-
     /// Our Node's name: configured, else the kubelet's own word, else the host's name.
     pub fn node_name(&self) -> String {
         self.settings
@@ -231,9 +211,7 @@ impl State {
             Event::Applied(attempt, result) => {
                 self.apply_applied(attempt, &result, now, &mut effects);
             }
-            Event::Answered(check, reading) => {
-                self.apply_answered(check, &reading, now, &mut effects);
-            }
+            Event::Answered(check, reading) => self.answered(check, &reading, now, &mut effects),
             Event::Observed(reading) => self.offer(&reading, now),
             Event::Besides(told) => self.apply_besides(told, now, &mut effects),
             Event::Scrape(_) => {} // the loop's other half answers

@@ -170,7 +170,9 @@ mod tests {
         let ask = || answer(&root, &request(Some(CONTAINERD))).unwrap().listener;
         assert_eq!(ask(), None, "this host does not know the process");
         for file in ["stat", "status"] {
-            let text = std::fs::read_to_string(format!("/proc/{me}/{file}")).unwrap();
+            let text = Root::new("/")
+                .read_text(format!("/proc/{me}/{file}"), 4096)
+                .unwrap();
             write(&root, format!("/proc/{me}/{file}"), &text);
         }
         let cgroup = format!("/proc/{me}/cgroup");

@@ -61,6 +61,10 @@ impl Story {
         story
     }
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a reading is made where it is told"
+    )]
     fn take(&mut self, reading: Reading) {
         self.check.take(&reading, at(self.now));
     }
