@@ -56,7 +56,7 @@ test: setup unit trees tools kubelet release node promises ## Every test: unit, 
 
 unit:
 	@echo "== unit and integration tests"
-	@cargo test --locked --lib --test it
+	@cargo test --locked --lib --test it --test allocations
 
 # Fifty trees, the same in every run.
 trees:
