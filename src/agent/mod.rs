@@ -6,6 +6,7 @@
 mod asking;
 mod checking;
 mod event;
+mod exposing;
 mod judging;
 mod link;
 mod peer;
@@ -23,7 +24,7 @@ mod watching;
 use std::{
     collections::VecDeque,
     path::PathBuf,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -35,10 +36,14 @@ use tokio::{
 use tracing::{debug, warn};
 
 pub use event::{Effect, Event};
+pub use exposing::SOCKET_NAME;
 pub use state::State;
 
 use crate::{
-    checks::kubelet::{PROBE_TIMEOUT, Probe, Process},
+    checks::{
+        Reading,
+        kubelet::{PROBE_TIMEOUT, Probe, Process},
+    },
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
@@ -47,12 +52,14 @@ use crate::{
     host::{
         files::{Folder, Root, Stamp},
         helper::HelperClient,
+        kmsg,
         kubelet::Healthz,
         network,
         notify::Notifier,
         packages::LockFiles,
         process::{self, Watched, Where},
         sample::Limits,
+        scrapes::Scrape,
         systemd,
     },
     ledger,
@@ -113,6 +120,12 @@ pub struct Agent {
     pause_seen: Option<Stamp>,
     /// The package managers' lock files, once a disk has said which there are.
     lock_files: Arc<OnceLock<LockFiles>>,
+    /// Who wants the metrics.
+    scrapes: mpsc::Receiver<Scrape>,
+    /// Whether the metrics' text file could not be written when that was tried last.
+    textfile_fails: Arc<AtomicBool>,
+    /// When the loop was to go on at the latest (uptime).
+    due_at: Duration,
     limits: Limits,
     terminate: Signal,
     interrupt: Signal,
@@ -124,6 +137,7 @@ struct Disk {
     busy: Option<tokio::task::JoinHandle<()>>,
     ledger: Option<(String, Vec<Condition>)>,
     status: Option<Box<StatusFile>>,
+    textfile: Option<String>,
 }
 
 impl std::fmt::Debug for Agent {
@@ -164,6 +178,9 @@ impl Agent {
             runtime_folder: Folder::new(&outside.runtime_dir),
             pause_seen: None,
             lock_files: Arc::default(),
+            scrapes: mpsc::channel(1).1, // closed, until there is a socket
+            textfile_fails: Arc::default(),
+            due_at: Duration::MAX,
             limits: Limits::new(outside.root.clone()),
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -176,9 +193,11 @@ impl Agent {
         if self.settings.kubelet.pid_file.is_none() {
             self.watch_unit();
         }
+        self.watch_kernel();
         self.watch_clock();
         let (found, outside) = (self.lock_files.clone(), self.outside.clone());
         tokio::task::spawn_blocking(move || found.set(LockFiles::find(&outside.root)));
+        self.expose_on_socket();
         self.outside.notifier.ready();
         loop {
             let event = self.next().await;
@@ -191,6 +210,15 @@ impl Agent {
 
     fn turn(&mut self, event: Event) -> bool {
         let now = self.outside.clock.now();
+        let due_at = std::mem::replace(&mut self.due_at, Duration::MAX);
+        if let Some(late) = now.uptime.checked_sub(due_at) {
+            self.state.counted.late(late);
+        }
+        if let Event::Scrape(scrape) = event {
+            let text = self.expose(scrape.format, now);
+            scrape.answer(text);
+            return false;
+        }
         for effect in self.state.apply(event, now) {
             if effect == Effect::Exit {
                 return true;
@@ -199,6 +227,8 @@ impl Agent {
         }
         while self.tasks.try_join_next().is_some() {}
         self.write();
+        let took = self.outside.clock.now().uptime.saturating_sub(now.uptime);
+        self.state.counted.turned(took);
         false
     }
 
@@ -215,11 +245,11 @@ impl Agent {
             return event;
         }
         let now = self.outside.clock.now();
+        self.due_at = self.state.next_deadline(now);
         let probe_ends = self.probing.map(|(_, started)| started + PROBE_TIMEOUT);
-        let deadline = self.state.next_deadline(now);
         if let Err(e) = self
             .alarm
-            .set(probe_ends.map_or(deadline, |at| at.min(deadline)))
+            .set(probe_ends.map_or(self.due_at, |at| at.min(self.due_at)))
         {
             // Only a time beyond the kernel's years could be refused; the watchdog would end a loop that sleeps on.
             warn!(error = %e, "the timer cannot be set");
@@ -241,6 +271,8 @@ impl Agent {
             _ = self.interrupt.recv() => Event::Stop,
             probe = self.healthz.probe() => self.probed(probe),
             () = self.alarm.rings() => self.rung(probe_ends),
+            // Last: nobody who looks on delays what he looks at.
+            Some(scrape) = self.scrapes.recv() => Event::Scrape(scrape),
         };
         if matches!(&event, Event::Gone(pid) if self.watched.as_ref().is_some_and(|w| w.process.pid == *pid))
         {
@@ -280,6 +312,7 @@ impl Agent {
                 status.pid = Some(std::process::id());
                 self.disk.status = Some(status);
             }
+            Effect::WriteMetrics => self.expose_as_file(),
             Effect::NotifyStatus(line) => self.outside.notifier.status(&line),
             Effect::NotifyWatchdog => self.outside.notifier.watchdog(),
             Effect::Exit => {}
@@ -302,6 +335,22 @@ impl Agent {
         self.tasks.spawn(async move {
             while let Some(event) = events.recv().await {
                 if sender.send(Event::Bus(event)).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// The log has a queue of its own: a storm of it must not fill the loop's.
+    fn watch_kernel(&mut self) {
+        let (sender, mut events) = mpsc::channel(kmsg::QUEUE);
+        let (root, clock) = (self.outside.root.clone(), self.outside.clock);
+        self.tasks.spawn(kmsg::follow(root, clock, sender));
+        let sender = self.sender.clone();
+        self.tasks.spawn(async move {
+            while let Some(event) = events.recv().await {
+                let event = Event::Observed(Reading::Kernel(event));
+                if sender.send(event).await.is_err() {
                     return;
                 }
             }
@@ -414,7 +463,9 @@ impl Agent {
 
     /// One write at a time, on the blocking worker: the folder is in memory, but memory may be short.
     fn write(&mut self) {
-        let nothing = self.disk.ledger.is_none() && self.disk.status.is_none();
+        let nothing = self.disk.ledger.is_none()
+            && self.disk.status.is_none()
+            && self.disk.textfile.is_none();
         let busy = self
             .disk
             .busy
@@ -425,6 +476,7 @@ impl Agent {
         }
         let outside = self.outside.clone();
         let (ledger, status) = (self.disk.ledger.take(), self.disk.status.take());
+        let write_textfile = self.textfile_writer();
         self.disk.busy = Some(tokio::task::spawn_blocking(move || {
             let kept = ledger.map_or(Ok(()), |(node, conditions)| {
                 outside.ledger.save(node, conditions)
@@ -438,6 +490,7 @@ impl Agent {
             if let Err(e) = written {
                 warn!(error = %e, "the status file could not be written");
             }
+            write_textfile();
         }));
     }
 }

@@ -30,6 +30,7 @@ mod life;
 mod lifecycle;
 mod lookup;
 mod lost_nodes;
+mod metrics;
 mod privilege;
 mod racing;
 mod scene;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         life::tests(),
         lookup::tests(),
         agent::tests(),
+        metrics::tests(),
         api::tests(),
         audit::tests(),
         host::tests(),
