@@ -74,7 +74,8 @@ fn watch_ourselves(root: &Root) -> Watched {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), std::process::id().to_string()).unwrap();
     let place = Where::PidFile(file.path().to_owned());
-    let nodevigil::checks::kubelet::Found::One(process) = process::find_kubelet(root, &place) else {
+    let nodevigil::checks::kubelet::Found::One(process) = process::find_kubelet(root, &place)
+    else {
         panic!("we are not found");
     };
     Watched::open(root, process).unwrap().unwrap()
