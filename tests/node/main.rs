@@ -32,7 +32,11 @@ mod lifecycle;
 mod lookup;
 mod lost_nodes;
 mod metrics;
+mod peer;
 mod privilege;
+mod provoked_boot;
+mod provoked_kernel;
+mod provoked_storage;
 mod racing;
 mod scene;
 mod standing;
@@ -62,17 +66,21 @@ fn main() -> ExitCode {
         identity::tests(),
         privilege::tests(),
         telling::tests(),
+        provoked_kernel::tests(),
         doctor::tests(),
         config::tests(),
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
         standing::tests(),
+        provoked_storage::tests(),
+        provoked_boot::tests(),
         cleanup::tests(),
         karpenter::tests(),
         lifecycle::tests(),
         lost_nodes::tests(),
         racing::tests(),
+        peer::tests(),
         faults::tests(&arguments), // last: they have begun, and the others go on beside them
     ]
     .into_iter()
