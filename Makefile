@@ -39,7 +39,7 @@ NODE_ENV := NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" KUBEBUILDER_ASSETS="$(ASSET
 NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-daemon:dbus unshare:util-linux ip:iproute2 \
   containerd:containerd runc:runc cloud-init:cloud-init openssl:openssl
 
-.PHONY: help demo test unit trees kubelet kubelets consumers node promises check docs table bench oracle fuzz release install tools setup cargo-deny clean
+.PHONY: help demo test unit trees kubelet kubelets consumers node promises check docs table bench soak oracle fuzz release install tools setup cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -90,6 +90,11 @@ bench: setup tools release ## Measures every promise and writes dist/bench.json 
 	@echo "== racing writers, 10 000 writes"
 	@RACING_WRITES=10000 $(NODE_ENV) cargo test --locked --test node racing::no_lost_update
 
+# SOAK_SECONDS for another length. Its two-minute form is the idle part of what `make test` ends with.
+soak: setup tools release ## An idle hour: CPU, memory, descriptors, threads, wake-ups; writes dist/soak.json
+	@echo "== soak"
+	@NODEVIGIL_BENCH=soak $(NODE_ENV) cargo bench --locked --profile dev --bench promises
+
 # The seed is printed; ORACLE_SEED=S repeats a run, ORACLE_TREES=1 with it a single tree.
 oracle: setup tools kubelets ## A thousand random trees against a real systemd, flags against four releases of the kubelet
 	@echo "== unit files against a real systemd"
@@ -111,8 +116,8 @@ check: cargo-deny ## Format, lints, dependencies' licences and sources, unit fil
 	@echo "== systemd"
 	@systemd/check.sh
 
-docs: ## Writes what is made from the program: docs/reference/rules.md and conditions.md, and the output in README.md
-	@NODEVIGIL_WRITE_DOCS=1 cargo test --quiet --locked --test it -- the_rules_document the_conditions_document the_readme_shows
+docs: ## Writes what is made from the program: docs/reference/{rules,conditions,metrics}.md, packaging/config.d, and the output in README.md
+	@NODEVIGIL_WRITE_DOCS=1 cargo test --quiet --locked --test it -- the_rules_document the_conditions_document the_metrics_document the_commented_configuration the_readme_shows
 
 release: setup ## The static binary, at dist/nodevigil
 	@echo "== release build"

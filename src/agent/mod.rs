@@ -6,6 +6,7 @@
 mod asking;
 mod checking;
 mod event;
+mod exposing;
 mod judging;
 mod link;
 mod peer;
@@ -23,7 +24,7 @@ mod watching;
 use std::{
     collections::VecDeque,
     path::PathBuf,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -35,23 +36,26 @@ use tokio::{
 use tracing::{debug, warn};
 
 pub use event::{Effect, Event};
+pub use exposing::SOCKET_NAME;
 pub use state::State;
 
 use crate::{
-    checks::kubelet::{Probe, Process},
+    checks::kubelet::{PROBE_TIMEOUT, Probe, Process},
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
     desired::Condition,
     helper::protocol::ConfigRequest,
     host::{
-        files::{Root, Stamp},
+        files::{Folder, Root, Stamp},
         helper::HelperClient,
         kubelet::Healthz,
         network,
         notify::Notifier,
         packages::LockFiles,
         process::{self, Watched, Where},
+        sample::Limits,
+        scrapes::Scrape,
         systemd,
     },
     ledger,
@@ -85,6 +89,8 @@ pub struct Agent {
     outside: Arc<Outside>,
     settings: Settings,
     healthz: Healthz,
+    /// Whom the probe that is under way asks, and when it began (uptime).
+    probing: Option<(i32, Duration)>,
     events: mpsc::Receiver<Event>,
     sender: mpsc::Sender<Event>,
     tasks: JoinSet<()>,
@@ -104,10 +110,19 @@ pub struct Agent {
     /// Events that are known already; what waits in the queue goes before them.
     known: VecDeque<Event>,
     disk: Disk,
+    /// Where the pause file would be.
+    runtime_folder: Folder,
     /// The pause file as it was when it was looked at last, if it was there.
     pause_seen: Option<Stamp>,
     /// The package managers' lock files, once a disk has said which there are.
     lock_files: Arc<OnceLock<LockFiles>>,
+    /// Who wants the metrics.
+    scrapes: mpsc::Receiver<Scrape>,
+    /// Whether the metrics' text file could not be written when that was tried last.
+    textfile_fails: Arc<AtomicBool>,
+    /// When the loop was to go on at the latest (uptime).
+    due_at: Duration,
+    limits: Limits,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -118,6 +133,7 @@ struct Disk {
     busy: Option<tokio::task::JoinHandle<()>>,
     ledger: Option<(String, Vec<Condition>)>,
     status: Option<Box<StatusFile>>,
+    textfile: Option<String>,
 }
 
 impl std::fmt::Debug for Agent {
@@ -132,14 +148,14 @@ impl Agent {
     /// Makes the loop; nothing has been read or sent yet.
     ///
     /// # Errors
-    /// When the signals or the HTTP client cannot be had.
+    /// When the signals or the timer cannot be had.
     pub fn new(state: State, settings: Settings, outside: Outside) -> anyhow::Result<Self> {
         let (sender, events) = mpsc::channel(QUEUE);
         Ok(Self {
             state,
-            outside: Arc::new(outside),
             settings,
-            healthz: Healthz::new()?,
+            healthz: Healthz::default(),
+            probing: None,
             events,
             sender,
             tasks: JoinSet::new(),
@@ -155,10 +171,16 @@ impl Agent {
             following_config: None,
             known: VecDeque::new(),
             disk: Disk::default(),
+            runtime_folder: Folder::new(&outside.runtime_dir),
             pause_seen: None,
             lock_files: Arc::default(),
+            scrapes: mpsc::channel(1).1, // closed, until there is a socket
+            textfile_fails: Arc::default(),
+            due_at: Duration::MAX,
+            limits: Limits::new(outside.root.clone()),
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            outside: Arc::new(outside),
         })
     }
 
@@ -168,8 +190,10 @@ impl Agent {
             self.watch_unit();
         }
         self.watch_kernel();
+        self.watch_clock();
         let (found, outside) = (self.lock_files.clone(), self.outside.clone());
         tokio::task::spawn_blocking(move || found.set(LockFiles::find(&outside.root)));
+        self.expose_on_socket();
         self.outside.notifier.ready();
         loop {
             let event = self.next().await;
@@ -182,6 +206,15 @@ impl Agent {
 
     fn turn(&mut self, event: Event) -> bool {
         let now = self.outside.clock.now();
+        let due_at = std::mem::replace(&mut self.due_at, Duration::MAX);
+        if let Some(late) = now.uptime.checked_sub(due_at) {
+            self.state.counted.late(late);
+        }
+        if let Event::Scrape(scrape) = event {
+            let text = self.expose(scrape.format, now);
+            scrape.answer(text);
+            return false;
+        }
         for effect in self.state.apply(event, now) {
             if effect == Effect::Exit {
                 return true;
@@ -190,6 +223,8 @@ impl Agent {
         }
         while self.tasks.try_join_next().is_some() {}
         self.write();
+        let took = self.outside.clock.now().uptime.saturating_sub(now.uptime);
+        self.state.counted.turned(took);
         false
     }
 
@@ -206,7 +241,12 @@ impl Agent {
             return event;
         }
         let now = self.outside.clock.now();
-        if let Err(e) = self.alarm.set(self.state.next_deadline(now)) {
+        self.due_at = self.state.next_deadline(now);
+        let probe_ends = self.probing.map(|(_, started)| started + PROBE_TIMEOUT);
+        if let Err(e) = self
+            .alarm
+            .set(probe_ends.map_or(self.due_at, |at| at.min(self.due_at)))
+        {
             // Only a time beyond the kernel's years could be refused; the watchdog would end a loop that sleeps on.
             warn!(error = %e, "the timer cannot be set");
         }
@@ -225,7 +265,10 @@ impl Agent {
             pid = gone => Event::Gone(pid),
             _ = self.terminate.recv() => Event::Stop,
             _ = self.interrupt.recv() => Event::Stop,
-            () = self.alarm.rings() => Event::Tick,
+            probe = self.healthz.probe() => self.probed(probe),
+            () = self.alarm.rings() => self.rung(probe_ends),
+            // Last: nobody who looks on delays what he looks at.
+            Some(scrape) = self.scrapes.recv() => Event::Scrape(scrape),
         };
         if matches!(&event, Event::Gone(pid) if self.watched.as_ref().is_some_and(|w| w.process.pid == *pid))
         {
@@ -239,7 +282,7 @@ impl Agent {
             Effect::Apply(apply) => self.apply(apply),
             Effect::Look(group) => self.look(group),
             Effect::Watch(process) => self.watch(process),
-            Effect::Probe(pid, url) => self.probe(pid, url, uptime),
+            Effect::Probe(pid, url) => self.probe(pid, &url, uptime),
             Effect::ReadState(process) => self.read_state(&process),
             Effect::AskFacts(pid) => {
                 let helper = self.outside.helper.clone();
@@ -265,6 +308,7 @@ impl Agent {
                 status.pid = Some(std::process::id());
                 self.disk.status = Some(status);
             }
+            Effect::WriteMetrics => self.expose_as_file(),
             Effect::NotifyStatus(line) => self.outside.notifier.status(&line),
             Effect::NotifyWatchdog => self.outside.notifier.watchdog(),
             Effect::Exit => {}
@@ -332,6 +376,9 @@ impl Agent {
     /// The folder is in memory.
     fn look_for_pause(&mut self) {
         let (root, dir) = (&self.outside.root, &self.outside.runtime_dir);
+        if !self.runtime_folder.may_have_changed(root) {
+            return;
+        }
         let stamp = root.stamp(dir.join(pause::FILE_NAME));
         if self.pause_seen != stamp {
             self.pause_seen = stamp;
@@ -352,17 +399,32 @@ impl Agent {
         }
     }
 
-    fn probe(&mut self, pid: i32, url: String, started: Duration) {
-        let healthz = self.healthz.clone();
-        self.spawn(async move {
-            let probe: Probe = healthz.probe(&url).await;
-            debug!(pid, ?probe, "probed");
-            Event::Probed {
-                pid,
-                started,
-                probe,
-            }
-        });
+    /// It ends within [`PROBE_TIMEOUT`].
+    fn probe(&mut self, pid: i32, url: &str, started: Duration) {
+        self.probing = Some((pid, started));
+        self.healthz.start(url);
+    }
+
+    fn probed(&mut self, probe: Probe) -> Event {
+        let Some((pid, started)) = self.probing.take() else {
+            return Event::Tick; // none is under way, so none ends
+        };
+        debug!(pid, ?probe, "probed");
+        Event::Probed {
+            pid,
+            started,
+            probe,
+        }
+    }
+
+    /// The alarm is also the deadline of the probe that is under way: a timer of tokio's would wake the loop once more.
+    fn rung(&mut self, probe_ends: Option<Duration>) -> Event {
+        let now = self.outside.clock.now();
+        if probe_ends.is_some_and(|at| now.uptime >= at) {
+            self.healthz.give_up();
+            return self.probed(Probe::Timeout);
+        }
+        Event::Tick
     }
 
     fn read_state(&mut self, process: &Process) {
@@ -381,7 +443,9 @@ impl Agent {
 
     /// One write at a time, on the blocking worker: the folder is in memory, but memory may be short.
     fn write(&mut self) {
-        let nothing = self.disk.ledger.is_none() && self.disk.status.is_none();
+        let nothing = self.disk.ledger.is_none()
+            && self.disk.status.is_none()
+            && self.disk.textfile.is_none();
         let busy = self
             .disk
             .busy
@@ -392,6 +456,7 @@ impl Agent {
         }
         let outside = self.outside.clone();
         let (ledger, status) = (self.disk.ledger.take(), self.disk.status.take());
+        let write_textfile = self.textfile_writer();
         self.disk.busy = Some(tokio::task::spawn_blocking(move || {
             let kept = ledger.map_or(Ok(()), |(node, conditions)| {
                 outside.ledger.save(node, conditions)
@@ -405,6 +470,7 @@ impl Agent {
             if let Err(e) = written {
                 warn!(error = %e, "the status file could not be written");
             }
+            write_textfile();
         }));
     }
 }

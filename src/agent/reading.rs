@@ -5,15 +5,16 @@
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tracing::warn;
 
 use super::{
     Agent,
     event::{Effect, Event},
-    state::{SLACK, State},
+    state::State,
 };
 use crate::{
-    checks::{self, Check, Question, Reading},
-    clock::Now,
+    checks::{self, Check, Question, Reading, clock::Step},
+    clock::{Now, Steps},
     cluster::events::Notice,
     config::Settings,
     host::{kernel, kmsg},
@@ -24,17 +25,25 @@ use crate::{
 pub(super) struct Driven {
     pub(super) check: Box<dyn Check>,
     open: bool,
+    /// When it was asked last (uptime).
+    asked_at: Duration,
 }
 
 /// Every check that is driven.
 pub(super) fn driven(settings: &Settings) -> Vec<Driven> {
     let all = checks::driven(settings).into_iter();
-    all.map(|check| Driven { check, open: false }).collect()
+    let driven = |check| Driven {
+        check,
+        open: false,
+        asked_at: Duration::ZERO,
+    };
+    all.map(driven).collect()
 }
 
 impl State {
     /// Tells every check what was read.
     pub(super) fn offer(&mut self, reading: &Reading, now: Now) {
+        self.counted.read(reading);
         for driven in &mut self.driven {
             driven.check.take(reading, now);
         }
@@ -43,21 +52,25 @@ impl State {
     /// The answer to the question of the check with that id.
     pub(super) fn apply_answered(&mut self, id: &'static str, reading: &Reading, now: Now) {
         for driven in &mut self.driven {
-            driven.open &= driven.check.spec().id != id;
+            if driven.check.spec().id == id {
+                driven.open = false;
+                let took = now.uptime.saturating_sub(driven.asked_at);
+                self.counted.answered(id, took);
+            }
         }
         self.offer(reading, now);
     }
 
     /// Gives each check that is due its turn.
     pub(super) fn take_turns(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        let soon = now.uptime + SLACK;
+        let soon = self.soon(now);
         for driven in &mut self.driven {
             let due = driven.check.due_at().is_some_and(|at| soon >= at);
             if driven.open || !due {
                 continue;
             }
             if let Some(question) = driven.check.turn(now) {
-                driven.open = true;
+                (driven.open, driven.asked_at) = (true, now.uptime);
                 effects.push(Effect::Ask(driven.check.spec().id, question));
             }
         }
@@ -75,6 +88,7 @@ impl State {
         for driven in &mut self.driven {
             let kind = driven.check.spec().condition;
             while let Some(told) = driven.check.told() {
+                self.counted.heard(told.news);
                 if is_shadow || !self.desired.choice().tells(kind) {
                     continue;
                 }
@@ -125,6 +139,39 @@ impl Agent {
                     Event::Answered(id, Reading::Pod(name))
                 });
             }
+            Question::Limits => {
+                let reading = Reading::Limits(self.limits.look());
+                self.known.push_back(Event::Answered(id, reading));
+            }
+            Question::Clock => {
+                let helper = self.outside.helper.clone();
+                self.spawn(async move {
+                    let state = helper.clock().await.ok();
+                    Event::Answered(id, Reading::Clock(state))
+                });
+            }
         }
+    }
+
+    /// Tells the checks when the wall clock is set.
+    pub(super) fn watch_clock(&mut self) {
+        let steps = match Steps::new() {
+            Ok(steps) => steps,
+            Err(error) => {
+                warn!(%error, "the kernel does not say when the clock is set");
+                return;
+            }
+        };
+        let sender = self.sender.clone();
+        self.tasks.spawn(async move {
+            let mut steps = steps;
+            loop {
+                let by = steps.next().await;
+                let event = Event::Observed(Reading::ClockStep(Step { by }));
+                if sender.send(event).await.is_err() {
+                    return;
+                }
+            }
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! What the agent knows, and the one place where that changes: [`State::apply`], which does no I/O.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use tracing::info;
 
@@ -21,6 +21,7 @@ use crate::{
     health::{Conditions, Stored},
     host::{journal::Kind, systemd::BusEvent},
     ledger::Ledger,
+    metrics::Counted,
 };
 
 /// How often a missing kubelet is looked for. (systemd's word brings the look forward.)
@@ -33,6 +34,9 @@ const STATUS_EVERY: Duration = Duration::from_mins(1);
 /// What is due within this time is done in the turn at hand: one wake-up a second serves everything that is periodic,
 /// and each wake-up of an idle process costs some 90 µs of CPU.
 pub(super) const SLACK: Duration = Duration::from_millis(100);
+/// The turn that comes each second anyway takes along what is due before the next: so whatever is periodic comes to beat in
+/// time, and wakes nobody by itself.
+const BEAT_SLACK: Duration = Duration::from_millis(900);
 
 /// Everything the agent knows.
 #[derive(Debug)]
@@ -58,6 +62,12 @@ pub struct State {
     pub(super) link: Link,
     pub(super) bus: Peer,
     pub(super) helper: Peer,
+    /// What the metrics count.
+    pub(super) counted: Counted,
+    /// Where the metrics are, once the socket is open.
+    pub(super) metrics_socket: Option<PathBuf>,
+    /// When the metrics' text file is due (uptime).
+    pub(super) textfile_at: Duration,
     /// Bytes of memory that the kernel keeps for us, once that was asked for.
     pub(super) locked_bytes: Option<u64>,
     pub(super) probing: bool,
@@ -99,6 +109,9 @@ impl State {
             link: Link::new(hostname),
             bus: Peer::new("the system bus", (Kind::BusLost, Kind::BusBack)),
             helper: Peer::new("the helper", (Kind::HelperUnavailable, Kind::HelperBack)),
+            counted: Counted::default(),
+            metrics_socket: None,
+            textfile_at: Duration::ZERO,
             locked_bytes: None,
             probing: false,
             probe_at: Duration::ZERO,
@@ -174,6 +187,8 @@ impl State {
                 probe,
             } => {
                 self.probing = false;
+                let took = now.uptime.saturating_sub(started);
+                self.counted.probed(&probe, took);
                 self.kubelet.apply(Sign::Probed(pid, probe), now);
                 self.probe_at = started + self.kubelet.probe_interval();
             }
@@ -198,6 +213,7 @@ impl State {
             Event::Answered(check, reading) => self.apply_answered(check, &reading, now),
             Event::Observed(reading) => self.offer(&reading, now),
             Event::Besides(told) => self.apply_besides(told, now, &mut effects),
+            Event::Scrape(_) => {} // the loop's other half answers
             Event::Stop => {
                 info!(
                     message_id = Kind::Stopped.id(),
@@ -282,24 +298,36 @@ impl State {
         }
     }
 
+    /// Until when what is due is done now (uptime).
+    pub(super) fn soon(&self, now: Now) -> Duration {
+        let beat = match self.kubelet.process() {
+            Some(_) => self.process_state_at,
+            None => self.look_at,
+        };
+        let is_beat = now.uptime + SLACK >= beat;
+        now.uptime + if is_beat { BEAT_SLACK } else { SLACK }
+    }
+
     /// Starts what is due. The apply comes first, once there is a connection to send it on: nothing else may stand
     /// between a fact and the Node.
     fn set_going(&mut self, now: Now, changed: bool, effects: &mut Vec<Effect>) {
         self.ask_the_api(now, effects);
-        let soon = now.uptime + SLACK;
+        let (soon, soon_by_beat) = (now.uptime + SLACK, self.soon(now));
         if let Some(process) = self.kubelet.process().cloned() {
+            let mut is_beat = soon >= self.process_state_at;
             if !self.probing
                 && soon >= self.probe_at
                 && let Some(url) = self.url()
             {
                 effects.push(Effect::Probe(process.pid, url.to_owned()));
                 self.probing = true;
+                is_beat = true; // else the two would wake the loop by turns
             }
             if self.facts_at.is_some_and(|at| now.uptime >= at) {
                 effects.push(Effect::AskFacts(process.pid));
                 self.facts_at = None;
             }
-            if soon >= self.process_state_at {
+            if is_beat {
                 self.process_state_at = now.uptime + STATE_EVERY;
                 effects.push(Effect::LookForPause);
                 effects.push(Effect::ReadState(process));
@@ -322,7 +350,8 @@ impl State {
             *at = now.uptime + *every;
             effects.push(Effect::NotifyWatchdog);
         }
-        if changed || soon >= self.status_at {
+        self.write_metrics(now, effects);
+        if changed || soon_by_beat >= self.status_at {
             self.status_at = now.uptime + STATUS_EVERY;
             effects.push(Effect::WriteStatus(Box::new(self.status(now))));
         }

@@ -4,9 +4,11 @@
 //! loop asks [`Check::turn`] when [`Check::due_at`] has come, has the question answered through `host` and hands the answer
 //! to every check. (The kubelet's own check is older than this trait and has its place in the loop.)
 
+pub mod clock;
 pub mod config;
 pub mod kernel;
 pub mod kubelet;
+pub mod limits;
 
 use std::{fmt::Debug, time::Duration};
 
@@ -18,7 +20,7 @@ use crate::{
     clock::Now,
     config::Settings,
     health::{ConditionType, Finding, news::Told},
-    helper::protocol::KubeletFacts,
+    helper::protocol::{ClockState, KubeletFacts},
 };
 
 /// What the registry knows of a check.
@@ -33,11 +35,21 @@ pub struct Spec {
 }
 
 /// Every check.
-pub const ALL: &[Spec] = &[config::SPEC, kernel::check::SPEC, kubelet::SPEC];
+pub const ALL: &[Spec] = &[
+    clock::SPEC,
+    config::SPEC,
+    kernel::check::SPEC,
+    kubelet::SPEC,
+    limits::SPEC,
+];
 
 /// The checks that the loop drives by the trait, with what the operator asked for.
 pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
-    vec![Box::new(kernel::check::Kernel::new(settings))]
+    vec![
+        Box::new(clock::Clock::new(settings)),
+        Box::new(kernel::check::Kernel::new(settings)),
+        Box::new(limits::Limits::new(settings)),
+    ]
 }
 
 /// A check that the loop drives.
@@ -78,6 +90,10 @@ pub enum Question {
     KernelState(Vec<i32>),
     /// The name of the pod with this uid.
     Pod(String),
+    /// What the kernel has a limit on.
+    Limits,
+    /// Whether the kernel's clock is synchronised.
+    Clock,
 }
 
 /// What was read, asked for or not.
@@ -93,6 +109,12 @@ pub enum Reading {
     KernelState(KernelState),
     /// The pod that was asked for, as `namespace/name`, if that is known.
     Pod(Option<String>),
+    /// What the kernel has a limit on.
+    Limits(limits::Sample),
+    /// What the helper says of the kernel's clock, if it says anything.
+    Clock(Option<ClockState>),
+    /// The wall clock was set.
+    ClockStep(clock::Step),
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{config, credential, kubelet, pod};
+use super::{clock, config, credential, kubelet, pod};
 use crate::{
     kubeconfig::Access,
     kubelet::{
@@ -41,7 +41,13 @@ pub struct Verb {
 }
 
 /// Every verb.
-pub const VERBS: &[&Verb] = &[&kubelet::VERB, &credential::VERB, &config::VERB, &pod::VERB];
+pub const VERBS: &[&Verb] = &[
+    &clock::VERB,
+    &config::VERB,
+    &credential::VERB,
+    &kubelet::VERB,
+    &pod::VERB,
+];
 
 /// What the agent asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +79,8 @@ pub enum Request {
         #[serde(default)]
         uid: String,
     },
+    /// Whether the kernel's clock is synchronised: [`ClockState`].
+    Clock,
 }
 
 /// What the agent knows and the helper does not.
@@ -140,6 +148,7 @@ impl Request {
             Self::Credential { .. } => &credential::VERB,
             Self::Config(_) => &config::VERB,
             Self::Pod { .. } => &pod::VERB,
+            Self::Clock => &clock::VERB,
         }
     }
 }
@@ -176,6 +185,13 @@ pub struct Credential {
 pub struct Plugin {
     /// Until when it is good, if that was said.
     pub expires_at: Option<Timestamp>,
+}
+
+/// What the kernel says of its clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockState {
+    /// Whether a program keeps it synchronised, as that program told the kernel.
+    pub synchronised: bool,
 }
 
 /// Why the helper did not do what was asked.

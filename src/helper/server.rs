@@ -19,7 +19,7 @@ use serde::Serialize;
 use tracing::{debug, info, warn};
 
 use super::{
-    config, credential, kubelet, pod,
+    clock, config, credential, kubelet, pod,
     protocol::{self, Code, ConfigRequest, MAX_REQUEST_BYTES, Refusal, Request},
 };
 use crate::{clock::Clock, host::files::Root};
@@ -230,6 +230,7 @@ fn perform(root: &Root, request: &Request, uid: u32) -> Vec<u8> {
     match request {
         // It is answered more than once, by `follow`.
         Request::Config(_) => Vec::new(),
+        Request::Clock => encode(verb, clock::answer()),
         Request::Kubelet { pid } => encode(verb, kubelet::answer(root, *pid)),
         Request::Pod { uid } => encode(verb, pod::answer(root, uid)),
         Request::Credential { pid, own, known } => {

@@ -30,6 +30,7 @@ mod life;
 mod lifecycle;
 mod lookup;
 mod lost_nodes;
+mod metrics;
 mod privilege;
 mod provoked_kernel;
 mod racing;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         life::tests(),
         lookup::tests(),
         agent::tests(),
+        metrics::tests(),
         api::tests(),
         audit::tests(),
         host::tests(),
