@@ -12,6 +12,7 @@ mod link;
 mod peer;
 mod publishing;
 mod reading;
+mod runtime;
 mod sending;
 mod standing;
 mod state;
@@ -30,8 +31,9 @@ use std::{
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::{AbortHandle, JoinSet},
+    time::timeout,
 };
 use tracing::{debug, warn};
 
@@ -40,12 +42,18 @@ pub use exposing::SOCKET_NAME;
 pub use state::State;
 
 use crate::{
-    checks::kubelet::{PROBE_TIMEOUT, Probe, Process},
+    checks::{
+        Reading,
+        kubelet::{PROBE_TIMEOUT, Probe, Process},
+    },
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
     desired::Condition,
-    helper::protocol::ConfigRequest,
+    helper::{
+        boot::{BootNote, BootRequest},
+        protocol::ConfigRequest,
+    },
     host::{
         files::{Folder, Root, Stamp},
         helper::HelperClient,
@@ -56,6 +64,8 @@ use crate::{
         process::{self, Watched, Where},
         sample::Limits,
         scrapes::Scrape,
+        sockets::SocketTable,
+        strain::Gauge,
         systemd,
     },
     ledger,
@@ -65,6 +75,11 @@ use crate::{
 
 /// Events that wait for the loop; their senders wait when it is full.
 const QUEUE: usize = 64;
+
+/// How long systemd's word that the host is going down may come after its signal to end.
+const WORD_WITHIN: Duration = Duration::from_millis(100);
+/// How long the helper may take to keep it.
+const KEPT_WITHIN: Duration = Duration::from_secs(1);
 
 /// Everything that is handed in.
 #[derive(Debug)]
@@ -96,6 +111,13 @@ pub struct Agent {
     tasks: JoinSet<()>,
     alarm: Alarm,
     watched: Option<Watched>,
+    /// Open while the kubelet does not answer.
+    gauge: Option<Gauge>,
+    /// The container runtime, and its state if that is none in which it works.
+    runtime: Option<Watched>,
+    runtime_state: Option<char>,
+    /// The units that systemd is asked about beside the kubelet's.
+    beside: watch::Sender<Vec<String>>,
     /// Connections of the identities that were found, each ahead of its event.
     connections: (mpsc::UnboundedSender<Known>, mpsc::UnboundedReceiver<Known>),
     /// The connection of the identity found last, and what is said on it.
@@ -112,6 +134,11 @@ pub struct Agent {
     disk: Disk,
     /// Where the pause file would be.
     runtime_folder: Folder,
+    /// The kernel's list of sockets, once it was asked for; and whether it was said that it cannot be had.
+    socket_table: Option<SocketTable>,
+    sockets_refused: bool,
+    /// Set once it was said that the kubelet's Lease cannot be read.
+    lease_refused: Arc<OnceLock<()>>,
     /// The pause file as it was when it was looked at last, if it was there.
     pause_seen: Option<Stamp>,
     /// The package managers' lock files, once a disk has said which there are.
@@ -151,6 +178,7 @@ impl Agent {
     /// When the signals or the timer cannot be had.
     pub fn new(state: State, settings: Settings, outside: Outside) -> anyhow::Result<Self> {
         let (sender, events) = mpsc::channel(QUEUE);
+        let beside = watch::Sender::new(runtime::units(&settings));
         Ok(Self {
             state,
             settings,
@@ -161,6 +189,10 @@ impl Agent {
             tasks: JoinSet::new(),
             alarm: Alarm::new()?,
             watched: None,
+            gauge: None,
+            runtime: None,
+            runtime_state: None,
+            beside,
             connections: mpsc::unbounded_channel(),
             connection: None,
             api: None,
@@ -172,6 +204,9 @@ impl Agent {
             known: VecDeque::new(),
             disk: Disk::default(),
             runtime_folder: Folder::new(&outside.runtime_dir),
+            socket_table: None,
+            sockets_refused: false,
+            lease_refused: Arc::default(),
             pause_seen: None,
             lock_files: Arc::default(),
             scrapes: mpsc::channel(1).1, // closed, until there is a socket
@@ -199,7 +234,32 @@ impl Agent {
             let event = self.next().await;
             if self.turn(event) {
                 self.outside.notifier.stopping();
-                return;
+                return self.last_words().await;
+            }
+        }
+    }
+
+    /// If the host is going down, that is kept for the next boot to know. systemd's word of it may come a moment after its
+    /// signal to us.
+    async fn last_words(&mut self) {
+        let mut going_down = self.state.standing.is_going_down();
+        let word = async {
+            while let Some(event) = self.events.recv().await {
+                if matches!(event, Event::Bus(systemd::BusEvent::ShuttingDown(true))) {
+                    return true;
+                }
+            }
+            false
+        };
+        if !going_down {
+            going_down = timeout(WORD_WITHIN, word).await.unwrap_or(false);
+        }
+        if going_down {
+            let note = Some(BootNote::GoingDown);
+            let kept = self.outside.helper.boot(BootRequest { note });
+            // systemd waits five seconds for us, and for the helper until we are gone.
+            if let Err(error) = timeout(KEPT_WITHIN, kept).await {
+                debug!(%error, "that the host is going down could not be kept");
             }
         }
     }
@@ -220,6 +280,9 @@ impl Agent {
                 return true;
             }
             self.perform(effect, now.uptime);
+        }
+        if !self.state.kubelet.is_suspect() {
+            self.gauge = None;
         }
         while self.tasks.try_join_next().is_some() {}
         self.write();
@@ -250,19 +313,13 @@ impl Agent {
             // Only a time beyond the kernel's years could be refused; the watchdog would end a loop that sleeps on.
             warn!(error = %e, "the timer cannot be set");
         }
-        let gone = async {
-            match &self.watched {
-                Some(watched) => {
-                    watched.gone().await;
-                    watched.process.pid
-                }
-                None => std::future::pending().await,
-            }
-        };
+        let gone = runtime::gone(self.watched.as_ref());
+        let runtime_gone = runtime::gone(self.runtime.as_ref());
         let event = tokio::select! {
             biased;
             Some(event) = self.events.recv() => event,
             pid = gone => Event::Gone(pid),
+            pid = runtime_gone => Event::Observed(Reading::RuntimeGone(pid)),
             _ = self.terminate.recv() => Event::Stop,
             _ = self.interrupt.recv() => Event::Stop,
             probe = self.healthz.probe() => self.probed(probe),
@@ -274,6 +331,10 @@ impl Agent {
         {
             self.watched = None;
         }
+        if matches!(&event, Event::Observed(Reading::RuntimeGone(pid)) if self.runtime.as_ref().is_some_and(|w| w.process.pid == *pid))
+        {
+            self.runtime = None;
+        }
         event
     }
 
@@ -284,6 +345,10 @@ impl Agent {
             Effect::Watch(process) => self.watch(process),
             Effect::Probe(pid, url) => self.probe(pid, &url, uptime),
             Effect::ReadState(process) => self.read_state(&process),
+            Effect::ReadStrain(process, group) => self.read_strain(process, &group, uptime),
+            Effect::ReadRuntimeState => self.read_runtime_state(),
+            Effect::WatchRuntime(process) => self.watch_runtime(process),
+            Effect::FollowUnit(unit) => self.follow_unit(unit),
             Effect::AskFacts(pid) => {
                 let helper = self.outside.helper.clone();
                 self.spawn(async move { Event::Facts(pid, helper.kubelet(pid).await) });
@@ -325,8 +390,9 @@ impl Agent {
 
     fn watch_unit(&mut self) {
         let (sender, mut events) = mpsc::channel(QUEUE);
+        let unit = self.settings.kubelet.unit.clone();
         self.tasks
-            .spawn(systemd::watch(self.settings.kubelet.unit.clone(), sender));
+            .spawn(systemd::watch(unit, self.beside.subscribe(), sender));
         let sender = self.sender.clone();
         self.tasks.spawn(async move {
             while let Some(event) = events.recv().await {
@@ -439,6 +505,15 @@ impl Agent {
             None => Event::Gone(process.pid),
         };
         self.known.push_back(event);
+    }
+
+    fn read_strain(&mut self, process: Process, group: &str, uptime: Duration) {
+        let pid = process.pid;
+        self.gauge.take_if(|gauge| *gauge.process() != process);
+        let root = &self.outside.root;
+        let open = || Gauge::open(root, process, group);
+        let strain = self.gauge.get_or_insert_with(open).read(uptime);
+        self.known.push_back(Event::Strain(pid, strain));
     }
 
     /// One write at a time, on the blocking worker: the folder is in memory, but memory may be short.

@@ -4,23 +4,32 @@
 //! loop asks [`Check::turn`] when [`Check::due_at`] has come, has the question answered through `host` and hands the answer
 //! to every check. (The kubelet's own check is older than this trait and has its place in the loop.)
 
+pub mod boot;
+pub mod certificate;
 pub mod clock;
 pub mod config;
 pub mod kernel;
 pub mod kubelet;
+pub mod lease;
 pub mod limits;
+pub mod runtime;
+pub mod storage;
 
 use std::{fmt::Debug, time::Duration};
 
 use crate::{
     checks::{
         kernel::{event::KernelEvent, troubles::KernelState},
-        kubelet::Process,
+        kubelet::{Process, Sign},
     },
     clock::Now,
     config::Settings,
     health::{ConditionType, Finding, news::Told},
-    helper::protocol::{ClockState, KubeletFacts},
+    helper::{
+        boot::{BootRequest, LastBoot},
+        protocol::{ClientCertificate, ClockState, KubeletFacts, RuntimeAnswer, RuntimeRequest},
+        storage::{StorageAnswer, StorageRequest},
+    },
 };
 
 /// What the registry knows of a check.
@@ -36,19 +45,29 @@ pub struct Spec {
 
 /// Every check.
 pub const ALL: &[Spec] = &[
+    boot::SPEC,
+    certificate::SPEC,
     clock::SPEC,
     config::SPEC,
     kernel::check::SPEC,
     kubelet::SPEC,
+    lease::SPEC,
     limits::SPEC,
+    runtime::SPEC,
+    storage::SPEC,
 ];
 
 /// The checks that the loop drives by the trait, with what the operator asked for.
 pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
     vec![
+        Box::new(boot::Boot::default()),
         Box::new(clock::Clock::new(settings)),
         Box::new(kernel::check::Kernel::new(settings)),
         Box::new(limits::Limits::new(settings)),
+        Box::new(runtime::Runtime::new(settings)),
+        Box::new(storage::Storage::new(settings)),
+        Box::new(certificate::Certificate::new(settings)),
+        Box::new(lease::Lease::new(settings)),
     ]
 }
 
@@ -76,6 +95,12 @@ pub trait Check: Debug + Send {
         None
     }
 
+    /// Whether it only adds to what the condition's own check says: then it can say by itself that something is wrong, but
+    /// not that all is well.
+    fn is_beside(&self) -> bool {
+        false
+    }
+
     /// Whether there is anything on this host that it could watch; `true` until that is known. If not, its condition is not
     /// told.
     fn applies(&self) -> bool {
@@ -86,14 +111,35 @@ pub trait Check: Debug + Send {
 /// What a check wants read. What may block is the helper's, or goes to the blocking worker: see `agent::reading`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Question {
-    /// What the kernel's tables say of its health, and which of these tasks still wait without an end.
-    KernelState(Vec<i32>),
-    /// The name of the pod with this uid.
-    Pod(String),
     /// What the kernel has a limit on.
     Limits,
     /// Whether the kernel's clock is synchronised.
     Clock,
+    /// The helper looks at the file systems.
+    Storage(StorageRequest),
+    /// The helper says how the last boot ended, or keeps something of this one.
+    Boot(BootRequest),
+    /// What the kernel's tables say of its health, and which of these tasks still wait without an end.
+    KernelState(Vec<i32>),
+    /// The name of the pod with this uid.
+    Pod(String),
+    /// The client certificate of the kubelet with that pid, if it runs.
+    Certificate(Option<i32>),
+    /// Root's connections to the API server.
+    Sockets,
+    /// The kubelet's Lease.
+    Lease,
+    /// The container runtime's answer over CRI.
+    Runtime(RuntimeRequest),
+}
+
+/// Why the helper could not be asked, or did not do it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unasked {
+    /// Whether it does not answer at all.
+    pub is_away: bool,
+    /// A sentence.
+    pub why: String,
 }
 
 /// What was read, asked for or not.
@@ -105,16 +151,40 @@ pub enum Reading {
     Facts(Box<KubeletFacts>),
     /// The kernel's log said something that matters.
     Kernel(KernelEvent),
-    /// What the kernel's tables say of its health.
-    KernelState(KernelState),
-    /// The pod that was asked for, as `namespace/name`, if that is known.
-    Pod(Option<String>),
     /// What the kernel has a limit on.
     Limits(limits::Sample),
     /// What the helper says of the kernel's clock, if it says anything.
     Clock(Option<ClockState>),
     /// The wall clock was set.
     ClockStep(clock::Step),
+    /// systemd is taking the host down, or no longer.
+    GoingDown(bool),
+    /// What the helper sees of the file systems, or why it does not say.
+    Storage(Result<StorageAnswer, String>),
+    /// What is known of the last boot's end, or why that is not to be had.
+    Boot(Result<LastBoot, String>),
+    /// What the kernel's tables say of its health.
+    KernelState(KernelState),
+    /// The pod that was asked for, as `namespace/name`, if that is known.
+    Pod(Option<String>),
+    /// The kubelet's client certificate, `None` if it has none; or why it could not be read.
+    Certificate(Result<Option<ClientCertificate>, String>),
+    /// What the loop knows of both ends of the kubelet's connection to the API server has changed.
+    Sight(lease::Sight),
+    /// Root's connections to the API server, if the kernel lists them.
+    Sockets(Option<lease::Sockets>),
+    /// The kubelet's Lease.
+    Lease(Result<lease::Renewal, lease::Unread>),
+    /// systemd said something of the unit with that name.
+    Unit(String, Sign),
+    /// The bus went away, and what systemd told us with it.
+    BusLost,
+    /// What the container runtime answered, if it could be asked.
+    Runtime(Result<RuntimeAnswer, Unasked>),
+    /// The container runtime's process has ended.
+    RuntimeGone(i32),
+    /// The container runtime's process has another state in `/proc/PID/stat` than before.
+    RuntimeState(i32, char),
 }
 
 #[cfg(test)]
@@ -124,12 +194,7 @@ mod tests {
     #[test]
     fn registry_is_whole() {
         assert!(ALL.is_sorted_by(|a, b| a.id < b.id), "sorted, each once");
-        // SKELETON: to be taken out as their checks land.
-        let to_come = [
-            ConditionType::ContainerRuntimeHealthy,
-            ConditionType::NodeStorageHealthy,
-        ];
-        for condition in ConditionType::ALL.iter().filter(|c| !to_come.contains(c)) {
+        for condition in ConditionType::ALL {
             assert!(
                 ALL.iter().any(|spec| spec.condition == *condition),
                 "{condition:?} is fed by a check"

@@ -6,12 +6,19 @@
 //! ← {"version":1,"error":{"code":"not_a_kubelet","message":"…"}}
 //! ```
 
+mod cri;
+
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{clock, config, credential, kubelet, pod};
+pub use self::cri::{Heard, Listener, RuntimeAnswer, RuntimeRequest, RuntimeStatus};
+use super::{
+    boot::{self, BootRequest},
+    certificate, clock, config, credential, kubelet, pod, runtime,
+    storage::{self, StorageRequest},
+};
 use crate::{
     kubeconfig::Access,
     kubelet::{
@@ -42,11 +49,15 @@ pub struct Verb {
 
 /// Every verb.
 pub const VERBS: &[&Verb] = &[
+    &boot::VERB,
+    &certificate::VERB,
     &clock::VERB,
     &config::VERB,
     &credential::VERB,
     &kubelet::VERB,
     &pod::VERB,
+    &runtime::VERB,
+    &storage::VERB,
 ];
 
 /// What the agent asks.
@@ -73,14 +84,26 @@ pub enum Request {
     /// What the rules say of the kubelet's configuration: a [`ConfigAnswer`] at once, and another each time that a file
     /// changes which was read, until the connection is closed.
     Config(Box<ConfigRequest>),
+    /// Whether the kernel's clock is synchronised: [`ClockState`].
+    Clock,
+    /// The file systems of kubelet and runtime: [`StorageAnswer`](storage::StorageAnswer).
+    Storage(StorageRequest),
+    /// How the last boot ended, or something to keep of this one: [`LastBoot`](boot::LastBoot).
+    Boot(BootRequest),
     /// Which pod has this uid: a [`PodName`](pod::PodName), or nothing.
     Pod {
         /// The pod's uid.
         #[serde(default)]
         uid: String,
     },
-    /// Whether the kernel's clock is synchronised: [`ClockState`].
-    Clock,
+    /// How long the client certificate is good that the kubelet shows to the API server: a [`ClientCertificate`].
+    Certificate {
+        /// The running kubelet, whose flags name its kubeconfig; without it, the well-known places are searched.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pid: Option<i32>,
+    },
+    /// Whether the container runtime answers, and what it says: [`RuntimeAnswer`].
+    Runtime(RuntimeRequest),
 }
 
 /// What the agent knows and the helper does not.
@@ -147,8 +170,12 @@ impl Request {
             Self::Kubelet { .. } => &kubelet::VERB,
             Self::Credential { .. } => &credential::VERB,
             Self::Config(_) => &config::VERB,
-            Self::Pod { .. } => &pod::VERB,
             Self::Clock => &clock::VERB,
+            Self::Storage(_) => &storage::VERB,
+            Self::Boot(_) => &boot::VERB,
+            Self::Pod { .. } => &pod::VERB,
+            Self::Certificate { .. } => &certificate::VERB,
+            Self::Runtime(_) => &runtime::VERB,
         }
     }
 }
@@ -164,6 +191,11 @@ pub struct KubeletFacts {
     pub kubeconfig: Option<PathBuf>,
     /// The file behind `--config`.
     pub config: Option<PathBuf>,
+    /// `--root-dir`, if it is given.
+    #[serde(default)]
+    pub root_dir: Option<PathBuf>,
+    /// The container runtime's socket; `None` for an endpoint that is none (`tcp://`).
+    pub runtime_socket: Option<PathBuf>,
 }
 
 /// What the kubelet speaks to the API server with.
@@ -178,6 +210,17 @@ pub struct Credential {
     /// If an exec plugin gave it: it is made anew by each question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<Plugin>,
+}
+
+/// The certificate that the kubelet shows to the API server: its dates and no more of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientCertificate {
+    /// The file that it is in: of its own, or the kubeconfig.
+    pub file: String,
+    /// Seconds since 1970.
+    pub not_before_secs: i64,
+    /// Seconds since 1970.
+    pub not_after_secs: i64,
 }
 
 /// What an exec plugin says of its credential.
@@ -364,12 +407,14 @@ mod tests {
             hostname_override: None,
             kubeconfig: Some("/k".into()),
             config: None,
+            runtime_socket: Some("/s".into()),
+            root_dir: None,
         };
         let line = encode_answer(Ok(&facts));
         assert_eq!(
             String::from_utf8_lossy(&line),
             "{\"version\":1,\"answer\":{\"healthz\":{\"url\":\"u\"},\"hostname_override\":null,\
-             \"kubeconfig\":\"/k\",\"config\":null}}\n"
+             \"kubeconfig\":\"/k\",\"config\":null,\"runtime_socket\":\"/s\",\"root_dir\":null}}\n"
         );
         assert_eq!(
             decode_answer::<KubeletFacts>(&line).unwrap().unwrap(),

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 
 mod agent;
+mod ahead;
 mod api;
 mod audit;
 mod check;
@@ -31,9 +32,14 @@ mod lifecycle;
 mod lookup;
 mod lost_nodes;
 mod metrics;
+mod peer;
 mod privilege;
+mod provoked_boot;
 mod provoked_kernel;
+mod provoked_storage;
 mod racing;
+mod reach;
+mod runtime;
 mod scene;
 mod standing;
 mod telling;
@@ -54,6 +60,7 @@ fn main() -> ExitCode {
         life::tests(),
         lookup::tests(),
         agent::tests(),
+        ahead::tests(),
         metrics::tests(),
         api::tests(),
         audit::tests(),
@@ -68,11 +75,16 @@ fn main() -> ExitCode {
         fatal::tests(),
         cloud_init::tests(),
         standing::tests(),
+        provoked_storage::tests(),
+        provoked_boot::tests(),
         cleanup::tests(),
         karpenter::tests(),
         lifecycle::tests(),
         lost_nodes::tests(),
         racing::tests(),
+        runtime::tests(),
+        peer::tests(),
+        reach::tests(),
         faults::tests(&arguments), // last: they have begun, and the others go on beside them
     ]
     .into_iter()

@@ -86,10 +86,12 @@ impl World {
             started: at(0).uptime,
         };
         let facts = KubeletFacts {
+            runtime_socket: None,
             healthz: Healthz::Url("http://127.0.0.1:1/healthz".to_owned()),
             hostname_override: None,
             kubeconfig: None,
             config: None,
+            root_dir: None,
         };
         world.later(0, Event::Looked(Found::One(process)));
         world.later(1, Event::Facts(PID, Ok(facts)));

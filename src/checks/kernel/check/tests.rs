@@ -78,7 +78,7 @@ impl Story {
                     let name = uid.starts_with('f').then(|| "shop/cart-0".to_owned());
                     self.check.take(&Reading::Pod(name), at(secs));
                 }
-                other => panic!("not its own: {other:?}"),
+                other => panic!("not the kernel's question: {other:?}"),
             }
         }
         panic!("it asks without an end");
