@@ -55,7 +55,7 @@ impl State {
     }
 
     /// The answer to the question of the check with that id.
-    pub(super) fn answered(
+    pub(super) fn hear(
         &mut self,
         id: &'static str,
         reading: &Reading,
