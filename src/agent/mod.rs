@@ -111,13 +111,13 @@ pub struct Agent {
     tasks: JoinSet<()>,
     alarm: Alarm,
     watched: Option<Watched>,
+    /// Open while the kubelet does not answer.
+    gauge: Option<Gauge>,
     /// The container runtime, and its state if that is none in which it works.
     runtime: Option<Watched>,
     runtime_state: Option<char>,
     /// The units that systemd is asked about beside the kubelet's.
     beside: watch::Sender<Vec<String>>,
-    /// Open while the kubelet does not answer.
-    gauge: Option<Gauge>,
     /// Connections of the identities that were found, each ahead of its event.
     connections: (mpsc::UnboundedSender<Known>, mpsc::UnboundedReceiver<Known>),
     /// The connection of the identity found last, and what is said on it.
@@ -189,10 +189,10 @@ impl Agent {
             tasks: JoinSet::new(),
             alarm: Alarm::new()?,
             watched: None,
+            gauge: None,
             runtime: None,
             runtime_state: None,
             beside,
-            gauge: None,
             connections: mpsc::unbounded_channel(),
             connection: None,
             api: None,
@@ -345,10 +345,10 @@ impl Agent {
             Effect::Watch(process) => self.watch(process),
             Effect::Probe(pid, url) => self.probe(pid, &url, uptime),
             Effect::ReadState(process) => self.read_state(&process),
+            Effect::ReadStrain(process, group) => self.read_strain(process, &group, uptime),
             Effect::ReadRuntimeState => self.read_runtime_state(),
             Effect::WatchRuntime(process) => self.watch_runtime(process),
             Effect::FollowUnit(unit) => self.follow_unit(unit),
-            Effect::ReadStrain(process, group) => self.read_strain(process, &group, uptime),
             Effect::AskFacts(pid) => {
                 let helper = self.outside.helper.clone();
                 self.spawn(async move { Event::Facts(pid, helper.kubelet(pid).await) });

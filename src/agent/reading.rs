@@ -55,7 +55,7 @@ impl State {
     }
 
     /// The answer to the question of the check with that id.
-    pub(super) fn hear(
+    pub(super) fn take_answer(
         &mut self,
         id: &'static str,
         reading: &Reading,

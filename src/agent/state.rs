@@ -211,7 +211,7 @@ impl State {
             Event::Applied(attempt, result) => {
                 self.apply_applied(attempt, &result, now, &mut effects);
             }
-            Event::Answered(check, reading) => self.hear(check, &reading, now, &mut effects),
+            Event::Answered(id, reading) => self.take_answer(id, &reading, now, &mut effects),
             Event::Observed(reading) => self.offer(&reading, now),
             Event::Besides(told) => self.apply_besides(told, now, &mut effects),
             Event::Scrape(_) => {} // the loop's other half answers

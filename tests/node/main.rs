@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 
 mod agent;
+mod ahead;
 mod api;
 mod audit;
 mod check;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         life::tests(),
         lookup::tests(),
         agent::tests(),
+        ahead::tests(),
         metrics::tests(),
         api::tests(),
         audit::tests(),
