@@ -12,6 +12,7 @@ mod link;
 mod peer;
 mod publishing;
 mod reading;
+mod runtime;
 mod sending;
 mod standing;
 mod state;
@@ -30,7 +31,7 @@ use std::{
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::{AbortHandle, JoinSet},
     time::timeout,
 };
@@ -41,7 +42,10 @@ pub use exposing::SOCKET_NAME;
 pub use state::State;
 
 use crate::{
-    checks::kubelet::{PROBE_TIMEOUT, Probe, Process},
+    checks::{
+        Reading,
+        kubelet::{PROBE_TIMEOUT, Probe, Process},
+    },
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
@@ -109,6 +113,11 @@ pub struct Agent {
     watched: Option<Watched>,
     /// Open while the kubelet does not answer.
     gauge: Option<Gauge>,
+    /// The container runtime, and its state if that is none in which it works.
+    runtime: Option<Watched>,
+    runtime_state: Option<char>,
+    /// The units that systemd is asked about beside the kubelet's.
+    beside: watch::Sender<Vec<String>>,
     /// Connections of the identities that were found, each ahead of its event.
     connections: (mpsc::UnboundedSender<Known>, mpsc::UnboundedReceiver<Known>),
     /// The connection of the identity found last, and what is said on it.
@@ -123,13 +132,13 @@ pub struct Agent {
     /// Events that are known already; what waits in the queue goes before them.
     known: VecDeque<Event>,
     disk: Disk,
+    /// Where the pause file would be.
+    runtime_folder: Folder,
     /// The kernel's list of sockets, once it was asked for; and whether it was said that it cannot be had.
     socket_table: Option<SocketTable>,
     sockets_refused: bool,
     /// Set once it was said that the kubelet's Lease cannot be read.
     lease_refused: Arc<OnceLock<()>>,
-    /// Where the pause file would be.
-    runtime_folder: Folder,
     /// The pause file as it was when it was looked at last, if it was there.
     pause_seen: Option<Stamp>,
     /// The package managers' lock files, once a disk has said which there are.
@@ -169,6 +178,7 @@ impl Agent {
     /// When the signals or the timer cannot be had.
     pub fn new(state: State, settings: Settings, outside: Outside) -> anyhow::Result<Self> {
         let (sender, events) = mpsc::channel(QUEUE);
+        let beside = watch::Sender::new(runtime::units(&settings));
         Ok(Self {
             state,
             settings,
@@ -180,6 +190,9 @@ impl Agent {
             alarm: Alarm::new()?,
             watched: None,
             gauge: None,
+            runtime: None,
+            runtime_state: None,
+            beside,
             connections: mpsc::unbounded_channel(),
             connection: None,
             api: None,
@@ -190,10 +203,10 @@ impl Agent {
             following_config: None,
             known: VecDeque::new(),
             disk: Disk::default(),
+            runtime_folder: Folder::new(&outside.runtime_dir),
             socket_table: None,
             sockets_refused: false,
             lease_refused: Arc::default(),
-            runtime_folder: Folder::new(&outside.runtime_dir),
             pause_seen: None,
             lock_files: Arc::default(),
             scrapes: mpsc::channel(1).1, // closed, until there is a socket
@@ -300,19 +313,13 @@ impl Agent {
             // Only a time beyond the kernel's years could be refused; the watchdog would end a loop that sleeps on.
             warn!(error = %e, "the timer cannot be set");
         }
-        let gone = async {
-            match &self.watched {
-                Some(watched) => {
-                    watched.gone().await;
-                    watched.process.pid
-                }
-                None => std::future::pending().await,
-            }
-        };
+        let gone = runtime::gone(self.watched.as_ref());
+        let runtime_gone = runtime::gone(self.runtime.as_ref());
         let event = tokio::select! {
             biased;
             Some(event) = self.events.recv() => event,
             pid = gone => Event::Gone(pid),
+            pid = runtime_gone => Event::Observed(Reading::RuntimeGone(pid)),
             _ = self.terminate.recv() => Event::Stop,
             _ = self.interrupt.recv() => Event::Stop,
             probe = self.healthz.probe() => self.probed(probe),
@@ -323,6 +330,10 @@ impl Agent {
         if matches!(&event, Event::Gone(pid) if self.watched.as_ref().is_some_and(|w| w.process.pid == *pid))
         {
             self.watched = None;
+        }
+        if matches!(&event, Event::Observed(Reading::RuntimeGone(pid)) if self.runtime.as_ref().is_some_and(|w| w.process.pid == *pid))
+        {
+            self.runtime = None;
         }
         event
     }
@@ -335,6 +346,9 @@ impl Agent {
             Effect::Probe(pid, url) => self.probe(pid, &url, uptime),
             Effect::ReadState(process) => self.read_state(&process),
             Effect::ReadStrain(process, group) => self.read_strain(process, &group, uptime),
+            Effect::ReadRuntimeState => self.read_runtime_state(),
+            Effect::WatchRuntime(process) => self.watch_runtime(process),
+            Effect::FollowUnit(unit) => self.follow_unit(unit),
             Effect::AskFacts(pid) => {
                 let helper = self.outside.helper.clone();
                 self.spawn(async move { Event::Facts(pid, helper.kubelet(pid).await) });
@@ -376,8 +390,9 @@ impl Agent {
 
     fn watch_unit(&mut self) {
         let (sender, mut events) = mpsc::channel(QUEUE);
+        let unit = self.settings.kubelet.unit.clone();
         self.tasks
-            .spawn(systemd::watch(self.settings.kubelet.unit.clone(), sender));
+            .spawn(systemd::watch(unit, self.beside.subscribe(), sender));
         let sender = self.sender.clone();
         self.tasks.spawn(async move {
             while let Some(event) = events.recv().await {

@@ -13,13 +13,13 @@ use super::{
     state::State,
 };
 use crate::{
-    checks::{self, Check, Question, Reading, clock::Step, lease::Sight},
+    checks::{self, Check, Question, Reading, Unasked, clock::Step, lease::Sight},
     clock::{Now, Steps},
     cluster::events::Notice,
     config::Settings,
     health::{MAX_MESSAGE_BYTES, bounded},
     host::{
-        helper::{ClientCertificate, Code, HelperClient, HelperError},
+        helper::{Code, HelperError},
         kernel, kmsg,
     },
     status::{MAX_NEWS, News},
@@ -55,7 +55,13 @@ impl State {
     }
 
     /// The answer to the question of the check with that id.
-    pub(super) fn apply_answered(&mut self, id: &'static str, reading: &Reading, now: Now) {
+    pub(super) fn take_answer(
+        &mut self,
+        id: &'static str,
+        reading: &Reading,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
         for driven in &mut self.driven {
             if driven.check.spec().id == id {
                 driven.open = false;
@@ -63,6 +69,7 @@ impl State {
                 self.counted.answered(id, took);
             }
         }
+        self.follow_runtime(reading, effects);
         self.offer(reading, now);
     }
 
@@ -156,18 +163,6 @@ impl Agent {
     pub(super) fn ask(&mut self, id: &'static str, question: Question) {
         let helper = self.outside.helper.clone();
         match question {
-            Question::Certificate(pid) => {
-                self.spawn(async move {
-                    let read = read_certificate(&helper, pid).await;
-                    Event::Answered(id, Reading::Certificate(read))
-                });
-            }
-            Question::Sockets => {
-                let sockets = self.sockets();
-                let answer = Event::Answered(id, Reading::Sockets(sockets));
-                self.known.push_back(answer);
-            }
-            Question::Lease => self.read_lease(id),
             Question::Limits => {
                 let reading = Reading::Limits(self.limits.look());
                 self.known.push_back(Event::Answered(id, reading));
@@ -192,6 +187,12 @@ impl Agent {
                     Event::Answered(id, reading)
                 });
             }
+            Question::Runtime(request) => {
+                self.spawn(async move {
+                    let answer = helper.runtime(request).await;
+                    Event::Answered(id, Reading::Runtime(answer.map_err(|e| unasked(&e))))
+                });
+            }
             Question::KernelState(tids) => {
                 let state = kernel::state(&self.outside.root, &tids);
                 let answer = Event::Answered(id, Reading::KernelState(state));
@@ -205,6 +206,13 @@ impl Agent {
                     Event::Answered(id, Reading::Pod(name))
                 });
             }
+            Question::Certificate(pid) => self.read_certificate(id, pid),
+            Question::Sockets => {
+                let sockets = self.sockets();
+                let answer = Event::Answered(id, Reading::Sockets(sockets));
+                self.known.push_back(answer);
+            }
+            Question::Lease => self.read_lease(id),
         }
     }
 
@@ -229,19 +237,27 @@ impl Agent {
             }
         });
     }
+
+    fn read_certificate(&mut self, id: &'static str, pid: Option<i32>) {
+        let helper = self.outside.helper.clone();
+        self.spawn(async move {
+            let read = match helper.certificate(pid).await {
+                Ok(certificate) => Ok(Some(certificate)),
+                Err(HelperError::Refused {
+                    code: Code::NoCredential,
+                    ..
+                }) => Ok(None),
+                Err(error) => Err(error.to_string()),
+            };
+            Event::Answered(id, Reading::Certificate(read))
+        });
+    }
 }
 
-/// `None`: the kubelet has none.
-async fn read_certificate(
-    helper: &HelperClient,
-    pid: Option<i32>,
-) -> Result<Option<ClientCertificate>, String> {
-    match helper.certificate(pid).await {
-        Ok(certificate) => Ok(Some(certificate)),
-        Err(HelperError::Refused {
-            code: Code::NoCredential,
-            ..
-        }) => Ok(None),
-        Err(error) => Err(error.to_string()),
+/// What a check is told of a question that the helper did not answer.
+fn unasked(error: &HelperError) -> Unasked {
+    Unasked {
+        is_away: !matches!(error, HelperError::Refused { .. }),
+        why: error.to_string(),
     }
 }

@@ -128,4 +128,11 @@ impl State {
         self.kubelet.apply(Sign::Endpoint(pid, endpoint), now);
         self.probe_at = self.probe_at.min(now.uptime);
     }
+
+    pub(super) fn control_group(&self) -> String {
+        self.kubelet.control_group().map_or_else(
+            || format!("/system.slice/{}", self.settings.kubelet.unit),
+            str::to_owned,
+        )
+    }
 }

@@ -6,6 +6,7 @@
 
 mod assess;
 mod life;
+pub(in crate::checks) mod service;
 mod signs;
 mod starved;
 

@@ -12,6 +12,7 @@ pub mod kernel;
 pub mod kubelet;
 pub mod lease;
 pub mod limits;
+pub mod runtime;
 pub mod storage;
 
 use std::{fmt::Debug, time::Duration};
@@ -19,14 +20,14 @@ use std::{fmt::Debug, time::Duration};
 use crate::{
     checks::{
         kernel::{event::KernelEvent, troubles::KernelState},
-        kubelet::Process,
+        kubelet::{Process, Sign},
     },
     clock::Now,
     config::Settings,
     health::{ConditionType, Finding, news::Told},
     helper::{
         boot::{BootRequest, LastBoot},
-        protocol::{ClientCertificate, ClockState, KubeletFacts},
+        protocol::{ClientCertificate, ClockState, KubeletFacts, RuntimeAnswer, RuntimeRequest},
         storage::{StorageAnswer, StorageRequest},
     },
 };
@@ -52,19 +53,21 @@ pub const ALL: &[Spec] = &[
     kubelet::SPEC,
     lease::SPEC,
     limits::SPEC,
+    runtime::SPEC,
     storage::SPEC,
 ];
 
 /// The checks that the loop drives by the trait, with what the operator asked for.
 pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
     vec![
-        Box::new(certificate::Certificate::new(settings)),
-        Box::new(lease::Lease::new(settings)),
         Box::new(boot::Boot::default()),
         Box::new(clock::Clock::new(settings)),
         Box::new(kernel::check::Kernel::new(settings)),
         Box::new(limits::Limits::new(settings)),
+        Box::new(runtime::Runtime::new(settings)),
         Box::new(storage::Storage::new(settings)),
+        Box::new(certificate::Certificate::new(settings)),
+        Box::new(lease::Lease::new(settings)),
     ]
 }
 
@@ -108,12 +111,6 @@ pub trait Check: Debug + Send {
 /// What a check wants read. What may block is the helper's, or goes to the blocking worker: see `agent::reading`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Question {
-    /// The client certificate of the kubelet with that pid, if it runs.
-    Certificate(Option<i32>),
-    /// Root's connections to the API server.
-    Sockets,
-    /// The kubelet's Lease.
-    Lease,
     /// What the kernel has a limit on.
     Limits,
     /// Whether the kernel's clock is synchronised.
@@ -126,6 +123,23 @@ pub enum Question {
     KernelState(Vec<i32>),
     /// The name of the pod with this uid.
     Pod(String),
+    /// The client certificate of the kubelet with that pid, if it runs.
+    Certificate(Option<i32>),
+    /// Root's connections to the API server.
+    Sockets,
+    /// The kubelet's Lease.
+    Lease,
+    /// The container runtime's answer over CRI.
+    Runtime(RuntimeRequest),
+}
+
+/// Why the helper could not be asked, or did not do it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unasked {
+    /// Whether it does not answer at all.
+    pub is_away: bool,
+    /// A sentence.
+    pub why: String,
 }
 
 /// What was read, asked for or not.
@@ -137,14 +151,6 @@ pub enum Reading {
     Facts(Box<KubeletFacts>),
     /// The kernel's log said something that matters.
     Kernel(KernelEvent),
-    /// The kubelet's client certificate, `None` if it has none; or why it could not be read.
-    Certificate(Result<Option<ClientCertificate>, String>),
-    /// What the loop knows of both ends of the kubelet's connection to the API server has changed.
-    Sight(lease::Sight),
-    /// Root's connections to the API server, if the kernel lists them.
-    Sockets(Option<lease::Sockets>),
-    /// The kubelet's Lease.
-    Lease(Result<lease::Renewal, lease::Unread>),
     /// What the kernel has a limit on.
     Limits(limits::Sample),
     /// What the helper says of the kernel's clock, if it says anything.
@@ -161,6 +167,24 @@ pub enum Reading {
     KernelState(KernelState),
     /// The pod that was asked for, as `namespace/name`, if that is known.
     Pod(Option<String>),
+    /// The kubelet's client certificate, `None` if it has none; or why it could not be read.
+    Certificate(Result<Option<ClientCertificate>, String>),
+    /// What the loop knows of both ends of the kubelet's connection to the API server has changed.
+    Sight(lease::Sight),
+    /// Root's connections to the API server, if the kernel lists them.
+    Sockets(Option<lease::Sockets>),
+    /// The kubelet's Lease.
+    Lease(Result<lease::Renewal, lease::Unread>),
+    /// systemd said something of the unit with that name.
+    Unit(String, Sign),
+    /// The bus went away, and what systemd told us with it.
+    BusLost,
+    /// What the container runtime answered, if it could be asked.
+    Runtime(Result<RuntimeAnswer, Unasked>),
+    /// The container runtime's process has ended.
+    RuntimeGone(i32),
+    /// The container runtime's process has another state in `/proc/PID/stat` than before.
+    RuntimeState(i32, char),
 }
 
 #[cfg(test)]
@@ -170,9 +194,7 @@ mod tests {
     #[test]
     fn registry_is_whole() {
         assert!(ALL.is_sorted_by(|a, b| a.id < b.id), "sorted, each once");
-        // SKELETON: to be taken out as their checks land.
-        let to_come = [ConditionType::ContainerRuntimeHealthy];
-        for condition in ConditionType::ALL.iter().filter(|c| !to_come.contains(c)) {
+        for condition in ConditionType::ALL {
             assert!(
                 ALL.iter().any(|spec| spec.condition == *condition),
                 "{condition:?} is fed by a check"

@@ -6,14 +6,17 @@
 //! ← {"version":1,"error":{"code":"not_a_kubelet","message":"…"}}
 //! ```
 
+mod cri;
+
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+pub use self::cri::{Heard, Listener, RuntimeAnswer, RuntimeRequest, RuntimeStatus};
 use super::{
     boot::{self, BootRequest},
-    certificate, clock, config, credential, kubelet, pod,
+    certificate, clock, config, credential, kubelet, pod, runtime,
     storage::{self, StorageRequest},
 };
 use crate::{
@@ -53,6 +56,7 @@ pub const VERBS: &[&Verb] = &[
     &credential::VERB,
     &kubelet::VERB,
     &pod::VERB,
+    &runtime::VERB,
     &storage::VERB,
 ];
 
@@ -80,12 +84,6 @@ pub enum Request {
     /// What the rules say of the kubelet's configuration: a [`ConfigAnswer`] at once, and another each time that a file
     /// changes which was read, until the connection is closed.
     Config(Box<ConfigRequest>),
-    /// How long the client certificate is good that the kubelet shows to the API server: a [`ClientCertificate`].
-    Certificate {
-        /// The running kubelet, whose flags name its kubeconfig; without it, the well-known places are searched.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pid: Option<i32>,
-    },
     /// Whether the kernel's clock is synchronised: [`ClockState`].
     Clock,
     /// The file systems of kubelet and runtime: [`StorageAnswer`](storage::StorageAnswer).
@@ -98,6 +96,14 @@ pub enum Request {
         #[serde(default)]
         uid: String,
     },
+    /// How long the client certificate is good that the kubelet shows to the API server: a [`ClientCertificate`].
+    Certificate {
+        /// The running kubelet, whose flags name its kubeconfig; without it, the well-known places are searched.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pid: Option<i32>,
+    },
+    /// Whether the container runtime answers, and what it says: [`RuntimeAnswer`].
+    Runtime(RuntimeRequest),
 }
 
 /// What the agent knows and the helper does not.
@@ -164,11 +170,12 @@ impl Request {
             Self::Kubelet { .. } => &kubelet::VERB,
             Self::Credential { .. } => &credential::VERB,
             Self::Config(_) => &config::VERB,
-            Self::Certificate { .. } => &certificate::VERB,
             Self::Clock => &clock::VERB,
             Self::Storage(_) => &storage::VERB,
             Self::Boot(_) => &boot::VERB,
             Self::Pod { .. } => &pod::VERB,
+            Self::Certificate { .. } => &certificate::VERB,
+            Self::Runtime(_) => &runtime::VERB,
         }
     }
 }
@@ -187,6 +194,8 @@ pub struct KubeletFacts {
     /// `--root-dir`, if it is given.
     #[serde(default)]
     pub root_dir: Option<PathBuf>,
+    /// The container runtime's socket; `None` for an endpoint that is none (`tcp://`).
+    pub runtime_socket: Option<PathBuf>,
 }
 
 /// What the kubelet speaks to the API server with.
@@ -398,13 +407,14 @@ mod tests {
             hostname_override: None,
             kubeconfig: Some("/k".into()),
             config: None,
+            runtime_socket: Some("/s".into()),
             root_dir: None,
         };
         let line = encode_answer(Ok(&facts));
         assert_eq!(
             String::from_utf8_lossy(&line),
             "{\"version\":1,\"answer\":{\"healthz\":{\"url\":\"u\"},\"hostname_override\":null,\
-             \"kubeconfig\":\"/k\",\"config\":null,\"root_dir\":null}}\n"
+             \"kubeconfig\":\"/k\",\"config\":null,\"runtime_socket\":\"/s\",\"root_dir\":null}}\n"
         );
         assert_eq!(
             decode_answer::<KubeletFacts>(&line).unwrap().unwrap(),

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 
 mod agent;
+mod ahead;
 mod api;
 mod audit;
 mod check;
@@ -38,6 +39,7 @@ mod provoked_kernel;
 mod provoked_storage;
 mod racing;
 mod reach;
+mod runtime;
 mod scene;
 mod standing;
 mod telling;
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         life::tests(),
         lookup::tests(),
         agent::tests(),
+        ahead::tests(),
         metrics::tests(),
         api::tests(),
         audit::tests(),
@@ -79,8 +82,9 @@ fn main() -> ExitCode {
         lifecycle::tests(),
         lost_nodes::tests(),
         racing::tests(),
-        reach::tests(),
+        runtime::tests(),
         peer::tests(),
+        reach::tests(),
         faults::tests(&arguments), // last: they have begun, and the others go on beside them
     ]
     .into_iter()
