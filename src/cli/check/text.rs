@@ -10,11 +10,11 @@ use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet}
 
 use super::{
     choice::Chosen,
-    source::{Sources, harmless},
+    source::Sources,
     wrap::hang,
 };
 use crate::{
-    kubelet::{place::Place, snapshot::Snapshot},
+    kubelet::{place::Place, shown::harmless, snapshot::Snapshot},
     rules::{self, Finding, Severity},
 };
 
