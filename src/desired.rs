@@ -12,7 +12,9 @@ pub use dialects::{Dialect, PublishedType, TYPES, TypeSpec};
 
 use crate::{
     clock::Now,
-    health::{ConditionType, MAX_MESSAGE_BYTES, Reason, Status, Stored, Verdict, bounded},
+    health::{
+        ConditionType, MAX_MESSAGE_BYTES, Reason, Severity, Status, Stored, Verdict, bounded,
+    },
 };
 
 /// One condition as it should stand on the Node; the heartbeat time is the publisher's.
@@ -80,6 +82,8 @@ pub struct Transition {
     pub kind: ConditionType,
     /// Its status from now on.
     pub status: Status,
+    /// Whether it is about something to look at: a problem, or a hint of one.
+    pub warning: bool,
     /// The reason's name.
     pub reason: &'static str,
     /// The condition's message.
@@ -177,11 +181,11 @@ impl Desired {
             let since = if spec.is_native() {
                 worst.since
             } else {
-                memory.since(spec.turn(worst.status), newest, now)
+                memory.since(spec.show(worst.reason), newest, now)
             };
             let condition = Condition {
                 r#type: spec.published,
-                status: spec.turn(worst.status),
+                status: spec.show(worst.reason),
                 reason: worst.reason.as_str().to_owned(),
                 message: bounded(&worst.message, MAX_MESSAGE_BYTES),
                 last_transition_time: since,
@@ -212,15 +216,21 @@ impl Desired {
 impl Memory {
     fn transition(&self, kind: ConditionType, verdict: &Verdict) -> Option<Transition> {
         let reason = verdict.reason.as_str();
+        let warning =
+            verdict.status == Status::False || verdict.reason.severity() == Severity::Warning;
+        let was_hint = |said: &Said| {
+            Reason::parse(&said.reason).is_some_and(|r| r.severity() == Severity::Warning)
+        };
         let worth = match &self.said {
             // That all is well, or not known yet, is no news of a Node that we see for the first time.
-            None => verdict.status == Status::False,
+            None => warning,
             Some(said) if said.status != verdict.status => true,
-            Some(said) => verdict.status == Status::False && said.reason != reason,
+            Some(said) => said.reason != reason && (warning || was_hint(said)),
         };
         worth.then(|| Transition {
             kind,
             status: verdict.status,
+            warning,
             reason,
             message: bounded(&verdict.message, MAX_MESSAGE_BYTES),
         })
@@ -259,21 +269,22 @@ fn worst<'a>(feeds: &[&(ConditionType, &'a Verdict)]) -> Option<(ConditionType, 
 }
 
 /// What a stored type of another dialect says of the condition that fed it: for a Node that has it under no name of its
-/// own.
-pub fn in_native(r#type: PublishedType, stored: &Stored) -> (ConditionType, Stored) {
+/// own. `None`: it says nothing of it, because it tells of some reasons alone.
+pub fn in_native(r#type: PublishedType, stored: &Stored) -> Option<(ConditionType, Stored)> {
     let spec = r#type.spec();
+    if !spec.only.is_empty() && stored.status != spec.bad {
+        return None;
+    }
     let kind = Reason::parse(&stored.reason)
         .and_then(Reason::condition)
         .filter(|kind| spec.fed_by.contains(kind))
         .unwrap_or(spec.fed_by[0]);
     let status = spec.turn(stored.status);
-    (
-        kind,
-        Stored {
-            status,
-            ..stored.clone()
-        },
-    )
+    let native = Stored {
+        status,
+        ..stored.clone()
+    };
+    Some((kind, native))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Findings over time → verdicts: when a problem enters, when it leaves, and what a condition says meanwhile.
 //!
-//! Pure: every moment is handed in. The registry of reasons ([`REASONS`]) is the one place that says which status a
+//! Pure: every moment is handed in. The registry of reasons ([`reasons`]) is the one place that says which status a
 //! reason stands for, when it enters and when it leaves; checks name reasons, nobody names a status by hand.
 
 #[cfg(test)]
@@ -8,6 +8,7 @@ mod any_history;
 pub mod damping;
 mod engine;
 mod message;
+pub mod news;
 mod problems;
 mod reasons;
 pub mod suppress;
@@ -24,7 +25,7 @@ use crate::clock::Now;
 
 pub use engine::Health;
 pub use message::{MAX_MESSAGE_BYTES, bounded};
-pub use reasons::{AWAY_GRACE, PROBES, REASONS, Reason, ReasonSpec, START_GRACE, Severity};
+pub use reasons::{AWAY_GRACE, PROBES, Reason, ReasonSpec, START_GRACE, Severity, reasons};
 use suppress::{Holds, Suppressor};
 
 /// The status of a Node condition, as Kubernetes spells it.
@@ -56,17 +57,32 @@ pub enum ConditionType {
     KubeletHealthy,
     /// What the kubelet got, and will get at its next start, is what it needs.
     KubeletConfigValid,
+    /// See [`ConditionType::doc`].
+    ContainerRuntimeHealthy,
+    /// See [`ConditionType::doc`].
+    NodeStorageHealthy,
+    /// See [`ConditionType::doc`].
+    NodeKernelHealthy,
 }
 
 impl ConditionType {
     /// All types, in the order in which they are shown.
-    pub const ALL: &[Self] = &[Self::KubeletHealthy, Self::KubeletConfigValid];
+    pub const ALL: &[Self] = &[
+        Self::KubeletHealthy,
+        Self::KubeletConfigValid,
+        Self::ContainerRuntimeHealthy,
+        Self::NodeStorageHealthy,
+        Self::NodeKernelHealthy,
+    ];
 
     /// The condition's `type`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::KubeletHealthy => "KubeletHealthy",
             Self::KubeletConfigValid => "KubeletConfigValid",
+            Self::ContainerRuntimeHealthy => "ContainerRuntimeHealthy",
+            Self::NodeStorageHealthy => "NodeStorageHealthy",
+            Self::NodeKernelHealthy => "NodeKernelHealthy",
         }
     }
 
@@ -78,6 +94,15 @@ impl ConditionType {
             }
             Self::KubeletConfigValid => {
                 "Whether what the kubelet got, and will get at its next start, is what it needs, by the rules of `nodevigil check`. False: a rule finds an error, which the message names with file and line. Unknown: it could not be checked."
+            }
+            Self::ContainerRuntimeHealthy => {
+                "Whether the container runtime (containerd, CRI-O) does its work. True: its process lives and it answers over CRI. False: it is gone, does not answer, or says itself that it is not ready. Unknown: it was stopped by somebody, is starting, or cannot be asked. Not published on a host without one."
+            }
+            Self::NodeStorageHealthy => {
+                "Whether the file systems of the kubelet and the container runtime can be written to. False: one is read-only, full, fails, or does not come back from a write. Unknown: they could not be looked at."
+            }
+            Self::NodeKernelHealthy => {
+                "Whether the kernel is sound. False: it reports a fault after which a node is better replaced, or has run out of something that every process needs. Unknown: nothing that it reports can be read."
             }
         }
     }
@@ -149,6 +174,12 @@ impl Conditions {
     ) -> bool {
         let asking = self.holds.ask(suppression, now);
         self.memories[kind as usize].observe(check, findings, asking, now)
+    }
+
+    /// There is nothing on this host that `check` could watch: what it said of `kind` counts no longer, and if no other
+    /// check has spoken of it the condition is not told at all. `true` if what is to be published changed.
+    pub fn withdraw(&mut self, kind: ConditionType, check: &'static str) -> bool {
+        self.memories[kind as usize].withdraw(check)
     }
 
     /// One condition's memory.

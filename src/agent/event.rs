@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use crate::{
-    checks::kubelet::{Found, Probe, Process},
+    checks::{
+        Question, Reading,
+        kubelet::{Found, Probe, Process},
+    },
     cluster::{
         api::{ApiError, EventTask, NodeView, TaintTry},
         identity::{Identity, IdentityError, Terms},
@@ -67,6 +70,10 @@ pub enum Event {
     Applied(u64, Result<NodeView, ApiError>),
     /// A request for something besides the conditions ended.
     Besides(Besides),
+    /// What the check with that id asked for was read.
+    Answered(&'static str, Reading),
+    /// Something was read that nobody had asked for.
+    Observed(Reading),
     /// We are asked to stop.
     Stop,
 }
@@ -93,6 +100,8 @@ pub enum Effect {
     ReadState(Process),
     /// Ask the helper about this process.
     AskFacts(i32),
+    /// Have the question of the check with that id answered.
+    Ask(&'static str, Question),
     /// Ask the helper about the kubelet's configuration, and be told of changes; replaces the question before.
     FollowConfig(u64, Box<ConfigRequest>),
     /// Look whether the pause file changed.

@@ -19,13 +19,16 @@ impl State {
             Assessment::Found(finding) => Some(finding),
             Assessment::NothingNew => None,
         };
+        let driven = self.driven.iter().filter(|d| d.check.applies());
         let words = [
             (kubelet, found.as_slice()),
             (checks::config::SPEC, self.checking.config.findings()),
-        ];
+        ]
+        .into_iter()
+        .chain(driven.map(|d| (d.check.spec(), d.check.findings())));
         if self
             .standing
-            .must_ask_about_packages(&self.health, words, now)
+            .must_ask_about_packages(&self.health, words.clone(), now)
         {
             effects.push(Effect::LookForPackages);
             return false;
@@ -34,6 +37,10 @@ impl State {
         for (check, findings) in words {
             let quiet = self.standing.suppressors();
             changed |= observe(&mut self.health, check, findings, quiet, now);
+        }
+        for driven in self.driven.iter().filter(|d| !d.check.applies()) {
+            let spec = driven.check.spec();
+            changed |= self.health.withdraw(spec.condition, spec.id);
         }
         changed
     }

@@ -10,6 +10,7 @@ mod judging;
 mod link;
 mod peer;
 mod publishing;
+mod reading;
 mod sending;
 mod standing;
 mod state;
@@ -243,6 +244,7 @@ impl Agent {
                 let helper = self.outside.helper.clone();
                 self.spawn(async move { Event::Facts(pid, helper.kubelet(pid).await) });
             }
+            Effect::Ask(check, question) => self.ask(check, question),
             Effect::FollowConfig(question, request) => self.follow_config(question, *request),
             Effect::LookForPause => self.look_for_pause(),
             Effect::LookForPackages => {

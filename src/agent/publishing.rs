@@ -74,7 +74,9 @@ impl State {
         let has = |kind| (stored.iter()).any(|(t, _)| *t == PublishedType::native(kind));
         for (r#type, stored) in stored {
             self.desired.adopt(*r#type, stored);
-            let (kind, native) = desired::in_native(*r#type, stored);
+            let Some((kind, native)) = desired::in_native(*r#type, stored) else {
+                continue;
+            };
             // Its own name knows best; another dialect's is the memory where that one is not published.
             if r#type.spec().is_native() || !has(kind) {
                 self.health.get_mut(kind).adopt(native);

@@ -125,10 +125,10 @@ impl Standing {
 
     /// Whether to judge only after the kernel has said if a package manager is at work: a status is about to flip, and
     /// it has not been asked just now. Its answer is the next event. A death is told whoever is at work.
-    pub(super) fn must_ask_about_packages<const N: usize>(
+    pub(super) fn must_ask_about_packages<'a>(
         &self,
         health: &Conditions,
-        words: [(checks::Spec, &[Finding]); N],
+        mut words: impl Iterator<Item = (checks::Spec, &'a [Finding])>,
         now: Now,
     ) -> bool {
         let flips = |kind: ConditionType, finding: &Finding| {
@@ -142,7 +142,7 @@ impl Standing {
                 .iter()
                 .any(|finding| flips(check.condition, finding))
         };
-        self.packages.is_stale(now) && words.into_iter().any(word_flips)
+        self.packages.is_stale(now) && words.any(word_flips)
     }
 
     /// When the list may change though nothing happens (uptime).

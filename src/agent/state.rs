@@ -9,6 +9,7 @@ use super::{
     event::{Effect, Event},
     link::Link,
     peer::Peer,
+    reading::{Driven, driven},
     standing::Standing,
 };
 use crate::{
@@ -31,7 +32,7 @@ const STATUS_EVERY: Duration = Duration::from_mins(1);
 
 /// What is due within this time is done in the turn at hand: one wake-up a second serves everything that is periodic,
 /// and each wake-up of an idle process costs some 90 µs of CPU.
-const SLACK: Duration = Duration::from_millis(100);
+pub(super) const SLACK: Duration = Duration::from_millis(100);
 
 /// Everything the agent knows.
 #[derive(Debug)]
@@ -47,6 +48,8 @@ pub struct State {
     pub(super) desired: Desired,
     pub(super) checking: Checking,
     pub(super) standing: Standing,
+    /// The checks that the loop drives.
+    pub(super) driven: Vec<Driven>,
     pub(super) publisher: Option<Publisher>,
     pub(super) tainter: Tainter,
     pub(super) events: EventBook,
@@ -87,6 +90,7 @@ impl State {
             stands_down: false,
             checking: Checking::default(),
             standing: Standing::default(),
+            driven: driven(&settings),
             settings,
             started: now,
             hostname: hostname.to_ascii_lowercase(), // as the kubelet does
@@ -191,6 +195,8 @@ impl State {
             Event::Applied(attempt, result) => {
                 self.apply_applied(attempt, &result, now, &mut effects);
             }
+            Event::Answered(check, reading) => self.apply_answered(check, &reading, now),
+            Event::Observed(reading) => self.offer(&reading, now),
             Event::Besides(told) => self.apply_besides(told, now, &mut effects),
             Event::Stop => {
                 info!(
@@ -200,11 +206,13 @@ impl State {
                 effects.push(Effect::Exit);
             }
         }
+        self.take_turns(now, &mut effects);
         let stands_otherwise = self.settle_standing(now);
         let changed = self.judge(now, &mut effects);
         if changed || stands_otherwise {
             self.tell(now, &mut effects);
         }
+        self.tell_news(now);
         let around = [
             stands_otherwise,
             self.bus.take_changed(),
@@ -233,6 +241,7 @@ impl State {
         let write_at = self.publisher.as_ref().and_then(Publisher::next_deadline);
         also(self.link.next_deadline(write_at));
         also(ahead(self.next_besides(now)));
+        also(ahead(self.next_turn()));
         if self.kubelet.process().is_none() {
             also(Some(self.look_at));
         } else {

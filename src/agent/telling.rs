@@ -18,7 +18,6 @@ use crate::{
         taints::Tainter,
     },
     desired::{Transition, taints},
-    health::Status,
     host::journal::Kind,
 };
 
@@ -128,7 +127,7 @@ impl State {
 fn notice(transition: &Transition) -> Notice {
     let (kind, status) = (transition.kind.as_str(), transition.status.as_str());
     Notice {
-        warning: transition.status == Status::False,
+        warning: transition.warning,
         reason: transition.reason.to_owned(),
         action: "SetCondition",
         note: format!("{kind} is {status}: {}", transition.message),

@@ -9,7 +9,10 @@ use super::{
     state::{LOOK_EVERY, STATE_EVERY, State},
 };
 use crate::{
-    checks::kubelet::{Endpoint, Found, Sign},
+    checks::{
+        Reading,
+        kubelet::{Endpoint, Found, Sign},
+    },
     clock::Now,
     host::{
         helper::{Code, HelperError, KubeletFacts},
@@ -33,6 +36,7 @@ impl State {
         }
         info!(message_id = Kind::KubeletFound.id(), pid = process.pid, unit = %self.settings.kubelet.unit, "watching the kubelet");
         (self.kubelet_since, self.process_state_at) = (now, now.uptime + STATE_EVERY);
+        self.offer(&Reading::Kubelet(Some(process.clone())), now);
         if let Some(url) = self.settings.kubelet.healthz_url.clone() {
             self.set_endpoint(process.pid, Endpoint::Known(url), now);
         }
@@ -50,6 +54,7 @@ impl State {
         {
             info!(message_id = Kind::KubeletEnded.id(), pid, unit = %self.settings.kubelet.unit, "the kubelet has ended");
             self.kubelet.apply(Sign::Gone(pid), now);
+            self.offer(&Reading::Kubelet(None), now);
             (self.kubelet_since, self.probing) = (now, false);
             self.look_at = now.uptime + LOOK_EVERY;
             self.facts_at = None;
@@ -68,6 +73,7 @@ impl State {
             Ok(facts) => {
                 self.helper.answers();
                 (self.facts_at, self.facts_refusal) = (None, None);
+                self.offer(&Reading::Facts(Box::new(facts.clone())), now);
                 self.hostname_override = facts
                     .hostname_override
                     .map(|name| name.to_ascii_lowercase());

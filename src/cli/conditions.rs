@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::{
     checks,
     desired::{TYPES, TypeSpec},
-    health::{ConditionType, REASONS, Reason, ReasonSpec, damping, suppress},
+    health::{ConditionType, Reason, ReasonSpec, damping, reasons, suppress},
     rules::{self, Rule},
 };
 
@@ -32,7 +32,7 @@ pub fn conditions_md() -> String {
             let _ = writeln!(text, "Fed by the check `{}`: {}\n", check.id, check.doc);
         }
         text.push_str(HEADER);
-        for spec in REASONS.iter().filter(|spec| spec.condition == Some(*kind)) {
+        for spec in reasons().filter(|spec| spec.condition == Some(*kind)) {
             row(&mut text, spec.reason, spec.doc);
         }
         if *kind == RULES_CONDITION {
@@ -52,7 +52,7 @@ pub fn conditions_md() -> String {
          Reasons of somebody who asks for quiet; the message names who asks, and what is held back.\n\n",
     );
     text.push_str(HEADER);
-    for spec in REASONS.iter().filter(|spec| spec.condition.is_none()) {
+    for spec in reasons().filter(|spec| spec.condition.is_none()) {
         row(&mut text, spec.reason, spec.doc);
     }
     text
@@ -128,7 +128,7 @@ fn in_dialects(reason: Reason) -> String {
     let types: Vec<String> = TYPES
         .iter()
         .filter(shows)
-        .map(|spec| format!("`{}={}`", spec.name, spec.turn(reason.status()).as_str()))
+        .map(|spec| format!("`{}={}`", spec.name, spec.show(reason).as_str()))
         .collect();
     if types.is_empty() {
         "–".to_owned()
@@ -140,7 +140,7 @@ fn in_dialects(reason: Reason) -> String {
 /// A condition, for `explain`; paragraphs are to be filled.
 pub(super) fn condition(kind: ConditionType) -> (String, Vec<String>) {
     let names = |status| {
-        let of_this = REASONS.iter().filter(|spec| spec.condition == Some(kind));
+        let of_this = reasons().filter(|spec| spec.condition == Some(kind));
         let names: Vec<&str> = of_this
             .filter(|spec| spec.status.as_str() == status)
             .map(|spec| spec.name)
@@ -156,8 +156,7 @@ pub(super) fn condition(kind: ConditionType) -> (String, Vec<String>) {
             parts.push(format!("{status}: {names}."));
         }
     }
-    let will: Vec<&str> = REASONS
-        .iter()
+    let will: Vec<&str> = reasons()
         .filter(|spec| spec.condition.is_none())
         .map(|spec| spec.name)
         .collect();
@@ -221,7 +220,7 @@ mod tests {
         }
         let rules = rules::all().filter(|rule| fails(rule));
         let rules = rules.filter_map(|rule| Reason::of_rule(rule.id));
-        for reason in REASONS.iter().map(|spec| spec.reason).chain(rules) {
+        for reason in reasons().map(|spec| spec.reason).chain(rules) {
             let row = format!("\n| `{}` | {} |", reason.as_str(), reason.status().as_str());
             assert_eq!(text.matches(&row).count(), 1, "{row}");
         }

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, io, process::ExitCode};
 
 use super::{conditions, status::print};
 use crate::{
-    health::{ConditionType, REASONS},
+    health::{ConditionType, reasons},
     kubelet::flags::{FlagSpec, Repeat, ValueKind, table},
     rules::{self, Rule},
 };
@@ -58,7 +58,7 @@ fn explain(id: &str) -> Option<String> {
         })
         .map(|(_, rule)| self::rule(rule))
         .or_else(|| {
-            let spec = REASONS.iter().find(|spec| spec.name == wanted)?;
+            let spec = reasons().find(|spec| spec.name == wanted)?;
             Some(paragraphs(conditions::reason(spec)))
         })
         .or_else(|| {
@@ -77,7 +77,7 @@ fn nearest(id: &str) -> Vec<String> {
     let names = rules::all()
         .flat_map(|rule| [rule.id.to_owned(), rule.name.to_owned()])
         .chain(rules::reasons().iter().cloned())
-        .chain(REASONS.iter().map(|spec| spec.name.to_owned()))
+        .chain(reasons().map(|spec| spec.name.to_owned()))
         .chain(
             ConditionType::ALL
                 .iter()
@@ -238,13 +238,13 @@ mod tests {
         for reason in rules::reasons() {
             assert!(explain(reason).is_some(), "{reason}");
         }
-        for spec in REASONS {
+        for spec in reasons() {
             let text = explain(spec.name).unwrap();
             assert!(text.contains(&spec.enter.to_string()), "{text}");
         }
         for kind in ConditionType::ALL {
             let text = explain(kind.as_str()).unwrap();
-            for spec in REASONS.iter().filter(|spec| spec.reason.belongs_to(*kind)) {
+            for spec in reasons().filter(|spec| spec.reason.belongs_to(*kind)) {
                 assert!(text.contains(spec.name), "{} in {text}", spec.name);
             }
         }

@@ -123,7 +123,12 @@ pub(super) struct Merged {
     pub(super) intent_node_ip: Option<Placed<String>>,
     pub(super) intent_provider_id: Option<Placed<String>>,
     pub(super) intent_node_labels: Option<Placed<String>>,
+    /// Every [`Kind::Number`] that was written, by table and name.
+    pub(super) numbers: Numbers,
 }
+
+/// The checks' thresholds, by table and name.
+pub(super) type Numbers = BTreeMap<(&'static str, &'static str), u32>;
 
 impl Merged {
     /// Reads one more file, whose keys win over those read before.
@@ -136,7 +141,7 @@ impl Merged {
             conditions,
             taints,
             events,
-        } = parse(source)?;
+        } = parse(source, &mut self.numbers)?;
         place(&mut self.node_name, node.name, source);
         place(&mut self.kubeconfig, kubernetes.kubeconfig, source);
         place(&mut self.publish, kubernetes.publish, source);
@@ -180,8 +185,8 @@ fn place<T>(slot: &mut Option<Placed<T>>, written: Option<Spanned<T>>, source: &
 }
 
 /// Reads one file. The registry is asked first, because it says what may have been meant; serde only then.
-pub(super) fn parse(source: &Source<'_>) -> Result<Fragment, ConfigError> {
-    let document = DeTable::parse(source.text).map_err(|error| source.syntax_error(&error))?;
+pub(super) fn parse(source: &Source<'_>, numbers: &mut Numbers) -> Result<Fragment, ConfigError> {
+    let mut document = DeTable::parse(source.text).map_err(|error| source.syntax_error(&error))?;
     let problems = document
         .get_ref()
         .iter()
@@ -189,7 +194,32 @@ pub(super) fn parse(source: &Source<'_>) -> Result<Fragment, ConfigError> {
     if let Some(first) = problems.min_by_key(|problem| problem.span.start) {
         return Err(source.error(&first.span, first.key, first.what));
     }
+    take_numbers(document.get_mut(), numbers);
     Fragment::deserialize(Deserializer::from(document)).map_err(|error| source.syntax_error(&error))
+}
+
+/// Takes the thresholds out of a document whose keys are known to be good.
+fn take_numbers(document: &mut DeTable<'_>, numbers: &mut Numbers) {
+    for key in keys::KEYS {
+        let Kind::Number(..) = key.kind else { continue };
+        let Some(DeValue::Table(table)) = document.get_mut(key.section).map(Spanned::get_mut)
+        else {
+            continue;
+        };
+        let value = table.remove(key.name);
+        let is_done = table.is_empty();
+        if let Some(number) = value.and_then(|value| value.get_ref().as_integer().and_then(number))
+        {
+            numbers.insert((key.section, key.name), number);
+        }
+        if is_done {
+            document.remove(key.section);
+        }
+    }
+}
+
+fn number(integer: &DeInteger<'_>) -> Option<u32> {
+    u32::from_str_radix(integer.as_str(), integer.radix()).ok()
 }
 
 struct Problem {
@@ -282,9 +312,16 @@ fn key_problem(section: &str, name: &str, value: &DeValue<'_>) -> Option<String>
     };
     let wanted = match key.kind {
         Kind::Text if !value.is_str() => "text in quotes",
-        Kind::Integer if !value.is_integer() => "a whole number without quotes",
+        Kind::Integer | Kind::Number(..) if !value.is_integer() => "a whole number without quotes",
         Kind::Integer if value.as_integer().is_some_and(too_large) => {
             return Some(format!("out of bounds; wants {}", key.bounds));
+        }
+        Kind::Number(min, max) => {
+            let within = value
+                .as_integer()
+                .and_then(number)
+                .is_some_and(|number| (min..=max).contains(&number));
+            return (!within).then(|| format!("out of bounds; wants {}", key.bounds));
         }
         Kind::Boolean if !value.is_bool() => "true or false without quotes",
         Kind::List if !is_list_of_text(value) => "texts in quotes, in brackets",

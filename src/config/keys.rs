@@ -8,6 +8,9 @@ pub enum Kind {
     Text,
     /// A whole number.
     Integer,
+    /// A check's threshold: a whole number within these bounds, both included. [`super::Settings::number`] has it; nothing
+    /// but its row here is needed.
+    Number(u32, u32),
     /// `true` or `false`.
     Boolean,
     /// Texts in quotes, in brackets.
@@ -111,6 +114,15 @@ pub const KEYS: &[Key] = &[
         doc: "How long the kubelet must have been healthy before a problem counts as over; each relapse soon after makes it twice as long, up to 15 times or 15 minutes. Also the least time between two flips that are no facts.",
     },
     Key {
+        section: "kubelet",
+        name: "start_grace_secs",
+        kind: Kind::Number(10, 3600),
+        default: Some("120"),
+        example: "300",
+        bounds: "a whole number of seconds from 10 to 3600",
+        doc: "How long a kubelet that has just started may take until its healthz answers.",
+    },
+    Key {
         section: "intent",
         name: "cloud_provider",
         kind: Kind::Text,
@@ -197,6 +209,13 @@ pub const KEYS: &[Key] = &[
 pub(super) fn find(section: &str, name: &str) -> Option<&'static Key> {
     KEYS.iter()
         .find(|key| key.section == section && key.name == name)
+}
+
+/// The default of a [`Kind::Number`].
+pub(super) fn default_number(section: &str, name: &str) -> u32 {
+    find(section, name)
+        .and_then(|key| key.default?.parse().ok())
+        .expect("every threshold that is asked for has its row, with a number: the checks are made in a test")
 }
 
 /// The tables, each once, in the registry's order.

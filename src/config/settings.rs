@@ -4,8 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use super::{
     error::ConfigError,
-    fragment::{Merged, Placed},
-    values,
+    fragment::{Merged, Numbers, Placed},
+    keys, values,
 };
 use crate::{
     desired::{Choice, taints},
@@ -30,6 +30,22 @@ pub struct Settings {
     pub taints: taints::Rules,
     /// `[events]`.
     pub events: EventSettings,
+    /// The thresholds that differ from their defaults.
+    numbers: Numbers,
+}
+
+impl Settings {
+    /// A threshold of a check, as written or its default: the key `name` of the table `section`, a row of
+    /// [`super::KEYS`] with [`super::Kind::Number`].
+    pub fn number(&self, section: &'static str, name: &'static str) -> u32 {
+        let written = self.numbers.get(&(section, name)).copied();
+        written.unwrap_or_else(|| keys::default_number(section, name))
+    }
+
+    /// A threshold in seconds.
+    pub fn seconds(&self, section: &'static str, name: &'static str) -> Duration {
+        Duration::from_secs(self.number(section, name).into())
+    }
 }
 
 /// How much Events may cost.
@@ -88,6 +104,8 @@ impl TryFrom<Merged> for Settings {
     type Error = ConfigError;
 
     fn try_from(mut merged: Merged) -> Result<Self, ConfigError> {
+        let mut numbers = std::mem::take(&mut merged.numbers);
+        numbers.retain(|(section, name), value| *value != keys::default_number(section, name));
         let choice = choice(&mut merged)?;
         let taints = taint_rules(&mut merged, &choice)?;
         let intent = intent(&mut merged)?;
@@ -106,6 +124,7 @@ impl TryFrom<Merged> for Settings {
             .map(|placed| placed.check("kubelet.healthy_for_secs", values::up_to_an_hour))
             .transpose()?;
         Ok(Self {
+            numbers,
             choice,
             taints,
             events: per_hour.map_or_else(EventSettings::default, |per_hour| EventSettings {

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::health::{ConditionType, Status};
+use crate::health::{ConditionType, Reason, Status};
 
 /// A set of names that some consumers understand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +36,16 @@ impl Dialect {
 pub enum PublishedType {
     KubeletHealthy,
     KubeletConfigValid,
+    ContainerRuntimeHealthy,
+    NodeStorageHealthy,
+    NodeKernelHealthy,
     ContainerRuntimeReady,
+    StorageReady,
+    KernelReady,
     KubeletUnhealthy,
+    ContainerRuntimeUnhealthy,
+    ReadonlyFilesystem,
+    FrequentKubeletRestart,
 }
 
 /// What the table knows of a type.
@@ -53,6 +61,8 @@ pub struct TypeSpec {
     pub bad: Status,
     /// The conditions that feed it; the worst of them shows.
     pub fed_by: &'static [ConditionType],
+    /// The reasons for `False` that count under this name; empty: all of them.
+    pub only: &'static [Reason],
     /// What it says, and to whom.
     pub doc: &'static str,
 }
@@ -66,6 +76,7 @@ pub const TYPES: &[TypeSpec] = &[
         dialect: Dialect::Native,
         bad: Status::False,
         fed_by: &[ConditionType::KubeletHealthy],
+        only: &[],
         doc: "The kubelet's process lives and its healthz answers.",
     },
     TypeSpec {
@@ -74,17 +85,67 @@ pub const TYPES: &[TypeSpec] = &[
         dialect: Dialect::Native,
         bad: Status::False,
         fed_by: &[ConditionType::KubeletConfigValid],
+        only: &[],
         doc: "What the kubelet got, and will get at its next start, is what it needs. A hint: no other dialect has it, \
               and no controller should replace a node for it.",
+    },
+    TypeSpec {
+        published: PublishedType::ContainerRuntimeHealthy,
+        name: "ContainerRuntimeHealthy",
+        dialect: Dialect::Native,
+        bad: Status::False,
+        fed_by: &[ConditionType::ContainerRuntimeHealthy],
+        only: &[],
+        doc: "The container runtime's process lives and answers over CRI.",
+    },
+    TypeSpec {
+        published: PublishedType::NodeStorageHealthy,
+        name: "NodeStorageHealthy",
+        dialect: Dialect::Native,
+        bad: Status::False,
+        fed_by: &[ConditionType::NodeStorageHealthy],
+        only: &[],
+        doc: "The file systems of the kubelet and the container runtime can be written to.",
+    },
+    TypeSpec {
+        published: PublishedType::NodeKernelHealthy,
+        name: "NodeKernelHealthy",
+        dialect: Dialect::Native,
+        bad: Status::False,
+        fed_by: &[ConditionType::NodeKernelHealthy],
+        only: &[],
+        doc: "The kernel is sound.",
     },
     TypeSpec {
         published: PublishedType::ContainerRuntimeReady,
         name: "ContainerRuntimeReady",
         dialect: Dialect::Eks,
         bad: Status::False,
-        fed_by: &[ConditionType::KubeletHealthy],
+        fed_by: &[
+            ConditionType::KubeletHealthy,
+            ConditionType::ContainerRuntimeHealthy,
+        ],
+        only: &[],
         doc: "Under this name EKS's node monitoring agent tells of a failed kubelet too; Karpenter replaces the node \
               when it has been False for 30 minutes. Not beside that agent: a type with another owner is refused.",
+    },
+    TypeSpec {
+        published: PublishedType::StorageReady,
+        name: "StorageReady",
+        dialect: Dialect::Eks,
+        bad: Status::False,
+        fed_by: &[ConditionType::NodeStorageHealthy],
+        only: &[],
+        doc: "The name of EKS's node monitoring agent; Karpenter replaces the node when it has been False for 30 minutes.",
+    },
+    TypeSpec {
+        published: PublishedType::KernelReady,
+        name: "KernelReady",
+        dialect: Dialect::Eks,
+        bad: Status::False,
+        fed_by: &[ConditionType::NodeKernelHealthy],
+        only: &[],
+        doc: "The name of EKS's node monitoring agent; Karpenter replaces the node when it has been False for 30 minutes.",
     },
     TypeSpec {
         published: PublishedType::KubeletUnhealthy,
@@ -92,8 +153,36 @@ pub const TYPES: &[TypeSpec] = &[
         dialect: Dialect::Npd,
         bad: Status::True,
         fed_by: &[ConditionType::KubeletHealthy],
+        only: &[],
         doc: "node-problem-detector's name and polarity. Gardener's machine-controller-manager takes Unknown of a type \
               that it was told to watch for sick: with it, a kubelet that was stopped on purpose counts as a problem.",
+    },
+    TypeSpec {
+        published: PublishedType::ContainerRuntimeUnhealthy,
+        name: "ContainerRuntimeUnhealthy",
+        dialect: Dialect::Npd,
+        bad: Status::True,
+        fed_by: &[ConditionType::ContainerRuntimeHealthy],
+        only: &[],
+        doc: "node-problem-detector's name and polarity.",
+    },
+    TypeSpec {
+        published: PublishedType::ReadonlyFilesystem,
+        name: "ReadonlyFilesystem",
+        dialect: Dialect::Npd,
+        bad: Status::True,
+        fed_by: &[ConditionType::NodeStorageHealthy],
+        only: &[Reason::FilesystemReadOnly],
+        doc: "node-problem-detector's name and polarity. Only a file system that has become read-only makes it True; GKE's Karpenter replaces the node after 5 minutes of that.",
+    },
+    TypeSpec {
+        published: PublishedType::FrequentKubeletRestart,
+        name: "FrequentKubeletRestart",
+        dialect: Dialect::Npd,
+        bad: Status::True,
+        fed_by: &[ConditionType::KubeletHealthy],
+        only: &[Reason::KubeletCrashLooping, Reason::KubeletStartLimitHit],
+        doc: "node-problem-detector's name and polarity. Only a kubelet that ends again and again makes it True.",
     },
 ];
 
@@ -120,11 +209,23 @@ impl PublishedType {
         match kind {
             ConditionType::KubeletHealthy => Self::KubeletHealthy,
             ConditionType::KubeletConfigValid => Self::KubeletConfigValid,
+            ConditionType::ContainerRuntimeHealthy => Self::ContainerRuntimeHealthy,
+            ConditionType::NodeStorageHealthy => Self::NodeStorageHealthy,
+            ConditionType::NodeKernelHealthy => Self::NodeKernelHealthy,
         }
     }
 }
 
 impl TypeSpec {
+    /// What a condition with this reason says under this name.
+    pub fn show(&self, reason: Reason) -> Status {
+        let counts = self.only.is_empty() || self.only.contains(&reason);
+        self.turn(match reason.status() {
+            Status::False if !counts => Status::True,
+            status => status,
+        })
+    }
+
     /// Whether this is the condition under its own name.
     pub fn is_native(&self) -> bool {
         self.dialect == Dialect::Native

@@ -76,6 +76,9 @@ fn slug(kind: ConditionType) -> &'static str {
     match kind {
         ConditionType::KubeletHealthy => "kubelet-unhealthy",
         ConditionType::KubeletConfigValid => "kubelet-config-invalid",
+        ConditionType::ContainerRuntimeHealthy => "container-runtime-unhealthy",
+        ConditionType::NodeStorageHealthy => "storage-unhealthy",
+        ConditionType::NodeKernelHealthy => "kernel-unhealthy",
     }
 }
 

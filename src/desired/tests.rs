@@ -180,11 +180,11 @@ fn only_changes_are_worth_an_event() {
 #[test]
 fn a_foreign_name_is_a_memory_of_the_condition() {
     let sick = stored(Status::True, "KubeletHung", 7);
-    let (kind, native) = in_native(PublishedType::KubeletUnhealthy, &sick);
+    let (kind, native) = in_native(PublishedType::KubeletUnhealthy, &sick).unwrap();
     assert_eq!(kind, ConditionType::KubeletHealthy);
     assert_eq!((native.status, native.since), (Status::False, wall(7)));
     let odd = stored(Status::Unknown, "NoReasonOfOurs", 7);
-    let (kind, native) = in_native(PublishedType::ContainerRuntimeReady, &odd);
+    let (kind, native) = in_native(PublishedType::ContainerRuntimeReady, &odd).unwrap();
     assert_eq!(
         (kind, native.status),
         (ConditionType::KubeletHealthy, Status::Unknown)

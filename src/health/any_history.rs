@@ -26,8 +26,7 @@ struct Step {
 }
 
 fn any_reason() -> impl Strategy<Value = Reason> {
-    let of_this: Vec<Reason> = REASONS
-        .iter()
+    let of_this: Vec<Reason> = reasons()
         .filter(|spec| spec.condition == Some(KIND))
         .map(|spec| spec.reason)
         .collect();
@@ -145,7 +144,7 @@ impl Model {
         let certain = word.iter().map(status).all(|s| s != Status::Unknown);
         let names_problem = word.iter().map(status).any(|s| s == Status::False);
         let last = self.words.insert(check, word.to_vec()).unwrap_or_default();
-        for spec in REASONS {
+        for spec in reasons() {
             let key = (check, spec.name);
             if word.contains(&spec.reason) {
                 self.named.insert(key);

@@ -140,6 +140,21 @@ impl Health {
         before.as_ref() != self.verdict()
     }
 
+    /// See [`super::Conditions::withdraw`].
+    pub(super) fn withdraw(&mut self, check: &'static str) -> bool {
+        let before = self.words.len();
+        self.words.retain(|(name, _)| *name != check);
+        let was_said = self.words.len() != before || self.verdict.is_some();
+        if !self.words.is_empty() || !was_said {
+            return false;
+        }
+        *self = Self {
+            damping: self.damping.clone(),
+            ..Self::new(self.kind, Duration::ZERO)
+        };
+        true
+    }
+
     /// When to judge again though nothing is found (uptime): a healthy spell or a hold ends.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.judge_at

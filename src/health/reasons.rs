@@ -1,5 +1,12 @@
 //! The registry of reasons: which status each stands for, how bad it is, when it enters and leaves, what it means.
 
+mod config;
+mod kernel;
+mod kubelet;
+mod node;
+mod runtime;
+mod storage;
+
 use std::time::Duration;
 
 use super::{
@@ -10,7 +17,7 @@ use crate::rules;
 
 /// Why a condition has its status: a stable, documented `CamelCase` word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "REASONS documents each, and a test walks it")]
+#[expect(missing_docs, reason = "its table documents each, and a test walks it")]
 pub enum Reason {
     KubeletIsHealthy,
     KubeletNotFound,
@@ -22,8 +29,20 @@ pub enum Reason {
     KubeletExitedClean,
     KubeletHung,
     KubeletHealthzDown,
+    KubeletCrashLooping,
+    KubeletStartLimitHit,
+    KubeletStarved,
     KubeletConfigIsValid,
     KubeletConfigNotChecked,
+    ContainerRuntimeIsHealthy,
+    ContainerRuntimeProbeFailed,
+    ContainerRuntimeDown,
+    StorageIsHealthy,
+    StorageProbeFailed,
+    FilesystemReadOnly,
+    KernelIsHealthy,
+    KernelLogUnreadable,
+    KernelOops,
     NodePaused,
     NodeInMaintenance,
     NodeBeingDeleted,
@@ -43,6 +62,8 @@ pub struct RuleIndex(u16);
 pub enum Severity {
     /// All is well.
     Healthy,
+    /// All is well, with a hint: the status stays `True`, and the hint becomes an Event.
+    Warning,
     /// It is not known, or it is somebody's will.
     Unsure,
     /// It runs and does not do its work.
@@ -56,6 +77,7 @@ impl Severity {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Healthy => "healthy",
+            Self::Warning => "warning",
             Self::Unsure => "unsure",
             Self::Degraded => "degraded",
             Self::Failed => "failed",
@@ -96,166 +118,32 @@ pub const START_GRACE: Duration = Duration::from_mins(2);
 /// How long the last answer stands while the helper is away: a helper that is being upgraded is no news.
 pub const AWAY_GRACE: Duration = Duration::from_mins(1);
 
-/// Every reason that nodevigil publishes, but for the rules, which have a registry of their own.
-pub const REASONS: &[ReasonSpec] = &[
-    kubelet(
-        Reason::KubeletIsHealthy,
-        "KubeletIsHealthy",
-        GOOD,
-        (Enter::AtOnce, Leave::AtOnce),
-        "The kubelet's process lives and its healthz answers 200.",
-    ),
-    kubelet(
-        Reason::KubeletNotFound,
-        "KubeletNotFound",
-        UNSURE,
-        (Enter::AtOnce, Leave::AtOnce),
-        "There is no kubelet to watch: its unit is not installed or was never started, or more than one process could be it.",
-    ),
-    kubelet(
-        Reason::KubeletStarting,
-        "KubeletStarting",
-        UNSURE,
-        (Enter::AtOnce, Leave::Within(START_GRACE)),
-        "The kubelet's process is young and its healthz has not answered yet.",
-    ),
-    kubelet(
-        Reason::KubeletStoppedByOperator,
-        "KubeletStoppedByOperator",
-        UNSURE,
-        (Enter::AtOnce, Leave::AtOnce),
-        "The kubelet's process is gone and systemd had a stop job for its unit (systemctl stop, a shutdown): that is no fault.",
-    ),
-    kubelet(
-        Reason::KubeletProbeFailed,
-        "KubeletProbeFailed",
-        UNSURE,
-        (Enter::Sampled(PROBES), Leave::MinimumHold),
-        "The kubelet's process lives, but its healthz could not be asked: the probe itself failed, or its address is not known.",
-    ),
-    kubelet(
-        Reason::KubeletGone,
-        "KubeletGone",
-        FAILED,
-        (Enter::AtOnce, Leave::Refined),
-        "The kubelet's process is gone, nobody had asked for that, and systemd has not said how it ended.",
-    ),
-    kubelet(
-        Reason::KubeletCrashed,
-        "KubeletCrashed",
-        FAILED,
-        (Enter::AtOnce, Leave::HealthySpell),
-        "The kubelet's process ended by a signal or with an exit code other than 0, and nobody had asked for that.",
-    ),
-    kubelet(
-        Reason::KubeletExitedClean,
-        "KubeletExitedClean",
-        FAILED,
-        (Enter::AtOnce, Leave::HealthySpell),
-        "The kubelet exited with code 0 and nobody had asked for that; with Restart=on-failure it stays away for ever.",
-    ),
-    kubelet(
-        Reason::KubeletHung,
-        "KubeletHung",
-        DEGRADED,
-        (Enter::Sampled(PROBES), Leave::HealthySpell),
-        "The kubelet's process lives, but probes of its healthz time out.",
-    ),
-    kubelet(
-        Reason::KubeletHealthzDown,
-        "KubeletHealthzDown",
-        DEGRADED,
-        (Enter::Sampled(PROBES), Leave::HealthySpell),
-        "The kubelet's process lives, but its healthz refuses probes or answers them with an error.",
-    ),
-    config(
-        Reason::KubeletConfigIsValid,
-        "KubeletConfigIsValid",
-        GOOD,
-        (Enter::AtOnce, Leave::AtOnce),
-        "No rule finds an error in what the kubelet got or will get at its next start; warnings do not count.",
-    ),
-    config(
-        Reason::KubeletConfigNotChecked,
-        "KubeletConfigNotChecked",
-        UNSURE,
-        (Enter::After(AWAY_GRACE), Leave::MinimumHold),
-        "The kubelet's configuration could not be checked: the helper is away, or there is no unit that runs a kubelet. At the agent's start it enters at once.",
-    ),
-    node(
-        Reason::NodePaused,
-        "NodePaused",
-        Leave::HealthySpell,
-        "There is a problem, and `nodevigil pause` or the annotation `nodevigil.io/pause` on the Node asks for it not to be told as one.",
-    ),
-    node(
-        Reason::NodeInMaintenance,
-        "NodeInMaintenance",
-        Leave::HealthySpell,
-        "There is a problem, and the Node has the condition MaintenanceInProgress=True.",
-    ),
-    node(
-        Reason::NodeBeingDeleted,
-        "NodeBeingDeleted",
-        Leave::HealthySpell,
-        "There is a problem, and the Node is being deleted, or a controller has marked it for that.",
-    ),
-    node(
-        Reason::NodeShuttingDown,
-        "NodeShuttingDown",
-        Leave::HealthySpell,
-        "There is a problem, and the host is going down.",
-    ),
-    node(
-        Reason::NodeBeingUpgraded,
-        "NodeBeingUpgraded",
-        Leave::AtOnce,
-        "There is a problem that may pass by itself, because a package manager is at work, and nothing was told before it. It holds five minutes at most.",
-    ),
-    node(
-        Reason::NodeJustStarted,
-        "NodeJustStarted",
-        Leave::AtOnce,
-        "There is a problem that may pass by itself, because the host or its Node has just started, and nothing was told before it. It holds two minutes at most.",
-    ),
+/// Every reason that nodevigil publishes, but for the rules, which have a registry of their own: a table a condition.
+const TABLES: &[&[ReasonSpec]] = &[
+    kubelet::TABLE,
+    config::TABLE,
+    runtime::TABLE,
+    storage::TABLE,
+    kernel::TABLE,
+    node::TABLE,
 ];
+
+/// Every reason that nodevigil publishes, but for the rules, which have a registry of their own.
+pub fn reasons() -> impl Iterator<Item = &'static ReasonSpec> {
+    TABLES.iter().copied().flatten()
+}
 
 /// What a rule's reason has in common with every other.
 const RULE_TIMING: (Enter, Leave) = (Enter::WhenRead, Leave::HealthySpell);
 
 type Badness = (Status, Severity);
 const GOOD: Badness = (Status::True, Severity::Healthy);
+const WARNING: Badness = (Status::True, Severity::Warning);
 const UNSURE: Badness = (Status::Unknown, Severity::Unsure);
 const DEGRADED: Badness = (Status::False, Severity::Degraded);
 const FAILED: Badness = (Status::False, Severity::Failed);
 
-const fn kubelet(
-    reason: Reason,
-    name: &'static str,
-    badness: Badness,
-    timing: (Enter, Leave),
-    doc: &'static str,
-) -> ReasonSpec {
-    let condition = Some(ConditionType::KubeletHealthy);
-    spec(condition, reason, name, (badness, timing), doc)
-}
-
-const fn config(
-    reason: Reason,
-    name: &'static str,
-    badness: Badness,
-    timing: (Enter, Leave),
-    doc: &'static str,
-) -> ReasonSpec {
-    let condition = Some(ConditionType::KubeletConfigValid);
-    spec(condition, reason, name, (badness, timing), doc)
-}
-
 /// A reason of somebody who asks for quiet: every condition may have it.
-const fn node(reason: Reason, name: &'static str, leave: Leave, doc: &'static str) -> ReasonSpec {
-    spec(None, reason, name, (UNSURE, (Enter::AtOnce, leave)), doc)
-}
-
 const fn spec(
     condition: Option<ConditionType>,
     reason: Reason,
@@ -284,6 +172,17 @@ pub(super) fn kin(kind: ConditionType, status: Status) -> Reason {
         (ConditionType::KubeletConfigValid, Status::True) => Reason::KubeletConfigIsValid,
         (ConditionType::KubeletConfigValid, Status::False) => Reason::ConfigRule(RuleIndex(0)),
         (ConditionType::KubeletConfigValid, Status::Unknown) => Reason::KubeletConfigNotChecked,
+        (ConditionType::ContainerRuntimeHealthy, Status::True) => Reason::ContainerRuntimeIsHealthy,
+        (ConditionType::ContainerRuntimeHealthy, Status::False) => Reason::ContainerRuntimeDown,
+        (ConditionType::ContainerRuntimeHealthy, Status::Unknown) => {
+            Reason::ContainerRuntimeProbeFailed
+        }
+        (ConditionType::NodeStorageHealthy, Status::True) => Reason::StorageIsHealthy,
+        (ConditionType::NodeStorageHealthy, Status::False) => Reason::FilesystemReadOnly,
+        (ConditionType::NodeStorageHealthy, Status::Unknown) => Reason::StorageProbeFailed,
+        (ConditionType::NodeKernelHealthy, Status::True) => Reason::KernelIsHealthy,
+        (ConditionType::NodeKernelHealthy, Status::False) => Reason::KernelOops,
+        (ConditionType::NodeKernelHealthy, Status::Unknown) => Reason::KernelLogUnreadable,
     }
 }
 
@@ -296,7 +195,7 @@ impl Reason {
 
     /// The registry's row; `None` for a rule, which has its own.
     pub fn spec(self) -> Option<&'static ReasonSpec> {
-        REASONS.iter().find(|spec| spec.reason == self)
+        reasons().find(|spec| spec.reason == self)
     }
 
     /// The word in the condition.
@@ -353,7 +252,7 @@ impl Reason {
 
     /// The reason of that name, if this version knows it.
     pub fn parse(name: &str) -> Option<Self> {
-        let listed = REASONS.iter().find(|spec| spec.name == name);
+        let listed = reasons().find(|spec| spec.name == name);
         listed.map(|spec| spec.reason).or_else(|| {
             let index = rules::reasons().iter().position(|rule| rule == name)?;
             Some(Self::ConfigRule(RuleIndex(u16::try_from(index).ok()?)))

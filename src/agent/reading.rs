@@ -1,0 +1,98 @@
+//! The checks that the loop drives: whose turn it is, what they want read, what they hear of it.
+//!
+//! At most one question of a check is open. [`State::take_turns`] decides; [`Agent::ask`] performs, one arm a question.
+
+use std::time::Duration;
+
+#[cfg(doc)]
+use super::Event;
+use super::{
+    Agent,
+    event::Effect,
+    state::{SLACK, State},
+};
+use crate::{
+    checks::{self, Check, Question, Reading},
+    clock::Now,
+    cluster::events::Notice,
+    config::Settings,
+};
+
+/// A check, and whether its question is open.
+#[derive(Debug)]
+pub(super) struct Driven {
+    pub(super) check: Box<dyn Check>,
+    open: bool,
+}
+
+/// Every check that is driven.
+pub(super) fn driven(settings: &Settings) -> Vec<Driven> {
+    let all = checks::driven(settings).into_iter();
+    all.map(|check| Driven { check, open: false }).collect()
+}
+
+impl State {
+    /// Tells every check what was read.
+    pub(super) fn offer(&mut self, reading: &Reading, now: Now) {
+        for driven in &mut self.driven {
+            driven.check.take(reading, now);
+        }
+    }
+
+    /// The answer to the question of the check with that id.
+    pub(super) fn apply_answered(&mut self, id: &'static str, reading: &Reading, now: Now) {
+        for driven in &mut self.driven {
+            driven.open &= driven.check.spec().id != id;
+        }
+        self.offer(reading, now);
+    }
+
+    /// Gives each check that is due its turn.
+    pub(super) fn take_turns(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let soon = now.uptime + SLACK;
+        for driven in &mut self.driven {
+            let due = driven.check.due_at().is_some_and(|at| soon >= at);
+            if driven.open || !due {
+                continue;
+            }
+            if let Some(question) = driven.check.turn(now) {
+                driven.open = true;
+                effects.push(Effect::Ask(driven.check.spec().id, question));
+            }
+        }
+    }
+
+    /// When the next of them is due (uptime).
+    pub(super) fn next_turn(&self) -> Option<Duration> {
+        let waiting = self.driven.iter().filter(|driven| !driven.open);
+        waiting.filter_map(|driven| driven.check.due_at()).min()
+    }
+
+    /// What has happened and is no state becomes an Event.
+    pub(super) fn tell_news(&mut self, now: Now) {
+        let is_shadow = self.desired.choice().shadow;
+        for driven in &mut self.driven {
+            let kind = driven.check.spec().condition;
+            while let Some(told) = driven.check.told() {
+                if is_shadow || !self.desired.choice().tells(kind) {
+                    continue;
+                }
+                let notice = Notice {
+                    warning: told.warning,
+                    reason: told.news.spec().name.to_owned(),
+                    action: "Observe",
+                    note: told.note,
+                };
+                self.events.record(notice, now);
+            }
+        }
+    }
+}
+
+impl Agent {
+    /// Has a question answered; the answer comes back as [`Event::Answered`].
+    pub(super) fn ask(&mut self, id: &'static str, question: Question) {
+        let _ = (id, &self.outside);
+        match question {}
+    }
+}

@@ -1,0 +1,3 @@
+//! What the kernel reports, and what it means for the Node.
+
+pub mod event;

@@ -1,0 +1,46 @@
+//! The reasons of whoever asks for quiet: any condition may have them.
+
+use super::{Enter, Leave, Reason, ReasonSpec, UNSURE, spec};
+
+pub(super) const TABLE: &[ReasonSpec] = &[
+    row(
+        Reason::NodePaused,
+        "NodePaused",
+        Leave::HealthySpell,
+        "There is a problem, and `nodevigil pause` or the annotation `nodevigil.io/pause` on the Node asks for it not to be told as one.",
+    ),
+    row(
+        Reason::NodeInMaintenance,
+        "NodeInMaintenance",
+        Leave::HealthySpell,
+        "There is a problem, and the Node has the condition MaintenanceInProgress=True.",
+    ),
+    row(
+        Reason::NodeBeingDeleted,
+        "NodeBeingDeleted",
+        Leave::HealthySpell,
+        "There is a problem, and the Node is being deleted, or a controller has marked it for that.",
+    ),
+    row(
+        Reason::NodeShuttingDown,
+        "NodeShuttingDown",
+        Leave::HealthySpell,
+        "There is a problem, and the host is going down.",
+    ),
+    row(
+        Reason::NodeBeingUpgraded,
+        "NodeBeingUpgraded",
+        Leave::AtOnce,
+        "There is a problem that may pass by itself, because a package manager is at work, and nothing was told before it. It holds five minutes at most.",
+    ),
+    row(
+        Reason::NodeJustStarted,
+        "NodeJustStarted",
+        Leave::AtOnce,
+        "There is a problem that may pass by itself, because the host or its Node has just started, and nothing was told before it. It holds two minutes at most.",
+    ),
+];
+
+const fn row(reason: Reason, name: &'static str, leave: Leave, doc: &'static str) -> ReasonSpec {
+    spec(None, reason, name, (UNSURE, (Enter::AtOnce, leave)), doc)
+}
