@@ -39,7 +39,7 @@ NODE_ENV := NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" KUBEBUILDER_ASSETS="$(ASSET
 NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-daemon:dbus unshare:util-linux ip:iproute2 \
   containerd:containerd runc:runc cloud-init:cloud-init openssl:openssl
 
-.PHONY: help demo test unit trees kubelet kubelets consumers node promises check docs bench oracle fuzz release install tools setup cargo-deny clean
+.PHONY: help demo test unit trees kubelet kubelets consumers node promises check docs table bench oracle fuzz release install tools setup cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -75,6 +75,12 @@ node:
 promises:
 	@echo "== promises, short form"
 	@NODEVIGIL_BENCH=short $(NODE_ENV) cargo bench --locked --profile dev --bench promises
+
+# Each test appends what it saw; another run's lines are put away first. For a part: NODEVIGIL_ROWS=… by hand.
+table: setup tools release ## Runs the node tests and writes the tables in docs/promises.md from what they saw
+	@rm -f dist/rows.jsonl
+	@NODEVIGIL_ROWS="$(CURDIR)/dist/rows.jsonl" $(NODE_ENV) cargo test --locked --test node
+	@NODEVIGIL_ROWS="$(CURDIR)/dist/rows.jsonl" cargo test --quiet --locked --test it -- tables::
 
 bench: setup tools release ## Measures every promise and writes dist/bench.json (half an hour)
 	@echo "== promises"

@@ -213,17 +213,21 @@ impl State {
             self.tell(now, &mut effects);
         }
         self.tell_news(now);
-        let around = [
-            stands_otherwise,
-            self.bus.take_changed(),
-            self.helper.take_changed(),
-            self.link.take_changed(),
-        ];
-        if around.contains(&true) {
+        if stands_otherwise || self.surroundings_changed() {
             self.status_at = now.uptime;
         }
         self.set_going(now, changed, &mut effects);
         effects
+    }
+
+    /// Whether a program or a way that we depend on came or went since the last turn.
+    fn surroundings_changed(&mut self) -> bool {
+        let around = [
+            self.bus.take_changed(),
+            self.helper.take_changed(),
+            self.link.take_changed(),
+        ];
+        around.contains(&true)
     }
 
     /// When to apply a [`Event::Tick`] though nothing happens (uptime); always later than `now`, so that a deadline that

@@ -77,19 +77,30 @@ fn every_dialect_says_it_in_its_polarity() {
             "KubeletHealthy=True 1",
             "KubeletConfigValid=True 1",
             "ContainerRuntimeReady=True 1",
-            "KubeletUnhealthy=False 1"
+            "KubeletUnhealthy=False 1",
+            "FrequentKubeletRestart=False 1"
         ]
     );
     assert_eq!(
         told(&mut desired, Reason::KubeletCrashed, 9)[2..],
-        ["ContainerRuntimeReady=False 9", "KubeletUnhealthy=True 9"]
+        [
+            "ContainerRuntimeReady=False 9",
+            "KubeletUnhealthy=True 9",
+            "FrequentKubeletRestart=False 1"
+        ],
+        "a single end is no crash loop"
     );
     assert_eq!(
         told(&mut desired, Reason::KubeletStarting, 20)[2..],
         [
             "ContainerRuntimeReady=Unknown 20",
-            "KubeletUnhealthy=Unknown 20"
+            "KubeletUnhealthy=Unknown 20",
+            "FrequentKubeletRestart=Unknown 20"
         ]
+    );
+    assert_eq!(
+        told(&mut desired, Reason::KubeletCrashLooping, 30)[3..],
+        ["KubeletUnhealthy=True 30", "FrequentKubeletRestart=True 30"]
     );
 }
 
@@ -107,7 +118,8 @@ fn a_dialect_that_is_new_on_the_node_starts_its_clock_now() {
         [
             "KubeletHealthy=False 1",
             "ContainerRuntimeReady=False 3600",
-            "KubeletUnhealthy=True 3600"
+            "KubeletUnhealthy=True 3600",
+            "FrequentKubeletRestart=False 3600"
         ]
     );
     assert_eq!(transitions, [], "an old story");
@@ -158,7 +170,7 @@ fn what_is_not_to_be_told_is_told_under_no_name() {
         ..all()
     });
     assert_eq!(tell(&mut desired, &dead, 1).0, [""; 0]);
-    assert_eq!(desired.told().len(), 4);
+    assert_eq!(desired.told().len(), 5);
 }
 
 #[test]
@@ -173,6 +185,10 @@ fn only_changes_are_worth_an_event() {
     assert_eq!(worth(Reason::KubeletCrashed, 3), ["KubeletCrashed"]);
     assert_eq!(worth(Reason::KubeletCrashed, 4), [""; 0]);
     assert_eq!(worth(Reason::KubeletIsHealthy, 5), ["KubeletIsHealthy"]);
+    // A hint comes and goes while the status stays.
+    assert_eq!(worth(Reason::KubeletStarved, 6), ["KubeletStarved"]);
+    assert_eq!(worth(Reason::KubeletStarved, 7), [""; 0]);
+    assert_eq!(worth(Reason::KubeletIsHealthy, 8), ["KubeletIsHealthy"]);
     assert_eq!(worth(Reason::KubeletStarting, 6), ["KubeletStarting"]);
     assert_eq!(worth(Reason::KubeletNotFound, 7), [""; 0], "still Unknown");
 }

@@ -15,4 +15,5 @@ mod linear;
 mod oracle;
 mod policy;
 mod stats;
+mod tables;
 mod tidy;

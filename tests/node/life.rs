@@ -7,6 +7,7 @@ use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 
 use crate::scene::{KUBELET, Scene};
+use crate::support::rows::row;
 use crate::trial;
 
 /// The tests of this topic.
@@ -30,6 +31,12 @@ fn a_crash_is_told_with_signal_and_pid() -> Result<()> {
         let death = scene.kill_kubelet()?;
         let told = scene.wait_for(death.killed, "False", "KubeletCrashed")?;
         ensure!(told.message.contains("SIGKILL (9)"), "{told:?}");
+        row(
+            "crash",
+            "`kill -9` of the kubelet",
+            &told.reason,
+            told.at - death.killed,
+        );
         let pid = format!("pid {} ", death.pid);
         ensure!(told.message.contains(&pid), "not {pid}: {told:?}");
         let well = scene.wait_for(told.at, "True", "KubeletIsHealthy")?;
@@ -79,6 +86,7 @@ fn a_hang_is_told_and_ends() -> Result<()> {
         let late = told.at - stopped;
         ensure!(late < Duration::from_secs(10), "told after {late:?}");
         ensure!(told.message.contains("state T"), "{told:?}");
+        row("hang", "SIGSTOP of the kubelet", &told.reason, late);
         scene.ensure_still(&told)?;
         let resumed = scene.node.signal_unit(KUBELET, Signal::SIGCONT)?;
         scene.wait_for(resumed, "True", "KubeletIsHealthy")?;
@@ -94,6 +102,12 @@ fn an_operators_stop_is_no_fault() -> Result<()> {
         scene.ensure_still(&told)?;
         let reason = scene.now()?.reason;
         ensure!(reason == "KubeletStoppedByOperator", "{reason}");
+        row(
+            "operator's stop",
+            "`systemctl stop kubelet`",
+            &reason,
+            told.at - from,
+        );
         scene.revive()?;
         scene.ensure_only(from, &["True", "Unknown"])
     })
@@ -131,6 +145,13 @@ fn a_planned_restart_flips_nothing() -> Result<()> {
             let pid = format!("pid {} ", scene.node.main_pid(KUBELET)?);
             scene.wait_until_told(from, |told| told.message.contains(&pid))?;
         }
-        scene.ensure_still(&before)
+        scene.ensure_still(&before)?;
+        row(
+            "planned restart",
+            "`systemctl restart kubelet`, and two like it",
+            "none: no flip",
+            None,
+        );
+        Ok(())
     })
 }

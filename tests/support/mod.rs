@@ -32,6 +32,7 @@ pub(crate) mod node_files;
 pub(crate) mod pki;
 pub(crate) mod process;
 pub(crate) mod proxy;
+pub(crate) mod rows;
 pub(crate) mod stats;
 pub(crate) mod tokens;
 pub(crate) mod tools;

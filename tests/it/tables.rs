@@ -1,0 +1,132 @@
+//! The tables in docs/promises.md that are made from a run (`make table`): each stands between `<!-- table NAME -->` and
+//! `<!-- end NAME -->`, and `tests/support/rows.rs` tells its lines.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use nodevigil::cli::conditions::conditions_md;
+use serde_json::Value;
+
+/// Names the file with the lines; `make table` sets it.
+const ROWS: &str = "NODEVIGIL_ROWS";
+
+/// Each table's name and its heading.
+const TABLES: &[(&str, &[&str])] = &[(
+    "provoked",
+    &["fault", "provoked how", "reason on the Node", "seconds"],
+)];
+
+type Line = Vec<String>;
+
+#[test]
+fn tables_are_as_a_run_told_them() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/promises.md");
+    let mut document = fs::read_to_string(&path).unwrap();
+    let rows = std::env::var_os(ROWS).filter(|rows| !rows.is_empty());
+    if let Some(rows) = &rows {
+        let lines = lines(&fs::read_to_string(rows).unwrap());
+        for (name, heading) in TABLES {
+            // A run of a part of the tests changes the tables of that part.
+            if let Some(lines) = lines.get(*name) {
+                document = replaced(&document, name, &table(heading, lines));
+            }
+        }
+        fs::write(&path, &document).unwrap();
+    }
+    for (name, heading) in TABLES {
+        let (from, to) = place(&document, name);
+        for line in document[from..to].lines() {
+            let columns = line.replace("\\|", "").matches('|').count() - 1;
+            assert_eq!(columns, heading.len(), "{name}: {line}");
+        }
+    }
+}
+
+/// The lines of each table; of two with the same cells before the last two the later counts.
+fn lines(text: &str) -> BTreeMap<String, Vec<Line>> {
+    let mut tables: BTreeMap<String, Vec<Line>> = BTreeMap::new();
+    for line in text.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let cells = line["cells"].as_array().unwrap().iter();
+        let cells: Line = cells
+            .map(|cell| cell.as_str().unwrap().replace('|', "\\|"))
+            .collect();
+        let table = tables
+            .entry(line["table"].as_str().unwrap().to_owned())
+            .or_default();
+        let name = |cells: &[String]| cells[..cells.len() - 2].to_vec();
+        match table.iter_mut().find(|known| name(known) == name(&cells)) {
+            Some(known) => *known = cells,
+            None => table.push(cells),
+        }
+    }
+    // Tests run side by side and end in any order; the registry has an order that means something.
+    if let Some(provoked) = tables.get_mut("provoked") {
+        let registry = conditions_md();
+        let at = |reason: &str| registry.find(&format!("`{reason}`")).unwrap_or(usize::MAX);
+        provoked.sort_by_cached_key(|cells| (at(&cells[2]), cells[0].clone()));
+    }
+    tables
+}
+
+fn table(heading: &[&str], lines: &[Line]) -> String {
+    let row = |cells: &mut dyn Iterator<Item = &str>| {
+        let cells: Vec<_> = cells.collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let mut text = row(&mut heading.iter().copied());
+    text += "|";
+    text += &"---|".repeat(heading.len());
+    text += "\n";
+    for cells in lines {
+        assert_eq!(cells.len(), heading.len(), "{cells:?}");
+        text += &row(&mut cells.iter().map(String::as_str));
+    }
+    text
+}
+
+/// Where a table stands in the document.
+fn place(document: &str, name: &str) -> (usize, usize) {
+    let (begin, end) = (
+        format!("<!-- table {name} -->\n"),
+        format!("<!-- end {name} -->"),
+    );
+    let from = document
+        .find(&begin)
+        .unwrap_or_else(|| panic!("no {begin}"))
+        + begin.len();
+    let to = from
+        + document[from..]
+            .find(&end)
+            .unwrap_or_else(|| panic!("no {end}"));
+    (from, to)
+}
+
+fn replaced(document: &str, name: &str, table: &str) -> String {
+    let (from, to) = place(document, name);
+    format!("{}{table}{}", &document[..from], &document[to..])
+}
+
+#[test]
+fn a_table_is_made_of_the_last_word_on_each_line_in_the_registrys_order() {
+    let told = r#"{"table":"provoked","cells":["hung","SIGSTOP","KubeletHung","3.1"]}
+{"table":"other","cells":["a","b","c"]}
+{"table":"provoked","cells":["nothing","a | b","none","–"]}
+{"table":"provoked","cells":["well","by itself","KubeletIsHealthy","1"]}
+{"table":"provoked","cells":["hung","SIGSTOP","KubeletHung","4.2"]}
+"#;
+    let lines = lines(told);
+    assert_eq!(lines["other"], [["a", "b", "c"]]);
+    let heading = ["fault", "how", "reason", "seconds"];
+    let document = "before\n<!-- table x -->\nold\n<!-- end x -->\nafter\n";
+    assert_eq!(
+        replaced(document, "x", &table(&heading, &lines["provoked"])),
+        "before\n<!-- table x -->\n\
+         | fault | how | reason | seconds |\n|---|---|---|---|\n\
+         | well | by itself | KubeletIsHealthy | 1 |\n\
+         | hung | SIGSTOP | KubeletHung | 4.2 |\n\
+         | nothing | a \\| b | none | – |\n\
+         <!-- end x -->\nafter\n"
+    );
+}
