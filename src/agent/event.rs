@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     checks::{
         Question, Reading,
-        kubelet::{Found, Probe, Process},
+        kubelet::{Carrier, Found, Probe, Process, Run, Sample},
     },
     cluster::{
         api::{ApiError, EventTask, NodeView, TaintTry},
@@ -15,7 +15,7 @@ use crate::{
         watch::{End, NodeEvent},
     },
     desired::Condition,
-    helper::protocol::{ConfigAnswer, ConfigRequest},
+    helper::protocol::{ConfigAnswer, ConfigRequest, LastWords},
     host::{
         helper::{HelperError, KubeletFacts},
         systemd::BusEvent,
@@ -46,6 +46,12 @@ pub enum Event {
     },
     /// The state of this process.
     ProcessState(i32, char),
+    /// How this process is run.
+    Carried(i32, Carrier),
+    /// A closer look at this process, which does not answer.
+    Sampled(i32, Sample),
+    /// What the kubelet said last in that run.
+    Words(Run, Result<LastWords, HelperError>),
     /// What the helper says of this process.
     Facts(i32, Result<KubeletFacts, HelperError>),
     /// What the helper says of the kubelet's configuration, to the question of that number.
@@ -98,6 +104,10 @@ pub enum Effect {
     Probe(i32, String),
     /// Read this process's state.
     ReadState(Process),
+    /// Look closer at this process.
+    Sample(i32),
+    /// Ask the helper what the kubelet said last in that run.
+    AskWords(Run),
     /// Ask the helper about this process.
     AskFacts(i32),
     /// Have the question of the check with that id answered.

@@ -5,6 +5,7 @@
 
 mod asking;
 mod checking;
+mod closer;
 mod event;
 mod judging;
 mod link;
@@ -38,7 +39,7 @@ pub use event::{Effect, Event};
 pub use state::State;
 
 use crate::{
-    checks::kubelet::{Probe, Process},
+    checks::kubelet::{Found, Probe, Process},
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
@@ -244,6 +245,8 @@ impl Agent {
                 let helper = self.outside.helper.clone();
                 self.spawn(async move { Event::Facts(pid, helper.kubelet(pid).await) });
             }
+            Effect::Sample(pid) => self.sample(pid),
+            Effect::AskWords(run) => self.ask_words(run),
             Effect::Ask(check, question) => self.ask(check, question),
             Effect::FollowConfig(question, request) => self.follow_config(question, *request),
             Effect::LookForPause => self.look_for_pause(),
@@ -324,8 +327,15 @@ impl Agent {
             Some(path) => Where::PidFile(path.clone()),
             None => Where::ControlGroup(group),
         };
-        let found = process::find_kubelet(&self.outside.root, &place);
+        let root = &self.outside.root;
+        let found = process::find_kubelet(root, &place);
+        let carried = match &found {
+            Found::One(process) => Some((process.pid, process::carrier(root, process))),
+            Found::None(_) | Found::Many(_) => None,
+        };
         self.known.push_back(Event::Looked(found));
+        let carried = carried.map(|(pid, carrier)| Event::Carried(pid, carrier));
+        self.known.extend(carried);
     }
 
     /// The folder is in memory.

@@ -6,6 +6,7 @@ use tracing::info;
 
 use super::{
     checking::Checking,
+    closer::Closer,
     event::{Effect, Event},
     link::Link,
     peer::Peer,
@@ -13,7 +14,7 @@ use super::{
     standing::Standing,
 };
 use crate::{
-    checks::kubelet::{Endpoint, Kubelet, Sign},
+    checks::kubelet::{Endpoint, Kubelet, Sign, Terms},
     clock::Now,
     cluster::{events::EventBook, gate::RequestKind, publisher::Publisher, taints::Tainter},
     config::Settings,
@@ -48,6 +49,7 @@ pub struct State {
     pub(super) desired: Desired,
     pub(super) checking: Checking,
     pub(super) standing: Standing,
+    pub(super) closer: Closer,
     /// The checks that the loop drives.
     pub(super) driven: Vec<Driven>,
     pub(super) publisher: Option<Publisher>,
@@ -80,7 +82,7 @@ impl State {
         now: Now,
     ) -> Self {
         let mut state = Self {
-            kubelet: Kubelet::new(settings.kubelet.unit.clone()),
+            kubelet: Kubelet::new(settings.kubelet.unit.clone()).with(Terms::of(&settings)),
             kubelet_since: now,
             health: Conditions::new(settings.kubelet.healthy_for),
             desired: Desired::new(settings.choice.clone()),
@@ -90,6 +92,7 @@ impl State {
             stands_down: false,
             checking: Checking::default(),
             standing: Standing::default(),
+            closer: Closer::default(),
             driven: driven(&settings),
             settings,
             started: now,
@@ -180,6 +183,9 @@ impl State {
             Event::ProcessState(pid, state) => {
                 self.kubelet.apply(Sign::ProcessState(pid, state), now);
             }
+            Event::Carried(pid, carrier) => self.kubelet.apply(Sign::Carrier(pid, carrier), now),
+            Event::Sampled(pid, sample) => self.apply_sampled(pid, sample, now),
+            Event::Words(run, words) => self.apply_words(run, words, now),
             Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, &mut effects),
             Event::Config(question, answer) => self.apply_config(question, answer, now),
             Event::Pause(pause) => self.standing.learn_pause(pause, now),
@@ -238,7 +244,8 @@ impl State {
         let mut next = self.status_at;
         let mut also = |at: Option<Duration>| next = at.map_or(next, |at| at.min(next));
         also(self.watchdog.map(|(_, at)| at));
-        also(ahead(self.kubelet.next_deadline()));
+        also(self.kubelet.next_deadline(now));
+        also(self.next_closer_look());
         also(self.health.next_deadline(now));
         also(self.checking.next_deadline());
         also(self.standing.next_deadline(now));
@@ -309,6 +316,7 @@ impl State {
             effects.push(Effect::LookForPause);
             effects.push(Effect::Look(self.control_group()));
         }
+        self.look_closer(now, effects);
         self.ask_about_config(now, effects);
         self.follow_packages(now, effects);
         if self.link.is_due(now) {

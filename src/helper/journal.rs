@@ -137,16 +137,17 @@ impl Choice {
         if last_us.saturating_sub(entry.monotonic_us) > LAST_US {
             return true;
         }
-        if !OWNERS.iter().any(|owner| entry.field(owner).is_some_and(is_kubelets)) {
+        if !OWNERS
+            .iter()
+            .any(|owner| entry.field(owner).is_some_and(is_kubelets))
+        {
             return false;
         }
-        match entry.field(MESSAGE) {
-            Some(message) => self.line(&String::from_utf8_lossy(message)),
-            None => {
-                self.compressed |= entry.compressed && self.error.is_none();
-                false
-            }
-        }
+        let Some(message) = entry.field(MESSAGE) else {
+            self.compressed |= entry.compressed && self.error.is_none();
+            return false;
+        };
+        self.line(&String::from_utf8_lossy(message))
     }
 
     fn line(&mut self, line: &str) -> bool {

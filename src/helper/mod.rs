@@ -3,12 +3,13 @@
 //! It starts nothing itself (an exec plugin is started by systemd: `plugin`), writes nothing, knows nothing of the cluster
 //! and runs without tokio: a thread for each of at
 //! most four connections, and of two more that follow the configuration, so that a verb that blocks in the kernel blocks
-//! nobody else. One file a verb: [`kubelet`], [`credential`] and [`config`] (which follows the files with [`watch`]);
+//! nobody else. One file a verb: [`kubelet`], [`credential`], [`journal`] and [`config`] (which follows the files with [`watch`]);
 //! [`protocol`] is what both sides speak, [`server`] answers, [`activation`] and [`socket`] get the listening socket.
 
 pub mod activation;
 pub mod config;
 pub mod credential;
+pub mod journal;
 pub mod kubelet;
 mod plugin;
 pub mod process;

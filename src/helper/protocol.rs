@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{config, credential, kubelet};
+use super::{config, credential, journal, kubelet};
 use crate::{
     kubeconfig::Access,
     kubelet::{
@@ -41,7 +41,12 @@ pub struct Verb {
 }
 
 /// Every verb.
-pub const VERBS: &[&Verb] = &[&kubelet::VERB, &credential::VERB, &config::VERB];
+pub const VERBS: &[&Verb] = &[
+    &kubelet::VERB,
+    &credential::VERB,
+    &config::VERB,
+    &journal::VERB,
+];
 
 /// What the agent asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +72,27 @@ pub enum Request {
     /// What the rules say of the kubelet's configuration: a [`ConfigAnswer`] at once, and another each time that a file
     /// changes which was read, until the connection is closed.
     Config(Box<ConfigRequest>),
+    /// What the kubelet said last: [`LastWords`].
+    Journal {
+        /// The run of its unit, by systemd's `InvocationID`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        invocation: Option<String>,
+        /// Whether it is RKE2's, which has a log of its own.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        rke2: bool,
+    },
+}
+
+/// The end of what a kubelet said: one line, without time and thread, without secrets.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LastWords {
+    /// Its last line that says that something failed, else its last line.
+    pub line: Option<String>,
+    /// Whether that line says that something failed.
+    pub is_error: bool,
+    /// Whether a later line is there that the journal has compressed, as it does with long ones, and so was not read.
+    pub compressed: bool,
 }
 
 /// What the agent knows and the helper does not.
@@ -111,6 +137,8 @@ pub struct ConfigAnswer {
     pub errors: Vec<ConfigFinding>,
     /// How many warnings there are.
     pub warnings: u32,
+    /// Whether there is neither the kubeconfig that the kubelet asks for nor one to bootstrap with.
+    pub no_credentials: bool,
 }
 
 /// An error in the configuration.
@@ -133,6 +161,7 @@ impl Request {
             Self::Kubelet { .. } => &kubelet::VERB,
             Self::Credential { .. } => &credential::VERB,
             Self::Config(_) => &config::VERB,
+            Self::Journal { .. } => &journal::VERB,
         }
     }
 }

@@ -19,7 +19,7 @@ use serde::Serialize;
 use tracing::{debug, info, warn};
 
 use super::{
-    config, credential, kubelet,
+    config, credential, journal, kubelet,
     protocol::{self, Code, ConfigRequest, MAX_REQUEST_BYTES, Refusal, Request},
 };
 use crate::{clock::Clock, host::files::Root};
@@ -231,6 +231,9 @@ fn perform(root: &Root, request: &Request, uid: u32) -> Vec<u8> {
         // It is answered more than once, by `follow`.
         Request::Config(_) => Vec::new(),
         Request::Kubelet { pid } => encode(verb, kubelet::answer(root, *pid)),
+        Request::Journal { invocation, rke2 } => {
+            encode(verb, journal::answer(root, invocation.as_deref(), *rke2))
+        }
         Request::Credential { pid, own, known } => {
             let answer = credential::answer(root, *pid, *own, known.as_deref());
             // A plugin's lives for minutes: it is said once.

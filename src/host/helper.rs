@@ -19,9 +19,12 @@ use tokio::{
 };
 
 pub use crate::helper::protocol::{Code, Credential, KubeletFacts};
-use crate::helper::{
-    SOCKET_PATH,
-    protocol::{self, ConfigAnswer, ConfigRequest, MAX_ANSWER_BYTES, Request},
+use crate::{
+    checks::kubelet::Run,
+    helper::{
+        SOCKET_PATH,
+        protocol::{self, ConfigAnswer, ConfigRequest, LastWords, MAX_ANSWER_BYTES, Request},
+    },
 };
 
 /// How long to wait before connecting again to a helper whose queue is full.
@@ -120,6 +123,15 @@ impl HelperClient {
             known: None,
         })
         .await
+    }
+
+    /// What the kubelet said last in that run. At most 2 s.
+    pub async fn last_words(&self, run: &Run) -> Result<LastWords, HelperError> {
+        let (invocation, rke2) = match run {
+            Run::Invocation(id) => (Some(id.clone()), false),
+            Run::Rke2(_) => (None, true),
+        };
+        self.ask(&Request::Journal { invocation, rke2 }).await
     }
 
     /// What the rules say of the kubelet's configuration, and again each time that it changes, until nobody listens any

@@ -13,6 +13,7 @@ pub mod packages;
 pub mod process;
 pub mod program;
 pub mod socket;
+pub mod suspect;
 pub mod systemd;
 pub mod transient;
 pub mod tree;

@@ -3,18 +3,22 @@
 //! One connection, match rules for this unit and for the host's shutdown alone. All signals come through one stream, so that they keep the
 //! order in which systemd sent them: a job is known before the process that it ends is gone.
 
+mod properties;
+
 use std::{collections::HashMap, time::Duration};
 
 use tokio::{sync::mpsc, task::JoinSet};
 use tracing::debug;
 use zbus::{
-    Connection, MatchRule, Message, MessageStream, OwnedObjectPath, OwnedVariant, Variant,
+    Connection, MatchRule, Message, MessageStream, OwnedObjectPath, OwnedVariant,
     export::futures_core::Stream,
     fdo::{DBusProxy, PropertiesProxy},
     message::Type,
     names::{InterfaceName, MemberName},
     zvariant::DynamicType,
 };
+
+use properties::{merge, text};
 
 use super::loaded;
 use crate::{
@@ -337,75 +341,4 @@ async fn job_type(connection: &Connection, path: OwnedObjectPath) -> zbus::Resul
         "start" => JobKind::Start,
         _ => JobKind::Other,
     })
-}
-
-fn merge(unit: &mut Unit, properties: &HashMap<String, OwnedVariant>) {
-    for (name, value) in properties {
-        match name.as_str() {
-            "LoadState" => unit.load_state = text(value),
-            "ActiveState" => unit.active_state = text(value),
-            "SubState" => unit.sub_state = text(value),
-            "Result" => unit.result = text(value),
-            "ControlGroup" => unit.control_group = text(value),
-            "MainPID" => unit.main_pid = number(value),
-            "ExecMainPID" => unit.exec_main_pid = number(value),
-            "ExecMainCode" => unit.exec_main_code = number(value),
-            "ExecMainStatus" => unit.exec_main_status = number(value),
-            "InactiveExitTimestampMonotonic" => unit.ever_started = number::<u64>(value) != 0,
-            _ => {}
-        }
-    }
-}
-
-fn text(value: &Variant<'_>) -> String {
-    match value {
-        Variant::Str(text) => text.as_str().to_owned(),
-        Variant::Variant(inner) => text(inner),
-        _ => String::new(),
-    }
-}
-
-/// A number of whatever width; one that does not fit, or is none, is 0, which for each of them means "none".
-fn number<T: TryFrom<i128> + Default>(value: &Variant<'_>) -> T {
-    let wide = match value {
-        Variant::U32(n) => i128::from(*n),
-        Variant::I32(n) => i128::from(*n),
-        Variant::U64(n) => i128::from(*n),
-        Variant::I64(n) => i128::from(*n),
-        _ => 0,
-    };
-    T::try_from(wide).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn properties_are_merged_by_name_and_type() {
-        let mut unit = Unit::default();
-        let properties = HashMap::from([
-            ("MainPID".to_owned(), OwnedVariant::from(7_u32)),
-            ("ExecMainStatus".to_owned(), OwnedVariant::from(9_i32)),
-            (
-                "InactiveExitTimestampMonotonic".to_owned(),
-                OwnedVariant::from(5_u64),
-            ),
-            (
-                "ActiveState".to_owned(),
-                Variant::from("active").try_to_owned().unwrap(),
-            ),
-            ("Result".to_owned(), OwnedVariant::from(1_u32)),
-            ("Unheard".to_owned(), OwnedVariant::from(1_u32)),
-        ]);
-        merge(&mut unit, &properties);
-        assert_eq!(
-            (unit.main_pid, unit.exec_main_status, unit.ever_started),
-            (7, 9, true)
-        );
-        assert_eq!(
-            (unit.active_state.as_str(), unit.result.as_str()),
-            ("active", "")
-        );
-    }
 }

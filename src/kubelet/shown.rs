@@ -163,7 +163,10 @@ fn opaque(chars: &[char], start: usize, end: usize) -> Vec<std::ops::Range<usize
 fn hide_pem(chars: &[char], mut hide: impl FnMut(std::ops::Range<usize>)) {
     let find = |what: &str, from: usize| {
         let what: Vec<char> = what.chars().collect();
-        let found = chars.get(from..)?.windows(what.len()).position(|w| w == what);
+        let found = chars
+            .get(from..)?
+            .windows(what.len())
+            .position(|w| w == what);
         found.map(|at| from + at)
     };
     let mut from = 0;
@@ -240,10 +243,16 @@ mod tests {
             ("TOKEN", "TOKEN"),
             ("é token=ü", "é token=*"),
             ("Authorization: Bearer abc.d", "Authorization: Bearer *****"),
-            (r#"err="body {\"token\":\"abc\"}""#, r#"err="body {\"token\":\"***\"}""#),
+            (
+                r#"err="body {\"token\":\"abc\"}""#,
+                r#"err="body {\"token\":\"***\"}""#,
+            ),
             ("client-key-data: abc", "client-key-data: ***"),
             ("x eyJhbGciOi.eyJz y", "x **************** y"),
-            ("join abcdef.0123456789abcdef", "join abcdef.****************"),
+            (
+                "join abcdef.0123456789abcdef",
+                "join abcdef.****************",
+            ),
             (
                 "a -----BEGIN K-----\nab\n-----END K----- b",
                 "a ********************************* b",

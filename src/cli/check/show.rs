@@ -4,9 +4,7 @@ use std::fmt::Write as _;
 
 use clap::ValueEnum;
 
-use super::{
-    json::{from_words, launcher_word, shown_value, source_word},
-};
+use super::json::{from_words, launcher_word, shown_value, source_word};
 use crate::kubelet::{
     layers::Launcher,
     shown::{harmless, hide_secrets},

@@ -261,7 +261,7 @@ impl<F: FileExt> JournalFile<F> {
     /// Reads an object's beginning, which must be of that type.
     fn object(&self, head: &mut [u8], at: u64, kind: u8) -> io::Result<()> {
         self.read_at(head, at, 0)?;
-        if head[0] != kind || object_bytes(head) < OBJECT_HEADER_BYTES || at % 8 != 0 {
+        if head[0] != kind || object_bytes(head) < OBJECT_HEADER_BYTES || !at.is_multiple_of(8) {
             return Err(torn());
         }
         Ok(())
@@ -319,7 +319,9 @@ fn le32(bytes: &[u8], at: usize) -> u32 {
 }
 
 fn le64(bytes: &[u8], at: usize) -> u64 {
-    let eight = bytes.get(at..at + 8).and_then(|eight| eight.try_into().ok());
+    let eight = bytes
+        .get(at..at + 8)
+        .and_then(|eight| eight.try_into().ok());
     eight.map_or(0, u64::from_le_bytes)
 }
 
@@ -387,4 +389,4 @@ fn finish([a, b, c]: &mut [u32; 3]) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -70,7 +70,10 @@ fn plain(line: &str) -> String {
             None => message,
         };
     }
-    match line.strip_prefix("time=\"").and_then(|rest| rest.split_once("\" ")) {
+    match line
+        .strip_prefix("time=\"")
+        .and_then(|rest| rest.split_once("\" "))
+    {
         Some((_, rest)) => rest.to_owned(),
         None => line.to_owned(),
     }
@@ -100,7 +103,9 @@ fn json(line: &str) -> Option<(String, Option<String>)> {
     let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
     let bad_level = || {
         let level = text("level")?.to_ascii_lowercase();
-        ["error", "fatal", "panic"].contains(&level.as_str()).then(String::new)
+        ["error", "fatal", "panic"]
+            .contains(&level.as_str())
+            .then(String::new)
     };
     let error = text("err").or_else(|| text("error")).or_else(bad_level);
     Some((text("msg")?, error))
@@ -133,7 +138,9 @@ mod tests {
             shown(line),
             r#"run.go:74] "command failed" err="failed to parse kubelet flag: unknown flag: --no-such-flag""#
         );
-        assert!(!is_error(r#"I1121 18:52:01.123456    1234 server.go:1] "err=nothing""#));
+        assert!(!is_error(
+            r#"I1121 18:52:01.123456    1234 server.go:1] "err=nothing""#
+        ));
     }
 
     #[test]
@@ -165,7 +172,10 @@ mod tests {
 
     #[test]
     fn a_secret_leaves_three_stars() {
-        assert_eq!(shown("error: token=abcdefgh is bad"), "error: token=*** is bad");
+        assert_eq!(
+            shown("error: token=abcdefgh is bad"),
+            "error: token=*** is bad"
+        );
     }
 
     proptest! {

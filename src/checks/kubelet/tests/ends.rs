@@ -1,0 +1,394 @@
+//! Ends that come again and again, and what is learnt of an end after it.
+
+use super::*;
+use crate::{
+    checks::kernel::event::{OomKill, Scope},
+    helper::protocol::LastWords,
+};
+
+const SECOND: u64 = 1000;
+
+/// A run of the unit that has ended: `result` and how, by code and status.
+fn ended(run: &str, result: &str, (code, status): (i32, i32)) -> Unit {
+    Unit {
+        load_state: "loaded".to_owned(),
+        active_state: "activating".to_owned(),
+        sub_state: "auto-restart".to_owned(),
+        exec_main_pid: 100,
+        exec_main_code: code,
+        exec_main_status: status,
+        result: result.to_owned(),
+        control_group: "/system.slice/kubelet.service".to_owned(),
+        invocation: run.to_owned(),
+        ever_started: true,
+        ..Unit::default()
+    }
+}
+
+fn exit(run: &str) -> Unit {
+    ended(run, "exit-code", (1, 1))
+}
+
+fn failed(run: &str, result: &str) -> Unit {
+    Unit {
+        active_state: "failed".to_owned(),
+        sub_state: "failed".to_owned(),
+        start_limit_burst: 5,
+        start_limit_interval_usec: 10_000_000,
+        ..ended(run, result, (1, 1))
+    }
+}
+
+/// The kubelet of `run` has ended so, under our eyes.
+fn dies(kubelet: &mut Kubelet, unit: Unit, millis: u64) {
+    kubelet.apply(Sign::Gone(PID), at(millis));
+    kubelet.apply(Sign::Unit(unit), at(millis + 1));
+}
+
+/// The next one is there; it has not answered yet.
+fn lives(kubelet: &mut Kubelet, run: &str, millis: u64) {
+    let running = Unit {
+        active_state: "active".to_owned(),
+        sub_state: "running".to_owned(),
+        main_pid: 100,
+        exec_main_code: 0,
+        ..exit(run)
+    };
+    kubelet.apply(Sign::Unit(running), at(millis));
+    let process = Process {
+        pid: PID,
+        started: at(millis).uptime,
+    };
+    kubelet.apply(Sign::Found(Found::One(process)), at(millis));
+}
+
+fn message(kubelet: &Kubelet, millis: u64) -> String {
+    match kubelet.assess(None, at(millis)) {
+        Assessment::Found(finding) => finding.message,
+        Assessment::NothingNew => String::new(),
+    }
+}
+
+fn oom(pid: i32, millis: u64) -> Sign {
+    let cgroup = Some("/machine/node/system.slice/kubelet.service".to_owned());
+    Sign::OomKill(Box::new(OomKill {
+        at: at(millis).uptime,
+        pid,
+        comm: "kubelet".to_owned(),
+        limit_cgroup: cgroup.clone(),
+        cgroup,
+        scope: Scope::Cgroup,
+        pod: None,
+        rss_bytes: Some(8 * 1024 * 1024),
+    }))
+}
+
+fn words(run: &str, line: &str) -> Sign {
+    let told = LastWords {
+        line: Some(line.to_owned()),
+        is_error: true,
+        compressed: false,
+    };
+    Sign::Words(Run::Invocation(run.to_owned()), told)
+}
+
+#[test]
+fn the_third_end_within_five_minutes_is_a_crash_loop() {
+    let mut kubelet = healthy();
+    for (run, millis) in [("a", 10), ("b", 100), ("c", 310)] {
+        dies(&mut kubelet, exit(run), millis * SECOND);
+        // What systemd says twice, or of the same run again, is one end.
+        kubelet.apply(Sign::Unit(exit(run)), at(millis * SECOND + 5));
+        assert_eq!(
+            reason(&kubelet, millis * SECOND + 5),
+            Some(Reason::KubeletCrashed),
+            "{run}: the first is five minutes ago by the third"
+        );
+        lives(&mut kubelet, "next", millis * SECOND + 100);
+    }
+    dies(&mut kubelet, exit("d"), 320 * SECOND);
+    assert_eq!(
+        reason(&kubelet, 321 * SECOND),
+        Some(Reason::KubeletCrashLooping)
+    );
+    let told = message(&kubelet, 321 * SECOND);
+    assert!(
+        told.contains("3 times or more within 5 min; the last one exited with code 1"),
+        "{told}"
+    );
+    // The same sentence until the next round number.
+    for run in ["e", "f", "g", "h", "i"] {
+        lives(&mut kubelet, run, 322 * SECOND);
+        dies(&mut kubelet, exit(run), 323 * SECOND);
+        assert_eq!(message(&kubelet, 324 * SECOND), told);
+    }
+    for run in ["j", "k"] {
+        lives(&mut kubelet, run, 325 * SECOND);
+        dies(&mut kubelet, exit(run), 326 * SECOND);
+    }
+    assert!(message(&kubelet, 327 * SECOND).contains("10 times or more"));
+}
+
+#[test]
+fn ends_that_somebody_asked_for_are_not_counted() {
+    let mut kubelet = healthy();
+    for (run, secs) in [("a", 10), ("b", 20), ("c", 30), ("d", 40)] {
+        kubelet.apply(Sign::Job(7, JobKind::Restart), at(secs * SECOND));
+        let down = Unit {
+            active_state: "inactive".to_owned(),
+            sub_state: "dead".to_owned(),
+            ..ended(run, "success", (1, 0))
+        };
+        dies(&mut kubelet, down, secs * SECOND);
+        kubelet.apply(Sign::JobDone(7), at(secs * SECOND + 50));
+        lives(&mut kubelet, run, secs * SECOND + 60);
+    }
+    dies(&mut kubelet, exit("e"), 50 * SECOND);
+    assert_eq!(reason(&kubelet, 51 * SECOND), Some(Reason::KubeletCrashed));
+}
+
+#[test]
+fn ends_too_fast_to_be_seen_are_counted_by_systemds_own_restarts() {
+    let mut kubelet = healthy();
+    for restarts in 1..=3_u32 {
+        let running = Unit {
+            active_state: "active".to_owned(),
+            sub_state: "running".to_owned(),
+            main_pid: 100 + restarts,
+            exec_main_code: 0,
+            restarts,
+            ..exit(&format!("run{restarts}"))
+        };
+        kubelet.apply(Sign::Unit(running), at(SECOND));
+    }
+    dies(&mut kubelet, exit("run3"), 2 * SECOND);
+    // The run that was there when the bus was heard first, and three more.
+    assert_eq!(
+        reason(&kubelet, 3 * SECOND),
+        Some(Reason::KubeletCrashLooping)
+    );
+}
+
+#[test]
+fn a_start_limit_is_told_with_its_numbers_even_after_restarts_by_hand() {
+    let mut kubelet = healthy();
+    kubelet.apply(Sign::Job(7, JobKind::Restart), at(SECOND));
+    kubelet.apply(Sign::Gone(PID), at(SECOND));
+    assert_eq!(reason(&kubelet, SECOND), None, "planned");
+    kubelet.apply(Sign::Unit(failed("a", "start-limit-hit")), at(SECOND));
+    assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletStartLimitHit));
+    assert!(message(&kubelet, SECOND).contains("more than 5 within 10 s"));
+    // The same, found so at our start.
+    let mut kubelet = Kubelet::new("kubelet.service");
+    kubelet.apply(Sign::Found(Found::None(String::new())), at(0));
+    kubelet.apply(Sign::Unit(failed("a", "start-limit-hit")), at(0));
+    assert_eq!(reason(&kubelet, 0), Some(Reason::KubeletStartLimitHit));
+}
+
+#[test]
+fn systemds_watchdog_is_named_with_its_time() {
+    let mut kubelet = healthy();
+    let unit = Unit {
+        watchdog_usec: 20_000_000,
+        ..ended("a", "watchdog", (3, 6))
+    };
+    dies(&mut kubelet, unit, SECOND);
+    assert_eq!(
+        reason(&kubelet, 2 * SECOND),
+        Some(Reason::KubeletWatchdogKilled)
+    );
+    assert!(message(&kubelet, 2 * SECOND).contains("WatchdogSec=20 s"));
+    assert_eq!(
+        kubelet.take_wanted_words(at(10 * SECOND)),
+        None,
+        "it had no last words"
+    );
+}
+
+#[test]
+fn a_kill_for_memory_is_told_whether_the_kernel_speaks_first_or_last() {
+    let killed = || ended("a", "signal", (2, 9));
+    for is_first in [true, false] {
+        for pid in [PID, 4711] {
+            let mut kubelet = healthy();
+            kubelet.apply(running_in_group(), at(10));
+            if is_first {
+                kubelet.apply(oom(pid, SECOND), at(SECOND));
+                dies(&mut kubelet, killed(), SECOND + 40);
+            } else {
+                dies(&mut kubelet, killed(), SECOND + 40);
+                assert_eq!(reason(&kubelet, SECOND + 50), Some(Reason::KubeletCrashed));
+                kubelet.apply(oom(pid, SECOND), at(SECOND + 60));
+            }
+            assert_eq!(
+                reason(&kubelet, SECOND + 70),
+                Some(Reason::KubeletOOMKilled),
+                "{is_first} {pid}"
+            );
+            let told = message(&kubelet, SECOND + 70);
+            assert!(
+                told.contains("its own memory limit was reached, that of the cgroup /machine"),
+                "{told}"
+            );
+            assert!(
+                told.contains("kubelet pid 100 ") && told.contains("it held 8 MiB"),
+                "{told}"
+            );
+        }
+    }
+}
+
+/// Where the kubelet's cgroup is, when it is running.
+fn running_in_group() -> Sign {
+    Sign::Unit(Unit {
+        active_state: "active".to_owned(),
+        sub_state: "running".to_owned(),
+        main_pid: 100,
+        exec_main_code: 0,
+        ..exit("a")
+    })
+}
+
+#[test]
+fn strangers_and_older_kills_are_not_the_kubelets_end() {
+    let mut kubelet = healthy();
+    kubelet.apply(running_in_group(), at(10));
+    let Sign::OomKill(mut stranger) = oom(4711, 20 * SECOND) else {
+        unreachable!()
+    };
+    stranger.cgroup = Some("/system.slice/kubelet.service-not".to_owned());
+    kubelet.apply(Sign::OomKill(stranger.clone()), at(20 * SECOND));
+    stranger.comm = "java".to_owned();
+    stranger.cgroup = Some("/system.slice/kubelet.service".to_owned());
+    kubelet.apply(Sign::OomKill(stranger), at(20 * SECOND));
+    kubelet.apply(oom(4711, SECOND), at(20 * SECOND));
+    dies(&mut kubelet, ended("a", "signal", (2, 9)), 20 * SECOND);
+    assert_eq!(reason(&kubelet, 21 * SECOND), Some(Reason::KubeletCrashed));
+    // A stop that the operator asked for is his, whatever the kernel did meanwhile.
+    let mut kubelet = healthy();
+    kubelet.apply(oom(PID, SECOND), at(SECOND));
+    kubelet.apply(Sign::Job(7, JobKind::Stop), at(SECOND));
+    kubelet.apply(Sign::Gone(PID), at(SECOND));
+    assert_eq!(
+        reason(&kubelet, SECOND),
+        Some(Reason::KubeletStoppedByOperator)
+    );
+}
+
+#[test]
+fn systemds_own_word_of_a_kill_for_memory_is_enough() {
+    let mut kubelet = healthy();
+    dies(&mut kubelet, ended("a", "oom-kill", (1, 0)), SECOND);
+    assert_eq!(reason(&kubelet, 2 * SECOND), Some(Reason::KubeletOOMKilled));
+}
+
+#[test]
+fn the_last_words_come_a_moment_later_and_are_asked_for_twice_at_most() {
+    let mut kubelet = healthy();
+    dies(&mut kubelet, exit("a"), SECOND);
+    assert_eq!(reason(&kubelet, SECOND + 1), Some(Reason::KubeletCrashed));
+    assert_eq!(kubelet.take_wanted_words(at(SECOND + 10)), None);
+    assert_eq!(
+        kubelet.next_deadline(at(SECOND + 10)),
+        Some(at(SECOND + 251).uptime)
+    );
+    let run = Some(Run::Invocation("a".to_owned()));
+    assert_eq!(kubelet.take_wanted_words(at(SECOND + 251)), run);
+    assert_eq!(kubelet.take_wanted_words(at(SECOND + 251)), None);
+    assert_eq!(kubelet.take_wanted_words(at(3 * SECOND)), run, "once more");
+    assert_eq!(kubelet.take_wanted_words(at(60 * SECOND)), None);
+    kubelet.apply(words("a", "no such flag"), at(3 * SECOND));
+    let told = message(&kubelet, 3 * SECOND);
+    assert!(
+        told.ends_with("(systemd: Result=exit-code); its last error: no such flag"),
+        "{told}"
+    );
+    // Those of another run are not this one's.
+    lives(&mut kubelet, "b", 4 * SECOND);
+    dies(&mut kubelet, exit("b"), 5 * SECOND);
+    assert!(!message(&kubelet, 6 * SECOND).contains("no such flag"));
+    assert_eq!(
+        kubelet.next_deadline(at(6 * SECOND)),
+        Some(at(13 * SECOND).uptime),
+        "ten seconds after the last question"
+    );
+    kubelet.apply(words("b", "no such flag"), at(6 * SECOND));
+    assert_eq!(
+        kubelet.next_deadline(at(6 * SECOND)),
+        None,
+        "they are there"
+    );
+}
+
+#[test]
+fn what_is_learnt_late_is_told_as_long_as_the_next_one_has_shown_no_health() {
+    let url = || Endpoint::Known("u".to_owned());
+    let mut kubelet = healthy();
+    dies(&mut kubelet, exit("a"), SECOND);
+    lives(&mut kubelet, "b", SECOND + 100);
+    kubelet.apply(Sign::Endpoint(PID, url()), at(SECOND + 100));
+    kubelet.apply(Sign::Probed(PID, Probe::Refused), at(SECOND + 110));
+    assert_eq!(
+        reason(&kubelet, SECOND + 110),
+        Some(Reason::KubeletStarting)
+    );
+    kubelet.apply(words("a", "no such flag"), at(SECOND + 300));
+    assert_eq!(reason(&kubelet, SECOND + 300), Some(Reason::KubeletCrashed));
+    assert!(message(&kubelet, SECOND + 300).contains("no such flag"));
+    kubelet.apply(Sign::Probed(PID, Probe::Refused), at(SECOND + 400));
+    assert_eq!(
+        reason(&kubelet, SECOND + 400),
+        Some(Reason::KubeletStarting)
+    );
+    kubelet.apply(Sign::Probed(PID, Probe::Ok), at(SECOND + 500));
+    kubelet.apply(words("a", "something else"), at(SECOND + 600));
+    assert_eq!(
+        reason(&kubelet, SECOND + 600),
+        Some(Reason::KubeletIsHealthy)
+    );
+}
+
+#[test]
+fn before_the_join_a_crash_loop_is_by_design() {
+    let mut kubelet = Kubelet::new("kubelet.service");
+    kubelet.apply(Sign::Found(Found::None(String::new())), at(0));
+    for run in ["a", "b", "c", "d"] {
+        kubelet.apply(Sign::Unit(exit(run)), at(SECOND));
+    }
+    assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletCrashLooping));
+    kubelet.apply(Sign::AwaitsJoin(true), at(SECOND));
+    assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletAwaitsJoin));
+    kubelet.apply(Sign::AwaitsJoin(false), at(SECOND));
+    assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletCrashLooping));
+    // One that has answered has joined, whatever became of its files.
+    let mut kubelet = healthy();
+    kubelet.apply(Sign::AwaitsJoin(true), at(SECOND));
+    dies(&mut kubelet, exit("a"), 2 * SECOND);
+    assert_eq!(reason(&kubelet, 3 * SECOND), Some(Reason::KubeletCrashed));
+}
+
+#[test]
+fn of_a_child_its_unit_tells_nothing() {
+    let mut kubelet = healthy();
+    let parent = || Carrier::Child("rke2".to_owned());
+    kubelet.apply(Sign::Carrier(PID, parent()), at(10));
+    assert!(message(&kubelet, 10).contains("a child of rke2"));
+    kubelet.apply(Sign::Gone(PID), at(SECOND));
+    assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletGone));
+    assert!(message(&kubelet, SECOND).contains("its unit tells of rke2 alone"));
+    let run = Some(Run::Rke2(PID));
+    assert_eq!(kubelet.take_wanted_words(at(2 * SECOND)), run);
+    for secs in [6, 12] {
+        let process = Process {
+            pid: PID,
+            started: at(secs * SECOND).uptime,
+        };
+        kubelet.apply(Sign::Found(Found::One(process)), at(secs * SECOND));
+        kubelet.apply(Sign::Carrier(PID, parent()), at(secs * SECOND));
+        kubelet.apply(Sign::Gone(PID), at((secs + 1) * SECOND));
+    }
+    assert_eq!(
+        reason(&kubelet, 13 * SECOND),
+        Some(Reason::KubeletCrashLooping)
+    );
+}
