@@ -25,6 +25,8 @@ impl Healthz {
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .timeout(PROBE_TIMEOUT)
+            // Shorter, so that it is known which of the two has passed.
+            .connect_timeout(PROBE_TIMEOUT * 3 / 4)
             .pool_max_idle_per_host(1)
             .build()?;
         Ok(Self { client })
@@ -35,6 +37,7 @@ impl Healthz {
         match self.client.get(url).send().await {
             Ok(response) if response.status() == reqwest::StatusCode::OK => Probe::Ok,
             Ok(response) => Probe::Status(response.status().as_u16()),
+            Err(e) if e.is_timeout() && e.is_connect() => Probe::Unreachable,
             Err(e) if e.is_timeout() => Probe::Timeout,
             Err(e) => classify(&e),
         }

@@ -248,14 +248,14 @@ mod tests {
                 r#"err="body {\"token\":\"***\"}""#,
             ),
             ("client-key-data: abc", "client-key-data: ***"),
-            ("x eyJhbGciOi.eyJz y", "x **************** y"),
+            ("x eyJhbGciOi.eyJz y", "x *************** y"),
             (
                 "join abcdef.0123456789abcdef",
                 "join abcdef.****************",
             ),
             (
                 "a -----BEGIN K-----\nab\n-----END K----- b",
-                "a ********************************* b",
+                "a ************************************ b",
             ),
             ("a -----BEGIN K-----ab", "a *****************"),
         ] {

@@ -31,6 +31,7 @@ mod lifecycle;
 mod lookup;
 mod lost_nodes;
 mod privilege;
+mod provoked_life;
 mod racing;
 mod scene;
 mod standing;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
     let tests = [
         harness::tests(),
         life::tests(),
+        provoked_life::tests(),
         lookup::tests(),
         agent::tests(),
         api::tests(),

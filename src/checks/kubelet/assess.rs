@@ -144,7 +144,7 @@ impl Kubelet {
         }
         // Of one that was old when we found it nobody knows whether it ever answered.
         let is_slow = !alive.answered && alive.found < grace_ends;
-        self.assess_misses(alive, probe, (url, is_slow), now)
+        self.assess_misses(alive, probe, (url, is_slow))
     }
 
     fn assess_misses(
@@ -152,7 +152,6 @@ impl Kubelet {
         alive: &Alive,
         probe: &Probe,
         (url, is_slow): (&str, bool),
-        now: Now,
     ) -> Assessment {
         let who = who(alive);
         let state = alive.state.map(describe_state).unwrap_or_default();
@@ -164,8 +163,8 @@ impl Kubelet {
                 ),
             );
         }
-        let is_silent = matches!(probe, Probe::Timeout | Probe::Refused);
-        if let Some(tid) = alive.suspicion.stuck(now.uptime).filter(|_| is_silent) {
+        let is_silent = matches!(probe, Probe::Timeout | Probe::Unreachable | Probe::Refused);
+        if let Some(tid) = alive.suspicion.stuck().filter(|_| is_silent) {
             return found(
                 Reason::KubeletUnkillable,
                 format!(
@@ -195,6 +194,12 @@ impl Kubelet {
             Probe::Refused => found(
                 Reason::KubeletHealthzDown,
                 format!("{who}{state}: nobody listens at {url}"),
+            ),
+            Probe::Unreachable => found(
+                Reason::KubeletHealthzDown,
+                format!(
+                    "{who}{state}: a connection to {url} is neither taken nor refused, as when a firewall drops it"
+                ),
             ),
             Probe::Status(code) => found(
                 Reason::KubeletHealthzDown,

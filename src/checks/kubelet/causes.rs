@@ -135,6 +135,9 @@ impl Kubelet {
         // An answer that still shows the dead process as the main one was given before systemd had noticed.
         let noticed = unit.main_pid != unit.exec_main_pid;
         if ours {
+            if noticed {
+                ended.invocation.clone_from(&unit.invocation);
+            }
             if noticed
                 && matches!(ended.cause, Cause::Asked(_) | Cause::Unknown)
                 && let Some(cause) = Cause::of(unit)

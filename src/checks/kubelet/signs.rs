@@ -63,6 +63,8 @@ pub enum Probe {
     Refused,
     /// Somebody listens and says nothing.
     Timeout,
+    /// Nobody takes the connection or refuses it: a firewall drops it, or the queue of who listens is full.
+    Unreachable,
     /// Another HTTP status.
     Status(u16),
     /// The probe could not be made: that says nothing of the kubelet.

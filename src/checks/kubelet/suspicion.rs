@@ -15,11 +15,13 @@ pub(super) struct Suspicion {
     pub(super) frozen_by: Option<String>,
     /// Each wait in the kernel, and since when it has been seen (uptime).
     waits: Vec<(Waiting, Duration)>,
+    /// When it was looked at last (uptime).
+    looked: Duration,
 }
 
 impl Suspicion {
     pub(super) fn sampled(&mut self, sample: Sample, uptime: Duration) {
-        self.frozen_by = sample.frozen_by;
+        (self.frozen_by, self.looked) = (sample.frozen_by, uptime);
         self.waits.retain(|(wait, _)| sample.waiting.contains(wait));
         for wait in sample.waiting {
             let is_new = self.waits.iter().all(|(known, _)| *known != wait);
@@ -29,9 +31,9 @@ impl Suspicion {
         }
     }
 
-    /// The thread that has been in one and the same wait for too long.
-    pub(super) fn stuck(&self, uptime: Duration) -> Option<i32> {
-        let is_stuck = |since: Duration| uptime >= since + UNKILLABLE_AFTER;
+    /// The thread that has been seen in one and the same wait for too long.
+    pub(super) fn stuck(&self) -> Option<i32> {
+        let is_stuck = |since: Duration| self.looked >= since + UNKILLABLE_AFTER;
         let mut waits = self.waits.iter();
         let (wait, _) = waits.find(|(_, since)| is_stuck(*since))?;
         Some(wait.tid)
@@ -60,12 +62,12 @@ mod tests {
         let mut suspicion = Suspicion::default();
         for second in 0..10 {
             suspicion.sampled(sample(&[(7, 1), (8, second)]), Duration::from_secs(second));
-            assert_eq!(suspicion.stuck(Duration::from_secs(second)), None);
+            assert_eq!(suspicion.stuck(), None);
         }
         suspicion.sampled(sample(&[(7, 1), (8, 10)]), Duration::from_secs(10));
-        assert_eq!(suspicion.stuck(Duration::from_secs(10)), Some(7));
+        assert_eq!(suspicion.stuck(), Some(7));
         suspicion.sampled(sample(&[(8, 11)]), Duration::from_secs(11));
-        assert_eq!(suspicion.stuck(Duration::from_secs(60)), None);
+        assert_eq!(suspicion.stuck(), None);
     }
 
     #[test]

@@ -207,6 +207,7 @@ fn three_misses_make_a_problem_and_each_kind_has_its_reason() {
     for (probe, expected) in [
         (Probe::Timeout, Reason::KubeletHung),
         (Probe::Refused, Reason::KubeletHealthzDown),
+        (Probe::Unreachable, Reason::KubeletHealthzDown),
         (Probe::Status(500), Reason::KubeletHealthzDown),
         (
             Probe::Impossible("no memory".to_owned()),
