@@ -106,6 +106,7 @@ impl State {
                     away => self.helper.is_away(&away.to_string()),
                 }
                 self.checking.config.unanswered(&error.to_string(), now);
+                self.kubelet.apply(Sign::AwaitsJoin(false), now);
                 self.checking.asked = None;
                 self.checking.ask_at = Some(now.uptime + RETRY);
             }

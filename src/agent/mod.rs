@@ -39,7 +39,10 @@ pub use event::{Effect, Event};
 pub use state::State;
 
 use crate::{
-    checks::kubelet::{Found, Probe, Process},
+    checks::{
+        Reading,
+        kubelet::{Found, Probe, Process},
+    },
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
@@ -48,6 +51,7 @@ use crate::{
     host::{
         files::{Root, Stamp},
         helper::HelperClient,
+        kmsg,
         kubelet::Healthz,
         network,
         notify::Notifier,
@@ -168,6 +172,7 @@ impl Agent {
         if self.settings.kubelet.pid_file.is_none() {
             self.watch_unit();
         }
+        self.watch_kernel();
         let (found, outside) = (self.lock_files.clone(), self.outside.clone());
         tokio::task::spawn_blocking(move || found.set(LockFiles::find(&outside.root)));
         self.outside.notifier.ready();
@@ -289,6 +294,22 @@ impl Agent {
         self.tasks.spawn(async move {
             while let Some(event) = events.recv().await {
                 if sender.send(Event::Bus(event)).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// The log has a queue of its own: a storm of it must not fill the loop's.
+    fn watch_kernel(&mut self) {
+        let (sender, mut events) = mpsc::channel(kmsg::QUEUE);
+        let (root, clock) = (self.outside.root.clone(), self.outside.clock);
+        self.tasks.spawn(kmsg::follow(root, clock, sender));
+        let sender = self.sender.clone();
+        self.tasks.spawn(async move {
+            while let Some(event) = events.recv().await {
+                let event = Event::Observed(Reading::Kernel(event));
+                if sender.send(event).await.is_err() {
                     return;
                 }
             }

@@ -34,7 +34,10 @@ impl State {
         if before.as_ref() == Some(&process) {
             return;
         }
-        info!(message_id = Kind::KubeletFound.id(), pid = process.pid, unit = %self.settings.kubelet.unit, "watching the kubelet");
+        // Of one that ends again and again the condition tells.
+        if !self.kubelet.is_looping(now) {
+            info!(message_id = Kind::KubeletFound.id(), pid = process.pid, unit = %self.settings.kubelet.unit, "watching the kubelet");
+        }
         (self.kubelet_since, self.process_state_at) = (now, now.uptime + STATE_EVERY);
         self.offer(&Reading::Kubelet(Some(process.clone())), now);
         if let Some(url) = self.settings.kubelet.healthz_url.clone() {
@@ -52,7 +55,9 @@ impl State {
             .process()
             .is_some_and(|process| process.pid == pid)
         {
-            info!(message_id = Kind::KubeletEnded.id(), pid, unit = %self.settings.kubelet.unit, "the kubelet has ended");
+            if !self.kubelet.is_looping(now) {
+                info!(message_id = Kind::KubeletEnded.id(), pid, unit = %self.settings.kubelet.unit, "the kubelet has ended");
+            }
             self.kubelet.apply(Sign::Gone(pid), now);
             self.offer(&Reading::Kubelet(None), now);
             (self.kubelet_since, self.probing) = (now, false);

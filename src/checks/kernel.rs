@@ -1,3 +1,10 @@
 //! What the kernel reports, and what it means for the Node.
+//!
+//! Pure: `host::kmsg` reads the log, [`sift`] finds in it what matters, and every check is offered that.
 
 pub mod event;
+pub mod oom;
+pub mod pattern;
+pub mod patterns;
+pub mod record;
+pub mod sift;

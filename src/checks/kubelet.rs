@@ -42,6 +42,9 @@ pub const SPEC: Spec = Spec {
 pub const CAUSE_WAIT: Duration = Duration::from_millis(3);
 /// How long the type of a job that is known by number alone is waited for: a wrong `False` would be worse than a late one.
 const JOB_TYPE_WAIT: Duration = Duration::from_secs(1);
+/// At our start the helper is waited for to say whether the host has joined a cluster at all: before that an end that
+/// nobody saw is no fault, and what is once a fault is not taken back.
+const JOIN_WAIT: Duration = Duration::from_secs(5);
 /// Time between two probes of a healthy kubelet. (Each costs 300 µs of CPU.)
 pub const PROBE_EVERY: Duration = Duration::from_secs(2);
 /// A probe's timeout, and the least time between the starts of two probes after a failure.
@@ -81,8 +84,10 @@ pub struct Kubelet {
     stopping_since: Option<Duration>,
     killing_since: Option<Duration>,
     activating_since: Option<Duration>,
+    /// When the first sign came (uptime).
+    born: Option<Duration>,
     /// Whether the host has not joined a cluster yet, as far as its files and the API tell …
-    awaits_join: bool,
+    awaits_join: Option<bool>,
     /// … which a kubelet that has answered once disproves.
     has_answered: bool,
 }
@@ -103,7 +108,8 @@ impl Kubelet {
             stopping_since: None,
             killing_since: None,
             activating_since: None,
-            awaits_join: false,
+            born: None,
+            awaits_join: None,
             has_answered: false,
         }
     }
@@ -196,6 +202,7 @@ impl Kubelet {
             after(self.stopping_since, self.terms.stop_grace),
             after(self.killing_since, UNKILLABLE_AFTER),
             after(self.activating_since, self.terms.start_grace),
+            after(self.born.filter(|_| self.awaits_join.is_none()), JOIN_WAIT),
             ahead(self.ends.words_due_at()),
         ]
         .into_iter()
@@ -205,6 +212,7 @@ impl Kubelet {
 
     /// Takes a sign in.
     pub fn apply(&mut self, sign: Sign, now: Now) {
+        self.born.get_or_insert(now.uptime);
         if let Some((_, is_news)) = &mut self.last_end {
             *is_news = false;
         }
@@ -230,7 +238,7 @@ impl Kubelet {
                 let is_news = self.ends.words_came(run, &told, now.uptime);
                 self.learn_of_last_end(is_news);
             }
-            Sign::AwaitsJoin(so) => self.awaits_join = so,
+            Sign::AwaitsJoin(so) => self.awaits_join = Some(so),
             Sign::Unit(unit) => self.learn_unit(unit, now),
             Sign::Job(id, kind) => {
                 self.jobs.insert(id, kind);
@@ -306,6 +314,18 @@ impl Kubelet {
             }
             Found::Many(pids) => self.life = Life::Ambiguous(pids),
         }
+    }
+
+    /// Whether it is still to be heard whether the host has joined a cluster.
+    fn join_is_open(&self, now: Now) -> bool {
+        let is_young = |at| now.uptime < at + JOIN_WAIT;
+        !self.has_answered && self.awaits_join.is_none() && self.born.is_some_and(is_young)
+    }
+
+    /// Whether it has ended so often of late that each further end is no news for the log.
+    pub fn is_looping(&self, now: Now) -> bool {
+        let count = self.ends.within(self.terms.crash_loop_within, now.uptime);
+        count >= self.terms.crash_loop_ends
     }
 
     fn has_job(&self, kind: JobKind) -> bool {

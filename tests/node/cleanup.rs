@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use libtest_mimic::Trial;
+use nodevigil::desired::PublishedType;
 use serde_json::{Value, json};
 
 use crate::scene::{OURS, SOON, Scene};
@@ -189,7 +190,7 @@ fn ensure_clean(node: &Value) -> Result<()> {
         .into_iter()
         .flatten();
     for kind in types.filter_map(|condition| condition["type"].as_str()) {
-        ensure!(kind != OURS && kind != "KubeletConfigValid", "{node:#}");
+        ensure!(PublishedType::parse(kind).is_none(), "{node:#}");
     }
     let managers = node["metadata"]["managedFields"]
         .as_array()

@@ -42,18 +42,18 @@ impl Kubelet {
                 ),
             ),
             Life::Alive(alive) => self
-                .assess_last_end(now)
+                .assess_last_end(before, now)
                 .or_else(|| self.assess_ending(alive, now))
                 .unwrap_or_else(|| self.assess_alive(alive, before, now)),
-            Life::Ended(ended) => self.assess_ended(ended, now),
+            Life::Ended(ended) => self.assess_ended(ended, before, now),
             Life::Absent(why) => self.assess_absent(why, before, now),
         }
     }
 
     /// Something has just been learnt of the end before this life.
-    fn assess_last_end(&self, now: Now) -> Option<Assessment> {
+    fn assess_last_end(&self, before: Option<Reason>, now: Now) -> Option<Assessment> {
         let (ended, is_news) = self.last_end.as_ref()?;
-        let assessment = is_news.then(|| self.assess_ended(ended, now))?;
+        let assessment = is_news.then(|| self.assess_ended(ended, before, now))?;
         (assessment != NothingNew).then_some(assessment)
     }
 
@@ -231,7 +231,7 @@ impl Kubelet {
         ) {
             ("not-found", ..) => found(Reason::KubeletNotFound, format!("{name} is not installed")),
             _ if unit.is_down_after_failure() => self
-                .assess_unseen_end(unit, now)
+                .assess_unseen_end(unit, before, now)
                 .unwrap_or_else(|| found(Reason::KubeletNotFound, format!("{name}: {why}"))),
             (_, "activating", sub) => self.assess_activating(sub, now),
             (_, "inactive", _) if !unit.ever_started => found(
@@ -244,31 +244,43 @@ impl Kubelet {
     }
 
     fn assess_activating(&self, sub_state: &str, now: Now) -> Assessment {
-        let (name, grace) = (&self.unit_name, self.terms.start_grace);
-        if self
-            .activating_since
-            .is_some_and(|at| now.uptime >= at + grace)
-        {
-            return found(
+        let name = &self.unit_name;
+        self.assess_slow_activation(now).unwrap_or_else(|| {
+            found(
+                Reason::KubeletStarting,
+                format!("{name} is activating ({sub_state}); there is no kubelet process yet"),
+            )
+        })
+    }
+
+    /// The unit is busy with what comes before the kubelet, and has been for too long.
+    pub(super) fn assess_slow_activation(&self, now: Now) -> Option<Assessment> {
+        let (unit, grace) = (self.unit.as_ref()?, self.terms.start_grace);
+        let is_slow = now.uptime >= self.activating_since? + grace;
+        is_slow.then(|| {
+            found(
                 Reason::KubeletStartSlow,
                 format!(
-                    "{name} has been activating ({sub_state}) for over {} s; there is no kubelet process yet",
+                    "{} has been activating ({}) for over {} s; there is no kubelet process yet",
+                    self.unit_name,
+                    unit.sub_state,
                     grace.as_secs()
                 ),
-            );
-        }
-        found(
-            Reason::KubeletStarting,
-            format!("{name} is activating ({sub_state}); there is no kubelet process yet"),
-        )
+            )
+        })
     }
 
     /// The unit is down after a failure that we did not see.
-    fn assess_unseen_end(&self, unit: &Unit, now: Now) -> Option<Assessment> {
+    fn assess_unseen_end(
+        &self,
+        unit: &Unit,
+        before: Option<Reason>,
+        now: Now,
+    ) -> Option<Assessment> {
         if unit.has_hit_start_limit() {
             return Some(self.start_limit_hit(unit, now));
         }
-        self.last_end_of(unit, now)
+        self.last_end_of(unit, before, now)
     }
 }
 

@@ -17,17 +17,34 @@ const COUNTS: [usize; 3] = [10, 30, 100];
 const NEVER_USEC: u64 = u64::MAX;
 
 impl Kubelet {
-    pub(super) fn assess_ended(&self, ended: &Ended, now: Now) -> Assessment {
+    pub(super) fn assess_ended(
+        &self,
+        ended: &Ended,
+        before: Option<Reason>,
+        now: Now,
+    ) -> Assessment {
         if let Some(unit) = &self.unit
             && unit.has_hit_start_limit()
             && !matches!(ended.cause, Cause::Asked(_))
         {
             return self.start_limit_hit(unit, now);
         }
+        if let Some(slow) = self.assess_slow_activation(now) {
+            return slow;
+        }
         let who = called(&ended.carrier, Some(ended.pid));
         let oom = self.ends.oom_of(ended);
         match &ended.cause {
             Cause::Asked(_) | Cause::Restarting => Assessment::NothingNew,
+            // One of many, and systemd is about to say how: what was said of them stands.
+            Cause::Unknown
+                if self.is_looping(now)
+                    && self.unit.is_some()
+                    && before == Some(Reason::KubeletCrashLooping)
+                    && ended.carrier == Carrier::Unit =>
+            {
+                Assessment::NothingNew
+            }
             Cause::Stopped => found(
                 Reason::KubeletStoppedByOperator,
                 format!(
@@ -42,19 +59,25 @@ impl Kubelet {
                 };
                 let words = self.ends.words_of(is_it);
                 let how = how(cause, self.unit.as_ref(), oom, &ended.carrier);
-                self.tell_end(&who, how, words, now)
+                self.tell_end(&who, how, words, (before, now))
             }
         }
     }
 
     /// The unit's last run ended in a failure, and nobody saw it live.
-    pub(super) fn last_end_of(&self, unit: &Unit, now: Now) -> Option<Assessment> {
+    pub(super) fn last_end_of(
+        &self,
+        unit: &Unit,
+        before: Option<Reason>,
+        now: Now,
+    ) -> Option<Assessment> {
         let cause = Cause::of(unit)?;
         let oom = self.ends.oom_of_last(&cause);
         let how = how(&cause, Some(unit), oom, &Carrier::Unit);
         let is_it = |run: &Run| *run == Run::Invocation(unit.invocation.clone());
         let who = called(&Carrier::Unit, None);
-        Some(self.tell_end(&who, how, self.ends.words_of(is_it), now))
+        let words = self.ends.words_of(is_it);
+        Some(self.tell_end(&who, how, words, (before, now)))
     }
 
     fn tell_end(
@@ -62,17 +85,21 @@ impl Kubelet {
         who: &str,
         (reason, how): (Reason, String),
         words: &str,
-        now: Now,
+        (before, now): (Option<Reason>, Now),
     ) -> Assessment {
         let unit = &self.unit_name;
         let within = self.terms.crash_loop_within;
-        if self.awaits_join && !self.has_answered {
-            return found(
-                Reason::KubeletAwaitsJoin,
-                format!(
-                    "{unit}: the host has not joined a cluster: there is neither a kubeconfig for the kubelet nor one to bootstrap with; the last kubelet {how}"
-                ),
-            );
+        match self.awaits_join {
+            Some(true) if !self.has_answered => {
+                return found(
+                    Reason::KubeletAwaitsJoin,
+                    format!(
+                        "{unit}: the host has not joined a cluster: there is neither a kubeconfig for the kubelet nor one to bootstrap with; the last kubelet {how}"
+                    ),
+                );
+            }
+            None if before.is_none() && self.join_is_open(now) => return Assessment::NothingNew,
+            _ => {}
         }
         let count = self.ends.within(within, now.uptime);
         if count < self.terms.crash_loop_ends {

@@ -109,6 +109,8 @@ pub struct Unit {
     pub invocation: String,
     /// How often systemd has started it anew by itself; a restart by hand sets it back.
     pub restarts: u32,
+    /// `Restart=`.
+    pub restart: String,
     /// `running`, `freezing`, `frozen` …
     pub freezer_state: String,
     /// `WatchdogSec=` in microseconds, 0 or the greatest number for none.
@@ -179,9 +181,15 @@ pub enum Run {
 }
 
 impl Unit {
-    /// Whether systemd has given up starting it.
+    /// Whether systemd has given up starting it. It says so in its result only if the run before was no failure of its
+    /// own; else the unit keeps that failure's result, and is down though `Restart=` says that it be started again.
     pub(super) fn has_hit_start_limit(&self) -> bool {
-        self.active_state == "failed" && self.result == "start-limit-hit"
+        let restarts = match self.restart.as_str() {
+            "always" => true,
+            "on-failure" => self.result != "success",
+            _ => false,
+        };
+        self.active_state == "failed" && (self.result == "start-limit-hit" || restarts)
     }
 
     /// Whether systemd waits for its processes to end.

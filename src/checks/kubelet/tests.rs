@@ -274,6 +274,7 @@ fn what_is_not_there_is_told_by_its_unit() {
     let absent = |unit| {
         let mut kubelet = Kubelet::new("kubelet.service");
         kubelet.apply(Sign::Found(Found::None("no process".to_owned())), at(0));
+        kubelet.apply(Sign::AwaitsJoin(false), at(0));
         kubelet.apply(unit, at(0));
         kubelet
     };

@@ -178,6 +178,15 @@ fn a_start_limit_is_told_with_its_numbers_even_after_restarts_by_hand() {
     kubelet.apply(Sign::Unit(failed("a", "start-limit-hit")), at(SECOND));
     assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletStartLimitHit));
     assert!(message(&kubelet, SECOND).contains("more than 5 within 10 s"));
+    // After failures of its own the unit keeps their result, and is down for good all the same.
+    let mut kubelet = healthy();
+    let given_up = Unit {
+        restart: "always".to_owned(),
+        ..failed("a", "exit-code")
+    };
+    dies(&mut kubelet, given_up, SECOND);
+    assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletStartLimitHit));
+    assert!(message(&kubelet, SECOND).contains("the last kubelet exited with code 1"));
     // The same, found so at our start.
     let mut kubelet = Kubelet::new("kubelet.service");
     kubelet.apply(Sign::Found(Found::None(String::new())), at(0));
@@ -355,11 +364,30 @@ fn before_the_join_a_crash_loop_is_by_design() {
     for run in ["a", "b", "c", "d"] {
         kubelet.apply(Sign::Unit(exit(run)), at(SECOND));
     }
-    assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletCrashLooping));
+    let looping = Some(Reason::KubeletCrashLooping);
+    assert_eq!(
+        reason(&kubelet, SECOND),
+        None,
+        "the helper has not answered yet"
+    );
+    assert_eq!(
+        reason_after(&kubelet, looping, SECOND),
+        looping,
+        "it has, in an earlier life"
+    );
+    assert_eq!(
+        kubelet.next_deadline(at(SECOND)),
+        Some(at(SECOND + 250).uptime)
+    );
+    assert_eq!(
+        reason(&kubelet, 5 * SECOND),
+        looping,
+        "and is not waited for long"
+    );
     kubelet.apply(Sign::AwaitsJoin(true), at(SECOND));
     assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletAwaitsJoin));
     kubelet.apply(Sign::AwaitsJoin(false), at(SECOND));
-    assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletCrashLooping));
+    assert_eq!(reason(&kubelet, SECOND), looping);
     // One that has answered has joined, whatever became of its files.
     let mut kubelet = healthy();
     kubelet.apply(Sign::AwaitsJoin(true), at(SECOND));
