@@ -289,7 +289,7 @@ impl Agent {
     fn watch_unit(&mut self) {
         let (sender, mut events) = mpsc::channel(QUEUE);
         self.tasks
-            .spawn(systemd::watch(self.settings.kubelet.unit.clone(), sender));
+            .spawn(systemd::watch(self.settings.kubelet.units(), sender));
         let sender = self.sender.clone();
         self.tasks.spawn(async move {
             while let Some(event) = events.recv().await {

@@ -265,6 +265,7 @@ impl State {
 
     fn apply_bus(&mut self, event: BusEvent, now: Now) {
         match event {
+            BusEvent::Watching(unit) => self.watch_unit(unit, now),
             BusEvent::Connected => self.bus.answers(),
             BusEvent::Lost(why) => {
                 self.bus.is_away(&why);

@@ -49,6 +49,17 @@ impl State {
         effects.push(Effect::Watch(process));
     }
 
+    /// The unit of this name runs the kubelet here.
+    pub(super) fn watch_unit(&mut self, unit: String, now: Now) {
+        if unit == self.settings.kubelet.unit {
+            return;
+        }
+        info!(message_id = Kind::Started.id(), %unit, "nodevigil observes {unit}: the first of the units that could run a kubelet");
+        self.settings.kubelet.unit.clone_from(&unit);
+        self.kubelet.apply(Sign::Watching(unit), now);
+        self.check_anew(now);
+    }
+
     pub(super) fn apply_gone(&mut self, pid: i32, now: Now) {
         if self
             .kubelet

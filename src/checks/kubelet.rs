@@ -239,6 +239,7 @@ impl Kubelet {
                 self.learn_of_last_end(is_news);
             }
             Sign::AwaitsJoin(so) => self.awaits_join = Some(so),
+            Sign::Watching(unit) => (self.unit_name, self.unit) = (unit, None),
             Sign::Unit(unit) => self.learn_unit(unit, now),
             Sign::Job(id, kind) => {
                 self.jobs.insert(id, kind);

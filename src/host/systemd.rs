@@ -45,6 +45,8 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// What the bus has to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BusEvent {
+    /// The unit of this name is watched: of several that could run the kubelet the first that is there.
+    Watching(String),
     /// Connected, and the unit's state has been read.
     Connected,
     /// Not connected, or no longer; tried again by itself.
@@ -57,14 +59,27 @@ pub enum BusEvent {
     Loaded(Box<Loaded>),
 }
 
-/// Watches the unit until nobody listens any more.
-pub async fn watch(unit: String, events: mpsc::Sender<BusEvent>) {
+/// How a connection ended.
+enum End {
+    /// It never knew the unit.
+    NotConnected(String),
+    /// The bus went away.
+    Lost(String),
+    /// Another unit is there now, and is to be watched.
+    OtherUnit,
+}
+
+/// Watches the first of these units that is there until nobody listens any more.
+pub async fn watch(units: Vec<String>, events: mpsc::Sender<BusEvent>) {
     let mut wait = RETRY.0;
     loop {
-        let (connected, error) = session(&unit, &events).await;
-        if connected {
+        let end = session(&units, &events).await;
+        if !matches!(end, End::NotConnected(_)) {
             wait = RETRY.0;
         }
+        let (End::NotConnected(error) | End::Lost(error)) = end else {
+            continue;
+        };
         if events.send(BusEvent::Lost(error)).await.is_err() {
             return;
         }
@@ -73,25 +88,23 @@ pub async fn watch(unit: String, events: mpsc::Sender<BusEvent>) {
     }
 }
 
-/// One connection's life: whether it got as far as knowing the unit, and why it ended.
-async fn session(unit: &str, events: &mpsc::Sender<BusEvent>) -> (bool, String) {
+/// One connection's life.
+async fn session(units: &[String], events: &mpsc::Sender<BusEvent>) -> End {
     // A bus daemon that hangs accepts the connection and then says nothing.
-    let open = tokio::time::timeout(OPEN_TIMEOUT, Session::open(unit, events.clone()));
+    let open = tokio::time::timeout(OPEN_TIMEOUT, Session::open(units, events.clone()));
     let mut session = match open.await {
         Ok(Ok(session)) => session,
-        Ok(Err(e)) => return (false, e.to_string()),
+        Ok(Err(e)) => return End::NotConnected(e.to_string()),
         Err(_) => {
-            return (
-                false,
-                format!("no answer within {} s", OPEN_TIMEOUT.as_secs()),
-            );
+            let secs = OPEN_TIMEOUT.as_secs();
+            return End::NotConnected(format!("no answer within {secs} s"));
         }
     };
-    let error = match session.run().await {
-        Ok(()) => "the bus closed the connection".to_owned(),
-        Err(e) => e.to_string(),
-    };
-    (true, error)
+    match session.run(units).await {
+        Ok(()) if session.is_elsewhere => End::OtherUnit,
+        Ok(()) => End::Lost("the bus closed the connection".to_owned()),
+        Err(e) => End::Lost(e.to_string()),
+    }
 }
 
 struct Session {
@@ -99,43 +112,55 @@ struct Session {
     messages: MessageStream,
     unit_path: OwnedObjectPath,
     unit: Unit,
+    /// Whether it is another unit that is there now.
+    is_elsewhere: bool,
     events: mpsc::Sender<BusEvent>,
     questions: JoinSet<()>,
 }
 
 impl Session {
-    async fn open(unit: &str, events: mpsc::Sender<BusEvent>) -> zbus::Result<Self> {
+    async fn open(units: &[String], events: mpsc::Sender<BusEvent>) -> zbus::Result<Self> {
         let connection = zbus::connection::Builder::system()
             .method_timeout(CALL_TIMEOUT)
             .build()
             .await?;
         let messages = MessageStream::from(&connection);
-        let unit_path: OwnedObjectPath = call(&connection, "LoadUnit", &(unit))
-            .await?
-            .body()
-            .deserialize()?;
-        subscribe(&connection, unit, &unit_path).await?;
+        let (unit, unit_path) = choose(&connection, units).await?;
+        subscribe(&connection, &unit, &unit_path).await?;
         call(&connection, "Subscribe", &()).await?;
         let mut session = Self {
             connection,
             messages,
             unit_path,
             unit: Unit::default(),
+            is_elsewhere: false,
             events,
             questions: JoinSet::new(),
         };
+        session.say(BusEvent::Watching(unit)).await;
         session.read_unit().await?;
         session.ask_system_state();
         session.say(BusEvent::Connected).await;
         Ok(session)
     }
 
-    async fn run(&mut self) -> zbus::Result<()> {
+    async fn run(&mut self, units: &[String]) -> zbus::Result<()> {
         while let Some(message) = next(&mut self.messages).await {
             let message = message?;
             while self.questions.try_join_next().is_some() {}
-            if message.message_type() == Type::Signal {
-                self.signal(&message).await?;
+            if message.message_type() != Type::Signal {
+                continue;
+            }
+            self.signal(&message).await?;
+            // Its units have been read anew, and ours is still not there: is another one?
+            let member = message.header();
+            let member = member.member().map(MemberName::as_str);
+            if member == Some("Reloading") && units.len() > 1 && self.unit.load_state != "loaded" {
+                let (_, path) = choose(&self.connection, units).await?;
+                self.is_elsewhere = path != self.unit_path;
+                if self.is_elsewhere {
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -260,6 +285,30 @@ impl Session {
         // Nobody listening means that the agent is stopping.
         self.events.send(event).await.ok();
     }
+}
+
+/// The first of the units that is there, else the first.
+async fn choose(
+    connection: &Connection,
+    units: &[String],
+) -> zbus::Result<(String, OwnedObjectPath)> {
+    let mut first = None;
+    for unit in units {
+        let path: OwnedObjectPath = call(connection, "LoadUnit", &(unit.as_str()))
+            .await?
+            .body()
+            .deserialize()?;
+        if units.len() == 1 {
+            return Ok((unit.clone(), path));
+        }
+        let state = get(connection, path.as_str(), UNIT, "LoadState").await?;
+        let is_there = text(&state) == "loaded";
+        if is_there {
+            return Ok((unit.clone(), path));
+        }
+        first.get_or_insert((unit.clone(), path));
+    }
+    first.ok_or_else(|| zbus::Error::Failure("no unit to watch".to_owned()))
 }
 
 async fn next(messages: &mut MessageStream) -> Option<zbus::Result<Message>> {

@@ -257,7 +257,7 @@ mod tests {
                 "a -----BEGIN K-----\nab\n-----END K----- b",
                 "a ************************************ b",
             ),
-            ("a -----BEGIN K-----ab", "a *****************"),
+            ("a -----BEGIN K-----ab", "a *******************"),
         ] {
             assert_eq!(hide_secrets(text), wanted);
         }

@@ -90,7 +90,7 @@ fn a_removed_flag_is_a_crash_loop() -> Result<()> {
         );
         row(
             "crash loop",
-            "a flag that this kubelet no longer knows, RestartSec=100ms",
+            "a flag that this kubelet no longer knows",
             "KubeletCrashLooping",
             looping.at - from,
         );
@@ -119,7 +119,18 @@ fn a_removed_flag_is_a_crash_loop() -> Result<()> {
 
 fn systemd_gives_up() -> Result<()> {
     let limit = "[Unit]\nStartLimitIntervalSec=60\nStartLimitBurst=4\n";
-    Scene::healthy_with("start-limit", |node| unit(node, limit))?.play(|scene| {
+    // A journal as that of systemd before 246, so that both forms of its files are read for last words in these tests.
+    let old = "[Service]\nEnvironment=SYSTEMD_JOURNAL_COMPACT=0 SYSTEMD_JOURNAL_KEYED_HASH=0\n";
+    let journald = "/etc/systemd/system/systemd-journald.service.d/60-test.conf";
+    let scene = Scene::healthy_with("start-limit", |node| {
+        unit(node, limit).file(journald, old, 0o644)
+    })?;
+    scene.play(|scene| {
+        let header = scene.node.sh("journalctl --header | grep Incompatible")?;
+        ensure!(
+            !header.contains("KEYED") && !header.contains("COMPACT"),
+            "{header}"
+        );
         // The starts so far count too: one at boot.
         let from = remove_a_flag(scene)?;
         let told = scene.wait_for(from, "False", "KubeletStartLimitHit")?;
@@ -127,7 +138,7 @@ fn systemd_gives_up() -> Result<()> {
         ensure!(told.message.contains(text), "{told:?}");
         row(
             "start limit",
-            "the same flag, StartLimitBurst=4 in 60 s",
+            "the same flag, `StartLimitBurst=4`",
             "KubeletStartLimitHit",
             told.at - from,
         );
@@ -320,7 +331,7 @@ fn another_port_is_no_news() -> Result<()> {
         row(
             "healthz port changed",
             "another healthzPort and a restart",
-            "none, True throughout",
+            "none: no flip",
             None,
         );
         scene.ensure_no_flip(&told)
@@ -347,6 +358,101 @@ fn before_the_join_nothing_is_wrong() -> Result<()> {
             "KubeletAwaitsJoin (Unknown)",
             None,
         );
+        Ok(())
+    })
+}
+
+/// What stands in for another distribution's program: `name` is the unit and the process's name, `run` its script.
+fn other_distribution(node: NodeBuilder, name: &str, start: &str, script: &str) -> NodeBuilder {
+    let unit = format!("[Service]\nExecStart={start}\nRestart=always\nRestartSec=100ms\n");
+    node.file(&format!("/etc/systemd/system/{name}.service"), &unit, 0o644)
+        .file(&format!("/usr/local/bin/{name}"), script, 0o755)
+        .without_kubelet()
+        .start(&format!("{name}.service"))
+        // As where the package was never installed.
+        .file("/etc/systemd/system/kubelet.service", "", 0o644)
+}
+
+/// k0s starts the kubelet as its child, and anew five seconds after its end; here the parent is a script of that name.
+fn a_child_is_named_with_its_parent() -> Result<()> {
+    let script = "#!/bin/sh\n. /etc/default/kubelet\nwhile :; do\n/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf \
+        --config=/var/lib/kubelet/config.yaml $KUBELET_EXTRA_ARGS\nsleep 3\ndone\n";
+    let script = script.replace(
+        ". /etc/default/kubelet",
+        "KUBELET_EXTRA_ARGS=$(sed 's/^[^=]*=//' /etc/default/kubelet)",
+    );
+    let plane = crate::support::control_plane::ControlPlane::shared()?;
+    let scene = Scene::booted(&plane, "child", |node| {
+        let node = other_distribution(node, "k0sworker", "/usr/local/bin/k0s", "");
+        node.file("/usr/local/bin/k0s", &script, 0o755)
+    })?;
+    scene.start()?.play(|scene| {
+        let told = scene.now()?;
+        ensure!(told.message.contains("a child of k0s,"), "{told:?}");
+        let status = scene.node.sh("nodevigil status")?;
+        ensure!(
+            status.contains(
+                "k0sworker.service, a child of k0s (its unit tells nothing of the kubelet)"
+            ),
+            "{status}"
+        );
+        let pid = scene.node.sh("pgrep -x kubelet")?;
+        let from = Instant::now();
+        scene.node.sh(&format!("kill -KILL {pid}"))?;
+        let told = scene.wait_for(from, "False", "KubeletGone")?;
+        ensure!(
+            told.message.contains("its unit tells of k0s alone"),
+            "{told:?}"
+        );
+        row(
+            "crash of a child, as of RKE2 and k0s",
+            "`kill -9` of the kubelet, a script named k0s its parent",
+            "KubeletGone",
+            told.at - from,
+        );
+        scene.wait_for(told.at, "True", "KubeletIsHealthy")?;
+        // What the operator stops is his all the same.
+        let from = Instant::now();
+        scene.node.sh("systemctl stop k0sworker")?;
+        scene.wait_for(from, "Unknown", "KubeletStoppedByOperator")?;
+        scene.ensure_only(from, &["True", "Unknown"])
+    })
+}
+
+/// As in k3s: the process has another name, and what is known is that process and healthz; here it is the kubelet itself
+/// under that name.
+fn a_kubelet_inside_is_named_so() -> Result<()> {
+    let plane = crate::support::control_plane::ControlPlane::shared()?;
+    let scene = Scene::booted(&plane, "inside", |node| {
+        let start = "/bin/sh -c 'cp /usr/bin/kubelet /run/k3s-agent; exec /run/k3s-agent --kubeconfig=/etc/kubernetes/kubelet.conf \
+            --config=/var/lib/kubelet/config.yaml $$(sed s/^[^=]*=// /etc/default/kubelet)'";
+        other_distribution(node, "k3s-agent", start, "")
+    })?;
+    // Its arguments are not on a kubelet's command line.
+    let url = format!("http://127.0.0.1:{}/healthz", scene.node.ports().healthz);
+    let config = format!("[kubelet]\nhealthz_url = \"{url}\"\n");
+    scene.node.sh(&format!(
+        "echo '{config}' >/etc/nodevigil/config.d/60-url.toml"
+    ))?;
+    scene.start()?.play(|scene| {
+        let told = scene.now()?;
+        ensure!(told.message.contains("k3s-agent pid"), "{told:?}");
+        ensure!(told.message.contains("with the kubelet inside"), "{told:?}");
+        let from = Instant::now();
+        scene.node.sh("systemctl kill --signal=KILL k3s-agent")?;
+        let told = scene.wait_for(from, "False", "KubeletCrashed")?;
+        ensure!(
+            told.message
+                .contains("with the kubelet inside, was killed by SIGKILL"),
+            "{told:?}"
+        );
+        row(
+            "crash of a program with the kubelet inside, as k3s",
+            "`kill -9` of a kubelet named k3s-agent, in the unit of that name",
+            "KubeletCrashed",
+            told.at - from,
+        );
+        scene.wait_for(told.at, "True", "KubeletIsHealthy")?;
         Ok(())
     })
 }

@@ -60,11 +60,11 @@ struct Wanted {
 }
 
 impl Ends {
-    /// systemd shows the unit after a run that nobody had ended. `known`: the unit was heard before, so that this end is
-    /// no old one.
+    /// systemd's word of the unit, and the one before it, if there was one.
     pub(super) fn heard(&mut self, unit: &Unit, before: Option<&Unit>, uptime: Duration) {
         let Some(before) = before else {
-            self.counted = Some(run_of(unit));
+            // It may have ended long ago.
+            self.counted = unit.is_down_after_failure().then(|| run_of(unit));
             return;
         };
         let run = run_of(unit);

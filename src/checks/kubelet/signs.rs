@@ -159,6 +159,8 @@ pub enum Sign {
     Words(Run, LastWords),
     /// Whether the host has no credentials for the kubelet and no Node: it has not joined a cluster yet.
     AwaitsJoin(bool),
+    /// It is the unit of this name that is watched from now on.
+    Watching(String),
     /// systemd's properties of the unit.
     Unit(Unit),
     /// A job for the unit came, or its type became known.

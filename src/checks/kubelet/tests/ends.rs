@@ -130,6 +130,23 @@ fn the_third_end_within_five_minutes_is_a_crash_loop() {
 }
 
 #[test]
+fn the_run_that_we_found_alive_counts_and_an_end_before_us_does_not() {
+    for (first, expected) in [
+        (running_in_group(), Reason::KubeletCrashLooping),
+        (Sign::Unit(exit("a")), Reason::KubeletCrashed),
+    ] {
+        let mut kubelet = Kubelet::new("kubelet.service");
+        kubelet.apply(Sign::AwaitsJoin(false), at(0));
+        kubelet.apply(Sign::Found(Found::None(String::new())), at(0));
+        kubelet.apply(first, at(0));
+        for run in ["a", "b", "c"] {
+            kubelet.apply(Sign::Unit(exit(run)), at(SECOND));
+        }
+        assert_eq!(reason(&kubelet, SECOND), Some(expected));
+    }
+}
+
+#[test]
 fn ends_that_somebody_asked_for_are_not_counted() {
     let mut kubelet = healthy();
     for (run, secs) in [("a", 10), ("b", 20), ("c", 30), ("d", 40)] {
