@@ -111,8 +111,8 @@ check: cargo-deny ## Format, lints, dependencies' licences and sources, unit fil
 	@echo "== systemd"
 	@systemd/check.sh
 
-docs: ## Writes what is made from the program: docs/reference/rules.md and conditions.md, and the output in README.md
-	@NODEVIGIL_WRITE_DOCS=1 cargo test --quiet --locked --test it -- the_rules_document the_conditions_document the_readme_shows
+docs: ## Writes what is made from the program: docs/reference/{rules,conditions,metrics}.md, packaging/config.d, and the output in README.md
+	@NODEVIGIL_WRITE_DOCS=1 cargo test --quiet --locked --test it -- the_rules_document the_conditions_document the_metrics_document the_commented_configuration the_readme_shows
 
 release: setup ## The static binary, at dist/nodevigil
 	@echo "== release build"

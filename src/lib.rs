@@ -16,6 +16,7 @@ pub mod host;
 pub mod kubeconfig;
 pub mod kubelet;
 pub mod ledger;
+pub mod metrics;
 pub mod pause;
 pub mod rules;
 pub mod status;

@@ -92,6 +92,9 @@ pub struct StatusFile {
     /// Bytes of memory that are locked; `None` if that is not known.
     #[serde(default)]
     pub locked_bytes: Option<u64>,
+    /// Where the metrics are, if they are on a socket.
+    #[serde(default)]
+    pub metrics_socket: Option<PathBuf>,
 }
 
 /// As whom the daemon speaks to the API server.
@@ -281,6 +284,7 @@ impl StatusFile {
             events: Events::default(),
             log_lines_dropped: 0,
             locked_bytes: None,
+            metrics_socket: None,
         }
     }
 

@@ -18,6 +18,7 @@ use crate::{
     helper::protocol::{ConfigAnswer, ConfigRequest, LastWords},
     host::{
         helper::{HelperError, KubeletFacts},
+        scrapes::Scrape,
         systemd::BusEvent,
     },
     pause::Pause,
@@ -80,6 +81,8 @@ pub enum Event {
     Answered(&'static str, Reading),
     /// Something was read that nobody had asked for.
     Observed(Reading),
+    /// Somebody wants the metrics.
+    Scrape(Scrape),
     /// We are asked to stop.
     Stop,
 }
@@ -138,6 +141,8 @@ pub enum Effect {
     SaveLedger(String, Vec<Condition>),
     /// Replace the status file.
     WriteStatus(Box<StatusFile>),
+    /// Replace the metrics' text file.
+    WriteMetrics,
     /// Tell systemd one line about us.
     NotifyStatus(String),
     /// Tell systemd that the loop turns.

@@ -6,7 +6,7 @@ use super::{event::Effect, state::State};
 use crate::{
     checks::{self, kubelet::Assessment},
     clock::Now,
-    health::{ConditionType, Conditions, Finding, Verdict, suppress::Suppressor},
+    health::{ConditionType, Conditions, Finding, Reason, Verdict, suppress::Suppressor},
     host::journal::Kind,
 };
 
@@ -36,7 +36,13 @@ impl State {
         let mut changed = false;
         for (check, findings) in words {
             let quiet = self.standing.suppressors();
+            let before = reason(&self.health, check.condition);
             changed |= observe(&mut self.health, check, findings, quiet, now);
+            if let Some(after) = reason(&self.health, check.condition)
+                && before != Some(after)
+            {
+                self.counted.came_to(check.condition, after);
+            }
         }
         for driven in self.driven.iter().filter(|d| !d.check.applies()) {
             let spec = driven.check.spec();
@@ -44,6 +50,11 @@ impl State {
         }
         changed
     }
+}
+
+/// What the condition says, in this life.
+fn reason(health: &Conditions, kind: ConditionType) -> Option<Reason> {
+    health.get(kind).verdict().map(|verdict| verdict.reason)
 }
 
 /// `true` if what is to be published changed.

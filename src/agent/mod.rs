@@ -7,6 +7,7 @@ mod asking;
 mod checking;
 mod closer;
 mod event;
+mod exposing;
 mod judging;
 mod link;
 mod peer;
@@ -24,7 +25,7 @@ mod watching;
 use std::{
     collections::VecDeque,
     path::PathBuf,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -36,6 +37,7 @@ use tokio::{
 use tracing::{debug, warn};
 
 pub use event::{Effect, Event};
+pub use exposing::SOCKET_NAME;
 pub use state::State;
 
 use crate::{
@@ -57,6 +59,7 @@ use crate::{
         notify::Notifier,
         packages::LockFiles,
         process::{self, Watched, Where},
+        scrapes::Scrape,
         systemd,
     },
     ledger,
@@ -113,6 +116,12 @@ pub struct Agent {
     pause_seen: Option<Stamp>,
     /// The package managers' lock files, once a disk has said which there are.
     lock_files: Arc<OnceLock<LockFiles>>,
+    /// Who wants the metrics.
+    scrapes: mpsc::Receiver<Scrape>,
+    /// Whether the metrics' text file could not be written when that was tried last.
+    textfile_fails: Arc<AtomicBool>,
+    /// When the loop was to go on at the latest (uptime).
+    due_at: Duration,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -123,6 +132,7 @@ struct Disk {
     busy: Option<tokio::task::JoinHandle<()>>,
     ledger: Option<(String, Vec<Condition>)>,
     status: Option<Box<StatusFile>>,
+    textfile: Option<String>,
 }
 
 impl std::fmt::Debug for Agent {
@@ -162,6 +172,9 @@ impl Agent {
             disk: Disk::default(),
             pause_seen: None,
             lock_files: Arc::default(),
+            scrapes: mpsc::channel(1).1, // closed, until there is a socket
+            textfile_fails: Arc::default(),
+            due_at: Duration::MAX,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
@@ -175,6 +188,7 @@ impl Agent {
         self.watch_kernel();
         let (found, outside) = (self.lock_files.clone(), self.outside.clone());
         tokio::task::spawn_blocking(move || found.set(LockFiles::find(&outside.root)));
+        self.expose_on_socket();
         self.outside.notifier.ready();
         loop {
             let event = self.next().await;
@@ -187,6 +201,15 @@ impl Agent {
 
     fn turn(&mut self, event: Event) -> bool {
         let now = self.outside.clock.now();
+        let due_at = std::mem::replace(&mut self.due_at, Duration::MAX);
+        if let Some(late) = now.uptime.checked_sub(due_at) {
+            self.state.counted.late(late);
+        }
+        if let Event::Scrape(scrape) = event {
+            let text = self.expose(scrape.format, now);
+            scrape.answer(text);
+            return false;
+        }
         for effect in self.state.apply(event, now) {
             if effect == Effect::Exit {
                 return true;
@@ -195,6 +218,8 @@ impl Agent {
         }
         while self.tasks.try_join_next().is_some() {}
         self.write();
+        let took = self.outside.clock.now().uptime.saturating_sub(now.uptime);
+        self.state.counted.turned(took);
         false
     }
 
@@ -211,7 +236,8 @@ impl Agent {
             return event;
         }
         let now = self.outside.clock.now();
-        if let Err(e) = self.alarm.set(self.state.next_deadline(now)) {
+        self.due_at = self.state.next_deadline(now);
+        if let Err(e) = self.alarm.set(self.due_at) {
             // Only a time beyond the kernel's years could be refused; the watchdog would end a loop that sleeps on.
             warn!(error = %e, "the timer cannot be set");
         }
@@ -231,6 +257,8 @@ impl Agent {
             _ = self.terminate.recv() => Event::Stop,
             _ = self.interrupt.recv() => Event::Stop,
             () = self.alarm.rings() => Event::Tick,
+            // Last: nobody who looks on delays what he looks at.
+            Some(scrape) = self.scrapes.recv() => Event::Scrape(scrape),
         };
         if matches!(&event, Event::Gone(pid) if self.watched.as_ref().is_some_and(|w| w.process.pid == *pid))
         {
@@ -272,6 +300,7 @@ impl Agent {
                 status.pid = Some(std::process::id());
                 self.disk.status = Some(status);
             }
+            Effect::WriteMetrics => self.expose_as_file(),
             Effect::NotifyStatus(line) => self.outside.notifier.status(&line),
             Effect::NotifyWatchdog => self.outside.notifier.watchdog(),
             Effect::Exit => {}
@@ -411,7 +440,9 @@ impl Agent {
 
     /// One write at a time, on the blocking worker: the folder is in memory, but memory may be short.
     fn write(&mut self) {
-        let nothing = self.disk.ledger.is_none() && self.disk.status.is_none();
+        let nothing = self.disk.ledger.is_none()
+            && self.disk.status.is_none()
+            && self.disk.textfile.is_none();
         let busy = self
             .disk
             .busy
@@ -422,6 +453,7 @@ impl Agent {
         }
         let outside = self.outside.clone();
         let (ledger, status) = (self.disk.ledger.take(), self.disk.status.take());
+        let write_textfile = self.textfile_writer();
         self.disk.busy = Some(tokio::task::spawn_blocking(move || {
             let kept = ledger.map_or(Ok(()), |(node, conditions)| {
                 outside.ledger.save(node, conditions)
@@ -435,6 +467,7 @@ impl Agent {
             if let Err(e) = written {
                 warn!(error = %e, "the status file could not be written");
             }
+            write_textfile();
         }));
     }
 }

@@ -23,18 +23,26 @@ use crate::{
 pub(super) struct Driven {
     pub(super) check: Box<dyn Check>,
     open: bool,
+    /// When it was asked last (uptime).
+    asked_at: Duration,
 }
 
 /// Every check that is driven.
 pub(super) fn driven(settings: &Settings) -> Vec<Driven> {
     let all = checks::driven(settings).into_iter();
-    all.map(|check| Driven { check, open: false }).collect()
+    let driven = |check| Driven {
+        check,
+        open: false,
+        asked_at: Duration::ZERO,
+    };
+    all.map(driven).collect()
 }
 
 impl State {
     /// Tells every check what was read.
     pub(super) fn offer(&mut self, reading: &Reading, now: Now) {
         self.learn_of_kill(reading, now);
+        self.counted.read(reading);
         for driven in &mut self.driven {
             driven.check.take(reading, now);
         }
@@ -43,7 +51,11 @@ impl State {
     /// The answer to the question of the check with that id.
     pub(super) fn apply_answered(&mut self, id: &'static str, reading: &Reading, now: Now) {
         for driven in &mut self.driven {
-            driven.open &= driven.check.spec().id != id;
+            if driven.check.spec().id == id {
+                driven.open = false;
+                let took = now.uptime.saturating_sub(driven.asked_at);
+                self.counted.answered(id, took);
+            }
         }
         self.offer(reading, now);
     }
@@ -57,7 +69,7 @@ impl State {
                 continue;
             }
             if let Some(question) = driven.check.turn(now) {
-                driven.open = true;
+                (driven.open, driven.asked_at) = (true, now.uptime);
                 effects.push(Effect::Ask(driven.check.spec().id, question));
             }
         }
@@ -75,6 +87,7 @@ impl State {
         for driven in &mut self.driven {
             let kind = driven.check.spec().condition;
             while let Some(told) = driven.check.told() {
+                self.counted.heard(told.news);
                 if is_shadow || !self.desired.choice().tells(kind) {
                     continue;
                 }

@@ -1,6 +1,6 @@
 //! What the agent knows, and the one place where that changes: [`State::apply`], which does no I/O.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use tracing::info;
 
@@ -22,6 +22,7 @@ use crate::{
     health::{Conditions, Stored},
     host::{journal::Kind, systemd::BusEvent},
     ledger::Ledger,
+    metrics::Counted,
 };
 
 /// How often a missing kubelet is looked for. (systemd's word brings the look forward.)
@@ -60,6 +61,12 @@ pub struct State {
     pub(super) link: Link,
     pub(super) bus: Peer,
     pub(super) helper: Peer,
+    /// What the metrics count.
+    pub(super) counted: Counted,
+    /// Where the metrics are, once the socket is open.
+    pub(super) metrics_socket: Option<PathBuf>,
+    /// When the metrics' text file is due (uptime).
+    pub(super) textfile_at: Duration,
     /// Bytes of memory that the kernel keeps for us, once that was asked for.
     pub(super) locked_bytes: Option<u64>,
     pub(super) probing: bool,
@@ -102,6 +109,9 @@ impl State {
             link: Link::new(hostname),
             bus: Peer::new("the system bus", (Kind::BusLost, Kind::BusBack)),
             helper: Peer::new("the helper", (Kind::HelperUnavailable, Kind::HelperBack)),
+            counted: Counted::default(),
+            metrics_socket: None,
+            textfile_at: Duration::ZERO,
             locked_bytes: None,
             probing: false,
             probe_at: Duration::ZERO,
@@ -177,6 +187,8 @@ impl State {
                 probe,
             } => {
                 self.probing = false;
+                let took = now.uptime.saturating_sub(started);
+                self.counted.probed(&probe, took);
                 self.kubelet.apply(Sign::Probed(pid, probe), now);
                 self.probe_at = started + self.kubelet.probe_interval();
             }
@@ -204,6 +216,7 @@ impl State {
             Event::Answered(check, reading) => self.apply_answered(check, &reading, now),
             Event::Observed(reading) => self.offer(&reading, now),
             Event::Besides(told) => self.apply_besides(told, now, &mut effects),
+            Event::Scrape(_) => {} // the loop's other half answers
             Event::Stop => {
                 info!(
                     message_id = Kind::Stopped.id(),
@@ -331,6 +344,7 @@ impl State {
             *at = now.uptime + *every;
             effects.push(Effect::NotifyWatchdog);
         }
+        self.write_metrics(now, effects);
         if changed || soon >= self.status_at {
             self.status_at = now.uptime + STATUS_EVERY;
             effects.push(Effect::WriteStatus(Box::new(self.status(now))));

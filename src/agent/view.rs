@@ -35,6 +35,7 @@ impl State {
             events: self.event_status(),
             log_lines_dropped: journal::dropped(),
             locked_bytes: self.locked_bytes,
+            metrics_socket: self.metrics_socket.clone(),
             ..StatusFile::new(now.wall)
         }
     }
@@ -54,15 +55,24 @@ impl State {
 
     fn api_status(&self) -> Api {
         let failure = self.link.gate.failure();
-        let error = failure.map(|(error, _)| error);
+        let last_success = self.publisher.as_ref().and_then(Publisher::last_success);
+        Api {
+            state: self.api_state(),
+            last_success_at: last_success.map(|now| now.wall),
+            last_error: failure.map(|(error, _)| error.to_string()),
+            failures: failure.map_or(0, |(_, count)| u64::from(count)),
+        }
+    }
+
+    fn api_state(&self) -> ApiState {
         let missing = self
             .publisher
             .as_ref()
             .is_some_and(Publisher::node_is_missing);
         let last_success = self.publisher.as_ref().and_then(Publisher::last_success);
-        let state = if matches!(self.link.identity(), Some(Identity::None(_))) {
+        if matches!(self.link.identity(), Some(Identity::None(_))) {
             ApiState::None
-        } else if error.is_some() {
+        } else if self.link.gate.failure().is_some() {
             ApiState::Retrying
         } else if missing {
             ApiState::NodeMissing
@@ -70,13 +80,22 @@ impl State {
             ApiState::Connected
         } else {
             ApiState::Connecting
-        };
-        Api {
-            state,
-            last_success_at: last_success.map(|now| now.wall),
-            last_error: error.map(ToString::to_string),
-            failures: failure.map_or(0, |(_, count)| u64::from(count)),
         }
+    }
+
+    /// Whether the API server does what it is asked; `None`: it was not asked yet, or is not to be.
+    pub(super) fn api_is_up(&self) -> Option<bool> {
+        match self.api_state() {
+            ApiState::Connected | ApiState::NodeMissing => Some(true),
+            ApiState::Retrying => Some(false),
+            ApiState::Connecting | ApiState::None | ApiState::Unknown => None,
+        }
+    }
+
+    /// Whether the Node has this condition as it stands here, under some name.
+    pub(super) fn is_published(&self, kind: ConditionType) -> bool {
+        let names = self.published_as(&[kind]);
+        self.published_at().is_some() && names.iter().any(|name| name.refused.is_none())
     }
 
     /// In the shadow nothing is ever written: to see the Node is all that can be had.

@@ -4,8 +4,11 @@ use std::{fmt::Write as _, io, process::ExitCode};
 
 use clap::ValueEnum;
 
-use super::{conditions::conditions_md, status::print};
-use crate::rules::{self, Rule};
+use super::{conditions::conditions_md, metrics::metrics_md, status::print};
+use crate::{
+    config::KEYS,
+    rules::{self, Rule},
+};
 
 /// Print a document that is made from the program's registries.
 #[derive(Debug, Clone, clap::Args)]
@@ -21,6 +24,10 @@ enum What {
     Docs,
     /// docs/reference/conditions.md
     Conditions,
+    /// docs/reference/metrics.md
+    Metrics,
+    /// packaging/config.d/00-defaults.toml
+    Config,
 }
 
 impl Generate {
@@ -29,6 +36,8 @@ impl Generate {
         let text = match self.what {
             What::Docs => rules_md(),
             What::Conditions => conditions_md(),
+            What::Metrics => metrics_md(),
+            What::Config => config_toml(),
         };
         print(&mut io::stdout().lock(), &text)?;
         Ok(ExitCode::SUCCESS)
@@ -89,9 +98,63 @@ pub fn rules_md() -> String {
     text
 }
 
+/// `packaging/config.d/00-defaults.toml`: every key with its default, commented out.
+pub fn config_toml() -> String {
+    let mut text = String::from(
+        "# Every key of nodevigil's configuration, commented out.\n\
+         # Made by `nodevigil generate config`; do not edit. Copy what you need into a file of your own:\n\
+         # /etc/nodevigil/config.d/50-local.toml\n",
+    );
+    let mut last = "";
+    for key in KEYS {
+        if key.section != last {
+            last = key.section;
+            let name = last.replace("TYPE", "KubeletHealthy");
+            let of_each = if name == last {
+                ""
+            } else {
+                " # and so for each condition"
+            };
+            let _ = write!(text, "\n#[{name}]{of_each}\n");
+        }
+        let _ = write!(text, "\n# {}\n# Takes {}.\n", key.doc, key.bounds);
+        let _ = match key.default {
+            Some(default) => writeln!(text, "#{} = {default}", key.name),
+            None => writeln!(
+                text,
+                "# No default; an example:\n#{} = {}",
+                key.name, key.example
+            ),
+        };
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_key_is_in_the_commented_configuration_and_it_can_be_uncommented() {
+        let text = config_toml();
+        assert!(
+            text.lines()
+                .all(|line| line.is_empty() || line.starts_with('#'))
+        );
+        let is_key = |line: &&str| !line.starts_with("# ");
+        let uncommented = text.lines().filter(is_key);
+        let uncommented: String = uncommented
+            .map(|line| format!("{}\n", line.trim_start_matches('#')))
+            .collect();
+        let folder = tempfile::tempdir().unwrap();
+        let root = crate::host::files::Root::new(folder.path());
+        root.write_atomically("/all.toml", uncommented.as_bytes())
+            .unwrap();
+        crate::config::load(&root, &["/all.toml".into()]).unwrap();
+        for key in KEYS {
+            assert!(uncommented.contains(&format!("\n{} = ", key.name)));
+        }
+    }
 
     #[test]
     fn every_rule_is_in_the_document_and_in_a_known_family() {

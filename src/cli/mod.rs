@@ -8,6 +8,7 @@ pub mod doctor;
 pub mod explain;
 pub mod generate;
 pub mod helper;
+pub mod metrics;
 pub mod pause;
 pub mod run;
 pub mod status;

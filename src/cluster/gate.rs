@@ -14,6 +14,7 @@ use super::{
     api::{ApiError, REQUEST_TIMEOUT},
     backoff::{Backoff, MAX_RETRY_AFTER},
     episode::{Episode, Line},
+    tally::Tally,
 };
 use crate::clock::Now;
 
@@ -40,6 +41,21 @@ pub enum RequestKind {
     Watch,
 }
 
+impl RequestKind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Apply, Self::Taints, Self::Events, Self::Watch];
+
+    /// The word in the metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Apply => "apply",
+            Self::Taints => "taints",
+            Self::Events => "events",
+            Self::Watch => "watch",
+        }
+    }
+}
+
 /// What to do about a failure, besides waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
@@ -59,13 +75,14 @@ pub struct Gate {
     random: Backoff,
     shut: Option<Shut>,
     failures: Failures,
-    kinds: [Kind; 4],
+    kinds: [Kind; RequestKind::ALL.len()],
     /// When the next of the refused kinds may be tried.
     turn_at: Duration,
     /// Failures since all was well.
     count: u32,
     credential_was_read: bool,
     episode: Episode,
+    tally: Tally,
 }
 
 #[derive(Debug)]
@@ -139,6 +156,7 @@ impl Gate {
             count: 0,
             credential_was_read: false,
             episode: Episode::default(),
+            tally: Tally::default(),
         }
     }
 
@@ -170,6 +188,7 @@ impl Gate {
 
     /// A request of that kind goes out.
     pub fn sent(&mut self, kind: RequestKind, now: Now) {
+        self.tally.sent(kind, now);
         if let Some(shut) = &mut self.shut {
             shut.tried_at = Some(now.uptime);
         } else if self.is_refused(kind) {
@@ -184,6 +203,7 @@ impl Gate {
         result: Result<(), &ApiError>,
         now: Now,
     ) -> Remedy {
+        self.tally.answered(kind, result, now);
         let Err(error) = result else {
             self.succeeded(kind, now);
             return Remedy::Wait;
@@ -352,6 +372,11 @@ impl Gate {
         let shut = self.shut.as_ref().map(|shut| &shut.error);
         let error = shut.or_else(|| self.kinds.iter().find_map(refusal))?;
         Some((error, self.count))
+    }
+
+    /// The requests so far, counted.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// When something is to be said though nothing happens (uptime).

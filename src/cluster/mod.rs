@@ -14,5 +14,6 @@ pub mod identity;
 pub mod owners;
 pub mod publisher;
 pub mod taints;
+pub mod tally;
 mod tls;
 pub mod watch;

@@ -25,6 +25,7 @@ pub(super) struct Fragment {
     conditions: BTreeMap<String, ConditionFragment>,
     taints: TaintsFragment,
     events: EventsFragment,
+    metrics: MetricsFragment,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -45,6 +46,14 @@ struct TaintsFragment {
 #[serde(default, deny_unknown_fields)]
 struct EventsFragment {
     per_hour: Option<Spanned<i64>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct MetricsFragment {
+    socket: Option<Spanned<String>>,
+    socket_mode: Option<Spanned<String>>,
+    textfile_dir: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -123,6 +132,9 @@ pub(super) struct Merged {
     pub(super) intent_node_ip: Option<Placed<String>>,
     pub(super) intent_provider_id: Option<Placed<String>>,
     pub(super) intent_node_labels: Option<Placed<String>>,
+    pub(super) metrics_socket: Option<Placed<String>>,
+    pub(super) metrics_socket_mode: Option<Placed<String>>,
+    pub(super) metrics_textfile_dir: Option<Placed<String>>,
     /// Every [`Kind::Number`] that was written, by table and name.
     pub(super) numbers: Numbers,
 }
@@ -141,6 +153,7 @@ impl Merged {
             conditions,
             taints,
             events,
+            metrics,
         } = parse(source, &mut self.numbers)?;
         place(&mut self.node_name, node.name, source);
         place(&mut self.kubeconfig, kubernetes.kubeconfig, source);
@@ -170,6 +183,9 @@ impl Merged {
         place(&mut self.intent_node_ip, intent.node_ip, source);
         place(&mut self.intent_provider_id, intent.provider_id, source);
         place(&mut self.intent_node_labels, intent.node_labels, source);
+        place(&mut self.metrics_socket, metrics.socket, source);
+        place(&mut self.metrics_socket_mode, metrics.socket_mode, source);
+        place(&mut self.metrics_textfile_dir, metrics.textfile_dir, source);
         Ok(())
     }
 }

@@ -230,6 +230,42 @@ pub const KEYS: &[Key] = &[
         bounds: "a whole number from 0 to 3600",
         doc: "How many requests for Events on the Node an hour may cost; 0 turns them off.",
     },
+    Key {
+        section: "metrics",
+        name: "socket",
+        kind: Kind::Text,
+        default: None,
+        example: "\"/run/nodevigil/metrics.sock\"",
+        bounds: "an absolute path of at most 107 bytes, or \"none\"",
+        doc: "The Unix socket that answers GET /metrics; without it metrics.sock in the runtime folder, /run/nodevigil. \"none\" turns it off.",
+    },
+    Key {
+        section: "metrics",
+        name: "socket_mode",
+        kind: Kind::Text,
+        default: Some("\"0660\""),
+        example: "\"0666\"",
+        bounds: "\"0600\", \"0660\" or \"0666\"",
+        doc: "Who may connect to it: root and the user nodevigil, its group too, or everybody on this host.",
+    },
+    Key {
+        section: "metrics",
+        name: "textfile_dir",
+        kind: Kind::Text,
+        default: None,
+        example: "\"/run/nodevigil\"",
+        bounds: "an absolute path, on tmpfs",
+        doc: "Write nodevigil.prom here, for node_exporter's textfile collector; without it no file is written.",
+    },
+    Key {
+        section: "metrics",
+        name: "textfile_interval_secs",
+        kind: Kind::Number(5, 3600),
+        default: Some("60"),
+        example: "15",
+        bounds: "a whole number of seconds from 5 to 3600",
+        doc: "How often that file is written.",
+    },
 ];
 
 /// The key `name` of the table `section`.

@@ -16,7 +16,10 @@ use self::{error::Source, fragment::Merged};
 pub use self::{
     error::{ConfigError, EX_CONFIG},
     keys::{KEYS, Key, Kind},
-    settings::{EventSettings, KubeletSettings, KubernetesSettings, NodeSettings, Settings},
+    settings::{
+        EventSettings, KubeletSettings, KubernetesSettings, MetricsSettings, NodeSettings,
+        Settings, SocketPlace,
+    },
     values::{absolute_path, cloud_provider, node_ip, node_labels, node_name, provider_id},
 };
 use crate::host::files::Root;

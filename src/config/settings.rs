@@ -30,6 +30,8 @@ pub struct Settings {
     pub taints: taints::Rules,
     /// `[events]`.
     pub events: EventSettings,
+    /// `[metrics]`, but for its number.
+    pub metrics: MetricsSettings,
     /// The thresholds that differ from their defaults.
     numbers: Numbers,
 }
@@ -58,6 +60,38 @@ pub struct EventSettings {
 impl Default for EventSettings {
     fn default() -> Self {
         Self { per_hour: 20 }
+    }
+}
+
+/// Where the metrics are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetricsSettings {
+    /// The socket.
+    pub socket: SocketPlace,
+    /// Its mode.
+    pub socket_mode: u32,
+    /// The folder of the text file; `None`: there is no file.
+    pub textfile_dir: Option<PathBuf>,
+}
+
+/// Where the metrics' socket is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SocketPlace {
+    /// In the runtime folder.
+    Default,
+    /// There, an absolute path.
+    At(PathBuf),
+    /// Nowhere.
+    Off,
+}
+
+impl Default for MetricsSettings {
+    fn default() -> Self {
+        Self {
+            socket: SocketPlace::Default,
+            socket_mode: 0o660,
+            textfile_dir: None,
+        }
     }
 }
 
@@ -125,6 +159,7 @@ impl TryFrom<Merged> for Settings {
         let choice = choice(&mut merged)?;
         let taints = taint_rules(&mut merged, &choice)?;
         let intent = intent(&mut merged)?;
+        let metrics = metrics(&mut merged)?;
         let per_hour = merged
             .events_per_hour
             .map(|placed| placed.check("events.per_hour", values::per_hour))
@@ -141,6 +176,7 @@ impl TryFrom<Merged> for Settings {
             .transpose()?;
         Ok(Self {
             numbers,
+            metrics,
             choice,
             taints,
             events: per_hour.map_or_else(EventSettings::default, |per_hour| EventSettings {
@@ -173,6 +209,29 @@ impl TryFrom<Merged> for Settings {
             },
         })
     }
+}
+
+fn metrics(merged: &mut Merged) -> Result<MetricsSettings, ConfigError> {
+    let default = MetricsSettings::default();
+    let socket = text(
+        merged.metrics_socket.take(),
+        "metrics.socket",
+        values::socket_place,
+    )?;
+    let mode = text(
+        merged.metrics_socket_mode.take(),
+        "metrics.socket_mode",
+        values::socket_mode,
+    )?;
+    Ok(MetricsSettings {
+        socket: socket.unwrap_or(default.socket),
+        socket_mode: mode.unwrap_or(default.socket_mode),
+        textfile_dir: text(
+            merged.metrics_textfile_dir.take(),
+            "metrics.textfile_dir",
+            values::absolute_path,
+        )?,
+    })
 }
 
 fn intent(merged: &mut Merged) -> Result<Intent, ConfigError> {

@@ -9,6 +9,7 @@ use std::{
 
 use http::Uri;
 
+use super::settings::SocketPlace;
 use crate::{
     desired::{Dialect, taints::Effect},
     health::ConditionType,
@@ -58,6 +59,34 @@ pub fn absolute_path(text: &str) -> Result<PathBuf, String> {
         ));
     }
     Ok(path.to_owned())
+}
+
+/// The longest path of a Unix socket: `sun_path` less its end.
+const MAX_SOCKET_BYTES: usize = 107;
+
+/// `[metrics] socket`.
+pub(super) fn socket_place(text: &str) -> Result<SocketPlace, String> {
+    if text == "none" {
+        return Ok(SocketPlace::Off);
+    }
+    if text.len() > MAX_SOCKET_BYTES {
+        return Err(format!(
+            "longer than the {MAX_SOCKET_BYTES} bytes of a Unix socket's path; choose a shorter one"
+        ));
+    }
+    absolute_path(text).map(SocketPlace::At)
+}
+
+/// `[metrics] socket_mode`.
+pub(super) fn socket_mode(text: &str) -> Result<u32, String> {
+    match text {
+        "0600" => Ok(0o600),
+        "0660" => Ok(0o660),
+        "0666" => Ok(0o666),
+        _ => Err(format!(
+            "{text:?} is none of \"0600\", \"0660\" and \"0666\"; to connect to a socket is to write to it"
+        )),
+    }
 }
 
 /// The name of a systemd service unit that can run: `NAME.service` or `NAME@INSTANCE.service`.

@@ -7,6 +7,7 @@
 use std::{
     io,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -21,19 +22,23 @@ use tokio::{
 pub use crate::helper::protocol::{Code, Credential, KubeletFacts};
 use crate::{
     checks::kubelet::Run,
+    clock::Clock,
     helper::{
         SOCKET_PATH,
-        protocol::{self, ConfigAnswer, ConfigRequest, LastWords, MAX_ANSWER_BYTES, Request},
+        protocol::{self, ConfigAnswer, ConfigRequest, LastWords, MAX_ANSWER_BYTES, Request, Verb},
     },
+    metrics::{HelperTally, Outcome},
 };
 
 /// How long to wait before connecting again to a helper whose queue is full.
 const QUEUE_FULL_PAUSE: Duration = Duration::from_millis(50);
 
 /// Asks the helper; holds no connection between two questions.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct HelperClient {
     socket: PathBuf,
+    /// Of this client and its clones. The lock is held for a few additions.
+    tally: Arc<Mutex<HelperTally>>,
 }
 
 /// Why the helper gave no answer that can be used.
@@ -91,7 +96,26 @@ impl HelperClient {
     pub fn new(socket: impl Into<PathBuf>) -> Self {
         Self {
             socket: socket.into(),
+            tally: Arc::default(),
         }
+    }
+
+    /// The questions so far, counted.
+    pub fn tally(&self) -> HelperTally {
+        *self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count<T>(&self, verb: &Verb, asked_at: Duration, result: &Result<T, HelperError>) {
+        let outcome = match result {
+            Ok(_) => Outcome::Ok,
+            Err(HelperError::Refused { .. }) => Outcome::Refused,
+            Err(HelperError::TimedOut { .. }) => Outcome::Timeout,
+            Err(HelperError::Absent { .. }) => Outcome::Absent,
+            Err(HelperError::Protocol { .. }) => Outcome::Protocol,
+        };
+        let took = Clock.now().uptime.saturating_sub(asked_at);
+        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        tally.asked(verb, outcome, took);
     }
 
     /// Where the helper listens.
@@ -155,7 +179,10 @@ impl HelperClient {
             verb: verb.name,
             secs: verb.deadline.as_secs(),
         });
-        let (mut answer, mut answers) = timeout(verb.deadline, begin).await.unwrap_or(late)?;
+        let asked_at = Clock.now().uptime;
+        let began = timeout(verb.deadline, begin).await.unwrap_or(late);
+        self.count(verb, asked_at, &began);
+        let (mut answer, mut answers) = began?;
         while answers_to.send(answer).await.is_ok() {
             answer = read_answer(verb.name, Ok(()), &mut answers).await?;
         }
@@ -165,12 +192,15 @@ impl HelperClient {
     /// The deadline holds for everything together: a stopped helper still accepts connections (the kernel does).
     async fn ask<T: DeserializeOwned>(&self, request: &Request) -> Result<T, HelperError> {
         let verb = request.verb();
-        timeout(verb.deadline, self.exchange(request))
+        let asked_at = Clock.now().uptime;
+        let result = timeout(verb.deadline, self.exchange(request))
             .await
             .unwrap_or(Err(HelperError::TimedOut {
                 verb: verb.name,
                 secs: verb.deadline.as_secs(),
-            }))
+            }));
+        self.count(verb, asked_at, &result);
+        result
     }
 
     async fn exchange<T: DeserializeOwned>(&self, request: &Request) -> Result<T, HelperError> {

@@ -12,6 +12,7 @@ mod corpus;
 mod daemon;
 mod effective;
 mod linear;
+mod monitoring;
 mod oracle;
 mod policy;
 mod stats;

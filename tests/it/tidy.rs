@@ -169,6 +169,22 @@ fn the_conditions_document_is_made_from_the_registry() {
     );
 }
 
+#[test]
+fn the_metrics_document_is_made_from_the_registry() {
+    is_made(
+        "docs/reference/metrics.md",
+        &nodevigil::cli::metrics::metrics_md(),
+    );
+}
+
+#[test]
+fn the_commented_configuration_is_made_from_the_registry() {
+    is_made(
+        "packaging/config.d/00-defaults.toml",
+        &nodevigil::cli::generate::config_toml(),
+    );
+}
+
 fn is_made(path: &str, made: &str) {
     if std::env::var_os("NODEVIGIL_WRITE_DOCS").is_some() {
         fs::write(root().join(path), made).unwrap();

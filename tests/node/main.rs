@@ -30,6 +30,7 @@ mod life;
 mod lifecycle;
 mod lookup;
 mod lost_nodes;
+mod metrics;
 mod privilege;
 mod provoked_life;
 mod racing;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         provoked_life::tests(),
         lookup::tests(),
         agent::tests(),
+        metrics::tests(),
         api::tests(),
         audit::tests(),
         host::tests(),

@@ -42,6 +42,22 @@ pub(crate) fn consumer(program: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// The folder with Prometheus' programs; `make` sets it.
+const PROMETHEUS: &str = "NODEVIGIL_PROMETHEUS";
+
+/// The path of a program of Prometheus, or of ours around its parsers (tests/cluster/promtool).
+pub(crate) fn prometheus(program: &str) -> Result<PathBuf> {
+    let folder = std::env::var_os(PROMETHEUS)
+        .with_context(|| format!("{PROMETHEUS} is not set: start this through make"))?;
+    let path = Path::new(&folder).join(program);
+    ensure!(
+        path.is_file(),
+        "{} is missing: run `make prometheus`",
+        path.display()
+    );
+    Ok(path)
+}
+
 /// The agent's executable: `NODEVIGIL_BIN` if that is set, else what cargo built for a test or bench.
 pub(crate) fn agent() -> Result<PathBuf> {
     let path = std::env::var_os("NODEVIGIL_BIN")

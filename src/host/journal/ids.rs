@@ -51,6 +51,8 @@ pub enum Kind {
     TypeTaken,
     /// No taints can be set: the daemon speaks with the kubelet's identity; the line says what to do.
     TaintsRefused,
+    /// Says where the metrics are, or why they are not there.
+    Metrics,
 }
 
 impl Kind {
@@ -78,6 +80,7 @@ impl Kind {
         Self::TypeRefused,
         Self::TypeTaken,
         Self::TaintsRefused,
+        Self::Metrics,
     ];
 
     /// The id, 32 hexadecimal digits.
@@ -105,6 +108,7 @@ impl Kind {
             Self::TypeRefused => "20ad4772b8e14003996b95fd7e4252e4",
             Self::TypeTaken => "4132a11138c041869e5e6a85dc871da7",
             Self::TaintsRefused => "54d0faa6ff474a758eb7c1e516b7661a",
+            Self::Metrics => "b551aebff35f42d7bb8f17ca19e5bcaf",
         }
     }
 
@@ -157,6 +161,7 @@ impl Kind {
             Self::TaintsRefused => {
                 "No taints can be set: the daemon speaks with the kubelet's identity; the line says what to do."
             }
+            Self::Metrics => "Says where the metrics are, or why they are not there.",
         }
     }
 }
@@ -181,9 +186,9 @@ mod tests {
         }
         assert_eq!(
             Kind::ALL.last(),
-            Some(&Kind::TaintsRefused),
+            Some(&Kind::Metrics),
             "a new kind belongs in ALL"
         );
-        assert_eq!(Kind::ALL.len(), Kind::TaintsRefused as usize + 1);
+        assert_eq!(Kind::ALL.len(), Kind::Metrics as usize + 1);
     }
 }
