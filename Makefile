@@ -39,7 +39,7 @@ NODE_ENV := NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" KUBEBUILDER_ASSETS="$(ASSET
 NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-daemon:dbus unshare:util-linux ip:iproute2 \
   containerd:containerd runc:runc cloud-init:cloud-init openssl:openssl
 
-.PHONY: help demo test unit trees kubelet kubelets consumers node promises check docs table bench oracle fuzz release install tools setup cargo-deny clean
+.PHONY: help demo test unit trees kubelet kubelets consumers node promises check docs table bench soak oracle fuzz release install tools setup cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -89,6 +89,11 @@ bench: setup tools release ## Measures every promise and writes dist/bench.json 
 	@FAULT_SECONDS=300 $(NODE_ENV) cargo test --locked --test node faults::
 	@echo "== racing writers, 10 000 writes"
 	@RACING_WRITES=10000 $(NODE_ENV) cargo test --locked --test node racing::no_lost_update
+
+# SOAK_SECONDS for another length. Its two-minute form is the idle part of what `make test` ends with.
+soak: setup tools release ## An idle hour: CPU, memory, descriptors, threads, wake-ups; writes dist/soak.json
+	@echo "== soak"
+	@NODEVIGIL_BENCH=soak $(NODE_ENV) cargo bench --locked --profile dev --bench promises
 
 # The seed is printed; ORACLE_SEED=S repeats a run, ORACLE_TREES=1 with it a single tree.
 oracle: setup tools kubelets ## A thousand random trees against a real systemd, flags against four releases of the kubelet

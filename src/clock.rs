@@ -6,13 +6,16 @@
 
 use std::{io, os::fd::OwnedFd, time::Duration};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use nix::time::{ClockId, clock_gettime};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
 use tokio::io::{Interest, unix::AsyncFd};
+
+/// 2200-01-01.
+const NEVER_SECS: i64 = 7_258_118_400;
 
 /// One moment, read once an event, handed to every pure function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,12 +103,88 @@ impl Alarm {
             let read = ready.try_io(|timer| {
                 rustix::io::read(timer.get_ref(), &mut [0_u8; 8]).map_err(io::Error::from)
             });
-            if read.is_ok() {
+            if read.is_ok_and(|read| read.is_ok()) {
+                // One read takes all; else the next wait would begin with a read for nothing.
+                ready.clear_ready();
                 self.set_to = None;
                 return;
             }
         }
     }
+}
+
+/// Says when the wall clock is set, in the moment when it is: the kernel cancels a timer on it then.
+#[derive(Debug)]
+pub struct Steps {
+    timer: AsyncFd<OwnedFd>,
+    /// How far the wall clock was ahead of [`Now::uptime`] when it was set last; to slew it changes both alike.
+    ahead: SignedDuration,
+}
+
+impl Steps {
+    /// From now on.
+    ///
+    /// # Errors
+    /// When the kernel gives no such timer.
+    pub fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Realtime, flags)?;
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe and asks for what an OwnedFd promises by its type: one file, open while it lives"
+        )]
+        let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
+        let steps = Self {
+            timer,
+            ahead: ahead(),
+        };
+        steps.arm()?;
+        Ok(steps)
+    }
+
+    /// For a time that never comes.
+    fn arm(&self) -> io::Result<()> {
+        let never = Itimerspec {
+            it_interval: Timespec::default(),
+            it_value: Timespec {
+                tv_sec: NEVER_SECS,
+                tv_nsec: 0,
+            },
+        };
+        let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
+        timerfd_settime(self.timer.get_ref(), flags, &never)?;
+        Ok(())
+    }
+
+    /// Waits until it is set; by how much. (Nothing, after a suspend.)
+    pub async fn next(&mut self) -> SignedDuration {
+        loop {
+            let Ok(mut ready) = self.timer.readable().await else {
+                return std::future::pending().await;
+            };
+            let read = ready.try_io(|timer| {
+                rustix::io::read(timer.get_ref(), &mut [0_u8; 8]).map_err(io::Error::from)
+            });
+            if read.is_err() {
+                continue;
+            }
+            ready.clear_ready();
+            let before = std::mem::replace(&mut self.ahead, ahead());
+            // A timer that was cancelled stays so until it is set anew; without one nothing more is heard.
+            if self.arm().is_err() {
+                return std::future::pending().await;
+            }
+            return self.ahead.saturating_sub(before);
+        }
+    }
+}
+
+fn ahead() -> SignedDuration {
+    let now = Clock.now();
+    let uptime = SignedDuration::try_from(now.uptime).unwrap_or(SignedDuration::MAX);
+    now.wall
+        .duration_since(Timestamp::UNIX_EPOCH)
+        .saturating_sub(uptime)
 }
 
 #[cfg(test)]

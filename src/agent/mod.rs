@@ -33,6 +33,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
     task::{AbortHandle, JoinSet},
+    time::timeout,
 };
 use tracing::{debug, warn};
 
@@ -43,15 +44,18 @@ pub use state::State;
 use crate::{
     checks::{
         Reading,
-        kubelet::{Found, Probe, Process},
+        kubelet::{Found, PROBE_TIMEOUT, Probe, Process},
     },
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
     desired::Condition,
-    helper::protocol::ConfigRequest,
+    helper::{
+        boot::{BootNote, BootRequest},
+        protocol::ConfigRequest,
+    },
     host::{
-        files::{Root, Stamp},
+        files::{Folder, Root, Stamp},
         helper::HelperClient,
         kmsg,
         kubelet::Healthz,
@@ -59,6 +63,7 @@ use crate::{
         notify::Notifier,
         packages::LockFiles,
         process::{self, Watched, Where},
+        sample::Limits,
         scrapes::Scrape,
         systemd,
     },
@@ -69,6 +74,11 @@ use crate::{
 
 /// Events that wait for the loop; their senders wait when it is full.
 const QUEUE: usize = 64;
+
+/// How long systemd's word that the host is going down may come after its signal to end.
+const WORD_WITHIN: Duration = Duration::from_millis(100);
+/// How long the helper may take to keep it.
+const KEPT_WITHIN: Duration = Duration::from_secs(1);
 
 /// Everything that is handed in.
 #[derive(Debug)]
@@ -93,6 +103,8 @@ pub struct Agent {
     outside: Arc<Outside>,
     settings: Settings,
     healthz: Healthz,
+    /// Whom the probe that is under way asks, and when it began (uptime).
+    probing: Option<(i32, Duration)>,
     events: mpsc::Receiver<Event>,
     sender: mpsc::Sender<Event>,
     tasks: JoinSet<()>,
@@ -112,6 +124,8 @@ pub struct Agent {
     /// Events that are known already; what waits in the queue goes before them.
     known: VecDeque<Event>,
     disk: Disk,
+    /// Where the pause file would be.
+    runtime_folder: Folder,
     /// The pause file as it was when it was looked at last, if it was there.
     pause_seen: Option<Stamp>,
     /// The package managers' lock files, once a disk has said which there are.
@@ -122,6 +136,7 @@ pub struct Agent {
     textfile_fails: Arc<AtomicBool>,
     /// When the loop was to go on at the latest (uptime).
     due_at: Duration,
+    limits: Limits,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -147,14 +162,14 @@ impl Agent {
     /// Makes the loop; nothing has been read or sent yet.
     ///
     /// # Errors
-    /// When the signals or the HTTP client cannot be had.
+    /// When the signals or the timer cannot be had.
     pub fn new(state: State, settings: Settings, outside: Outside) -> anyhow::Result<Self> {
         let (sender, events) = mpsc::channel(QUEUE);
         Ok(Self {
             state,
-            outside: Arc::new(outside),
             settings,
-            healthz: Healthz::new()?,
+            healthz: Healthz::default(),
+            probing: None,
             events,
             sender,
             tasks: JoinSet::new(),
@@ -170,13 +185,16 @@ impl Agent {
             following_config: None,
             known: VecDeque::new(),
             disk: Disk::default(),
+            runtime_folder: Folder::new(&outside.runtime_dir),
             pause_seen: None,
             lock_files: Arc::default(),
             scrapes: mpsc::channel(1).1, // closed, until there is a socket
             textfile_fails: Arc::default(),
             due_at: Duration::MAX,
+            limits: Limits::new(outside.root.clone()),
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            outside: Arc::new(outside),
         })
     }
 
@@ -186,6 +204,7 @@ impl Agent {
             self.watch_unit();
         }
         self.watch_kernel();
+        self.watch_clock();
         let (found, outside) = (self.lock_files.clone(), self.outside.clone());
         tokio::task::spawn_blocking(move || found.set(LockFiles::find(&outside.root)));
         self.expose_on_socket();
@@ -194,7 +213,32 @@ impl Agent {
             let event = self.next().await;
             if self.turn(event) {
                 self.outside.notifier.stopping();
-                return;
+                return self.last_words().await;
+            }
+        }
+    }
+
+    /// If the host is going down, that is kept for the next boot to know. systemd's word of it may come a moment after its
+    /// signal to us.
+    async fn last_words(&mut self) {
+        let mut going_down = self.state.standing.is_going_down();
+        let word = async {
+            while let Some(event) = self.events.recv().await {
+                if matches!(event, Event::Bus(systemd::BusEvent::ShuttingDown(true))) {
+                    return true;
+                }
+            }
+            false
+        };
+        if !going_down {
+            going_down = timeout(WORD_WITHIN, word).await.unwrap_or(false);
+        }
+        if going_down {
+            let note = Some(BootNote::GoingDown);
+            let kept = self.outside.helper.boot(BootRequest { note });
+            // systemd waits five seconds for us, and for the helper until we are gone.
+            if let Err(error) = timeout(KEPT_WITHIN, kept).await {
+                debug!(%error, "that the host is going down could not be kept");
             }
         }
     }
@@ -237,7 +281,11 @@ impl Agent {
         }
         let now = self.outside.clock.now();
         self.due_at = self.state.next_deadline(now);
-        if let Err(e) = self.alarm.set(self.due_at) {
+        let probe_ends = self.probing.map(|(_, started)| started + PROBE_TIMEOUT);
+        if let Err(e) = self
+            .alarm
+            .set(probe_ends.map_or(self.due_at, |at| at.min(self.due_at)))
+        {
             // Only a time beyond the kernel's years could be refused; the watchdog would end a loop that sleeps on.
             warn!(error = %e, "the timer cannot be set");
         }
@@ -256,7 +304,8 @@ impl Agent {
             pid = gone => Event::Gone(pid),
             _ = self.terminate.recv() => Event::Stop,
             _ = self.interrupt.recv() => Event::Stop,
-            () = self.alarm.rings() => Event::Tick,
+            probe = self.healthz.probe() => self.probed(probe),
+            () = self.alarm.rings() => self.rung(probe_ends),
             // Last: nobody who looks on delays what he looks at.
             Some(scrape) = self.scrapes.recv() => Event::Scrape(scrape),
         };
@@ -272,7 +321,7 @@ impl Agent {
             Effect::Apply(apply) => self.apply(apply),
             Effect::Look(group) => self.look(group),
             Effect::Watch(process) => self.watch(process),
-            Effect::Probe(pid, url) => self.probe(pid, url, uptime),
+            Effect::Probe(pid, url) => self.probe(pid, &url, uptime),
             Effect::ReadState(process) => self.read_state(&process),
             Effect::AskFacts(pid) => {
                 let helper = self.outside.helper.clone();
@@ -391,6 +440,9 @@ impl Agent {
     /// The folder is in memory.
     fn look_for_pause(&mut self) {
         let (root, dir) = (&self.outside.root, &self.outside.runtime_dir);
+        if !self.runtime_folder.may_have_changed(root) {
+            return;
+        }
         let stamp = root.stamp(dir.join(pause::FILE_NAME));
         if self.pause_seen != stamp {
             self.pause_seen = stamp;
@@ -411,17 +463,33 @@ impl Agent {
         }
     }
 
-    fn probe(&mut self, pid: i32, url: String, started: Duration) {
-        let healthz = self.healthz.clone();
-        self.spawn(async move {
-            let probe: Probe = healthz.probe(&url).await;
-            debug!(pid, ?probe, "probed");
-            Event::Probed {
-                pid,
-                started,
-                probe,
-            }
-        });
+    /// It ends within [`PROBE_TIMEOUT`].
+    fn probe(&mut self, pid: i32, url: &str, started: Duration) {
+        self.probing = Some((pid, started));
+        self.healthz.start(url);
+    }
+
+    fn probed(&mut self, probe: Probe) -> Event {
+        let Some((pid, started)) = self.probing.take() else {
+            return Event::Tick; // none is under way, so none ends
+        };
+        debug!(pid, ?probe, "probed");
+        Event::Probed {
+            pid,
+            started,
+            probe,
+        }
+    }
+
+    /// The alarm is also the deadline of the probe that is under way: a timer of tokio's would wake the loop once more.
+    fn rung(&mut self, probe_ends: Option<Duration>) -> Event {
+        let now = self.outside.clock.now();
+        if probe_ends.is_some_and(|at| now.uptime >= at) {
+            let probe = self.healthz.overdue();
+            self.healthz.give_up();
+            return self.probed(probe);
+        }
+        Event::Tick
     }
 
     fn read_state(&mut self, process: &Process) {

@@ -4,16 +4,16 @@
 
 use std::time::Duration;
 
-#[cfg(doc)]
-use super::Event;
+use tracing::warn;
+
 use super::{
     Agent,
-    event::Effect,
-    state::{SLACK, State},
+    event::{Effect, Event},
+    state::State,
 };
 use crate::{
-    checks::{self, Check, Question, Reading},
-    clock::Now,
+    checks::{self, Check, Question, Reading, clock::Step},
+    clock::{Now, Steps},
     cluster::events::Notice,
     config::Settings,
 };
@@ -62,7 +62,7 @@ impl State {
 
     /// Gives each check that is due its turn.
     pub(super) fn take_turns(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        let soon = now.uptime + SLACK;
+        let soon = self.soon(now);
         for driven in &mut self.driven {
             let due = driven.check.due_at().is_some_and(|at| soon >= at);
             if driven.open || !due {
@@ -105,12 +105,55 @@ impl State {
 
 impl Agent {
     /// Has a question answered; the answer comes back as [`Event::Answered`].
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "SKELETON: there is no question yet"
-    )]
     pub(super) fn ask(&mut self, id: &'static str, question: Question) {
-        let _ = (id, &self.outside);
-        match question {} // an arm for each, as the checks come
+        let helper = self.outside.helper.clone();
+        match question {
+            Question::Limits => {
+                let reading = Reading::Limits(self.limits.look());
+                self.known.push_back(Event::Answered(id, reading));
+            }
+            Question::Clock => {
+                self.spawn(async move {
+                    let state = helper.clock().await.ok();
+                    Event::Answered(id, Reading::Clock(state))
+                });
+            }
+            Question::Storage(request) => {
+                self.spawn(async move {
+                    let answer = helper.storage(request).await;
+                    let reading = Reading::Storage(answer.map_err(|error| error.to_string()));
+                    Event::Answered(id, reading)
+                });
+            }
+            Question::Boot(request) => {
+                self.spawn(async move {
+                    let answer = helper.boot(request).await;
+                    let reading = Reading::Boot(answer.map_err(|error| error.to_string()));
+                    Event::Answered(id, reading)
+                });
+            }
+        }
+    }
+
+    /// Tells the checks when the wall clock is set.
+    pub(super) fn watch_clock(&mut self) {
+        let steps = match Steps::new() {
+            Ok(steps) => steps,
+            Err(error) => {
+                warn!(%error, "the kernel does not say when the clock is set");
+                return;
+            }
+        };
+        let sender = self.sender.clone();
+        self.tasks.spawn(async move {
+            let mut steps = steps;
+            loop {
+                let by = steps.next().await;
+                let event = Event::Observed(Reading::ClockStep(Step { by }));
+                if sender.send(event).await.is_err() {
+                    return;
+                }
+            }
+        });
     }
 }

@@ -14,7 +14,10 @@ use super::{
     standing::Standing,
 };
 use crate::{
-    checks::kubelet::{Endpoint, Kubelet, Sign, Terms},
+    checks::{
+        Reading,
+        kubelet::{Endpoint, Kubelet, Sign, Terms},
+    },
     clock::Now,
     cluster::{events::EventBook, gate::RequestKind, publisher::Publisher, taints::Tainter},
     config::Settings,
@@ -35,6 +38,9 @@ const STATUS_EVERY: Duration = Duration::from_mins(1);
 /// What is due within this time is done in the turn at hand: one wake-up a second serves everything that is periodic,
 /// and each wake-up of an idle process costs some 90 µs of CPU.
 pub(super) const SLACK: Duration = Duration::from_millis(100);
+/// The turn that comes each second anyway takes along what is due before the next: so whatever is periodic comes to beat in
+/// time, and wakes nobody by itself.
+const BEAT_SLACK: Duration = Duration::from_millis(900);
 
 /// Everything the agent knows.
 #[derive(Debug)]
@@ -284,7 +290,10 @@ impl State {
                 self.bus.is_away(&why);
                 self.kubelet.apply(Sign::BusLost, now);
             }
-            BusEvent::ShuttingDown(so) => self.standing.learn_shutdown(so),
+            BusEvent::ShuttingDown(so) => {
+                self.standing.learn_shutdown(so);
+                self.offer(&Reading::GoingDown(so), now);
+            }
             BusEvent::Loaded(loaded) => self.apply_loaded(*loaded, now),
             BusEvent::Sign(sign) => {
                 let unit_changed = matches!(sign, Sign::Unit(_));
@@ -303,24 +312,36 @@ impl State {
         }
     }
 
+    /// Until when what is due is done now (uptime).
+    pub(super) fn soon(&self, now: Now) -> Duration {
+        let beat = match self.kubelet.process() {
+            Some(_) => self.process_state_at,
+            None => self.look_at,
+        };
+        let is_beat = now.uptime + SLACK >= beat;
+        now.uptime + if is_beat { BEAT_SLACK } else { SLACK }
+    }
+
     /// Starts what is due. The apply comes first, once there is a connection to send it on: nothing else may stand
     /// between a fact and the Node.
     fn set_going(&mut self, now: Now, changed: bool, effects: &mut Vec<Effect>) {
         self.ask_the_api(now, effects);
-        let soon = now.uptime + SLACK;
+        let (soon, soon_by_beat) = (now.uptime + SLACK, self.soon(now));
         if let Some(process) = self.kubelet.process().cloned() {
+            let mut is_beat = soon >= self.process_state_at;
             if !self.probing
                 && soon >= self.probe_at
                 && let Some(url) = self.url()
             {
                 effects.push(Effect::Probe(process.pid, url.to_owned()));
                 self.probing = true;
+                is_beat = true; // else the two would wake the loop by turns
             }
             if self.facts_at.is_some_and(|at| now.uptime >= at) {
                 effects.push(Effect::AskFacts(process.pid));
                 self.facts_at = None;
             }
-            if soon >= self.process_state_at {
+            if is_beat {
                 self.process_state_at = now.uptime + STATE_EVERY;
                 effects.push(Effect::LookForPause);
                 effects.push(Effect::ReadState(process));
@@ -345,7 +366,7 @@ impl State {
             effects.push(Effect::NotifyWatchdog);
         }
         self.write_metrics(now, effects);
-        if changed || soon >= self.status_at {
+        if changed || soon_by_beat >= self.status_at {
             self.status_at = now.uptime + STATUS_EVERY;
             effects.push(Effect::WriteStatus(Box::new(self.status(now))));
         }

@@ -4,9 +4,13 @@
 //! loop asks [`Check::turn`] when [`Check::due_at`] has come, has the question answered through `host` and hands the answer
 //! to every check. (The kubelet's own check is older than this trait and has its place in the loop.)
 
+pub mod boot;
+pub mod clock;
 pub mod config;
 pub mod kernel;
 pub mod kubelet;
+pub mod limits;
+pub mod storage;
 
 use std::{fmt::Debug, time::Duration};
 
@@ -15,7 +19,11 @@ use crate::{
     clock::Now,
     config::Settings,
     health::{ConditionType, Finding, news::Told},
-    helper::protocol::KubeletFacts,
+    helper::{
+        boot::{BootRequest, LastBoot},
+        protocol::{ClockState, KubeletFacts},
+        storage::{StorageAnswer, StorageRequest},
+    },
 };
 
 /// What the registry knows of a check.
@@ -30,12 +38,23 @@ pub struct Spec {
 }
 
 /// Every check.
-pub const ALL: &[Spec] = &[config::SPEC, kubelet::SPEC];
+pub const ALL: &[Spec] = &[
+    boot::SPEC,
+    clock::SPEC,
+    config::SPEC,
+    kubelet::SPEC,
+    limits::SPEC,
+    storage::SPEC,
+];
 
 /// The checks that the loop drives by the trait, with what the operator asked for.
 pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
-    let _ = settings;
-    vec![]
+    vec![
+        Box::new(boot::Boot::default()),
+        Box::new(clock::Clock::new(settings)),
+        Box::new(limits::Limits::new(settings)),
+        Box::new(storage::Storage::new(settings)),
+    ]
 }
 
 /// A check that the loop drives.
@@ -71,7 +90,16 @@ pub trait Check: Debug + Send {
 
 /// What a check wants read. What may block is the helper's, or goes to the blocking worker: see `agent::reading`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Question {}
+pub enum Question {
+    /// What the kernel has a limit on.
+    Limits,
+    /// Whether the kernel's clock is synchronised.
+    Clock,
+    /// The helper looks at the file systems.
+    Storage(StorageRequest),
+    /// The helper says how the last boot ended, or keeps something of this one.
+    Boot(BootRequest),
+}
 
 /// What was read, asked for or not.
 #[derive(Debug)]
@@ -82,6 +110,18 @@ pub enum Reading {
     Facts(Box<KubeletFacts>),
     /// The kernel's log said something that matters.
     Kernel(KernelEvent),
+    /// What the kernel has a limit on.
+    Limits(limits::Sample),
+    /// What the helper says of the kernel's clock, if it says anything.
+    Clock(Option<ClockState>),
+    /// The wall clock was set.
+    ClockStep(clock::Step),
+    /// systemd is taking the host down, or no longer.
+    GoingDown(bool),
+    /// What the helper sees of the file systems, or why it does not say.
+    Storage(Result<StorageAnswer, String>),
+    /// What is known of the last boot's end, or why that is not to be had.
+    Boot(Result<LastBoot, String>),
 }
 
 #[cfg(test)]
@@ -94,7 +134,6 @@ mod tests {
         // SKELETON: to be taken out as their checks land.
         let to_come = [
             ConditionType::ContainerRuntimeHealthy,
-            ConditionType::NodeStorageHealthy,
             ConditionType::NodeKernelHealthy,
         ];
         for condition in ConditionType::ALL.iter().filter(|c| !to_come.contains(c)) {

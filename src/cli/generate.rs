@@ -143,9 +143,10 @@ mod tests {
         );
         let is_key = |line: &&str| !line.starts_with("# ");
         let uncommented = text.lines().filter(is_key);
-        let uncommented: String = uncommented
-            .map(|line| format!("{}\n", line.trim_start_matches('#')))
+        let uncommented: Vec<&str> = uncommented
+            .map(|line| line.trim_start_matches('#'))
             .collect();
+        let uncommented = uncommented.join("\n");
         let folder = tempfile::tempdir().unwrap();
         let root = crate::host::files::Root::new(folder.path());
         root.write_atomically("/all.toml", uncommented.as_bytes())

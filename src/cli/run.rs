@@ -65,7 +65,8 @@ impl Run {
         let locked = lock_memory();
         runtime.block_on(async {
             let agent = prepare(root, settings, locked)?;
-            agent.run().await;
+            // What the loop holds lies on the heap: some 16 KiB, which the stack would carry through every call.
+            Box::pin(agent.run()).await;
             anyhow::Ok(())
         })?;
         // A blocking call that hangs must not keep us from ending.

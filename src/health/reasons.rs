@@ -9,6 +9,8 @@ mod storage;
 
 use std::time::Duration;
 
+pub use storage::LOOKS;
+
 use super::{
     ConditionType, Status,
     timing::{Enter, Leave, Samples},
@@ -46,10 +48,25 @@ pub enum Reason {
     ContainerRuntimeDown,
     StorageIsHealthy,
     StorageProbeFailed,
+    StorageNearlyFull,
+    StorageInodesNearlyExhausted,
+    StorageErrorsLogged,
+    StorageFull,
+    StorageInodesExhausted,
+    StorageHung,
+    StorageIOError,
     FilesystemReadOnly,
     KernelIsHealthy,
     KernelLogUnreadable,
     KernelOops,
+    PidsNearlyExhausted,
+    PidsExhausted,
+    PodPidsNearlyExhausted,
+    OpenFilesNearlyExhausted,
+    OpenFilesExhausted,
+    ConntrackNearlyFull,
+    ConntrackFull,
+    ClockUnsynchronised,
     NodePaused,
     NodeInMaintenance,
     NodeBeingDeleted,

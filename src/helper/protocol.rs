@@ -11,7 +11,11 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{config, credential, journal, kubelet};
+use super::{
+    boot::{self, BootRequest},
+    clock, config, credential, journal, kubelet,
+    storage::{self, StorageRequest},
+};
 use crate::{
     kubeconfig::Access,
     kubelet::{
@@ -42,10 +46,13 @@ pub struct Verb {
 
 /// Every verb.
 pub const VERBS: &[&Verb] = &[
-    &kubelet::VERB,
-    &credential::VERB,
+    &boot::VERB,
+    &clock::VERB,
     &config::VERB,
+    &credential::VERB,
     &journal::VERB,
+    &kubelet::VERB,
+    &storage::VERB,
 ];
 
 /// What the agent asks.
@@ -72,6 +79,12 @@ pub enum Request {
     /// What the rules say of the kubelet's configuration: a [`ConfigAnswer`] at once, and another each time that a file
     /// changes which was read, until the connection is closed.
     Config(Box<ConfigRequest>),
+    /// Whether the kernel's clock is synchronised: [`ClockState`].
+    Clock,
+    /// The file systems of kubelet and runtime: [`StorageAnswer`](storage::StorageAnswer).
+    Storage(StorageRequest),
+    /// How the last boot ended, or something to keep of this one: [`LastBoot`](boot::LastBoot).
+    Boot(BootRequest),
     /// What the kubelet said last: [`LastWords`].
     Journal {
         /// The run of its unit, by systemd's `InvocationID`.
@@ -162,6 +175,9 @@ impl Request {
             Self::Credential { .. } => &credential::VERB,
             Self::Config(_) => &config::VERB,
             Self::Journal { .. } => &journal::VERB,
+            Self::Clock => &clock::VERB,
+            Self::Storage(_) => &storage::VERB,
+            Self::Boot(_) => &boot::VERB,
         }
     }
 }
@@ -177,6 +193,9 @@ pub struct KubeletFacts {
     pub kubeconfig: Option<PathBuf>,
     /// The file behind `--config`.
     pub config: Option<PathBuf>,
+    /// `--root-dir`, if it is given.
+    #[serde(default)]
+    pub root_dir: Option<PathBuf>,
 }
 
 /// What the kubelet speaks to the API server with.
@@ -198,6 +217,13 @@ pub struct Credential {
 pub struct Plugin {
     /// Until when it is good, if that was said.
     pub expires_at: Option<Timestamp>,
+}
+
+/// What the kernel says of its clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockState {
+    /// Whether a program keeps it synchronised, as that program told the kernel.
+    pub synchronised: bool,
 }
 
 /// Why the helper did not do what was asked.
@@ -370,12 +396,13 @@ mod tests {
             hostname_override: None,
             kubeconfig: Some("/k".into()),
             config: None,
+            root_dir: None,
         };
         let line = encode_answer(Ok(&facts));
         assert_eq!(
             String::from_utf8_lossy(&line),
             "{\"version\":1,\"answer\":{\"healthz\":{\"url\":\"u\"},\"hostname_override\":null,\
-             \"kubeconfig\":\"/k\",\"config\":null}}\n"
+             \"kubeconfig\":\"/k\",\"config\":null,\"root_dir\":null}}\n"
         );
         assert_eq!(
             decode_answer::<KubeletFacts>(&line).unwrap().unwrap(),

@@ -47,6 +47,48 @@ impl FileError {
     }
 }
 
+/// A folder that is kept open, so that to ask whether a name in it came, went or was replaced is one `fstat`: a walk along
+/// the path costs several times as much, and an idle agent asks each second.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    open: Option<fs::File>,
+    changed: Option<(i64, i64)>,
+    /// The kernel's stamps are some milliseconds coarse: what changes right after a look may leave the stamp as it was.
+    look_again: bool,
+}
+
+impl Folder {
+    /// The folder `path`, which need not be there.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            open: None,
+            changed: None,
+            look_again: false,
+        }
+    }
+
+    /// Whether its names may be others than at the last call; `true` at the first. Calls must be further apart than the
+    /// kernel's stamps.
+    pub fn may_have_changed(&mut self, root: &Root) -> bool {
+        let stamp = self.stamp().or_else(|| {
+            self.open = root.open(&self.path).ok();
+            self.stamp()
+        });
+        let has_changed = stamp.is_none() || stamp != self.changed;
+        self.changed = stamp;
+        std::mem::replace(&mut self.look_again, has_changed) || has_changed
+    }
+
+    /// When its names last changed; `None` if it is not open, or was removed.
+    fn stamp(&self) -> Option<(i64, i64)> {
+        let stat = rustix::fs::fstat(self.open.as_ref()?).ok()?;
+        let (secs, nanos) = (stat.st_mtime, i64::try_from(stat.st_mtime_nsec).ok()?);
+        (stat.st_nlink > 0).then_some((secs, nanos))
+    }
+}
+
 impl Default for Root {
     fn default() -> Self {
         Self(PathBuf::from("/"))
@@ -132,6 +174,24 @@ impl Root {
             .map_err(error("write", path))
     }
 
+    /// As [`Root::write_atomically`], and on the disk when it returns: whoever reads it after a power loss does so too.
+    pub fn write_durably(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<(), FileError> {
+        let path = path.as_ref();
+        let target = self.join(path);
+        let mut temporary = target.clone().into_os_string();
+        temporary.push(".new");
+        let write = || {
+            let mut file = fs::File::create(&temporary)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&temporary, &target)?;
+            // The new name too.
+            let folder = target.parent().unwrap_or(&target);
+            fs::File::open(folder)?.sync_all()
+        };
+        write().map_err(error("write", path))
+    }
+
     /// As [`Root::write_atomically`], readable to all, in a folder that may belong to another user: who owns the folder
     /// can put links there, and root would write where they lead.
     pub fn write_in_foreign_folder(
@@ -205,7 +265,36 @@ fn read_bounded(path: &Path, max_bytes: usize) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, SystemTime};
+
     use super::*;
+
+    #[test]
+    fn a_folder_says_when_a_name_in_it_changes() {
+        let place = tempfile::tempdir().unwrap();
+        let root = Root::new(place.path());
+        let mut folder = Folder::new("/run/ours");
+        assert!(folder.may_have_changed(&root), "it is not there");
+        root.create_dir_all("/run/ours").unwrap();
+        let mut seconds = 0;
+        // Twice after each change: the second is for what the stamp was too coarse for.
+        let mut changes = |what: &str| {
+            seconds += 1; // not the clock's, which may be too coarse for a test
+            let stamp = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            let dir = fs::File::open(root.join("/run/ours")).unwrap();
+            dir.set_modified(stamp).unwrap();
+            let looks = [(); 4].map(|()| folder.may_have_changed(&root));
+            assert_eq!(looks, [true, true, false, false], "{what}");
+        };
+        changes("it is there");
+        root.write_atomically("/run/ours/pause.json", b"x").unwrap();
+        changes("a file came");
+        root.remove("/run/ours/pause.json").unwrap();
+        changes("a file went");
+        fs::remove_dir(root.join("/run/ours")).unwrap();
+        root.create_dir_all("/run/ours").unwrap();
+        changes("it was made anew");
+    }
 
     #[test]
     fn no_link_leads_a_write_astray() {

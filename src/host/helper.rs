@@ -19,13 +19,15 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-pub use crate::helper::protocol::{Code, Credential, KubeletFacts};
+pub use crate::helper::protocol::{ClockState, Code, Credential, KubeletFacts};
 use crate::{
     checks::kubelet::Run,
     clock::Clock,
     helper::{
         SOCKET_PATH,
+        boot::{BootRequest, LastBoot},
         protocol::{self, ConfigAnswer, ConfigRequest, LastWords, MAX_ANSWER_BYTES, Request, Verb},
+        storage::{StorageAnswer, StorageRequest},
     },
     metrics::{HelperTally, Outcome},
 };
@@ -139,6 +141,11 @@ impl HelperClient {
         self.ask(&Request::Credential { pid, own, known }).await
     }
 
+    /// Whether the kernel's clock is synchronised. At most 1 s.
+    pub async fn clock(&self) -> Result<ClockState, HelperError> {
+        self.ask(&Request::Clock).await
+    }
+
     /// What the exec plugin of the agent's own kubeconfig gives. At most 12 s.
     pub async fn own_credential(&self) -> Result<Credential, HelperError> {
         self.ask(&Request::Credential {
@@ -156,6 +163,16 @@ impl HelperClient {
             Run::Rke2(_) => (None, true),
         };
         self.ask(&Request::Journal { invocation, rke2 }).await
+    }
+
+    /// What the file systems of kubelet and runtime are like. At most 4 s.
+    pub async fn storage(&self, request: StorageRequest) -> Result<StorageAnswer, HelperError> {
+        self.ask(&Request::Storage(request)).await
+    }
+
+    /// How the last boot ended, or something to keep of this one. At most 4 s.
+    pub async fn boot(&self, request: BootRequest) -> Result<LastBoot, HelperError> {
+        self.ask(&Request::Boot(request)).await
     }
 
     /// What the rules say of the kubelet's configuration, and again each time that it changes, until nobody listens any

@@ -14,6 +14,7 @@ pub mod own;
 pub mod packages;
 pub mod process;
 pub mod program;
+pub mod sample;
 pub mod scrapes;
 pub mod socket;
 pub mod suspect;

@@ -121,7 +121,12 @@ fn values_of(family: &Family, label: &str) -> Option<Vec<String>> {
     }
     let label = family.labels.iter().find(|own| own.name() == label)?;
     let values = label.values().unwrap_or_default();
-    Some(values.into_iter().map(|value| value.into_owned()).collect())
+    Some(
+        values
+            .into_iter()
+            .map(std::borrow::Cow::into_owned)
+            .collect(),
+    )
 }
 
 fn values_of_foreign(label: &str) -> Vec<String> {

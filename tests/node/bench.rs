@@ -31,13 +31,13 @@ use report::{Row, Statistic};
 use stage::{RESTART, Stage};
 use support::{repository, say, tools};
 
-/// `short` for CI: the same on fewer tries.
+/// `short` for CI: the same on fewer tries. `soak`: an idle hour.
 const FORM: &str = "NODEVIGIL_BENCH";
 const SHORT: Plan = Plan {
     form: "short",
     kills: 20,
     hangs: 3,
-    idle: Duration::from_mins(1),
+    idle: Duration::from_mins(2),
 };
 const FULL: Plan = Plan {
     form: "full",
@@ -45,6 +45,15 @@ const FULL: Plan = Plan {
     hangs: 20,
     idle: Duration::from_mins(10),
 };
+
+const SOAK: Plan = Plan {
+    form: "soak",
+    kills: 3,
+    hangs: 1,
+    idle: Duration::from_hours(1),
+};
+/// A soak of another length.
+const SOAK_SECONDS: &str = "SOAK_SECONDS";
 
 struct Plan {
     form: &'static str,
@@ -73,18 +82,19 @@ fn main() -> ExitCode {
 /// Whether every promise that could be judged holds.
 fn measure() -> Result<bool> {
     let started = Instant::now();
-    let plan = match std::env::var(FORM).ok().as_deref() {
-        None | Some("") => FULL,
-        Some("short") => SHORT,
-        Some(other) => bail!("{FORM}={other}: there is only `short`"),
-    };
+    let plan = plan()?;
     let mut stage = Stage::set()?;
     let (mut rows, reasons) = faults::kills(&mut stage, plan.kills)?;
     rows.push(faults::hangs(&mut stage, plan.hangs)?);
     rows.extend(idle::idle(&stage, plan.idle)?);
-    rows.extend(check::check()?);
-    rows.push(size()?);
-    let file = repository().join("dist/bench.json");
+    let name = if plan.form == SOAK.form {
+        "dist/soak.json"
+    } else {
+        rows.extend(check::check()?);
+        rows.push(size()?);
+        "dist/bench.json"
+    };
+    let file = repository().join(name);
     report::write(&rows, &file)?;
     let broken = rows.iter().filter(|row| row.is_broken()).count();
     let verdict = match broken {
@@ -104,6 +114,25 @@ fn measure() -> Result<bool> {
         file.display(),
     )?;
     Ok(broken == 0)
+}
+
+fn plan() -> Result<Plan> {
+    let form = std::env::var(FORM).unwrap_or_default();
+    let mut plan = match form.as_str() {
+        "" => FULL,
+        "short" => SHORT,
+        "soak" => SOAK,
+        other => bail!("{FORM}={other}: there are `short` and `soak`"),
+    };
+    if let Ok(seconds) = std::env::var(SOAK_SECONDS)
+        && plan.form == SOAK.form
+    {
+        let seconds = seconds
+            .parse()
+            .with_context(|| format!("{SOAK_SECONDS}={seconds}"))?;
+        plan.idle = Duration::from_secs(seconds);
+    }
+    Ok(plan)
 }
 
 fn size() -> Result<Row> {

@@ -32,7 +32,9 @@ mod lookup;
 mod lost_nodes;
 mod metrics;
 mod privilege;
+mod provoked_boot;
 mod provoked_life;
+mod provoked_storage;
 mod racing;
 mod scene;
 mod standing;
@@ -68,6 +70,8 @@ fn main() -> ExitCode {
         fatal::tests(),
         cloud_init::tests(),
         standing::tests(),
+        provoked_storage::tests(),
+        provoked_boot::tests(),
         cleanup::tests(),
         karpenter::tests(),
         lifecycle::tests(),

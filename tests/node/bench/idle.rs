@@ -13,10 +13,16 @@ use crate::report::{Row, Statistic};
 use crate::stage::{NODE, Progress, Stage};
 use crate::support::stats::Sample;
 
-/// How often memory is read.
+/// How often memory and the like are read.
 const EVERY: Duration = Duration::from_secs(5);
 /// Between the last fault and the first reading.
 const SETTLE: Duration = Duration::from_secs(5);
+/// What there was in the first minute is what the rest is measured by.
+const FIRST: Duration = Duration::from_mins(1);
+/// How much more memory of its own a process may have at the end.
+const GROWTH_KIB: f64 = 64.0;
+/// The agent's threads: the loop, the journal's writer, the blocking worker.
+const THREADS: f64 = 3.0;
 const MIB_IN_KIB: f64 = 1024.0;
 const HOUR: f64 = 3600.0;
 
@@ -25,10 +31,38 @@ struct Observed {
     name: &'static str,
     unit: &'static str,
     pid: i32,
-    resident: Vec<f64>,
-    locked: Vec<f64>,
+    readings: Vec<Reading>,
     cpu: Duration,
-    threads: HashMap<i32, u64>,
+    threads: HashMap<i32, Thread>,
+}
+
+/// What a process holds at a moment.
+#[derive(Clone, Copy)]
+struct Reading {
+    resident_mib: f64,
+    locked_mib: f64,
+    /// Pages of its own that are in memory. What is allocated and never freed comes to need new ones.
+    anonymous_kib: f64,
+    descriptors: f64,
+    threads: f64,
+}
+
+/// What the scheduler knows of a thread.
+#[derive(Clone, Copy, Default)]
+struct Thread {
+    /// Nanoseconds on a CPU, by /proc/PID/task/TID/schedstat.
+    nanos: u64,
+    /// How often it went to sleep, and so was woken: its voluntary context switches.
+    wakes: u64,
+}
+
+/// What a process used in a time.
+struct Used {
+    /// By the process's own clock: all threads, also those that have ended.
+    cpu: Duration,
+    /// By schedstat: the threads that it has now.
+    threads: Duration,
+    wakes: u64,
 }
 
 impl Observed {
@@ -38,48 +72,104 @@ impl Observed {
             name,
             unit,
             pid,
-            resident: Vec::new(),
-            locked: Vec::new(),
+            readings: Vec::new(),
             cpu: cpu(pid)?,
             threads: threads(pid)?,
         })
     }
 
-    fn read_memory(&mut self) -> Result<()> {
-        let status = Process::new(self.pid)?.status()?;
-        let mib = |kib: Option<u64>| -> Result<f64> {
-            Ok(f64::from(u32::try_from(kib.context("no such line")?)?) / MIB_IN_KIB)
-        };
-        self.resident.push(mib(status.vmrss)?);
-        self.locked.push(mib(status.vmlck)?);
+    fn read(&mut self) -> Result<()> {
+        let process = Process::new(self.pid)?;
+        let status = process.status()?;
+        let number = |value: u64| -> Result<f64> { Ok(f64::from(u32::try_from(value)?)) };
+        let kib = |value: Option<u64>| number(value.context("no such line in /proc/PID/status")?);
+        self.readings.push(Reading {
+            resident_mib: kib(status.vmrss)? / MIB_IN_KIB,
+            locked_mib: kib(status.vmlck)? / MIB_IN_KIB,
+            anonymous_kib: kib(status.rssanon)?,
+            descriptors: f64::from(u32::try_from(process.fd_count()?)?),
+            threads: number(status.threads)?,
+        });
         Ok(())
     }
 
-    /// CPU since the beginning: the process's, and that of the threads that it has now.
-    fn used(&self) -> Result<(Duration, Duration)> {
-        let now = threads(self.pid)?.into_iter();
-        let before = |id: i32| self.threads.get(&id).copied().unwrap_or_default();
-        let nanos = now
-            .map(|(id, nanos)| nanos.saturating_sub(before(id)))
-            .sum();
-        let all = cpu(self.pid)?.saturating_sub(self.cpu);
-        Ok((all, Duration::from_nanos(nanos)))
+    fn used(&self) -> Result<Used> {
+        let now = threads(self.pid)?;
+        let since = |of: fn(&Thread) -> u64| -> u64 {
+            let before = |id: &i32| self.threads.get(id).copied().unwrap_or_default();
+            let each = now.iter();
+            each.map(|(id, thread)| of(thread).saturating_sub(of(&before(id))))
+                .sum()
+        };
+        Ok(Used {
+            cpu: cpu(self.pid)?.saturating_sub(self.cpu),
+            threads: Duration::from_nanos(since(|thread| thread.nanos)),
+            wakes: since(|thread| thread.wakes),
+        })
     }
 
-    fn memory_rows(&self, limit: f64) -> [Row; 2] {
-        let sample = |values: &[f64]| values.iter().copied().collect();
-        let resident = format!("{} idle after all these faults: VmRSS", self.name);
-        let locked = format!("{} idle: VmLck", self.name);
-        [
-            Row::promised(
-                &resident,
+    fn sample(&self, of: fn(&Reading) -> f64) -> Sample {
+        self.readings.iter().map(of).collect()
+    }
+
+    /// How much the most of the last minute is above the most of the first; nothing if that is one minute.
+    fn growth(&self, of: fn(&Reading) -> f64) -> Sample {
+        let minute = usize::try_from(FIRST.as_secs() / EVERY.as_secs()).unwrap_or(usize::MAX);
+        let all: Vec<f64> = self.readings.iter().map(of).collect();
+        let most = |values: &[f64]| values.iter().copied().reduce(f64::max);
+        let (first, rest) = all.split_at(minute.min(all.len()));
+        let last = &rest[rest.len().saturating_sub(minute)..];
+        let growth = most(first)
+            .zip(most(last))
+            .map(|(first, last)| last - first);
+        growth.into_iter().collect()
+    }
+
+    fn rows(&self, max_mib: f64) -> Vec<Row> {
+        let name = |what: &str| format!("{} {what}", self.name);
+        let resident = self.sample(|reading| reading.resident_mib);
+        let descriptors = self.sample(|reading| reading.descriptors);
+        let heap = self.growth(|reading| reading.anonymous_kib);
+        let more_descriptors = self.growth(|reading| reading.descriptors);
+        let promised = |what: &str, unit, sample: &Sample, statistic, limit| {
+            Row::promised(&name(what), unit, sample, statistic, limit)
+        };
+        let (max, only) = (Statistic::Max, Statistic::Only);
+        let mut rows = vec![
+            promised(
+                "idle after all these faults: VmRSS",
                 "MiB",
-                &sample(&self.resident),
-                Statistic::Max,
-                limit,
+                &resident,
+                max,
+                max_mib,
             ),
-            Row::told(&locked, "MiB", &sample(&self.locked)),
-        ]
+            Row::told(
+                &name("idle: VmLck"),
+                "MiB",
+                &self.sample(|reading| reading.locked_mib),
+            ),
+            promised(
+                "idle: own memory, last minute over first",
+                "KiB",
+                &heap,
+                only,
+                GROWTH_KIB,
+            ),
+            Row::told(&name("idle: descriptors"), "", &descriptors),
+            promised(
+                "idle: descriptors, last minute over first",
+                "",
+                &more_descriptors,
+                only,
+                0.0,
+            ),
+        ];
+        let threads = self.sample(|reading| reading.threads);
+        rows.push(match self.unit {
+            "nodevigil.service" => promised("idle: threads", "", &threads, max, THREADS),
+            _ => Row::told(&name("idle: threads"), "", &threads),
+        });
+        rows
     }
 }
 
@@ -97,13 +187,17 @@ pub(crate) fn idle(stage: &Stage, time: Duration) -> Result<Vec<Row>> {
         let at = began + EVERY * u32::try_from(done)?;
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
         for process in &mut both {
-            process.read_memory()?;
+            process.read()?;
         }
         let [agent, helper] = &both;
-        let memory = |process: &Observed| process.resident.last().copied().unwrap_or_default();
-        let (agent, helper) = (memory(agent), memory(helper));
-        let detail = format!("agent {agent:.1} MiB, helper {helper:.1} MiB");
-        progress.step(usize::try_from(done)?, &detail);
+        let last = |process: &Observed| process.readings.last().copied();
+        if let (Some(agent), Some(helper)) = (last(agent), last(helper)) {
+            let detail = format!(
+                "agent {:.1} MiB, {} descriptors; helper {:.1} MiB, {}",
+                agent.resident_mib, agent.descriptors, helper.resident_mib, helper.descriptors
+            );
+            progress.step(usize::try_from(done)?, &detail);
+        }
     }
     let (mut rows, took) = (Vec::new(), began.elapsed());
     let used = both
@@ -117,7 +211,7 @@ pub(crate) fn idle(stage: &Stage, time: Duration) -> Result<Vec<Row>> {
             "the {} was started anew while idle",
             process.name
         );
-        rows.extend(process.memory_rows(limit));
+        rows.extend(process.rows(limit));
     }
     rows.extend(cpu_rows(&used, took));
     rows.push(writes(stage, began_wall)?);
@@ -125,20 +219,20 @@ pub(crate) fn idle(stage: &Stage, time: Duration) -> Result<Vec<Row>> {
 }
 
 /// CPU is a rate, so that of a minute or ten is told for an hour.
-fn cpu_rows(used: &[(Duration, Duration)], took: Duration) -> Vec<Row> {
+fn cpu_rows(used: &[Used], took: Duration) -> Vec<Row> {
     let hourly = |time: Duration| time.as_secs_f64() / took.as_secs_f64() * HOUR;
     let one = |value: f64| Sample::from_iter([value]);
     let unit = "CPU-s/h";
     let over = took.as_secs();
-    let all = used.iter().map(|(cpu, _)| *cpu).sum();
-    let threads = used.iter().map(|(_, threads)| *threads).sum();
+    let all = used.iter().map(|used| used.cpu).sum();
+    let threads = used.iter().map(|used| used.threads).sum();
     let mut rows = vec![
         Row::promised(
             &format!("agent and helper idle: CPU, extrapolated from {over} s"),
             unit,
             &one(hourly(all)),
             Statistic::Only,
-            // A minute of a machine that does other things too says less than ten.
+            // A minute or two of a machine that does other things too say less than ten.
             if took < Duration::from_mins(5) {
                 1.5
             } else {
@@ -151,11 +245,12 @@ fn cpu_rows(used: &[(Duration, Duration)], took: Duration) -> Vec<Row> {
             &one(hourly(threads)),
         ),
     ];
-    for (name, (cpu, _)) in ["idle CPU of the agent", "idle CPU of the helper"]
-        .iter()
-        .zip(used)
-    {
-        rows.push(Row::told(name, unit, &one(hourly(*cpu))));
+    for (name, used) in ["agent", "helper"].iter().zip(used) {
+        let name = |what: &str| format!("idle {what} of the {name}");
+        rows.push(Row::told(&name("CPU"), unit, &one(hourly(used.cpu))));
+        let wakes = f64::from(u32::try_from(used.wakes).unwrap_or(u32::MAX));
+        let wakes = wakes / took.as_secs_f64();
+        rows.push(Row::told(&name("wake-ups"), "per s", &one(wakes)));
     }
     rows
 }
@@ -197,11 +292,15 @@ fn cpu(pid: i32) -> Result<Duration> {
         .into())
 }
 
-/// The nanoseconds on a CPU of each thread that a process has now, by /proc/PID/task/TID/schedstat.
-fn threads(pid: i32) -> Result<HashMap<i32, u64>> {
+/// Each thread that a process has now.
+fn threads(pid: i32) -> Result<HashMap<i32, Thread>> {
     let mut all = HashMap::new();
     for task in Process::new(pid)?.tasks()?.flatten() {
-        all.insert(task.tid, task.schedstat()?.sum_exec_runtime);
+        let thread = Thread {
+            nanos: task.schedstat()?.sum_exec_runtime,
+            wakes: task.status()?.voluntary_ctxt_switches.unwrap_or_default(),
+        };
+        all.insert(task.tid, thread);
     }
     Ok(all)
 }
