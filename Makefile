@@ -28,18 +28,24 @@ TOOLS := $(CACHE)/tools/$(TOOLS_KEY)
 ASSETS := $(or $(KUBEBUILDER_ASSETS),$(TOOLS))
 
 # The controllers that read our conditions, each a small Go module of ours around the real one.
-CONSUMERS_KEY := $(shell cat tests/cluster/*/go.mod tests/cluster/*/go.sum tests/cluster/karpenter/main.go | sha256sum | cut -c1-16)
+CONSUMERS_KEY := $(shell cat tests/cluster/karpenter/go.mod tests/cluster/karpenter/go.sum tests/cluster/karpenter/main.go | sha256sum | cut -c1-16)
 CONSUMERS := $(CACHE)/consumers/$(CONSUMERS_KEY)
 
-# What the node tier, the demo and the bench need: the binary that is shipped, the control plane's binaries, its consumers.
-NODE_ENV := NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)"
+# node-problem-detector, that we are measured beside, with the configuration files it ships.
+PEER_KEY := $(shell cat tests/cluster/npd/go.mod tests/cluster/npd/go.sum | sha256sum | cut -c1-16)
+PEER := $(CACHE)/peer/$(PEER_KEY)
+
+# What the node tier, the demo and the bench need: the binary that is shipped, the control plane's binaries, its consumers,
+# and whom we are measured beside.
+NODE_ENV := NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" \
+  NODEVIGIL_PEER="$(PEER)"
 
 # Programs that the tests start, each with the Debian packages that bring it. A program that is there is left alone,
 # wherever it came from: installing Debian's containerd would remove Docker's.
 NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-daemon:dbus unshare:util-linux ip:iproute2 \
   containerd:containerd runc:runc cloud-init:cloud-init openssl:openssl
 
-.PHONY: help demo test unit trees kubelet kubelets consumers node promises check docs table bench soak oracle fuzz release install tools setup cargo-deny clean
+.PHONY: help demo test unit trees kubelet kubelets consumers peer node promises check docs table bench soak oracle fuzz release install tools setup cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -82,13 +88,17 @@ table: setup tools release ## Runs the node tests and writes the tables in docs/
 	@NODEVIGIL_ROWS="$(CURDIR)/dist/rows.jsonl" $(NODE_ENV) cargo test --locked --test node
 	@NODEVIGIL_ROWS="$(CURDIR)/dist/rows.jsonl" cargo test --quiet --locked --test it -- tables::
 
-bench: setup tools release ## Measures every promise and writes dist/bench.json (half an hour)
+bench: setup tools release ## Measures every promise and writes dist/bench.json (an hour)
 	@echo "== promises"
 	@$(NODE_ENV) cargo bench --locked --profile dev --bench promises
 	@echo "== failures of the API, five minutes of each"
 	@FAULT_SECONDS=300 $(NODE_ENV) cargo test --locked --test node faults::
 	@echo "== racing writers, 10 000 writes"
 	@RACING_WRITES=10000 $(NODE_ENV) cargo test --locked --test node racing::no_lost_update
+	@echo "== beside node-problem-detector, twelve kills of each kind and ten idle minutes"
+	@rm -f dist/peer.jsonl
+	@PEER_KILLS=12 NODEVIGIL_ROWS="$(CURDIR)/dist/peer.jsonl" $(NODE_ENV) cargo test --locked --test node peer::
+	@NODEVIGIL_ROWS="$(CURDIR)/dist/peer.jsonl" cargo test --quiet --locked --test it -- tables::
 
 # SOAK_SECONDS for another length. Its two-minute form is the idle part of what `make test` ends with.
 soak: setup tools release ## An idle hour: CPU, memory, descriptors, threads, wake-ups; writes dist/soak.json
@@ -147,7 +157,7 @@ GO_ENV = GOENV="$${GOENV:-$${XDG_CONFIG_HOME:-$$HOME/.config}/go/env}" XDG_CONFI
   GOCACHE="$(CACHE)/go/build" GOMODCACHE="$(CACHE)/go/mod" GOFLAGS=-modcacherw
 NEED_GO = command -v go >/dev/null || { echo "go is missing: install Go 1.26 or later (https://go.dev/dl), or set KUBEBUILDER_ASSETS" >&2; exit 1; }
 
-tools: consumers ## The pinned Kubernetes programs, into the cache (seven minutes the first time)
+tools: consumers peer ## The pinned Kubernetes programs, into the cache (eight minutes the first time)
 	@if [ -n "$(KUBEBUILDER_ASSETS)" ]; then \
 	  test -x "$(KUBEBUILDER_ASSETS)/kube-apiserver" || { echo "KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) holds no kube-apiserver" >&2; exit 1; }; \
 	elif [ ! -d "$(TOOLS)" ]; then \
@@ -164,6 +174,16 @@ consumers:
 	  rm -rf "$(CACHE)/consumers"; \
 	  mkdir -p "$(CACHE)/consumers" "$(CACHE)/go"; \
 	  $(GO_ENV) tests/cluster/build.sh "$(CONSUMERS)" tests/cluster/karpenter; \
+	fi
+
+# One to three minutes and 55 MB; from nothing 0.9 GB of modules and 0.7 GB of build results in Go's caches, part of it the others'.
+peer:
+	@if [ ! -d "$(PEER)" ]; then \
+	  $(NEED_GO); \
+	  echo "== node-problem-detector, into $(PEER) (one to three minutes)"; \
+	  rm -rf "$(CACHE)/peer"; \
+	  mkdir -p "$(CACHE)/peer" "$(CACHE)/go"; \
+	  $(GO_ENV) tests/cluster/build.sh "$(PEER)" tests/cluster/npd config/kernel-monitor.json config/health-checker-kubelet.json; \
 	fi
 
 # One folder a release, named by its version and the state of its go.mod.

@@ -16,7 +16,7 @@ use crate::{
         kubelet::{Run, Sample, Sign},
     },
     clock::Now,
-    helper::protocol::LastWords,
+    helper::journal::LastWords,
     host::{helper::HelperError, suspect},
 };
 

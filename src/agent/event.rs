@@ -15,7 +15,10 @@ use crate::{
         watch::{End, NodeEvent},
     },
     desired::Condition,
-    helper::protocol::{ConfigAnswer, ConfigRequest, LastWords},
+    helper::{
+        journal::LastWords,
+        protocol::{ConfigAnswer, ConfigRequest},
+    },
     host::{
         helper::{HelperError, KubeletFacts},
         scrapes::Scrape,

@@ -42,10 +42,7 @@ pub use exposing::SOCKET_NAME;
 pub use state::State;
 
 use crate::{
-    checks::{
-        Reading,
-        kubelet::{Found, PROBE_TIMEOUT, Probe, Process},
-    },
+    checks::kubelet::{Found, PROBE_TIMEOUT, Probe, Process},
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
@@ -57,7 +54,6 @@ use crate::{
     host::{
         files::{Folder, Root, Stamp},
         helper::HelperClient,
-        kmsg,
         kubelet::Healthz,
         network,
         notify::Notifier,
@@ -372,22 +368,6 @@ impl Agent {
         self.tasks.spawn(async move {
             while let Some(event) = events.recv().await {
                 if sender.send(Event::Bus(event)).await.is_err() {
-                    return;
-                }
-            }
-        });
-    }
-
-    /// The log has a queue of its own: a storm of it must not fill the loop's.
-    fn watch_kernel(&mut self) {
-        let (sender, mut events) = mpsc::channel(kmsg::QUEUE);
-        let (root, clock) = (self.outside.root.clone(), self.outside.clock);
-        self.tasks.spawn(kmsg::follow(root, clock, sender));
-        let sender = self.sender.clone();
-        self.tasks.spawn(async move {
-            while let Some(event) = events.recv().await {
-                let event = Event::Observed(Reading::Kernel(event));
-                if sender.send(event).await.is_err() {
                     return;
                 }
             }

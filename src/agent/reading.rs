@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use tokio::sync::mpsc;
 use tracing::warn;
 
 use super::{
@@ -16,6 +17,7 @@ use crate::{
     clock::{Now, Steps},
     cluster::events::Notice,
     config::Settings,
+    host::{kernel, kmsg},
 };
 
 /// A check, and whether its question is open.
@@ -96,6 +98,7 @@ impl State {
                     reason: told.news.spec().name.to_owned(),
                     action: "Observe",
                     note: told.note,
+                    about: told.about,
                 };
                 self.events.record(notice, now);
             }
@@ -104,6 +107,22 @@ impl State {
 }
 
 impl Agent {
+    /// Follows the kernel's log. It has a queue of its own: a storm of it must not fill the loop's.
+    pub(super) fn watch_kernel(&mut self) {
+        let (sender, mut events) = mpsc::channel(kmsg::QUEUE);
+        let (root, clock) = (self.outside.root.clone(), self.outside.clock);
+        self.tasks.spawn(kmsg::follow(root, clock, sender));
+        let sender = self.sender.clone();
+        self.tasks.spawn(async move {
+            while let Some(event) = events.recv().await {
+                let event = Event::Observed(Reading::Kernel(event));
+                if sender.send(event).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
     /// Has a question answered; the answer comes back as [`Event::Answered`].
     pub(super) fn ask(&mut self, id: &'static str, question: Question) {
         let helper = self.outside.helper.clone();
@@ -130,6 +149,19 @@ impl Agent {
                     let answer = helper.boot(request).await;
                     let reading = Reading::Boot(answer.map_err(|error| error.to_string()));
                     Event::Answered(id, reading)
+                });
+            }
+            Question::KernelState(tids) => {
+                let state = kernel::state(&self.outside.root, &tids);
+                let answer = Event::Answered(id, Reading::KernelState(state));
+                self.known.push_back(answer);
+            }
+            Question::Pod(uid) => {
+                self.spawn(async move {
+                    // Without a helper the pod has its uid for a name.
+                    let found = helper.pod(uid).await.ok().flatten();
+                    let name = found.map(|pod| format!("{}/{}", pod.namespace, pod.name));
+                    Event::Answered(id, Reading::Pod(name))
                 });
             }
         }

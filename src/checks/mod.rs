@@ -15,7 +15,10 @@ pub mod storage;
 use std::{fmt::Debug, time::Duration};
 
 use crate::{
-    checks::{kernel::event::KernelEvent, kubelet::Process},
+    checks::{
+        kernel::{event::KernelEvent, troubles::KernelState},
+        kubelet::Process,
+    },
     clock::Now,
     config::Settings,
     health::{ConditionType, Finding, news::Told},
@@ -42,6 +45,7 @@ pub const ALL: &[Spec] = &[
     boot::SPEC,
     clock::SPEC,
     config::SPEC,
+    kernel::check::SPEC,
     kubelet::SPEC,
     limits::SPEC,
     storage::SPEC,
@@ -52,6 +56,7 @@ pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
     vec![
         Box::new(boot::Boot::default()),
         Box::new(clock::Clock::new(settings)),
+        Box::new(kernel::check::Kernel::new(settings)),
         Box::new(limits::Limits::new(settings)),
         Box::new(storage::Storage::new(settings)),
     ]
@@ -99,6 +104,10 @@ pub enum Question {
     Storage(StorageRequest),
     /// The helper says how the last boot ended, or keeps something of this one.
     Boot(BootRequest),
+    /// What the kernel's tables say of its health, and which of these tasks still wait without an end.
+    KernelState(Vec<i32>),
+    /// The name of the pod with this uid.
+    Pod(String),
 }
 
 /// What was read, asked for or not.
@@ -122,6 +131,10 @@ pub enum Reading {
     Storage(Result<StorageAnswer, String>),
     /// What is known of the last boot's end, or why that is not to be had.
     Boot(Result<LastBoot, String>),
+    /// What the kernel's tables say of its health.
+    KernelState(KernelState),
+    /// The pod that was asked for, as `namespace/name`, if that is known.
+    Pod(Option<String>),
 }
 
 #[cfg(test)]
@@ -132,10 +145,7 @@ mod tests {
     fn registry_is_whole() {
         assert!(ALL.is_sorted_by(|a, b| a.id < b.id), "sorted, each once");
         // SKELETON: to be taken out as their checks land.
-        let to_come = [
-            ConditionType::ContainerRuntimeHealthy,
-            ConditionType::NodeKernelHealthy,
-        ];
+        let to_come = [ConditionType::ContainerRuntimeHealthy];
         for condition in ConditionType::ALL.iter().filter(|c| !to_come.contains(c)) {
             assert!(
                 ALL.iter().any(|spec| spec.condition == *condition),

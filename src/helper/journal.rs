@@ -9,8 +9,9 @@ mod words;
 use std::{io, os::unix::fs::FileExt, path::PathBuf, time::Duration};
 
 use file::{Entry, JournalFile, Wanted};
+use serde::{Deserialize, Serialize};
 
-use super::protocol::{Code, LastWords, Refusal, Verb};
+use super::protocol::{Code, Refusal, Verb};
 use crate::host::files::Root;
 
 /// The verb.
@@ -45,6 +46,18 @@ const WANTED: Wanted<'_> = Wanted {
 };
 /// How the names of a kubelet's units and programs begin; `.service` and paths aside.
 const KUBELETS: [&str; 6] = ["kubelet", "kubelite", "k3s", "k0s", "rke2", "hyperkube"];
+
+/// The end of what a kubelet said: one line, without time and thread, without secrets.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LastWords {
+    /// Its last line that says that something failed, else its last line.
+    pub line: Option<String>,
+    /// Whether that line says that something failed.
+    pub is_error: bool,
+    /// Whether a later line is there that the journal has compressed, as it does with long ones, and so was not read.
+    pub compressed: bool,
+}
 
 /// Answers for one run of the kubelet's unit, by systemd's id of it, or for RKE2's kubelet.
 pub fn answer(root: &Root, invocation: Option<&str>, rke2: bool) -> Result<LastWords, Refusal> {

@@ -4,8 +4,8 @@
 //! nothing of the cluster and runs without tokio: a thread for each of at most four connections, of two more that follow
 //! the configuration, and one for the disk (`lane`), so that a verb that blocks in the kernel blocks nobody else. One file
 //! a verb: [`kubelet`], [`credential`], [`clock`], [`journal`], [`config`] (which follows the files with [`watch`]), [`storage`] (with
-//! `canary`) and [`boot`]; [`protocol`] is what both sides speak, [`server`] answers, [`activation`] and [`socket`] get the
-//! listening socket.
+//! `canary`), [`boot`] and [`pod`]; [`protocol`] is what both sides speak, [`server`] answers, [`activation`] and [`socket`]
+//! get the listening socket.
 
 pub mod activation;
 pub mod boot;
@@ -17,6 +17,7 @@ pub mod journal;
 pub mod kubelet;
 mod lane;
 mod plugin;
+pub mod pod;
 pub mod process;
 pub mod protocol;
 pub mod server;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     boot::{self, BootRequest},
-    clock, config, credential, journal, kubelet,
+    clock, config, credential, journal, kubelet, pod,
     storage::{self, StorageRequest},
 };
 use crate::{
@@ -52,6 +52,7 @@ pub const VERBS: &[&Verb] = &[
     &credential::VERB,
     &journal::VERB,
     &kubelet::VERB,
+    &pod::VERB,
     &storage::VERB,
 ];
 
@@ -85,7 +86,7 @@ pub enum Request {
     Storage(StorageRequest),
     /// How the last boot ended, or something to keep of this one: [`LastBoot`](boot::LastBoot).
     Boot(BootRequest),
-    /// What the kubelet said last: [`LastWords`].
+    /// What the kubelet said last: [`LastWords`](journal::LastWords).
     Journal {
         /// The run of its unit, by systemd's `InvocationID`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,18 +95,12 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         rke2: bool,
     },
-}
-
-/// The end of what a kubelet said: one line, without time and thread, without secrets.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct LastWords {
-    /// Its last line that says that something failed, else its last line.
-    pub line: Option<String>,
-    /// Whether that line says that something failed.
-    pub is_error: bool,
-    /// Whether a later line is there that the journal has compressed, as it does with long ones, and so was not read.
-    pub compressed: bool,
+    /// Which pod has this uid: a [`PodName`](pod::PodName), or nothing.
+    Pod {
+        /// The pod's uid.
+        #[serde(default)]
+        uid: String,
+    },
 }
 
 /// What the agent knows and the helper does not.
@@ -178,6 +173,7 @@ impl Request {
             Self::Clock => &clock::VERB,
             Self::Storage(_) => &storage::VERB,
             Self::Boot(_) => &boot::VERB,
+            Self::Pod { .. } => &pod::VERB,
         }
     }
 }

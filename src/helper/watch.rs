@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io,
     os::{fd::AsFd, unix::net::UnixStream},
     path::{Path, PathBuf},
@@ -26,6 +26,10 @@ pub const MAX_WATCHES: usize = 256;
 
 /// The kernel's own file systems tell inotify nothing.
 const MUTE: &[&str] = &["/proc", "/sys", "/dev"];
+
+/// Units that systemd writes and removes with each container and pod, in a folder that its unit files are looked for in.
+/// None of them can be a service or an alias of one.
+const CONTAINERS: &[&str] = &["scope", "slice"];
 
 /// How often a change is waited for to end: after so many pieces it is looked at though more comes.
 const MAX_BURST: usize = 50;
@@ -174,10 +178,20 @@ impl Watch {
         let Some(name) = &event.name else {
             return true;
         };
-        self.names
-            .get(&folder)
-            .is_some_and(|names| names.all || names.some.contains(name))
+        self.names.get(&folder).is_some_and(|names| {
+            names.some.contains(name) || (names.all && !is_of_a_container(name))
+        })
     }
+}
+
+fn is_of_a_container(name: &OsStr) -> bool {
+    let name = Path::new(name);
+    let unit = match name.extension() {
+        Some(extension) if extension == "d" => name.file_stem().map(Path::new), // its drop-ins
+        _ => Some(name),
+    };
+    let extension = unit.and_then(Path::extension);
+    extension.is_some_and(|extension| CONTAINERS.iter().any(|unit| extension == *unit))
 }
 
 /// The folders to watch, each with the names that matter: that of each path, and that of the file behind a link.
@@ -301,6 +315,27 @@ mod tests {
         let more = |root: &Root| write(root, format!("{folder}/20-b.conf"), "[Service]\n");
         let both = [folder, "/etc/systemd/system/kubelet.service.d/10-a.conf"];
         assert_eq!(ends(&both, there, more), Change::Files);
+    }
+
+    #[test]
+    fn a_container_that_comes_or_goes_is_no_change() {
+        let folder = "/etc/systemd/system/kubelet.service.d"; // the folder does not matter
+        let there = |root: &Root| root.create_dir_all(folder).unwrap();
+        let unit = |name: &'static str| {
+            // As systemd does it: not by way of another name.
+            move |root: &Root| fs::write(root.join(folder).join(name), "[Unit]\n").unwrap()
+        };
+        let names = [
+            "cri-containerd-0a1b.scope",
+            "kubepods-pod0a1b.slice",
+            "kubepods.slice.d",
+        ];
+        for name in names {
+            assert_eq!(ends(&[folder], there, unit(name)), Change::PeerClosed);
+        }
+        for name in ["x.service", "x.service.d"] {
+            assert_eq!(ends(&[folder], there, unit(name)), Change::Files);
+        }
     }
 
     #[test]

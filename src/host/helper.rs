@@ -26,7 +26,9 @@ use crate::{
     helper::{
         SOCKET_PATH,
         boot::{BootRequest, LastBoot},
-        protocol::{self, ConfigAnswer, ConfigRequest, LastWords, MAX_ANSWER_BYTES, Request, Verb},
+        journal::LastWords,
+        pod::PodName,
+        protocol::{self, ConfigAnswer, ConfigRequest, MAX_ANSWER_BYTES, Request, Verb},
         storage::{StorageAnswer, StorageRequest},
     },
     metrics::{HelperTally, Outcome},
@@ -128,6 +130,11 @@ impl HelperClient {
     /// Where the kubelet with this process id answers, and where its files lie. At most 1 s.
     pub async fn kubelet(&self, pid: i32) -> Result<KubeletFacts, HelperError> {
         self.ask(&Request::Kubelet { pid }).await
+    }
+
+    /// Which pod has that uid.
+    pub async fn pod(&self, uid: String) -> Result<Option<PodName>, HelperError> {
+        self.ask(&Request::Pod { uid }).await
     }
 
     /// What the kubelet speaks to the API server with: the one that runs as `pid`, else the one that the well-known

@@ -1,12 +1,14 @@
 #!/bin/sh
 # Builds the pinned Kubernetes programs (`tool` lines of a go.mod) into OUT, each under its usual name.
-#   build.sh OUT [MODULE]
-# MODULE is the folder of the go.mod, this script's own if it is left out.
+#   build.sh OUT [MODULE [FILE...]]
+# MODULE is the folder of the go.mod, this script's own if it is left out. FILEs of the first program's own module are
+# copied beside the programs.
 # Builds into a folder beside OUT and renames it at the end, so that an interrupted build never looks finished.
 # Go's own caches are the caller's (GOCACHE, GOMODCACHE): the Makefile points them into the project's cache folder.
 set -eu
 out=$1
 cd "${2:-$(dirname "$0")}"
+shift $(($# < 2 ? $# : 2))
 partial="$out.partial"
 mkdir -p "$partial"
 flags="-s -w"
@@ -28,6 +30,10 @@ for tool in $tools; do
   esac
   echo "  building $name $version ($i of $count; two to five minutes for all on two cores the first time)" >&2
   CGO_ENABLED=0 go build -trimpath -ldflags "$flags" -o "$partial/$name" "$tool"
+done
+source=$(go list -f '{{.Module.Dir}}' "$(echo "$tools" | head -n 1)")
+for file in "$@"; do
+  cp "$source/$file" "$partial/"
 done
 rm -rf "$out"
 mv "$partial" "$out"

@@ -12,10 +12,13 @@ use serde_json::Value;
 const ROWS: &str = "NODEVIGIL_ROWS";
 
 /// Each table's name and its heading.
-const TABLES: &[(&str, &[&str])] = &[(
-    "provoked",
-    &["fault", "provoked how", "reason on the Node", "seconds"],
-)];
+const TABLES: &[(&str, &[&str])] = &[
+    (
+        "provoked",
+        &["fault", "provoked how", "reason on the Node", "seconds"],
+    ),
+    ("peer", &["", "nodevigil", "node-problem-detector"]),
+];
 
 type Line = Vec<String>;
 

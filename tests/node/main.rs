@@ -31,8 +31,10 @@ mod lifecycle;
 mod lookup;
 mod lost_nodes;
 mod metrics;
+mod peer;
 mod privilege;
 mod provoked_boot;
+mod provoked_kernel;
 mod provoked_life;
 mod provoked_storage;
 mod racing;
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         identity::tests(),
         privilege::tests(),
         telling::tests(),
+        provoked_kernel::tests(),
         doctor::tests(),
         config::tests(),
         check::tests(),
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         lifecycle::tests(),
         lost_nodes::tests(),
         racing::tests(),
+        peer::tests(),
         faults::tests(&arguments), // last: they have begun, and the others go on beside them
     ]
     .into_iter()

@@ -21,6 +21,7 @@ pub(crate) mod boot;
 pub(crate) mod cgroups;
 pub(crate) mod control_plane;
 pub(crate) mod enter;
+pub(crate) mod kmsg;
 pub(crate) mod kubeadm;
 pub(crate) mod leftovers;
 pub(crate) mod lone_agent;

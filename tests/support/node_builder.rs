@@ -25,6 +25,7 @@ pub(crate) struct NodeBuilder {
     restart_sec: Option<Duration>,
     agent: bool,
     joining: bool,
+    programs: Vec<PathBuf>,
 }
 
 impl NodeBuilder {
@@ -45,6 +46,7 @@ impl NodeBuilder {
             restart_sec: None,
             agent: false,
             joining: false,
+            programs: Vec::new(),
         }
     }
 
@@ -62,6 +64,12 @@ impl NodeBuilder {
     /// Adds a flag to the operator's /etc/default/kubelet.
     pub(crate) fn kubelet_argument(mut self, argument: &str) -> Self {
         self.kubelet_arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Installs a program into /usr/bin.
+    pub(crate) fn program(mut self, program: PathBuf) -> Self {
+        self.programs.push(program);
         self
     }
 
@@ -141,6 +149,9 @@ impl NodeBuilder {
             tools::path("kubelet")?,
             tools::path("kubeadm")?,
         ])?];
+        if !self.programs.is_empty() {
+            layers.insert(0, tools::layer(&self.programs)?);
+        }
         if self.agent {
             layers.insert(0, tools::layer(&[tools::agent()?])?);
         }

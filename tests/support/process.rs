@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, pidfd_open};
 
@@ -51,6 +52,15 @@ pub(crate) fn signal(pid: i32, signal: Signal) -> Result<Instant> {
     let at = Instant::now();
     kill(Pid::from_raw(pid), signal).with_context(|| format!("sending {signal} to {pid}"))?;
     Ok(at)
+}
+
+/// The CPU time of a process with all its threads, also those that have ended, which schedstat forgets: the scheduler's
+/// own count in nanoseconds, not the ticks of /proc/PID/stat.
+pub(crate) fn cpu(pid: i32) -> Result<Duration> {
+    let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(pid)).context("the clock of a process")?;
+    Ok(clock_gettime(clock)
+        .context("reading the clock of a process")?
+        .into())
 }
 
 /// A program of the control plane, running in the background with a log of its own.

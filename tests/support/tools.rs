@@ -42,6 +42,22 @@ pub(crate) fn consumer(program: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// The folder with node-problem-detector and its configuration files; `make` sets it.
+const PEER: &str = "NODEVIGIL_PEER";
+
+/// The path of a program or file of node-problem-detector's (tests/cluster/npd).
+pub(crate) fn peer(name: &str) -> Result<PathBuf> {
+    let folder = std::env::var_os(PEER)
+        .with_context(|| format!("{PEER} is not set: start this through make"))?;
+    let path = Path::new(&folder).join(name);
+    ensure!(
+        path.is_file(),
+        "{} is missing: run `make peer`",
+        path.display()
+    );
+    Ok(path)
+}
+
 /// The folder with Prometheus' programs; `make` sets it.
 const PROMETHEUS: &str = "NODEVIGIL_PROMETHEUS";
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     checks::kernel::event::{OomKill, Scope},
-    helper::protocol::LastWords,
+    helper::journal::LastWords,
 };
 
 /// Ends that are remembered: as many as the configuration may ask for, and as the message tells apart.

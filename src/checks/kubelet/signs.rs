@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{checks::kernel::event::OomKill, helper::protocol::LastWords};
+use crate::{checks::kernel::event::OomKill, helper::journal::LastWords};
 
 /// One process, so named that a reused pid is not taken for it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
-use nix::time::{ClockId, clock_gettime};
-use nix::unistd::Pid;
 use procfs::process::Process;
 
 use crate::report::{Row, Statistic};
 use crate::stage::{NODE, Progress, Stage};
+use crate::support::process::cpu;
 use crate::support::stats::Sample;
 
 /// How often memory and the like are read.
@@ -281,15 +280,6 @@ fn writes(stage: &Stage, began: Timestamp) -> Result<Row> {
         Statistic::Only,
         14.0,
     ))
-}
-
-/// The CPU time of a process with all its threads, also those that have ended, which schedstat forgets: the scheduler's
-/// own count in nanoseconds, not the ticks of /proc/PID/stat.
-fn cpu(pid: i32) -> Result<Duration> {
-    let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(pid)).context("the clock of a process")?;
-    Ok(clock_gettime(clock)
-        .context("reading the clock of a process")?
-        .into())
 }
 
 /// Each thread that a process has now.

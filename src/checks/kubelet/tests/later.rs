@@ -4,7 +4,7 @@ use super::{
     ends::{SECOND, dies, exit, lives, message},
     *,
 };
-use crate::helper::protocol::LastWords;
+use crate::helper::journal::LastWords;
 
 fn words(run: &str, line: &str) -> Sign {
     let told = LastWords {
