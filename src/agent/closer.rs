@@ -6,18 +6,17 @@ use tracing::debug;
 
 use super::{
     Agent,
-    event::{Effect, Event},
+    event::{Closer, Effect, Event},
     state::{SLACK, State},
 };
 use crate::{
     checks::{
         Reading,
         kernel::event::KernelEvent,
-        kubelet::{Run, Sample, Sign},
+        kubelet::{Run, Sign},
     },
     clock::Now,
-    helper::journal::LastWords,
-    host::{helper::HelperError, suspect},
+    host::suspect,
 };
 
 /// How often one that does not answer is looked at …
@@ -29,7 +28,7 @@ const QUICK_SAMPLES: u32 = 30;
 
 /// The looks at the process under suspicion.
 #[derive(Debug, Default)]
-pub(super) struct Closer {
+pub(super) struct Looks {
     /// Whether a look is under way.
     open: bool,
     /// When to look next (uptime).
@@ -46,22 +45,21 @@ impl State {
         }
     }
 
-    pub(super) fn apply_sampled(&mut self, pid: i32, sample: Sample, now: Now) {
-        self.closer.open = false;
-        self.kubelet.apply(Sign::Sampled(pid, sample), now);
-    }
-
-    /// Words that are not to be had are no trouble: the end has long been told.
-    pub(super) fn apply_words(
-        &mut self,
-        run: Run,
-        words: Result<LastWords, HelperError>,
-        now: Now,
-    ) {
-        match words {
-            Ok(words) => self.kubelet.apply(Sign::Words(run, words), now),
-            Err(e) => debug!(error = %e, "the kubelet's last words could not be read"),
-        }
+    pub(super) fn apply_closer(&mut self, seen: Closer, now: Now) {
+        let sign = match seen {
+            Closer::Carried(pid, carrier) => Sign::Carrier(pid, carrier),
+            Closer::Sampled(pid, sample) => {
+                self.closer.open = false;
+                Sign::Sampled(pid, sample)
+            }
+            Closer::Words(run, Ok(words)) => Sign::Words(run, words),
+            // No trouble: the end has long been told.
+            Closer::Words(_, Err(e)) => {
+                debug!(error = %e, "the kubelet's last words could not be read");
+                return;
+            }
+        };
+        self.kubelet.apply(sign, now);
     }
 
     /// When to look (uptime), if there is need.
@@ -98,7 +96,7 @@ impl Agent {
         self.spawn(async move {
             let look = move || suspect::sample(&outside.root, pid);
             let sample = tokio::task::spawn_blocking(look).await;
-            Event::Sampled(pid, sample.unwrap_or_default())
+            Event::Closer(Closer::Sampled(pid, sample.unwrap_or_default()))
         });
     }
 
@@ -106,7 +104,7 @@ impl Agent {
         let helper = self.outside.helper.clone();
         self.spawn(async move {
             let words = helper.last_words(&run).await;
-            Event::Words(run, words)
+            Event::Closer(Closer::Words(run, words))
         });
     }
 }

@@ -50,12 +50,8 @@ pub enum Event {
     },
     /// The state of this process.
     ProcessState(i32, char),
-    /// How this process is run.
-    Carried(i32, Carrier),
-    /// A closer look at this process, which does not answer.
-    Sampled(i32, Sample),
-    /// What the kubelet said last in that run.
-    Words(Run, Result<LastWords, HelperError>),
+    /// A closer look at the kubelet, or at one that has ended.
+    Closer(Closer),
     /// What the helper says of this process.
     Facts(i32, Result<KubeletFacts, HelperError>),
     /// What the helper says of the kubelet's configuration, to the question of that number.
@@ -88,6 +84,17 @@ pub enum Event {
     Scrape(Scrape),
     /// We are asked to stop.
     Stop,
+}
+
+/// What a closer look shows.
+#[derive(Debug)]
+pub enum Closer {
+    /// How this process is run.
+    Carried(i32, Carrier),
+    /// This process, which does not answer.
+    Sampled(i32, Sample),
+    /// What the kubelet said last in that run.
+    Words(Run, Result<LastWords, HelperError>),
 }
 
 /// What is told besides the conditions, and how it ended.

@@ -413,7 +413,8 @@ impl Agent {
             Found::None(_) | Found::Many(_) => None,
         };
         self.known.push_back(Event::Looked(found));
-        let carried = carried.map(|(pid, carrier)| Event::Carried(pid, carrier));
+        let carried =
+            carried.map(|(pid, carrier)| Event::Closer(event::Closer::Carried(pid, carrier)));
         self.known.extend(carried);
     }
 

@@ -6,7 +6,7 @@ use tracing::info;
 
 use super::{
     checking::Checking,
-    closer::Closer,
+    closer::Looks,
     event::{Effect, Event},
     link::Link,
     peer::Peer,
@@ -56,7 +56,7 @@ pub struct State {
     pub(super) desired: Desired,
     pub(super) checking: Checking,
     pub(super) standing: Standing,
-    pub(super) closer: Closer,
+    pub(super) closer: Looks,
     /// The checks that the loop drives.
     pub(super) driven: Vec<Driven>,
     pub(super) publisher: Option<Publisher>,
@@ -105,7 +105,7 @@ impl State {
             stands_down: false,
             checking: Checking::default(),
             standing: Standing::default(),
-            closer: Closer::default(),
+            closer: Looks::default(),
             driven: driven(&settings),
             settings,
             started: now,
@@ -201,9 +201,7 @@ impl State {
             Event::ProcessState(pid, state) => {
                 self.kubelet.apply(Sign::ProcessState(pid, state), now);
             }
-            Event::Carried(pid, carrier) => self.kubelet.apply(Sign::Carrier(pid, carrier), now),
-            Event::Sampled(pid, sample) => self.apply_sampled(pid, sample, now),
-            Event::Words(run, words) => self.apply_words(run, words, now),
+            Event::Closer(seen) => self.apply_closer(seen, now),
             Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, &mut effects),
             Event::Config(question, answer) => self.apply_config(question, answer, now),
             Event::Pause(pause) => self.standing.learn_pause(pause, now),
@@ -296,8 +294,8 @@ impl State {
             }
             BusEvent::Loaded(loaded) => self.apply_loaded(*loaded, now),
             BusEvent::Sign(sign) => {
-                let unit_changed = matches!(sign, Sign::Unit(_));
-                self.kubelet.apply(sign, now);
+                let unit_changed = matches!(*sign, Sign::Unit(_));
+                self.kubelet.apply(*sign, now);
                 if unit_changed {
                     self.look_at = now.uptime;
                 }

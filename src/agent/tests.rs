@@ -115,7 +115,10 @@ impl Story {
             ever_started: true,
             ..Unit::default()
         };
-        self.tell(millis + 2, Event::Bus(BusEvent::Sign(Sign::Unit(unit))))
+        self.tell(
+            millis + 2,
+            Event::Bus(BusEvent::Sign(Box::new(Sign::Unit(unit)))),
+        )
     }
 
     /// The apply that the last event set going: the first thing of all, once there is a connection.

@@ -52,11 +52,15 @@ pub enum BusEvent {
     /// Not connected, or no longer; tried again by itself.
     Lost(String),
     /// Something about the unit.
-    Sign(Sign),
+    Sign(Box<Sign>),
     /// Whether the host is going down: at the start if so, and when that changes.
     ShuttingDown(bool),
     /// What systemd has loaded for the unit: at the start, and after each time that it read its units anew.
     Loaded(Box<Loaded>),
+}
+
+fn sign(sign: Sign) -> BusEvent {
+    BusEvent::Sign(Box::new(sign))
 }
 
 /// How a connection ended.
@@ -185,8 +189,7 @@ impl Session {
                     self.ask_system_state();
                     return Ok(());
                 }
-                self.say(BusEvent::Sign(Sign::Job(id, JobKind::Unasked)))
-                    .await;
+                self.say(sign(Sign::Job(id, JobKind::Unasked))).await;
                 self.ask_job_type(id, path);
             }
             "JobRemoved" => {
@@ -196,7 +199,7 @@ impl Session {
                     self.ask_system_state();
                     return Ok(());
                 }
-                self.say(BusEvent::Sign(Sign::JobDone(id))).await;
+                self.say(sign(Sign::JobDone(id))).await;
             }
             // After a reload or a re-execution every property may differ, unannounced.
             "Reloading" | "NameOwnerChanged" => {
@@ -214,7 +217,7 @@ impl Session {
         self.questions.spawn(async move {
             match job_type(&connection, path).await {
                 Ok(kind) => {
-                    events.send(BusEvent::Sign(Sign::Job(id, kind))).await.ok();
+                    events.send(sign(Sign::Job(id, kind))).await.ok();
                 }
                 Err(e) => debug!(job = id, error = %e, "a job's type could not be read"),
             }
@@ -222,7 +225,7 @@ impl Session {
     }
 
     async fn read_unit(&mut self) -> zbus::Result<()> {
-        self.say(BusEvent::Sign(Sign::JobsUntold)).await;
+        self.say(sign(Sign::JobsUntold)).await;
         for interface in [UNIT, SERVICE] {
             let properties = PropertiesProxy::builder(&self.connection)
                 .destination(SYSTEMD)
@@ -236,13 +239,11 @@ impl Session {
             if let Some((id, path)) = properties.get("Job").and_then(job)
                 && id != 0
             {
-                self.say(BusEvent::Sign(Sign::Job(id, JobKind::Unasked)))
-                    .await;
+                self.say(sign(Sign::Job(id, JobKind::Unasked))).await;
                 self.ask_job_type(id, path);
             }
         }
-        self.say(BusEvent::Sign(Sign::Unit(self.unit.clone())))
-            .await;
+        self.say(sign(Sign::Unit(self.unit.clone()))).await;
         // Not waited for: an end of the process that comes meanwhile matters more.
         let (connection, path) = (self.connection.clone(), self.unit_path.clone());
         let events = self.events.clone();
@@ -276,8 +277,7 @@ impl Session {
         merge(&mut self.unit, changed);
         // Each transition comes two to six times over.
         if self.unit != before {
-            self.say(BusEvent::Sign(Sign::Unit(self.unit.clone())))
-                .await;
+            self.say(sign(Sign::Unit(self.unit.clone()))).await;
         }
     }
 

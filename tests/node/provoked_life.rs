@@ -30,6 +30,14 @@ pub(crate) fn tests() -> Vec<Trial> {
         trial("provoked_life::firewall", a_firewall_is_no_hang),
         trial("provoked_life::port_changed", another_port_is_no_news),
         trial(
+            "provoked_life::child",
+            distribution::a_child_is_named_with_its_parent,
+        ),
+        trial(
+            "provoked_life::inside",
+            distribution::a_kubelet_inside_is_named_so,
+        ),
+        trial(
             "provoked_life::not_joined",
             before_the_join_nothing_is_wrong,
         ),

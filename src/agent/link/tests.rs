@@ -117,7 +117,7 @@ impl World {
             ever_started: true,
             ..Unit::default()
         };
-        self.later(2, Event::Bus(BusEvent::Sign(Sign::Unit(unit))));
+        self.later(2, Event::Bus(BusEvent::Sign(Box::new(Sign::Unit(unit)))));
     }
 
     /// From now on the API server fails so; the watch that is open breaks off, unless it is only the writes.

@@ -9,7 +9,11 @@ use super::{
     assess::{called, found},
     ends::describe_oom,
 };
-use crate::{checks::kernel::event::OomKill, clock::Now, health::Reason};
+use crate::{
+    checks::kernel::event::OomKill,
+    clock::Now,
+    health::{Reason, Status},
+};
 
 /// In a crash loop that goes on for long the message says so at these counts, and is the same between.
 const COUNTS: [usize; 3] = [10, 30, 100];
@@ -98,7 +102,11 @@ impl Kubelet {
                     ),
                 );
             }
-            None if before.is_none() && self.join_is_open(now) => return Assessment::NothingNew,
+            None if self.join_is_open(now)
+                && before.is_none_or(|reason| reason.status() == Status::Unknown) =>
+            {
+                return Assessment::NothingNew;
+            }
             _ => {}
         }
         let count = self.ends.within(within, now.uptime);
