@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     checks::{
         Question, Reading,
-        kubelet::{Carrier, Found, Probe, Process, Run, Sample},
+        kubelet::{Carrier, Found, Probe, Process, Run, Sample, Strain},
     },
     cluster::{
         api::{ApiError, EventTask, NodeView, TaintTry},
@@ -52,6 +52,8 @@ pub enum Event {
     ProcessState(i32, char),
     /// A closer look at the kubelet, or at one that has ended.
     Closer(Closer),
+    /// How hard it is for this process to run.
+    Strain(i32, Strain),
     /// What the helper says of this process.
     Facts(i32, Result<KubeletFacts, HelperError>),
     /// What the helper says of the kubelet's configuration, to the question of that number.
@@ -121,6 +123,8 @@ pub enum Effect {
     Sample(i32),
     /// Ask the helper what the kubelet said last in that run.
     AskWords(Run),
+    /// Read how hard it is for this process to run, which is in that control group.
+    ReadStrain(Process, String),
     /// Ask the helper about this process.
     AskFacts(i32),
     /// Have the question of the check with that id answered.

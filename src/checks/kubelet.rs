@@ -10,6 +10,7 @@ mod ended;
 mod ends;
 mod life;
 mod signs;
+mod starved;
 mod suspicion;
 mod terms;
 
@@ -18,6 +19,7 @@ use std::{collections::BTreeMap, time::Duration};
 use crate::{
     checks::Spec,
     clock::Now,
+    config::Settings,
     health::{ConditionType, UNKILLABLE_AFTER},
 };
 
@@ -28,6 +30,7 @@ pub use assess::Assessment;
 pub use signs::{
     Carrier, Endpoint, Found, JobKind, Probe, Process, Run, Sample, Sign, Unit, Waiting,
 };
+pub use starved::{Strain, StrainLimits};
 pub use terms::Terms;
 
 /// The registry's row.
@@ -90,6 +93,7 @@ pub struct Kubelet {
     awaits_join: Option<bool>,
     /// … which a kubelet that has answered once disproves.
     has_answered: bool,
+    limits: StrainLimits,
 }
 
 impl Kubelet {
@@ -111,6 +115,7 @@ impl Kubelet {
             born: None,
             awaits_join: None,
             has_answered: false,
+            limits: StrainLimits::new(&Settings::default()),
         }
     }
 
@@ -118,6 +123,12 @@ impl Kubelet {
     #[must_use]
     pub fn with(self, terms: Terms) -> Self {
         Self { terms, ..self }
+    }
+
+    /// The same, with the operator's limits of strain.
+    #[must_use]
+    pub fn with_limits(self, limits: StrainLimits) -> Self {
+        Self { limits, ..self }
     }
 
     /// The process that is watched.
@@ -136,6 +147,30 @@ impl Kubelet {
         }
     }
 
+    /// Whether its process lives and its healthz answers, or is off.
+    pub fn answers(&self) -> bool {
+        match &self.life {
+            Life::Alive(alive) => {
+                alive.endpoint == Some(Endpoint::Disabled)
+                    || (alive.answered && alive.misses() == 0)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether its last probe failed.
+    pub fn is_suspect(&self) -> bool {
+        matches!(&self.life, Life::Alive(alive) if alive.misses() > 0)
+    }
+
+    /// Whether it is to be read how hard it is for it to run; each wish is told once.
+    pub fn take_strain_is_wanted(&mut self) -> bool {
+        match &mut self.life {
+            Life::Alive(alive) => std::mem::take(&mut alive.strain_is_wanted),
+            _ => false,
+        }
+    }
+
     /// The cgroup in which systemd keeps the unit, if it said so.
     pub fn control_group(&self) -> Option<&str> {
         let group = self.unit.as_ref()?.control_group.as_str();
@@ -148,11 +183,6 @@ impl Kubelet {
             Life::Alive(alive) => Some(&alive.carrier),
             _ => None,
         }
-    }
-
-    /// Whether a closer look at the watched process is wanted.
-    pub fn is_suspect(&self) -> bool {
-        matches!(&self.life, Life::Alive(alive) if alive.misses() > 0)
     }
 
     /// Whose last words are to be asked for now; told once.
@@ -224,7 +254,14 @@ impl Kubelet {
                 self.with_alive(pid, |alive| alive.probed(probe));
             }
             Sign::ProcessState(pid, state) => {
-                self.with_alive(pid, |alive| alive.state = Some(state));
+                self.with_alive(pid, |alive| {
+                    alive.state = Some(state);
+                    alive.strain_is_wanted |= alive.misses() > 0;
+                });
+            }
+            Sign::Strain(pid, strain) => {
+                let limits = self.limits;
+                self.with_alive(pid, |alive| alive.starved.look(strain, limits));
             }
             Sign::Endpoint(pid, endpoint) => {
                 self.with_alive(pid, |alive| alive.endpoint = Some(endpoint));

@@ -38,6 +38,7 @@ mod provoked_kernel;
 mod provoked_life;
 mod provoked_storage;
 mod racing;
+mod reach;
 mod scene;
 mod standing;
 mod telling;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         lost_nodes::tests(),
         racing::tests(),
         peer::tests(),
+        reach::tests(),
         faults::tests(&arguments), // last: they have begun, and the others go on beside them
     ]
     .into_iter()

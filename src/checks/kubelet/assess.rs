@@ -3,7 +3,7 @@
 use super::{Alive, Carrier, Endpoint, JobKind, Kubelet, Life, Probe, Unit};
 use crate::{
     clock::Now,
-    health::{Finding, PROBES, Reason, UNKILLABLE_AFTER},
+    health::{Finding, PROBES, Reason, Status, UNKILLABLE_AFTER, timing::Samples},
 };
 
 /// What an assessment comes to.
@@ -16,6 +16,13 @@ pub enum Assessment {
 }
 
 use Assessment::NothingNew;
+
+/// A starved kubelet is one until so many probes in a row were answered.
+const SELDOM: Samples = Samples {
+    bad: 1,
+    of: 5,
+    what: "probes",
+};
 
 pub(super) fn found(reason: Reason, message: impl Into<String>) -> Assessment {
     Assessment::Found(Finding {
@@ -124,13 +131,17 @@ impl Kubelet {
             return NothingNew;
         };
         if *probe == Probe::Ok {
+            // One that starves answers now and then.
+            if before == Some(Reason::KubeletStarved) && alive.probes.is_full(SELDOM) {
+                return NothingNew;
+            }
             return found(Reason::KubeletIsHealthy, format!("{who} answers at {url}"));
         }
         let grace_ends = alive.process.started + self.terms.start_grace;
         let young = !alive.answered && now.uptime < grace_ends;
         // One that was healthy when an earlier life of ours last looked, and is young now, was restarted meanwhile: its
         // grace is ours. (Whatever ends under our eyes has a reason of its own by then.)
-        let no_news = alive.planned || before == Some(Reason::KubeletIsHealthy);
+        let no_news = alive.planned || was_well(before);
         match (young, no_news) {
             (true, true) => return NothingNew,
             (true, false) => {
@@ -141,6 +152,9 @@ impl Kubelet {
             }
             (false, _) if !alive.probes.is_full(PROBES) => return NothingNew,
             (false, _) => {}
+        }
+        if let Some(starved) = assess_starved(alive, probe, url, before) {
+            return starved;
         }
         // Of one that was old when we found it nobody knows whether it ever answered.
         let is_slow = !alive.answered && alive.found < grace_ends;
@@ -155,7 +169,7 @@ impl Kubelet {
     ) -> Assessment {
         let who = who(alive);
         let state = alive.state.map(describe_state).unwrap_or_default();
-        if matches!(alive.endpoint, Some(Endpoint::Assumed(_))) && !alive.answered {
+        if is_guessed(alive) {
             return found(
                 Reason::KubeletProbeFailed,
                 format!(
@@ -221,7 +235,7 @@ impl Kubelet {
         let in_grace = self
             .absent_since
             .is_some_and(|at| now.uptime < at + self.terms.start_grace);
-        if in_grace && before == Some(Reason::KubeletIsHealthy) && unit.is_on_its_way() {
+        if in_grace && was_well(before) && unit.is_on_its_way() {
             return NothingNew;
         }
         match (
@@ -282,6 +296,46 @@ impl Kubelet {
         }
         self.last_end_of(unit, before, now)
     }
+}
+
+/// Whether its address is only the default, and it has never answered there.
+fn is_guessed(alive: &Alive) -> bool {
+    matches!(alive.endpoint, Some(Endpoint::Assumed(_))) && !alive.answered
+}
+
+/// It could not answer though it would; what was told before stays told: to be starved is no health.
+fn assess_starved(
+    alive: &Alive,
+    probe: &Probe,
+    url: &str,
+    before: Option<Reason>,
+) -> Option<Assessment> {
+    if *probe != Probe::Timeout || is_guessed(alive) {
+        return None;
+    }
+    let why = starved(alive)?;
+    if !was_well(before) {
+        return Some(NothingNew);
+    }
+    Some(found(
+        Reason::KubeletStarved,
+        format!(
+            "{}: {} probes of {url} in a row timed out, but {why}: that it is starved is no fault of its own",
+            who(alive),
+            PROBES.bad
+        ),
+    ))
+}
+
+/// Whether the Node says that all is well, perhaps with a hint.
+fn was_well(before: Option<Reason>) -> bool {
+    before.is_some_and(|reason| reason.status() == Status::True)
+}
+
+/// Why it could not answer though it would; one that was stopped does not want to.
+fn starved(alive: &Alive) -> Option<String> {
+    let is_stopped = matches!(alive.state, Some('T' | 't'));
+    alive.starved.why().filter(|_| !is_stopped)
 }
 
 /// The unit is down, and we were not there when it went: a stop and a clean exit leave the same traces.

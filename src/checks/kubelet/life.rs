@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{
     signs::{Carrier, Endpoint, Probe, Process, Unit},
+    starved::Starved,
     suspicion::Suspicion,
 };
 use crate::health::timing::Window;
@@ -58,6 +59,9 @@ pub(super) struct Alive {
     /// Its state in `/proc`, for the message.
     pub(super) state: Option<char>,
     pub(super) endpoint: Option<Endpoint>,
+    /// How hard it is for it to run, since it does not answer; and whether that is to be looked at.
+    pub(super) starved: Starved,
+    pub(super) strain_is_wanted: bool,
 }
 
 impl Cause {
@@ -90,6 +94,8 @@ impl Alive {
             last_probe: None,
             state: None,
             endpoint: None,
+            starved: Starved::default(),
+            strain_is_wanted: false,
         }
     }
 
@@ -103,7 +109,9 @@ impl Alive {
             self.answered = true;
             self.planned = false;
             self.suspicion = Suspicion::default();
+            self.starved = Starved::default();
         }
+        self.strain_is_wanted = probe != Probe::Ok;
         self.probes.push(probe != Probe::Ok);
         self.last_probe = Some(probe);
     }
