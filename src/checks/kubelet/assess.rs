@@ -291,7 +291,7 @@ impl Kubelet {
         before: Option<Reason>,
         now: Now,
     ) -> Option<Assessment> {
-        if unit.has_hit_start_limit() {
+        if self.ends.have_hit_start_limit(unit, before) {
             return Some(self.start_limit_hit(unit, now));
         }
         self.last_end_of(unit, before, now)

@@ -63,7 +63,9 @@ impl Kubelet {
     /// systemd's word of the unit: what it says of an end, of the time that a stop takes, of what is yet to start.
     pub(super) fn learn_unit(&mut self, unit: Unit, now: Now) {
         self.bus_is_awaited = false;
-        self.ends.heard(&unit, self.unit.as_ref(), now.uptime);
+        let is_being_stopped = self.has_job(JobKind::Stop);
+        let before = self.unit.as_ref();
+        self.ends.heard(&unit, before, is_being_stopped, now.uptime);
         if unit.is_down_after_failure()
             && let Some(cause) = Cause::of(&unit)
         {

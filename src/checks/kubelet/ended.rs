@@ -28,7 +28,7 @@ impl Kubelet {
         now: Now,
     ) -> Assessment {
         if let Some(unit) = &self.unit
-            && unit.has_hit_start_limit()
+            && self.ends.have_hit_start_limit(unit, before)
             && !matches!(ended.cause, Cause::Asked(_))
         {
             return self.start_limit_hit(unit, now);

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     checks::kernel::event::{OomKill, Scope},
+    health::Reason,
     helper::journal::LastWords,
 };
 
@@ -36,6 +37,10 @@ pub(super) struct Ends {
     at: VecDeque<Duration>,
     /// The run of the unit whose end was counted last.
     counted: Option<String>,
+    /// The run after whose end systemd was seen to wait before the next start.
+    awaited: Option<String>,
+    /// Whether that next start was given up.
+    given_up: bool,
     /// The last word of the kernel's that may be about the kubelet.
     oom: Option<OomKill>,
     words: Option<Words>,
@@ -61,13 +66,25 @@ struct Wanted {
 
 impl Ends {
     /// systemd's word of the unit, and the one before it, if there was one.
-    pub(super) fn heard(&mut self, unit: &Unit, before: Option<&Unit>, uptime: Duration) {
+    pub(super) fn heard(
+        &mut self,
+        unit: &Unit,
+        before: Option<&Unit>,
+        is_being_stopped: bool,
+        uptime: Duration,
+    ) {
         let Some(before) = before else {
             // It may have ended long ago.
             self.counted = unit.is_down_after_failure().then(|| run_of(unit));
             return;
         };
         let run = run_of(unit);
+        // A unit has failed for a moment before each wait; one that has after it is not started any more.
+        let is_given_up = unit.active_state == "failed" && self.awaited.as_ref() == Some(&run);
+        self.given_up = is_given_up && !is_being_stopped;
+        if unit.sub_state.starts_with("auto-restart") {
+            self.awaited = Some(run.clone());
+        }
         if unit.is_down_after_failure() {
             self.count(run, uptime);
             return;
@@ -77,6 +94,15 @@ impl Ends {
         if run != last && unit.restarts > before.restarts {
             self.count(last, uptime);
         }
+    }
+
+    /// Whether systemd has given up starting the unit. It says so in its result only if the run before was no failure of
+    /// its own; else the unit keeps that failure's result.
+    pub(super) fn have_hit_start_limit(&self, unit: &Unit, before: Option<Reason>) -> bool {
+        // In an earlier life of ours we have seen how it came.
+        let was_told = before == Some(Reason::KubeletStartLimitHit);
+        unit.active_state == "failed"
+            && (unit.result == "start-limit-hit" || self.given_up || was_told)
     }
 
     /// A process has ended of which the unit tells nothing.

@@ -110,8 +110,6 @@ pub struct Unit {
     pub invocation: String,
     /// How often systemd has started it anew by itself; a restart by hand sets it back.
     pub restarts: u32,
-    /// `Restart=`.
-    pub restart: String,
     /// `running`, `freezing`, `frozen` …
     pub freezer_state: String,
     /// `WatchdogSec=` in microseconds, 0 or the greatest number for none.
@@ -186,17 +184,6 @@ pub enum Run {
 }
 
 impl Unit {
-    /// Whether systemd has given up starting it. It says so in its result only if the run before was no failure of its
-    /// own; else the unit keeps that failure's result, and is down though `Restart=` says that it be started again.
-    pub(super) fn has_hit_start_limit(&self) -> bool {
-        let restarts = match self.restart.as_str() {
-            "always" => true,
-            "on-failure" => self.result != "success",
-            _ => false,
-        };
-        self.active_state == "failed" && (self.result == "start-limit-hit" || restarts)
-    }
-
     /// Whether systemd waits for its processes to end.
     pub(super) fn is_stopping(&self) -> bool {
         self.active_state == "deactivating"

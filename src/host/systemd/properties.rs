@@ -20,7 +20,6 @@ pub(super) fn merge(unit: &mut Unit, properties: &HashMap<String, OwnedVariant>)
             "ExecMainStatus" => unit.exec_main_status = number(value),
             "InactiveExitTimestampMonotonic" => unit.ever_started = number::<u64>(value) != 0,
             "InvocationID" => unit.invocation = hexadecimal(value),
-            "Restart" => unit.restart = text(value),
             "NRestarts" => unit.restarts = number(value),
             "FreezerState" => unit.freezer_state = text(value),
             "WatchdogUSec" => unit.watchdog_usec = number(value),

@@ -183,15 +183,32 @@ fn a_start_limit_is_told_with_its_numbers_even_after_restarts_by_hand() {
     kubelet.apply(Sign::Unit(failed("a", "start-limit-hit")), at(SECOND));
     assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletStartLimitHit));
     assert!(message(&kubelet, SECOND).contains("more than 5 within 10 s"));
-    // After failures of its own the unit keeps their result, and is down for good all the same.
+    // After failures of its own the unit keeps their result: it has failed for a moment before each wait, too.
     let mut kubelet = healthy();
-    let given_up = Unit {
-        restart: "always".to_owned(),
-        ..failed("a", "exit-code")
-    };
-    dies(&mut kubelet, given_up, SECOND);
-    assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletStartLimitHit));
-    assert!(message(&kubelet, SECOND).contains("the last kubelet exited with code 1"));
+    dies(&mut kubelet, failed("a", "exit-code"), SECOND);
+    assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletCrashed));
+    kubelet.apply(Sign::Unit(exit("a")), at(SECOND));
+    assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletCrashed));
+    kubelet.apply(Sign::Unit(failed("a", "exit-code")), at(2 * SECOND));
+    let limit = Some(Reason::KubeletStartLimitHit);
+    assert_eq!(reason(&kubelet, 2 * SECOND), limit);
+    assert!(message(&kubelet, 2 * SECOND).contains("the last kubelet exited with code 1"));
+    // Started by hand, it fails as before.
+    lives(&mut kubelet, "b", 3 * SECOND);
+    dies(&mut kubelet, failed("b", "exit-code"), 4 * SECOND);
+    assert_eq!(reason(&kubelet, 4 * SECOND), Some(Reason::KubeletCrashed));
+    // A stop that ends by SIGKILL leaves a failed unit, and is the operator's.
+    let mut kubelet = healthy();
+    kubelet.apply(Sign::Job(7, JobKind::Stop), at(SECOND));
+    dies(&mut kubelet, failed("a", "timeout"), SECOND);
+    kubelet.apply(Sign::JobDone(7), at(SECOND));
+    let stopped = Some(Reason::KubeletStoppedByOperator);
+    assert_eq!(reason(&kubelet, 2 * SECOND), stopped);
+    // What an earlier life of ours has seen lasts.
+    let mut kubelet = Kubelet::new("kubelet.service");
+    kubelet.apply(Sign::Found(Found::None(String::new())), at(0));
+    kubelet.apply(Sign::Unit(failed("a", "exit-code")), at(0));
+    assert_eq!(reason_after(&kubelet, limit, 0), limit);
     // The same, found so at our start.
     let mut kubelet = Kubelet::new("kubelet.service");
     kubelet.apply(Sign::Found(Found::None(String::new())), at(0));
