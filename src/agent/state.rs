@@ -26,7 +26,7 @@ use crate::{
     config::Settings,
     desired::Desired,
     health::{Conditions, Stored},
-    host::{journal::Kind, systemd::BusEvent},
+    host::journal::Kind,
     ledger::Ledger,
     metrics::Counted,
     status::News,
@@ -294,29 +294,6 @@ impl State {
             also((!self.probing && self.url().is_some()).then_some(self.probe_at));
         }
         next.max(soonest)
-    }
-
-    fn apply_bus(&mut self, event: BusEvent, now: Now) {
-        match event {
-            BusEvent::Watching(unit) => self.watch_unit(unit, now),
-            BusEvent::Connected => self.bus.answers(),
-            BusEvent::Lost(why) => {
-                self.bus.is_away(&why);
-                self.kubelet.apply(Sign::BusLost, now);
-            }
-            BusEvent::ShuttingDown(so) => {
-                self.standing.learn_shutdown(so);
-                self.offer(&Reading::GoingDown(so), now);
-            }
-            BusEvent::Loaded(loaded) => self.apply_loaded(*loaded, now),
-            BusEvent::Sign(sign) => {
-                let unit_changed = matches!(*sign, Sign::Unit(_));
-                self.kubelet.apply(*sign, now);
-                if unit_changed {
-                    self.look_at = now.uptime;
-                }
-            }
-        }
     }
 
     fn url(&self) -> Option<&str> {

@@ -17,6 +17,7 @@ use crate::{
     host::{
         helper::{Code, HelperError, KubeletFacts},
         journal::Kind,
+        systemd::BusEvent,
     },
     kubelet::healthz::{DEFAULT_PORT, Healthz},
 };
@@ -49,8 +50,31 @@ impl State {
         effects.push(Effect::Watch(process));
     }
 
+    pub(super) fn apply_bus(&mut self, event: BusEvent, now: Now) {
+        match event {
+            BusEvent::Watching(unit) => self.watch_unit(unit, now),
+            BusEvent::Connected => self.bus.answers(),
+            BusEvent::Lost(why) => {
+                self.bus.is_away(&why);
+                self.kubelet.apply(Sign::BusLost, now);
+            }
+            BusEvent::ShuttingDown(so) => {
+                self.standing.learn_shutdown(so);
+                self.offer(&Reading::GoingDown(so), now);
+            }
+            BusEvent::Loaded(loaded) => self.apply_loaded(*loaded, now),
+            BusEvent::Sign(sign) => {
+                let unit_changed = matches!(*sign, Sign::Unit(_));
+                self.kubelet.apply(*sign, now);
+                if unit_changed {
+                    self.look_at = now.uptime;
+                }
+            }
+        }
+    }
+
     /// The unit of this name runs the kubelet here.
-    pub(super) fn watch_unit(&mut self, unit: String, now: Now) {
+    fn watch_unit(&mut self, unit: String, now: Now) {
         if unit == self.settings.kubelet.unit {
             return;
         }
