@@ -125,6 +125,12 @@ pub enum Effect {
     AskWords(Run),
     /// Read how hard it is for this process to run, which is in that control group.
     ReadStrain(Process, String),
+    /// Read the container runtime's state.
+    ReadRuntimeState,
+    /// Hold the container runtime's pidfd.
+    WatchRuntime(Process),
+    /// Have systemd tell of this unit too.
+    FollowUnit(String),
     /// Ask the helper about this process.
     AskFacts(i32),
     /// Have the question of the check with that id answered.

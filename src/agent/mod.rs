@@ -13,6 +13,7 @@ mod link;
 mod peer;
 mod publishing;
 mod reading;
+mod runtime;
 mod sending;
 mod standing;
 mod state;
@@ -31,7 +32,7 @@ use std::{
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::{AbortHandle, JoinSet},
     time::timeout,
 };
@@ -42,7 +43,10 @@ pub use exposing::SOCKET_NAME;
 pub use state::State;
 
 use crate::{
-    checks::kubelet::{Found, PROBE_TIMEOUT, Probe, Process},
+    checks::{
+        Reading,
+        kubelet::{Found, PROBE_TIMEOUT, Probe, Process},
+    },
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
@@ -110,6 +114,11 @@ pub struct Agent {
     watched: Option<Watched>,
     /// Open while the kubelet does not answer.
     gauge: Option<Gauge>,
+    /// The container runtime, and its state if that is none in which it works.
+    runtime: Option<Watched>,
+    runtime_state: Option<char>,
+    /// The units that systemd is asked about beside the kubelet's.
+    beside: watch::Sender<Vec<String>>,
     /// Connections of the identities that were found, each ahead of its event.
     connections: (mpsc::UnboundedSender<Known>, mpsc::UnboundedReceiver<Known>),
     /// The connection of the identity found last, and what is said on it.
@@ -170,6 +179,7 @@ impl Agent {
     /// When the signals or the timer cannot be had.
     pub fn new(state: State, settings: Settings, outside: Outside) -> anyhow::Result<Self> {
         let (sender, events) = mpsc::channel(QUEUE);
+        let beside = watch::Sender::new(runtime::units(&settings));
         Ok(Self {
             state,
             settings,
@@ -181,6 +191,9 @@ impl Agent {
             alarm: Alarm::new()?,
             watched: None,
             gauge: None,
+            runtime: None,
+            runtime_state: None,
+            beside,
             connections: mpsc::unbounded_channel(),
             connection: None,
             api: None,
@@ -301,19 +314,13 @@ impl Agent {
             // Only a time beyond the kernel's years could be refused; the watchdog would end a loop that sleeps on.
             warn!(error = %e, "the timer cannot be set");
         }
-        let gone = async {
-            match &self.watched {
-                Some(watched) => {
-                    watched.gone().await;
-                    watched.process.pid
-                }
-                None => std::future::pending().await,
-            }
-        };
+        let gone = runtime::gone(self.watched.as_ref());
+        let runtime_gone = runtime::gone(self.runtime.as_ref());
         let event = tokio::select! {
             biased;
             Some(event) = self.events.recv() => event,
             pid = gone => Event::Gone(pid),
+            pid = runtime_gone => Event::Observed(Reading::RuntimeGone(pid)),
             _ = self.terminate.recv() => Event::Stop,
             _ = self.interrupt.recv() => Event::Stop,
             probe = self.healthz.probe() => self.probed(probe),
@@ -324,6 +331,10 @@ impl Agent {
         if matches!(&event, Event::Gone(pid) if self.watched.as_ref().is_some_and(|w| w.process.pid == *pid))
         {
             self.watched = None;
+        }
+        if matches!(&event, Event::Observed(Reading::RuntimeGone(pid)) if self.runtime.as_ref().is_some_and(|w| w.process.pid == *pid))
+        {
+            self.runtime = None;
         }
         event
     }
@@ -336,6 +347,9 @@ impl Agent {
             Effect::Probe(pid, url) => self.probe(pid, &url, uptime),
             Effect::ReadState(process) => self.read_state(&process),
             Effect::ReadStrain(process, group) => self.read_strain(process, &group, uptime),
+            Effect::ReadRuntimeState => self.read_runtime_state(),
+            Effect::WatchRuntime(process) => self.watch_runtime(process),
+            Effect::FollowUnit(unit) => self.follow_unit(unit),
             Effect::AskFacts(pid) => {
                 let helper = self.outside.helper.clone();
                 self.spawn(async move { Event::Facts(pid, helper.kubelet(pid).await) });
@@ -379,8 +393,9 @@ impl Agent {
 
     fn watch_unit(&mut self) {
         let (sender, mut events) = mpsc::channel(QUEUE);
+        let units = self.settings.kubelet.units();
         self.tasks
-            .spawn(systemd::watch(self.settings.kubelet.units(), sender));
+            .spawn(systemd::watch(units, self.beside.subscribe(), sender));
         let sender = self.sender.clone();
         self.tasks.spawn(async move {
             while let Some(event) = events.recv().await {

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     checks::{
         Reading,
-        kubelet::{Endpoint, Kubelet, Sign, StrainLimits, Terms},
+        kubelet::{Endpoint, Kubelet, Process, Sign, StrainLimits, Terms},
         lease::Sight,
     },
     clock::Now,
@@ -25,7 +25,7 @@ use crate::{
     },
     config::Settings,
     desired::Desired,
-    health::{Conditions, Stored},
+    health::Conditions,
     host::journal::Kind,
     ledger::Ledger,
     metrics::Counted,
@@ -56,6 +56,8 @@ pub struct State {
     pub(super) hostname_override: Option<String>,
     pub(super) kubelet: Kubelet,
     pub(super) kubelet_since: Now,
+    /// The container runtime's process that is watched.
+    pub(super) runtime: Option<Process>,
     pub(super) health: Conditions,
     pub(super) desired: Desired,
     pub(super) checking: Checking,
@@ -109,6 +111,7 @@ impl State {
                 .with_limits(StrainLimits::new(&settings))
                 .with(Terms::of(&settings)),
             kubelet_since: now,
+            runtime: None,
             health: Conditions::new(settings.kubelet.healthy_for),
             desired: Desired::new(settings.choice.clone()),
             // Both are made anew below, once the Node's name is known.
@@ -164,26 +167,6 @@ impl State {
         self.locked_bytes = bytes;
     }
 
-    fn adopt(&mut self, ledger: Ledger) {
-        if self.settings.node.name.is_none() {
-            self.hostname_override.clone_from(&ledger.node);
-        }
-        // A record of another Node's, as after a change of the configured name, is not ours.
-        if ledger.node.as_deref() != Some(&self.node_name()) {
-            return;
-        }
-        let stored = ledger.conditions.into_iter().map(|condition| {
-            let stored = Stored {
-                status: condition.status,
-                reason: condition.reason,
-                message: condition.message,
-                since: condition.last_transition_time,
-            };
-            (condition.r#type, stored)
-        });
-        self.take_back(&stored.collect::<Vec<_>>());
-    }
-
     /// Our Node's name: configured, else the kubelet's own word, else the host's name.
     pub fn node_name(&self) -> String {
         self.settings
@@ -233,7 +216,7 @@ impl State {
             Event::Applied(attempt, result) => {
                 self.apply_applied(attempt, &result, now, &mut effects);
             }
-            Event::Answered(check, reading) => self.apply_answered(check, &reading, now),
+            Event::Answered(id, reading) => self.take_answer(id, &reading, now, &mut effects),
             Event::Observed(reading) => self.offer(&reading, now),
             Event::Besides(told) => self.apply_besides(told, now, &mut effects),
             Event::Scrape(_) => {} // the loop's other half answers
@@ -335,6 +318,7 @@ impl State {
             if is_beat {
                 self.process_state_at = now.uptime + STATE_EVERY;
                 effects.push(Effect::LookForPause);
+                effects.push(Effect::ReadRuntimeState);
                 effects.push(Effect::ReadState(process.clone()));
             }
             if self.kubelet.take_strain_is_wanted() {
@@ -343,6 +327,7 @@ impl State {
         } else if now.uptime >= self.look_at {
             self.look_at = now.uptime + LOOK_EVERY;
             effects.push(Effect::LookForPause);
+            effects.push(Effect::ReadRuntimeState);
             effects.push(Effect::Look(self.control_group()));
         }
         self.look_closer(now, effects);
@@ -382,12 +367,5 @@ impl State {
         effects.extend(self.link.next_reading(now));
         effects.extend(self.link.next_watch(now));
         self.link.speak(now);
-    }
-
-    fn control_group(&self) -> String {
-        self.kubelet.control_group().map_or_else(
-            || format!("/system.slice/{}", self.settings.kubelet.unit),
-            str::to_owned,
-        )
     }
 }

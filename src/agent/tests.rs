@@ -83,6 +83,7 @@ impl Story {
         };
         self.tell(millis, Event::Looked(Found::One(process)));
         let facts = KubeletFacts {
+            runtime_socket: None,
             healthz: Healthz::Url("http://127.0.0.1:1/healthz".to_owned()),
             hostname_override: None,
             kubeconfig: None,
@@ -118,10 +119,7 @@ impl Story {
             ever_started: true,
             ..Unit::default()
         };
-        self.tell(
-            millis + 2,
-            Event::Bus(BusEvent::Sign(Box::new(Sign::Unit(unit)))),
-        )
+        self.tell(millis + 2, Event::Bus(BusEvent::Sign(Sign::Unit(unit))))
     }
 
     /// The apply that the last event set going: the first thing of all, once there is a connection.
@@ -332,6 +330,7 @@ fn the_kubelets_own_word_names_the_node() {
         })),
     );
     let facts = KubeletFacts {
+        runtime_socket: None,
         healthz: Healthz::Disabled,
         hostname_override: Some("Other".to_owned()),
         kubeconfig: None,

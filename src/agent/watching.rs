@@ -57,15 +57,18 @@ impl State {
             BusEvent::Lost(why) => {
                 self.bus.is_away(&why);
                 self.kubelet.apply(Sign::BusLost, now);
+                self.offer(&Reading::BusLost, now);
             }
+            BusEvent::Beside(unit, sign) => self.offer(&Reading::Unit(unit, sign), now),
             BusEvent::ShuttingDown(so) => {
                 self.standing.learn_shutdown(so);
                 self.offer(&Reading::GoingDown(so), now);
             }
             BusEvent::Loaded(loaded) => self.apply_loaded(*loaded, now),
             BusEvent::Sign(sign) => {
-                let unit_changed = matches!(*sign, Sign::Unit(_));
-                self.kubelet.apply(*sign, now);
+                let unit_changed = matches!(sign, Sign::Unit(_));
+                self.offer_kubelets_unit(&sign, now);
+                self.kubelet.apply(sign, now);
                 if unit_changed {
                     self.look_at = now.uptime;
                 }
@@ -167,5 +170,12 @@ impl State {
     fn set_endpoint(&mut self, pid: i32, endpoint: Endpoint, now: Now) {
         self.kubelet.apply(Sign::Endpoint(pid, endpoint), now);
         self.probe_at = self.probe_at.min(now.uptime);
+    }
+
+    pub(super) fn control_group(&self) -> String {
+        self.kubelet.control_group().map_or_else(
+            || format!("/system.slice/{}", self.settings.kubelet.unit),
+            str::to_owned,
+        )
     }
 }

@@ -9,6 +9,7 @@ mod causes;
 mod ended;
 mod ends;
 mod life;
+pub(in crate::checks) mod service;
 mod signs;
 mod starved;
 mod suspicion;

@@ -22,6 +22,8 @@ pub struct Settings {
     pub kubernetes: KubernetesSettings,
     /// `[kubelet]`.
     pub kubelet: KubeletSettings,
+    /// `[runtime]`.
+    pub runtime: RuntimeSettings,
     /// `[intent]`.
     pub intent: Intent,
     /// What is told: `[kubernetes] publish` and `dialects`, `[conditions.TYPE]`.
@@ -150,6 +152,27 @@ impl Default for KubeletSettings {
     }
 }
 
+/// Which container runtime to watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuntimeSettings {
+    /// Whether to watch one.
+    pub enabled: bool,
+    /// Its socket, an absolute path; `None`: the kubelet says it.
+    pub socket: Option<PathBuf>,
+    /// Its unit; `None`: the one of the process at the socket.
+    pub unit: Option<String>,
+}
+
+impl Default for RuntimeSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            socket: None,
+            unit: None,
+        }
+    }
+}
+
 impl TryFrom<Merged> for Settings {
     type Error = ConfigError;
 
@@ -159,6 +182,7 @@ impl TryFrom<Merged> for Settings {
         let choice = choice(&mut merged)?;
         let taints = taint_rules(&mut merged, &choice)?;
         let intent = intent(&mut merged)?;
+        let runtime = runtime(&mut merged)?;
         let metrics = metrics(&mut merged)?;
         let per_hour = merged
             .events_per_hour
@@ -183,6 +207,7 @@ impl TryFrom<Merged> for Settings {
                 per_hour,
             }),
             intent,
+            runtime,
             node: NodeSettings {
                 name: text(merged.node_name, "node.name", values::node_name)?,
             },
@@ -209,6 +234,24 @@ impl TryFrom<Merged> for Settings {
             },
         })
     }
+}
+
+fn runtime(merged: &mut Merged) -> Result<RuntimeSettings, ConfigError> {
+    let enabled = merged.runtime_enabled.take();
+    let enabled = enabled.map(|placed| placed.check("", Ok)).transpose()?;
+    Ok(RuntimeSettings {
+        enabled: enabled.unwrap_or(true),
+        socket: text(
+            merged.runtime_endpoint.take(),
+            "runtime.endpoint",
+            values::runtime_endpoint,
+        )?,
+        unit: text(
+            merged.runtime_unit.take(),
+            "runtime.unit",
+            values::service_unit_name,
+        )?,
+    })
 }
 
 fn metrics(merged: &mut Merged) -> Result<MetricsSettings, ConfigError> {

@@ -9,6 +9,7 @@ mod storage;
 
 use std::time::Duration;
 
+pub use runtime::CRI_PROBES;
 pub use storage::LOOKS;
 
 use super::{
@@ -49,8 +50,15 @@ pub enum Reason {
     KubeletConfigIsValid,
     KubeletConfigNotChecked,
     ContainerRuntimeIsHealthy,
+    ContainerRuntimeSlow,
+    ContainerRuntimeNotFound,
+    ContainerRuntimeStarting,
+    ContainerRuntimeStoppedByOperator,
     ContainerRuntimeProbeFailed,
     ContainerRuntimeDown,
+    ContainerRuntimeOOMKilled,
+    ContainerRuntimeHung,
+    ContainerRuntimeNotReady,
     StorageIsHealthy,
     StorageProbeFailed,
     StorageNearlyFull,
@@ -72,14 +80,14 @@ pub enum Reason {
     KernelLockedUp,
     KernelOopsRepeated,
     KernelHardwareFailing,
-    PidsNearlyExhausted,
-    PidsExhausted,
-    PodPidsNearlyExhausted,
-    OpenFilesNearlyExhausted,
-    OpenFilesExhausted,
-    ConntrackNearlyFull,
-    ConntrackFull,
-    ClockUnsynchronised,
+    KernelPidsNearlyExhausted,
+    KernelPidsExhausted,
+    KernelPodPidsNearlyExhausted,
+    KernelFilesNearlyExhausted,
+    KernelFilesExhausted,
+    KernelConntrackNearlyFull,
+    KernelConntrackFull,
+    KernelClockUnsynchronised,
     NodePaused,
     NodeInMaintenance,
     NodeBeingDeleted,

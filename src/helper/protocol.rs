@@ -6,14 +6,17 @@
 //! ← {"version":1,"error":{"code":"not_a_kubelet","message":"…"}}
 //! ```
 
+mod cri;
+
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+pub use self::cri::{Heard, Listener, RuntimeAnswer, RuntimeRequest, RuntimeStatus};
 use super::{
     boot::{self, BootRequest},
-    certificate, clock, config, credential, journal, kubelet, pod,
+    certificate, clock, config, credential, journal, kubelet, pod, runtime,
     storage::{self, StorageRequest},
 };
 use crate::{
@@ -54,6 +57,7 @@ pub const VERBS: &[&Verb] = &[
     &journal::VERB,
     &kubelet::VERB,
     &pod::VERB,
+    &runtime::VERB,
     &storage::VERB,
 ];
 
@@ -108,6 +112,8 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pid: Option<i32>,
     },
+    /// Whether the container runtime answers, and what it says: [`RuntimeAnswer`].
+    Runtime(RuntimeRequest),
 }
 
 /// What the agent knows and the helper does not.
@@ -182,6 +188,7 @@ impl Request {
             Self::Boot(_) => &boot::VERB,
             Self::Pod { .. } => &pod::VERB,
             Self::Certificate { .. } => &certificate::VERB,
+            Self::Runtime(_) => &runtime::VERB,
         }
     }
 }
@@ -200,6 +207,8 @@ pub struct KubeletFacts {
     /// `--root-dir`, if it is given.
     #[serde(default)]
     pub root_dir: Option<PathBuf>,
+    /// The container runtime's socket; `None` for an endpoint that is none (`tcp://`).
+    pub runtime_socket: Option<PathBuf>,
 }
 
 /// What the kubelet speaks to the API server with.
@@ -411,13 +420,14 @@ mod tests {
             hostname_override: None,
             kubeconfig: Some("/k".into()),
             config: None,
+            runtime_socket: Some("/s".into()),
             root_dir: None,
         };
         let line = encode_answer(Ok(&facts));
         assert_eq!(
             String::from_utf8_lossy(&line),
             "{\"version\":1,\"answer\":{\"healthz\":{\"url\":\"u\"},\"hostname_override\":null,\
-             \"kubeconfig\":\"/k\",\"config\":null,\"root_dir\":null}}\n"
+             \"kubeconfig\":\"/k\",\"config\":null,\"runtime_socket\":\"/s\",\"root_dir\":null}}\n"
         );
         assert_eq!(
             decode_answer::<KubeletFacts>(&line).unwrap().unwrap(),

@@ -174,6 +174,29 @@ pub fn carrier(root: &Root, process: &Process) -> Carrier {
     }
 }
 
+/// The process with that pid, so named that a reused pid is not taken for it.
+pub fn identify(root: &Root, pid: i32) -> Option<Process> {
+    Candidate::read(root, pid).map(|candidate| candidate.process)
+}
+
+/// The unit in whose cgroup a process is, on cgroup v2, v1 and both together.
+pub fn unit_of(root: &Root, pid: i32) -> Option<String> {
+    let text = root
+        .read_text(format!("/proc/{pid}/cgroup"), MAX_BYTES)
+        .ok()?;
+    let mut paths = text.lines().filter_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        ["", "name=systemd"].contains(&controllers).then_some(path)
+    });
+    let unit = |path: &str| {
+        let mut folders = path.rsplit('/');
+        folders
+            .find(|folder| folder.ends_with(".service"))
+            .map(str::to_owned)
+    };
+    paths.find_map(unit)
+}
+
 /// The one-letter state of a process, if it is still that process.
 pub fn state(root: &Root, process: &Process) -> Option<char> {
     let stat = ProcProcess::new_with_root(root.join(format!("/proc/{}", process.pid)))

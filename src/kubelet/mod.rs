@@ -6,6 +6,7 @@ pub mod args;
 pub mod config;
 pub mod duration;
 pub mod effective;
+pub mod endpoint;
 pub mod flags;
 pub mod healthz;
 pub mod label;

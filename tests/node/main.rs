@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 
 mod agent;
+mod ahead;
 mod api;
 mod audit;
 mod check;
@@ -39,6 +40,7 @@ mod provoked_life;
 mod provoked_storage;
 mod racing;
 mod reach;
+mod runtime;
 mod scene;
 mod standing;
 mod telling;
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         provoked_life::tests(),
         lookup::tests(),
         agent::tests(),
+        ahead::tests(),
         metrics::tests(),
         api::tests(),
         audit::tests(),
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         lifecycle::tests(),
         lost_nodes::tests(),
         racing::tests(),
+        runtime::tests(),
         peer::tests(),
         reach::tests(),
         faults::tests(&arguments), // last: they have begun, and the others go on beside them

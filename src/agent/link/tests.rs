@@ -86,6 +86,7 @@ impl World {
             started: at(0).uptime,
         };
         let facts = KubeletFacts {
+            runtime_socket: None,
             healthz: Healthz::Url("http://127.0.0.1:1/healthz".to_owned()),
             hostname_override: None,
             kubeconfig: None,
@@ -117,7 +118,7 @@ impl World {
             ever_started: true,
             ..Unit::default()
         };
-        self.later(2, Event::Bus(BusEvent::Sign(Box::new(Sign::Unit(unit)))));
+        self.later(2, Event::Bus(BusEvent::Sign(Sign::Unit(unit))));
     }
 
     /// From now on the API server fails so; the watch that is open breaks off, unless it is only the writes.

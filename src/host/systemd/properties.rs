@@ -1,10 +1,49 @@
-//! systemd's properties of a unit, by name, as the check wants them.
+//! What systemd says of a unit and of a job, as it stands in its properties.
 
 use std::{collections::HashMap, fmt::Write as _};
 
-use zbus::{OwnedVariant, Variant};
+use zbus::{Connection, OwnedObjectPath, OwnedVariant, Variant};
 
-use crate::checks::kubelet::Unit;
+use super::{JOB, PROPERTIES, SYSTEMD};
+use crate::checks::kubelet::{JobKind, Unit};
+
+pub(super) fn job(value: &OwnedVariant) -> Option<(u32, OwnedObjectPath)> {
+    let value = value.try_clone().ok()?;
+    <(u32, OwnedObjectPath)>::try_from(value).ok()
+}
+
+pub(super) async fn get(
+    connection: &Connection,
+    path: &str,
+    interface: &str,
+    property: &str,
+) -> zbus::Result<OwnedVariant> {
+    let reply = connection
+        .call_method(
+            Some(SYSTEMD),
+            path,
+            Some(PROPERTIES),
+            "Get",
+            &(interface, property),
+        )
+        .await?;
+    reply.body().deserialize()
+}
+
+pub(super) async fn job_type(
+    connection: &Connection,
+    path: OwnedObjectPath,
+) -> zbus::Result<JobKind> {
+    let value = get(connection, path.as_str(), JOB, "JobType").await?;
+    Ok(match text(&value).as_str() {
+        "stop" => JobKind::Stop,
+        "restart" | "try-restart" | "reload-or-restart" | "reload-or-try-restart" => {
+            JobKind::Restart
+        }
+        "start" => JobKind::Start,
+        _ => JobKind::Other,
+    })
+}
 
 pub(super) fn merge(unit: &mut Unit, properties: &HashMap<String, OwnedVariant>) {
     for (name, value) in properties {
