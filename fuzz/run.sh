@@ -9,7 +9,7 @@ set -eu
 cd "$(dirname "$0")"
 seconds=${1:-60}
 [ $# -gt 0 ] && shift
-targets=${*:-unit env_file exec_start kubelet_config k3s_config}
+targets=${*:-unit env_file exec_start kubelet_config k3s_config kmsg}
 
 : "${CARGO_TARGET_DIR:=$PWD/target}"
 export CARGO_TARGET_DIR

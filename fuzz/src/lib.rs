@@ -2,6 +2,10 @@
 //! result. The ordinary tests include this file, and hold the kept corpus against it (`tests/it/corpus.rs`).
 
 use nodevigil::{
+    checks::kernel::{
+        event::{KernelEvent, MAX_TEXT_BYTES},
+        sift::Sifter,
+    },
     kubelet::{
         place::Place,
         resolve::{Inputs, snapshot},
@@ -20,6 +24,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("exec_start", exec_start),
     ("kubelet_config", kubelet_config),
     ("k3s_config", k3s_config),
+    ("kmsg", kmsg),
 ];
 
 /// The kubelet's unit.
@@ -143,4 +148,23 @@ pub fn k3s_config(bytes: &[u8]) {
         .file("/var/snap/microk8s/current/args/kubelet", bytes);
     check(&tree, "k3s-agent.service", "1.33.5+k3s1");
     check(&tree, "snap.microk8s.daemon-kubelite.service", "1.32.0");
+}
+
+/// The kernel's log, a record a line.
+pub fn kmsg(bytes: &[u8]) {
+    let mut sifter = Sifter::default();
+    let mut out = |event| match event {
+        KernelEvent::OomKill(kill) => {
+            assert!(kill.comm.len() <= MAX_TEXT_BYTES);
+            let paths = [&kill.cgroup, &kill.limit_cgroup];
+            assert!(paths.into_iter().flatten().all(|path| path.len() <= 512));
+        }
+        KernelEvent::Line(line) => assert!(line.text.len() <= MAX_TEXT_BYTES),
+        _ => {}
+    };
+    for record in bytes.split_inclusive(|byte| *byte == b'\n') {
+        sifter.take(record, &mut out);
+    }
+    sifter.flush(&mut out);
+    sifter.take_lost();
 }

@@ -32,6 +32,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
     task::{AbortHandle, JoinSet},
+    time::timeout,
 };
 use tracing::{debug, warn};
 
@@ -40,19 +41,18 @@ pub use exposing::SOCKET_NAME;
 pub use state::State;
 
 use crate::{
-    checks::{
-        Reading,
-        kubelet::{PROBE_TIMEOUT, Probe, Process},
-    },
+    checks::kubelet::{PROBE_TIMEOUT, Probe, Process},
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
     desired::Condition,
-    helper::protocol::ConfigRequest,
+    helper::{
+        boot::{BootNote, BootRequest},
+        protocol::ConfigRequest,
+    },
     host::{
         files::{Folder, Root, Stamp},
         helper::HelperClient,
-        kmsg,
         kubelet::Healthz,
         network,
         notify::Notifier,
@@ -69,6 +69,11 @@ use crate::{
 
 /// Events that wait for the loop; their senders wait when it is full.
 const QUEUE: usize = 64;
+
+/// How long systemd's word that the host is going down may come after its signal to end.
+const WORD_WITHIN: Duration = Duration::from_millis(100);
+/// How long the helper may take to keep it.
+const KEPT_WITHIN: Duration = Duration::from_secs(1);
 
 /// Everything that is handed in.
 #[derive(Debug)]
@@ -203,7 +208,32 @@ impl Agent {
             let event = self.next().await;
             if self.turn(event) {
                 self.outside.notifier.stopping();
-                return;
+                return self.last_words().await;
+            }
+        }
+    }
+
+    /// If the host is going down, that is kept for the next boot to know. systemd's word of it may come a moment after its
+    /// signal to us.
+    async fn last_words(&mut self) {
+        let mut going_down = self.state.standing.is_going_down();
+        let word = async {
+            while let Some(event) = self.events.recv().await {
+                if matches!(event, Event::Bus(systemd::BusEvent::ShuttingDown(true))) {
+                    return true;
+                }
+            }
+            false
+        };
+        if !going_down {
+            going_down = timeout(WORD_WITHIN, word).await.unwrap_or(false);
+        }
+        if going_down {
+            let note = Some(BootNote::GoingDown);
+            let kept = self.outside.helper.boot(BootRequest { note });
+            // systemd waits five seconds for us, and for the helper until we are gone.
+            if let Err(error) = timeout(KEPT_WITHIN, kept).await {
+                debug!(%error, "that the host is going down could not be kept");
             }
         }
     }
@@ -335,22 +365,6 @@ impl Agent {
         self.tasks.spawn(async move {
             while let Some(event) = events.recv().await {
                 if sender.send(Event::Bus(event)).await.is_err() {
-                    return;
-                }
-            }
-        });
-    }
-
-    /// The log has a queue of its own: a storm of it must not fill the loop's.
-    fn watch_kernel(&mut self) {
-        let (sender, mut events) = mpsc::channel(kmsg::QUEUE);
-        let (root, clock) = (self.outside.root.clone(), self.outside.clock);
-        self.tasks.spawn(kmsg::follow(root, clock, sender));
-        let sender = self.sender.clone();
-        self.tasks.spawn(async move {
-            while let Some(event) = events.recv().await {
-                let event = Event::Observed(Reading::Kernel(event));
-                if sender.send(event).await.is_err() {
                     return;
                 }
             }

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use tokio::sync::mpsc;
 use tracing::warn;
 
 use super::{
@@ -16,6 +17,7 @@ use crate::{
     clock::{Now, Steps},
     cluster::events::Notice,
     config::Settings,
+    host::{kernel, kmsg},
 };
 
 /// A check, and whether its question is open.
@@ -95,6 +97,7 @@ impl State {
                     reason: told.news.spec().name.to_owned(),
                     action: "Observe",
                     note: told.note,
+                    about: told.about,
                 };
                 self.events.record(notice, now);
             }
@@ -103,22 +106,61 @@ impl State {
 }
 
 impl Agent {
+    /// Follows the kernel's log. It has a queue of its own: a storm of it must not fill the loop's.
+    pub(super) fn watch_kernel(&mut self) {
+        let (sender, mut events) = mpsc::channel(kmsg::QUEUE);
+        let (root, clock) = (self.outside.root.clone(), self.outside.clock);
+        self.tasks.spawn(kmsg::follow(root, clock, sender));
+        let sender = self.sender.clone();
+        self.tasks.spawn(async move {
+            while let Some(event) = events.recv().await {
+                let event = Event::Observed(Reading::Kernel(event));
+                if sender.send(event).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
     /// Has a question answered; the answer comes back as [`Event::Answered`].
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "SKELETON: there is no question yet that holds anything"
-    )]
     pub(super) fn ask(&mut self, id: &'static str, question: Question) {
+        let helper = self.outside.helper.clone();
         match question {
             Question::Limits => {
                 let reading = Reading::Limits(self.limits.look());
                 self.known.push_back(Event::Answered(id, reading));
             }
             Question::Clock => {
-                let helper = self.outside.helper.clone();
                 self.spawn(async move {
                     let state = helper.clock().await.ok();
                     Event::Answered(id, Reading::Clock(state))
+                });
+            }
+            Question::Storage(request) => {
+                self.spawn(async move {
+                    let answer = helper.storage(request).await;
+                    let reading = Reading::Storage(answer.map_err(|error| error.to_string()));
+                    Event::Answered(id, reading)
+                });
+            }
+            Question::Boot(request) => {
+                self.spawn(async move {
+                    let answer = helper.boot(request).await;
+                    let reading = Reading::Boot(answer.map_err(|error| error.to_string()));
+                    Event::Answered(id, reading)
+                });
+            }
+            Question::KernelState(tids) => {
+                let state = kernel::state(&self.outside.root, &tids);
+                let answer = Event::Answered(id, Reading::KernelState(state));
+                self.known.push_back(answer);
+            }
+            Question::Pod(uid) => {
+                self.spawn(async move {
+                    // Without a helper the pod has its uid for a name.
+                    let found = helper.pod(uid).await.ok().flatten();
+                    let name = found.map(|pod| format!("{}/{}", pod.namespace, pod.name));
+                    Event::Answered(id, Reading::Pod(name))
                 });
             }
         }

@@ -110,6 +110,11 @@ impl Standing {
         self.node_grace = Some(now.uptime + NODE_GRACE);
     }
 
+    /// Whether the host is going down, as far as systemd has said.
+    pub(super) fn is_going_down(&self) -> bool {
+        self.shutting_down
+    }
+
     pub(super) fn learn_shutdown(&mut self, shutting_down: bool) {
         self.shutting_down = shutting_down;
     }

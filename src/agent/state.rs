@@ -13,7 +13,10 @@ use super::{
     standing::Standing,
 };
 use crate::{
-    checks::kubelet::{Endpoint, Kubelet, Sign},
+    checks::{
+        Reading,
+        kubelet::{Endpoint, Kubelet, Sign},
+    },
     clock::Now,
     cluster::{events::EventBook, gate::RequestKind, publisher::Publisher, taints::Tainter},
     config::Settings,
@@ -279,7 +282,10 @@ impl State {
                 self.bus.is_away(&why);
                 self.kubelet.apply(Sign::BusLost, now);
             }
-            BusEvent::ShuttingDown(so) => self.standing.learn_shutdown(so),
+            BusEvent::ShuttingDown(so) => {
+                self.standing.learn_shutdown(so);
+                self.offer(&Reading::GoingDown(so), now);
+            }
             BusEvent::Loaded(loaded) => self.apply_loaded(*loaded, now),
             BusEvent::Sign(sign) => {
                 let unit_changed = matches!(sign, Sign::Unit(_));

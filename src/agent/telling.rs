@@ -131,6 +131,7 @@ fn notice(transition: &Transition) -> Notice {
         reason: transition.reason.to_owned(),
         action: "SetCondition",
         note: format!("{kind} is {status}: {}", transition.message),
+        about: String::new(),
     }
 }
 
@@ -147,5 +148,6 @@ fn stand(quiet: Option<String>) -> Notice {
         reason: reason.to_owned(),
         action: "StandDown",
         note,
+        about: String::new(),
     }
 }

@@ -84,6 +84,7 @@ impl Story {
             hostname_override: None,
             kubeconfig: None,
             config: None,
+            root_dir: None,
         };
         self.tell(millis, Event::Facts(pid, Ok(facts)));
     }
@@ -329,6 +330,7 @@ fn the_kubelets_own_word_names_the_node() {
         hostname_override: Some("Other".to_owned()),
         kubeconfig: None,
         config: None,
+        root_dir: None,
     };
     story.tell(2, Event::Facts(PID, Ok(facts)));
     assert!(story.has(|e| *e == Effect::Connect("other".to_owned())));

@@ -2,9 +2,11 @@
 //!
 //! Pure: `host::kmsg` reads the log, [`sift`] finds in it what matters, and every check is offered that.
 
+pub mod check;
 pub mod event;
 pub mod oom;
 pub mod pattern;
 pub mod patterns;
 pub mod record;
 pub mod sift;
+pub mod troubles;

@@ -4,20 +4,29 @@
 //! loop asks [`Check::turn`] when [`Check::due_at`] has come, has the question answered through `host` and hands the answer
 //! to every check. (The kubelet's own check is older than this trait and has its place in the loop.)
 
+pub mod boot;
 pub mod clock;
 pub mod config;
 pub mod kernel;
 pub mod kubelet;
 pub mod limits;
+pub mod storage;
 
 use std::{fmt::Debug, time::Duration};
 
 use crate::{
-    checks::{kernel::event::KernelEvent, kubelet::Process},
+    checks::{
+        kernel::{event::KernelEvent, troubles::KernelState},
+        kubelet::Process,
+    },
     clock::Now,
     config::Settings,
     health::{ConditionType, Finding, news::Told},
-    helper::protocol::{ClockState, KubeletFacts},
+    helper::{
+        boot::{BootRequest, LastBoot},
+        protocol::{ClockState, KubeletFacts},
+        storage::{StorageAnswer, StorageRequest},
+    },
 };
 
 /// What the registry knows of a check.
@@ -32,13 +41,24 @@ pub struct Spec {
 }
 
 /// Every check.
-pub const ALL: &[Spec] = &[clock::SPEC, config::SPEC, kubelet::SPEC, limits::SPEC];
+pub const ALL: &[Spec] = &[
+    boot::SPEC,
+    clock::SPEC,
+    config::SPEC,
+    kernel::check::SPEC,
+    kubelet::SPEC,
+    limits::SPEC,
+    storage::SPEC,
+];
 
 /// The checks that the loop drives by the trait, with what the operator asked for.
 pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
     vec![
+        Box::new(boot::Boot::default()),
         Box::new(clock::Clock::new(settings)),
+        Box::new(kernel::check::Kernel::new(settings)),
         Box::new(limits::Limits::new(settings)),
+        Box::new(storage::Storage::new(settings)),
     ]
 }
 
@@ -80,6 +100,14 @@ pub enum Question {
     Limits,
     /// Whether the kernel's clock is synchronised.
     Clock,
+    /// The helper looks at the file systems.
+    Storage(StorageRequest),
+    /// The helper says how the last boot ended, or keeps something of this one.
+    Boot(BootRequest),
+    /// What the kernel's tables say of its health, and which of these tasks still wait without an end.
+    KernelState(Vec<i32>),
+    /// The name of the pod with this uid.
+    Pod(String),
 }
 
 /// What was read, asked for or not.
@@ -97,6 +125,16 @@ pub enum Reading {
     Clock(Option<ClockState>),
     /// The wall clock was set.
     ClockStep(clock::Step),
+    /// systemd is taking the host down, or no longer.
+    GoingDown(bool),
+    /// What the helper sees of the file systems, or why it does not say.
+    Storage(Result<StorageAnswer, String>),
+    /// What is known of the last boot's end, or why that is not to be had.
+    Boot(Result<LastBoot, String>),
+    /// What the kernel's tables say of its health.
+    KernelState(KernelState),
+    /// The pod that was asked for, as `namespace/name`, if that is known.
+    Pod(Option<String>),
 }
 
 #[cfg(test)]
@@ -107,11 +145,7 @@ mod tests {
     fn registry_is_whole() {
         assert!(ALL.is_sorted_by(|a, b| a.id < b.id), "sorted, each once");
         // SKELETON: to be taken out as their checks land.
-        let to_come = [
-            ConditionType::ContainerRuntimeHealthy,
-            ConditionType::NodeStorageHealthy,
-            ConditionType::NodeKernelHealthy,
-        ];
+        let to_come = [ConditionType::ContainerRuntimeHealthy];
         for condition in ConditionType::ALL.iter().filter(|c| !to_come.contains(c)) {
             assert!(
                 ALL.iter().any(|spec| spec.condition == *condition),

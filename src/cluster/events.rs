@@ -32,11 +32,14 @@ pub struct Notice {
     pub action: &'static str,
     /// For people.
     pub note: String,
+    /// Whom it is about besides the Node: two that differ in that are no series.
+    pub about: String,
 }
 
 impl Notice {
     fn is_the_same(&self, other: &Self) -> bool {
-        (self.warning, &self.reason, self.action) == (other.warning, &other.reason, other.action)
+        (self.warning, &self.reason, self.action, &self.about)
+            == (other.warning, &other.reason, other.action, &other.about)
     }
 }
 

@@ -5,6 +5,10 @@
 #[expect(missing_docs, reason = "NEWS documents each, and a test walks it")]
 pub enum News {
     ProcessOOMKilled,
+    ForkRefused,
+    ConntrackTableFull,
+    HardwareErrorCorrected,
+    KernelLogOverrun,
     ClockStepped,
     LastBootEnded,
 }
@@ -29,6 +33,30 @@ pub const NEWS: &[NewsSpec] = &[
         name: "ProcessOOMKilled",
         warning: true,
         doc: "The kernel killed a process for memory; the note names it, its pod and whether the host or a limit ran out.",
+    },
+    NewsSpec {
+        news: News::ForkRefused,
+        name: "ForkRefused",
+        warning: true,
+        doc: "A cgroup may not have another process: its limit of processes is reached, and a fork in it failed.",
+    },
+    NewsSpec {
+        news: News::ConntrackTableFull,
+        name: "ConntrackTableFull",
+        warning: true,
+        doc: "The kernel's table of connections is full, and it dropped packets of new ones.",
+    },
+    NewsSpec {
+        news: News::HardwareErrorCorrected,
+        name: "HardwareErrorCorrected",
+        warning: false,
+        doc: "The hardware met an error and corrected it: nothing was lost, and many of them foretell one that cannot be corrected.",
+    },
+    NewsSpec {
+        news: News::KernelLogOverrun,
+        name: "KernelLogOverrun",
+        warning: true,
+        doc: "The kernel's log ran over before it was read: so many of its records are not known.",
     },
     NewsSpec {
         news: News::ClockStepped,
@@ -61,6 +89,8 @@ pub struct Told {
     pub note: String,
     /// Whether it is worse than its kind usually is: the Event's type is `Warning` then.
     pub warning: bool,
+    /// Whom it is about: the same news of the same is one more of a series, of another it is an Event of its own.
+    pub about: String,
 }
 
 impl Told {
@@ -70,6 +100,16 @@ impl Told {
             news,
             note: note.into(),
             warning: news.spec().warning,
+            about: String::new(),
+        }
+    }
+
+    /// The same, about somebody.
+    #[must_use]
+    pub fn about(self, about: impl Into<String>) -> Self {
+        Self {
+            about: about.into(),
+            ..self
         }
     }
 }

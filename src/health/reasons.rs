@@ -9,6 +9,8 @@ mod storage;
 
 use std::time::Duration;
 
+pub use storage::LOOKS;
+
 use super::{
     ConditionType, Status,
     timing::{Enter, Leave, Samples},
@@ -39,10 +41,25 @@ pub enum Reason {
     ContainerRuntimeDown,
     StorageIsHealthy,
     StorageProbeFailed,
+    StorageNearlyFull,
+    StorageInodesNearlyExhausted,
+    StorageErrorsLogged,
+    StorageFull,
+    StorageInodesExhausted,
+    StorageHung,
+    StorageIOError,
     FilesystemReadOnly,
     KernelIsHealthy,
     KernelLogUnreadable,
+    KernelTaskHung,
+    KernelStalled,
     KernelOops,
+    KernelMemoryLost,
+    KernelNetdeviceStuck,
+    KernelDeadlocked,
+    KernelLockedUp,
+    KernelOopsRepeated,
+    KernelHardwareFailing,
     PidsNearlyExhausted,
     PidsExhausted,
     PodPidsNearlyExhausted,
@@ -189,7 +206,7 @@ pub(super) fn kin(kind: ConditionType, status: Status) -> Reason {
         (ConditionType::NodeStorageHealthy, Status::False) => Reason::FilesystemReadOnly,
         (ConditionType::NodeStorageHealthy, Status::Unknown) => Reason::StorageProbeFailed,
         (ConditionType::NodeKernelHealthy, Status::True) => Reason::KernelIsHealthy,
-        (ConditionType::NodeKernelHealthy, Status::False) => Reason::KernelOops,
+        (ConditionType::NodeKernelHealthy, Status::False) => Reason::KernelLockedUp,
         (ConditionType::NodeKernelHealthy, Status::Unknown) => Reason::KernelLogUnreadable,
     }
 }

@@ -62,6 +62,7 @@ pub fn answer(root: &Root, pid: i32) -> Result<KubeletFacts, Refusal> {
         healthz,
         kubeconfig: path(&flags.kubeconfig)?,
         config,
+        root_dir: path(&flags.root_dir)?,
         hostname_override: flags.hostname_override,
     })
 }
@@ -123,6 +124,7 @@ mod tests {
                 hostname_override: Some("N1".into()),
                 kubeconfig: Some("/etc/kubernetes/kubelet.conf".into()),
                 config: Some(CONFIG.into()),
+                root_dir: None,
             }
         );
     }

@@ -1,21 +1,27 @@
 //! The privileged side: reads what only root may read, for the agent, through a few fixed verbs.
 //!
-//! It starts nothing itself (an exec plugin is started by systemd: `plugin`), writes nothing, knows nothing of the cluster
-//! and runs without tokio: a thread for each of at
-//! most four connections, and of two more that follow the configuration, so that a verb that blocks in the kernel blocks
-//! nobody else. One file a verb: [`kubelet`], [`credential`], [`clock`] and [`config`] (which follows the files with [`watch`]);
-//! [`protocol`] is what both sides speak, [`server`] answers, [`activation`] and [`socket`] get the listening socket.
+//! It starts nothing itself (an exec plugin is started by systemd: `plugin`), writes in a folder of its own alone, knows
+//! nothing of the cluster and runs without tokio: a thread for each of at most four connections, of two more that follow
+//! the configuration, and one for the disk (`lane`), so that a verb that blocks in the kernel blocks nobody else. One file
+//! a verb: [`kubelet`], [`credential`], [`clock`], [`config`] (which follows the files with [`watch`]), [`storage`] (with
+//! `canary`), [`boot`] and [`pod`]; [`protocol`] is what both sides speak, [`server`] answers, [`activation`] and [`socket`]
+//! get the listening socket.
 
 pub mod activation;
+pub mod boot;
+mod canary;
 pub mod clock;
 pub mod config;
 pub mod credential;
 pub mod kubelet;
+mod lane;
 mod plugin;
+pub mod pod;
 pub mod process;
 pub mod protocol;
 pub mod server;
 pub mod socket;
+pub mod storage;
 #[cfg(test)]
 mod testing;
 pub mod watch;

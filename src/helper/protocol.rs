@@ -11,7 +11,11 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{clock, config, credential, kubelet};
+use super::{
+    boot::{self, BootRequest},
+    clock, config, credential, kubelet, pod,
+    storage::{self, StorageRequest},
+};
 use crate::{
     kubeconfig::Access,
     kubelet::{
@@ -42,10 +46,13 @@ pub struct Verb {
 
 /// Every verb.
 pub const VERBS: &[&Verb] = &[
+    &boot::VERB,
     &clock::VERB,
     &config::VERB,
     &credential::VERB,
     &kubelet::VERB,
+    &pod::VERB,
+    &storage::VERB,
 ];
 
 /// What the agent asks.
@@ -74,6 +81,16 @@ pub enum Request {
     Config(Box<ConfigRequest>),
     /// Whether the kernel's clock is synchronised: [`ClockState`].
     Clock,
+    /// The file systems of kubelet and runtime: [`StorageAnswer`](storage::StorageAnswer).
+    Storage(StorageRequest),
+    /// How the last boot ended, or something to keep of this one: [`LastBoot`](boot::LastBoot).
+    Boot(BootRequest),
+    /// Which pod has this uid: a [`PodName`](pod::PodName), or nothing.
+    Pod {
+        /// The pod's uid.
+        #[serde(default)]
+        uid: String,
+    },
 }
 
 /// What the agent knows and the helper does not.
@@ -141,6 +158,9 @@ impl Request {
             Self::Credential { .. } => &credential::VERB,
             Self::Config(_) => &config::VERB,
             Self::Clock => &clock::VERB,
+            Self::Storage(_) => &storage::VERB,
+            Self::Boot(_) => &boot::VERB,
+            Self::Pod { .. } => &pod::VERB,
         }
     }
 }
@@ -156,6 +176,9 @@ pub struct KubeletFacts {
     pub kubeconfig: Option<PathBuf>,
     /// The file behind `--config`.
     pub config: Option<PathBuf>,
+    /// `--root-dir`, if it is given.
+    #[serde(default)]
+    pub root_dir: Option<PathBuf>,
 }
 
 /// What the kubelet speaks to the API server with.
@@ -356,12 +379,13 @@ mod tests {
             hostname_override: None,
             kubeconfig: Some("/k".into()),
             config: None,
+            root_dir: None,
         };
         let line = encode_answer(Ok(&facts));
         assert_eq!(
             String::from_utf8_lossy(&line),
             "{\"version\":1,\"answer\":{\"healthz\":{\"url\":\"u\"},\"hostname_override\":null,\
-             \"kubeconfig\":\"/k\",\"config\":null}}\n"
+             \"kubeconfig\":\"/k\",\"config\":null,\"root_dir\":null}}\n"
         );
         assert_eq!(
             decode_answer::<KubeletFacts>(&line).unwrap().unwrap(),

@@ -19,8 +19,9 @@ use serde::Serialize;
 use tracing::{debug, info, warn};
 
 use super::{
-    clock, config, credential, kubelet,
+    boot, clock, config, credential, kubelet, pod,
     protocol::{self, Code, ConfigRequest, MAX_REQUEST_BYTES, Refusal, Request},
+    storage::{self, Disk},
 };
 use crate::{clock::Clock, host::files::Root};
 
@@ -68,6 +69,7 @@ pub struct Server {
     peers: Peers,
     busy: Arc<AtomicUsize>,
     following: Arc<AtomicUsize>,
+    disk: Arc<Disk>,
     refused_uids: Vec<u32>,
 }
 
@@ -100,6 +102,7 @@ impl Server {
             peers,
             busy: Arc::default(),
             following: Arc::default(),
+            disk: Arc::default(),
             refused_uids: Vec::new(),
         }
     }
@@ -148,12 +151,12 @@ impl Server {
             return refuse(&stream, Refusal::new(Code::Busy, message));
         };
         let root = self.root.clone();
-        let following = Arc::clone(&self.following);
+        let (following, disk) = (Arc::clone(&self.following), Arc::clone(&self.disk));
         let worker = thread::Builder::new()
             .name("verb".into())
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                if let Some(request) = answer(&root, &stream, uid) {
+                if let Some(request) = answer(&root, &disk, &stream, uid) {
                     // It lasts: the place for questions that are answered and gone is free again.
                     drop(slot);
                     follow(&root, &stream, &request, &following);
@@ -196,10 +199,10 @@ fn refuse(mut stream: &UnixStream, refusal: Refusal) {
 
 /// One connection: reads the request, does it, writes the answer. A peer that has gone away is no matter. What is to
 /// be followed is handed back.
-fn answer(root: &Root, stream: &UnixStream, uid: u32) -> Option<ConfigRequest> {
+fn answer(root: &Root, disk: &Arc<Disk>, stream: &UnixStream, uid: u32) -> Option<ConfigRequest> {
     let line = match read_line(stream).and_then(|line| protocol::decode_request(&line)) {
         Ok(Request::Config(request)) => return Some(*request),
-        Ok(request) => perform(root, &request, uid),
+        Ok(request) => perform(root, disk, &request, uid),
         Err(refusal) => protocol::encode_answer::<()>(Err(refusal)),
     };
     if let Err(error) = write_line(stream, &line) {
@@ -225,13 +228,16 @@ fn follow(root: &Root, stream: &UnixStream, request: &ConfigRequest, following: 
 }
 
 /// Does what is asked; the answer as a line.
-fn perform(root: &Root, request: &Request, uid: u32) -> Vec<u8> {
+fn perform(root: &Root, disk: &Arc<Disk>, request: &Request, uid: u32) -> Vec<u8> {
     let verb = request.verb().name;
     match request {
         // It is answered more than once, by `follow`.
         Request::Config(_) => Vec::new(),
         Request::Clock => encode(verb, clock::answer()),
         Request::Kubelet { pid } => encode(verb, kubelet::answer(root, *pid)),
+        Request::Storage(request) => encode(verb, storage::answer(disk, root, request)),
+        Request::Boot(request) => encode(verb, boot::answer(disk, root, request)),
+        Request::Pod { uid } => encode(verb, pod::answer(root, uid)),
         Request::Credential { pid, own, known } => {
             let answer = credential::answer(root, *pid, *own, known.as_deref());
             // A plugin's lives for minutes: it is said once.

@@ -174,6 +174,24 @@ impl Root {
             .map_err(error("write", path))
     }
 
+    /// As [`Root::write_atomically`], and on the disk when it returns: whoever reads it after a power loss does so too.
+    pub fn write_durably(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<(), FileError> {
+        let path = path.as_ref();
+        let target = self.join(path);
+        let mut temporary = target.clone().into_os_string();
+        temporary.push(".new");
+        let write = || {
+            let mut file = fs::File::create(&temporary)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&temporary, &target)?;
+            // The new name too.
+            let folder = target.parent().unwrap_or(&target);
+            fs::File::open(folder)?.sync_all()
+        };
+        write().map_err(error("write", path))
+    }
+
     /// As [`Root::write_atomically`], readable to all, in a folder that may belong to another user: who owns the folder
     /// can put links there, and root would write where they lead.
     pub fn write_in_foreign_folder(

@@ -24,7 +24,10 @@ use crate::{
     clock::Clock,
     helper::{
         SOCKET_PATH,
+        boot::{BootRequest, LastBoot},
+        pod::PodName,
         protocol::{self, ConfigAnswer, ConfigRequest, MAX_ANSWER_BYTES, Request, Verb},
+        storage::{StorageAnswer, StorageRequest},
     },
     metrics::{HelperTally, Outcome},
 };
@@ -127,6 +130,11 @@ impl HelperClient {
         self.ask(&Request::Kubelet { pid }).await
     }
 
+    /// Which pod has that uid.
+    pub async fn pod(&self, uid: String) -> Result<Option<PodName>, HelperError> {
+        self.ask(&Request::Pod { uid }).await
+    }
+
     /// What the kubelet speaks to the API server with: the one that runs as `pid`, else the one that the well-known
     /// places hold; its content only if it is not the one with the mark `known`. At most 12 s.
     pub async fn credential(
@@ -151,6 +159,16 @@ impl HelperClient {
             known: None,
         })
         .await
+    }
+
+    /// What the file systems of kubelet and runtime are like. At most 4 s.
+    pub async fn storage(&self, request: StorageRequest) -> Result<StorageAnswer, HelperError> {
+        self.ask(&Request::Storage(request)).await
+    }
+
+    /// How the last boot ended, or something to keep of this one. At most 4 s.
+    pub async fn boot(&self, request: BootRequest) -> Result<LastBoot, HelperError> {
+        self.ask(&Request::Boot(request)).await
     }
 
     /// What the rules say of the kubelet's configuration, and again each time that it changes, until nobody listens any

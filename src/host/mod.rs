@@ -4,6 +4,7 @@ pub mod addresses;
 pub mod files;
 pub mod helper;
 pub mod journal;
+pub mod kernel;
 pub mod kmsg;
 pub mod kubelet;
 pub mod loaded;

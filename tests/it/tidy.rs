@@ -37,6 +37,8 @@ fn sources(dir: &str) -> Vec<(PathBuf, String)> {
 
 /// Tables of data, which may be long.
 const TABLES: &[&str] = &[
+    "src/checks/kernel/patterns.rs",
+    "src/config/keys.rs",
     "src/kubelet/config/fields.rs",
     "src/kubelet/flags/table.rs",
     "src/kubelet/systemd/keys.rs",

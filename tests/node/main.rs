@@ -33,6 +33,9 @@ mod lost_nodes;
 mod metrics;
 mod peer;
 mod privilege;
+mod provoked_boot;
+mod provoked_kernel;
+mod provoked_storage;
 mod racing;
 mod scene;
 mod standing;
@@ -61,12 +64,15 @@ fn main() -> ExitCode {
         identity::tests(),
         privilege::tests(),
         telling::tests(),
+        provoked_kernel::tests(),
         doctor::tests(),
         config::tests(),
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
         standing::tests(),
+        provoked_storage::tests(),
+        provoked_boot::tests(),
         cleanup::tests(),
         karpenter::tests(),
         lifecycle::tests(),

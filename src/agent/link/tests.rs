@@ -90,6 +90,7 @@ impl World {
             hostname_override: None,
             kubeconfig: None,
             config: None,
+            root_dir: None,
         };
         world.later(0, Event::Looked(Found::One(process)));
         world.later(1, Event::Facts(PID, Ok(facts)));

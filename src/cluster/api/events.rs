@@ -82,6 +82,7 @@ mod tests {
                 reason: "KubeletCrashed".to_owned(),
                 action: "SetCondition",
                 note: "killed".to_owned(),
+                about: String::new(),
             },
             first: "2026-11-21T09:00:00.5Z".parse().unwrap(),
             count: 2,

@@ -17,6 +17,7 @@ fn notice(reason: &str) -> Notice {
         reason: reason.to_owned(),
         action: "SetCondition",
         note: format!("because of {reason}"),
+        about: String::new(),
     }
 }
 
@@ -177,4 +178,20 @@ proptest! {
             prop_assert!(book.waiting.len() <= MAX_WAITING && book.recent.len() <= MAX_RECENT);
         }
     }
+}
+
+/// A kill of one pod and a kill of another are two Events; a second kill of the first is one more of its series.
+#[test]
+fn what_is_about_another_is_an_event_of_its_own() {
+    let mut book = EventBook::new("n1", 100);
+    book.node(Some("u1"));
+    let about = |who: &str| Notice {
+        about: who.to_owned(),
+        ..notice("ProcessOOMKilled")
+    };
+    for who in ["a", "b", "a"] {
+        book.record(about(who), at(0));
+    }
+    assert_eq!(book.waiting(), 2);
+    assert_eq!(book.next(at(0)).unwrap().count, 2);
 }

@@ -1,8 +1,8 @@
 //! The reasons of `NodeKernelHealthy`.
 
 use super::{
-    AWAY_GRACE, Badness, ConditionType, DEGRADED, Enter, FAILED, GOOD, Leave, Reason, ReasonSpec,
-    UNSURE, WARNING, spec,
+    AWAY_GRACE, Badness, ConditionType, DEGRADED, Enter, GOOD, Leave, Reason, ReasonSpec, UNSURE,
+    WARNING, spec,
 };
 use crate::checks::limits::{FULL, NEAR};
 
@@ -27,11 +27,67 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         "The kernel log cannot be read, so what the kernel reports is not known.",
     ),
     row(
+        Reason::KernelTaskHung,
+        "KernelTaskHung",
+        WARNING,
+        (Enter::AtOnce, Leave::MinimumHold),
+        "A task has waited in the kernel for minutes and cannot be killed: a disk or a network file system that does not answer, or a lock. Over when it waits no longer. The kernel's line is `INFO: task … blocked for more than … seconds`; node-problem-detector calls it TaskHung.",
+    ),
+    row(
+        Reason::KernelStalled,
+        "KernelStalled",
+        WARNING,
+        (Enter::AtOnce, Leave::MinimumHold),
+        "A CPU stood still in the kernel for many seconds (soft lockup, RCU stall). Once is often the host's host; over after `quiet_secs` without another.",
+    ),
+    row(
         Reason::KernelOops,
         "KernelOops",
-        FAILED,
+        WARNING,
+        (Enter::AtOnce, Leave::MinimumHold),
+        "The kernel has met a fault of its own and gone on without the task that met it; locks may be held for ever. It lasts until the reboot, as the kernel's taint does.",
+    ),
+    row(
+        Reason::KernelMemoryLost,
+        "KernelMemoryLost",
+        WARNING,
+        (Enter::AtOnce, Leave::MinimumHold),
+        "Memory has failed, and the kernel has given up what was in it; the rest of the host goes on. It lasts until the reboot where the kernel counts what it has given up.",
+    ),
+    row(
+        Reason::KernelNetdeviceStuck,
+        "KernelNetdeviceStuck",
+        WARNING,
+        (Enter::AtOnce, Leave::MinimumHold),
+        "The kernel cannot take a network device away that something still holds (`unregister_netdevice: waiting for …`); network namespaces may wait for it. Over after `quiet_secs` without another line.",
+    ),
+    row(
+        Reason::KernelDeadlocked,
+        "KernelDeadlocked",
+        DEGRADED,
         (Enter::AtOnce, Leave::HealthySpell),
-        "The kernel has met a fault of its own (an oops or a BUG) and gone on.",
+        "The kubelet, the container runtime or PID 1 has waited in the kernel for longer than `hung_for_secs` and cannot be killed, or so many tasks do as `hung_tasks` says. Over when they wait no longer. node-problem-detector has it as KernelDeadlock, for tasks named docker.",
+    ),
+    row(
+        Reason::KernelLockedUp,
+        "KernelLockedUp",
+        DEGRADED,
+        (Enter::AtOnce, Leave::HealthySpell),
+        "CPUs stand still in the kernel again and again: so many soft lockups and RCU stalls as `stalls` says within `stall_window_secs`, or one hard lockup within `quiet_secs`.",
+    ),
+    row(
+        Reason::KernelOopsRepeated,
+        "KernelOopsRepeated",
+        DEGRADED,
+        (Enter::AtOnce, Leave::HealthySpell),
+        "The kernel meets faults of its own again and again: as many as `oopses` says within `oops_window_secs`.",
+    ),
+    row(
+        Reason::KernelHardwareFailing,
+        "KernelHardwareFailing",
+        DEGRADED,
+        (Enter::AtOnce, Leave::HealthySpell),
+        "The hardware reports errors that it could not correct: as many as `uncorrected_errors` says within `uncorrected_window_secs`, or a fatal one (machine checks, EDAC UE, UEFI CPER). node-problem-detector has the last as CperHardwareErrorFatal.",
     ),
     row(
         Reason::PidsNearlyExhausted,

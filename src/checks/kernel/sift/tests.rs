@@ -81,3 +81,25 @@ fn lines_are_bounded() {
     assert!(line.text.len() <= MAX_TEXT_BYTES);
     assert!(line.subject.as_ref().unwrap().len() <= MAX_SUBJECT_BYTES);
 }
+
+proptest::proptest! {
+    /// Whatever is written: nothing panics, and what is handed on is bounded.
+    #[test]
+    fn nothing_that_is_written_hurts(
+        records in proptest::collection::vec((0_u32..2, "\\PC{0,60}", 0..PATTERNS.len(), "[ -~]{0,80}"), 0..40),
+    ) {
+        let mut sifter = Sifter::default();
+        for (sequence, (facility, noise, pattern, rest)) in (0..).zip(&records) {
+            let start = PATTERNS[*pattern].starts[0];
+            for text in [noise.as_str(), &format!("{start}{rest}"), &format!("{start}{noise}")] {
+                sifter.take(&record(*facility, sequence, sequence, text), &mut |event| {
+                    if let KernelEvent::Line(line) = event {
+                        assert!(line.text.len() <= MAX_TEXT_BYTES);
+                    }
+                });
+            }
+            sifter.take(noise.as_bytes(), &mut |_| {});
+        }
+        sifter.flush(&mut |_| {});
+    }
+}
