@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     checks::{
         Question, Reading,
-        kubelet::{Found, Probe, Process},
+        kubelet::{Found, Probe, Process, Strain},
     },
     cluster::{
         api::{ApiError, EventTask, NodeView, TaintTry},
@@ -47,6 +47,8 @@ pub enum Event {
     },
     /// The state of this process.
     ProcessState(i32, char),
+    /// How hard it is for this process to run.
+    Strain(i32, Strain),
     /// What the helper says of this process.
     Facts(i32, Result<KubeletFacts, HelperError>),
     /// What the helper says of the kubelet's configuration, to the question of that number.
@@ -101,6 +103,8 @@ pub enum Effect {
     Probe(i32, String),
     /// Read this process's state.
     ReadState(Process),
+    /// Read how hard it is for this process to run, which is in that control group.
+    ReadStrain(Process, String),
     /// Ask the helper about this process.
     AskFacts(i32),
     /// Have the question of the check with that id answered.

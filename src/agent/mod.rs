@@ -60,6 +60,8 @@ use crate::{
         process::{self, Watched, Where},
         sample::Limits,
         scrapes::Scrape,
+        sockets::SocketTable,
+        strain::Gauge,
         systemd,
     },
     ledger,
@@ -105,6 +107,8 @@ pub struct Agent {
     tasks: JoinSet<()>,
     alarm: Alarm,
     watched: Option<Watched>,
+    /// Open while the kubelet does not answer.
+    gauge: Option<Gauge>,
     /// Connections of the identities that were found, each ahead of its event.
     connections: (mpsc::UnboundedSender<Known>, mpsc::UnboundedReceiver<Known>),
     /// The connection of the identity found last, and what is said on it.
@@ -121,6 +125,11 @@ pub struct Agent {
     disk: Disk,
     /// Where the pause file would be.
     runtime_folder: Folder,
+    /// The kernel's list of sockets, once it was asked for; and whether it was said that it cannot be had.
+    socket_table: Option<SocketTable>,
+    sockets_refused: bool,
+    /// Set once it was said that the kubelet's Lease cannot be read.
+    lease_refused: Arc<OnceLock<()>>,
     /// The pause file as it was when it was looked at last, if it was there.
     pause_seen: Option<Stamp>,
     /// The package managers' lock files, once a disk has said which there are.
@@ -170,6 +179,7 @@ impl Agent {
             tasks: JoinSet::new(),
             alarm: Alarm::new()?,
             watched: None,
+            gauge: None,
             connections: mpsc::unbounded_channel(),
             connection: None,
             api: None,
@@ -181,6 +191,9 @@ impl Agent {
             known: VecDeque::new(),
             disk: Disk::default(),
             runtime_folder: Folder::new(&outside.runtime_dir),
+            socket_table: None,
+            sockets_refused: false,
+            lease_refused: Arc::default(),
             pause_seen: None,
             lock_files: Arc::default(),
             scrapes: mpsc::channel(1).1, // closed, until there is a socket
@@ -255,6 +268,9 @@ impl Agent {
             }
             self.perform(effect, now.uptime);
         }
+        if !self.state.kubelet.is_suspect() {
+            self.gauge = None;
+        }
         while self.tasks.try_join_next().is_some() {}
         self.write();
         let took = self.outside.clock.now().uptime.saturating_sub(now.uptime);
@@ -318,6 +334,7 @@ impl Agent {
             Effect::Watch(process) => self.watch(process),
             Effect::Probe(pid, url) => self.probe(pid, &url, uptime),
             Effect::ReadState(process) => self.read_state(&process),
+            Effect::ReadStrain(process, group) => self.read_strain(process, &group, uptime),
             Effect::AskFacts(pid) => {
                 let helper = self.outside.helper.clone();
                 self.spawn(async move { Event::Facts(pid, helper.kubelet(pid).await) });
@@ -473,6 +490,15 @@ impl Agent {
             None => Event::Gone(process.pid),
         };
         self.known.push_back(event);
+    }
+
+    fn read_strain(&mut self, process: Process, group: &str, uptime: Duration) {
+        let pid = process.pid;
+        self.gauge.take_if(|gauge| *gauge.process() != process);
+        let root = &self.outside.root;
+        let open = || Gauge::open(root, process, group);
+        let strain = self.gauge.get_or_insert_with(open).read(uptime);
+        self.known.push_back(Event::Strain(pid, strain));
     }
 
     /// One write at a time, on the blocking worker: the folder is in memory, but memory may be short.

@@ -6,7 +6,7 @@ use super::{event::Effect, state::State};
 use crate::{
     clock::Now,
     cluster::{
-        api::{ApiError, NodeView, NodeWill},
+        api::{ApiError, NodeView, NodeWill, Ready},
         gate::RequestKind,
         owners::OwnerNews,
         publisher::{NodeChange, Publisher},
@@ -22,11 +22,13 @@ impl State {
         match &event {
             NodeEvent::Seen(view) => {
                 self.link.saw(Some(&view.version));
+                self.ready = view.ready;
                 self.learn_of_node(&view.facts, now);
                 self.see_node(Some(view));
             }
             NodeEvent::Missing => {
                 self.link.saw(None);
+                self.ready = Ready::default();
                 self.see_node(None);
             }
         }

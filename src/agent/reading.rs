@@ -13,11 +13,16 @@ use super::{
     state::State,
 };
 use crate::{
-    checks::{self, Check, Question, Reading, clock::Step},
+    checks::{self, Check, Question, Reading, clock::Step, lease::Sight},
     clock::{Now, Steps},
     cluster::events::Notice,
     config::Settings,
-    host::{kernel, kmsg},
+    health::{MAX_MESSAGE_BYTES, bounded},
+    host::{
+        helper::{Code, HelperError},
+        kernel, kmsg,
+    },
+    status::{MAX_NEWS, News},
 };
 
 /// A check, and whether its question is open.
@@ -61,8 +66,23 @@ impl State {
         self.offer(reading, now);
     }
 
+    /// Tells what is known of both ends of the kubelet's way to the API server, when it has changed.
+    fn look_both_ways(&mut self, now: Now) {
+        let sight = Sight {
+            kubelet_answers: self.kubelet.answers(),
+            api_answers: self.link.is_well(),
+            is_given_up: self.ready.is_given_up,
+            heartbeat: self.ready.heartbeat,
+        };
+        if sight != self.sight {
+            self.sight = sight;
+            self.offer(&Reading::Sight(sight), now);
+        }
+    }
+
     /// Gives each check that is due its turn.
     pub(super) fn take_turns(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        self.look_both_ways(now);
         let soon = self.soon(now);
         for driven in &mut self.driven {
             let due = driven.check.due_at().is_some_and(|at| soon >= at);
@@ -89,6 +109,16 @@ impl State {
             let kind = driven.check.spec().condition;
             while let Some(told) = driven.check.told() {
                 self.counted.heard(told.news);
+                if self.recent.len() == MAX_NEWS {
+                    self.recent.pop_front();
+                }
+                self.recent.push_back(News {
+                    name: told.news.spec().name.to_owned(),
+                    note: bounded(&told.note, MAX_MESSAGE_BYTES),
+                    warning: told.warning,
+                    at: now.wall,
+                });
+                self.status_at = now.uptime;
                 if is_shadow || !self.desired.choice().tells(kind) {
                     continue;
                 }
@@ -163,6 +193,13 @@ impl Agent {
                     Event::Answered(id, Reading::Pod(name))
                 });
             }
+            Question::Certificate(pid) => self.read_certificate(id, pid),
+            Question::Sockets => {
+                let sockets = self.sockets();
+                let answer = Event::Answered(id, Reading::Sockets(sockets));
+                self.known.push_back(answer);
+            }
+            Question::Lease => self.read_lease(id),
         }
     }
 
@@ -185,6 +222,21 @@ impl Agent {
                     return;
                 }
             }
+        });
+    }
+
+    fn read_certificate(&mut self, id: &'static str, pid: Option<i32>) {
+        let helper = self.outside.helper.clone();
+        self.spawn(async move {
+            let read = match helper.certificate(pid).await {
+                Ok(certificate) => Ok(Some(certificate)),
+                Err(HelperError::Refused {
+                    code: Code::NoCredential,
+                    ..
+                }) => Ok(None),
+                Err(error) => Err(error.to_string()),
+            };
+            Event::Answered(id, Reading::Certificate(read))
         });
     }
 }

@@ -1,6 +1,6 @@
 //! What the agent knows, and the one place where that changes: [`State::apply`], which does no I/O.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
 use tracing::info;
 
@@ -15,16 +15,20 @@ use super::{
 use crate::{
     checks::{
         Reading,
-        kubelet::{Endpoint, Kubelet, Sign},
+        kubelet::{Endpoint, Kubelet, Sign, StrainLimits},
+        lease::Sight,
     },
     clock::Now,
-    cluster::{events::EventBook, gate::RequestKind, publisher::Publisher, taints::Tainter},
+    cluster::{
+        api::Ready, events::EventBook, gate::RequestKind, publisher::Publisher, taints::Tainter,
+    },
     config::Settings,
     desired::Desired,
     health::{Conditions, Stored},
     host::{journal::Kind, systemd::BusEvent},
     ledger::Ledger,
     metrics::Counted,
+    status::News,
 };
 
 /// How often a missing kubelet is looked for. (systemd's word brings the look forward.)
@@ -57,6 +61,10 @@ pub struct State {
     pub(super) standing: Standing,
     /// The checks that the loop drives.
     pub(super) driven: Vec<Driven>,
+    /// What the checks were told last of both ends of the kubelet's way to the API server.
+    pub(super) sight: Sight,
+    /// The Node's `Ready`, as it was seen last.
+    pub(super) ready: Ready,
     pub(super) publisher: Option<Publisher>,
     pub(super) tainter: Tainter,
     pub(super) events: EventBook,
@@ -65,6 +73,8 @@ pub struct State {
     pub(super) link: Link,
     pub(super) bus: Peer,
     pub(super) helper: Peer,
+    /// The news of late, for `status`.
+    pub(super) recent: VecDeque<News>,
     /// What the metrics count.
     pub(super) counted: Counted,
     /// Where the metrics are, once the socket is open.
@@ -93,7 +103,8 @@ impl State {
         now: Now,
     ) -> Self {
         let mut state = Self {
-            kubelet: Kubelet::new(settings.kubelet.unit.clone()),
+            kubelet: Kubelet::new(settings.kubelet.unit.clone())
+                .with_limits(StrainLimits::new(&settings)),
             kubelet_since: now,
             health: Conditions::new(settings.kubelet.healthy_for),
             desired: Desired::new(settings.choice.clone()),
@@ -104,6 +115,8 @@ impl State {
             checking: Checking::default(),
             standing: Standing::default(),
             driven: driven(&settings),
+            sight: Sight::default(),
+            ready: Ready::default(),
             settings,
             started: now,
             hostname: hostname.to_ascii_lowercase(), // as the kubelet does
@@ -112,6 +125,7 @@ impl State {
             link: Link::new(hostname),
             bus: Peer::new("the system bus", (Kind::BusLost, Kind::BusBack)),
             helper: Peer::new("the helper", (Kind::HelperUnavailable, Kind::HelperBack)),
+            recent: VecDeque::new(),
             counted: Counted::default(),
             metrics_socket: None,
             textfile_at: Duration::ZERO,
@@ -198,6 +212,7 @@ impl State {
             Event::ProcessState(pid, state) => {
                 self.kubelet.apply(Sign::ProcessState(pid, state), now);
             }
+            Event::Strain(pid, strain) => self.kubelet.apply(Sign::Strain(pid, strain), now),
             Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, &mut effects),
             Event::Config(question, answer) => self.apply_config(question, answer, now),
             Event::Pause(pause) => self.standing.learn_pause(pause, now),
@@ -336,7 +351,10 @@ impl State {
             if is_beat {
                 self.process_state_at = now.uptime + STATE_EVERY;
                 effects.push(Effect::LookForPause);
-                effects.push(Effect::ReadState(process));
+                effects.push(Effect::ReadState(process.clone()));
+            }
+            if self.kubelet.take_strain_is_wanted() {
+                effects.push(Effect::ReadStrain(process, self.control_group()));
             }
         } else if now.uptime >= self.look_at {
             self.look_at = now.uptime + LOOK_EVERY;

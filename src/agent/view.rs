@@ -7,7 +7,7 @@ use crate::{
     cluster::{identity::Identity, publisher::Publisher},
     desired::PublishedType,
     health::{
-        ConditionType, Status,
+        ConditionType, Reason, Status,
         suppress::{Quiet, Suppressor},
     },
     host::journal,
@@ -30,6 +30,7 @@ impl State {
             kubelet: self.kubelet_status(),
             quiet: self.quiet_status(),
             conditions: self.condition_status(),
+            news: self.recent.iter().cloned().collect(),
             shadow: self.desired.choice().shadow,
             taints: self.taint_status(),
             events: self.event_status(),
@@ -151,6 +152,7 @@ impl State {
                     kind: condition.r#type.as_str().to_owned(),
                     status: word(condition.status),
                     reason: condition.reason.clone(),
+                    severity: severity(&condition.reason).to_owned(),
                     message: condition.message.clone(),
                     last_transition_time: Some(condition.last_transition_time),
                     published_at: self.published_at().filter(|_| is_out),
@@ -211,6 +213,11 @@ impl State {
             problem: self.events.error().map(ToString::to_string),
         }
     }
+}
+
+/// Of another version's reason nothing is known.
+fn severity(reason: &str) -> &'static str {
+    Reason::parse(reason).map_or("", |reason| reason.severity().as_str())
 }
 
 fn word(status: Status) -> ConditionStatus {

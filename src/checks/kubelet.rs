@@ -7,12 +7,14 @@
 mod assess;
 mod life;
 mod signs;
+mod starved;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     checks::Spec,
     clock::Now,
+    config::Settings,
     health::{ConditionType, START_GRACE},
 };
 
@@ -20,6 +22,7 @@ use life::{Alive, Cause, Ended};
 
 pub use assess::Assessment;
 pub use signs::{Endpoint, Found, JobKind, Probe, Process, Sign, Unit};
+pub use starved::{Strain, StrainLimits};
 
 /// The registry's row.
 pub const SPEC: Spec = Spec {
@@ -64,6 +67,7 @@ pub struct Kubelet {
     bus_is_awaited: bool,
     /// Since when there has been no process (uptime), if there is none and none ended under our eyes.
     absent_since: Option<Duration>,
+    limits: StrainLimits,
 }
 
 impl Kubelet {
@@ -76,7 +80,14 @@ impl Kubelet {
             jobs: BTreeMap::new(),
             bus_is_awaited: true,
             absent_since: None,
+            limits: StrainLimits::new(&Settings::default()),
         }
+    }
+
+    /// The same, with the operator's limits of strain.
+    #[must_use]
+    pub fn with_limits(self, limits: StrainLimits) -> Self {
+        Self { limits, ..self }
     }
 
     /// The process that is watched.
@@ -92,6 +103,30 @@ impl Kubelet {
         match &self.life {
             Life::Alive(alive) => alive.endpoint.as_ref(),
             _ => None,
+        }
+    }
+
+    /// Whether its process lives and its healthz answers, or is off.
+    pub fn answers(&self) -> bool {
+        match &self.life {
+            Life::Alive(alive) => {
+                alive.endpoint == Some(Endpoint::Disabled)
+                    || (alive.answered && alive.misses() == 0)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether its last probe failed.
+    pub fn is_suspect(&self) -> bool {
+        matches!(&self.life, Life::Alive(alive) if alive.misses() > 0)
+    }
+
+    /// Whether it is to be read how hard it is for it to run; each wish is told once.
+    pub fn take_strain_is_wanted(&mut self) -> bool {
+        match &mut self.life {
+            Life::Alive(alive) => std::mem::take(&mut alive.strain_is_wanted),
+            _ => false,
         }
     }
 
@@ -143,7 +178,14 @@ impl Kubelet {
             Sign::Gone(pid) => self.gone(pid, now),
             Sign::Probed(pid, probe) => self.with_alive(pid, |alive| alive.probed(probe)),
             Sign::ProcessState(pid, state) => {
-                self.with_alive(pid, |alive| alive.state = Some(state));
+                self.with_alive(pid, |alive| {
+                    alive.state = Some(state);
+                    alive.strain_is_wanted |= alive.misses() > 0;
+                });
+            }
+            Sign::Strain(pid, strain) => {
+                let limits = self.limits;
+                self.with_alive(pid, |alive| alive.starved.look(strain, limits));
             }
             Sign::Endpoint(pid, endpoint) => {
                 self.with_alive(pid, |alive| alive.endpoint = Some(endpoint));

@@ -5,10 +5,12 @@
 //! to every check. (The kubelet's own check is older than this trait and has its place in the loop.)
 
 pub mod boot;
+pub mod certificate;
 pub mod clock;
 pub mod config;
 pub mod kernel;
 pub mod kubelet;
+pub mod lease;
 pub mod limits;
 pub mod storage;
 
@@ -24,7 +26,7 @@ use crate::{
     health::{ConditionType, Finding, news::Told},
     helper::{
         boot::{BootRequest, LastBoot},
-        protocol::{ClockState, KubeletFacts},
+        protocol::{ClientCertificate, ClockState, KubeletFacts},
         storage::{StorageAnswer, StorageRequest},
     },
 };
@@ -43,10 +45,12 @@ pub struct Spec {
 /// Every check.
 pub const ALL: &[Spec] = &[
     boot::SPEC,
+    certificate::SPEC,
     clock::SPEC,
     config::SPEC,
     kernel::check::SPEC,
     kubelet::SPEC,
+    lease::SPEC,
     limits::SPEC,
     storage::SPEC,
 ];
@@ -59,6 +63,8 @@ pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
         Box::new(kernel::check::Kernel::new(settings)),
         Box::new(limits::Limits::new(settings)),
         Box::new(storage::Storage::new(settings)),
+        Box::new(certificate::Certificate::new(settings)),
+        Box::new(lease::Lease::new(settings)),
     ]
 }
 
@@ -86,6 +92,12 @@ pub trait Check: Debug + Send {
         None
     }
 
+    /// Whether it only adds to what the condition's own check says: then it can say by itself that something is wrong, but
+    /// not that all is well.
+    fn is_beside(&self) -> bool {
+        false
+    }
+
     /// Whether there is anything on this host that it could watch; `true` until that is known. If not, its condition is not
     /// told.
     fn applies(&self) -> bool {
@@ -108,6 +120,12 @@ pub enum Question {
     KernelState(Vec<i32>),
     /// The name of the pod with this uid.
     Pod(String),
+    /// The client certificate of the kubelet with that pid, if it runs.
+    Certificate(Option<i32>),
+    /// Root's connections to the API server.
+    Sockets,
+    /// The kubelet's Lease.
+    Lease,
 }
 
 /// What was read, asked for or not.
@@ -135,6 +153,14 @@ pub enum Reading {
     KernelState(KernelState),
     /// The pod that was asked for, as `namespace/name`, if that is known.
     Pod(Option<String>),
+    /// The kubelet's client certificate, `None` if it has none; or why it could not be read.
+    Certificate(Result<Option<ClientCertificate>, String>),
+    /// What the loop knows of both ends of the kubelet's connection to the API server has changed.
+    Sight(lease::Sight),
+    /// Root's connections to the API server, if the kernel lists them.
+    Sockets(Option<lease::Sockets>),
+    /// The kubelet's Lease.
+    Lease(Result<lease::Renewal, lease::Unread>),
 }
 
 #[cfg(test)]

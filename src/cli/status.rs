@@ -18,8 +18,8 @@ use crate::{
     clock::Clock,
     host::files::Root,
     status::{
-        self, ApiState, Condition, ConditionStatus, IdentityKind, PeerState, Quiet, QuietKind,
-        StatusFile,
+        self, ApiState, Condition, ConditionStatus, IdentityKind, News, PeerState, Quiet,
+        QuietKind, StatusFile,
     },
 };
 
@@ -120,6 +120,7 @@ fn table(file: &StatusFile, now: Timestamp, colour: bool) -> String {
     }
     conditions(&mut out, file, now, colour);
     out.push('\n');
+    news(&mut out, file, now, colour);
     for (name, value) in facts(file, now) {
         writeln!(out, "{name:<9} {}", plain(&value)).expect("writing to a String cannot fail");
     }
@@ -135,7 +136,7 @@ fn conditions(out: &mut String, file: &StatusFile, now: Timestamp, colour: bool)
     rows.extend(file.conditions.iter().map(|condition| {
         [
             plain(&condition.kind),
-            format!("{:?}", condition.status),
+            status_of(condition),
             plain(&condition.reason),
             condition
                 .last_transition_time
@@ -154,7 +155,7 @@ fn conditions(out: &mut String, file: &StatusFile, now: Timestamp, colour: bool)
             // The first row is the head.
             let shade = index.checked_sub(1).filter(|_| column == 1);
             *out += &match shade {
-                Some(index) => paint(colour, shade_of(file.conditions[index].status), cell),
+                Some(index) => paint(colour, shade_of(&file.conditions[index]), cell),
                 None => cell.clone(),
             };
             *out += &gap;
@@ -164,6 +165,35 @@ fn conditions(out: &mut String, file: &StatusFile, now: Timestamp, colour: bool)
         if let Some(index) = index.checked_sub(1) {
             other_names(out, &file.conditions[index], now);
         }
+    }
+}
+
+/// The status, and that its reason is a hint.
+fn status_of(condition: &Condition) -> String {
+    let hint = if is_hint(condition) { ", hint" } else { "" };
+    format!("{:?}{hint}", condition.status)
+}
+
+fn is_hint(condition: &Condition) -> bool {
+    condition.severity == "warning"
+}
+
+/// What has happened and is no condition, the newest first.
+fn news(out: &mut String, file: &StatusFile, now: Timestamp, colour: bool) {
+    let name = |news: &News| news.name.chars().count();
+    let width = file.news.iter().map(name).max().unwrap_or(0);
+    for news in file.news.iter().rev() {
+        let name = format!("{:<width$}", plain(&news.name));
+        let name = if news.warning {
+            paint(colour, YELLOW, &name)
+        } else {
+            name
+        };
+        let (ago, note) = (age(news.at, now), plain(&news.note));
+        writeln!(out, "{name}   {ago} ago   {note}").expect("writing to a String cannot fail");
+    }
+    if !file.news.is_empty() {
+        out.push('\n');
     }
 }
 
@@ -230,6 +260,11 @@ fn facts(file: &StatusFile, now: Timestamp) -> Vec<(&'static str, String)> {
             .map(|bytes| format!("{} KiB locked", bytes / 1024)),
     );
     facts.push(("daemon", daemon.join(", ")));
+    facts.extend(
+        file.metrics_socket
+            .as_ref()
+            .map(|socket| ("metrics", socket.display().to_string())),
+    );
     if file.log_lines_dropped > 0 {
         facts.push((
             "log",
@@ -360,8 +395,9 @@ const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
 const YELLOW: &str = "\x1b[33m";
 
-fn shade_of(status: ConditionStatus) -> &'static str {
-    match status {
+fn shade_of(condition: &Condition) -> &'static str {
+    match condition.status {
+        _ if is_hint(condition) => YELLOW,
         ConditionStatus::True => GREEN,
         ConditionStatus::False => RED,
         ConditionStatus::Unknown => YELLOW,
@@ -390,6 +426,7 @@ mod tests {
             kind: kind.to_owned(),
             status,
             reason: reason.to_owned(),
+            severity: String::new(),
             message: "killed by signal 9\x1b[2J\nafter 3 min".to_owned(),
             last_transition_time: Some(at("2026-11-21T08:55:00Z")),
             published_at: Some(at("2026-11-21T08:55:00Z")),
@@ -496,6 +533,44 @@ mod tests {
         kubelet   exited for 5m30s, kubelet.service, http://127.0.0.1:10248/healthz
         daemon    version 1.2.3, running for 24h, 6144 KiB locked
         "#);
+    }
+
+    #[test]
+    fn a_hint_and_news_are_told_from_what_is_well() {
+        let mut file = file();
+        file.conditions[1].severity = "warning".to_owned();
+        file.conditions[1].reason = "StorageNearlyFull".to_owned();
+        let mut happened = |name: &str, note: &str, at: Timestamp, warning| {
+            file.news.push(News {
+                name: name.to_owned(),
+                note: note.to_owned(),
+                warning,
+                at,
+            });
+        };
+        let (first, second) = (at("2026-11-21T08:00:00Z"), at("2026-11-21T08:59:00Z"));
+        happened("LastBootEnded", "cleanly", first, false);
+        happened("ProcessOOMKilled", "x\x1b[2J (pid 7)", second, true);
+        file.metrics_socket = Some("/run/nodevigil/metrics.sock".into());
+        let text = table(&file, at("2026-11-21T09:00:30Z"), false);
+        let shown: Vec<_> = text.lines().filter(|line| !line.contains(": ")).collect();
+        insta::assert_snapshot!(shown.join("\n"), @r"
+        CONDITION            STATUS       REASON              SINCE   MESSAGE
+        KubeletHealthy       False        KubeletCrashed      5m30s   killed by signal 9 [2J after 3 min
+        NodeStorageHealthy   True, hint   StorageNearlyFull   5m30s   writes take 3 ms (not yet on the Node)
+
+        ProcessOOMKilled   90s ago   x [2J (pid 7)
+        LastBootEnded      60m ago   cleanly
+
+        node      worker-1
+        helper    ok
+        kubelet   exited for 5m30s, kubelet.service, http://127.0.0.1:10248/healthz
+        daemon    version 1.2.3, running for 24h, 6144 KiB locked
+        metrics   /run/nodevigil/metrics.sock
+        ");
+        let text = table(&file, at("2026-11-21T09:00:30Z"), true);
+        assert!(text.contains("\x1b[33mTrue, hint\x1b[0m"));
+        assert!(text.contains("\x1b[33mProcessOOMKilled\x1b[0m"));
     }
 
     #[test]

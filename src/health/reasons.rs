@@ -34,6 +34,11 @@ pub enum Reason {
     KubeletCrashLooping,
     KubeletStartLimitHit,
     KubeletStarved,
+    KubeletAPIConnectionStalled,
+    KubeletClientCertExpired,
+    KubeletClientCertNotYetValid,
+    KubeletClientCertExpiring,
+    KubeletNothingBeside,
     KubeletConfigIsValid,
     KubeletConfigNotChecked,
     ContainerRuntimeIsHealthy,
@@ -85,6 +90,8 @@ pub struct RuleIndex(u16);
 /// How bad a reason is: of several findings of one condition the worst is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
+    /// A check beside the condition's own finds nothing wrong. By itself that is no news, and it is never shown.
+    Aside,
     /// All is well.
     Healthy,
     /// All is well, with a hint: the status stays `True`, and the hint becomes an Event.
@@ -101,6 +108,7 @@ impl Severity {
     /// The word in the documents.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Aside => "aside",
             Self::Healthy => "healthy",
             Self::Warning => "warning",
             Self::Unsure => "unsure",
@@ -137,6 +145,12 @@ pub const PROBES: Samples = Samples {
     of: 3,
     what: "failed probes",
 };
+/// Looks at the kubelet's Lease, on suspicion, that make a problem: each five seconds after the last.
+pub const LEASE_LOOKS: Samples = Samples {
+    bad: 3,
+    of: 3,
+    what: "looks at the Lease that show the same old renewal",
+};
 /// How long a young kubelet may take until its healthz answers. (Field practice; healthz is served only once the runtime
 /// answers, kubernetes/kubernetes#11215.)
 pub const START_GRACE: Duration = Duration::from_mins(2);
@@ -162,6 +176,7 @@ pub fn reasons() -> impl Iterator<Item = &'static ReasonSpec> {
 const RULE_TIMING: (Enter, Leave) = (Enter::WhenRead, Leave::HealthySpell);
 
 type Badness = (Status, Severity);
+const ASIDE: Badness = (Status::True, Severity::Aside);
 const GOOD: Badness = (Status::True, Severity::Healthy);
 const WARNING: Badness = (Status::True, Severity::Warning);
 const UNSURE: Badness = (Status::Unknown, Severity::Unsure);

@@ -52,7 +52,7 @@ fn registry_is_whole() {
         assert_eq!(spec.condition, spec.reason.condition());
         // The status and the severity say the same.
         let status = match spec.severity {
-            Severity::Healthy | Severity::Warning => Status::True,
+            Severity::Aside | Severity::Healthy | Severity::Warning => Status::True,
             Severity::Unsure => Status::Unknown,
             Severity::Degraded | Severity::Failed => Status::False,
         };

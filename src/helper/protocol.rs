@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     boot::{self, BootRequest},
-    clock, config, credential, kubelet, pod,
+    certificate, clock, config, credential, kubelet, pod,
     storage::{self, StorageRequest},
 };
 use crate::{
@@ -47,6 +47,7 @@ pub struct Verb {
 /// Every verb.
 pub const VERBS: &[&Verb] = &[
     &boot::VERB,
+    &certificate::VERB,
     &clock::VERB,
     &config::VERB,
     &credential::VERB,
@@ -90,6 +91,12 @@ pub enum Request {
         /// The pod's uid.
         #[serde(default)]
         uid: String,
+    },
+    /// How long the client certificate is good that the kubelet shows to the API server: a [`ClientCertificate`].
+    Certificate {
+        /// The running kubelet, whose flags name its kubeconfig; without it, the well-known places are searched.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pid: Option<i32>,
     },
 }
 
@@ -161,6 +168,7 @@ impl Request {
             Self::Storage(_) => &storage::VERB,
             Self::Boot(_) => &boot::VERB,
             Self::Pod { .. } => &pod::VERB,
+            Self::Certificate { .. } => &certificate::VERB,
         }
     }
 }
@@ -193,6 +201,17 @@ pub struct Credential {
     /// If an exec plugin gave it: it is made anew by each question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<Plugin>,
+}
+
+/// The certificate that the kubelet shows to the API server: its dates and no more of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientCertificate {
+    /// The file that it is in: of its own, or the kubeconfig.
+    pub file: String,
+    /// Seconds since 1970.
+    pub not_before_secs: i64,
+    /// Seconds since 1970.
+    pub not_after_secs: i64,
 }
 
 /// What an exec plugin says of its credential.

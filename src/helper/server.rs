@@ -19,7 +19,7 @@ use serde::Serialize;
 use tracing::{debug, info, warn};
 
 use super::{
-    boot, clock, config, credential, kubelet, pod,
+    boot, certificate, clock, config, credential, kubelet, pod,
     protocol::{self, Code, ConfigRequest, MAX_REQUEST_BYTES, Refusal, Request},
     storage::{self, Disk},
 };
@@ -238,6 +238,7 @@ fn perform(root: &Root, disk: &Arc<Disk>, request: &Request, uid: u32) -> Vec<u8
         Request::Storage(request) => encode(verb, storage::answer(disk, root, request)),
         Request::Boot(request) => encode(verb, boot::answer(disk, root, request)),
         Request::Pod { uid } => encode(verb, pod::answer(root, uid)),
+        Request::Certificate { pid } => encode(verb, certificate::answer(root, *pid)),
         Request::Credential { pid, own, known } => {
             let answer = credential::answer(root, *pid, *own, known.as_deref());
             // A plugin's lives for minutes: it is said once.

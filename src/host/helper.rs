@@ -19,7 +19,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-pub use crate::helper::protocol::{ClockState, Code, Credential, KubeletFacts};
+pub use crate::helper::protocol::{ClientCertificate, ClockState, Code, Credential, KubeletFacts};
 use crate::{
     clock::Clock,
     helper::{
@@ -149,6 +149,11 @@ impl HelperClient {
     /// Whether the kernel's clock is synchronised. At most 1 s.
     pub async fn clock(&self) -> Result<ClockState, HelperError> {
         self.ask(&Request::Clock).await
+    }
+
+    /// How long the certificate is good that the kubelet shows to the API server. At most 2 s.
+    pub async fn certificate(&self, pid: Option<i32>) -> Result<ClientCertificate, HelperError> {
+        self.ask(&Request::Certificate { pid }).await
     }
 
     /// What the exec plugin of the agent's own kubeconfig gives. At most 12 s.

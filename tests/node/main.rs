@@ -37,6 +37,7 @@ mod provoked_boot;
 mod provoked_kernel;
 mod provoked_storage;
 mod racing;
+mod reach;
 mod scene;
 mod standing;
 mod telling;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         lost_nodes::tests(),
         racing::tests(),
         peer::tests(),
+        reach::tests(),
         faults::tests(&arguments), // last: they have begun, and the others go on beside them
     ]
     .into_iter()

@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 use super::{Alive, Cause, Ended, Endpoint, Kubelet, Life, Probe, Unit};
 use crate::{
     clock::Now,
-    health::{Finding, PROBES, Reason, START_GRACE},
+    health::{Finding, PROBES, Reason, START_GRACE, Status, timing::Samples},
 };
 
 /// What an assessment comes to.
@@ -18,6 +18,13 @@ pub enum Assessment {
 }
 
 use Assessment::NothingNew;
+
+/// A starved kubelet is one until so many probes in a row were answered.
+const SELDOM: Samples = Samples {
+    bad: 1,
+    of: 5,
+    what: "probes",
+};
 
 fn found(reason: Reason, message: impl Into<String>) -> Assessment {
     Assessment::Found(Finding {
@@ -77,7 +84,7 @@ impl Kubelet {
         let in_grace = self
             .absent_since
             .is_some_and(|at| now.uptime < at + START_GRACE);
-        if in_grace && before == Some(Reason::KubeletIsHealthy) && unit.is_on_its_way() {
+        if in_grace && was_well(before) && unit.is_on_its_way() {
             return NothingNew;
         }
         match (
@@ -120,6 +127,10 @@ fn assess_alive(alive: &Alive, before: Option<Reason>, now: Now) -> Assessment {
         return NothingNew;
     };
     if *probe == Probe::Ok {
+        // One that starves answers now and then.
+        if before == Some(Reason::KubeletStarved) && alive.probes.is_full(SELDOM) {
+            return NothingNew;
+        }
         return found(
             Reason::KubeletIsHealthy,
             format!("kubelet pid {pid} answers at {url}"),
@@ -129,7 +140,7 @@ fn assess_alive(alive: &Alive, before: Option<Reason>, now: Now) -> Assessment {
     let guessed = matches!(alive.endpoint, Some(Endpoint::Assumed(_))) && !alive.answered;
     // One that was healthy when an earlier life of ours last looked, and is young now, was restarted meanwhile: its grace
     // is ours. (Whatever ends under our eyes has a reason of its own by then.)
-    let no_news = alive.planned || before == Some(Reason::KubeletIsHealthy);
+    let no_news = alive.planned || was_well(before);
     match (young, no_news) {
         (true, true) => return NothingNew,
         (true, false) => {
@@ -141,7 +152,35 @@ fn assess_alive(alive: &Alive, before: Option<Reason>, now: Now) -> Assessment {
         (false, _) if !alive.probes.is_full(PROBES) => return NothingNew,
         (false, _) => {}
     }
+    if *probe == Probe::Timeout
+        && !guessed
+        && let Some(why) = starved(alive)
+    {
+        // What was told before stays told: to be starved is no health.
+        return if was_well(before) {
+            found(
+                Reason::KubeletStarved,
+                format!(
+                    "kubelet pid {pid}: {} probes of {url} in a row timed out, but {why}: that it is starved is no fault of its own",
+                    PROBES.bad
+                ),
+            )
+        } else {
+            NothingNew
+        };
+    }
     assess_misses(alive, probe, url, guessed)
+}
+
+/// Whether the Node says that all is well, perhaps with a hint.
+fn was_well(before: Option<Reason>) -> bool {
+    before.is_some_and(|reason| reason.status() == Status::True)
+}
+
+/// Why it could not answer though it would; one that was stopped does not want to.
+fn starved(alive: &Alive) -> Option<String> {
+    let is_stopped = matches!(alive.state, Some('T' | 't'));
+    alive.starved.why().filter(|_| !is_stopped)
 }
 
 fn assess_misses(alive: &Alive, probe: &Probe, url: &str, guessed: bool) -> Assessment {

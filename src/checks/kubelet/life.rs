@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::signs::{Endpoint, Probe, Process, Unit};
+use super::{
+    signs::{Endpoint, Probe, Process, Unit},
+    starved::Starved,
+};
 use crate::health::timing::Window;
 
 /// How a process ended.
@@ -48,6 +51,9 @@ pub(super) struct Alive {
     /// Its state in `/proc`, for the message.
     pub(super) state: Option<char>,
     pub(super) endpoint: Option<Endpoint>,
+    /// How hard it is for it to run, since it does not answer; and whether that is to be looked at.
+    pub(super) starved: Starved,
+    pub(super) strain_is_wanted: bool,
 }
 
 impl Cause {
@@ -77,6 +83,8 @@ impl Alive {
             last_probe: None,
             state: None,
             endpoint: None,
+            starved: Starved::default(),
+            strain_is_wanted: false,
         }
     }
 
@@ -89,7 +97,9 @@ impl Alive {
         if probe == Probe::Ok {
             self.answered = true;
             self.planned = false;
+            self.starved = Starved::default();
         }
+        self.strain_is_wanted = probe != Probe::Ok;
         self.probes.push(probe != Probe::Ok);
         self.last_probe = Some(probe);
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::starved::Strain;
+
 /// One process, so named that a reused pid is not taken for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
@@ -99,6 +101,8 @@ pub enum Sign {
     Probed(i32, Probe),
     /// The process's state in `/proc/PID/stat`: `R`, `S`, `D`, `T`, `Z` …
     ProcessState(i32, char),
+    /// How hard it is for this process to run; looked at while its healthz does not answer.
+    Strain(i32, Strain),
     /// Where this process's healthz is.
     Endpoint(i32, Endpoint),
     /// systemd's properties of the unit.

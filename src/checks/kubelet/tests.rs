@@ -441,3 +441,85 @@ fn a_lost_bus_takes_its_jobs_along() {
     kubelet.tick(at(10_003));
     assert_eq!(reason(&kubelet, 10_003), Some(Reason::KubeletGone));
 }
+
+/// A kubelet that times out three times, with what was seen of its strain after each.
+fn times_out(strain: Strain, state: char) -> Kubelet {
+    let mut kubelet = after(healthy(), [Sign::ProcessState(PID, state)]);
+    assert!(!kubelet.take_strain_is_wanted(), "not while it answers");
+    for _ in 0..3 {
+        kubelet.apply(Sign::Probed(PID, Probe::Timeout), at(10_000));
+        assert!(kubelet.take_strain_is_wanted());
+        assert!(!kubelet.take_strain_is_wanted(), "once");
+        kubelet.apply(Sign::Strain(PID, strain), at(10_000));
+    }
+    kubelet
+}
+
+const STARVING: Strain = Strain {
+    cpu_percent: Some(90),
+    memory_percent: None,
+    waited_percent: Some(95),
+};
+
+#[test]
+fn a_starved_kubelet_is_not_called_hung() {
+    let well = Some(Reason::KubeletIsHealthy);
+    let mut kubelet = times_out(STARVING, 'R');
+    let reason = |kubelet: &Kubelet, before| reason_after(kubelet, before, 10_000);
+    assert_eq!(reason(&kubelet, well), Some(Reason::KubeletStarved));
+    let hint = Some(Reason::KubeletStarved);
+    assert_eq!(reason(&kubelet, hint), Some(Reason::KubeletStarved));
+    // What was told before it starved is neither ended nor refined by that.
+    for before in [Reason::KubeletHung, Reason::KubeletStarting] {
+        assert_eq!(reason(&kubelet, Some(before)), None);
+    }
+    // Nobody starves any more, and it does not answer all the same.
+    for _ in 0..3 {
+        kubelet.apply(Sign::Strain(PID, Strain::default()), at(10_000));
+    }
+    assert_eq!(reason(&kubelet, hint), Some(Reason::KubeletHung));
+    // It answers once, which one that starves does now and then.
+    kubelet.apply(Sign::Probed(PID, Probe::Ok), at(10_000));
+    assert_eq!(reason(&kubelet, hint), None);
+    for _ in 0..4 {
+        kubelet.apply(Sign::Probed(PID, Probe::Ok), at(10_000));
+    }
+    assert_eq!(reason(&kubelet, hint), Some(Reason::KubeletIsHealthy));
+}
+
+#[test]
+fn who_does_not_want_to_run_is_not_starved() {
+    let well = Some(Reason::KubeletIsHealthy);
+    let hung = Some(Reason::KubeletHung);
+    assert_eq!(reason_after(&times_out(STARVING, 'T'), well, 10_000), hung);
+    // A host without pressure tables, or one that is at ease.
+    let kubelet = times_out(Strain::default(), 'S');
+    assert_eq!(reason_after(&kubelet, well, 10_000), hung);
+}
+
+#[test]
+fn a_refused_connection_is_no_starvation() {
+    let mut kubelet = times_out(STARVING, 'R');
+    for _ in 0..3 {
+        kubelet.apply(Sign::Probed(PID, Probe::Refused), at(10_000));
+    }
+    let well = Some(Reason::KubeletIsHealthy);
+    let down = Some(Reason::KubeletHealthzDown);
+    assert_eq!(reason_after(&kubelet, well, 10_000), down);
+}
+
+#[test]
+fn a_hint_is_health_when_a_restart_is_judged() {
+    let hint = Some(Reason::KubeletClientCertExpiring);
+    let mut kubelet = Kubelet::new("kubelet.service");
+    kubelet.apply(running(), at(0));
+    kubelet.apply(Sign::Found(Found::One(process(PID))), at(0));
+    let url = "http://127.0.0.1:10248/healthz".to_owned();
+    kubelet.apply(Sign::Endpoint(PID, Endpoint::Known(url)), at(1));
+    kubelet.apply(Sign::Probed(PID, Probe::Refused), at(2));
+    assert_eq!(reason_after(&kubelet, hint, 2), None);
+    assert_eq!(
+        reason_after(&kubelet, None, 2),
+        Some(Reason::KubeletStarting)
+    );
+}

@@ -1,8 +1,8 @@
 //! The reasons of `KubeletHealthy`.
 
 use super::{
-    Badness, ConditionType, DEGRADED, Enter, FAILED, GOOD, Leave, PROBES, Reason, ReasonSpec,
-    START_GRACE, UNSURE, WARNING, spec,
+    ASIDE, Badness, ConditionType, DEGRADED, Enter, FAILED, GOOD, LEASE_LOOKS, Leave, PROBES,
+    Reason, ReasonSpec, START_GRACE, UNSURE, WARNING, spec,
 };
 
 pub(super) const TABLE: &[ReasonSpec] = &[
@@ -94,8 +94,43 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         Reason::KubeletStarved,
         "KubeletStarved",
         WARNING,
+        (Enter::Sampled(PROBES), Leave::AtOnce),
+        "The kubelet's healthz times out while the host leaves it no time to run, so it is not called hung: processor (`[kubelet] starved_cpu_percent`, `starved_wait_percent`) or memory (`starved_memory_percent`) is short. It is over when five probes in a row were answered.",
+    ),
+    row(
+        Reason::KubeletAPIConnectionStalled,
+        "KubeletAPIConnectionStalled",
+        DEGRADED,
+        (Enter::Sampled(LEASE_LOOKS), Leave::HealthySpell),
+        "The kubelet's healthz answers and the API server answers nodevigil, but the kubelet does not renew its Lease. A connection that is half open heals by itself after 45 s with kubelets since 1.22; if this lasts, something between the two lets the kubelet's packets not through, or the API server refuses it.",
+    ),
+    row(
+        Reason::KubeletClientCertExpired,
+        "KubeletClientCertExpired",
+        FAILED,
+        (Enter::WhenRead, Leave::HealthySpell),
+        "The certificate that the kubelet shows to the API server has expired: the API server refuses it, and the kubelet exits.",
+    ),
+    row(
+        Reason::KubeletClientCertNotYetValid,
+        "KubeletClientCertNotYetValid",
+        DEGRADED,
+        (Enter::WhenRead, Leave::HealthySpell),
+        "The certificate that the kubelet shows to the API server is not valid yet, by this machine's clock: the clock or the certificate is wrong.",
+    ),
+    row(
+        Reason::KubeletClientCertExpiring,
+        "KubeletClientCertExpiring",
+        WARNING,
         (Enter::AtOnce, Leave::AtOnce),
-        "The kubelet answers late or not at all because the host leaves it no time to run: no fault of its own.",
+        "The certificate that the kubelet shows to the API server is about to expire, and nothing has renewed it: within `[kubelet] certificate_expiring_hours`, or when the last tenth of its life has begun, if that is later.",
+    ),
+    row(
+        Reason::KubeletNothingBeside,
+        "KubeletNothingBeside",
+        ASIDE,
+        (Enter::AtOnce, Leave::AtOnce),
+        "The kubelet's certificate or its connection to the API server is well. Never shown by itself: what the kubelet's own check says is.",
     ),
 ];
 
