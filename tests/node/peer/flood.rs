@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use jiff::Timestamp;
+use nix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
 use super::cost::{self, Side, Used};
@@ -21,7 +22,15 @@ pub(crate) const LINES: u32 = 20_000;
 const NOBODY: &str = "lookalike";
 /// Who is killed: it asks for far more than its limit.
 const VICTIM: &str = "tail";
-const HOG: &str = "systemd-run --quiet --scope --property=MemoryLimit=16M tail /dev/zero";
+/// It waits in its unit to be let loose, because the start of a unit is something that the agent's helper looks at too.
+const HOG: &str = "mkfifo /run/hog
+    systemd-run --quiet --unit=hog --property=MemoryAccounting=yes --property=MemoryLimit=16M \
+      sh -c 'read go </run/hog; exec tail /dev/zero'";
+const LET_LOOSE: &str = "echo go >/run/hog";
+const ITS_END: &str = "systemctl show --value --property=ExecMainExitTimestampMonotonic hog";
+const AWAY: &str = "systemctl reset-failed hog; rm /run/hog";
+/// How long the helper may look at that.
+const SETTLE: Duration = Duration::from_secs(3);
 /// The agent's Events: a kill for memory, and records that it did not get to see.
 const KILL: &str = "ProcessOOMKilled";
 const LOSS: &str = "KernelLogOverrun";
@@ -72,19 +81,23 @@ pub(crate) fn storm(
 ) -> Result<Storm> {
     let _alone = kmsg::alone();
     let lines: Vec<String> = (0..LINES).map(line).collect();
+    scene.node.sh(HOG)?;
+    std::thread::sleep(SETTLE);
     let before = cost::used(scene, sides)?;
     let counted = oom_kills(npd)?;
     let (kills, losses) = (told(scene, KILL)?.len(), told(scene, LOSS)?.len());
+    let uptime = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC)?);
     let (began, since) = (Instant::now(), Timestamp::now());
-    let (took, killed) = std::thread::scope(|scope| {
+    let took = std::thread::scope(|scope| {
         let flood = scope.spawn(|| kmsg::flood(&lines, per_second));
         std::thread::sleep(Duration::from_secs(1) * LINES / per_second / 5); // it takes a moment to start
-        let (code, output) = scene.node.run(HOG)?;
-        let killed = began.elapsed();
-        // 128 and SIGKILL
-        ensure!(code == 137, "the hog was not killed: {code} {output}");
+        scene.node.sh(LET_LOOSE)?;
         let took = flood.join().map_err(|_| anyhow!("the flood panicked"))??;
-        anyhow::Ok((took, killed))
+        anyhow::Ok(took)
+    })?;
+    let killed = wait_until("the hog's end", TOLD, || {
+        let end: u64 = scene.node.sh(ITS_END)?.trim().parse()?;
+        Ok((end > 0).then(|| Duration::from_micros(end).saturating_sub(uptime)))
     })?;
     ensure!(
         killed < took,
@@ -98,6 +111,7 @@ pub(crate) fn storm(
     });
     read_on(scene, sides)?;
     let after = cost::used(scene, sides)?;
+    scene.node.sh(AWAY)?;
     let fresh = told(scene, KILL)?.split_off(kills);
     let wrong = fresh
         .iter()
