@@ -140,10 +140,10 @@ impl Services {
     }
 
     /// When to look again though nothing is said (uptime); some of them may have passed.
-    pub(super) fn deadlines(&self) -> impl Iterator<Item = std::time::Duration> {
+    pub(super) fn deadlines(&self, now: Now) -> impl Iterator<Item = std::time::Duration> {
         self.list
             .iter()
-            .filter_map(|service| service.life.next_deadline())
+            .filter_map(move |service| service.life.next_deadline(now))
     }
 
     pub(super) fn standing(&self, name: &str) -> Standing<'_> {
