@@ -318,6 +318,7 @@ fn kubelet(file: &StatusFile, now: Timestamp) -> String {
     }];
     parts.extend(kubelet.pid.map(|pid| format!("pid {pid}")));
     parts.extend(kubelet.unit.clone());
+    parts.extend(kubelet.carried.clone());
     parts.extend(kubelet.healthz_url.clone());
     parts.join(", ")
 }

@@ -36,6 +36,7 @@ mod peer;
 mod privilege;
 mod provoked_boot;
 mod provoked_kernel;
+mod provoked_life;
 mod provoked_storage;
 mod racing;
 mod reach;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
     let tests = [
         harness::tests(),
         life::tests(),
+        provoked_life::tests(),
         lookup::tests(),
         agent::tests(),
         ahead::tests(),
