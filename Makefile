@@ -66,7 +66,7 @@ test: setup unit trees tools rules kubelet release node promises ## Every test: 
 
 unit:
 	@echo "== unit and integration tests"
-	@cargo test --locked --lib --test it
+	@cargo test --locked --lib --test it --test allocations
 
 # Fifty trees, the same in every run.
 trees:

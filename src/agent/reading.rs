@@ -13,7 +13,7 @@ use super::{
     state::State,
 };
 use crate::{
-    checks::{self, Check, Question, Reading, clock::Step, lease::Sight},
+    checks::{self, Check, Question, Reading, Unasked, clock::Step, lease::Sight},
     clock::{Now, Steps},
     cluster::events::Notice,
     config::Settings,
@@ -48,6 +48,7 @@ pub(super) fn driven(settings: &Settings) -> Vec<Driven> {
 impl State {
     /// Tells every check what was read.
     pub(super) fn offer(&mut self, reading: &Reading, now: Now) {
+        self.learn_of_kill(reading, now);
         self.counted.read(reading);
         for driven in &mut self.driven {
             driven.check.take(reading, now);
@@ -55,7 +56,13 @@ impl State {
     }
 
     /// The answer to the question of the check with that id.
-    pub(super) fn apply_answered(&mut self, id: &'static str, reading: &Reading, now: Now) {
+    pub(super) fn take_answer(
+        &mut self,
+        id: &'static str,
+        reading: &Reading,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
         for driven in &mut self.driven {
             if driven.check.spec().id == id {
                 driven.open = false;
@@ -63,6 +70,7 @@ impl State {
                 self.counted.answered(id, took);
             }
         }
+        self.follow_runtime(reading, effects);
         self.offer(reading, now);
     }
 
@@ -180,6 +188,12 @@ impl Agent {
                     Event::Answered(id, reading)
                 });
             }
+            Question::Runtime(request) => {
+                self.spawn(async move {
+                    let answer = helper.runtime(request).await;
+                    Event::Answered(id, Reading::Runtime(answer.map_err(|e| unasked(&e))))
+                });
+            }
             Question::KernelState(tids) => {
                 let state = kernel::state(&self.outside.root, &tids);
                 let answer = Event::Answered(id, Reading::KernelState(state));
@@ -238,5 +252,13 @@ impl Agent {
             };
             Event::Answered(id, Reading::Certificate(read))
         });
+    }
+}
+
+/// What a check is told of a question that the helper did not answer.
+fn unasked(error: &HelperError) -> Unasked {
+    Unasked {
+        is_away: !matches!(error, HelperError::Refused { .. }),
+        why: error.to_string(),
     }
 }

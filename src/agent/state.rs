@@ -6,6 +6,7 @@ use tracing::info;
 
 use super::{
     checking::Checking,
+    closer::Looks,
     event::{Effect, Event},
     link::Link,
     peer::Peer,
@@ -14,8 +15,7 @@ use super::{
 };
 use crate::{
     checks::{
-        Reading,
-        kubelet::{Endpoint, Kubelet, Sign, StrainLimits},
+        kubelet::{Endpoint, Kubelet, Process, Sign, StrainLimits, Terms},
         lease::Sight,
     },
     clock::Now,
@@ -24,8 +24,8 @@ use crate::{
     },
     config::Settings,
     desired::Desired,
-    health::{Conditions, Stored},
-    host::{journal::Kind, systemd::BusEvent},
+    health::Conditions,
+    host::journal::Kind,
     ledger::Ledger,
     metrics::Counted,
     status::News,
@@ -55,10 +55,13 @@ pub struct State {
     pub(super) hostname_override: Option<String>,
     pub(super) kubelet: Kubelet,
     pub(super) kubelet_since: Now,
+    /// The container runtime's process that is watched.
+    pub(super) runtime: Option<Process>,
     pub(super) health: Conditions,
     pub(super) desired: Desired,
     pub(super) checking: Checking,
     pub(super) standing: Standing,
+    pub(super) closer: Looks,
     /// The checks that the loop drives.
     pub(super) driven: Vec<Driven>,
     /// What the checks were told last of both ends of the kubelet's way to the API server.
@@ -104,8 +107,10 @@ impl State {
     ) -> Self {
         let mut state = Self {
             kubelet: Kubelet::new(settings.kubelet.unit.clone())
-                .with_limits(StrainLimits::new(&settings)),
+                .with_limits(StrainLimits::new(&settings))
+                .with(Terms::of(&settings)),
             kubelet_since: now,
+            runtime: None,
             health: Conditions::new(settings.kubelet.healthy_for),
             desired: Desired::new(settings.choice.clone()),
             // Both are made anew below, once the Node's name is known.
@@ -114,6 +119,7 @@ impl State {
             stands_down: false,
             checking: Checking::default(),
             standing: Standing::default(),
+            closer: Looks::default(),
             driven: driven(&settings),
             sight: Sight::default(),
             ready: Ready::default(),
@@ -160,26 +166,6 @@ impl State {
         self.locked_bytes = bytes;
     }
 
-    fn adopt(&mut self, ledger: Ledger) {
-        if self.settings.node.name.is_none() {
-            self.hostname_override.clone_from(&ledger.node);
-        }
-        // A record of another Node's, as after a change of the configured name, is not ours.
-        if ledger.node.as_deref() != Some(&self.node_name()) {
-            return;
-        }
-        let stored = ledger.conditions.into_iter().map(|condition| {
-            let stored = Stored {
-                status: condition.status,
-                reason: condition.reason,
-                message: condition.message,
-                since: condition.last_transition_time,
-            };
-            (condition.r#type, stored)
-        });
-        self.take_back(&stored.collect::<Vec<_>>());
-    }
-
     /// Our Node's name: configured, else the kubelet's own word, else the host's name.
     pub fn node_name(&self) -> String {
         self.settings
@@ -202,16 +188,11 @@ impl State {
                 pid,
                 started,
                 probe,
-            } => {
-                self.probing = false;
-                let took = now.uptime.saturating_sub(started);
-                self.counted.probed(&probe, took);
-                self.kubelet.apply(Sign::Probed(pid, probe), now);
-                self.probe_at = started + self.kubelet.probe_interval();
-            }
+            } => self.apply_probed(pid, started, probe, now),
             Event::ProcessState(pid, state) => {
                 self.kubelet.apply(Sign::ProcessState(pid, state), now);
             }
+            Event::Closer(seen) => self.apply_closer(seen, now),
             Event::Strain(pid, strain) => self.kubelet.apply(Sign::Strain(pid, strain), now),
             Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, &mut effects),
             Event::Config(question, answer) => self.apply_config(question, answer, now),
@@ -228,7 +209,7 @@ impl State {
             Event::Applied(attempt, result) => {
                 self.apply_applied(attempt, &result, now, &mut effects);
             }
-            Event::Answered(check, reading) => self.apply_answered(check, &reading, now),
+            Event::Answered(id, reading) => self.take_answer(id, &reading, now, &mut effects),
             Event::Observed(reading) => self.offer(&reading, now),
             Event::Besides(told) => self.apply_besides(told, now, &mut effects),
             Event::Scrape(_) => {} // the loop's other half answers
@@ -272,7 +253,8 @@ impl State {
         let mut next = self.status_at;
         let mut also = |at: Option<Duration>| next = at.map_or(next, |at| at.min(next));
         also(self.watchdog.map(|(_, at)| at));
-        also(ahead(self.kubelet.next_deadline()));
+        also(self.kubelet.next_deadline(now));
+        also(self.next_closer_look());
         also(self.health.next_deadline(now));
         also(self.checking.next_deadline());
         also(self.standing.next_deadline(now));
@@ -288,28 +270,6 @@ impl State {
             also((!self.probing && self.url().is_some()).then_some(self.probe_at));
         }
         next.max(soonest)
-    }
-
-    fn apply_bus(&mut self, event: BusEvent, now: Now) {
-        match event {
-            BusEvent::Connected => self.bus.answers(),
-            BusEvent::Lost(why) => {
-                self.bus.is_away(&why);
-                self.kubelet.apply(Sign::BusLost, now);
-            }
-            BusEvent::ShuttingDown(so) => {
-                self.standing.learn_shutdown(so);
-                self.offer(&Reading::GoingDown(so), now);
-            }
-            BusEvent::Loaded(loaded) => self.apply_loaded(*loaded, now),
-            BusEvent::Sign(sign) => {
-                let unit_changed = matches!(sign, Sign::Unit(_));
-                self.kubelet.apply(sign, now);
-                if unit_changed {
-                    self.look_at = now.uptime;
-                }
-            }
-        }
     }
 
     fn url(&self) -> Option<&str> {
@@ -351,6 +311,7 @@ impl State {
             if is_beat {
                 self.process_state_at = now.uptime + STATE_EVERY;
                 effects.push(Effect::LookForPause);
+                effects.push(Effect::ReadRuntimeState);
                 effects.push(Effect::ReadState(process.clone()));
             }
             if self.kubelet.take_strain_is_wanted() {
@@ -359,8 +320,10 @@ impl State {
         } else if now.uptime >= self.look_at {
             self.look_at = now.uptime + LOOK_EVERY;
             effects.push(Effect::LookForPause);
+            effects.push(Effect::ReadRuntimeState);
             effects.push(Effect::Look(self.control_group()));
         }
+        self.look_closer(now, effects);
         self.ask_about_config(now, effects);
         self.follow_packages(now, effects);
         if self.link.is_due(now) {
@@ -397,12 +360,5 @@ impl State {
         effects.extend(self.link.next_reading(now));
         effects.extend(self.link.next_watch(now));
         self.link.speak(now);
-    }
-
-    fn control_group(&self) -> String {
-        self.kubelet.control_group().map_or_else(
-            || format!("/system.slice/{}", self.settings.kubelet.unit),
-            str::to_owned,
-        )
     }
 }

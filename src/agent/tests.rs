@@ -83,6 +83,7 @@ impl Story {
         };
         self.tell(millis, Event::Looked(Found::One(process)));
         let facts = KubeletFacts {
+            runtime_socket: None,
             healthz: Healthz::Url("http://127.0.0.1:1/healthz".to_owned()),
             hostname_override: None,
             kubeconfig: None,
@@ -329,6 +330,7 @@ fn the_kubelets_own_word_names_the_node() {
         })),
     );
     let facts = KubeletFacts {
+        runtime_socket: None,
         healthz: Healthz::Disabled,
         hostname_override: Some("Other".to_owned()),
         kubeconfig: None,

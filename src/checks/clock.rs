@@ -106,7 +106,7 @@ impl Clock {
         let finding = if self.unsynchronised_since.is_some_and(lasts) {
             let mins = self.unsynchronised_for.as_secs().div_ceil(60);
             Finding {
-                reason: Reason::ClockUnsynchronised,
+                reason: Reason::KernelClockUnsynchronised,
                 message: format!(
                     "the kernel's clock has not been synchronised for {mins} min or longer: no program that does it (chronyd, systemd-timesyncd, ntpd) runs, or it reaches no server; look at timedatectl"
                 ),
@@ -223,11 +223,11 @@ mod tests {
         assert_eq!(say(&mut clock, Some(false), 3699), good);
         assert_eq!(
             say(&mut clock, Some(false), 3700),
-            Some(Reason::ClockUnsynchronised)
+            Some(Reason::KernelClockUnsynchronised)
         );
         assert_eq!(
             say(&mut clock, None, 3800),
-            Some(Reason::ClockUnsynchronised)
+            Some(Reason::KernelClockUnsynchronised)
         );
         assert_eq!(say(&mut clock, Some(true), 3900), good);
         assert_eq!(say(&mut clock, Some(false), 4000), good, "it begins anew");

@@ -67,6 +67,8 @@ pub struct TcpSocket {
     pub is_connecting: bool,
     /// How often what was sent last was sent again.
     pub retransmits: u8,
+    /// How often it was asked in vain whether the peer is there, or takes data again.
+    pub probes: u8,
     /// Segments that were sent and not acknowledged.
     pub unacknowledged: u32,
     /// How long ago something was sent.
@@ -92,12 +94,15 @@ impl Sockets {
     /// Takes one in.
     pub fn count(&mut self, socket: TcpSocket) {
         self.open += u32::from(!socket.is_connecting);
-        let sends_again = socket.retransmits > 0 && socket.unacknowledged > 0;
-        self.sending_again += u32::from(sends_again);
+        // What our own firewall drops counts as never sent: there is nothing to send again, and probes go out instead.
+        let has_sent = socket.unacknowledged > 0;
+        let tries = socket
+            .probes
+            .max(if has_sent { socket.retransmits } else { 0 });
+        self.sending_again += u32::from(tries > 0);
         // The third SYN goes out after three seconds.
         let cannot_open = socket.is_connecting && socket.retransmits >= 2;
-        let is_silent =
-            sends_again && socket.retransmits >= STALLED.1 && socket.acknowledged_ago >= STALLED.0;
+        let is_silent = tries >= STALLED.1 && socket.acknowledged_ago >= STALLED.0;
         self.stalled += u32::from(cannot_open || is_silent);
     }
 }

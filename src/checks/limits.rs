@@ -87,36 +87,36 @@ const ROWS: [Row; 5] = [
         of: |sample| sample.pids,
         noun: "process ids that kernel.pid_max leaves",
         then: "no process or thread can be started on this host",
-        near: Reason::PidsNearlyExhausted,
-        full: Some(Reason::PidsExhausted),
+        near: Reason::KernelPidsNearlyExhausted,
+        full: Some(Reason::KernelPidsExhausted),
     },
     Row {
         of: |sample| sample.threads,
         noun: "threads that kernel.threads-max allows",
         then: "no process or thread can be started on this host",
-        near: Reason::PidsNearlyExhausted,
-        full: Some(Reason::PidsExhausted),
+        near: Reason::KernelPidsNearlyExhausted,
+        full: Some(Reason::KernelPidsExhausted),
     },
     Row {
         of: |sample| sample.pod_pids,
         noun: "process ids that the cgroup of all pods may have",
         then: "no process or thread can be started in any pod",
-        near: Reason::PodPidsNearlyExhausted,
+        near: Reason::KernelPodPidsNearlyExhausted,
         full: None,
     },
     Row {
         of: |sample| sample.files,
         noun: "open files that fs.file-max allows",
         then: "no file or socket can be opened on this host but by root",
-        near: Reason::OpenFilesNearlyExhausted,
-        full: Some(Reason::OpenFilesExhausted),
+        near: Reason::KernelFilesNearlyExhausted,
+        full: Some(Reason::KernelFilesExhausted),
     },
     Row {
         of: |sample| sample.connections,
         noun: "connections that net.netfilter.nf_conntrack_max allows",
         then: "packets of new connections are dropped",
-        near: Reason::ConntrackNearlyFull,
-        full: Some(Reason::ConntrackFull),
+        near: Reason::KernelConntrackNearlyFull,
+        full: Some(Reason::KernelConntrackFull),
     },
 ];
 
@@ -307,9 +307,15 @@ mod tests {
         assert_eq!(limits.findings(), []);
         assert_eq!(look(&mut limits, 899, 1), [Reason::KernelIsHealthy]);
         assert_eq!(look(&mut limits, 900, 1), [Reason::KernelIsHealthy]);
-        assert_eq!(look(&mut limits, 1000, 1), [Reason::PidsNearlyExhausted]);
-        assert_eq!(look(&mut limits, 950, 1), [Reason::PidsNearlyExhausted]);
-        assert_eq!(look(&mut limits, 1000, 2), [Reason::PidsExhausted]);
+        assert_eq!(
+            look(&mut limits, 1000, 1),
+            [Reason::KernelPidsNearlyExhausted]
+        );
+        assert_eq!(
+            look(&mut limits, 950, 1),
+            [Reason::KernelPidsNearlyExhausted]
+        );
+        assert_eq!(look(&mut limits, 1000, 2), [Reason::KernelPidsExhausted]);
         let said = limits.findings()[0].message.clone();
         assert!(
             said.starts_with("99 % or more of the 1000 process ids"),
@@ -318,7 +324,10 @@ mod tests {
         look(&mut limits, 999, 1);
         assert_eq!(limits.findings()[0].message, said, "no counter in it");
         // Down again, and not each time that it swings around the threshold.
-        assert_eq!(look(&mut limits, 860, 5), [Reason::PidsNearlyExhausted]);
+        assert_eq!(
+            look(&mut limits, 860, 5),
+            [Reason::KernelPidsNearlyExhausted]
+        );
         assert_eq!(look(&mut limits, 840, 1), [Reason::KernelIsHealthy]);
     }
 
@@ -351,11 +360,11 @@ mod tests {
         assert_eq!(
             reasons(&limits),
             [
-                Reason::PidsExhausted,
-                Reason::PidsExhausted,
-                Reason::PodPidsNearlyExhausted,
-                Reason::OpenFilesExhausted,
-                Reason::ConntrackFull,
+                Reason::KernelPidsExhausted,
+                Reason::KernelPidsExhausted,
+                Reason::KernelPodPidsNearlyExhausted,
+                Reason::KernelFilesExhausted,
+                Reason::KernelConntrackFull,
             ]
         );
         // One went: its table is no longer there.
@@ -364,7 +373,7 @@ mod tests {
             ..sample
         };
         limits.take(&Reading::Limits(sample), at(0));
-        assert!(!reasons(&limits).contains(&Reason::ConntrackFull));
+        assert!(!reasons(&limits).contains(&Reason::KernelConntrackFull));
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod kernel;
 pub mod kubelet;
 pub mod lease;
 pub mod limits;
+pub mod runtime;
 pub mod storage;
 
 use std::{fmt::Debug, time::Duration};
@@ -19,14 +20,14 @@ use std::{fmt::Debug, time::Duration};
 use crate::{
     checks::{
         kernel::{event::KernelEvent, troubles::KernelState},
-        kubelet::Process,
+        kubelet::{Process, Sign},
     },
     clock::Now,
     config::Settings,
     health::{ConditionType, Finding, news::Told},
     helper::{
         boot::{BootRequest, LastBoot},
-        protocol::{ClientCertificate, ClockState, KubeletFacts},
+        protocol::{ClientCertificate, ClockState, KubeletFacts, RuntimeAnswer, RuntimeRequest},
         storage::{StorageAnswer, StorageRequest},
     },
 };
@@ -52,6 +53,7 @@ pub const ALL: &[Spec] = &[
     kubelet::SPEC,
     lease::SPEC,
     limits::SPEC,
+    runtime::SPEC,
     storage::SPEC,
 ];
 
@@ -62,6 +64,7 @@ pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
         Box::new(clock::Clock::new(settings)),
         Box::new(kernel::check::Kernel::new(settings)),
         Box::new(limits::Limits::new(settings)),
+        Box::new(runtime::Runtime::new(settings)),
         Box::new(storage::Storage::new(settings)),
         Box::new(certificate::Certificate::new(settings)),
         Box::new(lease::Lease::new(settings)),
@@ -126,6 +129,17 @@ pub enum Question {
     Sockets,
     /// The kubelet's Lease.
     Lease,
+    /// The container runtime's answer over CRI.
+    Runtime(RuntimeRequest),
+}
+
+/// Why the helper could not be asked, or did not do it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unasked {
+    /// Whether it does not answer at all.
+    pub is_away: bool,
+    /// A sentence.
+    pub why: String,
 }
 
 /// What was read, asked for or not.
@@ -161,6 +175,16 @@ pub enum Reading {
     Sockets(Option<lease::Sockets>),
     /// The kubelet's Lease.
     Lease(Result<lease::Renewal, lease::Unread>),
+    /// systemd said something of the unit with that name.
+    Unit(String, Sign),
+    /// The bus went away, and what systemd told us with it.
+    BusLost,
+    /// What the container runtime answered, if it could be asked.
+    Runtime(Result<RuntimeAnswer, Unasked>),
+    /// The container runtime's process has ended.
+    RuntimeGone(i32),
+    /// The container runtime's process has another state in `/proc/PID/stat` than before.
+    RuntimeState(i32, char),
 }
 
 #[cfg(test)]
@@ -170,9 +194,7 @@ mod tests {
     #[test]
     fn registry_is_whole() {
         assert!(ALL.is_sorted_by(|a, b| a.id < b.id), "sorted, each once");
-        // SKELETON: to be taken out as their checks land.
-        let to_come = [ConditionType::ContainerRuntimeHealthy];
-        for condition in ConditionType::ALL.iter().filter(|c| !to_come.contains(c)) {
+        for condition in ConditionType::ALL {
             assert!(
                 ALL.iter().any(|spec| spec.condition == *condition),
                 "{condition:?} is fed by a check"

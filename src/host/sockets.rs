@@ -145,9 +145,10 @@ impl SocketTable {
             }
             listed?;
         }
-        if count <= MAX_NAMED {
-            self.named = named;
+        if count > MAX_NAMED {
+            named.clear();
         }
+        self.named = named;
         Ok(())
     }
 
@@ -289,6 +290,7 @@ fn tcp_info(state: u8, info: &[u8]) -> Option<TcpSocket> {
     Some(TcpSocket {
         is_connecting: state == SYN_SENT,
         retransmits: known[2],
+        probes: known[3],
         unacknowledged: u32_at(known, 24),
         sent_ago: millis(44),
         received_ago: millis(52),
@@ -368,7 +370,7 @@ mod tests {
         };
         let (first, second) = (connect(), connect());
         let mut table = SocketTable::open().unwrap();
-        let mut count = |table: &mut SocketTable| {
+        let count = |table: &mut SocketTable| {
             let mut count = 0;
             table.of_root(server, |_| count += 1).unwrap();
             (count, table.times)

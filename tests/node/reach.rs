@@ -167,7 +167,11 @@ fn at_own_address(name: &str, address: &str) -> Result<Scene> {
     let agent = of(plane.agent_kubeconfig(name)?);
     Scene::booted(&plane, name, |node| {
         node.file(KUBECONFIG, &kubelet, 0o600)
-            .file("/etc/nodevigil/kubeconfig", &agent, 0o644)
+            .file("/etc/nodevigil/here", &agent, 0o644)
+            .config(
+                "60-here.toml",
+                "[kubernetes]\nkubeconfig = \"/etc/nodevigil/here\"\n",
+            )
     })?
     .start()
 }

@@ -299,6 +299,7 @@ fn sockets_stall_when_nothing_comes_back() {
     let idle = TcpSocket {
         is_connecting: false,
         retransmits: 0,
+        probes: 0,
         unacknowledged: 0,
         sent_ago: Duration::from_secs(9),
         received_ago: Duration::from_secs(9),
@@ -321,6 +322,8 @@ fn sockets_stall_when_nothing_comes_back() {
         ..lost
     };
     assert_eq!(count(stalled), (1, 1, 1));
+    let dropped_here = TcpSocket { probes: 3, ..idle };
+    assert_eq!(count(dropped_here), (1, 1, 1));
     let opening = TcpSocket {
         is_connecting: true,
         retransmits: 2,

@@ -1,0 +1,116 @@
+//! What is sampled while nothing happens allocates nothing: an idle agent does it each second, and on a host that is out of
+//! memory an allocation is where it would stand still.
+//!
+//! A program of its own, because it counts with an allocator of its own.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and finds the machine's own files"
+)]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    hint::black_box,
+    io::Write as _,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use nodevigil::{
+    clock::Clock,
+    host::{
+        files::{Folder, Root},
+        process::{self, Watched, Where},
+        sample::Limits,
+    },
+};
+
+/// The system's allocator, counted.
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[expect(
+    unsafe_code,
+    reason = "the trait is unsafe; everything is handed on as it came"
+)]
+// SAFETY: every call goes to the system's allocator with the very arguments that came, whose contract is the same.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+const TIMES: u64 = 5_000;
+
+/// How many allocations `sampler` makes in [`TIMES`] calls, once it has opened what it keeps open.
+fn count(mut sampler: impl FnMut()) -> u64 {
+    sampler();
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    for _ in 0..TIMES {
+        sampler();
+    }
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
+/// Ourselves, watched as the kubelet is: by a pid file, and a name that begins like one of its own.
+fn watch_ourselves(root: &Root) -> Watched {
+    nix::sys::prctl::set_name(c"kubelet").unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), std::process::id().to_string()).unwrap();
+    let place = Where::PidFile(file.path().to_owned());
+    let nodevigil::checks::kubelet::Found::One(process) = process::find_kubelet(root, &place)
+    else {
+        panic!("we are not found");
+    };
+    Watched::open(root, process).unwrap().unwrap()
+}
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let _entered = runtime.enter();
+    let root = Root::default();
+    let watched = watch_ourselves(&root);
+    let (mut limits, mut folder) = (Limits::new(root.clone()), Folder::new("/run"));
+    folder.may_have_changed(&root);
+    let control = count(|| drop(black_box(Box::new(1_u64))));
+    assert_eq!(control, TIMES, "the counter counts");
+    let samplers: [(&str, &mut dyn FnMut()); 4] = [
+        ("the clocks", &mut || {
+            black_box(Clock.now());
+        }),
+        ("limits", &mut || {
+            assert!(black_box(limits.look()).threads.is_some());
+        }),
+        ("state of a process", &mut || {
+            assert!(black_box(watched.state()).is_some());
+        }),
+        ("the pause file's folder", &mut || {
+            black_box(folder.may_have_changed(&root));
+        }),
+    ];
+    let mut out = std::io::stdout();
+    for (name, sampler) in samplers {
+        let allocations = count(sampler);
+        writeln!(out, "{name}: {allocations} allocations in {TIMES} looks").unwrap();
+        assert_eq!(allocations, 0, "{name}");
+    }
+}
