@@ -89,7 +89,7 @@ fn main() {
     let _entered = runtime.enter();
     let root = Root::default();
     let watched = watch_ourselves(&root);
-    let (mut limits, mut folder) = (Limits::new(root.clone()), Folder::new("/run"));
+    let (mut limits, mut folder) = (Limits::new(&root), Folder::new("/run"));
     folder.may_have_changed(&root);
     let control = count(|| drop(black_box(Box::new(1_u64))));
     assert_eq!(control, TIMES, "the counter counts");

@@ -66,6 +66,29 @@ fn process_ids_run_out() -> Result<()> {
         wait_for(scene, scene.node.started(), "True", "KernelIsHealthy")?;
         let threads = LoadAverage::current()?.max;
         let limit = 2 * threads.max(500);
+        let set = |max: u32| {
+            let command = format!("echo {max} >/proc/sys/kernel/pid_max");
+            scene.node.sh(&command)
+        };
+        set(limit + 300)?;
+        if pid_max()? != machines {
+            set(machines)?;
+            bail!("this kernel has one pid_max for all PID namespaces: it wants Linux 6.14");
+        }
+        let from = Instant::now();
+        crowd(scene, "crowd", limit * 93 / 100 - threads)?;
+        let near = "KernelPidsNearlyExhausted";
+        let (message, late) = wait_for(scene, from, "True", near)?;
+        ensure!(message.contains("kernel.pid_max"), "{message}");
+        let how = "pid_max of the node's own PID namespace, and processes up to 93 % of it";
+        row("process ids nearly exhausted", how, near, late);
+        let from = Instant::now();
+        crowd(scene, "more", limit / 10)?;
+        let (message, late) = wait_for(scene, from, "False", "KernelPidsExhausted")?;
+        ensure!(message.contains("can be started"), "{message}");
+        let how = "more of them";
+        row("process ids exhausted", how, "KernelPidsExhausted", late);
+        let from = Instant::now();
         scene.node.sh("systemctl stop crowd more")?;
         wait_for(scene, from, "True", "KernelIsHealthy")?;
         let after = [KUBELET, AGENT].map(|unit| scene.node.main_pid(unit).unwrap_or_default());
