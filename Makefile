@@ -35,17 +35,21 @@ CONSUMERS := $(CACHE)/consumers/$(CONSUMERS_KEY)
 PEER_KEY := $(shell cat tests/cluster/npd/go.mod tests/cluster/npd/go.sum | sha256sum | cut -c1-16)
 PEER := $(CACHE)/peer/$(PEER_KEY)
 
+# promtool, which checks the alert rules, and Prometheus' own parsers, which read what we expose.
+PROMETHEUS_KEY := $(shell cat tests/cluster/promtool/go.mod tests/cluster/promtool/go.sum tests/cluster/promtool/*/main.go | sha256sum | cut -c1-16)
+PROMETHEUS := $(CACHE)/prometheus/$(PROMETHEUS_KEY)
+
 # What the node tier, the demo and the bench need: the binary that is shipped, the control plane's binaries, its consumers,
-# and whom we are measured beside.
+# whom we are measured beside, and who reads our metrics.
 NODE_ENV := NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" \
-  NODEVIGIL_PEER="$(PEER)"
+  NODEVIGIL_PEER="$(PEER)" NODEVIGIL_PROMETHEUS="$(PROMETHEUS)"
 
 # Programs that the tests start, each with the Debian packages that bring it. A program that is there is left alone,
 # wherever it came from: installing Debian's containerd would remove Docker's.
 NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-daemon:dbus unshare:util-linux ip:iproute2 \
-  containerd:containerd runc:runc cloud-init:cloud-init openssl:openssl
+  containerd:containerd runc:runc cloud-init:cloud-init openssl:openssl nft:nftables
 
-.PHONY: help demo test unit trees kubelet kubelets consumers peer node promises check docs table bench soak oracle fuzz release install tools setup cargo-deny clean
+.PHONY: help demo test prometheus rules unit trees kubelet kubelets consumers peer node promises check docs table bench soak oracle fuzz release install tools setup cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -58,7 +62,7 @@ demo: setup tools release ## Boots a real node, breaks its kubelet, shows what t
 	@echo "== demo"
 	@$(NODE_ENV) cargo run --quiet --locked --example demo
 
-test: setup unit trees tools kubelet release node promises ## Every test: unit, integration, oracle, real node, promises in short form
+test: setup unit trees tools rules kubelet release node promises ## Every test: unit, integration, oracle, real node, promises in short form
 
 unit:
 	@echo "== unit and integration tests"
@@ -68,6 +72,11 @@ unit:
 trees:
 	@echo "== unit files against a real systemd"
 	@cargo test --locked --test oracle
+
+rules: prometheus
+	@echo "== alert rules, each fired by promtool"
+	@"$(PROMETHEUS)/promtool" check rules packaging/monitoring/alerts.yaml
+	@"$(PROMETHEUS)/promtool" test rules packaging/monitoring/alerts_test.yaml
 
 kubelet:
 	@echo "== flags against the real kubelet"
@@ -146,8 +155,10 @@ install: ## Copies binary, units and documents to $(DESTDIR)$(PREFIX); enables a
 	@sed -i 's,^ExecStart=/usr/bin/,ExecStart=$(PREFIX)/bin/,' "$(DESTDIR)$(PREFIX)"/lib/systemd/system/nodevigil*.service
 	@install -D -m 644 systemd/nodevigil.sysusers "$(DESTDIR)$(PREFIX)/lib/sysusers.d/nodevigil.conf"
 	@install -D -m 644 systemd/nodevigil.tmpfiles "$(DESTDIR)$(PREFIX)/lib/tmpfiles.d/nodevigil.conf"
-	@install -d "$(DESTDIR)$(PREFIX)/share/nodevigil/kubernetes" "$(DESTDIR)$(PREFIX)/share/doc/nodevigil/reference"
+	@install -d "$(DESTDIR)$(PREFIX)/share/nodevigil/kubernetes" "$(DESTDIR)$(PREFIX)/share/nodevigil/monitoring" "$(DESTDIR)$(PREFIX)/share/doc/nodevigil/reference"
 	@install -m 644 packaging/kubernetes/* "$(DESTDIR)$(PREFIX)/share/nodevigil/kubernetes"
+	@install -m 644 packaging/monitoring/* "$(DESTDIR)$(PREFIX)/share/nodevigil/monitoring"
+	@install -m 644 packaging/config.d/00-defaults.toml "$(DESTDIR)$(PREFIX)/share/doc/nodevigil/defaults.toml"
 	@install -m 644 LICENSE $(wildcard *.md) $(wildcard docs/*.md) "$(DESTDIR)$(PREFIX)/share/doc/nodevigil"
 	@install -m 644 docs/reference/* "$(DESTDIR)$(PREFIX)/share/doc/nodevigil/reference"
 	@echo "installed below $(DESTDIR)$(PREFIX)"
@@ -157,7 +168,7 @@ GO_ENV = GOENV="$${GOENV:-$${XDG_CONFIG_HOME:-$$HOME/.config}/go/env}" XDG_CONFI
   GOCACHE="$(CACHE)/go/build" GOMODCACHE="$(CACHE)/go/mod" GOFLAGS=-modcacherw
 NEED_GO = command -v go >/dev/null || { echo "go is missing: install Go 1.26 or later (https://go.dev/dl), or set KUBEBUILDER_ASSETS" >&2; exit 1; }
 
-tools: consumers peer ## The pinned Kubernetes programs, into the cache (eight minutes the first time)
+tools: consumers peer prometheus ## The pinned Kubernetes programs, into the cache (ten minutes the first time)
 	@if [ -n "$(KUBEBUILDER_ASSETS)" ]; then \
 	  test -x "$(KUBEBUILDER_ASSETS)/kube-apiserver" || { echo "KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) holds no kube-apiserver" >&2; exit 1; }; \
 	elif [ ! -d "$(TOOLS)" ]; then \
@@ -184,6 +195,16 @@ peer:
 	  rm -rf "$(CACHE)/peer"; \
 	  mkdir -p "$(CACHE)/peer" "$(CACHE)/go"; \
 	  $(GO_ENV) tests/cluster/build.sh "$(PEER)" tests/cluster/npd config/kernel-monitor.json config/health-checker-kubelet.json; \
+	fi
+
+# Without the service discovery of every cloud.
+prometheus:
+	@if [ ! -d "$(PROMETHEUS)" ]; then \
+	  $(NEED_GO); \
+	  echo "== promtool, into $(PROMETHEUS) (two to four minutes)"; \
+	  rm -rf "$(CACHE)/prometheus"; \
+	  mkdir -p "$(CACHE)/prometheus" "$(CACHE)/go"; \
+	  $(GO_ENV) GOFLAGS="-modcacherw -tags=remove_all_sd" tests/cluster/build.sh "$(PROMETHEUS)" tests/cluster/promtool; \
 	fi
 
 # One folder a release, named by its version and the state of its go.mod.

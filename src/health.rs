@@ -25,7 +25,10 @@ use crate::clock::Now;
 
 pub use engine::Health;
 pub use message::{MAX_MESSAGE_BYTES, bounded};
-pub use reasons::{AWAY_GRACE, LOOKS, PROBES, Reason, ReasonSpec, START_GRACE, Severity, reasons};
+pub use reasons::{
+    AWAY_GRACE, CRI_PROBES, LEASE_LOOKS, LOOKS, PROBES, Reason, ReasonSpec, START_GRACE, Severity,
+    UNKILLABLE_AFTER, reasons,
+};
 use suppress::{Holds, Suppressor};
 
 /// The status of a Node condition, as Kubernetes spells it.

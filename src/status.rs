@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use error::StatusError;
-pub use told::{Events, PublishedAs, Taints};
+pub use told::{Events, MAX_NEWS, News, PublishedAs, Taints};
 
 use crate::host::files::Root;
 
@@ -77,6 +77,9 @@ pub struct StatusFile {
     /// The conditions that the Node has or should have from us.
     #[serde(default)]
     pub conditions: Vec<Condition>,
+    /// What has happened lately and is no condition, the oldest first; at most [`MAX_NEWS`].
+    #[serde(default)]
+    pub news: Vec<News>,
     /// Whether nothing is written, by `[kubernetes] publish = "none"`.
     #[serde(default)]
     pub shadow: bool,
@@ -191,6 +194,8 @@ pub struct Kubelet {
     pub unit: Option<String>,
     /// What it does, in the watcher's words.
     pub state: String,
+    /// How it is run, where that limits what can be known of it: as a child of another program, or inside one.
+    pub carried: Option<String>,
     /// Where it is asked for its health, once known.
     pub healthz_url: Option<String>,
     /// Since when `state` has been so.
@@ -234,6 +239,9 @@ pub struct Condition {
     /// Its reason, in `CamelCase`.
     #[serde(default)]
     pub reason: String,
+    /// How bad its reason is: `healthy`, `warning` (beside `True`: a hint), `unsure`, `degraded`, `failed`.
+    #[serde(default)]
+    pub severity: String,
     /// What a person should know.
     #[serde(default)]
     pub message: String,
@@ -277,6 +285,7 @@ impl StatusFile {
             kubelet: Kubelet::default(),
             quiet: Vec::new(),
             conditions: Vec::new(),
+            news: Vec::new(),
             shadow: false,
             taints: Taints::default(),
             events: Events::default(),
@@ -357,6 +366,7 @@ mod tests {
             kind: "KubeletHealthy".to_owned(),
             status: ConditionStatus::False,
             reason: "KubeletCrashed".to_owned(),
+            severity: "failed".to_owned(),
             message: "killed by signal 9".to_owned(),
             last_transition_time: Some(status.written_at),
             published_at: None,

@@ -15,7 +15,7 @@ command -v systemd-analyze >/dev/null || fail "systemd-analyze is missing (Debia
 
 # /usr/bin/nodevigil need not be installed here: the copies that are verified name /bin/true in its place.
 # systemd-analyze exits 0 on an unknown key, so a line that names one of our files is what counts.
-cp ./*.service ./*.socket ./*.slice "$work"
+cp ./*.service ./*.socket ./*.slice ../packaging/monitoring/*.service ../packaging/monitoring/*.socket "$work"
 sed -i 's,^ExecStart=/usr/bin/nodevigil ,ExecStart=/bin/true ,' "$work"/*.service
 systemd-analyze verify --man=no "$work"/*.service "$work"/*.socket "$work"/*.slice >"$work/verify" 2>&1 || true
 if grep nodevigil "$work/verify" >&2; then
@@ -24,7 +24,8 @@ fi
 
 # The agent must never delay, follow or stop the kubelet. The preflight goes before it, for ten seconds at most, and the
 # kubelet starts whatever becomes of it: the one line that may name a kubelet is its Before=.
-if grep -nE '^[A-Za-z]+=.*(kubelet|k3s|rke2|kubelite)' ./*.service ./*.socket ./*.slice | grep -vE '^./nodevigil-preflight.service:[0-9]*:(Before|Description)=' >&2; then
+# (A path that is opened in a sandbox, if it is there, orders nothing.)
+if grep -nE '^[A-Za-z]+=.*(kubelet|k3s|rke2|kubelite)' ./*.service ./*.socket ./*.slice | grep -vE '^./(nodevigil-preflight.service:[0-9]*:(Before|Description)=|nodevigil-helper.service:[0-9]*:ReadWritePaths=-)' >&2; then
   fail "a unit refers to the kubelet"
 fi
 for line in Type=oneshot TimeoutStartSec=10 TimeoutStopSec=2 WantedBy=multi-user.target; do
@@ -42,6 +43,7 @@ gate() {
 gate nodevigil.service 25
 gate nodevigil-helper.service 20
 gate nodevigil-preflight.service 20
+gate ../packaging/monitoring/nodevigil-metrics.service 10
 
 # The user, then the folders that belong to it, in an empty root. Only root may give a folder away.
 mkdir -p "$work/root/etc"

@@ -2,15 +2,39 @@
 
 use std::path::PathBuf;
 
+use http::Uri;
 use tokio::sync::mpsc;
+use tracing::warn;
 
 use super::{Agent, Event};
-use crate::cluster::{
-    api::{Api, ApiError},
-    identity::{self, Sources},
-    publisher::Apply,
-    watch::{self, NodeEvent, WatchEvent},
+use crate::{
+    checks::{
+        Reading,
+        lease::{Server, Sockets, Unread},
+    },
+    cluster::{
+        api::{Api, ApiError},
+        identity::{self, Sources},
+        publisher::Apply,
+        watch::{self, NodeEvent, WatchEvent},
+    },
+    host::sockets::SocketTable,
 };
+
+/// Where the URL of a kubeconfig points.
+fn server(url: &str) -> Option<Server> {
+    let url: Uri = url.parse().ok()?;
+    let host = url.host()?.trim_matches(['[', ']']);
+    let default = if url.scheme_str() == Some("http") {
+        80
+    } else {
+        443
+    };
+    Some(Server {
+        address: host.parse().ok(),
+        port: url.port_u16().unwrap_or(default),
+    })
+}
 
 impl Agent {
     pub(super) fn find_identity(&mut self, pid: Option<i32>) {
@@ -74,6 +98,52 @@ impl Agent {
         self.reading = Some(task);
     }
 
+    /// On suspicion, and only while the API server does what else it is asked: a failure is for the check that asked, which
+    /// waits, and says nothing of the way there.
+    pub(super) fn read_lease(&mut self, id: &'static str) {
+        let Some(api) = self.api.clone() else {
+            let answer = Event::Answered(id, Reading::Lease(Err(Unread::Failed)));
+            self.known.push_back(answer);
+            return;
+        };
+        let said = self.lease_refused.clone();
+        self.spawn(async move {
+            let read = api.lease().await.map_err(|error| match error {
+                ApiError::Forbidden(_) | ApiError::NotFound => {
+                    if said.set(()).is_ok() {
+                        warn!(%error, "the kubelet's Lease cannot be read: whether its connection to the API server stalls is not watched");
+                    }
+                    Unread::Refused
+                }
+                _ => Unread::Failed,
+            });
+            Event::Answered(id, Reading::Lease(read))
+        });
+    }
+
+    /// Root's connections to the API server that we speak to; `None` if the kernel does not list them, which is said once.
+    pub(super) fn sockets(&mut self) -> Option<Sockets> {
+        let (connection, _) = self.connection.as_ref()?;
+        let server = server(&connection.access().server)?;
+        let mut sockets = Sockets::default();
+        let listed = match &mut self.socket_table {
+            Some(table) => table.of_root(server, |socket| sockets.count(socket)),
+            None => SocketTable::open().and_then(|table| {
+                let table = self.socket_table.insert(table);
+                table.of_root(server, |socket| sockets.count(socket))
+            }),
+        };
+        match listed {
+            Ok(()) => Some(sockets),
+            Err(error) => {
+                if !std::mem::replace(&mut self.sockets_refused, true) {
+                    warn!(%error, "the kernel does not list TCP sockets: a stalled connection of the kubelet's is seen later");
+                }
+                None
+            }
+        }
+    }
+
     pub(super) fn watch_node(&mut self, number: u64, version: Option<String>) {
         self.stop_watching_node();
         let Some(api) = self.api.clone() else {
@@ -117,5 +187,23 @@ impl Agent {
             Event::Applied(apply.attempt, result)
         });
         self.applying = Some(task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_is_where_the_url_points() {
+        for (url, address, port) in [
+            ("https://10.0.0.1:6443", Some("10.0.0.1"), 6443),
+            ("https://[fd00::1]/prefix", Some("fd00::1"), 443),
+            ("https://api.example.org", None, 443),
+        ] {
+            let address = address.map(|address| address.parse().unwrap());
+            assert_eq!(server(url), Some(Server { address, port }), "{url}");
+        }
+        assert_eq!(server("/"), None);
     }
 }

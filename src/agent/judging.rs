@@ -4,9 +4,9 @@ use tracing::info;
 
 use super::{event::Effect, state::State};
 use crate::{
-    checks::{self, kubelet::Assessment},
+    checks::{self, Check, kubelet::Assessment},
     clock::Now,
-    health::{ConditionType, Conditions, Finding, Reason, Verdict, suppress::Suppressor},
+    health::{ConditionType, Conditions, Finding, Reason, Status, Verdict, suppress::Suppressor},
     host::journal::Kind,
 };
 
@@ -20,12 +20,13 @@ impl State {
             Assessment::NothingNew => None,
         };
         let driven = self.driven.iter().filter(|d| d.check.applies());
+        let told = told(&self.health);
         let words = [
             (kubelet, found.as_slice()),
             (checks::config::SPEC, self.checking.config.findings()),
         ]
         .into_iter()
-        .chain(driven.map(|d| (d.check.spec(), d.check.findings())));
+        .chain(driven.map(|d| (d.check.spec(), word(&*d.check, told))));
         if self
             .standing
             .must_ask_about_packages(&self.health, words.clone(), now)
@@ -50,6 +51,24 @@ impl State {
         }
         changed
     }
+}
+
+/// The conditions that have been told in this life, as bits.
+fn told(health: &Conditions) -> u32 {
+    let kinds = ConditionType::ALL.iter();
+    let told = kinds.filter(|kind| health.get(**kind).verdict().is_some());
+    told.fold(0, |bits, kind| bits | 1 << *kind as u32)
+}
+
+/// What a check says. From one that only adds to another's word, that all is well counts once that other one has spoken.
+fn word(check: &dyn Check, told: u32) -> &[Finding] {
+    let findings = check.findings();
+    let is_told = told & 1 << check.spec().condition as u32 != 0;
+    let is_bad = |finding: &Finding| finding.reason.status() == Status::False;
+    if check.is_beside() && !is_told && !findings.iter().any(is_bad) {
+        return &[];
+    }
+    findings
 }
 
 /// What the condition says, in this life.

@@ -94,6 +94,11 @@ impl Link {
         self.connected
     }
 
+    /// Whether the API server does what it is asked, as far as is known. A watch that has ended in time is no failure.
+    pub(super) fn is_well(&self) -> bool {
+        self.connected && self.gate.failure().is_none()
+    }
+
     pub(super) fn identity(&self) -> Option<&Identity> {
         self.said.as_ref()
     }

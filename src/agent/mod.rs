@@ -5,6 +5,7 @@
 
 mod asking;
 mod checking;
+mod closer;
 mod event;
 mod exposing;
 mod judging;
@@ -12,6 +13,7 @@ mod link;
 mod peer;
 mod publishing;
 mod reading;
+mod runtime;
 mod sending;
 mod standing;
 mod state;
@@ -30,7 +32,7 @@ use std::{
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::{AbortHandle, JoinSet},
     time::timeout,
 };
@@ -41,7 +43,10 @@ pub use exposing::SOCKET_NAME;
 pub use state::State;
 
 use crate::{
-    checks::kubelet::{PROBE_TIMEOUT, Probe, Process},
+    checks::{
+        Reading,
+        kubelet::{Found, PROBE_TIMEOUT, Probe, Process},
+    },
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
@@ -60,6 +65,8 @@ use crate::{
         process::{self, Watched, Where},
         sample::Limits,
         scrapes::Scrape,
+        sockets::SocketTable,
+        strain::Gauge,
         systemd,
     },
     ledger,
@@ -105,6 +112,13 @@ pub struct Agent {
     tasks: JoinSet<()>,
     alarm: Alarm,
     watched: Option<Watched>,
+    /// Open while the kubelet does not answer.
+    gauge: Option<Gauge>,
+    /// The container runtime, and its state if that is none in which it works.
+    runtime: Option<Watched>,
+    runtime_state: Option<char>,
+    /// The units that systemd is asked about beside the kubelet's.
+    beside: watch::Sender<Vec<String>>,
     /// Connections of the identities that were found, each ahead of its event.
     connections: (mpsc::UnboundedSender<Known>, mpsc::UnboundedReceiver<Known>),
     /// The connection of the identity found last, and what is said on it.
@@ -121,6 +135,11 @@ pub struct Agent {
     disk: Disk,
     /// Where the pause file would be.
     runtime_folder: Folder,
+    /// The kernel's list of sockets, once it was asked for; and whether it was said that it cannot be had.
+    socket_table: Option<SocketTable>,
+    sockets_refused: bool,
+    /// Set once it was said that the kubelet's Lease cannot be read.
+    lease_refused: Arc<OnceLock<()>>,
     /// The pause file as it was when it was looked at last, if it was there.
     pause_seen: Option<Stamp>,
     /// The package managers' lock files, once a disk has said which there are.
@@ -160,6 +179,7 @@ impl Agent {
     /// When the signals or the timer cannot be had.
     pub fn new(state: State, settings: Settings, outside: Outside) -> anyhow::Result<Self> {
         let (sender, events) = mpsc::channel(QUEUE);
+        let beside = watch::Sender::new(runtime::units(&settings));
         Ok(Self {
             state,
             settings,
@@ -170,6 +190,10 @@ impl Agent {
             tasks: JoinSet::new(),
             alarm: Alarm::new()?,
             watched: None,
+            gauge: None,
+            runtime: None,
+            runtime_state: None,
+            beside,
             connections: mpsc::unbounded_channel(),
             connection: None,
             api: None,
@@ -181,6 +205,9 @@ impl Agent {
             known: VecDeque::new(),
             disk: Disk::default(),
             runtime_folder: Folder::new(&outside.runtime_dir),
+            socket_table: None,
+            sockets_refused: false,
+            lease_refused: Arc::default(),
             pause_seen: None,
             lock_files: Arc::default(),
             scrapes: mpsc::channel(1).1, // closed, until there is a socket
@@ -255,6 +282,9 @@ impl Agent {
             }
             self.perform(effect, now.uptime);
         }
+        if !self.state.kubelet.is_suspect() {
+            self.gauge = None;
+        }
         while self.tasks.try_join_next().is_some() {}
         self.write();
         let took = self.outside.clock.now().uptime.saturating_sub(now.uptime);
@@ -284,19 +314,13 @@ impl Agent {
             // Only a time beyond the kernel's years could be refused; the watchdog would end a loop that sleeps on.
             warn!(error = %e, "the timer cannot be set");
         }
-        let gone = async {
-            match &self.watched {
-                Some(watched) => {
-                    watched.gone().await;
-                    watched.process.pid
-                }
-                None => std::future::pending().await,
-            }
-        };
+        let gone = runtime::gone(self.watched.as_ref());
+        let runtime_gone = runtime::gone(self.runtime.as_ref());
         let event = tokio::select! {
             biased;
             Some(event) = self.events.recv() => event,
             pid = gone => Event::Gone(pid),
+            pid = runtime_gone => Event::Observed(Reading::RuntimeGone(pid)),
             _ = self.terminate.recv() => Event::Stop,
             _ = self.interrupt.recv() => Event::Stop,
             probe = self.healthz.probe() => self.probed(probe),
@@ -308,6 +332,10 @@ impl Agent {
         {
             self.watched = None;
         }
+        if matches!(&event, Event::Observed(Reading::RuntimeGone(pid)) if self.runtime.as_ref().is_some_and(|w| w.process.pid == *pid))
+        {
+            self.runtime = None;
+        }
         event
     }
 
@@ -318,10 +346,16 @@ impl Agent {
             Effect::Watch(process) => self.watch(process),
             Effect::Probe(pid, url) => self.probe(pid, &url, uptime),
             Effect::ReadState(process) => self.read_state(&process),
+            Effect::ReadStrain(process, group) => self.read_strain(process, &group, uptime),
+            Effect::ReadRuntimeState => self.read_runtime_state(),
+            Effect::WatchRuntime(process) => self.watch_runtime(process),
+            Effect::FollowUnit(unit) => self.follow_unit(unit),
             Effect::AskFacts(pid) => {
                 let helper = self.outside.helper.clone();
                 self.spawn(async move { Event::Facts(pid, helper.kubelet(pid).await) });
             }
+            Effect::Sample(pid) => self.sample(pid),
+            Effect::AskWords(run) => self.ask_words(run),
             Effect::Ask(check, question) => self.ask(check, question),
             Effect::FollowConfig(question, request) => self.follow_config(question, *request),
             Effect::LookForPause => self.look_for_pause(),
@@ -359,8 +393,9 @@ impl Agent {
 
     fn watch_unit(&mut self) {
         let (sender, mut events) = mpsc::channel(QUEUE);
+        let units = self.settings.kubelet.units();
         self.tasks
-            .spawn(systemd::watch(self.settings.kubelet.unit.clone(), sender));
+            .spawn(systemd::watch(units, self.beside.subscribe(), sender));
         let sender = self.sender.clone();
         self.tasks.spawn(async move {
             while let Some(event) = events.recv().await {
@@ -403,8 +438,16 @@ impl Agent {
             Some(path) => Where::PidFile(path.clone()),
             None => Where::ControlGroup(group),
         };
-        let found = process::find_kubelet(&self.outside.root, &place);
+        let root = &self.outside.root;
+        let found = process::find_kubelet(root, &place);
+        let carried = match &found {
+            Found::One(process) => Some((process.pid, process::carrier(root, process))),
+            Found::None(_) | Found::Many(_) => None,
+        };
         self.known.push_back(Event::Looked(found));
+        let carried =
+            carried.map(|(pid, carrier)| Event::Closer(event::Closer::Carried(pid, carrier)));
+        self.known.extend(carried);
     }
 
     /// The folder is in memory.
@@ -455,8 +498,9 @@ impl Agent {
     fn rung(&mut self, probe_ends: Option<Duration>) -> Event {
         let now = self.outside.clock.now();
         if probe_ends.is_some_and(|at| now.uptime >= at) {
+            let probe = self.healthz.overdue();
             self.healthz.give_up();
-            return self.probed(Probe::Timeout);
+            return self.probed(probe);
         }
         Event::Tick
     }
@@ -473,6 +517,15 @@ impl Agent {
             None => Event::Gone(process.pid),
         };
         self.known.push_back(event);
+    }
+
+    fn read_strain(&mut self, process: Process, group: &str, uptime: Duration) {
+        let pid = process.pid;
+        self.gauge.take_if(|gauge| *gauge.process() != process);
+        let root = &self.outside.root;
+        let open = || Gauge::open(root, process, group);
+        let strain = self.gauge.get_or_insert_with(open).read(uptime);
+        self.known.push_back(Event::Strain(pid, strain));
     }
 
     /// One write at a time, on the blocking worker: the folder is in memory, but memory may be short.

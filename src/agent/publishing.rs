@@ -6,7 +6,7 @@ use super::{event::Effect, state::State};
 use crate::{
     clock::Now,
     cluster::{
-        api::{ApiError, NodeView, NodeWill},
+        api::{ApiError, NodeView, NodeWill, Ready},
         gate::RequestKind,
         owners::OwnerNews,
         publisher::{NodeChange, Publisher},
@@ -15,18 +15,42 @@ use crate::{
     desired::{self, PublishedType, Wish},
     health::Stored,
     host::journal::Kind,
+    ledger::Ledger,
 };
 
 impl State {
+    /// What an earlier life of ours kept.
+    pub(super) fn adopt(&mut self, ledger: Ledger) {
+        if self.settings.node.name.is_none() {
+            self.hostname_override.clone_from(&ledger.node);
+        }
+        // A record of another Node's, as after a change of the configured name, is not ours.
+        if ledger.node.as_deref() != Some(&self.node_name()) {
+            return;
+        }
+        let stored = ledger.conditions.into_iter().map(|condition| {
+            let stored = Stored {
+                status: condition.status,
+                reason: condition.reason,
+                message: condition.message,
+                since: condition.last_transition_time,
+            };
+            (condition.r#type, stored)
+        });
+        self.take_back(&stored.collect::<Vec<_>>());
+    }
+
     pub(super) fn apply_node(&mut self, event: NodeEvent, now: Now, effects: &mut Vec<Effect>) {
         match &event {
             NodeEvent::Seen(view) => {
                 self.link.saw(Some(&view.version));
+                self.ready = view.ready;
                 self.learn_of_node(&view.facts, now);
                 self.see_node(Some(view));
             }
             NodeEvent::Missing => {
                 self.link.saw(None);
+                self.ready = Ready::default();
                 self.see_node(None);
             }
         }

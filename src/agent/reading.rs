@@ -13,11 +13,16 @@ use super::{
     state::State,
 };
 use crate::{
-    checks::{self, Check, Question, Reading, clock::Step},
+    checks::{self, Check, Question, Reading, Unasked, clock::Step, lease::Sight},
     clock::{Now, Steps},
     cluster::events::Notice,
     config::Settings,
-    host::{kernel, kmsg},
+    health::{MAX_MESSAGE_BYTES, bounded},
+    host::{
+        helper::{Code, HelperError},
+        kernel, kmsg,
+    },
+    status::{MAX_NEWS, News},
 };
 
 /// A check, and whether its question is open.
@@ -43,6 +48,7 @@ pub(super) fn driven(settings: &Settings) -> Vec<Driven> {
 impl State {
     /// Tells every check what was read.
     pub(super) fn offer(&mut self, reading: &Reading, now: Now) {
+        self.learn_of_kill(reading, now);
         self.counted.read(reading);
         for driven in &mut self.driven {
             driven.check.take(reading, now);
@@ -50,7 +56,13 @@ impl State {
     }
 
     /// The answer to the question of the check with that id.
-    pub(super) fn apply_answered(&mut self, id: &'static str, reading: &Reading, now: Now) {
+    pub(super) fn take_answer(
+        &mut self,
+        id: &'static str,
+        reading: &Reading,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
         for driven in &mut self.driven {
             if driven.check.spec().id == id {
                 driven.open = false;
@@ -58,11 +70,27 @@ impl State {
                 self.counted.answered(id, took);
             }
         }
+        self.follow_runtime(reading, effects);
         self.offer(reading, now);
+    }
+
+    /// Tells what is known of both ends of the kubelet's way to the API server, when it has changed.
+    fn look_both_ways(&mut self, now: Now) {
+        let sight = Sight {
+            kubelet_answers: self.kubelet.answers(),
+            api_answers: self.link.is_well(),
+            is_given_up: self.ready.is_given_up,
+            heartbeat: self.ready.heartbeat,
+        };
+        if sight != self.sight {
+            self.sight = sight;
+            self.offer(&Reading::Sight(sight), now);
+        }
     }
 
     /// Gives each check that is due its turn.
     pub(super) fn take_turns(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        self.look_both_ways(now);
         let soon = self.soon(now);
         for driven in &mut self.driven {
             let due = driven.check.due_at().is_some_and(|at| soon >= at);
@@ -89,6 +117,16 @@ impl State {
             let kind = driven.check.spec().condition;
             while let Some(told) = driven.check.told() {
                 self.counted.heard(told.news);
+                if self.recent.len() == MAX_NEWS {
+                    self.recent.pop_front();
+                }
+                self.recent.push_back(News {
+                    name: told.news.spec().name.to_owned(),
+                    note: bounded(&told.note, MAX_MESSAGE_BYTES),
+                    warning: told.warning,
+                    at: now.wall,
+                });
+                self.status_at = now.uptime;
                 if is_shadow || !self.desired.choice().tells(kind) {
                     continue;
                 }
@@ -150,6 +188,12 @@ impl Agent {
                     Event::Answered(id, reading)
                 });
             }
+            Question::Runtime(request) => {
+                self.spawn(async move {
+                    let answer = helper.runtime(request).await;
+                    Event::Answered(id, Reading::Runtime(answer.map_err(|e| unasked(&e))))
+                });
+            }
             Question::KernelState(tids) => {
                 let state = kernel::state(&self.outside.root, &tids);
                 let answer = Event::Answered(id, Reading::KernelState(state));
@@ -163,6 +207,13 @@ impl Agent {
                     Event::Answered(id, Reading::Pod(name))
                 });
             }
+            Question::Certificate(pid) => self.read_certificate(id, pid),
+            Question::Sockets => {
+                let sockets = self.sockets();
+                let answer = Event::Answered(id, Reading::Sockets(sockets));
+                self.known.push_back(answer);
+            }
+            Question::Lease => self.read_lease(id),
         }
     }
 
@@ -186,5 +237,28 @@ impl Agent {
                 }
             }
         });
+    }
+
+    fn read_certificate(&mut self, id: &'static str, pid: Option<i32>) {
+        let helper = self.outside.helper.clone();
+        self.spawn(async move {
+            let read = match helper.certificate(pid).await {
+                Ok(certificate) => Ok(Some(certificate)),
+                Err(HelperError::Refused {
+                    code: Code::NoCredential,
+                    ..
+                }) => Ok(None),
+                Err(error) => Err(error.to_string()),
+            };
+            Event::Answered(id, Reading::Certificate(read))
+        });
+    }
+}
+
+/// What a check is told of a question that the helper did not answer.
+fn unasked(error: &HelperError) -> Unasked {
+    Unasked {
+        is_away: !matches!(error, HelperError::Refused { .. }),
+        why: error.to_string(),
     }
 }

@@ -1,11 +1,12 @@
 //! What the agent knows, and the one place where that changes: [`State::apply`], which does no I/O.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
 use tracing::info;
 
 use super::{
     checking::Checking,
+    closer::Looks,
     event::{Effect, Event},
     link::Link,
     peer::Peer,
@@ -14,17 +15,20 @@ use super::{
 };
 use crate::{
     checks::{
-        Reading,
-        kubelet::{Endpoint, Kubelet, Sign},
+        kubelet::{Endpoint, Kubelet, Process, Sign, StrainLimits, Terms},
+        lease::Sight,
     },
     clock::Now,
-    cluster::{events::EventBook, gate::RequestKind, publisher::Publisher, taints::Tainter},
+    cluster::{
+        api::Ready, events::EventBook, gate::RequestKind, publisher::Publisher, taints::Tainter,
+    },
     config::Settings,
     desired::Desired,
-    health::{Conditions, Stored},
-    host::{journal::Kind, systemd::BusEvent},
+    health::Conditions,
+    host::journal::Kind,
     ledger::Ledger,
     metrics::Counted,
+    status::News,
 };
 
 /// How often a missing kubelet is looked for. (systemd's word brings the look forward.)
@@ -51,12 +55,19 @@ pub struct State {
     pub(super) hostname_override: Option<String>,
     pub(super) kubelet: Kubelet,
     pub(super) kubelet_since: Now,
+    /// The container runtime's process that is watched.
+    pub(super) runtime: Option<Process>,
     pub(super) health: Conditions,
     pub(super) desired: Desired,
     pub(super) checking: Checking,
     pub(super) standing: Standing,
+    pub(super) closer: Looks,
     /// The checks that the loop drives.
     pub(super) driven: Vec<Driven>,
+    /// What the checks were told last of both ends of the kubelet's way to the API server.
+    pub(super) sight: Sight,
+    /// The Node's `Ready`, as it was seen last.
+    pub(super) ready: Ready,
     pub(super) publisher: Option<Publisher>,
     pub(super) tainter: Tainter,
     pub(super) events: EventBook,
@@ -65,6 +76,8 @@ pub struct State {
     pub(super) link: Link,
     pub(super) bus: Peer,
     pub(super) helper: Peer,
+    /// The news of late, for `status`.
+    pub(super) recent: VecDeque<News>,
     /// What the metrics count.
     pub(super) counted: Counted,
     /// Where the metrics are, once the socket is open.
@@ -93,8 +106,11 @@ impl State {
         now: Now,
     ) -> Self {
         let mut state = Self {
-            kubelet: Kubelet::new(settings.kubelet.unit.clone()),
+            kubelet: Kubelet::new(settings.kubelet.unit.clone())
+                .with_limits(StrainLimits::new(&settings))
+                .with(Terms::of(&settings)),
             kubelet_since: now,
+            runtime: None,
             health: Conditions::new(settings.kubelet.healthy_for),
             desired: Desired::new(settings.choice.clone()),
             // Both are made anew below, once the Node's name is known.
@@ -103,7 +119,10 @@ impl State {
             stands_down: false,
             checking: Checking::default(),
             standing: Standing::default(),
+            closer: Looks::default(),
             driven: driven(&settings),
+            sight: Sight::default(),
+            ready: Ready::default(),
             settings,
             started: now,
             hostname: hostname.to_ascii_lowercase(), // as the kubelet does
@@ -112,6 +131,7 @@ impl State {
             link: Link::new(hostname),
             bus: Peer::new("the system bus", (Kind::BusLost, Kind::BusBack)),
             helper: Peer::new("the helper", (Kind::HelperUnavailable, Kind::HelperBack)),
+            recent: VecDeque::new(),
             counted: Counted::default(),
             metrics_socket: None,
             textfile_at: Duration::ZERO,
@@ -146,26 +166,6 @@ impl State {
         self.locked_bytes = bytes;
     }
 
-    fn adopt(&mut self, ledger: Ledger) {
-        if self.settings.node.name.is_none() {
-            self.hostname_override.clone_from(&ledger.node);
-        }
-        // A record of another Node's, as after a change of the configured name, is not ours.
-        if ledger.node.as_deref() != Some(&self.node_name()) {
-            return;
-        }
-        let stored = ledger.conditions.into_iter().map(|condition| {
-            let stored = Stored {
-                status: condition.status,
-                reason: condition.reason,
-                message: condition.message,
-                since: condition.last_transition_time,
-            };
-            (condition.r#type, stored)
-        });
-        self.take_back(&stored.collect::<Vec<_>>());
-    }
-
     /// Our Node's name: configured, else the kubelet's own word, else the host's name.
     pub fn node_name(&self) -> String {
         self.settings
@@ -188,16 +188,12 @@ impl State {
                 pid,
                 started,
                 probe,
-            } => {
-                self.probing = false;
-                let took = now.uptime.saturating_sub(started);
-                self.counted.probed(&probe, took);
-                self.kubelet.apply(Sign::Probed(pid, probe), now);
-                self.probe_at = started + self.kubelet.probe_interval();
-            }
+            } => self.apply_probed(pid, started, probe, now),
             Event::ProcessState(pid, state) => {
                 self.kubelet.apply(Sign::ProcessState(pid, state), now);
             }
+            Event::Closer(seen) => self.apply_closer(seen, now),
+            Event::Strain(pid, strain) => self.kubelet.apply(Sign::Strain(pid, strain), now),
             Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, &mut effects),
             Event::Config(question, answer) => self.apply_config(question, answer, now),
             Event::Pause(pause) => self.standing.learn_pause(pause, now),
@@ -213,7 +209,7 @@ impl State {
             Event::Applied(attempt, result) => {
                 self.apply_applied(attempt, &result, now, &mut effects);
             }
-            Event::Answered(check, reading) => self.apply_answered(check, &reading, now),
+            Event::Answered(id, reading) => self.take_answer(id, &reading, now, &mut effects),
             Event::Observed(reading) => self.offer(&reading, now),
             Event::Besides(told) => self.apply_besides(told, now, &mut effects),
             Event::Scrape(_) => {} // the loop's other half answers
@@ -257,7 +253,8 @@ impl State {
         let mut next = self.status_at;
         let mut also = |at: Option<Duration>| next = at.map_or(next, |at| at.min(next));
         also(self.watchdog.map(|(_, at)| at));
-        also(ahead(self.kubelet.next_deadline()));
+        also(self.kubelet.next_deadline(now));
+        also(self.next_closer_look());
         also(self.health.next_deadline(now));
         also(self.checking.next_deadline());
         also(self.standing.next_deadline(now));
@@ -273,28 +270,6 @@ impl State {
             also((!self.probing && self.url().is_some()).then_some(self.probe_at));
         }
         next.max(soonest)
-    }
-
-    fn apply_bus(&mut self, event: BusEvent, now: Now) {
-        match event {
-            BusEvent::Connected => self.bus.answers(),
-            BusEvent::Lost(why) => {
-                self.bus.is_away(&why);
-                self.kubelet.apply(Sign::BusLost, now);
-            }
-            BusEvent::ShuttingDown(so) => {
-                self.standing.learn_shutdown(so);
-                self.offer(&Reading::GoingDown(so), now);
-            }
-            BusEvent::Loaded(loaded) => self.apply_loaded(*loaded, now),
-            BusEvent::Sign(sign) => {
-                let unit_changed = matches!(sign, Sign::Unit(_));
-                self.kubelet.apply(sign, now);
-                if unit_changed {
-                    self.look_at = now.uptime;
-                }
-            }
-        }
     }
 
     fn url(&self) -> Option<&str> {
@@ -336,13 +311,19 @@ impl State {
             if is_beat {
                 self.process_state_at = now.uptime + STATE_EVERY;
                 effects.push(Effect::LookForPause);
-                effects.push(Effect::ReadState(process));
+                effects.push(Effect::ReadRuntimeState);
+                effects.push(Effect::ReadState(process.clone()));
+            }
+            if self.kubelet.take_strain_is_wanted() {
+                effects.push(Effect::ReadStrain(process, self.control_group()));
             }
         } else if now.uptime >= self.look_at {
             self.look_at = now.uptime + LOOK_EVERY;
             effects.push(Effect::LookForPause);
+            effects.push(Effect::ReadRuntimeState);
             effects.push(Effect::Look(self.control_group()));
         }
+        self.look_closer(now, effects);
         self.ask_about_config(now, effects);
         self.follow_packages(now, effects);
         if self.link.is_due(now) {
@@ -379,12 +360,5 @@ impl State {
         effects.extend(self.link.next_reading(now));
         effects.extend(self.link.next_watch(now));
         self.link.speak(now);
-    }
-
-    fn control_group(&self) -> String {
-        self.kubelet.control_group().map_or_else(
-            || format!("/system.slice/{}", self.settings.kubelet.unit),
-            str::to_owned,
-        )
     }
 }

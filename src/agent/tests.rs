@@ -6,7 +6,10 @@ use jiff::Timestamp;
 
 use super::{Effect, Event, State};
 use crate::{
-    checks::kubelet::{Found, Probe, Process, Sign, Unit},
+    checks::{
+        Reading,
+        kubelet::{Found, Probe, Process, Sign, Strain, Unit},
+    },
     clock::Now,
     cluster::{
         api::{ApiError, NodeView},
@@ -18,7 +21,7 @@ use crate::{
     desired::PublishedType,
     health::{ConditionType, Status, Stored},
     host::{
-        helper::{HelperError, KubeletFacts},
+        helper::{ClientCertificate, HelperError, KubeletFacts},
         systemd::BusEvent,
     },
     kubelet::healthz::Healthz,
@@ -80,6 +83,7 @@ impl Story {
         };
         self.tell(millis, Event::Looked(Found::One(process)));
         let facts = KubeletFacts {
+            runtime_socket: None,
             healthz: Healthz::Url("http://127.0.0.1:1/healthz".to_owned()),
             hostname_override: None,
             kubeconfig: None,
@@ -326,6 +330,7 @@ fn the_kubelets_own_word_names_the_node() {
         })),
     );
     let facts = KubeletFacts {
+        runtime_socket: None,
         healthz: Healthz::Disabled,
         hostname_override: Some("Other".to_owned()),
         kubeconfig: None,
@@ -464,4 +469,78 @@ fn the_watchdog_is_fed_by_the_loop_alone() {
             .apply(Event::Tick, at(5_000))
             .contains(&Effect::NotifyWatchdog)
     );
+}
+
+/// The certificate's dates, in seconds after the story's beginning.
+fn certificate(from: i64, to: i64) -> Event {
+    let base = at(0).wall.as_second();
+    let read = ClientCertificate {
+        file: "/pki/current.pem".to_owned(),
+        not_before_secs: base + from,
+        not_after_secs: base + to,
+    };
+    Event::Answered("certificate", Reading::Certificate(Ok(Some(read))))
+}
+
+fn verdict(story: &Story) -> Option<(Status, &'static str)> {
+    let verdict = story.state.health.get(ConditionType::KubeletHealthy);
+    verdict.verdict().map(|v| (v.status, v.reason.as_str()))
+}
+
+#[test]
+fn a_good_certificate_is_no_health_of_a_kubelet_that_nobody_has_seen() {
+    for (to, reason) in [
+        (100 * 86_400, "KubeletIsHealthy"),
+        (3600, "KubeletClientCertExpiring"),
+    ] {
+        let mut story = Story::new();
+        story.tell(1, certificate(-864_000, to));
+        assert_eq!(verdict(&story), None);
+        story.kubelet(2, PID);
+        story.answers(5);
+        story.tell(6, Event::Tick);
+        assert_eq!(verdict(&story), Some((Status::True, reason)));
+        // A crash is worse, and a restart after it no different.
+        story.crash(10_000);
+        assert_eq!(verdict(&story), Some((Status::False, "KubeletCrashed")));
+    }
+    // That it has expired is a problem whoever looks first.
+    let mut story = Story::new();
+    story.tell(1, certificate(-864_000, -1));
+    assert_eq!(
+        verdict(&story),
+        Some((Status::False, "KubeletClientCertExpired"))
+    );
+}
+
+#[test]
+fn all_well_beside_is_not_said() {
+    let mut story = Story::settled();
+    let message = |story: &Story| {
+        let health = story.state.health.get(ConditionType::KubeletHealthy);
+        health.verdict().unwrap().message.clone()
+    };
+    let before = message(&story);
+    story.tell(100, certificate(-864_000, 8_640_000));
+    assert!(!story.has(|e| matches!(e, Effect::Apply(_))));
+    assert_eq!(message(&story), before);
+}
+
+#[test]
+fn a_kubelet_that_does_not_answer_is_looked_at_for_strain() {
+    let mut story = Story::settled();
+    assert!(!story.has(|e| matches!(e, Effect::ReadStrain(..))));
+    let started = at(3000).uptime;
+    let probe = Probe::Timeout;
+    story.tell(
+        3800,
+        Event::Probed {
+            pid: PID,
+            started,
+            probe,
+        },
+    );
+    assert!(story.has(|e| matches!(e, Effect::ReadStrain(..))));
+    story.tell(3801, Event::Strain(PID, Strain::default()));
+    assert!(!story.has(|e| matches!(e, Effect::ReadStrain(..))));
 }

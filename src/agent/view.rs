@@ -2,12 +2,12 @@
 
 use super::state::State;
 use crate::{
-    checks::kubelet::Endpoint,
+    checks::kubelet::{Carrier, Endpoint},
     clock::Now,
     cluster::{identity::Identity, publisher::Publisher},
     desired::PublishedType,
     health::{
-        ConditionType, Status,
+        ConditionType, Reason, Status,
         suppress::{Quiet, Suppressor},
     },
     host::journal,
@@ -30,6 +30,7 @@ impl State {
             kubelet: self.kubelet_status(),
             quiet: self.quiet_status(),
             conditions: self.condition_status(),
+            news: self.recent.iter().cloned().collect(),
             shadow: self.desired.choice().shadow,
             taints: self.taint_status(),
             events: self.event_status(),
@@ -117,6 +118,7 @@ impl State {
                 .is_none()
                 .then(|| self.settings.kubelet.unit.clone()),
             state: self.kubelet.state().to_owned(),
+            carried: self.kubelet.carrier().and_then(carried),
             healthz_url: match self.kubelet.endpoint() {
                 Some(Endpoint::Known(url) | Endpoint::Assumed(url)) => Some(url.clone()),
                 Some(Endpoint::Disabled) | None => None,
@@ -151,6 +153,7 @@ impl State {
                     kind: condition.r#type.as_str().to_owned(),
                     status: word(condition.status),
                     reason: condition.reason.clone(),
+                    severity: severity(&condition.reason).to_owned(),
                     message: condition.message.clone(),
                     last_transition_time: Some(condition.last_transition_time),
                     published_at: self.published_at().filter(|_| is_out),
@@ -213,6 +216,11 @@ impl State {
     }
 }
 
+/// Of another version's reason nothing is known.
+fn severity(reason: &str) -> &'static str {
+    Reason::parse(reason).map_or("", |reason| reason.severity().as_str())
+}
+
 fn word(status: Status) -> ConditionStatus {
     match status {
         Status::True => ConditionStatus::True,
@@ -228,4 +236,17 @@ fn peer(peer: &super::peer::Peer) -> Peer {
         Some(Err(why)) => (PeerState::Unavailable, Some(why.to_owned())),
     };
     Peer { state, detail }
+}
+
+/// How the kubelet is run, where its unit does not tell everything of it.
+fn carried(carrier: &Carrier) -> Option<String> {
+    match carrier {
+        Carrier::Unit => None,
+        Carrier::Child(parent) => Some(format!(
+            "a child of {parent} (its unit tells nothing of the kubelet)"
+        )),
+        Carrier::InProcess(program) => Some(format!(
+            "inside {program} (only that process and healthz are watched)"
+        )),
+    }
 }

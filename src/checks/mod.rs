@@ -5,11 +5,14 @@
 //! to every check. (The kubelet's own check is older than this trait and has its place in the loop.)
 
 pub mod boot;
+pub mod certificate;
 pub mod clock;
 pub mod config;
 pub mod kernel;
 pub mod kubelet;
+pub mod lease;
 pub mod limits;
+pub mod runtime;
 pub mod storage;
 
 use std::{fmt::Debug, time::Duration};
@@ -17,14 +20,14 @@ use std::{fmt::Debug, time::Duration};
 use crate::{
     checks::{
         kernel::{event::KernelEvent, troubles::KernelState},
-        kubelet::Process,
+        kubelet::{Process, Sign},
     },
     clock::Now,
     config::Settings,
     health::{ConditionType, Finding, news::Told},
     helper::{
         boot::{BootRequest, LastBoot},
-        protocol::{ClockState, KubeletFacts},
+        protocol::{ClientCertificate, ClockState, KubeletFacts, RuntimeAnswer, RuntimeRequest},
         storage::{StorageAnswer, StorageRequest},
     },
 };
@@ -43,11 +46,14 @@ pub struct Spec {
 /// Every check.
 pub const ALL: &[Spec] = &[
     boot::SPEC,
+    certificate::SPEC,
     clock::SPEC,
     config::SPEC,
     kernel::check::SPEC,
     kubelet::SPEC,
+    lease::SPEC,
     limits::SPEC,
+    runtime::SPEC,
     storage::SPEC,
 ];
 
@@ -58,7 +64,10 @@ pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
         Box::new(clock::Clock::new(settings)),
         Box::new(kernel::check::Kernel::new(settings)),
         Box::new(limits::Limits::new(settings)),
+        Box::new(runtime::Runtime::new(settings)),
         Box::new(storage::Storage::new(settings)),
+        Box::new(certificate::Certificate::new(settings)),
+        Box::new(lease::Lease::new(settings)),
     ]
 }
 
@@ -86,6 +95,12 @@ pub trait Check: Debug + Send {
         None
     }
 
+    /// Whether it only adds to what the condition's own check says: then it can say by itself that something is wrong, but
+    /// not that all is well.
+    fn is_beside(&self) -> bool {
+        false
+    }
+
     /// Whether there is anything on this host that it could watch; `true` until that is known. If not, its condition is not
     /// told.
     fn applies(&self) -> bool {
@@ -108,6 +123,23 @@ pub enum Question {
     KernelState(Vec<i32>),
     /// The name of the pod with this uid.
     Pod(String),
+    /// The client certificate of the kubelet with that pid, if it runs.
+    Certificate(Option<i32>),
+    /// Root's connections to the API server.
+    Sockets,
+    /// The kubelet's Lease.
+    Lease,
+    /// The container runtime's answer over CRI.
+    Runtime(RuntimeRequest),
+}
+
+/// Why the helper could not be asked, or did not do it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unasked {
+    /// Whether it does not answer at all.
+    pub is_away: bool,
+    /// A sentence.
+    pub why: String,
 }
 
 /// What was read, asked for or not.
@@ -135,6 +167,24 @@ pub enum Reading {
     KernelState(KernelState),
     /// The pod that was asked for, as `namespace/name`, if that is known.
     Pod(Option<String>),
+    /// The kubelet's client certificate, `None` if it has none; or why it could not be read.
+    Certificate(Result<Option<ClientCertificate>, String>),
+    /// What the loop knows of both ends of the kubelet's connection to the API server has changed.
+    Sight(lease::Sight),
+    /// Root's connections to the API server, if the kernel lists them.
+    Sockets(Option<lease::Sockets>),
+    /// The kubelet's Lease.
+    Lease(Result<lease::Renewal, lease::Unread>),
+    /// systemd said something of the unit with that name.
+    Unit(String, Sign),
+    /// The bus went away, and what systemd told us with it.
+    BusLost,
+    /// What the container runtime answered, if it could be asked.
+    Runtime(Result<RuntimeAnswer, Unasked>),
+    /// The container runtime's process has ended.
+    RuntimeGone(i32),
+    /// The container runtime's process has another state in `/proc/PID/stat` than before.
+    RuntimeState(i32, char),
 }
 
 #[cfg(test)]
@@ -144,9 +194,7 @@ mod tests {
     #[test]
     fn registry_is_whole() {
         assert!(ALL.is_sorted_by(|a, b| a.id < b.id), "sorted, each once");
-        // SKELETON: to be taken out as their checks land.
-        let to_come = [ConditionType::ContainerRuntimeHealthy];
-        for condition in ConditionType::ALL.iter().filter(|c| !to_come.contains(c)) {
+        for condition in ConditionType::ALL {
             assert!(
                 ALL.iter().any(|spec| spec.condition == *condition),
                 "{condition:?} is fed by a check"

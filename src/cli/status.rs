@@ -4,6 +4,8 @@
     reason = "a subcommand reads the environment for itself"
 )]
 
+mod told;
+
 use std::{
     env,
     fmt::Write as _,
@@ -120,6 +122,7 @@ fn table(file: &StatusFile, now: Timestamp, colour: bool) -> String {
     }
     conditions(&mut out, file, now, colour);
     out.push('\n');
+    told::news(&mut out, file, now, colour);
     for (name, value) in facts(file, now) {
         writeln!(out, "{name:<9} {}", plain(&value)).expect("writing to a String cannot fail");
     }
@@ -135,7 +138,7 @@ fn conditions(out: &mut String, file: &StatusFile, now: Timestamp, colour: bool)
     rows.extend(file.conditions.iter().map(|condition| {
         [
             plain(&condition.kind),
-            format!("{:?}", condition.status),
+            status_of(condition),
             plain(&condition.reason),
             condition
                 .last_transition_time
@@ -154,7 +157,7 @@ fn conditions(out: &mut String, file: &StatusFile, now: Timestamp, colour: bool)
             // The first row is the head.
             let shade = index.checked_sub(1).filter(|_| column == 1);
             *out += &match shade {
-                Some(index) => paint(colour, shade_of(file.conditions[index].status), cell),
+                Some(index) => paint(colour, shade_of(&file.conditions[index]), cell),
                 None => cell.clone(),
             };
             *out += &gap;
@@ -165,6 +168,16 @@ fn conditions(out: &mut String, file: &StatusFile, now: Timestamp, colour: bool)
             other_names(out, &file.conditions[index], now);
         }
     }
+}
+
+/// The status, and that its reason is a hint.
+fn status_of(condition: &Condition) -> String {
+    let hint = if is_hint(condition) { ", hint" } else { "" };
+    format!("{:?}{hint}", condition.status)
+}
+
+fn is_hint(condition: &Condition) -> bool {
+    condition.severity == "warning"
 }
 
 /// Under which names the Node has a condition, as far as that goes without saying otherwise.
@@ -212,8 +225,8 @@ fn facts(file: &StatusFile, now: Timestamp) -> Vec<(&'static str, String)> {
         ("kubelet", kubelet(file, now)),
     ];
     facts.extend(file.quiet.iter().map(|quiet| ("quiet", held_back(quiet))));
-    facts.extend(taints(&file.taints).map(|text| ("taints", text)));
-    facts.extend(events(&file.events).map(|text| ("events", text)));
+    facts.extend(told::taints(&file.taints).map(|text| ("taints", text)));
+    facts.extend(told::events(&file.events).map(|text| ("events", text)));
     if file.shadow {
         facts.push((
             "shadow",
@@ -230,6 +243,11 @@ fn facts(file: &StatusFile, now: Timestamp) -> Vec<(&'static str, String)> {
             .map(|bytes| format!("{} KiB locked", bytes / 1024)),
     );
     facts.push(("daemon", daemon.join(", ")));
+    facts.extend(
+        file.metrics_socket
+            .as_ref()
+            .map(|socket| ("metrics", socket.display().to_string())),
+    );
     if file.log_lines_dropped > 0 {
         facts.push((
             "log",
@@ -300,31 +318,9 @@ fn kubelet(file: &StatusFile, now: Timestamp) -> String {
     }];
     parts.extend(kubelet.pid.map(|pid| format!("pid {pid}")));
     parts.extend(kubelet.unit.clone());
+    parts.extend(kubelet.carried.clone());
     parts.extend(kubelet.healthz_url.clone());
     parts.join(", ")
-}
-
-fn taints(taints: &status::Taints) -> Option<String> {
-    let mut parts = taints.on_node.clone();
-    let to_add = taints.to_add.iter();
-    parts.extend(to_add.map(|key| format!("{key} is to come")));
-    if parts.is_empty() && !taints.conditions.is_empty() {
-        parts.push(format!("none, {} may", taints.conditions.join(" and ")));
-    }
-    parts.extend(taints.problem.clone());
-    (!parts.is_empty()).then(|| parts.join(", "))
-}
-
-fn events(events: &status::Events) -> Option<String> {
-    let mut parts = vec![format!("{} told", events.sent)];
-    let counts = [
-        (events.waiting, "wait"),
-        (events.dropped, "could not be told"),
-    ];
-    let some = counts.iter().filter(|(count, _)| *count > 0);
-    parts.extend(some.map(|(count, word)| format!("{count} {word}")));
-    parts.extend(events.problem.clone());
-    (*events != status::Events::default()).then(|| parts.join(", "))
 }
 
 fn with_detail(text: &str, detail: Option<&str>) -> String {
@@ -360,8 +356,9 @@ const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
 const YELLOW: &str = "\x1b[33m";
 
-fn shade_of(status: ConditionStatus) -> &'static str {
-    match status {
+fn shade_of(condition: &Condition) -> &'static str {
+    match condition.status {
+        _ if is_hint(condition) => YELLOW,
         ConditionStatus::True => GREEN,
         ConditionStatus::False => RED,
         ConditionStatus::Unknown => YELLOW,
@@ -379,7 +376,7 @@ fn paint(colour: bool, shade: &str, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::PublishedAs;
+    use crate::status::{News, PublishedAs};
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
@@ -390,6 +387,7 @@ mod tests {
             kind: kind.to_owned(),
             status,
             reason: reason.to_owned(),
+            severity: String::new(),
             message: "killed by signal 9\x1b[2J\nafter 3 min".to_owned(),
             last_transition_time: Some(at("2026-11-21T08:55:00Z")),
             published_at: Some(at("2026-11-21T08:55:00Z")),
@@ -496,6 +494,44 @@ mod tests {
         kubelet   exited for 5m30s, kubelet.service, http://127.0.0.1:10248/healthz
         daemon    version 1.2.3, running for 24h, 6144 KiB locked
         "#);
+    }
+
+    #[test]
+    fn a_hint_and_news_are_told_from_what_is_well() {
+        let mut file = file();
+        file.conditions[1].severity = "warning".to_owned();
+        file.conditions[1].reason = "StorageNearlyFull".to_owned();
+        let mut happened = |name: &str, note: &str, at: Timestamp, warning| {
+            file.news.push(News {
+                name: name.to_owned(),
+                note: note.to_owned(),
+                warning,
+                at,
+            });
+        };
+        let (first, second) = (at("2026-11-21T08:00:00Z"), at("2026-11-21T08:59:00Z"));
+        happened("LastBootEnded", "cleanly", first, false);
+        happened("ProcessOOMKilled", "x\x1b[2J (pid 7)", second, true);
+        file.metrics_socket = Some("/run/nodevigil/metrics.sock".into());
+        let text = table(&file, at("2026-11-21T09:00:30Z"), false);
+        let shown: Vec<_> = text.lines().filter(|line| !line.contains(": ")).collect();
+        insta::assert_snapshot!(shown.join("\n"), @r"
+        CONDITION            STATUS       REASON              SINCE   MESSAGE
+        KubeletHealthy       False        KubeletCrashed      5m30s   killed by signal 9 [2J after 3 min
+        NodeStorageHealthy   True, hint   StorageNearlyFull   5m30s   writes take 3 ms (not yet on the Node)
+
+        ProcessOOMKilled   90s ago   x [2J (pid 7)
+        LastBootEnded      60m ago   cleanly
+
+        node      worker-1
+        helper    ok
+        kubelet   exited for 5m30s, kubelet.service, http://127.0.0.1:10248/healthz
+        daemon    version 1.2.3, running for 24h, 6144 KiB locked
+        metrics   /run/nodevigil/metrics.sock
+        ");
+        let text = table(&file, at("2026-11-21T09:00:30Z"), true);
+        assert!(text.contains("\x1b[33mTrue, hint\x1b[0m"));
+        assert!(text.contains("\x1b[33mProcessOOMKilled\x1b[0m"));
     }
 
     #[test]

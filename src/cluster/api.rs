@@ -4,6 +4,7 @@
 
 mod cleaning;
 mod events;
+mod lease;
 mod node;
 mod owners;
 pub mod review;
@@ -28,7 +29,7 @@ use serde_json::{Value, json};
 
 pub use cleaning::{Cleaned, STANDING_DOWN, Stuck};
 pub(super) use node::Node;
-pub use node::{NodeFacts, NodeView};
+pub use node::{NodeFacts, NodeView, Ready};
 pub use owners::Ownership;
 pub use taints::TaintTry;
 pub use will::{AskedPause, NodeWill, PAUSE_ANNOTATION};

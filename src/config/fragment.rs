@@ -21,6 +21,7 @@ pub(super) struct Fragment {
     node: NodeFragment,
     kubernetes: KubernetesFragment,
     kubelet: KubeletFragment,
+    runtime: RuntimeFragment,
     intent: IntentFragment,
     conditions: BTreeMap<String, ConditionFragment>,
     taints: TaintsFragment,
@@ -81,6 +82,14 @@ struct KubeletFragment {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+struct RuntimeFragment {
+    enabled: Option<Spanned<bool>>,
+    endpoint: Option<Spanned<String>>,
+    unit: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 struct IntentFragment {
     cloud_provider: Option<Spanned<String>>,
     node_ip: Option<Spanned<String>>,
@@ -128,6 +137,9 @@ pub(super) struct Merged {
     pub(super) kubelet_pid_file: Option<Placed<String>>,
     pub(super) kubelet_healthz_url: Option<Placed<String>>,
     pub(super) kubelet_healthy_for_secs: Option<Placed<i64>>,
+    pub(super) runtime_enabled: Option<Placed<bool>>,
+    pub(super) runtime_endpoint: Option<Placed<String>>,
+    pub(super) runtime_unit: Option<Placed<String>>,
     pub(super) intent_cloud_provider: Option<Placed<String>>,
     pub(super) intent_node_ip: Option<Placed<String>>,
     pub(super) intent_provider_id: Option<Placed<String>>,
@@ -149,6 +161,7 @@ impl Merged {
             node,
             kubernetes,
             kubelet,
+            runtime,
             intent,
             conditions,
             taints,
@@ -167,6 +180,9 @@ impl Merged {
         place(&mut self.taints_prefix, taints.prefix, source);
         place(&mut self.taints_effect, taints.effect, source);
         place(&mut self.events_per_hour, events.per_hour, source);
+        place(&mut self.runtime_enabled, runtime.enabled, source);
+        place(&mut self.runtime_endpoint, runtime.endpoint, source);
+        place(&mut self.runtime_unit, runtime.unit, source);
         place(&mut self.kubelet_unit, kubelet.unit, source);
         place(&mut self.kubelet_pid_file, kubelet.pid_file, source);
         place(&mut self.kubelet_healthz_url, kubelet.healthz_url, source);

@@ -18,7 +18,7 @@ pub use self::{
     keys::{KEYS, Key, Kind},
     settings::{
         EventSettings, KubeletSettings, KubernetesSettings, MetricsSettings, NodeSettings,
-        Settings, SocketPlace,
+        RuntimeSettings, Settings, SocketPlace,
     },
     values::{absolute_path, cloud_provider, node_ip, node_labels, node_name, provider_id},
 };

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     desired::{Choice, taints},
     health::ConditionType,
-    kubelet::snapshot::Intent,
+    kubelet::{layers, snapshot::Intent},
 };
 
 /// What the operator has asked for, valid and complete.
@@ -22,6 +22,8 @@ pub struct Settings {
     pub kubernetes: KubernetesSettings,
     /// `[kubelet]`.
     pub kubelet: KubeletSettings,
+    /// `[runtime]`.
+    pub runtime: RuntimeSettings,
     /// `[intent]`.
     pub intent: Intent,
     /// What is told: `[kubernetes] publish` and `dialects`, `[conditions.TYPE]`.
@@ -123,13 +125,50 @@ pub struct KubeletSettings {
     pub healthy_for: Duration,
 }
 
+/// The unit's name if the operator gave none, and another one of [`layers::NAMES`] does not run the kubelet.
+const DEFAULT_UNIT: &str = "kubelet.service";
+/// k0s has its kubelet as a child, whose arguments are not resolved from files.
+const K0S_UNITS: [&str; 2] = ["k0sworker.service", "k0scontroller.service"];
+
+impl KubeletSettings {
+    /// The units that could run the kubelet, the first that is there to be watched: the operator's, or all known ones.
+    pub fn units(&self) -> Vec<String> {
+        if self.unit != DEFAULT_UNIT {
+            return vec![self.unit.clone()];
+        }
+        let known = layers::NAMES.into_iter().chain(K0S_UNITS);
+        known.map(str::to_owned).collect()
+    }
+}
+
 impl Default for KubeletSettings {
     fn default() -> Self {
         Self {
-            unit: "kubelet.service".to_owned(),
+            unit: DEFAULT_UNIT.to_owned(),
             pid_file: None,
             healthz_url: None,
             healthy_for: Duration::from_mins(1),
+        }
+    }
+}
+
+/// Which container runtime to watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuntimeSettings {
+    /// Whether to watch one.
+    pub enabled: bool,
+    /// Its socket, an absolute path; `None`: the kubelet says it.
+    pub socket: Option<PathBuf>,
+    /// Its unit; `None`: the one of the process at the socket.
+    pub unit: Option<String>,
+}
+
+impl Default for RuntimeSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            socket: None,
+            unit: None,
         }
     }
 }
@@ -143,6 +182,7 @@ impl TryFrom<Merged> for Settings {
         let choice = choice(&mut merged)?;
         let taints = taint_rules(&mut merged, &choice)?;
         let intent = intent(&mut merged)?;
+        let runtime = runtime(&mut merged)?;
         let metrics = metrics(&mut merged)?;
         let per_hour = merged
             .events_per_hour
@@ -167,6 +207,7 @@ impl TryFrom<Merged> for Settings {
                 per_hour,
             }),
             intent,
+            runtime,
             node: NodeSettings {
                 name: text(merged.node_name, "node.name", values::node_name)?,
             },
@@ -193,6 +234,24 @@ impl TryFrom<Merged> for Settings {
             },
         })
     }
+}
+
+fn runtime(merged: &mut Merged) -> Result<RuntimeSettings, ConfigError> {
+    let enabled = merged.runtime_enabled.take();
+    let enabled = enabled.map(|placed| placed.check("", Ok)).transpose()?;
+    Ok(RuntimeSettings {
+        enabled: enabled.unwrap_or(true),
+        socket: text(
+            merged.runtime_endpoint.take(),
+            "runtime.endpoint",
+            values::runtime_endpoint,
+        )?,
+        unit: text(
+            merged.runtime_unit.take(),
+            "runtime.unit",
+            values::service_unit_name,
+        )?,
+    })
 }
 
 fn metrics(merged: &mut Merged) -> Result<MetricsSettings, ConfigError> {

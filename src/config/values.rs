@@ -13,6 +13,7 @@ use super::settings::SocketPlace;
 use crate::{
     desired::{Dialect, taints::Effect},
     health::ConditionType,
+    kubelet::endpoint,
 };
 
 /// Longer, and a flapping kubelet would look broken for longer than anyone waits to replace the node.
@@ -59,6 +60,14 @@ pub fn absolute_path(text: &str) -> Result<PathBuf, String> {
         ));
     }
     Ok(path.to_owned())
+}
+
+/// The socket of an endpoint.
+pub(super) fn runtime_endpoint(text: &str) -> Result<PathBuf, String> {
+    let path = endpoint::socket_path(text).ok_or_else(|| {
+        format!("{text:?} is no socket; wants unix:// and an absolute path, or the path alone")
+    })?;
+    absolute_path(&path)
 }
 
 /// The longest path of a Unix socket: `sun_path` less its end.

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use super::{
-    ConditionType, Finding, Reason, Status, Stored, Verdict,
+    ConditionType, Finding, Reason, Severity, Status, Stored, Verdict,
     damping::Damping,
     message,
     problems::{Problem, Problems},
@@ -337,6 +337,7 @@ impl Health {
         let others: Vec<String> = self
             .findings()
             .filter(|f| f.reason.status() == status && **f != calm)
+            .filter(|f| f.reason.severity() != Severity::Aside)
             .map(|f| format!("{}: {}", f.reason.as_str(), f.message))
             .collect();
         let message = message::compose(&calm.message, None, &others);

@@ -9,6 +9,7 @@ mod storage;
 
 use std::time::Duration;
 
+pub use runtime::CRI_PROBES;
 pub use storage::LOOKS;
 
 use super::{
@@ -33,12 +34,31 @@ pub enum Reason {
     KubeletHealthzDown,
     KubeletCrashLooping,
     KubeletStartLimitHit,
+    KubeletWatchdogKilled,
+    KubeletOOMKilled,
+    KubeletUnkillable,
+    KubeletFrozen,
+    KubeletStartSlow,
+    KubeletStopStuck,
+    KubeletAwaitsJoin,
     KubeletStarved,
+    KubeletAPIConnectionStalled,
+    KubeletClientCertExpired,
+    KubeletClientCertNotYetValid,
+    KubeletClientCertExpiring,
+    KubeletNothingBeside,
     KubeletConfigIsValid,
     KubeletConfigNotChecked,
     ContainerRuntimeIsHealthy,
+    ContainerRuntimeSlow,
+    ContainerRuntimeNotFound,
+    ContainerRuntimeStarting,
+    ContainerRuntimeStoppedByOperator,
     ContainerRuntimeProbeFailed,
     ContainerRuntimeDown,
+    ContainerRuntimeOOMKilled,
+    ContainerRuntimeHung,
+    ContainerRuntimeNotReady,
     StorageIsHealthy,
     StorageProbeFailed,
     StorageNearlyFull,
@@ -85,6 +105,8 @@ pub struct RuleIndex(u16);
 /// How bad a reason is: of several findings of one condition the worst is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
+    /// A check beside the condition's own finds nothing wrong. By itself that is no news, and it is never shown.
+    Aside,
     /// All is well.
     Healthy,
     /// All is well, with a hint: the status stays `True`, and the hint becomes an Event.
@@ -101,6 +123,7 @@ impl Severity {
     /// The word in the documents.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Aside => "aside",
             Self::Healthy => "healthy",
             Self::Warning => "warning",
             Self::Unsure => "unsure",
@@ -137,9 +160,18 @@ pub const PROBES: Samples = Samples {
     of: 3,
     what: "failed probes",
 };
+/// Looks at the kubelet's Lease, on suspicion, that make a problem: each five seconds after the last.
+pub const LEASE_LOOKS: Samples = Samples {
+    bad: 3,
+    of: 3,
+    what: "looks at the Lease that show the same old renewal",
+};
 /// How long a young kubelet may take until its healthz answers. (Field practice; healthz is served only once the runtime
 /// answers, kubernetes/kubernetes#11215.)
 pub const START_GRACE: Duration = Duration::from_mins(2);
+/// A thread that has waited in the kernel for so long, uninterruptible, is stuck; and a process that lives so long after
+/// SIGKILL is too. (A busy disk answers within seconds.)
+pub const UNKILLABLE_AFTER: Duration = Duration::from_secs(10);
 /// How long the last answer stands while the helper is away: a helper that is being upgraded is no news.
 pub const AWAY_GRACE: Duration = Duration::from_mins(1);
 
@@ -162,6 +194,7 @@ pub fn reasons() -> impl Iterator<Item = &'static ReasonSpec> {
 const RULE_TIMING: (Enter, Leave) = (Enter::WhenRead, Leave::HealthySpell);
 
 type Badness = (Status, Severity);
+const ASIDE: Badness = (Status::True, Severity::Aside);
 const GOOD: Badness = (Status::True, Severity::Healthy);
 const WARNING: Badness = (Status::True, Severity::Warning);
 const UNSURE: Badness = (Status::Unknown, Severity::Unsure);

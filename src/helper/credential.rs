@@ -154,7 +154,7 @@ fn refusal(fault: &Fault) -> Refusal {
 }
 
 /// The file behind `--kubeconfig` of the kubelet `pid`.
-fn named_by(root: &Root, pid: Option<i32>) -> Result<Option<PathBuf>, Refusal> {
+pub(super) fn named_by(root: &Root, pid: Option<i32>) -> Result<Option<PathBuf>, Refusal> {
     let Some(pid) = pid else {
         return Ok(None);
     };
@@ -166,7 +166,7 @@ fn named_by(root: &Root, pid: Option<i32>) -> Result<Option<PathBuf>, Refusal> {
 
 /// The first of the places with a kubeconfig in it. A file that is there and cannot be read ends the search: the next
 /// place would be a leftover.
-fn search(root: &Root) -> Result<(PathBuf, String), Refusal> {
+pub(super) fn search(root: &Root) -> Result<(PathBuf, String), Refusal> {
     for place in PLACES {
         let path = Path::new(place.path);
         match read(root, path) {

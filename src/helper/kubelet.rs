@@ -12,7 +12,10 @@ use super::{
 };
 use crate::{
     host::files::{FileError, Root},
-    kubelet::healthz::{ConfigText, healthz},
+    kubelet::{
+        endpoint::runtime_socket,
+        healthz::{ConfigText, healthz},
+    },
 };
 
 /// The verb.
@@ -59,6 +62,7 @@ pub fn answer(root: &Root, pid: i32) -> Result<KubeletFacts, Refusal> {
     let healthz = healthz(&flags, &configs)
         .map_err(|error| Refusal::new(Code::BadFile, error.to_string()))?;
     Ok(KubeletFacts {
+        runtime_socket: runtime_socket(&flags, &configs),
         healthz,
         kubeconfig: path(&flags.kubeconfig)?,
         config,
@@ -124,6 +128,7 @@ mod tests {
                 hostname_override: Some("N1".into()),
                 kubeconfig: Some("/etc/kubernetes/kubelet.conf".into()),
                 config: Some(CONFIG.into()),
+                runtime_socket: Some("/run/containerd/containerd.sock".into()),
                 root_dir: None,
             }
         );

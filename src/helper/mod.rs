@@ -1,24 +1,27 @@
 //! The privileged side: reads what only root may read, for the agent, through a few fixed verbs.
 //!
 //! It starts nothing itself (an exec plugin is started by systemd: `plugin`), writes in a folder of its own alone, knows
-//! nothing of the cluster and runs without tokio: a thread for each of at most four connections, of two more that follow
-//! the configuration, and one for the disk (`lane`), so that a verb that blocks in the kernel blocks nobody else. One file
-//! a verb: [`kubelet`], [`credential`], [`clock`], [`config`] (which follows the files with [`watch`]), [`storage`] (with
-//! `canary`), [`boot`] and [`pod`]; [`protocol`] is what both sides speak, [`server`] answers, [`activation`] and [`socket`]
-//! get the listening socket.
+//! nothing of the cluster and runs without tokio, but to ask systemd and the container runtime: a thread for each of at
+//! most four connections, of two more that follow the configuration, and one for the disk (`lane`), so that a verb that
+//! blocks in the kernel blocks nobody else. One file a verb: [`kubelet`], [`credential`], [`certificate`], [`clock`], [`journal`],
+//! [`config`] (which follows the files with [`watch`]), [`runtime`], [`storage`] (with `canary`), [`boot`] and [`pod`];
+//! [`protocol`] is what both sides speak, [`server`] answers, [`activation`] and [`socket`] get the listening socket.
 
 pub mod activation;
 pub mod boot;
 mod canary;
+pub mod certificate;
 pub mod clock;
 pub mod config;
 pub mod credential;
+pub mod journal;
 pub mod kubelet;
 mod lane;
 mod plugin;
 pub mod pod;
 pub mod process;
 pub mod protocol;
+pub mod runtime;
 pub mod server;
 pub mod socket;
 pub mod storage;

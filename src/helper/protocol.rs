@@ -6,14 +6,17 @@
 //! ← {"version":1,"error":{"code":"not_a_kubelet","message":"…"}}
 //! ```
 
+mod cri;
+
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+pub use self::cri::{Heard, Listener, RuntimeAnswer, RuntimeRequest, RuntimeStatus};
 use super::{
     boot::{self, BootRequest},
-    clock, config, credential, kubelet, pod,
+    certificate, clock, config, credential, journal, kubelet, pod, runtime,
     storage::{self, StorageRequest},
 };
 use crate::{
@@ -47,11 +50,14 @@ pub struct Verb {
 /// Every verb.
 pub const VERBS: &[&Verb] = &[
     &boot::VERB,
+    &certificate::VERB,
     &clock::VERB,
     &config::VERB,
     &credential::VERB,
+    &journal::VERB,
     &kubelet::VERB,
     &pod::VERB,
+    &runtime::VERB,
     &storage::VERB,
 ];
 
@@ -85,12 +91,29 @@ pub enum Request {
     Storage(StorageRequest),
     /// How the last boot ended, or something to keep of this one: [`LastBoot`](boot::LastBoot).
     Boot(BootRequest),
+    /// What the kubelet said last: [`LastWords`](journal::LastWords).
+    Journal {
+        /// The run of its unit, by systemd's `InvocationID`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        invocation: Option<String>,
+        /// Whether it is RKE2's, which has a log of its own.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        rke2: bool,
+    },
     /// Which pod has this uid: a [`PodName`](pod::PodName), or nothing.
     Pod {
         /// The pod's uid.
         #[serde(default)]
         uid: String,
     },
+    /// How long the client certificate is good that the kubelet shows to the API server: a [`ClientCertificate`].
+    Certificate {
+        /// The running kubelet, whose flags name its kubeconfig; without it, the well-known places are searched.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pid: Option<i32>,
+    },
+    /// Whether the container runtime answers, and what it says: [`RuntimeAnswer`].
+    Runtime(RuntimeRequest),
 }
 
 /// What the agent knows and the helper does not.
@@ -135,6 +158,8 @@ pub struct ConfigAnswer {
     pub errors: Vec<ConfigFinding>,
     /// How many warnings there are.
     pub warnings: u32,
+    /// Whether there is neither the kubeconfig that the kubelet asks for nor one to bootstrap with.
+    pub no_credentials: bool,
 }
 
 /// An error in the configuration.
@@ -157,10 +182,13 @@ impl Request {
             Self::Kubelet { .. } => &kubelet::VERB,
             Self::Credential { .. } => &credential::VERB,
             Self::Config(_) => &config::VERB,
+            Self::Journal { .. } => &journal::VERB,
             Self::Clock => &clock::VERB,
             Self::Storage(_) => &storage::VERB,
             Self::Boot(_) => &boot::VERB,
             Self::Pod { .. } => &pod::VERB,
+            Self::Certificate { .. } => &certificate::VERB,
+            Self::Runtime(_) => &runtime::VERB,
         }
     }
 }
@@ -179,6 +207,8 @@ pub struct KubeletFacts {
     /// `--root-dir`, if it is given.
     #[serde(default)]
     pub root_dir: Option<PathBuf>,
+    /// The container runtime's socket; `None` for an endpoint that is none (`tcp://`).
+    pub runtime_socket: Option<PathBuf>,
 }
 
 /// What the kubelet speaks to the API server with.
@@ -193,6 +223,17 @@ pub struct Credential {
     /// If an exec plugin gave it: it is made anew by each question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<Plugin>,
+}
+
+/// The certificate that the kubelet shows to the API server: its dates and no more of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientCertificate {
+    /// The file that it is in: of its own, or the kubeconfig.
+    pub file: String,
+    /// Seconds since 1970.
+    pub not_before_secs: i64,
+    /// Seconds since 1970.
+    pub not_after_secs: i64,
 }
 
 /// What an exec plugin says of its credential.
@@ -379,13 +420,14 @@ mod tests {
             hostname_override: None,
             kubeconfig: Some("/k".into()),
             config: None,
+            runtime_socket: Some("/s".into()),
             root_dir: None,
         };
         let line = encode_answer(Ok(&facts));
         assert_eq!(
             String::from_utf8_lossy(&line),
             "{\"version\":1,\"answer\":{\"healthz\":{\"url\":\"u\"},\"hostname_override\":null,\
-             \"kubeconfig\":\"/k\",\"config\":null,\"root_dir\":null}}\n"
+             \"kubeconfig\":\"/k\",\"config\":null,\"root_dir\":null,\"runtime_socket\":\"/s\"}}\n"
         );
         assert_eq!(
             decode_answer::<KubeletFacts>(&line).unwrap().unwrap(),

@@ -19,8 +19,9 @@ use serde::Serialize;
 use tracing::{debug, info, warn};
 
 use super::{
-    boot, clock, config, credential, kubelet, pod,
+    boot, certificate, clock, config, credential, journal, kubelet, pod,
     protocol::{self, Code, ConfigRequest, MAX_REQUEST_BYTES, Refusal, Request},
+    runtime,
     storage::{self, Disk},
 };
 use crate::{clock::Clock, host::files::Root};
@@ -235,9 +236,14 @@ fn perform(root: &Root, disk: &Arc<Disk>, request: &Request, uid: u32) -> Vec<u8
         Request::Config(_) => Vec::new(),
         Request::Clock => encode(verb, clock::answer()),
         Request::Kubelet { pid } => encode(verb, kubelet::answer(root, *pid)),
+        Request::Journal { invocation, rke2 } => {
+            encode(verb, journal::answer(root, invocation.as_deref(), *rke2))
+        }
+        Request::Runtime(request) => encode(verb, runtime::answer(root, request)),
         Request::Storage(request) => encode(verb, storage::answer(disk, root, request)),
         Request::Boot(request) => encode(verb, boot::answer(disk, root, request)),
         Request::Pod { uid } => encode(verb, pod::answer(root, uid)),
+        Request::Certificate { pid } => encode(verb, certificate::answer(root, *pid)),
         Request::Credential { pid, own, known } => {
             let answer = credential::answer(root, *pid, *own, known.as_deref());
             // A plugin's lives for minutes: it is said once.

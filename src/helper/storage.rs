@@ -198,8 +198,17 @@ pub fn answer(
     root: &Root,
     request: &StorageRequest,
 ) -> Result<StorageAnswer, Refusal> {
+    Ok(answer_within(WAIT, disk, root, request))
+}
+
+fn answer_within(
+    wait: Duration,
+    disk: &Arc<Disk>,
+    root: &Root,
+    request: &StorageRequest,
+) -> StorageAnswer {
     let job = (Arc::clone(disk), root.clone(), request.clone());
-    let looked = disk.lane.run("the helper's disk thread", WAIT, move || {
+    let looked = disk.lane.run("the helper's disk thread", wait, move || {
         let (disk, root, request) = job;
         look(&disk, &root, &request);
         // The disk has just shown that it works.
@@ -213,10 +222,10 @@ pub fn answer(
         ),
         for_ms: u64::try_from(stuck.for_so_long.as_millis()).unwrap_or(u64::MAX),
     });
-    Ok(StorageAnswer {
+    StorageAnswer {
         file_systems: progress.done.clone(),
         stuck,
-    })
+    }
 }
 
 /// A folder that was found.

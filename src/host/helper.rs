@@ -19,14 +19,20 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-pub use crate::helper::protocol::{ClockState, Code, Credential, KubeletFacts};
+pub use crate::helper::protocol::{ClientCertificate, ClockState, Code, Credential, KubeletFacts};
 use crate::{
+    checks::kubelet::Run,
     clock::Clock,
     helper::{
         SOCKET_PATH,
         boot::{BootRequest, LastBoot},
+        journal::LastWords,
         pod::PodName,
-        protocol::{self, ConfigAnswer, ConfigRequest, MAX_ANSWER_BYTES, Request, Verb},
+        protocol::{
+            self, ConfigAnswer, ConfigRequest, MAX_ANSWER_BYTES, Request, RuntimeAnswer,
+            RuntimeRequest, Verb,
+        },
+        runtime,
         storage::{StorageAnswer, StorageRequest},
     },
     metrics::{HelperTally, Outcome},
@@ -151,6 +157,11 @@ impl HelperClient {
         self.ask(&Request::Clock).await
     }
 
+    /// How long the certificate is good that the kubelet shows to the API server. At most 2 s.
+    pub async fn certificate(&self, pid: Option<i32>) -> Result<ClientCertificate, HelperError> {
+        self.ask(&Request::Certificate { pid }).await
+    }
+
     /// What the exec plugin of the agent's own kubeconfig gives. At most 12 s.
     pub async fn own_credential(&self) -> Result<Credential, HelperError> {
         self.ask(&Request::Credential {
@@ -159,6 +170,21 @@ impl HelperClient {
             known: None,
         })
         .await
+    }
+
+    /// What the kubelet said last in that run. At most 2 s.
+    pub async fn last_words(&self, run: &Run) -> Result<LastWords, HelperError> {
+        let (invocation, rke2) = match run {
+            Run::Invocation(id) => (Some(id.clone()), false),
+            Run::Rke2(_) => (None, true),
+        };
+        self.ask(&Request::Journal { invocation, rke2 }).await
+    }
+
+    /// What the container runtime answers. At most [`runtime::PATIENCE`] longer than it may take.
+    pub async fn runtime(&self, request: RuntimeRequest) -> Result<RuntimeAnswer, HelperError> {
+        let deadline = request.timeout() + runtime::PATIENCE;
+        self.ask_within(deadline, &Request::Runtime(request)).await
     }
 
     /// What the file systems of kubelet and runtime are like. At most 4 s.
@@ -204,14 +230,23 @@ impl HelperClient {
 
     /// The deadline holds for everything together: a stopped helper still accepts connections (the kernel does).
     async fn ask<T: DeserializeOwned>(&self, request: &Request) -> Result<T, HelperError> {
+        self.ask_within(request.verb().deadline, request).await
+    }
+
+    async fn ask_within<T: DeserializeOwned>(
+        &self,
+        deadline: Duration,
+        request: &Request,
+    ) -> Result<T, HelperError> {
         let verb = request.verb();
         let asked_at = Clock.now().uptime;
-        let result = timeout(verb.deadline, self.exchange(request))
+        let late = Err(HelperError::TimedOut {
+            verb: verb.name,
+            secs: deadline.as_secs(),
+        });
+        let result = timeout(deadline, self.exchange(request))
             .await
-            .unwrap_or(Err(HelperError::TimedOut {
-                verb: verb.name,
-                secs: verb.deadline.as_secs(),
-            }));
+            .unwrap_or(late);
         self.count(verb, asked_at, &result);
         result
     }

@@ -1,6 +1,7 @@
 //! The door to the machine: one small file a thing, no state shared between them.
 
 pub mod addresses;
+pub mod cri;
 pub mod files;
 pub mod helper;
 pub mod journal;
@@ -13,11 +14,16 @@ pub mod network;
 pub mod notify;
 pub mod own;
 pub mod packages;
+pub mod pressure;
 pub mod process;
 pub mod program;
 pub mod sample;
+pub mod schedstat;
 pub mod scrapes;
 pub mod socket;
+pub mod sockets;
+pub mod strain;
+pub mod suspect;
 pub mod systemd;
 pub mod textfile;
 pub mod transient;

@@ -1,21 +1,32 @@
-//! systemd over D-Bus: the unit's state and its jobs, told as they change. Reading only.
+//! systemd over D-Bus: the kubelet's unit and the units beside it (the container runtime's), their state and their jobs,
+//! told as they change. Reading only.
 //!
-//! One connection, match rules for this unit and for the host's shutdown alone. All signals come through one stream, so that they keep the
+//! One connection, match rules for these units and for the host's shutdown alone. All signals come through one stream, so that they keep the
 //! order in which systemd sent them: a job is known before the process that it ends is gone.
+
+mod properties;
+mod rules;
 
 use std::{collections::HashMap, time::Duration};
 
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 use tracing::debug;
 use zbus::{
-    Connection, MatchRule, Message, MessageStream, OwnedObjectPath, OwnedVariant, Variant,
+    Connection, Message, MessageStream, OwnedObjectPath, OwnedVariant,
     export::futures_core::Stream,
-    fdo::{DBusProxy, PropertiesProxy},
+    fdo::PropertiesProxy,
     message::Type,
     names::{InterfaceName, MemberName},
     zvariant::DynamicType,
 };
 
+use self::{
+    properties::{get, job, job_type, merge, text},
+    rules::{follow, subscribe},
+};
 use super::loaded;
 use crate::{
     checks::kubelet::{JobKind, Sign, Unit},
@@ -38,26 +49,37 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Wait before the bus is tried again: doubled from the first to the last.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
+/// How many units are followed at most.
+const MAX_UNITS: usize = 8;
+
 /// What the bus has to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BusEvent {
+    /// The unit of this name is watched: of several that could run the kubelet the first that is there.
+    Watching(String),
     /// Connected, and the unit's state has been read.
     Connected,
     /// Not connected, or no longer; tried again by itself.
     Lost(String),
-    /// Something about the unit.
+    /// Something about the kubelet's unit.
     Sign(Sign),
+    /// Something about a unit beside it, which has that name.
+    Beside(String, Sign),
     /// Whether the host is going down: at the start if so, and when that changes.
     ShuttingDown(bool),
     /// What systemd has loaded for the unit: at the start, and after each time that it read its units anew.
     Loaded(Box<Loaded>),
 }
 
-/// Watches the unit until nobody listens any more.
-pub async fn watch(unit: String, events: mpsc::Sender<BusEvent>) {
+/// Watches the first of these units that is there, the kubelet's, and those beside it, until nobody listens any more. Units may be added, none is taken away.
+pub async fn watch(
+    units: Vec<String>,
+    beside: watch::Receiver<Vec<String>>,
+    events: mpsc::Sender<BusEvent>,
+) {
     let mut wait = RETRY.0;
     loop {
-        let (connected, error) = session(&unit, &events).await;
+        let (connected, error) = session(&units, beside.clone(), &events).await;
         if connected {
             wait = RETRY.0;
         }
@@ -70,9 +92,14 @@ pub async fn watch(unit: String, events: mpsc::Sender<BusEvent>) {
 }
 
 /// One connection's life: whether it got as far as knowing the unit, and why it ended.
-async fn session(unit: &str, events: &mpsc::Sender<BusEvent>) -> (bool, String) {
+async fn session(
+    units: &[String],
+    beside: watch::Receiver<Vec<String>>,
+    events: &mpsc::Sender<BusEvent>,
+) -> (bool, String) {
     // A bus daemon that hangs accepts the connection and then says nothing.
-    let open = tokio::time::timeout(OPEN_TIMEOUT, Session::open(unit, events.clone()));
+    let open = Session::open(units, beside, events.clone());
+    let open = tokio::time::timeout(OPEN_TIMEOUT, open);
     let mut session = match open.await {
         Ok(Ok(session)) => session,
         Ok(Err(e)) => return (false, e.to_string()),
@@ -93,59 +120,161 @@ async fn session(unit: &str, events: &mpsc::Sender<BusEvent>) -> (bool, String) 
 struct Session {
     connection: Connection,
     messages: MessageStream,
-    unit_path: OwnedObjectPath,
-    unit: Unit,
+    /// The names that the kubelet's unit may have.
+    candidates: Vec<String>,
+    /// The kubelet's first.
+    units: Vec<Followed>,
+    /// The names of those beside it.
+    beside: watch::Receiver<Vec<String>>,
     events: mpsc::Sender<BusEvent>,
     questions: JoinSet<()>,
 }
 
+/// A unit that is followed.
+struct Followed {
+    name: String,
+    path: OwnedObjectPath,
+    unit: Unit,
+    is_kubelets: bool,
+}
+
+impl Followed {
+    fn event(&self, sign: Sign) -> BusEvent {
+        if self.is_kubelets {
+            BusEvent::Sign(sign)
+        } else {
+            BusEvent::Beside(self.name.clone(), sign)
+        }
+    }
+}
+
 impl Session {
-    async fn open(unit: &str, events: mpsc::Sender<BusEvent>) -> zbus::Result<Self> {
+    async fn open(
+        units: &[String],
+        beside: watch::Receiver<Vec<String>>,
+        events: mpsc::Sender<BusEvent>,
+    ) -> zbus::Result<Self> {
         let connection = zbus::connection::Builder::system()
             .method_timeout(CALL_TIMEOUT)
             .build()
             .await?;
         let messages = MessageStream::from(&connection);
-        let unit_path: OwnedObjectPath = call(&connection, "LoadUnit", &(unit))
-            .await?
-            .body()
-            .deserialize()?;
-        subscribe(&connection, unit, &unit_path).await?;
-        call(&connection, "Subscribe", &()).await?;
+        subscribe(&connection).await?;
         let mut session = Self {
             connection,
             messages,
-            unit_path,
-            unit: Unit::default(),
+            candidates: units.to_vec(),
+            units: Vec::new(),
+            beside,
             events,
             questions: JoinSet::new(),
         };
-        session.read_unit().await?;
+        let unit = session.choose().await?;
+        session.add(&unit).await?;
+        session.say(BusEvent::Watching(unit)).await;
+        call(&session.connection, "Subscribe", &()).await?;
+        session.read_unit(0).await?;
         session.ask_system_state();
         session.say(BusEvent::Connected).await;
+        session.follow_beside().await;
         Ok(session)
     }
 
     async fn run(&mut self) -> zbus::Result<()> {
-        while let Some(message) = next(&mut self.messages).await {
+        loop {
+            let message = tokio::select! {
+                biased;
+                message = next(&mut self.messages) => message,
+                Ok(()) = self.beside.changed() => {
+                    self.follow_beside().await;
+                    continue;
+                }
+            };
+            let Some(message) = message else {
+                return Ok(());
+            };
             let message = message?;
             while self.questions.try_join_next().is_some() {}
             if message.message_type() == Type::Signal {
                 self.signal(&message).await?;
             }
         }
+    }
+
+    /// The kubelet's unit: the first of those it may be that is there, else the first.
+    async fn choose(&self) -> zbus::Result<String> {
+        let is_open = self.candidates.len() > 1;
+        for unit in self.candidates.iter().filter(|_| is_open) {
+            let loaded = call(&self.connection, "LoadUnit", &(unit.as_str())).await?;
+            let path: OwnedObjectPath = loaded.body().deserialize()?;
+            let state = get(&self.connection, path.as_str(), UNIT, "LoadState").await?;
+            if text(&state) == "loaded" {
+                return Ok(unit.clone());
+            }
+        }
+        Ok(self.candidates.first().cloned().unwrap_or_default())
+    }
+
+    /// Units have been read anew, and the kubelet's was not there: perhaps another one is now.
+    async fn choose_again(&mut self) -> zbus::Result<()> {
+        if self.units[0].unit.load_state == "loaded" {
+            return Ok(());
+        }
+        let unit = self.choose().await?;
+        if self.named(&unit).is_none() {
+            let index = self.add(&unit).await?;
+            self.units[index].is_kubelets = true;
+            self.units.swap_remove(0); // the new one takes its place
+            self.say(BusEvent::Watching(unit)).await;
+        }
         Ok(())
+    }
+
+    /// Has the bus tell of a unit from now on; its place among those that are followed.
+    async fn add(&mut self, name: &str) -> zbus::Result<usize> {
+        let loaded = call(&self.connection, "LoadUnit", &(name)).await?;
+        let path: OwnedObjectPath = loaded.body().deserialize()?;
+        follow(&self.connection, name, &path).await?;
+        self.units.push(Followed {
+            name: name.to_owned(),
+            path,
+            unit: Unit::default(),
+            is_kubelets: self.units.is_empty(),
+        });
+        Ok(self.units.len() - 1)
+    }
+
+    /// Those that are asked for and not followed yet. One that cannot be had is no reason to lose the others.
+    async fn follow_beside(&mut self) {
+        let names = self.beside.borrow_and_update().clone();
+        for name in names {
+            let known = self.units.iter().any(|one| one.name == name);
+            if known || self.units.len() >= MAX_UNITS {
+                continue;
+            }
+            let followed = match self.add(&name).await {
+                Ok(index) => self.read_unit(index).await,
+                Err(e) => Err(e),
+            };
+            if let Err(e) = followed {
+                debug!(unit = name, error = %e, "a unit cannot be followed");
+            }
+        }
     }
 
     async fn signal(&mut self, message: &Message) -> zbus::Result<()> {
         let header = message.header();
         let member = header.member().map(MemberName::as_str).unwrap_or_default();
         match member {
-            "PropertiesChanged" if header.path().is_some_and(|p| *p == *self.unit_path) => {
+            "PropertiesChanged" => {
+                let is_its = |one: &Followed| header.path().is_some_and(|p| *p == *one.path);
+                let Some(index) = self.units.iter().position(is_its) else {
+                    return Ok(());
+                };
                 let body = message.body();
                 let (_, changed, _): (String, HashMap<String, OwnedVariant>, Vec<String>) =
                     body.deserialize()?;
-                self.merge(&changed).await;
+                self.merge(index, &changed).await;
             }
             "JobNew" => {
                 let (id, path, unit): (u32, OwnedObjectPath, String) =
@@ -156,9 +285,10 @@ impl Session {
                     self.ask_system_state();
                     return Ok(());
                 }
-                self.say(BusEvent::Sign(Sign::Job(id, JobKind::Unasked)))
-                    .await;
-                self.ask_job_type(id, path);
+                if let Some(index) = self.named(&unit) {
+                    self.tell(index, Sign::Job(id, JobKind::Unasked)).await;
+                    self.ask_job_type(index, id, path);
+                }
             }
             "JobRemoved" => {
                 let (id, _, unit, _): (u32, OwnedObjectPath, String, String) =
@@ -167,12 +297,17 @@ impl Session {
                     self.ask_system_state();
                     return Ok(());
                 }
-                self.say(BusEvent::Sign(Sign::JobDone(id))).await;
+                if let Some(index) = self.named(&unit) {
+                    self.tell(index, Sign::JobDone(id)).await;
+                }
             }
             // After a reload or a re-execution every property may differ, unannounced.
             "Reloading" | "NameOwnerChanged" => {
                 call(&self.connection, "Subscribe", &()).await.ok();
-                self.read_unit().await?;
+                self.choose_again().await?;
+                for index in 0..self.units.len() {
+                    self.read_unit(index).await?;
+                }
             }
             _ => {}
         }
@@ -180,42 +315,50 @@ impl Session {
     }
 
     /// Asks without waiting: the signals that come meanwhile matter more.
-    fn ask_job_type(&mut self, id: u32, path: OwnedObjectPath) {
+    fn ask_job_type(&mut self, index: usize, id: u32, path: OwnedObjectPath) {
         let (connection, events) = (self.connection.clone(), self.events.clone());
+        let event = self.units[index].event(Sign::Job(id, JobKind::Unasked));
         self.questions.spawn(async move {
             match job_type(&connection, path).await {
                 Ok(kind) => {
-                    events.send(BusEvent::Sign(Sign::Job(id, kind))).await.ok();
+                    let sign = Sign::Job(id, kind);
+                    let event = match event {
+                        BusEvent::Beside(unit, _) => BusEvent::Beside(unit, sign),
+                        _ => BusEvent::Sign(sign),
+                    };
+                    events.send(event).await.ok();
                 }
                 Err(e) => debug!(job = id, error = %e, "a job's type could not be read"),
             }
         });
     }
 
-    async fn read_unit(&mut self) -> zbus::Result<()> {
-        self.say(BusEvent::Sign(Sign::JobsUntold)).await;
+    async fn read_unit(&mut self, index: usize) -> zbus::Result<()> {
+        self.tell(index, Sign::JobsUntold).await;
         for interface in [UNIT, SERVICE] {
             let properties = PropertiesProxy::builder(&self.connection)
                 .destination(SYSTEMD)
-                .path(self.unit_path.clone())
+                .path(self.units[index].path.clone())
                 .build()
                 .await?
                 .get_all(InterfaceName::from_static_str_unchecked(interface))
                 .await?;
-            merge(&mut self.unit, &properties);
+            merge(&mut self.units[index].unit, &properties);
             // A job that was queued before we listened: `(uo)`, number 0 if there is none.
             if let Some((id, path)) = properties.get("Job").and_then(job)
                 && id != 0
             {
-                self.say(BusEvent::Sign(Sign::Job(id, JobKind::Unasked)))
-                    .await;
-                self.ask_job_type(id, path);
+                self.tell(index, Sign::Job(id, JobKind::Unasked)).await;
+                self.ask_job_type(index, id, path);
             }
         }
-        self.say(BusEvent::Sign(Sign::Unit(self.unit.clone())))
-            .await;
+        let followed = &self.units[index];
+        self.tell(index, Sign::Unit(followed.unit.clone())).await;
+        if !followed.is_kubelets {
+            return Ok(());
+        }
         // Not waited for: an end of the process that comes meanwhile matters more.
-        let (connection, path) = (self.connection.clone(), self.unit_path.clone());
+        let (connection, path) = (self.connection.clone(), followed.path.clone());
         let events = self.events.clone();
         self.questions.spawn(async move {
             match loaded::read(&connection, &path).await {
@@ -242,14 +385,23 @@ impl Session {
         });
     }
 
-    async fn merge(&mut self, changed: &HashMap<String, OwnedVariant>) {
-        let before = self.unit.clone();
-        merge(&mut self.unit, changed);
+    async fn merge(&mut self, index: usize, changed: &HashMap<String, OwnedVariant>) {
+        let followed = &mut self.units[index];
+        let before = followed.unit.clone();
+        merge(&mut followed.unit, changed);
         // Each transition comes two to six times over.
-        if self.unit != before {
-            self.say(BusEvent::Sign(Sign::Unit(self.unit.clone())))
-                .await;
+        if followed.unit != before {
+            let sign = Sign::Unit(followed.unit.clone());
+            self.tell(index, sign).await;
         }
+    }
+
+    fn named(&self, unit: &str) -> Option<usize> {
+        self.units.iter().position(|one| one.name == unit)
+    }
+
+    async fn tell(&self, index: usize, sign: Sign) {
+        self.say(self.units[index].event(sign)).await;
     }
 
     async fn say(&self, event: BusEvent) {
@@ -270,142 +422,4 @@ where
     connection
         .call_method(Some(SYSTEMD), MANAGER_PATH, Some(MANAGER), method, body)
         .await
-}
-
-async fn subscribe(
-    connection: &Connection,
-    unit: &str,
-    unit_path: &OwnedObjectPath,
-) -> zbus::Result<()> {
-    let bus = DBusProxy::new(connection).await?;
-    let from_systemd = || MatchRule::builder().msg_type(Type::Signal).sender(SYSTEMD);
-    let manager = || from_systemd().path(MANAGER_PATH).interface(MANAGER);
-    let rules = [
-        from_systemd()
-            .path(unit_path.clone())
-            .interface(PROPERTIES)
-            .member("PropertiesChanged")
-            .build()?,
-        manager().member("JobNew").arg(2, unit).build()?,
-        manager().member("JobRemoved").arg(2, unit).build()?,
-        manager().member("JobNew").arg(2, SHUTDOWN).build()?,
-        manager().member("JobRemoved").arg(2, SHUTDOWN).build()?,
-        manager().member("Reloading").build()?,
-        MatchRule::builder()
-            .msg_type(Type::Signal)
-            .sender("org.freedesktop.DBus")
-            .member("NameOwnerChanged")
-            .arg(0, SYSTEMD)
-            .build()?,
-    ];
-    for rule in rules {
-        bus.add_match_rule(rule).await?;
-    }
-    Ok(())
-}
-
-fn job(value: &OwnedVariant) -> Option<(u32, OwnedObjectPath)> {
-    let value = value.try_clone().ok()?;
-    <(u32, OwnedObjectPath)>::try_from(value).ok()
-}
-
-async fn get(
-    connection: &Connection,
-    path: &str,
-    interface: &str,
-    property: &str,
-) -> zbus::Result<OwnedVariant> {
-    let reply = connection
-        .call_method(
-            Some(SYSTEMD),
-            path,
-            Some(PROPERTIES),
-            "Get",
-            &(interface, property),
-        )
-        .await?;
-    reply.body().deserialize()
-}
-
-async fn job_type(connection: &Connection, path: OwnedObjectPath) -> zbus::Result<JobKind> {
-    let value = get(connection, path.as_str(), JOB, "JobType").await?;
-    Ok(match text(&value).as_str() {
-        "stop" => JobKind::Stop,
-        "restart" | "try-restart" | "reload-or-restart" | "reload-or-try-restart" => {
-            JobKind::Restart
-        }
-        "start" => JobKind::Start,
-        _ => JobKind::Other,
-    })
-}
-
-fn merge(unit: &mut Unit, properties: &HashMap<String, OwnedVariant>) {
-    for (name, value) in properties {
-        match name.as_str() {
-            "LoadState" => unit.load_state = text(value),
-            "ActiveState" => unit.active_state = text(value),
-            "SubState" => unit.sub_state = text(value),
-            "Result" => unit.result = text(value),
-            "ControlGroup" => unit.control_group = text(value),
-            "MainPID" => unit.main_pid = number(value),
-            "ExecMainPID" => unit.exec_main_pid = number(value),
-            "ExecMainCode" => unit.exec_main_code = number(value),
-            "ExecMainStatus" => unit.exec_main_status = number(value),
-            "InactiveExitTimestampMonotonic" => unit.ever_started = number::<u64>(value) != 0,
-            _ => {}
-        }
-    }
-}
-
-fn text(value: &Variant<'_>) -> String {
-    match value {
-        Variant::Str(text) => text.as_str().to_owned(),
-        Variant::Variant(inner) => text(inner),
-        _ => String::new(),
-    }
-}
-
-/// A number of whatever width; one that does not fit, or is none, is 0, which for each of them means "none".
-fn number<T: TryFrom<i128> + Default>(value: &Variant<'_>) -> T {
-    let wide = match value {
-        Variant::U32(n) => i128::from(*n),
-        Variant::I32(n) => i128::from(*n),
-        Variant::U64(n) => i128::from(*n),
-        Variant::I64(n) => i128::from(*n),
-        _ => 0,
-    };
-    T::try_from(wide).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn properties_are_merged_by_name_and_type() {
-        let mut unit = Unit::default();
-        let properties = HashMap::from([
-            ("MainPID".to_owned(), OwnedVariant::from(7_u32)),
-            ("ExecMainStatus".to_owned(), OwnedVariant::from(9_i32)),
-            (
-                "InactiveExitTimestampMonotonic".to_owned(),
-                OwnedVariant::from(5_u64),
-            ),
-            (
-                "ActiveState".to_owned(),
-                Variant::from("active").try_to_owned().unwrap(),
-            ),
-            ("Result".to_owned(), OwnedVariant::from(1_u32)),
-            ("Unheard".to_owned(), OwnedVariant::from(1_u32)),
-        ]);
-        merge(&mut unit, &properties);
-        assert_eq!(
-            (unit.main_pid, unit.exec_main_status, unit.ever_started),
-            (7, 9, true)
-        );
-        assert_eq!(
-            (unit.active_state.as_str(), unit.result.as_str()),
-            ("active", "")
-        );
-    }
 }

@@ -21,6 +21,10 @@ pub struct KubeletFlags {
     pub hostname_override: Option<String>,
     /// `--root-dir`.
     pub root_dir: Option<String>,
+    /// `--cert-dir`: where it keeps the certificates that it gets.
+    pub cert_dir: Option<String>,
+    /// `--container-runtime-endpoint`.
+    pub container_runtime_endpoint: Option<String>,
 }
 
 /// The words of a `/proc/PID/cmdline`, each ended by NUL, the program's name first. Bytes that are not UTF-8 show as
@@ -61,6 +65,8 @@ impl KubeletFlags {
             healthz_bind_address: value("healthz-bind-address"),
             hostname_override: value("hostname-override"),
             root_dir: value("root-dir"),
+            cert_dir: value("cert-dir"),
+            container_runtime_endpoint: value("container-runtime-endpoint"),
         }
     }
 }

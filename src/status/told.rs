@@ -24,6 +24,24 @@ pub struct PublishedAs {
     pub refused: Option<String>,
 }
 
+/// News kept for whoever looks: so many, the oldest first. (Each has its Event, too.)
+pub const MAX_NEWS: usize = 8;
+
+/// Something that happened and is no state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct News {
+    /// Its name, which is the reason of its Event.
+    pub name: String,
+    /// What happened.
+    #[serde(default)]
+    pub note: String,
+    /// Whether it is something to look at.
+    #[serde(default)]
+    pub warning: bool,
+    /// When it was noticed.
+    pub at: Timestamp,
+}
+
 /// The taints of ours.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]

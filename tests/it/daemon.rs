@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::TcpListener,
+    os::unix::net::UnixStream,
     path::Path,
     process::{Child, Command, Stdio},
     thread,
@@ -57,7 +58,8 @@ fn daemon(dir: &Path, url: &str) -> Running {
     );
     fs::write(&config, text).unwrap();
     let child = Command::new(env!("CARGO_BIN_EXE_nodevigil"))
-        .args(["run", "--config", config.to_str().unwrap()])
+        // All the *.toml of the folder, by name.
+        .args(["run", "--config", dir.to_str().unwrap()])
         .env("RUNTIME_DIRECTORY", dir)
         .env_remove("NOTIFY_SOCKET")
         .stderr(Stdio::piped())
@@ -117,6 +119,53 @@ fn a_kubelet_by_pid_file_is_watched_alone_and_through_a_restart() {
         "it has no process to look at"
     );
     assert_eq!(status["conditions"][0]["last_transition_time"], since);
+}
+
+/// What the daemon's socket in `dir` says.
+fn scrape(dir: &Path) -> String {
+    let mut stream = UnixStream::connect(dir.join("metrics.sock")).unwrap();
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    body.to_owned()
+}
+
+#[test]
+fn in_the_shadow_the_metrics_say_what_would_be_published() {
+    // The text file is written to memory alone.
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (mut kubelet, url) = kubelet(dir.path());
+    let settings = format!(
+        "[metrics]\ntextfile_dir = \"{}\"\ntextfile_interval_secs = 5\n[kubernetes]\npublish = \"none\"\n",
+        dir.path().display()
+    );
+    fs::write(dir.path().join("50-metrics.toml"), settings).unwrap();
+    let _running = daemon(dir.path(), &url);
+    status_when(dir.path(), |status| has_reason(status, "KubeletIsHealthy"));
+    let healthy = "nodevigil_condition_status{condition=\"KubeletHealthy\",status=\"true\"} 1\n";
+    let text = scrape(dir.path());
+    for line in [healthy, "nodevigil_shadow 1\n", "# EOF\n"] {
+        assert!(text.contains(line), "no {line} in {text}");
+    }
+    for absent in ["nodevigil_last_heartbeat", "peer=\"api\"", "peer=\"bus\""] {
+        assert!(!text.contains(absent), "{absent} in {text}");
+    }
+    kubelet.0.kill().unwrap();
+    kubelet.0.wait().unwrap();
+    status_when(dir.path(), |status| has_reason(status, "KubeletGone"));
+    let dead = "nodevigil_condition_reason_info{condition=\"KubeletHealthy\",reason=\"KubeletGone\",severity=\"failed\"} 1\n";
+    assert!(scrape(dir.path()).contains(dead));
+    let file = dir.path().join("nodevigil.prom");
+    let start = Instant::now();
+    while !fs::read_to_string(&file).is_ok_and(|text| text.contains(dead)) {
+        assert!(start.elapsed() < SOON, "the text file does not say so");
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(!fs::read_to_string(&file).unwrap().contains("# EOF"));
 }
 
 #[test]

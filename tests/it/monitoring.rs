@@ -1,7 +1,7 @@
 //! What packaging/monitoring asks of Prometheus exists: every metric, label and value in its rules and its dashboard is
 //! one that the program has.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{borrow::Cow, collections::BTreeSet, fs, path::Path};
 
 use nodevigil::{
     health::ConditionType,
@@ -121,12 +121,7 @@ fn values_of(family: &Family, label: &str) -> Option<Vec<String>> {
     }
     let label = family.labels.iter().find(|own| own.name() == label)?;
     let values = label.values().unwrap_or_default();
-    Some(
-        values
-            .into_iter()
-            .map(std::borrow::Cow::into_owned)
-            .collect(),
-    )
+    Some(values.into_iter().map(Cow::into_owned).collect())
 }
 
 fn values_of_foreign(label: &str) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use libtest_mimic::Trial;
 use nix::time::{ClockId, clock_gettime, clock_settime};
 use procfs::{Current as _, LoadAverage};
@@ -15,7 +15,7 @@ use crate::trial;
 
 const KERNEL: &str = "NodeKernelHealthy";
 /// Looks are ten seconds apart, and a Node that was just born has fifteen of grace.
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 /// Steps the machine's clock for a moment, for real: not a thing to do unasked.
 const CLOCK_STEP: &str = "CLOCK_STEP";
 
@@ -114,7 +114,8 @@ fn told_steps(scene: &Scene) -> Result<Vec<String>> {
 fn set_clock(ahead: Duration, back: Duration) -> Result<()> {
     let clock = ClockId::CLOCK_REALTIME;
     let now: Duration = clock_gettime(clock)?.into();
-    clock_settime(clock, (now + ahead - back).into()).context("setting the machine's clock")
+    clock_settime(clock, (now + ahead).saturating_sub(back).into())
+        .context("setting the machine's clock")
 }
 
 /// Set to what it is, the kernel wakes the agent as for any step, and there is nothing to tell. A real step is the whole

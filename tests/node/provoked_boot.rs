@@ -84,7 +84,8 @@ fn the_end_of_a_boot_is_told_once_in_the_next() -> Result<()> {
 /// A boot of the node.
 struct Boot(Scene);
 
-/// The node boots with that record on its disk. Its kernel is the machine's, so its boot has a name by a bind mount.
+/// The node boots with that record on its disk. Its kernel is the machine's, so its boot has a name by a bind mount
+/// in the helper's sandbox.
 fn boot(id: &str, record: Option<&str>) -> Result<Boot> {
     let last_step = "[Unit]\nSuccessAction=none\n[Service]\nExecStart=/bin/true\n";
     let scene = Scene::booted(&ControlPlane::shared()?, NAME, |node| {
@@ -93,14 +94,17 @@ fn boot(id: &str, record: Option<&str>) -> Result<Boot> {
             last_step,
             0o644,
         );
+        let node = node.file(
+            &format!("/etc/systemd/system/{HELPER}.d/60-boot.conf"),
+            "[Service]\nBindReadOnlyPaths=/run/boot_id:/proc/sys/kernel/random/boot_id\n",
+            0o644,
+        );
         match record {
             Some(record) => node.file(RECORD, record, 0o600),
             None => node,
         }
     })?;
-    scene.node.sh(&format!(
-        "echo {id} >/run/boot_id; mount --bind /run/boot_id /proc/sys/kernel/random/boot_id"
-    ))?;
+    scene.node.sh(&format!("echo {id} >/run/boot_id"))?;
     Ok(Boot(scene.start()?))
 }
 

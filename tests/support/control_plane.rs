@@ -133,7 +133,7 @@ impl ControlPlane {
     }
 
     /// Its authority.
-    pub(super) fn authority(&self) -> &Authority {
+    pub(crate) fn authority(&self) -> &Authority {
         &self.authority
     }
 

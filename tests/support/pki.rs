@@ -1,5 +1,7 @@
 //! Makes the cluster's certificates and the kubeconfigs that carry them.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -62,6 +64,20 @@ impl Authority {
         self.sign_params(params, false)
     }
 
+    /// A user's certificate that is good between two moments, in seconds since 1970.
+    pub(crate) fn sign_between(
+        &self,
+        name: &str,
+        groups: &[&str],
+        (from, to): (u64, u64),
+    ) -> Result<Pair> {
+        let mut params = params(name, groups, &[])?;
+        let epoch = date_time_ymd(1970, 1, 1);
+        params.not_before = epoch + Duration::from_secs(from);
+        params.not_after = epoch + Duration::from_secs(to);
+        self.sign_params(params, true)
+    }
+
     fn sign_params(&self, mut params: CertificateParams, for_client: bool) -> Result<Pair> {
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![
@@ -84,8 +100,12 @@ impl Authority {
 
     /// A kubeconfig for a user, with everything inlined.
     pub(crate) fn kubeconfig(&self, user: &str, groups: &[&str], server: &str) -> Result<Value> {
-        let pair = self.sign(user, groups, &[])?;
-        Ok(json!({
+        Ok(self.kubeconfig_with(user, &self.sign(user, groups, &[])?, server))
+    }
+
+    /// The same with a certificate that was signed before.
+    pub(crate) fn kubeconfig_with(&self, user: &str, pair: &Pair, server: &str) -> Value {
+        json!({
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "lab",
@@ -98,7 +118,7 @@ impl Authority {
                 "client-certificate-data": STANDARD.encode(&pair.certificate),
                 "client-key-data": STANDARD.encode(&pair.key),
             }}],
-        }))
+        })
     }
 }
 

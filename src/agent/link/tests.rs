@@ -86,6 +86,7 @@ impl World {
             started: at(0).uptime,
         };
         let facts = KubeletFacts {
+            runtime_socket: None,
             healthz: Healthz::Url("http://127.0.0.1:1/healthz".to_owned()),
             hostname_override: None,
             kubeconfig: None,

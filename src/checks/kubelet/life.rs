@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use super::signs::{Endpoint, Probe, Process, Unit};
+use super::{
+    signs::{Carrier, Endpoint, Probe, Process, Unit},
+    starved::Starved,
+    suspicion::Suspicion,
+};
 use crate::health::timing::Window;
 
 /// How a process ended.
@@ -32,12 +36,19 @@ pub(super) struct Ended {
     /// Whether it ended before systemd was heard, whose restart job may have become a start job meanwhile.
     pub(super) unheard: bool,
     pub(super) cause: Cause,
+    /// The run of its unit.
+    pub(super) invocation: String,
+    pub(super) carrier: Carrier,
 }
 
 /// A kubelet that lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Alive {
     pub(super) process: Process,
+    /// When it was found (uptime).
+    pub(super) found: Duration,
+    pub(super) carrier: Carrier,
+    pub(super) suspicion: Suspicion,
     /// It came by a restart that somebody had asked for: until its grace ends that is no news.
     pub(super) planned: bool,
     /// Its healthz has answered 200 once.
@@ -48,6 +59,9 @@ pub(super) struct Alive {
     /// Its state in `/proc`, for the message.
     pub(super) state: Option<char>,
     pub(super) endpoint: Option<Endpoint>,
+    /// How hard it is for it to run, since it does not answer; and whether that is to be looked at.
+    pub(super) starved: Starved,
+    pub(super) strain_is_wanted: bool,
 }
 
 impl Cause {
@@ -68,15 +82,20 @@ impl Cause {
 }
 
 impl Alive {
-    pub(super) fn new(process: Process, planned: bool) -> Self {
+    pub(super) fn new(process: Process, planned: bool, found: Duration) -> Self {
         Self {
             process,
+            found,
+            carrier: Carrier::Unit,
+            suspicion: Suspicion::default(),
             planned,
             answered: false,
             probes: Window::default(),
             last_probe: None,
             state: None,
             endpoint: None,
+            starved: Starved::default(),
+            strain_is_wanted: false,
         }
     }
 
@@ -89,7 +108,10 @@ impl Alive {
         if probe == Probe::Ok {
             self.answered = true;
             self.planned = false;
+            self.suspicion = Suspicion::default();
+            self.starved = Starved::default();
         }
+        self.strain_is_wanted = probe != Probe::Ok;
         self.probes.push(probe != Probe::Ok);
         self.last_probe = Some(probe);
     }

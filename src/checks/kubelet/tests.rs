@@ -1,5 +1,9 @@
 //! Histories of a kubelet, told as signs.
 
+mod ends;
+mod later;
+mod stuck;
+
 use jiff::Timestamp;
 
 use super::*;
@@ -31,8 +35,8 @@ fn unit(active: &str, sub: &str, main_pid: u32, exec: (u32, i32, i32)) -> Sign {
         exec_main_code: exec.1,
         exec_main_status: exec.2,
         result: "signal".to_owned(),
-        control_group: String::new(),
         ever_started: true,
+        ..Unit::default()
     })
 }
 
@@ -77,7 +81,7 @@ fn reason_after(kubelet: &Kubelet, before: Option<Reason>, millis: u64) -> Optio
 fn a_kill_waits_three_milliseconds_for_its_cause() {
     let mut kubelet = after(healthy(), [Sign::Gone(PID)]);
     assert_eq!(reason(&kubelet, 10_000), None);
-    assert_eq!(kubelet.next_deadline(), Some(at(10_003).uptime));
+    assert_eq!(kubelet.next_deadline(at(10_000)), Some(at(10_003).uptime));
     kubelet.apply(running(), at(10_001));
     assert_eq!(
         reason(&kubelet, 10_001),
@@ -191,7 +195,7 @@ fn a_planned_restart_is_no_news_unless_it_fails() {
     }
     assert_eq!(
         reason(&kubelet, 11_000 + 120_000),
-        Some(Reason::KubeletHealthzDown)
+        Some(Reason::KubeletStartSlow)
     );
 
     let mut kubelet = after(healthy(), planned);
@@ -204,6 +208,7 @@ fn three_misses_make_a_problem_and_each_kind_has_its_reason() {
     for (probe, expected) in [
         (Probe::Timeout, Reason::KubeletHung),
         (Probe::Refused, Reason::KubeletHealthzDown),
+        (Probe::Unreachable, Reason::KubeletHealthzDown),
         (Probe::Status(500), Reason::KubeletHealthzDown),
         (
             Probe::Impossible("no memory".to_owned()),
@@ -262,7 +267,7 @@ fn a_young_kubelet_is_starting() {
         kubelet.apply(Sign::Probed(PID, Probe::Refused), at(5_000));
     }
     assert_eq!(reason(&kubelet, 5_000), Some(Reason::KubeletStarting));
-    assert_eq!(reason(&kubelet, 120_000), Some(Reason::KubeletHealthzDown));
+    assert_eq!(reason(&kubelet, 120_000), Some(Reason::KubeletStartSlow));
 }
 
 #[test]
@@ -270,6 +275,7 @@ fn what_is_not_there_is_told_by_its_unit() {
     let absent = |unit| {
         let mut kubelet = Kubelet::new("kubelet.service");
         kubelet.apply(Sign::Found(Found::None("no process".to_owned())), at(0));
+        kubelet.apply(Sign::AwaitsJoin(false), at(0));
         kubelet.apply(unit, at(0));
         kubelet
     };
@@ -440,4 +446,86 @@ fn a_lost_bus_takes_its_jobs_along() {
     let mut kubelet = after(healthy(), signs);
     kubelet.tick(at(10_003));
     assert_eq!(reason(&kubelet, 10_003), Some(Reason::KubeletGone));
+}
+
+/// A kubelet that times out three times, with what was seen of its strain after each.
+fn times_out(strain: Strain, state: char) -> Kubelet {
+    let mut kubelet = after(healthy(), [Sign::ProcessState(PID, state)]);
+    assert!(!kubelet.take_strain_is_wanted(), "not while it answers");
+    for _ in 0..3 {
+        kubelet.apply(Sign::Probed(PID, Probe::Timeout), at(10_000));
+        assert!(kubelet.take_strain_is_wanted());
+        assert!(!kubelet.take_strain_is_wanted(), "once");
+        kubelet.apply(Sign::Strain(PID, strain), at(10_000));
+    }
+    kubelet
+}
+
+const STARVING: Strain = Strain {
+    cpu_percent: Some(90),
+    memory_percent: None,
+    waited_percent: Some(95),
+};
+
+#[test]
+fn a_starved_kubelet_is_not_called_hung() {
+    let well = Some(Reason::KubeletIsHealthy);
+    let mut kubelet = times_out(STARVING, 'R');
+    let reason = |kubelet: &Kubelet, before| reason_after(kubelet, before, 10_000);
+    assert_eq!(reason(&kubelet, well), Some(Reason::KubeletStarved));
+    let hint = Some(Reason::KubeletStarved);
+    assert_eq!(reason(&kubelet, hint), Some(Reason::KubeletStarved));
+    // What was told before it starved is neither ended nor refined by that.
+    for before in [Reason::KubeletHung, Reason::KubeletStarting] {
+        assert_eq!(reason(&kubelet, Some(before)), None);
+    }
+    // Nobody starves any more, and it does not answer all the same.
+    for _ in 0..3 {
+        kubelet.apply(Sign::Strain(PID, Strain::default()), at(10_000));
+    }
+    assert_eq!(reason(&kubelet, hint), Some(Reason::KubeletHung));
+    // It answers once, which one that starves does now and then.
+    kubelet.apply(Sign::Probed(PID, Probe::Ok), at(10_000));
+    assert_eq!(reason(&kubelet, hint), None);
+    for _ in 0..4 {
+        kubelet.apply(Sign::Probed(PID, Probe::Ok), at(10_000));
+    }
+    assert_eq!(reason(&kubelet, hint), Some(Reason::KubeletIsHealthy));
+}
+
+#[test]
+fn who_does_not_want_to_run_is_not_starved() {
+    let well = Some(Reason::KubeletIsHealthy);
+    let hung = Some(Reason::KubeletHung);
+    assert_eq!(reason_after(&times_out(STARVING, 'T'), well, 10_000), hung);
+    // A host without pressure tables, or one that is at ease.
+    let kubelet = times_out(Strain::default(), 'S');
+    assert_eq!(reason_after(&kubelet, well, 10_000), hung);
+}
+
+#[test]
+fn a_refused_connection_is_no_starvation() {
+    let mut kubelet = times_out(STARVING, 'R');
+    for _ in 0..3 {
+        kubelet.apply(Sign::Probed(PID, Probe::Refused), at(10_000));
+    }
+    let well = Some(Reason::KubeletIsHealthy);
+    let down = Some(Reason::KubeletHealthzDown);
+    assert_eq!(reason_after(&kubelet, well, 10_000), down);
+}
+
+#[test]
+fn a_hint_is_health_when_a_restart_is_judged() {
+    let hint = Some(Reason::KubeletClientCertExpiring);
+    let mut kubelet = Kubelet::new("kubelet.service");
+    kubelet.apply(running(), at(0));
+    kubelet.apply(Sign::Found(Found::One(process(PID))), at(0));
+    let url = "http://127.0.0.1:10248/healthz".to_owned();
+    kubelet.apply(Sign::Endpoint(PID, Endpoint::Known(url)), at(1));
+    kubelet.apply(Sign::Probed(PID, Probe::Refused), at(2));
+    assert_eq!(reason_after(&kubelet, hint, 2), None);
+    assert_eq!(
+        reason_after(&kubelet, None, 2),
+        Some(Reason::KubeletStarting)
+    );
 }

@@ -93,6 +93,7 @@ pub(super) fn look(lines: &Lines, ground: &Ground) -> Option<i32> {
     kmsg(lines, ground, agent);
     memory(lines, ground, agent);
     journal(lines, ground);
+    metrics(lines, ground);
     kubelet
 }
 
@@ -220,6 +221,23 @@ fn journal(lines: &Lines, ground: &Ground) {
             "journal",
             format!("{JOURNAL}: {why}"),
             "the daemon's lines go to its standard error",
+        ),
+    }
+}
+
+/// Whether the metrics can be had, if the daemon says that it serves them.
+fn metrics(lines: &Lines, ground: &Ground) {
+    let daemon = ground.daemon.as_ref();
+    let Some(socket) = daemon.and_then(|daemon| daemon.metrics_socket.as_ref()) else {
+        return;
+    };
+    let shown = socket.display();
+    match socket::takes_connections(socket) {
+        Ok(()) => lines.ok("metrics", format!("GET /metrics at {shown}")),
+        Err(socket::Refused(why)) => lines.warn(
+            "metrics",
+            format!("{shown}: {why}"),
+            "[metrics] socket_mode says who may connect; restart nodevigil if the socket is gone",
         ),
     }
 }

@@ -28,6 +28,17 @@ pub struct NodeView {
     pub taints: Value,
     /// What the configuration's rules judge.
     pub facts: NodeFacts,
+    /// Its condition `Ready`.
+    pub ready: Ready,
+}
+
+/// What the Node's `Ready` tells of the kubelet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ready {
+    /// Whether it is `Unknown`: the control plane has waited for the kubelet in vain.
+    pub is_given_up: bool,
+    /// When the kubelet wrote it last.
+    pub heartbeat: Option<Timestamp>,
 }
 
 /// What the configuration's rules want to know of our Node, and what others want of it.
@@ -109,11 +120,12 @@ struct NodeCondition {
     #[serde(default)]
     message: String,
     last_transition_time: Option<Timestamp>,
+    last_heartbeat_time: Option<Timestamp>,
 }
 
 impl From<Node> for NodeView {
     fn from(node: Node) -> Self {
-        let will = will_of(&node);
+        let (will, ready) = (will_of(&node), ready_of(&node));
         Self {
             uid: node.metadata.uid,
             version: node.metadata.resource_version,
@@ -132,6 +144,7 @@ impl From<Node> for NodeView {
                 will,
             },
             taints: node.spec.taints,
+            ready,
         }
     }
 }
@@ -154,6 +167,14 @@ fn will_of(node: &Node) -> NodeWill {
             .as_deref()
             .and_then(AskedPause::read),
     }
+}
+
+fn ready_of(node: &Node) -> Ready {
+    let ready = node.status.conditions.iter().find(|c| c.r#type == "Ready");
+    ready.map_or_else(Ready::default, |ready| Ready {
+        is_given_up: ready.status == "Unknown",
+        heartbeat: ready.last_heartbeat_time,
+    })
 }
 
 fn ours(condition: NodeCondition) -> Option<(PublishedType, Stored)> {
@@ -192,6 +213,7 @@ mod tests {
         .unwrap();
         let view = NodeView::from(node);
         assert_eq!(view.conditions.len(), 1);
+        assert!(!view.ready.is_given_up);
         assert_eq!(view.conditions[0].1.status, Status::Unknown);
         assert_eq!(
             view.facts,

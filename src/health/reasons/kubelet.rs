@@ -1,9 +1,17 @@
 //! The reasons of `KubeletHealthy`.
 
 use super::{
-    Badness, ConditionType, DEGRADED, Enter, FAILED, GOOD, Leave, PROBES, Reason, ReasonSpec,
-    START_GRACE, UNSURE, WARNING, spec,
+    ASIDE, Badness, ConditionType, DEGRADED, Enter, FAILED, GOOD, LEASE_LOOKS, Leave, PROBES,
+    Reason, ReasonSpec, START_GRACE, UNKILLABLE_AFTER, UNSURE, WARNING, spec,
 };
+
+/// What may be learnt of an end only a moment after it.
+const ENDS_THAT_SAY_MORE: &[Reason] = &[
+    Reason::KubeletOOMKilled,
+    Reason::KubeletWatchdogKilled,
+    Reason::KubeletCrashLooping,
+    Reason::KubeletStartLimitHit,
+];
 
 pub(super) const TABLE: &[ReasonSpec] = &[
     row(
@@ -52,21 +60,24 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         Reason::KubeletCrashed,
         "KubeletCrashed",
         FAILED,
-        (Enter::AtOnce, Leave::HealthySpell),
-        "The kubelet's process ended by a signal or with an exit code other than 0, and nobody had asked for that.",
+        (Enter::AtOnce, Leave::RefinedBy(ENDS_THAT_SAY_MORE)),
+        "The kubelet's process ended by a signal or with an exit code other than 0, and nobody had asked for that. The message ends with its last words, as soon as its log was read.",
     ),
     row(
         Reason::KubeletExitedClean,
         "KubeletExitedClean",
         FAILED,
-        (Enter::AtOnce, Leave::HealthySpell),
+        (Enter::AtOnce, Leave::RefinedBy(ENDS_THAT_SAY_MORE)),
         "The kubelet exited with code 0 and nobody had asked for that; with Restart=on-failure it stays away for ever.",
     ),
     row(
         Reason::KubeletHung,
         "KubeletHung",
         DEGRADED,
-        (Enter::Sampled(PROBES), Leave::HealthySpell),
+        (
+            Enter::Sampled(PROBES),
+            Leave::RefinedBy(&[Reason::KubeletFrozen, Reason::KubeletUnkillable]),
+        ),
         "The kubelet's process lives, but probes of its healthz time out.",
     ),
     row(
@@ -80,8 +91,11 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         Reason::KubeletCrashLooping,
         "KubeletCrashLooping",
         FAILED,
-        (Enter::AtOnce, Leave::HealthySpell),
-        "The kubelet has ended three times or more within five minutes, and nobody had asked for that.",
+        (
+            Enter::AtOnce,
+            Leave::RefinedBy(&[Reason::KubeletStartLimitHit]),
+        ),
+        "Runs of the kubelet's unit end again and again and nobody had asked for that: three within five minutes ([kubelet] crash_loop_ends, crash_loop_within_secs), counted by the unit's InvocationID; systemd's own counter begins anew at each restart by hand. The message tells the last end and the last words.",
     ),
     row(
         Reason::KubeletStartLimitHit,
@@ -91,11 +105,101 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         "systemd has given up starting the kubelet (Result=start-limit-hit): it stays away until somebody starts it.",
     ),
     row(
+        Reason::KubeletWatchdogKilled,
+        "KubeletWatchdogKilled",
+        FAILED,
+        (
+            Enter::AtOnce,
+            Leave::RefinedBy(&[Reason::KubeletCrashLooping, Reason::KubeletStartLimitHit]),
+        ),
+        "systemd killed the kubelet because it gave no sign of life within its unit's WatchdogSec= (Result=watchdog).",
+    ),
+    row(
+        Reason::KubeletOOMKilled,
+        "KubeletOOMKilled",
+        FAILED,
+        (
+            Enter::AtOnce,
+            Leave::RefinedBy(&[Reason::KubeletCrashLooping, Reason::KubeletStartLimitHit]),
+        ),
+        "The kernel killed the kubelet for memory: its log says so (with the pid, the cgroup, and whether the host ran out or which limit was reached), or systemd does (Result=oom-kill).",
+    ),
+    row(
+        Reason::KubeletUnkillable,
+        "KubeletUnkillable",
+        FAILED,
+        (Enter::After(UNKILLABLE_AFTER), Leave::HealthySpell),
+        "The kubelet does not answer, and a thread of it has been waiting in the kernel, uninterruptible (state D), or it has outlived systemd's SIGKILL: no signal and no restart helps, its disk or mount must answer first, or the host be rebooted.",
+    ),
+    row(
+        Reason::KubeletFrozen,
+        "KubeletFrozen",
+        DEGRADED,
+        (Enter::AtOnce, Leave::HealthySpell),
+        "The kubelet's cgroup is frozen (systemctl freeze, or a freezer below systemd): nothing thaws it by itself.",
+    ),
+    row(
+        Reason::KubeletStartSlow,
+        "KubeletStartSlow",
+        DEGRADED,
+        (Enter::After(START_GRACE), Leave::HealthySpell),
+        "The kubelet was started, and its healthz has not answered within [kubelet] start_grace_secs, or its unit is still busy with what comes before it.",
+    ),
+    row(
+        Reason::KubeletStopStuck,
+        "KubeletStopStuck",
+        UNSURE,
+        (Enter::AtOnce, Leave::AtOnce),
+        "The kubelet is to end and does not, for longer than [kubelet] stop_grace_secs. Unknown, not False: that it ends is somebody's will, and systemd kills it when the unit's TimeoutStopSec= has passed; if it outlives that, it is KubeletUnkillable.",
+    ),
+    row(
+        Reason::KubeletAwaitsJoin,
+        "KubeletAwaitsJoin",
+        UNSURE,
+        (Enter::AtOnce, Leave::AtOnce),
+        "The kubelet ends again and again because it has no credentials yet, neither a kubeconfig nor one to bootstrap with, and has no Node: before kubeadm join that is by design.",
+    ),
+    row(
         Reason::KubeletStarved,
         "KubeletStarved",
         WARNING,
+        (Enter::Sampled(PROBES), Leave::AtOnce),
+        "The kubelet's healthz times out while the host leaves it no time to run, so it is not called hung: processor (`[kubelet] starved_cpu_percent`, `starved_wait_percent`) or memory (`starved_memory_percent`) is short. It is over when five probes in a row were answered.",
+    ),
+    row(
+        Reason::KubeletAPIConnectionStalled,
+        "KubeletAPIConnectionStalled",
+        DEGRADED,
+        (Enter::Sampled(LEASE_LOOKS), Leave::HealthySpell),
+        "The kubelet's healthz answers and the API server answers nodevigil, but the kubelet does not renew its Lease. A connection that is half open heals by itself after 45 s with kubelets since 1.22; if this lasts, something between the two lets the kubelet's packets not through, or the API server refuses it.",
+    ),
+    row(
+        Reason::KubeletClientCertExpired,
+        "KubeletClientCertExpired",
+        FAILED,
+        (Enter::WhenRead, Leave::HealthySpell),
+        "The certificate that the kubelet shows to the API server has expired: the API server refuses it, and the kubelet exits.",
+    ),
+    row(
+        Reason::KubeletClientCertNotYetValid,
+        "KubeletClientCertNotYetValid",
+        DEGRADED,
+        (Enter::WhenRead, Leave::HealthySpell),
+        "The certificate that the kubelet shows to the API server is not valid yet, by this machine's clock: the clock or the certificate is wrong.",
+    ),
+    row(
+        Reason::KubeletClientCertExpiring,
+        "KubeletClientCertExpiring",
+        WARNING,
         (Enter::AtOnce, Leave::AtOnce),
-        "The kubelet answers late or not at all because the host leaves it no time to run: no fault of its own.",
+        "The certificate that the kubelet shows to the API server is about to expire, and nothing has renewed it: within `[kubelet] certificate_expiring_hours`, or when the last tenth of its life has begun, if that is later.",
+    ),
+    row(
+        Reason::KubeletNothingBeside,
+        "KubeletNothingBeside",
+        ASIDE,
+        (Enter::AtOnce, Leave::AtOnce),
+        "The kubelet's certificate or its connection to the API server is well. Never shown by itself: what the kubelet's own check says is.",
     ),
 ];
 

@@ -1,8 +1,17 @@
 //! The reasons of `ContainerRuntimeHealthy`.
 
 use super::{
-    AWAY_GRACE, Badness, ConditionType, Enter, FAILED, GOOD, Leave, Reason, ReasonSpec, UNSURE,
-    spec,
+    Badness, ConditionType, DEGRADED, Enter, FAILED, GOOD, Leave, Reason, ReasonSpec, START_GRACE,
+    UNSURE, WARNING, spec,
+};
+use crate::health::timing::Samples;
+
+/// Questions over CRI that make a problem. (The field's own: NPD takes one, gardener-node-agent a minute of them; one
+/// alone has killed healthy runtimes under load, kubernetes/kubernetes#125228.)
+pub const CRI_PROBES: Samples = Samples {
+    bad: 3,
+    of: 3,
+    what: "failed questions over CRI",
 };
 
 pub(super) const TABLE: &[ReasonSpec] = &[
@@ -14,18 +23,67 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         "The container runtime lives and answers over CRI.",
     ),
     row(
+        Reason::ContainerRuntimeSlow,
+        "ContainerRuntimeSlow",
+        WARNING,
+        (Enter::Sampled(CRI_PROBES), Leave::MinimumHold),
+        "The container runtime does not answer over CRI in time while every task of the host waits for its disks. After two minutes it is ContainerRuntimeHung.",
+    ),
+    row(
+        Reason::ContainerRuntimeNotFound,
+        "ContainerRuntimeNotFound",
+        UNSURE,
+        (Enter::AtOnce, Leave::AtOnce),
+        "There is no container runtime to watch: its unit has not been started since boot, it ended before nodevigil watched it, or what listens does not speak CRI and the kubelet has not said that it is its own.",
+    ),
+    row(
+        Reason::ContainerRuntimeStarting,
+        "ContainerRuntimeStarting",
+        UNSURE,
+        (Enter::AtOnce, Leave::Within(START_GRACE)),
+        "The container runtime's process is young and has not answered yet.",
+    ),
+    row(
+        Reason::ContainerRuntimeStoppedByOperator,
+        "ContainerRuntimeStoppedByOperator",
+        UNSURE,
+        (Enter::AtOnce, Leave::AtOnce),
+        "The container runtime's process is gone and systemd had a stop job for its unit (systemctl stop, a shutdown): that is no fault.",
+    ),
+    row(
         Reason::ContainerRuntimeProbeFailed,
         "ContainerRuntimeProbeFailed",
         UNSURE,
-        (Enter::After(AWAY_GRACE), Leave::MinimumHold),
-        "The container runtime could not be asked: the helper is away, or may not open its socket.",
+        (Enter::Sampled(CRI_PROBES), Leave::MinimumHold),
+        "The container runtime could not be asked: the helper is away, or may not open its socket. That says nothing of the runtime.",
     ),
     row(
         Reason::ContainerRuntimeDown,
         "ContainerRuntimeDown",
         FAILED,
+        (Enter::AtOnce, Leave::Refined),
+        "The container runtime's process is gone and nobody had asked for that, or nobody listens at its socket. Pods that run go on; none can be started, stopped or looked at.",
+    ),
+    row(
+        Reason::ContainerRuntimeOOMKilled,
+        "ContainerRuntimeOOMKilled",
+        FAILED,
         (Enter::AtOnce, Leave::HealthySpell),
-        "The container runtime's process is gone, and nobody had asked for that.",
+        "The kernel killed the container runtime because memory ran out: the host's, or that of a cgroup with a limit.",
+    ),
+    row(
+        Reason::ContainerRuntimeHung,
+        "ContainerRuntimeHung",
+        DEGRADED,
+        (Enter::Sampled(CRI_PROBES), Leave::HealthySpell),
+        "The container runtime's process lives and takes connections, but does not answer over CRI in time.",
+    ),
+    row(
+        Reason::ContainerRuntimeNotReady,
+        "ContainerRuntimeNotReady",
+        DEGRADED,
+        (Enter::Sampled(CRI_PROBES), Leave::HealthySpell),
+        "The container runtime answers over CRI that it is not ready (RuntimeReady), or answers with an error: without its CRI plugin the kubelet cannot work with it.",
     ),
 ];
 

@@ -6,6 +6,8 @@ use crate::helper::{
     testing::{host, write as put},
 };
 
+const FILE: &str = "/var/lib/nodevigil-helper/boot.json";
+
 /// So many seconds after the first boot's start.
 fn at(secs: u64) -> Now {
     let wall = 1_800_000_000 + i64::try_from(secs).unwrap();
@@ -46,8 +48,8 @@ impl Host {
         ask(&self.memory, &self.root, at(secs))
     }
 
-    fn keep(&self, note: BootNote, secs: u64) {
-        keep(&self.memory, &self.root, &note, at(secs));
+    fn keep(&self, note: &BootNote, secs: u64) {
+        keep(&self.memory, &self.root, note, at(secs));
     }
 
     fn known(&self, secs: u64) -> Boot {
@@ -55,10 +57,6 @@ impl Host {
             Kept::Known(boot) => boot,
             other => panic!("{other:?}"),
         }
-    }
-
-    fn file(&self) -> String {
-        format!("{OWN_FOLDER}/boot.json")
     }
 }
 
@@ -89,19 +87,19 @@ fn each_end_leaves_its_trace() {
     );
     assert_eq!((cut.going_down, cut.out_of_memory), (None, None));
     let victim = "x".repeat(999);
-    host.keep(BootNote::OutOfMemory { victim }, 1100);
+    host.keep(&BootNote::OutOfMemory { victim }, 1100);
     host.boots("third");
     let (when, victim) = host.known(2000).out_of_memory.unwrap();
     assert!(when == at(1100).wall && victim.len() <= 64, "{victim}");
-    host.keep(BootNote::GoingDown, 2100);
+    host.keep(&BootNote::GoingDown, 2100);
     host.boots("fourth");
     assert_eq!(host.known(3000).going_down, Some(at(2100).wall));
     // A shutdown that was called off, and one that was but a start of the agent anew (a soft reboot).
-    host.keep(BootNote::GoingDown, 3100);
-    host.keep(BootNote::StaysUp, 3101);
+    host.keep(&BootNote::GoingDown, 3100);
+    host.keep(&BootNote::StaysUp, 3101);
     host.boots("fifth");
     assert_eq!(host.known(4000).going_down, None);
-    host.keep(BootNote::GoingDown, 4100);
+    host.keep(&BootNote::GoingDown, 4100);
     host.ask(4200);
     host.boots("sixth");
     assert_eq!(host.known(5000).going_down, None);
@@ -111,13 +109,13 @@ fn each_end_leaves_its_trace() {
 fn it_is_written_seldom() {
     let host = Host::new();
     host.ask(0);
-    let before = host.root.stamp(host.file());
+    let before = host.root.stamp(FILE);
     for secs in 1..KEEP_EVERY.as_secs() {
         keep_alive(&host.memory, &host.root, at(secs));
     }
-    assert_eq!(host.root.stamp(host.file()), before, "nothing was written");
+    assert_eq!(host.root.stamp(FILE), before, "nothing was written");
     keep_alive(&host.memory, &host.root, at(KEEP_EVERY.as_secs()));
-    assert_ne!(host.root.stamp(host.file()), before);
+    assert_ne!(host.root.stamp(FILE), before);
     assert_eq!(host.root.list(OWN_FOLDER).unwrap(), ["boot.json"]);
 }
 
@@ -146,7 +144,7 @@ fn a_record_of_another_machine_is_not_believed() {
 fn whatever_lies_there_is_said_and_replaced() {
     let mut host = Host::new();
     host.ask(0);
-    let good = host.root.read_text(host.file(), 9999).unwrap();
+    let good = host.root.read_text(FILE, 9999).unwrap();
     let half = good[..good.len() / 2].to_owned();
     let other_version = good.replace("\"version\":1", "\"version\":9");
     let long = format!("{good}{}", " ".repeat(20_000));
@@ -154,7 +152,7 @@ fn whatever_lies_there_is_said_and_replaced() {
         .iter()
         .enumerate()
     {
-        put(&host.root, host.file(), bad);
+        put(&host.root, FILE, bad);
         host.boots(&format!("boot {index}"));
         let Kept::Unreadable { why } = host.ask(100).record else {
             panic!("{bad}");

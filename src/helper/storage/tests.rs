@@ -123,14 +123,22 @@ fn what_hangs_is_named_at_once_to_whoever_asks_next() {
         let stuck = disk.lane.run("ask", Duration::ZERO, || ()).unwrap_err();
         assert_eq!(stuck.what, "test");
     }
-    let answered = answer(&disk, &root, &StorageRequest::default()).unwrap();
-    let stuck = answered.stuck.unwrap();
+    let look = || {
+        let request = StorageRequest::default();
+        answer_within(Duration::from_millis(10), &disk, &root, &request)
+    };
+    let stuck = look().stuck.unwrap();
     assert_eq!(stuck.what, long.what);
     assert!(stuck.for_ms >= 1);
     // It comes back: the next look finds everything as it is.
     let_go.send(()).unwrap();
-    let found = only(answer(&disk, &root, &StorageRequest::default()).unwrap());
-    assert_eq!(found.canary, Canary::Flushed);
+    let answered = loop {
+        let answered = look();
+        if answered.stuck.is_none() {
+            break answered;
+        }
+    };
+    assert_eq!(only(answered).canary, Canary::Flushed);
 }
 
 #[test]

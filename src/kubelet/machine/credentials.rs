@@ -1,13 +1,17 @@
 //! What the kubelet shows to the API server and to its clients: kubeconfigs and certificates. Of a secret only the
 //! presence is kept.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::{
     super::{
-        effective::Settings,
+        effective::{Effective, From, Settings},
         place::Place,
         tree::{Tree, Unreadable},
         yaml,
@@ -97,6 +101,43 @@ fn is_said<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
 
 fn is_there<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     Ok(Option::<serde::de::IgnoredAny>::deserialize(from)?.is_some())
+}
+
+/// The kubeconfig at `path` of a kubelet whose configuration is not known; `cert_dir` is its `--cert-dir`. Of a certificate
+/// in the kubeconfig and a renewed one beside it the kubelet uses the latter only if it renews certificates: the one that
+/// lasts longer counts here.
+pub fn of_running(tree: &dyn Tree, path: &str, cert_dir: Option<&str>) -> Needed<Kubeconfig> {
+    const FLAG: &str = "--kubeconfig";
+    let setting = |name: &str, value: Value| {
+        let (from, keys) = (From::Distribution, BTreeMap::new());
+        (name.to_owned(), Effective { value, from, keys })
+    };
+    let folder = cert_dir.map(|folder| setting("--cert-dir", folder.into()));
+    let mut settings = Settings(
+        [setting(FLAG, path.into())]
+            .into_iter()
+            .chain(folder)
+            .collect(),
+    );
+    let given = kubeconfig(tree, &settings, FLAG);
+    let Needed::Present(Kubeconfig {
+        credential: ClientCredential::CertificateData,
+        certificate,
+        ..
+    }) = &given
+    else {
+        return given;
+    };
+    let ends = |read: &Option<Certificate>| read.as_ref().map(|read| read.not_after_secs);
+    settings
+        .0
+        .extend([setting("rotateCertificates", true.into())]);
+    match kubeconfig(tree, &settings, FLAG) {
+        Needed::Present(renewed) if ends(&renewed.certificate) > ends(certificate) => {
+            Needed::Present(renewed)
+        }
+        _ => given,
+    }
 }
 
 /// The kubeconfig that a flag names.

@@ -24,6 +24,9 @@ use super::{
     version::Version,
 };
 
+#[cfg(test)]
+pub(crate) use certificate::tests::pem;
+pub use credentials::of_running;
 pub use identity::kubelet_version;
 pub use packages::Packages;
 

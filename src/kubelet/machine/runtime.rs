@@ -5,14 +5,12 @@ use std::path::{Path, PathBuf};
 use super::{
     super::{
         effective::{From, Settings},
+        endpoint::{self, DEFAULT_ENDPOINT},
         systemd::{self, LoadState, Manager, Unit},
         tree::{Kind, Tree},
     },
     Packages, Runtime, RuntimeKind, Socket, containerd, crio,
 };
-
-/// The kubelet's own default.
-const DEFAULT_ENDPOINT: &str = "unix:///run/containerd/containerd.sock";
 
 /// Sockets of the runtimes that nodes have.
 const SOCKETS: &[&str] = &[
@@ -42,16 +40,7 @@ pub(super) fn socket_path(unit: &Unit, settings: &Settings) -> Option<String> {
         } else {
             DEFAULT_ENDPOINT
         });
-    let path = match endpoint.split_once("://") {
-        Some(("unix", path)) => path,
-        Some(_) => return None,
-        None => endpoint.strip_prefix("unix:").unwrap_or(endpoint),
-    };
-    let path = path
-        .strip_prefix("/var")
-        .filter(|rest| rest.starts_with("/run/"))
-        .unwrap_or(path);
-    path.starts_with('/').then(|| path.to_owned())
+    endpoint::socket_path(endpoint)
 }
 
 /// What lies at the socket's path; `None` where it cannot be seen.

@@ -4,7 +4,7 @@ use crate::kubelet::tree::MemoryTree;
 const PATH: &str = "/etc/kubernetes/kubelet.conf";
 const CURRENT: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
 
-fn settings(pairs: &[(&str, serde_json::Value)]) -> Settings {
+fn settings(pairs: &[(&str, Value)]) -> Settings {
     let mut pairs = pairs.to_vec();
     pairs.push(("--kubeconfig", PATH.into()));
     super::super::testing::settings(&pairs)

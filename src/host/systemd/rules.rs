@@ -1,0 +1,58 @@
+//! Which of the bus's signals are ours to hear.
+
+use zbus::{
+    Connection, MatchRule, OwnedObjectPath, fdo::DBusProxy, match_rule::Builder, message::Type,
+};
+
+use super::{MANAGER, MANAGER_PATH, PROPERTIES, SHUTDOWN, SYSTEMD};
+
+fn from_systemd() -> Builder<'static> {
+    MatchRule::builder().msg_type(Type::Signal).sender(SYSTEMD)
+}
+
+/// What is told of systemd itself.
+pub(super) async fn subscribe(connection: &Connection) -> zbus::Result<()> {
+    let manager = || from_systemd().path(MANAGER_PATH).interface(MANAGER);
+    let rules = [
+        manager().member("JobNew").arg(2, SHUTDOWN).build()?,
+        manager().member("JobRemoved").arg(2, SHUTDOWN).build()?,
+        manager().member("Reloading").build()?,
+        MatchRule::builder()
+            .msg_type(Type::Signal)
+            .sender("org.freedesktop.DBus")
+            .member("NameOwnerChanged")
+            .arg(0, SYSTEMD)
+            .build()?,
+    ];
+    add_rules(connection, rules).await
+}
+
+/// What is told of a unit.
+pub(super) async fn follow(
+    connection: &Connection,
+    unit: &str,
+    unit_path: &OwnedObjectPath,
+) -> zbus::Result<()> {
+    let manager = || from_systemd().path(MANAGER_PATH).interface(MANAGER);
+    let rules = [
+        from_systemd()
+            .path(unit_path.clone())
+            .interface(PROPERTIES)
+            .member("PropertiesChanged")
+            .build()?,
+        manager().member("JobNew").arg(2, unit).build()?,
+        manager().member("JobRemoved").arg(2, unit).build()?,
+    ];
+    add_rules(connection, rules).await
+}
+
+async fn add_rules<const N: usize>(
+    connection: &Connection,
+    rules: [MatchRule<'_>; N],
+) -> zbus::Result<()> {
+    let bus = DBusProxy::new(connection).await?;
+    for rule in rules {
+        bus.add_match_rule(rule).await?;
+    }
+    Ok(())
+}
