@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use libtest_mimic::Trial;
 use nix::time::{ClockId, clock_gettime, clock_settime};
 use procfs::{Current as _, LoadAverage};
