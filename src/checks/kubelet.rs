@@ -212,10 +212,9 @@ impl Kubelet {
         }
     }
 
-    /// When to assess again though no sign comes (uptime), and no earlier than `now`.
-    pub fn next_deadline(&self, now: Now) -> Option<Duration> {
-        let ahead = |at: Option<Duration>| at.filter(|at| *at > now.uptime);
-        let life = match &self.life {
+    /// When its life tells something else though no sign comes (uptime); that may have passed.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        match &self.life {
             Life::Ended(Ended { at, cause, .. }) => match cause {
                 Cause::Asked(until) => Some(*until),
                 Cause::Restarting => Some(*at + self.terms.start_grace),
@@ -226,19 +225,25 @@ impl Kubelet {
             }
             Life::Absent(_) => self.absent_since.map(|at| at + self.terms.start_grace),
             _ => None,
-        };
-        let after = |since: Option<Duration>, grace| ahead(since.map(|at| at + grace));
-        [
-            ahead(life),
+        }
+    }
+
+    /// When to assess again, or to ask something, though no sign comes (uptime); later than `now`.
+    pub fn next_turn(&self, now: Now) -> Option<Duration> {
+        let after = |since: Option<Duration>, grace| since.map(|at| at + grace);
+        let deadlines = [
+            self.next_deadline(),
             after(self.stopping_since, self.terms.stop_grace),
             after(self.killing_since, UNKILLABLE_AFTER),
             after(self.activating_since, self.terms.start_grace),
             after(self.born.filter(|_| self.awaits_join.is_none()), JOIN_WAIT),
-            ahead(self.ends.words_due_at()),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+            self.ends.words_due_at(),
+        ];
+        let ahead = deadlines
+            .into_iter()
+            .flatten()
+            .filter(|at| *at > now.uptime);
+        ahead.min()
     }
 
     /// Takes a sign in.
