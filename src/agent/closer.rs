@@ -33,8 +33,8 @@ pub(super) struct Looks {
     open: bool,
     /// When to look next (uptime).
     at: Duration,
-    /// How many looks in this suspicion.
-    looks: u32,
+    /// How many were made in this suspicion.
+    made: u32,
 }
 
 impl State {
@@ -70,7 +70,7 @@ impl State {
     pub(super) fn look_closer(&mut self, now: Now, effects: &mut Vec<Effect>) {
         effects.extend(self.kubelet.take_wanted_words(now).map(Effect::AskWords));
         if !self.kubelet.is_suspect() {
-            self.closer.looks = 0;
+            self.closer.made = 0;
             return;
         }
         let Some(pid) = self.kubelet.process().map(|process| process.pid) else {
@@ -79,12 +79,12 @@ impl State {
         if self.closer.open || now.uptime + SLACK < self.closer.at {
             return;
         }
-        let every = if self.closer.looks < QUICK_SAMPLES {
+        let every = if self.closer.made < QUICK_SAMPLES {
             SAMPLE_EVERY
         } else {
             SAMPLE_EVERY_LATER
         };
-        self.closer.looks = self.closer.looks.saturating_add(1);
+        self.closer.made = self.closer.made.saturating_add(1);
         (self.closer.open, self.closer.at) = (true, now.uptime + every);
         effects.push(Effect::Sample(pid));
     }

@@ -188,13 +188,7 @@ impl State {
                 pid,
                 started,
                 probe,
-            } => {
-                self.probing = false;
-                let took = now.uptime.saturating_sub(started);
-                self.counted.probed(&probe, took);
-                self.kubelet.apply(Sign::Probed(pid, probe), now);
-                self.probe_at = started + self.kubelet.probe_interval();
-            }
+            } => self.apply_probed(pid, started, probe, now),
             Event::ProcessState(pid, state) => {
                 self.kubelet.apply(Sign::ProcessState(pid, state), now);
             }

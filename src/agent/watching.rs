@@ -11,7 +11,7 @@ use super::{
 use crate::{
     checks::{
         Reading,
-        kubelet::{Endpoint, Found, Sign},
+        kubelet::{Endpoint, Found, Probe, Sign},
     },
     clock::Now,
     host::{
@@ -102,6 +102,15 @@ impl State {
             self.look_at = now.uptime + LOOK_EVERY;
             self.facts_at = None;
         }
+    }
+
+    /// A probe that began at `started` (uptime) has ended.
+    pub(super) fn apply_probed(&mut self, pid: i32, started: Duration, probe: Probe, now: Now) {
+        self.probing = false;
+        let took = now.uptime.saturating_sub(started);
+        self.counted.probed(&probe, took);
+        self.kubelet.apply(Sign::Probed(pid, probe), now);
+        self.probe_at = started + self.kubelet.probe_interval();
     }
 
     pub(super) fn apply_facts(

@@ -135,8 +135,8 @@ fn every_complaint_names_file_line_and_key() {
     /etc/nodevigil/config.d/10-x.toml:3: kubelet.healthy_for_secs: wants a whole number without quotes, as healthy_for_secs = 60; found: string
     /etc/nodevigil/config.d/10-x.toml:1: kubelet.healthy_for_secs: 3601 is out of bounds; wants a whole number of seconds from 0 to 3600
     /etc/nodevigil/config.d/10-x.toml:1: kubelet.healthy_for_secs: out of bounds; wants a whole number of seconds from 0 to 3600
-    /etc/nodevigil/config.d/10-x.toml:1: kublet: unknown table; did you mean [kubelet]? (known tables: [node], [kubernetes], [kubelet], [limits], [clock], [storage], [kernel], [intent], [conditions.TYPE], [taints], [events], [metrics])
-    /etc/nodevigil/config.d/10-x.toml:1: unit: unknown key; it belongs below [kubelet] (known tables: [node], [kubernetes], [kubelet], [limits], [clock], [storage], [kernel], [intent], [conditions.TYPE], [taints], [events], [metrics])
+    /etc/nodevigil/config.d/10-x.toml:1: kublet: unknown table; did you mean [kubelet]? (known tables: [node], [kubernetes], [kubelet], [runtime], [limits], [clock], [storage], [kernel], [intent], [conditions.TYPE], [taints], [events], [metrics])
+    /etc/nodevigil/config.d/10-x.toml:1: unit: unknown key; it belongs below [kubelet] (known tables: [node], [kubernetes], [kubelet], [runtime], [limits], [clock], [storage], [kernel], [intent], [conditions.TYPE], [taints], [events], [metrics])
     /etc/nodevigil/config.d/10-x.toml:2: node.unit: unknown key; it belongs below [kubelet] (known here: name)
     /etc/nodevigil/config.d/10-x.toml:1: kubelet: wants a table: write [kubelet] and its keys below; found: array
     /etc/nodevigil/config.d/10-x.toml:1: kubelet: wants a table: write [kubelet] and its keys below; found: integer
@@ -246,6 +246,15 @@ fn fields(text: &str) -> BTreeSet<String> {
         .step_by(2)
         .map(str::to_owned)
         .collect()
+}
+
+#[test]
+fn a_key_is_one_row_and_a_table_stands_in_one_place() {
+    let rows: BTreeSet<_> = KEYS.iter().map(|key| (key.section, key.name)).collect();
+    assert_eq!(rows.len(), KEYS.len());
+    let sections = keys::sections();
+    let distinct: BTreeSet<_> = sections.iter().collect();
+    assert_eq!(distinct.len(), sections.len(), "{sections:?}");
 }
 
 #[test]

@@ -427,7 +427,7 @@ mod tests {
         assert_eq!(
             String::from_utf8_lossy(&line),
             "{\"version\":1,\"answer\":{\"healthz\":{\"url\":\"u\"},\"hostname_override\":null,\
-             \"kubeconfig\":\"/k\",\"config\":null,\"runtime_socket\":\"/s\",\"root_dir\":null}}\n"
+             \"kubeconfig\":\"/k\",\"config\":null,\"root_dir\":null,\"runtime_socket\":\"/s\"}}\n"
         );
         assert_eq!(
             decode_answer::<KubeletFacts>(&line).unwrap().unwrap(),

@@ -95,9 +95,10 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, tests).exit_code()
 }
 
-/// A test; its error says all it knows.
+/// A test, while nobody fills the kernel's log; its error says all it knows.
 fn trial(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
     Trial::test(name, move || {
+        let _calm = support::kmsg::beside();
         test().map_err(|error| format!("{error:#}").into())
     })
 }
