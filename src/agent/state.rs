@@ -253,7 +253,7 @@ impl State {
         let mut next = self.status_at;
         let mut also = |at: Option<Duration>| next = at.map_or(next, |at| at.min(next));
         also(self.watchdog.map(|(_, at)| at));
-        also(self.kubelet.next_turn(now));
+        also(self.kubelet.next_deadline(now));
         also(self.next_closer_look());
         also(self.health.next_deadline(now));
         also(self.checking.next_deadline());

@@ -212,9 +212,10 @@ impl Kubelet {
         }
     }
 
-    /// When its life tells something else though no sign comes (uptime); that may have passed.
-    pub fn next_deadline(&self) -> Option<Duration> {
-        match &self.life {
+    /// When to assess again though no sign comes (uptime), and no earlier than `now`.
+    pub fn next_deadline(&self, now: Now) -> Option<Duration> {
+        let ahead = |at: Option<Duration>| at.filter(|at| *at > now.uptime);
+        let life = match &self.life {
             Life::Ended(Ended { at, cause, .. }) => match cause {
                 Cause::Asked(until) => Some(*until),
                 Cause::Restarting => Some(*at + self.terms.start_grace),
@@ -225,25 +226,19 @@ impl Kubelet {
             }
             Life::Absent(_) => self.absent_since.map(|at| at + self.terms.start_grace),
             _ => None,
-        }
-    }
-
-    /// When to assess again, or to ask something, though no sign comes (uptime); later than `now`.
-    pub fn next_turn(&self, now: Now) -> Option<Duration> {
-        let after = |since: Option<Duration>, grace| since.map(|at| at + grace);
-        let deadlines = [
-            self.next_deadline(),
+        };
+        let after = |since: Option<Duration>, grace| ahead(since.map(|at| at + grace));
+        [
+            ahead(life),
             after(self.stopping_since, self.terms.stop_grace),
             after(self.killing_since, UNKILLABLE_AFTER),
             after(self.activating_since, self.terms.start_grace),
             after(self.born.filter(|_| self.awaits_join.is_none()), JOIN_WAIT),
-            self.ends.words_due_at(),
-        ];
-        let ahead = deadlines
-            .into_iter()
-            .flatten()
-            .filter(|at| *at > now.uptime);
-        ahead.min()
+            ahead(self.ends.words_due_at()),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Takes a sign in.

@@ -81,7 +81,7 @@ fn reason_after(kubelet: &Kubelet, before: Option<Reason>, millis: u64) -> Optio
 fn a_kill_waits_three_milliseconds_for_its_cause() {
     let mut kubelet = after(healthy(), [Sign::Gone(PID)]);
     assert_eq!(reason(&kubelet, 10_000), None);
-    assert_eq!(kubelet.next_turn(at(10_000)), Some(at(10_003).uptime));
+    assert_eq!(kubelet.next_deadline(at(10_000)), Some(at(10_003).uptime));
     kubelet.apply(running(), at(10_001));
     assert_eq!(
         reason(&kubelet, 10_001),

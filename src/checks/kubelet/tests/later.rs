@@ -22,7 +22,7 @@ fn the_last_words_come_a_moment_later_and_are_asked_for_twice_at_most() {
     assert_eq!(reason(&kubelet, SECOND + 1), Some(Reason::KubeletCrashed));
     assert_eq!(kubelet.take_wanted_words(at(SECOND + 10)), None);
     assert_eq!(
-        kubelet.next_turn(at(SECOND + 10)),
+        kubelet.next_deadline(at(SECOND + 10)),
         Some(at(SECOND + 251).uptime)
     );
     let run = Some(Run::Invocation("a".to_owned()));
@@ -41,12 +41,16 @@ fn the_last_words_come_a_moment_later_and_are_asked_for_twice_at_most() {
     dies(&mut kubelet, exit("b"), 5 * SECOND);
     assert!(!message(&kubelet, 6 * SECOND).contains("no such flag"));
     assert_eq!(
-        kubelet.next_turn(at(6 * SECOND)),
+        kubelet.next_deadline(at(6 * SECOND)),
         Some(at(13 * SECOND).uptime),
         "ten seconds after the last question"
     );
     kubelet.apply(words("b", "no such flag"), at(6 * SECOND));
-    assert_eq!(kubelet.next_turn(at(6 * SECOND)), None, "they are there");
+    assert_eq!(
+        kubelet.next_deadline(at(6 * SECOND)),
+        None,
+        "they are there"
+    );
 }
 
 #[test]
@@ -95,7 +99,10 @@ fn before_the_join_a_crash_loop_is_by_design() {
         looping,
         "it has, in an earlier life"
     );
-    assert_eq!(kubelet.next_turn(at(SECOND)), Some(at(SECOND + 250).uptime));
+    assert_eq!(
+        kubelet.next_deadline(at(SECOND)),
+        Some(at(SECOND + 250).uptime)
+    );
     assert_eq!(
         reason(&kubelet, 5 * SECOND),
         looping,

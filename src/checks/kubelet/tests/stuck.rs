@@ -47,7 +47,7 @@ fn a_stop_that_hangs_is_told_with_who_asked_and_is_no_fault() {
         silent(&mut kubelet, 5 * SECOND);
         assert_eq!(reason(&kubelet, 5 * SECOND), None, "within its grace");
         assert_eq!(
-            kubelet.next_turn(at(5 * SECOND)),
+            kubelet.next_deadline(at(5 * SECOND)),
             Some(at(21 * SECOND).uptime)
         );
         assert_eq!(
@@ -167,7 +167,7 @@ fn a_unit_that_is_long_busy_before_its_kubelet_starts_slowly() {
         Some(Reason::KubeletStarting)
     );
     assert_eq!(
-        kubelet.next_turn(at(119 * SECOND)),
+        kubelet.next_deadline(at(119 * SECOND)),
         Some(at(120 * SECOND).uptime)
     );
     kubelet.apply(busy(), at(119 * SECOND));
