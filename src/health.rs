@@ -27,7 +27,7 @@ pub use engine::Health;
 pub use message::{MAX_MESSAGE_BYTES, bounded};
 pub use reasons::{
     AWAY_GRACE, CRI_PROBES, LEASE_LOOKS, LOOKS, PROBES, Reason, ReasonSpec, START_GRACE, Severity,
-    reasons,
+    UNKILLABLE_AFTER, reasons,
 };
 use suppress::{Holds, Suppressor};
 

@@ -194,6 +194,8 @@ pub struct Kubelet {
     pub unit: Option<String>,
     /// What it does, in the watcher's words.
     pub state: String,
+    /// How it is run, where that limits what can be known of it: as a child of another program, or inside one.
+    pub carried: Option<String>,
     /// Where it is asked for its health, once known.
     pub healthz_url: Option<String>,
     /// Since when `state` has been so.

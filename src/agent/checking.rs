@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{event::Effect, state::State};
 use crate::{
-    checks::config::Config,
+    checks::{config::Config, kubelet::Sign},
     clock::Now,
     cluster::api::NodeFacts,
     helper::protocol::{ConfigAnswer, ConfigRequest},
@@ -72,6 +72,7 @@ impl State {
         self.standing.learn_will(&facts.will);
         if self.checking.node.as_ref() != Some(facts) {
             self.checking.node = Some(facts.clone());
+            self.kubelet.apply(Sign::AwaitsJoin(false), now);
             self.checking.overdue_at = overdue_at(facts, now);
             self.checking.ask_soon(now);
         }
@@ -95,6 +96,9 @@ impl State {
             Ok(answer) => {
                 self.helper.answers();
                 self.checking.config.answered(&answer);
+                let has_node = self.checking.node.is_some();
+                let awaits_join = answer.no_credentials && !has_node;
+                self.kubelet.apply(Sign::AwaitsJoin(awaits_join), now);
             }
             Err(error) => {
                 match &error {
@@ -102,6 +106,7 @@ impl State {
                     away => self.helper.is_away(&away.to_string()),
                 }
                 self.checking.config.unanswered(&error.to_string(), now);
+                self.kubelet.apply(Sign::AwaitsJoin(false), now);
                 self.checking.asked = None;
                 self.checking.ask_at = Some(now.uptime + RETRY);
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     checks::{
         Question, Reading,
-        kubelet::{Found, Probe, Process, Strain},
+        kubelet::{Carrier, Found, Probe, Process, Run, Sample, Strain},
     },
     cluster::{
         api::{ApiError, EventTask, NodeView, TaintTry},
@@ -15,7 +15,10 @@ use crate::{
         watch::{End, NodeEvent},
     },
     desired::Condition,
-    helper::protocol::{ConfigAnswer, ConfigRequest},
+    helper::{
+        journal::LastWords,
+        protocol::{ConfigAnswer, ConfigRequest},
+    },
     host::{
         helper::{HelperError, KubeletFacts},
         scrapes::Scrape,
@@ -47,6 +50,8 @@ pub enum Event {
     },
     /// The state of this process.
     ProcessState(i32, char),
+    /// A closer look at the kubelet, or at one that has ended.
+    Closer(Closer),
     /// How hard it is for this process to run.
     Strain(i32, Strain),
     /// What the helper says of this process.
@@ -83,6 +88,17 @@ pub enum Event {
     Stop,
 }
 
+/// What a closer look shows.
+#[derive(Debug)]
+pub enum Closer {
+    /// How this process is run.
+    Carried(i32, Carrier),
+    /// This process, which does not answer.
+    Sampled(i32, Sample),
+    /// What the kubelet said last in that run.
+    Words(Run, Result<LastWords, HelperError>),
+}
+
 /// What is told besides the conditions, and how it ended.
 #[derive(Debug)]
 pub enum Besides {
@@ -103,6 +119,10 @@ pub enum Effect {
     Probe(i32, String),
     /// Read this process's state.
     ReadState(Process),
+    /// Look closer at this process.
+    Sample(i32),
+    /// Ask the helper what the kubelet said last in that run.
+    AskWords(Run),
     /// Read how hard it is for this process to run, which is in that control group.
     ReadStrain(Process, String),
     /// Read the container runtime's state.

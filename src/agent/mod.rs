@@ -5,6 +5,7 @@
 
 mod asking;
 mod checking;
+mod closer;
 mod event;
 mod exposing;
 mod judging;
@@ -44,7 +45,7 @@ pub use state::State;
 use crate::{
     checks::{
         Reading,
-        kubelet::{PROBE_TIMEOUT, Probe, Process},
+        kubelet::{Found, PROBE_TIMEOUT, Probe, Process},
     },
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
@@ -353,6 +354,8 @@ impl Agent {
                 let helper = self.outside.helper.clone();
                 self.spawn(async move { Event::Facts(pid, helper.kubelet(pid).await) });
             }
+            Effect::Sample(pid) => self.sample(pid),
+            Effect::AskWords(run) => self.ask_words(run),
             Effect::Ask(check, question) => self.ask(check, question),
             Effect::FollowConfig(question, request) => self.follow_config(question, *request),
             Effect::LookForPause => self.look_for_pause(),
@@ -390,9 +393,9 @@ impl Agent {
 
     fn watch_unit(&mut self) {
         let (sender, mut events) = mpsc::channel(QUEUE);
-        let unit = self.settings.kubelet.unit.clone();
+        let units = self.settings.kubelet.units();
         self.tasks
-            .spawn(systemd::watch(unit, self.beside.subscribe(), sender));
+            .spawn(systemd::watch(units, self.beside.subscribe(), sender));
         let sender = self.sender.clone();
         self.tasks.spawn(async move {
             while let Some(event) = events.recv().await {
@@ -435,8 +438,16 @@ impl Agent {
             Some(path) => Where::PidFile(path.clone()),
             None => Where::ControlGroup(group),
         };
-        let found = process::find_kubelet(&self.outside.root, &place);
+        let root = &self.outside.root;
+        let found = process::find_kubelet(root, &place);
+        let carried = match &found {
+            Found::One(process) => Some((process.pid, process::carrier(root, process))),
+            Found::None(_) | Found::Many(_) => None,
+        };
         self.known.push_back(Event::Looked(found));
+        let carried =
+            carried.map(|(pid, carrier)| Event::Closer(event::Closer::Carried(pid, carrier)));
+        self.known.extend(carried);
     }
 
     /// The folder is in memory.
@@ -487,8 +498,9 @@ impl Agent {
     fn rung(&mut self, probe_ends: Option<Duration>) -> Event {
         let now = self.outside.clock.now();
         if probe_ends.is_some_and(|at| now.uptime >= at) {
+            let probe = self.healthz.overdue();
             self.healthz.give_up();
-            return self.probed(Probe::Timeout);
+            return self.probed(probe);
         }
         Event::Tick
     }

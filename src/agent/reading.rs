@@ -48,6 +48,7 @@ pub(super) fn driven(settings: &Settings) -> Vec<Driven> {
 impl State {
     /// Tells every check what was read.
     pub(super) fn offer(&mut self, reading: &Reading, now: Now) {
+        self.learn_of_kill(reading, now);
         self.counted.read(reading);
         for driven in &mut self.driven {
             driven.check.take(reading, now);

@@ -6,6 +6,7 @@ use tracing::info;
 
 use super::{
     checking::Checking,
+    closer::Looks,
     event::{Effect, Event},
     link::Link,
     peer::Peer,
@@ -14,8 +15,7 @@ use super::{
 };
 use crate::{
     checks::{
-        Reading,
-        kubelet::{Endpoint, Kubelet, Process, Sign, StrainLimits},
+        kubelet::{Endpoint, Kubelet, Process, Sign, StrainLimits, Terms},
         lease::Sight,
     },
     clock::Now,
@@ -25,7 +25,7 @@ use crate::{
     config::Settings,
     desired::Desired,
     health::Conditions,
-    host::{journal::Kind, systemd::BusEvent},
+    host::journal::Kind,
     ledger::Ledger,
     metrics::Counted,
     status::News,
@@ -61,6 +61,7 @@ pub struct State {
     pub(super) desired: Desired,
     pub(super) checking: Checking,
     pub(super) standing: Standing,
+    pub(super) closer: Looks,
     /// The checks that the loop drives.
     pub(super) driven: Vec<Driven>,
     /// What the checks were told last of both ends of the kubelet's way to the API server.
@@ -106,7 +107,8 @@ impl State {
     ) -> Self {
         let mut state = Self {
             kubelet: Kubelet::new(settings.kubelet.unit.clone())
-                .with_limits(StrainLimits::new(&settings)),
+                .with_limits(StrainLimits::new(&settings))
+                .with(Terms::of(&settings)),
             kubelet_since: now,
             runtime: None,
             health: Conditions::new(settings.kubelet.healthy_for),
@@ -117,6 +119,7 @@ impl State {
             stands_down: false,
             checking: Checking::default(),
             standing: Standing::default(),
+            closer: Looks::default(),
             driven: driven(&settings),
             sight: Sight::default(),
             ready: Ready::default(),
@@ -185,16 +188,11 @@ impl State {
                 pid,
                 started,
                 probe,
-            } => {
-                self.probing = false;
-                let took = now.uptime.saturating_sub(started);
-                self.counted.probed(&probe, took);
-                self.kubelet.apply(Sign::Probed(pid, probe), now);
-                self.probe_at = started + self.kubelet.probe_interval();
-            }
+            } => self.apply_probed(pid, started, probe, now),
             Event::ProcessState(pid, state) => {
                 self.kubelet.apply(Sign::ProcessState(pid, state), now);
             }
+            Event::Closer(seen) => self.apply_closer(seen, now),
             Event::Strain(pid, strain) => self.kubelet.apply(Sign::Strain(pid, strain), now),
             Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, &mut effects),
             Event::Config(question, answer) => self.apply_config(question, answer, now),
@@ -255,7 +253,8 @@ impl State {
         let mut next = self.status_at;
         let mut also = |at: Option<Duration>| next = at.map_or(next, |at| at.min(next));
         also(self.watchdog.map(|(_, at)| at));
-        also(ahead(self.kubelet.next_deadline()));
+        also(self.kubelet.next_deadline(now));
+        also(self.next_closer_look());
         also(self.health.next_deadline(now));
         also(self.checking.next_deadline());
         also(self.standing.next_deadline(now));
@@ -271,31 +270,6 @@ impl State {
             also((!self.probing && self.url().is_some()).then_some(self.probe_at));
         }
         next.max(soonest)
-    }
-
-    fn apply_bus(&mut self, event: BusEvent, now: Now) {
-        match event {
-            BusEvent::Connected => self.bus.answers(),
-            BusEvent::Lost(why) => {
-                self.bus.is_away(&why);
-                self.kubelet.apply(Sign::BusLost, now);
-                self.offer(&Reading::BusLost, now);
-            }
-            BusEvent::Beside(unit, sign) => self.offer(&Reading::Unit(unit, sign), now),
-            BusEvent::ShuttingDown(so) => {
-                self.standing.learn_shutdown(so);
-                self.offer(&Reading::GoingDown(so), now);
-            }
-            BusEvent::Loaded(loaded) => self.apply_loaded(*loaded, now),
-            BusEvent::Sign(sign) => {
-                let unit_changed = matches!(sign, Sign::Unit(_));
-                self.offer_kubelets_unit(&sign, now);
-                self.kubelet.apply(sign, now);
-                if unit_changed {
-                    self.look_at = now.uptime;
-                }
-            }
-        }
     }
 
     fn url(&self) -> Option<&str> {
@@ -349,6 +323,7 @@ impl State {
             effects.push(Effect::ReadRuntimeState);
             effects.push(Effect::Look(self.control_group()));
         }
+        self.look_closer(now, effects);
         self.ask_about_config(now, effects);
         self.follow_packages(now, effects);
         if self.link.is_due(now) {

@@ -2,7 +2,7 @@
 
 use super::state::State;
 use crate::{
-    checks::kubelet::Endpoint,
+    checks::kubelet::{Carrier, Endpoint},
     clock::Now,
     cluster::{identity::Identity, publisher::Publisher},
     desired::PublishedType,
@@ -118,6 +118,7 @@ impl State {
                 .is_none()
                 .then(|| self.settings.kubelet.unit.clone()),
             state: self.kubelet.state().to_owned(),
+            carried: self.kubelet.carrier().and_then(carried),
             healthz_url: match self.kubelet.endpoint() {
                 Some(Endpoint::Known(url) | Endpoint::Assumed(url)) => Some(url.clone()),
                 Some(Endpoint::Disabled) | None => None,
@@ -235,4 +236,17 @@ fn peer(peer: &super::peer::Peer) -> Peer {
         Some(Err(why)) => (PeerState::Unavailable, Some(why.to_owned())),
     };
     Peer { state, detail }
+}
+
+/// How the kubelet is run, where its unit does not tell everything of it.
+fn carried(carrier: &Carrier) -> Option<String> {
+    match carrier {
+        Carrier::Unit => None,
+        Carrier::Child(parent) => Some(format!(
+            "a child of {parent} (its unit tells nothing of the kubelet)"
+        )),
+        Carrier::InProcess(program) => Some(format!(
+            "inside {program} (only that process and healthz are watched)"
+        )),
+    }
 }

@@ -11,12 +11,13 @@ use super::{
 use crate::{
     checks::{
         Reading,
-        kubelet::{Endpoint, Found, Sign},
+        kubelet::{Endpoint, Found, Probe, Sign},
     },
     clock::Now,
     host::{
         helper::{Code, HelperError, KubeletFacts},
         journal::Kind,
+        systemd::BusEvent,
     },
     kubelet::healthz::{DEFAULT_PORT, Healthz},
 };
@@ -34,7 +35,10 @@ impl State {
         if before.as_ref() == Some(&process) {
             return;
         }
-        info!(message_id = Kind::KubeletFound.id(), pid = process.pid, unit = %self.settings.kubelet.unit, "watching the kubelet");
+        // Of one that ends again and again the condition tells.
+        if !self.kubelet.is_looping(now) {
+            info!(message_id = Kind::KubeletFound.id(), pid = process.pid, unit = %self.settings.kubelet.unit, "watching the kubelet");
+        }
         (self.kubelet_since, self.process_state_at) = (now, now.uptime + STATE_EVERY);
         self.offer(&Reading::Kubelet(Some(process.clone())), now);
         if let Some(url) = self.settings.kubelet.healthz_url.clone() {
@@ -46,19 +50,67 @@ impl State {
         effects.push(Effect::Watch(process));
     }
 
+    pub(super) fn apply_bus(&mut self, event: BusEvent, now: Now) {
+        match event {
+            BusEvent::Watching(unit) => self.watch_unit(unit, now),
+            BusEvent::Connected => self.bus.answers(),
+            BusEvent::Lost(why) => {
+                self.bus.is_away(&why);
+                self.kubelet.apply(Sign::BusLost, now);
+                self.offer(&Reading::BusLost, now);
+            }
+            BusEvent::Beside(unit, sign) => self.offer(&Reading::Unit(unit, sign), now),
+            BusEvent::ShuttingDown(so) => {
+                self.standing.learn_shutdown(so);
+                self.offer(&Reading::GoingDown(so), now);
+            }
+            BusEvent::Loaded(loaded) => self.apply_loaded(*loaded, now),
+            BusEvent::Sign(sign) => {
+                let unit_changed = matches!(sign, Sign::Unit(_));
+                self.offer_kubelets_unit(&sign, now);
+                self.kubelet.apply(sign, now);
+                if unit_changed {
+                    self.look_at = now.uptime;
+                }
+            }
+        }
+    }
+
+    /// The unit of this name runs the kubelet here.
+    fn watch_unit(&mut self, unit: String, now: Now) {
+        if unit == self.settings.kubelet.unit {
+            return;
+        }
+        info!(message_id = Kind::Started.id(), %unit, "nodevigil observes {unit}: the first of the units that could run a kubelet");
+        self.settings.kubelet.unit.clone_from(&unit);
+        self.kubelet.apply(Sign::Watching(unit), now);
+        self.check_anew(now);
+    }
+
     pub(super) fn apply_gone(&mut self, pid: i32, now: Now) {
         if self
             .kubelet
             .process()
             .is_some_and(|process| process.pid == pid)
         {
-            info!(message_id = Kind::KubeletEnded.id(), pid, unit = %self.settings.kubelet.unit, "the kubelet has ended");
+            if !self.kubelet.is_looping(now) {
+                info!(message_id = Kind::KubeletEnded.id(), pid, unit = %self.settings.kubelet.unit, "the kubelet has ended");
+            }
             self.kubelet.apply(Sign::Gone(pid), now);
             self.offer(&Reading::Kubelet(None), now);
             (self.kubelet_since, self.probing) = (now, false);
             self.look_at = now.uptime + LOOK_EVERY;
             self.facts_at = None;
         }
+    }
+
+    /// A probe that began at `started` (uptime) has ended.
+    pub(super) fn apply_probed(&mut self, pid: i32, started: Duration, probe: Probe, now: Now) {
+        self.probing = false;
+        let took = now.uptime.saturating_sub(started);
+        self.counted.probed(&probe, took);
+        self.kubelet.apply(Sign::Probed(pid, probe), now);
+        self.probe_at = started + self.kubelet.probe_interval();
     }
 
     pub(super) fn apply_facts(

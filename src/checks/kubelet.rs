@@ -5,10 +5,15 @@
 //! business, through `host`.
 
 mod assess;
+mod causes;
+mod ended;
+mod ends;
 mod life;
 pub(in crate::checks) mod service;
 mod signs;
 mod starved;
+mod suspicion;
+mod terms;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,14 +21,18 @@ use crate::{
     checks::Spec,
     clock::Now,
     config::Settings,
-    health::{ConditionType, START_GRACE},
+    health::{ConditionType, UNKILLABLE_AFTER},
 };
 
+use ends::Ends;
 use life::{Alive, Cause, Ended};
 
 pub use assess::Assessment;
-pub use signs::{Endpoint, Found, JobKind, Probe, Process, Sign, Unit};
+pub use signs::{
+    Carrier, Endpoint, Found, JobKind, Probe, Process, Run, Sample, Sign, Unit, Waiting,
+};
 pub use starved::{Strain, StrainLimits};
+pub use terms::Terms;
 
 /// The registry's row.
 pub const SPEC: Spec = Spec {
@@ -37,6 +46,9 @@ pub const SPEC: Spec = Spec {
 pub const CAUSE_WAIT: Duration = Duration::from_millis(3);
 /// How long the type of a job that is known by number alone is waited for: a wrong `False` would be worse than a late one.
 const JOB_TYPE_WAIT: Duration = Duration::from_secs(1);
+/// At our start the helper is waited for to say whether the host has joined a cluster at all: before that an end that
+/// nobody saw is no fault, and what is once a fault is not taken back.
+const JOIN_WAIT: Duration = Duration::from_secs(5);
 /// Time between two probes of a healthy kubelet. (Each costs 300 µs of CPU.)
 pub const PROBE_EVERY: Duration = Duration::from_secs(2);
 /// A probe's timeout, and the least time between the starts of two probes after a failure.
@@ -61,13 +73,27 @@ enum Life {
 #[derive(Debug)]
 pub struct Kubelet {
     unit_name: String,
+    terms: Terms,
     life: Life,
+    /// The end before the life at hand, and whether something has just been learnt of it.
+    last_end: Option<(Ended, bool)>,
+    ends: Ends,
     unit: Option<Unit>,
     jobs: BTreeMap<u32, JobKind>,
     /// Whether systemd is still to be heard for the first time: until then its jobs are not known.
     bus_is_awaited: bool,
     /// Since when there has been no process (uptime), if there is none and none ended under our eyes.
     absent_since: Option<Duration>,
+    /// Since when systemd has waited for its end, has sent SIGKILL, has been busy with what comes before it (uptime).
+    stopping_since: Option<Duration>,
+    killing_since: Option<Duration>,
+    activating_since: Option<Duration>,
+    /// When the first sign came (uptime).
+    born: Option<Duration>,
+    /// Whether the host has not joined a cluster yet, as far as its files and the API tell …
+    awaits_join: Option<bool>,
+    /// … which a kubelet that has answered once disproves.
+    has_answered: bool,
     limits: StrainLimits,
 }
 
@@ -76,13 +102,28 @@ impl Kubelet {
     pub fn new(unit_name: impl Into<String>) -> Self {
         Self {
             unit_name: unit_name.into(),
+            terms: Terms::default(),
             life: Life::Unseen,
+            last_end: None,
+            ends: Ends::default(),
             unit: None,
             jobs: BTreeMap::new(),
             bus_is_awaited: true,
             absent_since: None,
+            stopping_since: None,
+            killing_since: None,
+            activating_since: None,
+            born: None,
+            awaits_join: None,
+            has_answered: false,
             limits: StrainLimits::new(&Settings::default()),
         }
+    }
+
+    /// The same, with other thresholds.
+    #[must_use]
+    pub fn with(self, terms: Terms) -> Self {
+        Self { terms, ..self }
     }
 
     /// The same, with the operator's limits of strain.
@@ -137,6 +178,19 @@ impl Kubelet {
         (!group.is_empty()).then_some(group)
     }
 
+    /// How the watched process is run.
+    pub fn carrier(&self) -> Option<&Carrier> {
+        match &self.life {
+            Life::Alive(alive) => Some(&alive.carrier),
+            _ => None,
+        }
+    }
+
+    /// Whose last words are to be asked for now; told once.
+    pub fn take_wanted_words(&mut self, now: Now) -> Option<Run> {
+        self.ends.take_wanted(now.uptime)
+    }
+
     /// A word for `status`.
     pub fn state(&self) -> &'static str {
         match &self.life {
@@ -158,26 +212,48 @@ impl Kubelet {
         }
     }
 
-    /// When to assess again though no sign comes (uptime).
-    pub fn next_deadline(&self) -> Option<Duration> {
-        match &self.life {
+    /// When to assess again though no sign comes (uptime), and no earlier than `now`.
+    pub fn next_deadline(&self, now: Now) -> Option<Duration> {
+        let ahead = |at: Option<Duration>| at.filter(|at| *at > now.uptime);
+        let life = match &self.life {
             Life::Ended(Ended { at, cause, .. }) => match cause {
                 Cause::Asked(until) => Some(*until),
-                Cause::Restarting => Some(*at + START_GRACE),
+                Cause::Restarting => Some(*at + self.terms.start_grace),
                 _ => None,
             },
-            Life::Alive(alive) if !alive.answered => Some(alive.process.started + START_GRACE),
-            Life::Absent(_) => self.absent_since.map(|at| at + START_GRACE),
+            Life::Alive(alive) if !alive.answered => {
+                Some(alive.process.started + self.terms.start_grace)
+            }
+            Life::Absent(_) => self.absent_since.map(|at| at + self.terms.start_grace),
             _ => None,
-        }
+        };
+        let after = |since: Option<Duration>, grace| ahead(since.map(|at| at + grace));
+        [
+            ahead(life),
+            after(self.stopping_since, self.terms.stop_grace),
+            after(self.killing_since, UNKILLABLE_AFTER),
+            after(self.activating_since, self.terms.start_grace),
+            after(self.born.filter(|_| self.awaits_join.is_none()), JOIN_WAIT),
+            ahead(self.ends.words_due_at()),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Takes a sign in.
     pub fn apply(&mut self, sign: Sign, now: Now) {
+        self.born.get_or_insert(now.uptime);
+        if let Some((_, is_news)) = &mut self.last_end {
+            *is_news = false;
+        }
         match sign {
             Sign::Found(found) => self.found(found, now),
             Sign::Gone(pid) => self.gone(pid, now),
-            Sign::Probed(pid, probe) => self.with_alive(pid, |alive| alive.probed(probe)),
+            Sign::Probed(pid, probe) => {
+                self.has_answered |= probe == Probe::Ok;
+                self.with_alive(pid, |alive| alive.probed(probe));
+            }
             Sign::ProcessState(pid, state) => {
                 self.with_alive(pid, |alive| {
                     alive.state = Some(state);
@@ -191,11 +267,18 @@ impl Kubelet {
             Sign::Endpoint(pid, endpoint) => {
                 self.with_alive(pid, |alive| alive.endpoint = Some(endpoint));
             }
-            Sign::Unit(unit) => {
-                self.bus_is_awaited = false;
-                self.learn_cause(&unit);
-                self.unit = Some(unit);
+            Sign::Carrier(pid, carrier) => self.with_alive(pid, |alive| alive.carrier = carrier),
+            Sign::Sampled(pid, sample) => self.with_alive(pid, |alive| {
+                alive.suspicion.sampled(sample, now.uptime);
+            }),
+            Sign::OomKill(kill) => self.learn_oom(*kill),
+            Sign::Words(run, told) => {
+                let is_news = self.ends.words_came(run, &told, now.uptime);
+                self.learn_of_last_end(is_news);
             }
+            Sign::AwaitsJoin(so) => self.awaits_join = Some(so),
+            Sign::Watching(unit) => (self.unit_name, self.unit) = (unit, None),
+            Sign::Unit(unit) => self.learn_unit(unit, now),
             Sign::Job(id, kind) => {
                 self.jobs.insert(id, kind);
                 self.learn_job(kind);
@@ -211,6 +294,8 @@ impl Kubelet {
                 self.unit = None;
                 self.jobs.clear();
                 self.bus_is_awaited = false;
+                (self.stopping_since, self.killing_since) = (None, None);
+                self.activating_since = None;
             }
         }
         self.tick(now);
@@ -223,7 +308,7 @@ impl Kubelet {
         };
         let over = match ended.cause {
             Cause::Asked(until) => now.uptime >= until,
-            Cause::Restarting => now.uptime >= ended.at + START_GRACE,
+            Cause::Restarting => now.uptime >= ended.at + self.terms.start_grace,
             _ => false,
         };
         if over {
@@ -253,7 +338,10 @@ impl Kubelet {
                     *kind = JobKind::Start;
                 }
                 self.absent_since = None;
-                self.life = Life::Alive(Alive::new(process, planned));
+                let alive = Life::Alive(Alive::new(process, planned, now.uptime));
+                if let Life::Ended(ended) = std::mem::replace(&mut self.life, alive) {
+                    self.last_end = Some((ended, false));
+                }
             }
             // A process that lives is lost by its pidfd alone: a listing that missed it proves nothing.
             Found::None(_) | Found::Many(_) if matches!(self.life, Life::Alive(_)) => {}
@@ -267,37 +355,16 @@ impl Kubelet {
         }
     }
 
-    fn gone(&mut self, pid: i32, now: Now) {
-        let Life::Alive(alive) = &self.life else {
-            return;
-        };
-        if alive.process.pid != pid {
-            return;
-        }
-        let cause = if self.has_job(JobKind::Stop) {
-            Cause::Stopped
-        } else if self.has_job(JobKind::Restart) || (alive.answered && self.has_job(JobKind::Start))
-        {
-            // systemd turns a restart job into a start job once the stopping is done.
-            Cause::Restarting
-        } else if self.has_job(JobKind::Unasked) || self.bus_is_awaited {
-            Cause::Asked(now.uptime + JOB_TYPE_WAIT)
-        } else {
-            Cause::Asked(now.uptime + CAUSE_WAIT)
-        };
-        let main_pid = self
-            .unit
-            .as_ref()
-            .and_then(|unit| i32::try_from(unit.main_pid).ok())
-            .filter(|main_pid| *main_pid != 0)
-            .unwrap_or(pid);
-        self.life = Life::Ended(Ended {
-            pid,
-            main_pid,
-            at: now.uptime,
-            unheard: self.bus_is_awaited,
-            cause,
-        });
+    /// Whether it is still to be heard whether the host has joined a cluster.
+    fn join_is_open(&self, now: Now) -> bool {
+        let is_young = |at| now.uptime < at + JOIN_WAIT;
+        !self.has_answered && self.awaits_join.is_none() && self.born.is_some_and(is_young)
+    }
+
+    /// Whether it has ended so often of late that each further end is no news for the log.
+    pub fn is_looping(&self, now: Now) -> bool {
+        let count = self.ends.within(self.terms.crash_loop_within, now.uptime);
+        count >= self.terms.crash_loop_ends
     }
 
     fn has_job(&self, kind: JobKind) -> bool {
@@ -316,75 +383,6 @@ impl Kubelet {
             && alive.process.pid == pid
         {
             change(alive);
-        }
-    }
-
-    /// A job that is announced while systemd is still being asked was queued before the process ended: a restart of
-    /// systemd's own comes behind the news of the end. Its type says whether somebody wanted that end.
-    fn learn_job(&mut self, kind: JobKind) {
-        let Life::Ended(ended) = &mut self.life else {
-            return;
-        };
-        if !matches!(ended.cause, Cause::Asked(_)) {
-            return;
-        }
-        match kind {
-            JobKind::Unasked => ended.cause = Cause::Asked(ended.at + JOB_TYPE_WAIT),
-            JobKind::Stop => ended.cause = Cause::Stopped,
-            JobKind::Restart => ended.cause = Cause::Restarting,
-            // A restart of systemd's own after a clean exit comes 100 ms later at the soonest.
-            JobKind::Start
-                if ended.unheard && self.unit.as_ref().is_some_and(|u| u.result == "success") =>
-            {
-                ended.cause = Cause::Restarting;
-            }
-            JobKind::Start | JobKind::Other => self.recall_cause(),
-        }
-    }
-
-    /// A job was done before its type could be read; where it left the unit tells a stop from the rest.
-    fn job_vanished(&mut self) {
-        let down = matches!(
-            self.unit.as_ref().map(|unit| unit.active_state.as_str()),
-            Some("inactive" | "deactivating")
-        );
-        match &mut self.life {
-            Life::Ended(ended) if down && matches!(ended.cause, Cause::Asked(_)) => {
-                ended.cause = Cause::Stopped;
-            }
-            _ => self.recall_cause(),
-        }
-    }
-
-    fn recall_cause(&mut self) {
-        if let Some(unit) = self.unit.clone() {
-            self.learn_cause(&unit);
-        }
-    }
-
-    fn learn_cause(&mut self, unit: &Unit) {
-        // How it ended is of no interest while it is open whether somebody had it end.
-        if self.has_job(JobKind::Unasked) {
-            return;
-        }
-        let Life::Ended(ended) = &mut self.life else {
-            return;
-        };
-        let ours = [ended.pid, ended.main_pid]
-            .iter()
-            .any(|pid| i64::from(*pid) == i64::from(unit.exec_main_pid));
-        // An answer that still shows the dead process as the main one was given before systemd had noticed.
-        let noticed = unit.main_pid != unit.exec_main_pid;
-        if ours {
-            if noticed
-                && matches!(ended.cause, Cause::Asked(_) | Cause::Unknown)
-                && let Some(cause) = Cause::of(unit)
-            {
-                ended.cause = cause;
-            }
-        } else if noticed && unit.is_down_after_failure() {
-            // Another one has come and gone since, too fast to be seen: it is the unit that tells its end.
-            self.life = Life::Absent(format!("{} has no process", self.unit_name));
         }
     }
 }

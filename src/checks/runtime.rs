@@ -320,7 +320,7 @@ impl Runtime {
         }
         let ahead = self
             .services
-            .deadlines()
+            .deadlines(now)
             .chain(self.grace_ends())
             .filter(|at| *at > now.uptime);
         self.look_at = ahead.min();

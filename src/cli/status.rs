@@ -4,6 +4,8 @@
     reason = "a subcommand reads the environment for itself"
 )]
 
+mod told;
+
 use std::{
     env,
     fmt::Write as _,
@@ -18,8 +20,8 @@ use crate::{
     clock::Clock,
     host::files::Root,
     status::{
-        self, ApiState, Condition, ConditionStatus, IdentityKind, News, PeerState, Quiet,
-        QuietKind, StatusFile,
+        self, ApiState, Condition, ConditionStatus, IdentityKind, PeerState, Quiet, QuietKind,
+        StatusFile,
     },
 };
 
@@ -120,7 +122,7 @@ fn table(file: &StatusFile, now: Timestamp, colour: bool) -> String {
     }
     conditions(&mut out, file, now, colour);
     out.push('\n');
-    news(&mut out, file, now, colour);
+    told::news(&mut out, file, now, colour);
     for (name, value) in facts(file, now) {
         writeln!(out, "{name:<9} {}", plain(&value)).expect("writing to a String cannot fail");
     }
@@ -178,25 +180,6 @@ fn is_hint(condition: &Condition) -> bool {
     condition.severity == "warning"
 }
 
-/// What has happened and is no condition, the newest first.
-fn news(out: &mut String, file: &StatusFile, now: Timestamp, colour: bool) {
-    let name = |news: &News| news.name.chars().count();
-    let width = file.news.iter().map(name).max().unwrap_or(0);
-    for news in file.news.iter().rev() {
-        let name = format!("{:<width$}", plain(&news.name));
-        let name = if news.warning {
-            paint(colour, YELLOW, &name)
-        } else {
-            name
-        };
-        let (ago, note) = (age(news.at, now), plain(&news.note));
-        writeln!(out, "{name}   {ago} ago   {note}").expect("writing to a String cannot fail");
-    }
-    if !file.news.is_empty() {
-        out.push('\n');
-    }
-}
-
 /// Under which names the Node has a condition, as far as that goes without saying otherwise.
 fn other_names(out: &mut String, condition: &Condition, now: Timestamp) {
     for name in &condition.published_as {
@@ -242,8 +225,8 @@ fn facts(file: &StatusFile, now: Timestamp) -> Vec<(&'static str, String)> {
         ("kubelet", kubelet(file, now)),
     ];
     facts.extend(file.quiet.iter().map(|quiet| ("quiet", held_back(quiet))));
-    facts.extend(taints(&file.taints).map(|text| ("taints", text)));
-    facts.extend(events(&file.events).map(|text| ("events", text)));
+    facts.extend(told::taints(&file.taints).map(|text| ("taints", text)));
+    facts.extend(told::events(&file.events).map(|text| ("events", text)));
     if file.shadow {
         facts.push((
             "shadow",
@@ -335,31 +318,9 @@ fn kubelet(file: &StatusFile, now: Timestamp) -> String {
     }];
     parts.extend(kubelet.pid.map(|pid| format!("pid {pid}")));
     parts.extend(kubelet.unit.clone());
+    parts.extend(kubelet.carried.clone());
     parts.extend(kubelet.healthz_url.clone());
     parts.join(", ")
-}
-
-fn taints(taints: &status::Taints) -> Option<String> {
-    let mut parts = taints.on_node.clone();
-    let to_add = taints.to_add.iter();
-    parts.extend(to_add.map(|key| format!("{key} is to come")));
-    if parts.is_empty() && !taints.conditions.is_empty() {
-        parts.push(format!("none, {} may", taints.conditions.join(" and ")));
-    }
-    parts.extend(taints.problem.clone());
-    (!parts.is_empty()).then(|| parts.join(", "))
-}
-
-fn events(events: &status::Events) -> Option<String> {
-    let mut parts = vec![format!("{} told", events.sent)];
-    let counts = [
-        (events.waiting, "wait"),
-        (events.dropped, "could not be told"),
-    ];
-    let some = counts.iter().filter(|(count, _)| *count > 0);
-    parts.extend(some.map(|(count, word)| format!("{count} {word}")));
-    parts.extend(events.problem.clone());
-    (*events != status::Events::default()).then(|| parts.join(", "))
 }
 
 fn with_detail(text: &str, detail: Option<&str>) -> String {
@@ -415,7 +376,7 @@ fn paint(colour: bool, shade: &str, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::PublishedAs;
+    use crate::status::{News, PublishedAs};
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     desired::{Choice, taints},
     health::ConditionType,
-    kubelet::snapshot::Intent,
+    kubelet::{layers, snapshot::Intent},
 };
 
 /// What the operator has asked for, valid and complete.
@@ -125,10 +125,26 @@ pub struct KubeletSettings {
     pub healthy_for: Duration,
 }
 
+/// The unit's name if the operator gave none, and another one of [`layers::NAMES`] does not run the kubelet.
+const DEFAULT_UNIT: &str = "kubelet.service";
+/// k0s has its kubelet as a child, whose arguments are not resolved from files.
+const K0S_UNITS: [&str; 2] = ["k0sworker.service", "k0scontroller.service"];
+
+impl KubeletSettings {
+    /// The units that could run the kubelet, the first that is there to be watched: the operator's, or all known ones.
+    pub fn units(&self) -> Vec<String> {
+        if self.unit != DEFAULT_UNIT {
+            return vec![self.unit.clone()];
+        }
+        let known = layers::NAMES.into_iter().chain(K0S_UNITS);
+        known.map(str::to_owned).collect()
+    }
+}
+
 impl Default for KubeletSettings {
     fn default() -> Self {
         Self {
-            unit: "kubelet.service".to_owned(),
+            unit: DEFAULT_UNIT.to_owned(),
             pid_file: None,
             healthz_url: None,
             healthy_for: Duration::from_mins(1),

@@ -130,13 +130,13 @@ fn every_complaint_names_file_line_and_key() {
         "[[kubelet]]\nunit = \"x.service\"\n",
         "kubelet = 3\n",
     ]), @r#"
-    /etc/nodevigil/config.d/10-x.toml:3: kubelet.helthy_for_secs: unknown key; did you mean healthy_for_secs? (known here: unit, pid_file, healthz_url, healthy_for_secs, start_grace_secs, certificate_expiring_hours, lease_stale_secs, starved_cpu_percent, starved_wait_percent, starved_memory_percent)
+    /etc/nodevigil/config.d/10-x.toml:3: kubelet.helthy_for_secs: unknown key; did you mean healthy_for_secs? (known here: unit, pid_file, healthz_url, healthy_for_secs, start_grace_secs, stop_grace_secs, crash_loop_ends, crash_loop_within_secs, certificate_expiring_hours, lease_stale_secs, starved_cpu_percent, starved_wait_percent, starved_memory_percent)
     /etc/nodevigil/config.d/10-x.toml:2: kubelet.unit: wants text in quotes, as unit = "k3s-agent.service"; found: integer
     /etc/nodevigil/config.d/10-x.toml:3: kubelet.healthy_for_secs: wants a whole number without quotes, as healthy_for_secs = 60; found: string
     /etc/nodevigil/config.d/10-x.toml:1: kubelet.healthy_for_secs: 3601 is out of bounds; wants a whole number of seconds from 0 to 3600
     /etc/nodevigil/config.d/10-x.toml:1: kubelet.healthy_for_secs: out of bounds; wants a whole number of seconds from 0 to 3600
-    /etc/nodevigil/config.d/10-x.toml:1: kublet: unknown table; did you mean [kubelet]? (known tables: [node], [kubernetes], [kubelet], [limits], [clock], [storage], [kernel], [intent], [conditions.TYPE], [taints], [events], [metrics])
-    /etc/nodevigil/config.d/10-x.toml:1: unit: unknown key; it belongs below [kubelet] (known tables: [node], [kubernetes], [kubelet], [limits], [clock], [storage], [kernel], [intent], [conditions.TYPE], [taints], [events], [metrics])
+    /etc/nodevigil/config.d/10-x.toml:1: kublet: unknown table; did you mean [kubelet]? (known tables: [node], [kubernetes], [kubelet], [runtime], [limits], [clock], [storage], [kernel], [intent], [conditions.TYPE], [taints], [events], [metrics])
+    /etc/nodevigil/config.d/10-x.toml:1: unit: unknown key; it belongs below [kubelet] (known tables: [node], [kubernetes], [kubelet], [runtime], [limits], [clock], [storage], [kernel], [intent], [conditions.TYPE], [taints], [events], [metrics])
     /etc/nodevigil/config.d/10-x.toml:2: node.unit: unknown key; it belongs below [kubelet] (known here: name)
     /etc/nodevigil/config.d/10-x.toml:1: kubelet: wants a table: write [kubelet] and its keys below; found: array
     /etc/nodevigil/config.d/10-x.toml:1: kubelet: wants a table: write [kubelet] and its keys below; found: integer
@@ -246,6 +246,15 @@ fn fields(text: &str) -> BTreeSet<String> {
         .step_by(2)
         .map(str::to_owned)
         .collect()
+}
+
+#[test]
+fn a_key_is_one_row_and_a_table_stands_in_one_place() {
+    let rows: BTreeSet<_> = KEYS.iter().map(|key| (key.section, key.name)).collect();
+    assert_eq!(rows.len(), KEYS.len());
+    let sections = keys::sections();
+    let distinct: BTreeSet<_> = sections.iter().collect();
+    assert_eq!(distinct.len(), sections.len(), "{sections:?}");
 }
 
 #[test]

@@ -155,8 +155,13 @@ impl Model {
             } else {
                 self.gone_since.entry(key).or_insert(self.now);
             }
-            let replaced = last.contains(&spec.reason) && !word.contains(&spec.reason);
-            if replaced && names_problem && spec.leave == timing::Leave::Refined {
+            let is_named = word.contains(&spec.reason);
+            let refined = match spec.leave {
+                timing::Leave::Refined => last.contains(&spec.reason) && names_problem,
+                timing::Leave::RefinedBy(reasons) => word.iter().any(|r| reasons.contains(r)),
+                _ => false,
+            };
+            if refined && !is_named {
                 self.over.insert(key);
             }
         }

@@ -56,7 +56,11 @@ impl Problems {
             if findings.iter().any(|f| f.reason == problem.reason) {
                 return true;
             }
-            let refined = problem.present && problem.reason.leave() == Leave::Refined;
+            let refined = match problem.reason.leave() {
+                Leave::Refined => problem.present,
+                Leave::RefinedBy(reasons) => findings.iter().any(|f| reasons.contains(&f.reason)),
+                _ => false,
+            };
             problem.present = false;
             problem.gone_since = certain.then(|| problem.gone_since.unwrap_or(uptime));
             // Failing to know clears nothing, and neither does another check's word.

@@ -34,6 +34,13 @@ pub enum Reason {
     KubeletHealthzDown,
     KubeletCrashLooping,
     KubeletStartLimitHit,
+    KubeletWatchdogKilled,
+    KubeletOOMKilled,
+    KubeletUnkillable,
+    KubeletFrozen,
+    KubeletStartSlow,
+    KubeletStopStuck,
+    KubeletAwaitsJoin,
     KubeletStarved,
     KubeletAPIConnectionStalled,
     KubeletClientCertExpired,
@@ -162,6 +169,9 @@ pub const LEASE_LOOKS: Samples = Samples {
 /// How long a young kubelet may take until its healthz answers. (Field practice; healthz is served only once the runtime
 /// answers, kubernetes/kubernetes#11215.)
 pub const START_GRACE: Duration = Duration::from_mins(2);
+/// A thread that has waited in the kernel for so long, uninterruptible, is stuck; and a process that lives so long after
+/// SIGKILL is too. (A busy disk answers within seconds.)
+pub const UNKILLABLE_AFTER: Duration = Duration::from_secs(10);
 /// How long the last answer stands while the helper is away: a helper that is being upgraded is no news.
 pub const AWAY_GRACE: Duration = Duration::from_mins(1);
 

@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+use super::Reason;
+
 /// When a reason is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enter {
@@ -39,6 +41,8 @@ pub enum Leave {
     HealthySpell,
     /// As soon as the same check names another problem in its place; otherwise after the healthy spell.
     Refined,
+    /// As soon as the same check names one of these, which say more of the same; otherwise after the healthy spell.
+    RefinedBy(&'static [Reason]),
 }
 
 impl Enter {
@@ -75,6 +79,11 @@ impl fmt::Display for Leave {
                 f,
                 "at once for a problem that says more, else after the healthy spell"
             ),
+            Self::RefinedBy(reasons) => {
+                let names: Vec<_> = reasons.iter().map(|reason| reason.as_str()).collect();
+                let names = names.join(", ");
+                write!(f, "at once for {names}, else after the healthy spell")
+            }
         }
     }
 }

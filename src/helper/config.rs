@@ -20,7 +20,7 @@ use crate::{
     clock::Clock,
     host::{files::Root, tree::HostTree},
     kubelet::{
-        machine::kernel,
+        machine::{Machine, Needed, kernel},
         resolve::{Inputs, Overrides, snapshot},
         snapshot::{Process, Snapshot},
         systemd::{LoadState, Manager},
@@ -205,5 +205,15 @@ fn summary(snapshot: &Snapshot, report: &Report) -> ConfigAnswer {
             })
             .collect(),
         warnings: u32::try_from(warnings.count()).unwrap_or(u32::MAX),
+        no_credentials: has_no_credentials(&snapshot.machine),
     }
+}
+
+/// Before `kubeadm join` neither file is there.
+fn has_no_credentials(machine: &Machine) -> bool {
+    matches!(machine.kubeconfig, Needed::Missing { .. })
+        && matches!(
+            machine.bootstrap_kubeconfig,
+            Needed::Missing { .. } | Needed::NotAsked
+        )
 }

@@ -3,7 +3,7 @@
 //! It starts nothing itself (an exec plugin is started by systemd: `plugin`), writes in a folder of its own alone, knows
 //! nothing of the cluster and runs without tokio, but to ask systemd and the container runtime: a thread for each of at
 //! most four connections, of two more that follow the configuration, and one for the disk (`lane`), so that a verb that
-//! blocks in the kernel blocks nobody else. One file a verb: [`kubelet`], [`credential`], [`certificate`], [`clock`],
+//! blocks in the kernel blocks nobody else. One file a verb: [`kubelet`], [`credential`], [`certificate`], [`clock`], [`journal`],
 //! [`config`] (which follows the files with [`watch`]), [`runtime`], [`storage`] (with `canary`), [`boot`] and [`pod`];
 //! [`protocol`] is what both sides speak, [`server`] answers, [`activation`] and [`socket`] get the listening socket.
 
@@ -14,6 +14,7 @@ pub mod certificate;
 pub mod clock;
 pub mod config;
 pub mod credential;
+pub mod journal;
 pub mod kubelet;
 mod lane;
 mod plugin;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use self::cri::{Heard, Listener, RuntimeAnswer, RuntimeRequest, RuntimeStatus};
 use super::{
     boot::{self, BootRequest},
-    certificate, clock, config, credential, kubelet, pod, runtime,
+    certificate, clock, config, credential, journal, kubelet, pod, runtime,
     storage::{self, StorageRequest},
 };
 use crate::{
@@ -54,6 +54,7 @@ pub const VERBS: &[&Verb] = &[
     &clock::VERB,
     &config::VERB,
     &credential::VERB,
+    &journal::VERB,
     &kubelet::VERB,
     &pod::VERB,
     &runtime::VERB,
@@ -90,6 +91,15 @@ pub enum Request {
     Storage(StorageRequest),
     /// How the last boot ended, or something to keep of this one: [`LastBoot`](boot::LastBoot).
     Boot(BootRequest),
+    /// What the kubelet said last: [`LastWords`](journal::LastWords).
+    Journal {
+        /// The run of its unit, by systemd's `InvocationID`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        invocation: Option<String>,
+        /// Whether it is RKE2's, which has a log of its own.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        rke2: bool,
+    },
     /// Which pod has this uid: a [`PodName`](pod::PodName), or nothing.
     Pod {
         /// The pod's uid.
@@ -148,6 +158,8 @@ pub struct ConfigAnswer {
     pub errors: Vec<ConfigFinding>,
     /// How many warnings there are.
     pub warnings: u32,
+    /// Whether there is neither the kubeconfig that the kubelet asks for nor one to bootstrap with.
+    pub no_credentials: bool,
 }
 
 /// An error in the configuration.
@@ -170,6 +182,7 @@ impl Request {
             Self::Kubelet { .. } => &kubelet::VERB,
             Self::Credential { .. } => &credential::VERB,
             Self::Config(_) => &config::VERB,
+            Self::Journal { .. } => &journal::VERB,
             Self::Clock => &clock::VERB,
             Self::Storage(_) => &storage::VERB,
             Self::Boot(_) => &boot::VERB,
@@ -414,7 +427,7 @@ mod tests {
         assert_eq!(
             String::from_utf8_lossy(&line),
             "{\"version\":1,\"answer\":{\"healthz\":{\"url\":\"u\"},\"hostname_override\":null,\
-             \"kubeconfig\":\"/k\",\"config\":null,\"runtime_socket\":\"/s\",\"root_dir\":null}}\n"
+             \"kubeconfig\":\"/k\",\"config\":null,\"root_dir\":null,\"runtime_socket\":\"/s\"}}\n"
         );
         assert_eq!(
             decode_answer::<KubeletFacts>(&line).unwrap().unwrap(),

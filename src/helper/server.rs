@@ -19,7 +19,7 @@ use serde::Serialize;
 use tracing::{debug, info, warn};
 
 use super::{
-    boot, certificate, clock, config, credential, kubelet, pod,
+    boot, certificate, clock, config, credential, journal, kubelet, pod,
     protocol::{self, Code, ConfigRequest, MAX_REQUEST_BYTES, Refusal, Request},
     runtime,
     storage::{self, Disk},
@@ -236,6 +236,9 @@ fn perform(root: &Root, disk: &Arc<Disk>, request: &Request, uid: u32) -> Vec<u8
         Request::Config(_) => Vec::new(),
         Request::Clock => encode(verb, clock::answer()),
         Request::Kubelet { pid } => encode(verb, kubelet::answer(root, *pid)),
+        Request::Journal { invocation, rke2 } => {
+            encode(verb, journal::answer(root, invocation.as_deref(), *rke2))
+        }
         Request::Runtime(request) => encode(verb, runtime::answer(root, request)),
         Request::Storage(request) => encode(verb, storage::answer(disk, root, request)),
         Request::Boot(request) => encode(verb, boot::answer(disk, root, request)),

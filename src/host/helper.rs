@@ -21,10 +21,12 @@ use tokio::{
 
 pub use crate::helper::protocol::{ClientCertificate, ClockState, Code, Credential, KubeletFacts};
 use crate::{
+    checks::kubelet::Run,
     clock::Clock,
     helper::{
         SOCKET_PATH,
         boot::{BootRequest, LastBoot},
+        journal::LastWords,
         pod::PodName,
         protocol::{
             self, ConfigAnswer, ConfigRequest, MAX_ANSWER_BYTES, Request, RuntimeAnswer,
@@ -168,6 +170,15 @@ impl HelperClient {
             known: None,
         })
         .await
+    }
+
+    /// What the kubelet said last in that run. At most 2 s.
+    pub async fn last_words(&self, run: &Run) -> Result<LastWords, HelperError> {
+        let (invocation, rke2) = match run {
+            Run::Invocation(id) => (Some(id.clone()), false),
+            Run::Rke2(_) => (None, true),
+        };
+        self.ask(&Request::Journal { invocation, rke2 }).await
     }
 
     /// What the container runtime answers. At most [`runtime::PATIENCE`] longer than it may take.

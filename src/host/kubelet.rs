@@ -94,6 +94,14 @@ impl Healthz {
         self.begin();
     }
 
+    /// What a probe that is under way has come to when its time is up.
+    pub fn overdue(&self) -> Probe {
+        match self.phase {
+            Phase::Connecting(_) => Probe::Unreachable,
+            _ => Probe::Timeout,
+        }
+    }
+
     /// Gives the probe up that is under way: its answer must not be taken for the next one's.
     pub fn give_up(&mut self) {
         if !matches!(self.phase, Phase::Idle) {

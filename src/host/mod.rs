@@ -23,6 +23,7 @@ pub mod scrapes;
 pub mod socket;
 pub mod sockets;
 pub mod strain;
+pub mod suspect;
 pub mod systemd;
 pub mod textfile;
 pub mod transient;

@@ -13,12 +13,16 @@ use procfs::process::Process as ProcProcess;
 use tokio::io::{Interest, unix::AsyncFd};
 
 use crate::{
-    checks::kubelet::{Found, Process},
+    checks::kubelet::{Carrier, Found, Process},
     host::files::Root,
 };
 
 /// The kernel's name of the process: what `comm` must say for a process of the unit to be the kubelet.
 const COMM: &str = "kubelet";
+/// Programs of which the kubelet is a part. (RKE2 and k0s are none: theirs is a child, which may be away for a moment.)
+const WITH_KUBELET_INSIDE: &[&str] = &["k3s-server", "k3s-agent", "k3s", "kubelite", "hyperkube"];
+/// Beginnings of the names of programs that start a kubelet as their child, and start it anew by themselves.
+const PARENTS: &[&str] = &["rke2", "k0s"];
 /// Names that a pid file may point to: the kubelet, or a program that carries it inside.
 const COMM_PREFIXES: &[&str] = &["kubelet", "kubelite", "k3s", "k0s", "rke2", "hyperkube"];
 /// Bounds a pid file and a `cgroup.procs`: 16 pids a line of six digits would be 112 bytes; a unit with more than
@@ -73,12 +77,19 @@ fn find_in_cgroup(root: &Root, group: &str) -> Found {
     let Some(pids) = cgroup_pids(root, group) else {
         return Found::None(format!("no kubelet: the cgroup {group} does not exist"));
     };
-    let mut found: Vec<Process> = pids
+    let hosts: Vec<Candidate> = pids
         .into_iter()
         .filter_map(|pid| Candidate::read(root, pid))
-        .filter(Candidate::is_hosts_kubelet)
-        .map(|candidate| candidate.process)
+        .filter(Candidate::is_of_host)
         .collect();
+    let named = |is_it: fn(&str) -> bool| -> Vec<Process> {
+        let those = hosts.iter().filter(|candidate| is_it(&candidate.comm));
+        those.map(|candidate| candidate.process.clone()).collect()
+    };
+    let mut found = named(|comm| comm == COMM);
+    if found.is_empty() {
+        found = named(|comm| WITH_KUBELET_INSIDE.contains(&comm));
+    }
     match (found.pop(), found.is_empty()) {
         (None, _) => Found::None(format!(
             "no kubelet: no process named {COMM} in the cgroup {group}"
@@ -131,8 +142,9 @@ impl Candidate {
         })
     }
 
-    fn is_hosts_kubelet(&self) -> bool {
-        self.comm == COMM && self.uid == 0 && self.pid_namespaces == 1
+    /// Whether it is root's, and in no container.
+    fn is_of_host(&self) -> bool {
+        self.uid == 0 && self.pid_namespaces == 1
     }
 }
 
@@ -140,6 +152,26 @@ fn since_boot(ticks: u64) -> Duration {
     let per_second = procfs::ticks_per_second();
     let nanos = u128::from(ticks) * 1_000_000_000 / u128::from(per_second.max(1));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// How a kubelet is run, by its name and its parent's.
+pub fn carrier(root: &Root, process: &Process) -> Carrier {
+    let stat = |pid: i32| {
+        let process = ProcProcess::new_with_root(root.join(format!("/proc/{pid}"))).ok()?;
+        process.stat().ok()
+    };
+    let Some(own) = stat(process.pid) else {
+        return Carrier::Unit;
+    };
+    if own.comm != COMM {
+        return Carrier::InProcess(own.comm);
+    }
+    match stat(own.ppid) {
+        Some(parent) if PARENTS.iter().any(|name| parent.comm.starts_with(name)) => {
+            Carrier::Child(parent.comm)
+        }
+        _ => Carrier::Unit,
+    }
 }
 
 /// The process with that pid, so named that a reused pid is not taken for it.
@@ -295,6 +327,33 @@ mod tests {
             assert_eq!(process.pid, 8);
             assert_eq!(state(&host.root(), &process), Some('S'));
         }
+    }
+
+    #[test]
+    fn how_it_is_run_is_told_by_names() {
+        let host = Host::new();
+        host.put(&format!("/sys/fs/cgroup{GROUP}/cgroup.procs"), "7\n8\n");
+        host.process(7, "k3s-server", 0, "7");
+        host.process(8, "containerd", 0, "8");
+        let Found::One(process) = find(&host) else {
+            panic!("{:?}", find(&host));
+        };
+        assert_eq!(process.pid, 7);
+        let carried = |host: &Host| carrier(&host.root(), &process);
+        assert_eq!(carried(&host), Carrier::InProcess("k3s-server".to_owned()));
+        host.process(7, "kubelet", 0, "7");
+        for (parent, expected) in [
+            ("systemd", Carrier::Unit),
+            ("kubelet-wrapper", Carrier::Unit),
+            ("rke2", Carrier::Child("rke2".to_owned())),
+            ("k0s", Carrier::Child("k0s".to_owned())),
+        ] {
+            host.process(1, parent, 0, "1");
+            assert_eq!(carried(&host), expected);
+        }
+        // While the child of such a program is away, the program is not taken for it.
+        host.process(7, "k0s", 0, "7");
+        assert!(matches!(find(&host), Found::None(_)));
     }
 
     #[test]

@@ -55,6 +55,8 @@ const MAX_UNITS: usize = 8;
 /// What the bus has to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BusEvent {
+    /// The unit of this name is watched: of several that could run the kubelet the first that is there.
+    Watching(String),
     /// Connected, and the unit's state has been read.
     Connected,
     /// Not connected, or no longer; tried again by itself.
@@ -69,15 +71,15 @@ pub enum BusEvent {
     Loaded(Box<Loaded>),
 }
 
-/// Watches the kubelet's unit, and those beside it, until nobody listens any more. Units may be added, none is taken away.
+/// Watches the first of these units that is there, the kubelet's, and those beside it, until nobody listens any more. Units may be added, none is taken away.
 pub async fn watch(
-    unit: String,
+    units: Vec<String>,
     beside: watch::Receiver<Vec<String>>,
     events: mpsc::Sender<BusEvent>,
 ) {
     let mut wait = RETRY.0;
     loop {
-        let (connected, error) = session(&unit, beside.clone(), &events).await;
+        let (connected, error) = session(&units, beside.clone(), &events).await;
         if connected {
             wait = RETRY.0;
         }
@@ -91,12 +93,12 @@ pub async fn watch(
 
 /// One connection's life: whether it got as far as knowing the unit, and why it ended.
 async fn session(
-    unit: &str,
+    units: &[String],
     beside: watch::Receiver<Vec<String>>,
     events: &mpsc::Sender<BusEvent>,
 ) -> (bool, String) {
     // A bus daemon that hangs accepts the connection and then says nothing.
-    let open = Session::open(unit, beside, events.clone());
+    let open = Session::open(units, beside, events.clone());
     let open = tokio::time::timeout(OPEN_TIMEOUT, open);
     let mut session = match open.await {
         Ok(Ok(session)) => session,
@@ -118,6 +120,8 @@ async fn session(
 struct Session {
     connection: Connection,
     messages: MessageStream,
+    /// The names that the kubelet's unit may have.
+    candidates: Vec<String>,
     /// The kubelet's first.
     units: Vec<Followed>,
     /// The names of those beside it.
@@ -146,7 +150,7 @@ impl Followed {
 
 impl Session {
     async fn open(
-        unit: &str,
+        units: &[String],
         beside: watch::Receiver<Vec<String>>,
         events: mpsc::Sender<BusEvent>,
     ) -> zbus::Result<Self> {
@@ -159,12 +163,15 @@ impl Session {
         let mut session = Self {
             connection,
             messages,
+            candidates: units.to_vec(),
             units: Vec::new(),
             beside,
             events,
             questions: JoinSet::new(),
         };
-        session.add(unit).await?;
+        let unit = session.choose().await?;
+        session.add(&unit).await?;
+        session.say(BusEvent::Watching(unit)).await;
         call(&session.connection, "Subscribe", &()).await?;
         session.read_unit(0).await?;
         session.ask_system_state();
@@ -192,6 +199,35 @@ impl Session {
                 self.signal(&message).await?;
             }
         }
+    }
+
+    /// The kubelet's unit: the first of those it may be that is there, else the first.
+    async fn choose(&self) -> zbus::Result<String> {
+        let is_open = self.candidates.len() > 1;
+        for unit in self.candidates.iter().filter(|_| is_open) {
+            let loaded = call(&self.connection, "LoadUnit", &(unit.as_str())).await?;
+            let path: OwnedObjectPath = loaded.body().deserialize()?;
+            let state = get(&self.connection, path.as_str(), UNIT, "LoadState").await?;
+            if text(&state) == "loaded" {
+                return Ok(unit.clone());
+            }
+        }
+        Ok(self.candidates.first().cloned().unwrap_or_default())
+    }
+
+    /// Units have been read anew, and the kubelet's was not there: perhaps another one is now.
+    async fn choose_again(&mut self) -> zbus::Result<()> {
+        if self.units[0].unit.load_state == "loaded" {
+            return Ok(());
+        }
+        let unit = self.choose().await?;
+        if self.named(&unit).is_none() {
+            let index = self.add(&unit).await?;
+            self.units[index].is_kubelets = true;
+            self.units.swap_remove(0); // the new one takes its place
+            self.say(BusEvent::Watching(unit)).await;
+        }
+        Ok(())
     }
 
     /// Has the bus tell of a unit from now on; its place among those that are followed.
@@ -268,6 +304,7 @@ impl Session {
             // After a reload or a re-execution every property may differ, unannounced.
             "Reloading" | "NameOwnerChanged" => {
                 call(&self.connection, "Subscribe", &()).await.ok();
+                self.choose_again().await?;
                 for index in 0..self.units.len() {
                     self.read_unit(index).await?;
                 }

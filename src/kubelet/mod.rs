@@ -16,6 +16,7 @@ pub mod place;
 pub mod quantity;
 pub mod resolve;
 pub mod search;
+pub mod shown;
 pub mod snapshot;
 pub mod systemd;
 pub mod tree;

@@ -69,7 +69,7 @@ impl Counted {
         let failure = match probe {
             Probe::Ok => return,
             Probe::Refused => 0,
-            Probe::Timeout => 1,
+            Probe::Timeout | Probe::Unreachable => 1,
             Probe::Status(_) => 2,
             Probe::Impossible(_) => 3,
         };

@@ -82,7 +82,7 @@ fn introduce(paper: &Paper, plane: &ControlPlane) -> Result<()> {
         plane.took().as_secs_f64()
     ));
     paper.detail(
-        "to keep this short: [kubelet] healthy_for_secs = 1 (default 60), RestartSec=1 of kubelet.service (kubeadm's: 10)",
+        "to keep this short: [kubelet] healthy_for_secs = 1 (default 60), crash_loop_ends = 100 (3), RestartSec=1 of kubelet.service (kubeadm's: 10)",
     );
     Ok(())
 }
@@ -92,7 +92,10 @@ fn boot(paper: &Paper, plane: &Arc<ControlPlane>) -> Result<Node> {
     let node = lost_flag::mistake(NodeBuilder::new(plane, NODE))
         .joining()
         .agent()
-        .config("50-demo.toml", "[kubelet]\nhealthy_for_secs = 1\n")
+        .config(
+            "50-demo.toml",
+            "[kubelet]\nhealthy_for_secs = 1\ncrash_loop_ends = 100\ncrash_loop_within_secs = 30\n",
+        )
         .restart_sec(Duration::from_secs(1))
         .boot()
         .context("booting a node")?;

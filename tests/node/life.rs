@@ -66,7 +66,10 @@ fn a_failing_exit_is_told_with_its_code() -> Result<()> {
 }
 
 fn a_clean_exit_is_no_crash() -> Result<()> {
-    Scene::healthy("clean-exit")?.play(|scene| {
+    let unit = "[Service]\nRestart=on-failure\n";
+    let path = "/etc/systemd/system/kubelet.service.d/60-test.conf";
+    let scene = Scene::healthy_with("clean-exit", |node| node.file(path, unit, 0o644))?;
+    scene.play(|scene| {
         let from = Instant::now();
         // The signal alone: systemd has no job, and nobody asked it to stop the unit.
         scene
@@ -74,7 +77,16 @@ fn a_clean_exit_is_no_crash() -> Result<()> {
             .sh("systemctl kill --kill-who=main --signal=TERM kubelet")?;
         let told = scene.wait_for(from, "False", "KubeletExitedClean")?;
         ensure!(told.message.contains("exited with code 0"), "{told:?}");
-        scene.wait_for(told.at, "True", "KubeletIsHealthy")?;
+        row(
+            "clean exit",
+            "SIGTERM to the process, `Restart=on-failure`",
+            "KubeletExitedClean",
+            told.at - from,
+        );
+        scene.ensure_still(&told)?;
+        let state = scene.property(KUBELET, "ActiveState")?;
+        ensure!(state == "inactive", "it was acted upon: {state}");
+        scene.revive()?;
         scene.ensure_only(from, &["True", "False"])
     })
 }

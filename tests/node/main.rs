@@ -36,6 +36,7 @@ mod peer;
 mod privilege;
 mod provoked_boot;
 mod provoked_kernel;
+mod provoked_life;
 mod provoked_storage;
 mod racing;
 mod reach;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
     let tests = [
         harness::tests(),
         life::tests(),
+        provoked_life::tests(),
         lookup::tests(),
         agent::tests(),
         ahead::tests(),
@@ -93,9 +95,10 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, tests).exit_code()
 }
 
-/// A test; its error says all it knows.
+/// A test, while nobody fills the kernel's log; its error says all it knows.
 fn trial(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
     Trial::test(name, move || {
+        let _calm = support::kmsg::beside();
         test().map_err(|error| format!("{error:#}").into())
     })
 }

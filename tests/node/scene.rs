@@ -1,7 +1,7 @@
 //! A node with its agent, and what the tests do to them and read from them: so that each test reads as its story.
 //!
-//! Two settings are not those of production, to save time: a healthy spell of a second, and a kubelet that systemd
-//! starts anew after 100 ms.
+//! Settings that are not those of production: a healthy spell of a second and a kubelet that systemd starts anew after
+//! 100 ms, to save time; a hundred ends within 30 s until it is a crash loop.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,7 +31,9 @@ pub(crate) const SOON: Duration = Duration::from_secs(30);
 /// each of the agent's own periods of a second.
 const LOOK_ON: Duration = Duration::from_secs(4);
 
-pub(crate) const SHORT_SPELL: &str = "[kubelet]\nhealthy_for_secs = 1\n";
+/// The tests kill more often than any crash loop.
+pub(crate) const SHORT_SPELL: &str =
+    "[kubelet]\nhealthy_for_secs = 1\ncrash_loop_ends = 100\ncrash_loop_within_secs = 30\n";
 
 /// A node, its control plane, and a watch on its Node from before it booted.
 pub(crate) struct Scene {

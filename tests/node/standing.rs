@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::scene::{SOON, Scene, Told};
 use crate::support::control_plane::ControlPlane;
+use crate::support::rows::row;
 use crate::support::wait_until;
 use crate::trial;
 
@@ -194,6 +195,12 @@ fn a_package_upgrade_flips_nothing() -> Result<()> {
         let result = scene.node.sh("dpkg --status upgrade-test")?;
         ensure!(result.contains("install ok installed"), "{result}");
         scene.ensure_still(&told)?;
+        row(
+            "kubelet restarted by a package",
+            "`dpkg --install` of a package whose script stops it for 5 s",
+            "none: no flip",
+            None,
+        );
         scene.status_file("the hold's end", |file| file["quiet"][0].is_null())?;
         // Without dpkg the same is told.
         let from = Instant::now();

@@ -1,11 +1,9 @@
 //! What the kubelet's state means: one finding, or that there is nothing new to say.
 
-use nix::sys::signal::Signal;
-
-use super::{Alive, Cause, Ended, Endpoint, Kubelet, Life, Probe, Unit};
+use super::{Alive, Carrier, Endpoint, JobKind, Kubelet, Life, Probe, Unit};
 use crate::{
     clock::Now,
-    health::{Finding, PROBES, Reason, START_GRACE, Status, timing::Samples},
+    health::{Finding, PROBES, Reason, Status, UNKILLABLE_AFTER, timing::Samples},
 };
 
 /// What an assessment comes to.
@@ -26,7 +24,7 @@ const SELDOM: Samples = Samples {
     what: "probes",
 };
 
-fn found(reason: Reason, message: impl Into<String>) -> Assessment {
+pub(super) fn found(reason: Reason, message: impl Into<String>) -> Assessment {
     Assessment::Found(Finding {
         reason,
         message: message.into(),
@@ -50,28 +48,181 @@ impl Kubelet {
                     list(pids)
                 ),
             ),
-            // One that is being stopped or restarted need not answer any more.
-            Life::Alive(alive) if self.is_being_ended() && alive.misses() > 0 => NothingNew,
-            Life::Alive(alive) => assess_alive(alive, before, now),
-            Life::Ended(ended) => self.assess_ended(ended),
+            Life::Alive(alive) => self
+                .assess_last_end(before, now)
+                .or_else(|| self.assess_ending(alive, now))
+                .unwrap_or_else(|| self.assess_alive(alive, before, now)),
+            Life::Ended(ended) => self.assess_ended(ended, before, now),
             Life::Absent(why) => self.assess_absent(why, before, now),
         }
     }
 
-    fn assess_ended(&self, ended: &Ended) -> Assessment {
-        let (unit, pid) = (&self.unit_name, ended.pid);
-        match &ended.cause {
-            Cause::Asked(_) | Cause::Restarting => NothingNew,
-            Cause::Unknown => found(
-                Reason::KubeletGone,
-                format!("{unit}: kubelet pid {pid} is gone; systemd has not said how it ended"),
+    /// Something has just been learnt of the end before this life.
+    fn assess_last_end(&self, before: Option<Reason>, now: Now) -> Option<Assessment> {
+        let (ended, is_news) = self.last_end.as_ref()?;
+        let assessment = is_news.then(|| self.assess_ended(ended, before, now))?;
+        (assessment != NothingNew).then_some(assessment)
+    }
+
+    /// It lives, and is to end, or cannot do anything.
+    fn assess_ending(&self, alive: &Alive, now: Now) -> Option<Assessment> {
+        let (unit, who) = (&self.unit_name, who(alive));
+        let lasts = |since: Option<_>, grace| since.is_some_and(|at| now.uptime >= at + grace);
+        if lasts(self.killing_since, UNKILLABLE_AFTER) {
+            let text = format!("{who} has outlived the SIGKILL that systemd sent it");
+            return Some(found(Reason::KubeletUnkillable, text));
+        }
+        if self
+            .unit
+            .as_ref()
+            .is_some_and(|unit| unit.freezer_state == "frozen")
+        {
+            let text = format!("{who} is frozen: {unit} was frozen through systemd");
+            return Some(found(Reason::KubeletFrozen, text));
+        }
+        if let Some(cgroup) = &alive.suspicion.frozen_by
+            && alive.misses() > 0
+        {
+            let text = format!("{who} is frozen: so is its cgroup {cgroup}");
+            return Some(found(Reason::KubeletFrozen, text));
+        }
+        let asked = self.is_being_ended();
+        // One that nobody asked to end and that does not answer is hung, and systemd's own watchdog is at work.
+        if lasts(self.stopping_since, self.terms.stop_grace)
+            && (asked || !alive.probes.is_full(PROBES))
+        {
+            let text = format!(
+                "{who} has not ended though {}, for over {} s",
+                self.asker(),
+                self.terms.stop_grace.as_secs()
+            );
+            return Some(found(Reason::KubeletStopStuck, text));
+        }
+        // One that is being stopped or restarted need not answer any more.
+        (asked && alive.misses() > 0).then_some(NothingNew)
+    }
+
+    /// Who wants it to end.
+    fn asker(&self) -> &'static str {
+        if self.has_job(JobKind::Stop) {
+            "a stop job of systemd's asks for it (systemctl stop, a shutdown, a package)"
+        } else if self.has_job(JobKind::Restart) {
+            "a restart job of systemd's asks for it"
+        } else {
+            "systemd itself stops its unit: there is no job of anybody's"
+        }
+    }
+
+    fn assess_alive(&self, alive: &Alive, before: Option<Reason>, now: Now) -> Assessment {
+        let who = who(alive);
+        let url = match &alive.endpoint {
+            None => return NothingNew,
+            Some(Endpoint::Disabled) => {
+                return found(
+                    Reason::KubeletIsHealthy,
+                    format!(
+                        "{who} lives; its healthz is off (healthzPort: 0), so only the process is watched"
+                    ),
+                );
+            }
+            Some(Endpoint::Known(url) | Endpoint::Assumed(url)) => url,
+        };
+        let Some(probe) = &alive.last_probe else {
+            return NothingNew;
+        };
+        if *probe == Probe::Ok {
+            // One that starves answers now and then.
+            if before == Some(Reason::KubeletStarved) && alive.probes.is_full(SELDOM) {
+                return NothingNew;
+            }
+            return found(Reason::KubeletIsHealthy, format!("{who} answers at {url}"));
+        }
+        let grace_ends = alive.process.started + self.terms.start_grace;
+        let young = !alive.answered && now.uptime < grace_ends;
+        // One that was healthy when an earlier life of ours last looked, and is young now, was restarted meanwhile: its
+        // grace is ours. (Whatever ends under our eyes has a reason of its own by then.)
+        let no_news = alive.planned || was_well(before);
+        match (young, no_news) {
+            (true, true) => return NothingNew,
+            (true, false) => {
+                return found(
+                    Reason::KubeletStarting,
+                    format!("{who} has started; {url} does not answer yet"),
+                );
+            }
+            (false, _) if !alive.probes.is_full(PROBES) => return NothingNew,
+            (false, _) => {}
+        }
+        if let Some(starved) = assess_starved(alive, probe, url, before) {
+            return starved;
+        }
+        // Of one that was old when we found it nobody knows whether it ever answered.
+        let is_slow = !alive.answered && alive.found < grace_ends;
+        self.assess_misses(alive, probe, (url, is_slow))
+    }
+
+    fn assess_misses(
+        &self,
+        alive: &Alive,
+        probe: &Probe,
+        (url, is_slow): (&str, bool),
+    ) -> Assessment {
+        let who = who(alive);
+        let state = alive.state.map(describe_state).unwrap_or_default();
+        if is_guessed(alive) {
+            return found(
+                Reason::KubeletProbeFailed,
+                format!(
+                    "{who}{state} does not answer at {url}, but that address is only the default: its own could not be read"
+                ),
+            );
+        }
+        let is_silent = matches!(probe, Probe::Timeout | Probe::Unreachable | Probe::Refused);
+        if let Some(tid) = alive.suspicion.stuck().filter(|_| is_silent) {
+            return found(
+                Reason::KubeletUnkillable,
+                format!(
+                    "{who} does not answer at {url}, and its thread {tid} has been waiting in the kernel, uninterruptible (state D), for over {} s",
+                    UNKILLABLE_AFTER.as_secs()
+                ),
+            );
+        }
+        if is_silent && is_slow {
+            return found(
+                Reason::KubeletStartSlow,
+                format!(
+                    "{who}{state} has not answered at {url} within the {} s that a start may take",
+                    self.terms.start_grace.as_secs()
+                ),
+            );
+        }
+        match probe {
+            Probe::Ok => NothingNew,
+            Probe::Timeout => found(
+                Reason::KubeletHung,
+                format!(
+                    "{who}{state}: {} probes of {url} in a row timed out",
+                    PROBES.bad
+                ),
             ),
-            Cause::Stopped => found(
-                Reason::KubeletStoppedByOperator,
-                format!("{unit}: kubelet pid {pid} was stopped by a stop job of systemd's"),
+            Probe::Refused => found(
+                Reason::KubeletHealthzDown,
+                format!("{who}{state}: nobody listens at {url}"),
             ),
-            Cause::Exited { code, result } => exited(unit, Some(pid), *code, result),
-            Cause::Killed { signal, result } => killed(unit, Some(pid), *signal, result),
+            Probe::Unreachable => found(
+                Reason::KubeletHealthzDown,
+                format!(
+                    "{who}{state}: a connection to {url} is neither taken nor refused, as when a firewall drops it"
+                ),
+            ),
+            Probe::Status(code) => found(
+                Reason::KubeletHealthzDown,
+                format!("{who}{state}: {url} answers HTTP {code}"),
+            ),
+            Probe::Impossible(why) => found(
+                Reason::KubeletProbeFailed,
+                format!("{who}{state} lives, but {url} could not be asked: {why}"),
+            ),
         }
     }
 
@@ -83,7 +234,7 @@ impl Kubelet {
         };
         let in_grace = self
             .absent_since
-            .is_some_and(|at| now.uptime < at + START_GRACE);
+            .is_some_and(|at| now.uptime < at + self.terms.start_grace);
         if in_grace && was_well(before) && unit.is_on_its_way() {
             return NothingNew;
         }
@@ -93,12 +244,10 @@ impl Kubelet {
             unit.sub_state.as_str(),
         ) {
             ("not-found", ..) => found(Reason::KubeletNotFound, format!("{name} is not installed")),
-            (_, "activating", "auto-restart") | (_, "failed", _) => last_end(name, unit)
+            _ if unit.is_down_after_failure() => self
+                .assess_unseen_end(unit, before, now)
                 .unwrap_or_else(|| found(Reason::KubeletNotFound, format!("{name}: {why}"))),
-            (_, "activating", sub) => found(
-                Reason::KubeletStarting,
-                format!("{name} is activating ({sub}); there is no kubelet process yet"),
-            ),
+            (_, "activating", sub) => self.assess_activating(sub, now),
             (_, "inactive", _) if !unit.ever_started => found(
                 Reason::KubeletNotFound,
                 format!("{name} has not been started since boot"),
@@ -107,69 +256,75 @@ impl Kubelet {
             _ => found(Reason::KubeletNotFound, format!("{name}: {why}")),
         }
     }
-}
 
-fn assess_alive(alive: &Alive, before: Option<Reason>, now: Now) -> Assessment {
-    let pid = alive.process.pid;
-    let url = match &alive.endpoint {
-        None => return NothingNew,
-        Some(Endpoint::Disabled) => {
-            return found(
-                Reason::KubeletIsHealthy,
-                format!(
-                    "kubelet pid {pid} lives; its healthz is off (healthzPort: 0), so only the process is watched"
-                ),
-            );
-        }
-        Some(Endpoint::Known(url) | Endpoint::Assumed(url)) => url,
-    };
-    let Some(probe) = &alive.last_probe else {
-        return NothingNew;
-    };
-    if *probe == Probe::Ok {
-        // One that starves answers now and then.
-        if before == Some(Reason::KubeletStarved) && alive.probes.is_full(SELDOM) {
-            return NothingNew;
-        }
-        return found(
-            Reason::KubeletIsHealthy,
-            format!("kubelet pid {pid} answers at {url}"),
-        );
-    }
-    let young = !alive.answered && now.uptime < alive.process.started + START_GRACE;
-    let guessed = matches!(alive.endpoint, Some(Endpoint::Assumed(_))) && !alive.answered;
-    // One that was healthy when an earlier life of ours last looked, and is young now, was restarted meanwhile: its grace
-    // is ours. (Whatever ends under our eyes has a reason of its own by then.)
-    let no_news = alive.planned || was_well(before);
-    match (young, no_news) {
-        (true, true) => return NothingNew,
-        (true, false) => {
-            return found(
-                Reason::KubeletStarting,
-                format!("kubelet pid {pid} has started; {url} does not answer yet"),
-            );
-        }
-        (false, _) if !alive.probes.is_full(PROBES) => return NothingNew,
-        (false, _) => {}
-    }
-    if *probe == Probe::Timeout
-        && !guessed
-        && let Some(why) = starved(alive)
-    {
-        // What was told before stays told: to be starved is no health.
-        return if was_well(before) {
+    fn assess_activating(&self, sub_state: &str, now: Now) -> Assessment {
+        let name = &self.unit_name;
+        self.assess_slow_activation(now).unwrap_or_else(|| {
             found(
-                Reason::KubeletStarved,
+                Reason::KubeletStarting,
+                format!("{name} is activating ({sub_state}); there is no kubelet process yet"),
+            )
+        })
+    }
+
+    /// The unit is busy with what comes before the kubelet, and has been for too long.
+    pub(super) fn assess_slow_activation(&self, now: Now) -> Option<Assessment> {
+        let (unit, grace) = (self.unit.as_ref()?, self.terms.start_grace);
+        let is_slow = now.uptime >= self.activating_since? + grace;
+        is_slow.then(|| {
+            found(
+                Reason::KubeletStartSlow,
                 format!(
-                    "kubelet pid {pid}: {} probes of {url} in a row timed out, but {why}: that it is starved is no fault of its own",
-                    PROBES.bad
+                    "{} has been activating ({}) for over {} s; there is no kubelet process yet",
+                    self.unit_name,
+                    unit.sub_state,
+                    grace.as_secs()
                 ),
             )
-        } else {
-            NothingNew
-        };
+        })
     }
-    assess_misses(alive, probe, url, guessed)
+
+    /// The unit is down after a failure that we did not see.
+    fn assess_unseen_end(
+        &self,
+        unit: &Unit,
+        before: Option<Reason>,
+        now: Now,
+    ) -> Option<Assessment> {
+        if self.ends.have_hit_start_limit(unit, before) {
+            return Some(self.start_limit_hit(unit, now));
+        }
+        self.last_end_of(unit, before, now)
+    }
+}
+
+/// Whether its address is only the default, and it has never answered there.
+fn is_guessed(alive: &Alive) -> bool {
+    matches!(alive.endpoint, Some(Endpoint::Assumed(_))) && !alive.answered
+}
+
+/// It could not answer though it would; what was told before stays told: to be starved is no health.
+fn assess_starved(
+    alive: &Alive,
+    probe: &Probe,
+    url: &str,
+    before: Option<Reason>,
+) -> Option<Assessment> {
+    if *probe != Probe::Timeout || is_guessed(alive) {
+        return None;
+    }
+    let why = starved(alive)?;
+    if !was_well(before) {
+        return Some(NothingNew);
+    }
+    Some(found(
+        Reason::KubeletStarved,
+        format!(
+            "{}: {} probes of {url} in a row timed out, but {why}: that it is starved is no fault of its own",
+            who(alive),
+            PROBES.bad
+        ),
+    ))
 }
 
 /// Whether the Node says that all is well, perhaps with a hint.
@@ -181,41 +336,6 @@ fn was_well(before: Option<Reason>) -> bool {
 fn starved(alive: &Alive) -> Option<String> {
     let is_stopped = matches!(alive.state, Some('T' | 't'));
     alive.starved.why().filter(|_| !is_stopped)
-}
-
-fn assess_misses(alive: &Alive, probe: &Probe, url: &str, guessed: bool) -> Assessment {
-    let pid = alive.process.pid;
-    let state = alive.state.map(describe_state).unwrap_or_default();
-    if guessed {
-        return found(
-            Reason::KubeletProbeFailed,
-            format!(
-                "kubelet pid {pid}{state} does not answer at {url}, but that address is only the default: its own could not be read"
-            ),
-        );
-    }
-    match probe {
-        Probe::Ok => NothingNew,
-        Probe::Timeout => found(
-            Reason::KubeletHung,
-            format!(
-                "kubelet pid {pid}{state}: {} probes of {url} in a row timed out",
-                PROBES.bad
-            ),
-        ),
-        Probe::Refused => found(
-            Reason::KubeletHealthzDown,
-            format!("kubelet pid {pid}{state}: nobody listens at {url}"),
-        ),
-        Probe::Status(code) => found(
-            Reason::KubeletHealthzDown,
-            format!("kubelet pid {pid}{state}: {url} answers HTTP {code}"),
-        ),
-        Probe::Impossible(why) => found(
-            Reason::KubeletProbeFailed,
-            format!("kubelet pid {pid}{state} lives, but {url} could not be asked: {why}"),
-        ),
-    }
 }
 
 /// The unit is down, and we were not there when it went: a stop and a clean exit leave the same traces.
@@ -234,45 +354,23 @@ fn ended_unseen(name: &str, before: Option<Reason>) -> Assessment {
     }
 }
 
-fn last_end(name: &str, unit: &Unit) -> Option<Assessment> {
-    match Cause::of(unit)? {
-        Cause::Exited { code, result } => Some(exited(name, None, code, &result)),
-        Cause::Killed { signal, result } => Some(killed(name, None, signal, &result)),
-        _ => None,
+/// It, by its pid and by how it is run.
+fn who(alive: &Alive) -> String {
+    called(&alive.carrier, Some(alive.process.pid))
+}
+
+/// The kubelet of that pid, or the last one.
+pub(super) fn called(carrier: &Carrier, pid: Option<i32>) -> String {
+    match (carrier, pid) {
+        (Carrier::Unit, Some(pid)) => format!("kubelet pid {pid}"),
+        (Carrier::Child(parent), Some(pid)) => {
+            format!("kubelet pid {pid}, a child of {parent},")
+        }
+        (Carrier::InProcess(program), Some(pid)) => {
+            format!("{program} pid {pid}, with the kubelet inside,")
+        }
+        (_, None) => "the last kubelet".to_owned(),
     }
-}
-
-fn exited(unit: &str, pid: Option<i32>, code: i32, result: &str) -> Assessment {
-    let who = who(unit, pid);
-    if code == 0 {
-        found(
-            Reason::KubeletExitedClean,
-            format!("{who} exited with code 0 and nobody had stopped it"),
-        )
-    } else {
-        found(
-            Reason::KubeletCrashed,
-            format!("{who} exited with code {code} (systemd: Result={result})"),
-        )
-    }
-}
-
-fn killed(unit: &str, pid: Option<i32>, signal: i32, result: &str) -> Assessment {
-    let name = Signal::try_from(signal).map_or("unknown signal", Signal::as_str);
-    found(
-        Reason::KubeletCrashed,
-        format!(
-            "{} was killed by {name} ({signal}) (systemd: Result={result})",
-            who(unit, pid)
-        ),
-    )
-}
-
-fn who(unit: &str, pid: Option<i32>) -> String {
-    pid.map_or_else(
-        || format!("{unit}: the last kubelet"),
-        |pid| format!("{unit}: kubelet pid {pid}"),
-    )
 }
 
 fn describe_state(state: char) -> String {

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::{
-    signs::{Endpoint, Probe, Process, Unit},
+    signs::{Carrier, Endpoint, Probe, Process, Unit},
     starved::Starved,
+    suspicion::Suspicion,
 };
 use crate::health::timing::Window;
 
@@ -35,12 +36,19 @@ pub(super) struct Ended {
     /// Whether it ended before systemd was heard, whose restart job may have become a start job meanwhile.
     pub(super) unheard: bool,
     pub(super) cause: Cause,
+    /// The run of its unit.
+    pub(super) invocation: String,
+    pub(super) carrier: Carrier,
 }
 
 /// A kubelet that lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Alive {
     pub(super) process: Process,
+    /// When it was found (uptime).
+    pub(super) found: Duration,
+    pub(super) carrier: Carrier,
+    pub(super) suspicion: Suspicion,
     /// It came by a restart that somebody had asked for: until its grace ends that is no news.
     pub(super) planned: bool,
     /// Its healthz has answered 200 once.
@@ -74,9 +82,12 @@ impl Cause {
 }
 
 impl Alive {
-    pub(super) fn new(process: Process, planned: bool) -> Self {
+    pub(super) fn new(process: Process, planned: bool, found: Duration) -> Self {
         Self {
             process,
+            found,
+            carrier: Carrier::Unit,
+            suspicion: Suspicion::default(),
             planned,
             answered: false,
             probes: Window::default(),
@@ -97,6 +108,7 @@ impl Alive {
         if probe == Probe::Ok {
             self.answered = true;
             self.planned = false;
+            self.suspicion = Suspicion::default();
             self.starved = Starved::default();
         }
         self.strain_is_wanted = probe != Probe::Ok;

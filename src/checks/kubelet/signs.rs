@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::starved::Strain;
+use crate::{checks::kernel::event::OomKill, helper::journal::LastWords};
 
 /// One process, so named that a reused pid is not taken for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +12,36 @@ pub struct Process {
     pub pid: i32,
     /// When it started (uptime).
     pub started: Duration,
+}
+
+/// How the kubelet is run, and so what its unit can tell of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Carrier {
+    /// systemd runs it: its unit tells how it ended.
+    #[default]
+    Unit,
+    /// A child of another program, named here, which starts it anew by itself: its unit tells nothing of it.
+    Child(String),
+    /// A part of another program, named here: only that program and the kubelet's healthz can be watched.
+    InProcess(String),
+}
+
+/// What is read of a process that is under suspicion.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// The freezer that holds it, if one does: its cgroup.
+    pub frozen_by: Option<String>,
+    /// Its threads that wait in the kernel, uninterruptible (state D).
+    pub waiting: Vec<Waiting>,
+}
+
+/// A thread that waits in the kernel, so named that two waits are not taken for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its id.
+    pub tid: i32,
+    /// How often it has had the CPU: the same number is the same wait.
+    pub turns: u64,
 }
 
 /// What looking for the kubelet's process found.
@@ -33,6 +64,8 @@ pub enum Probe {
     Refused,
     /// Somebody listens and says nothing.
     Timeout,
+    /// Nobody takes the connection or refuses it: a firewall drops it, or the queue of who listens is full.
+    Unreachable,
     /// Another HTTP status.
     Status(u16),
     /// The probe could not be made: that says nothing of the kubelet.
@@ -73,6 +106,18 @@ pub struct Unit {
     pub control_group: String,
     /// Whether it was ever started in this boot.
     pub ever_started: bool,
+    /// systemd's id of this run of the unit, in hexadecimal; another one with each start.
+    pub invocation: String,
+    /// How often systemd has started it anew by itself; a restart by hand sets it back.
+    pub restarts: u32,
+    /// `running`, `freezing`, `frozen` …
+    pub freezer_state: String,
+    /// `WatchdogSec=` in microseconds, 0 or the greatest number for none.
+    pub watchdog_usec: u64,
+    /// `StartLimitBurst=`.
+    pub start_limit_burst: u32,
+    /// `StartLimitIntervalSec=` in microseconds.
+    pub start_limit_interval_usec: u64,
 }
 
 /// A job of systemd's for the unit.
@@ -105,6 +150,18 @@ pub enum Sign {
     Strain(i32, Strain),
     /// Where this process's healthz is.
     Endpoint(i32, Endpoint),
+    /// How this process is run.
+    Carrier(i32, Carrier),
+    /// A closer look at this process, which is under suspicion.
+    Sampled(i32, Sample),
+    /// The kernel killed some process for memory.
+    OomKill(Box<OomKill>),
+    /// What the kubelet said last in that run of its unit.
+    Words(Run, LastWords),
+    /// Whether the host has no credentials for the kubelet and no Node: it has not joined a cluster yet.
+    AwaitsJoin(bool),
+    /// It is the unit of this name that is watched from now on.
+    Watching(String),
     /// systemd's properties of the unit.
     Unit(Unit),
     /// A job for the unit came, or its type became known.
@@ -117,15 +174,39 @@ pub enum Sign {
     BusLost,
 }
 
+/// Where the words of a kubelet that has ended are to be found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Run {
+    /// In the journal, under the unit's invocation.
+    Invocation(String),
+    /// In RKE2's own log; told by the pid.
+    Rke2(i32),
+}
+
 impl Unit {
+    /// Whether systemd waits for its processes to end.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.active_state == "deactivating"
+    }
+
+    /// Whether systemd has sent its last signal.
+    pub(super) fn is_being_killed(&self) -> bool {
+        self.sub_state == "stop-sigkill" || self.sub_state == "final-sigkill"
+    }
+
+    /// Whether it is busy with what comes before its main process.
+    pub(super) fn is_activating(&self) -> bool {
+        self.active_state == "activating" && !self.sub_state.starts_with("auto-restart")
+    }
+
     /// Whether it is between two processes by plan, or has one that is not yet the kubelet.
     pub(super) fn is_on_its_way(&self) -> bool {
         let active = ["active", "activating", "reloading"].contains(&self.active_state.as_str());
-        active && self.sub_state != "auto-restart"
+        active && !self.sub_state.starts_with("auto-restart")
     }
 
     /// Whether it ended in a way that systemd calls a failure.
     pub(super) fn is_down_after_failure(&self) -> bool {
-        self.active_state == "failed" || self.sub_state == "auto-restart"
+        self.active_state == "failed" || self.sub_state.starts_with("auto-restart")
     }
 }

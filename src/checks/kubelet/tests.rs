@@ -1,5 +1,9 @@
 //! Histories of a kubelet, told as signs.
 
+mod ends;
+mod later;
+mod stuck;
+
 use jiff::Timestamp;
 
 use super::*;
@@ -31,8 +35,8 @@ fn unit(active: &str, sub: &str, main_pid: u32, exec: (u32, i32, i32)) -> Sign {
         exec_main_code: exec.1,
         exec_main_status: exec.2,
         result: "signal".to_owned(),
-        control_group: String::new(),
         ever_started: true,
+        ..Unit::default()
     })
 }
 
@@ -77,7 +81,7 @@ fn reason_after(kubelet: &Kubelet, before: Option<Reason>, millis: u64) -> Optio
 fn a_kill_waits_three_milliseconds_for_its_cause() {
     let mut kubelet = after(healthy(), [Sign::Gone(PID)]);
     assert_eq!(reason(&kubelet, 10_000), None);
-    assert_eq!(kubelet.next_deadline(), Some(at(10_003).uptime));
+    assert_eq!(kubelet.next_deadline(at(10_000)), Some(at(10_003).uptime));
     kubelet.apply(running(), at(10_001));
     assert_eq!(
         reason(&kubelet, 10_001),
@@ -191,7 +195,7 @@ fn a_planned_restart_is_no_news_unless_it_fails() {
     }
     assert_eq!(
         reason(&kubelet, 11_000 + 120_000),
-        Some(Reason::KubeletHealthzDown)
+        Some(Reason::KubeletStartSlow)
     );
 
     let mut kubelet = after(healthy(), planned);
@@ -204,6 +208,7 @@ fn three_misses_make_a_problem_and_each_kind_has_its_reason() {
     for (probe, expected) in [
         (Probe::Timeout, Reason::KubeletHung),
         (Probe::Refused, Reason::KubeletHealthzDown),
+        (Probe::Unreachable, Reason::KubeletHealthzDown),
         (Probe::Status(500), Reason::KubeletHealthzDown),
         (
             Probe::Impossible("no memory".to_owned()),
@@ -262,7 +267,7 @@ fn a_young_kubelet_is_starting() {
         kubelet.apply(Sign::Probed(PID, Probe::Refused), at(5_000));
     }
     assert_eq!(reason(&kubelet, 5_000), Some(Reason::KubeletStarting));
-    assert_eq!(reason(&kubelet, 120_000), Some(Reason::KubeletHealthzDown));
+    assert_eq!(reason(&kubelet, 120_000), Some(Reason::KubeletStartSlow));
 }
 
 #[test]
@@ -270,6 +275,7 @@ fn what_is_not_there_is_told_by_its_unit() {
     let absent = |unit| {
         let mut kubelet = Kubelet::new("kubelet.service");
         kubelet.apply(Sign::Found(Found::None("no process".to_owned())), at(0));
+        kubelet.apply(Sign::AwaitsJoin(false), at(0));
         kubelet.apply(unit, at(0));
         kubelet
     };

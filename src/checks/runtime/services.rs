@@ -139,11 +139,10 @@ impl Services {
         }
     }
 
-    /// When to look again though nothing is said (uptime); some of them may have passed.
-    pub(super) fn deadlines(&self) -> impl Iterator<Item = std::time::Duration> {
-        self.list
-            .iter()
-            .filter_map(|service| service.life.next_deadline())
+    /// When to look again though nothing is said (uptime).
+    pub(super) fn deadlines(&self, now: Now) -> impl Iterator<Item = std::time::Duration> {
+        let lives = self.list.iter().map(|service| &service.life);
+        lives.filter_map(move |life| life.next_deadline(now))
     }
 
     pub(super) fn standing(&self, name: &str) -> Standing<'_> {

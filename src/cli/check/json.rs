@@ -9,10 +9,11 @@ use serde::Serialize;
 use unit::{Kubelet, Unit, VariableRow, WordRow, kubelet, unit, variables, word, word_text};
 pub(super) use unit::{launcher_word, shown_value, source_word};
 
-use super::{Check, choice::Chosen, source::hide_secrets};
+use super::{Check, choice::Chosen};
 use crate::{
     kubelet::{
         effective::From,
+        shown::hide_secrets,
         snapshot::{Intent, Phase, Snapshot},
     },
     rules::{self, Finding, Severity},

@@ -4,12 +4,10 @@ use std::fmt::Write as _;
 
 use clap::ValueEnum;
 
-use super::{
-    json::{from_words, launcher_word, shown_value, source_word},
-    source::{harmless, hide_secrets},
-};
+use super::json::{from_words, launcher_word, shown_value, source_word};
 use crate::kubelet::{
     layers::Launcher,
+    shown::{harmless, hide_secrets},
     snapshot::Snapshot,
     systemd::{Assignment, EnvFileState, EventKind, LoadState, Source, Word},
 };

@@ -8,7 +8,13 @@ use std::{
     sync::Arc,
 };
 
-use crate::kubelet::{machine::Needed, place::Place, snapshot::Snapshot, tree::Tree};
+use crate::kubelet::{
+    machine::Needed,
+    place::Place,
+    shown::{harmless, hide_secrets},
+    snapshot::Snapshot,
+    tree::Tree,
+};
 
 /// Longer files are named, not shown.
 const MAX_BYTES: usize = 1 << 20;
@@ -103,145 +109,14 @@ fn holds_credentials(text: &str) -> bool {
         })
 }
 
-/// The text with everything replaced that would steer a terminal or hide text, character by character.
-pub(super) fn harmless(text: &str) -> String {
-    text.chars().map(harmless_char).collect()
-}
-
-fn harmless_char(c: char) -> char {
-    match c {
-        '\t' => ' ',
-        // The pictures of the control characters: ␊, ␍, ␛, ….
-        '\0'..='\x1f' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{FFFD}'),
-        '\x7f' => '\u{2421}',
-        // C1; soft hyphen; zero width and direction marks; line and paragraph separators; byte order mark.
-        '\u{80}'..='\u{9f}'
-        | '\u{ad}'
-        | '\u{61c}'
-        | '\u{180e}'
-        | '\u{200b}'..='\u{200f}'
-        | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' => '\u{FFFD}',
-        c => c,
-    }
-}
-
-/// The text with the values of passwords and tokens as stars.
-pub(super) fn hide_secrets(text: &str) -> String {
-    let chars: Vec<char> = text.chars().collect();
-    let mut hidden = chars.clone();
-    let mut start = 0;
-    while start < chars.len() {
-        if !is_name(chars[start]) {
-            start += 1;
-            continue;
-        }
-        let end = run(&chars, start, is_name);
-        let name: String = chars[start..end].iter().collect();
-        start = end;
-        let value = value_after(&chars, end, &name);
-        for star in hidden.get_mut(value).into_iter().flatten() {
-            *star = '*';
-        }
-    }
-    hidden.into_iter().collect()
-}
-
-/// Where the secret value stands that follows `name`, if it names one.
-fn value_after(chars: &[char], end: usize, name: &str) -> std::ops::Range<usize> {
-    // http://user:password@host
-    if chars.get(end..end + 3) == Some(&[':', '/', '/']) {
-        let from = end + 3;
-        let to = run(chars, from, |c| !c.is_whitespace() && !"/@'\"".contains(c));
-        let colon = (from..to).find(|index| chars[*index] == ':');
-        return match colon {
-            Some(colon) if chars.get(to) == Some(&'@') => colon + 1..to,
-            _ => 0..0,
-        };
-    }
-    if !is_secret_name(name) {
-        return 0..0;
-    }
-    let quote = usize::from(matches!(chars.get(end), Some('"' | '\'')));
-    let after_name = run(chars, end + quote, |c| c == ' ');
-    if !matches!(chars.get(after_name), Some('=' | ':')) {
-        return 0..0;
-    }
-    let from = run(chars, after_name + 1, |c| c == ' ' || c == '"' || c == '\'');
-    let to = run(chars, from, |c| !c.is_whitespace() && !"\"'".contains(c));
-    from..to
-}
-
-/// The end of the run of such characters that starts at `from`.
-fn run(chars: &[char], from: usize, is: impl Fn(char) -> bool) -> usize {
-    let rest = chars.get(from..).unwrap_or_default();
-    from.min(chars.len()) + rest.iter().take_while(|c| is(**c)).count()
-}
-
-fn is_name(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_' || c == '-'
-}
-
-/// Whether a variable or a key of this name holds a secret.
-pub(super) fn is_secret_name(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    ["token", "password", "passwd", "secret", "apikey", "api_key"]
-        .iter()
-        .any(|end| name.ends_with(end))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn secrets_become_stars_of_the_same_width() {
-        for (text, wanted) in [
-            ("K3S_TOKEN=K10ab::c", "K3S_TOKEN=********"),
-            ("token: \"abc\"", "token: \"***\""),
-            (
-                "Environment=\"A=1\" \"K3S_TOKEN=x y\"",
-                "Environment=\"A=1\" \"K3S_TOKEN=* y\"",
-            ),
-            (
-                "http_proxy=http://me:pw@proxy:3128/",
-                "http_proxy=http://me:**@proxy:3128/",
-            ),
-            ("\"password\": \"abc\",", "\"password\": \"***\","),
-            (
-                "--authentication-token-webhook=true --token-file=/x",
-                "--authentication-token-webhook=true --token-file=/x",
-            ),
-            ("--token=abc --v=2", "--token=*** --v=2"),
-            ("see http://example.org:80/a", "see http://example.org:80/a"),
-            ("TOKEN", "TOKEN"),
-            ("é token=ü", "é token=*"),
-        ] {
-            assert_eq!(hide_secrets(text), wanted);
-        }
-    }
-
-    #[test]
-    fn nothing_steers_a_terminal() {
-        assert_eq!(
-            harmless("a\x1b[31mb\tc\u{202e}d\r\0é"),
-            "a\u{241b}[31mb c\u{fffd}d\u{240d}\u{2400}é"
-        );
-    }
 
     #[test]
     fn credentials_are_known_by_their_content() {
         assert!(holds_credentials("apiVersion: v1\nkind: Config\n"));
         assert!(holds_credentials("x\n-----BEGIN CERTIFICATE-----\n"));
         assert!(!holds_credentials("kind: KubeletConfiguration\n"));
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn any_text_keeps_its_columns(text in ".*") {
-            let shown = harmless(&hide_secrets(&text));
-            assert_eq!(shown.chars().count(), text.chars().count());
-        }
     }
 }

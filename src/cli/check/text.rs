@@ -8,13 +8,9 @@ use std::{
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
-use super::{
-    choice::Chosen,
-    source::{Sources, harmless},
-    wrap::hang,
-};
+use super::{choice::Chosen, source::Sources, wrap::hang};
 use crate::{
-    kubelet::{place::Place, snapshot::Snapshot},
+    kubelet::{place::Place, shown::harmless, snapshot::Snapshot},
     rules::{self, Finding, Severity},
 };
 

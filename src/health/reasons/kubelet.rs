@@ -2,8 +2,16 @@
 
 use super::{
     ASIDE, Badness, ConditionType, DEGRADED, Enter, FAILED, GOOD, LEASE_LOOKS, Leave, PROBES,
-    Reason, ReasonSpec, START_GRACE, UNSURE, WARNING, spec,
+    Reason, ReasonSpec, START_GRACE, UNKILLABLE_AFTER, UNSURE, WARNING, spec,
 };
+
+/// What may be learnt of an end only a moment after it.
+const ENDS_THAT_SAY_MORE: &[Reason] = &[
+    Reason::KubeletOOMKilled,
+    Reason::KubeletWatchdogKilled,
+    Reason::KubeletCrashLooping,
+    Reason::KubeletStartLimitHit,
+];
 
 pub(super) const TABLE: &[ReasonSpec] = &[
     row(
@@ -52,21 +60,24 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         Reason::KubeletCrashed,
         "KubeletCrashed",
         FAILED,
-        (Enter::AtOnce, Leave::HealthySpell),
-        "The kubelet's process ended by a signal or with an exit code other than 0, and nobody had asked for that.",
+        (Enter::AtOnce, Leave::RefinedBy(ENDS_THAT_SAY_MORE)),
+        "The kubelet's process ended by a signal or with an exit code other than 0, and nobody had asked for that. The message ends with its last words, as soon as its log was read.",
     ),
     row(
         Reason::KubeletExitedClean,
         "KubeletExitedClean",
         FAILED,
-        (Enter::AtOnce, Leave::HealthySpell),
+        (Enter::AtOnce, Leave::RefinedBy(ENDS_THAT_SAY_MORE)),
         "The kubelet exited with code 0 and nobody had asked for that; with Restart=on-failure it stays away for ever.",
     ),
     row(
         Reason::KubeletHung,
         "KubeletHung",
         DEGRADED,
-        (Enter::Sampled(PROBES), Leave::HealthySpell),
+        (
+            Enter::Sampled(PROBES),
+            Leave::RefinedBy(&[Reason::KubeletFrozen, Reason::KubeletUnkillable]),
+        ),
         "The kubelet's process lives, but probes of its healthz time out.",
     ),
     row(
@@ -80,8 +91,11 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         Reason::KubeletCrashLooping,
         "KubeletCrashLooping",
         FAILED,
-        (Enter::AtOnce, Leave::HealthySpell),
-        "The kubelet has ended three times or more within five minutes, and nobody had asked for that.",
+        (
+            Enter::AtOnce,
+            Leave::RefinedBy(&[Reason::KubeletStartLimitHit]),
+        ),
+        "Runs of the kubelet's unit end again and again and nobody had asked for that: three within five minutes ([kubelet] crash_loop_ends, crash_loop_within_secs), counted by the unit's InvocationID; systemd's own counter begins anew at each restart by hand. The message tells the last end and the last words.",
     ),
     row(
         Reason::KubeletStartLimitHit,
@@ -89,6 +103,61 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         FAILED,
         (Enter::AtOnce, Leave::HealthySpell),
         "systemd has given up starting the kubelet (Result=start-limit-hit): it stays away until somebody starts it.",
+    ),
+    row(
+        Reason::KubeletWatchdogKilled,
+        "KubeletWatchdogKilled",
+        FAILED,
+        (
+            Enter::AtOnce,
+            Leave::RefinedBy(&[Reason::KubeletCrashLooping, Reason::KubeletStartLimitHit]),
+        ),
+        "systemd killed the kubelet because it gave no sign of life within its unit's WatchdogSec= (Result=watchdog).",
+    ),
+    row(
+        Reason::KubeletOOMKilled,
+        "KubeletOOMKilled",
+        FAILED,
+        (
+            Enter::AtOnce,
+            Leave::RefinedBy(&[Reason::KubeletCrashLooping, Reason::KubeletStartLimitHit]),
+        ),
+        "The kernel killed the kubelet for memory: its log says so (with the pid, the cgroup, and whether the host ran out or which limit was reached), or systemd does (Result=oom-kill).",
+    ),
+    row(
+        Reason::KubeletUnkillable,
+        "KubeletUnkillable",
+        FAILED,
+        (Enter::After(UNKILLABLE_AFTER), Leave::HealthySpell),
+        "The kubelet does not answer, and a thread of it has been waiting in the kernel, uninterruptible (state D), or it has outlived systemd's SIGKILL: no signal and no restart helps, its disk or mount must answer first, or the host be rebooted.",
+    ),
+    row(
+        Reason::KubeletFrozen,
+        "KubeletFrozen",
+        DEGRADED,
+        (Enter::AtOnce, Leave::HealthySpell),
+        "The kubelet's cgroup is frozen (systemctl freeze, or a freezer below systemd): nothing thaws it by itself.",
+    ),
+    row(
+        Reason::KubeletStartSlow,
+        "KubeletStartSlow",
+        DEGRADED,
+        (Enter::After(START_GRACE), Leave::HealthySpell),
+        "The kubelet was started, and its healthz has not answered within [kubelet] start_grace_secs, or its unit is still busy with what comes before it.",
+    ),
+    row(
+        Reason::KubeletStopStuck,
+        "KubeletStopStuck",
+        UNSURE,
+        (Enter::AtOnce, Leave::AtOnce),
+        "The kubelet is to end and does not, for longer than [kubelet] stop_grace_secs. Unknown, not False: that it ends is somebody's will, and systemd kills it when the unit's TimeoutStopSec= has passed; if it outlives that, it is KubeletUnkillable.",
+    ),
+    row(
+        Reason::KubeletAwaitsJoin,
+        "KubeletAwaitsJoin",
+        UNSURE,
+        (Enter::AtOnce, Leave::AtOnce),
+        "The kubelet ends again and again because it has no credentials yet, neither a kubeconfig nor one to bootstrap with, and has no Node: before kubeadm join that is by design.",
     ),
     row(
         Reason::KubeletStarved,

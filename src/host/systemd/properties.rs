@@ -1,6 +1,6 @@
 //! What systemd says of a unit and of a job, as it stands in its properties.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt::Write as _};
 
 use zbus::{Connection, OwnedObjectPath, OwnedVariant, Variant};
 
@@ -58,6 +58,12 @@ pub(super) fn merge(unit: &mut Unit, properties: &HashMap<String, OwnedVariant>)
             "ExecMainCode" => unit.exec_main_code = number(value),
             "ExecMainStatus" => unit.exec_main_status = number(value),
             "InactiveExitTimestampMonotonic" => unit.ever_started = number::<u64>(value) != 0,
+            "InvocationID" => unit.invocation = hexadecimal(value),
+            "NRestarts" => unit.restarts = number(value),
+            "FreezerState" => unit.freezer_state = text(value),
+            "WatchdogUSec" => unit.watchdog_usec = number(value),
+            "StartLimitBurst" => unit.start_limit_burst = number(value),
+            "StartLimitIntervalUSec" => unit.start_limit_interval_usec = number(value),
             _ => {}
         }
     }
@@ -69,6 +75,27 @@ pub(super) fn text(value: &Variant<'_>) -> String {
         Variant::Variant(inner) => text(inner),
         _ => String::new(),
     }
+}
+
+/// Bytes, such as an id; nothing for anything else, and for zeros, which stand for none.
+fn hexadecimal(value: &Variant<'_>) -> String {
+    let bytes = match value {
+        Variant::Array(bytes) => bytes.iter(),
+        Variant::Variant(inner) => return hexadecimal(inner),
+        _ => return String::new(),
+    };
+    let byte = |value: &Variant<'_>| match value {
+        Variant::U8(byte) => *byte,
+        _ => 0,
+    };
+    let bytes: Vec<u8> = bytes.map(byte).collect();
+    if bytes.iter().all(|byte| *byte == 0) {
+        return String::new();
+    }
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// A number of whatever width; one that does not fit, or is none, is 0, which for each of them means "none".
@@ -103,6 +130,10 @@ mod tests {
             ),
             ("Result".to_owned(), OwnedVariant::from(1_u32)),
             ("Unheard".to_owned(), OwnedVariant::from(1_u32)),
+            (
+                "InvocationID".to_owned(),
+                Variant::from(vec![0xab_u8, 1]).try_to_owned().unwrap(),
+            ),
         ]);
         merge(&mut unit, &properties);
         assert_eq!(
@@ -113,5 +144,6 @@ mod tests {
             (unit.active_state.as_str(), unit.result.as_str()),
             ("active", "")
         );
+        assert_eq!(unit.invocation, "ab01");
     }
 }

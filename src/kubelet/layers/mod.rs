@@ -19,7 +19,7 @@ use super::{
     tree::Tree,
 };
 
-pub use candidates::candidates;
+pub use candidates::{NAMES, candidates};
 
 /// Which way the kubelet gets its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -43,7 +43,7 @@ impl Stage {
         let watch = plane.watch_node(NODE)?;
         let node = NodeBuilder::new(&plane, NODE)
             .agent()
-            .config("50-bench.toml", "[kubelet]\nhealthy_for_secs = 0\n")
+            .config("50-bench.toml", "[kubelet]\nhealthy_for_secs = 0\ncrash_loop_ends = 100\ncrash_loop_within_secs = 30\n")
             .restart_sec(RESTART)
             .boot()?;
         let ready = node.wait_ready(SOON)?;

@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use jiff::Timestamp;
+use nix::time::{ClockId, clock_gettime};
+use serde_json::Value;
 
 use super::cost::{self, Side, Used};
 use super::npd::{self, Running};
-use crate::scene::{AGENT, Scene};
+use crate::scene::Scene;
 use crate::support::{kmsg, say, wait_until};
 
 pub(crate) const LINES: u32 = 20_000;
@@ -20,7 +22,18 @@ pub(crate) const LINES: u32 = 20_000;
 const NOBODY: &str = "lookalike";
 /// Who is killed: it asks for far more than its limit.
 const VICTIM: &str = "tail";
-const HOG: &str = "systemd-run --quiet --scope --property=MemoryLimit=16M tail /dev/zero";
+/// It waits in its unit to be let loose, because the start of a unit is something that the agent's helper looks at too.
+const HOG: &str = "mkfifo /run/hog
+    systemd-run --quiet --unit=hog --property=MemoryAccounting=yes --property=MemoryLimit=16M \
+      sh -c 'read go </run/hog; exec tail /dev/zero'";
+const LET_LOOSE: &str = "echo go >/run/hog";
+const ITS_END: &str = "systemctl show --value --property=ExecMainExitTimestampMonotonic hog";
+const AWAY: &str = "systemctl reset-failed hog; rm /run/hog";
+/// How long the helper may look at that.
+const SETTLE: Duration = Duration::from_secs(3);
+/// The agent's Events: a kill for memory, and records that it did not get to see.
+const KILL: &str = "ProcessOOMKilled";
+const LOSS: &str = "KernelLogOverrun";
 /// How long a kill may take to be told, before it counts as lost.
 const TOLD: Duration = Duration::from_secs(10);
 /// How long somebody may take to read on after the storm, and how little he then uses in a second.
@@ -68,18 +81,23 @@ pub(crate) fn storm(
 ) -> Result<Storm> {
     let _alone = kmsg::alone();
     let lines: Vec<String> = (0..LINES).map(line).collect();
+    scene.node.sh(HOG)?;
+    std::thread::sleep(SETTLE);
     let before = cost::used(scene, sides)?;
     let counted = oom_kills(npd)?;
-    let known = kills_told(scene)?.len();
+    let (kills, losses) = (told(scene, KILL)?.len(), told(scene, LOSS)?.len());
+    let uptime = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC)?);
     let (began, since) = (Instant::now(), Timestamp::now());
-    let (took, killed) = std::thread::scope(|scope| {
+    let took = std::thread::scope(|scope| {
         let flood = scope.spawn(|| kmsg::flood(&lines, per_second));
         std::thread::sleep(Duration::from_secs(1) * LINES / per_second / 5); // it takes a moment to start
-        let (code, output) = scene.node.run(HOG)?;
-        let killed = began.elapsed();
-        ensure!(code != 0, "the hog was not killed: {output}");
+        scene.node.sh(LET_LOOSE)?;
         let took = flood.join().map_err(|_| anyhow!("the flood panicked"))??;
-        anyhow::Ok((took, killed))
+        anyhow::Ok(took)
+    })?;
+    let killed = wait_until("the hog's end", TOLD, || {
+        let end: u64 = scene.node.sh(ITS_END)?.trim().parse()?;
+        Ok((end > 0).then(|| Duration::from_micros(end).saturating_sub(uptime)))
     })?;
     ensure!(
         killed < took,
@@ -88,19 +106,20 @@ pub(crate) fn storm(
     say(&format!(
         "{LINES} lines took {took:.2?}; the real kill was {killed:.2?} after the first"
     ));
-    let told = wait_until("an Event on the kill", TOLD, || {
-        Ok((kills_told(scene)?.len() > known).then(Instant::now))
+    let told_at = wait_until("an Event on the kill", TOLD, || {
+        Ok((told(scene, KILL)?.len() > kills).then(Instant::now))
     });
     read_on(scene, sides)?;
     let after = cost::used(scene, sides)?;
-    let fresh = kills_told(scene)?.split_off(known);
+    scene.node.sh(AWAY)?;
+    let fresh = told(scene, KILL)?.split_off(kills);
     let wrong = fresh
         .iter()
         .find(|note| !note.contains(VICTIM) || note.contains(NOBODY));
     ensure!(wrong.is_none(), "nobody was killed: {wrong:?}");
     Ok(Storm {
-        told: told.ok().map(|at| (at - began).saturating_sub(killed)),
-        loss: loss(scene)?,
+        told: told_at.ok().map(|at| (at - began).saturating_sub(killed)),
+        loss: told(scene, LOSS)?.split_off(losses).pop(),
         counted: oom_kills(npd)? - counted,
         has_victim: has_victim(scene, since)?,
         used: cost::between(&before, &after),
@@ -128,32 +147,23 @@ fn read_on(scene: &Scene, sides: &[Side; 2]) -> Result<()> {
     })
 }
 
-/// The notes of the agent's Events on kills for memory.
-fn kills_told(scene: &Scene) -> Result<Vec<String>> {
+/// The notes of the agent's Events of a reason, in the order in which they were made.
+fn told(scene: &Scene, reason: &str) -> Result<Vec<String>> {
     let (code, events) = scene
         .plane
         .get("/apis/events.k8s.io/v1/namespaces/default/events")?;
     ensure!(code == 200, "the events: {code} {events}");
     let events = events["items"].as_array().context("a list of events")?;
-    let ours = events.iter().filter(|event| {
-        event["regarding"]["name"] == scene.node.name() && event["reason"] == "ProcessOOMKilled"
-    });
-    Ok(ours
-        .map(|event| event["note"].as_str().unwrap_or_default().to_owned())
-        .collect())
-}
-
-/// What the agent's journal says of records that it did not get to see.
-fn loss(scene: &Scene) -> Result<Option<String>> {
-    let lines = scene.node.journal(AGENT, &["MESSAGE"])?;
-    let said = lines
+    let text = |event: &Value, name: &str| event[name].as_str().unwrap_or_default().to_owned();
+    let mut ours: Vec<_> = events
         .iter()
-        .rev()
-        .filter_map(|line| line["MESSAGE"].as_str());
-    Ok(said
-        .into_iter()
-        .find(|text| text.contains("lost"))
-        .map(str::to_owned))
+        .filter(|event| {
+            event["regarding"]["name"] == scene.node.name() && event["reason"] == reason
+        })
+        .map(|event| (text(event, "eventTime"), text(event, "note")))
+        .collect();
+    ours.sort();
+    Ok(ours.into_iter().map(|(_, note)| note).collect())
 }
 
 /// Whether node-problem-detector has logged the real kill.

@@ -116,6 +116,24 @@ fn linux_6_1() {
     assert!(kill.pod.is_some());
 }
 
+/// 6.18.44, a unit of a node of `tests/node` with `MemoryLimit=16M` (cgroup v1), read from /dev/kmsg.
+#[test]
+fn linux_6_18() {
+    let kill = the_one(&[
+        "claims-hog invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+        "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=claims-1,mems_allowed=0,oom_memcg=/nodevigil-lab-4026531836-11735-3955050/claims-1/system.slice/claims-hog.service,task_memcg=/nodevigil-lab-4026531836-11735-3955050/claims-1/system.slice/claims-hog.service,task=claims-hog,pid=12233,uid=0",
+        "Memory cgroup out of memory: Killed process 12233 (claims-hog) total-vm:19076kB, anon-rss:16256kB, file-rss:1552kB, shmem-rss:0kB, UID:0 pgtables:80kB oom_score_adj:0",
+    ]);
+    assert_eq!((kill.pid, kill.comm.as_str()), (12233, "claims-hog"));
+    let ends = |path: &Option<String>| {
+        path.as_deref()
+            .unwrap()
+            .ends_with("/system.slice/claims-hog.service")
+    };
+    assert!(ends(&kill.cgroup) && ends(&kill.limit_cgroup));
+    assert_eq!(kill.rss_bytes, Some((16_256 + 1_552) * 1024));
+}
+
 /// The summary is left out when there are more than ten in five seconds; the last line never is.
 #[test]
 fn a_storm_leaves_the_summary_out() {

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{
-    cli::check::source::{hide_secrets, is_secret_name},
-    kubelet::{
-        layers::Launcher,
-        place::Place,
-        snapshot::Snapshot,
-        systemd::{Assignment, EnvFileState, LoadState, Source, Word},
-    },
+use crate::kubelet::{
+    layers::Launcher,
+    place::Place,
+    shown::{hide_secrets, is_secret_name},
+    snapshot::Snapshot,
+    systemd::{Assignment, EnvFileState, LoadState, Source, Word},
 };
 
 #[derive(Serialize)]

@@ -1,0 +1,176 @@
+//! How a kubelet ended, as far as systemd's jobs and its word of the unit tell.
+
+use super::{
+    CAUSE_WAIT, JOB_TYPE_WAIT, JobKind, Kubelet, Life, Unit,
+    life::{Cause, Ended},
+    signs::{Carrier, Run},
+};
+use crate::{checks::kernel::event::OomKill, clock::Now};
+
+impl Kubelet {
+    pub(super) fn gone(&mut self, pid: i32, now: Now) {
+        let Life::Alive(alive) = &self.life else {
+            return;
+        };
+        if alive.process.pid != pid {
+            return;
+        }
+        let is_rke2 =
+            matches!(&alive.carrier, Carrier::Child(parent) if parent.starts_with("rke2"));
+        let is_child = matches!(alive.carrier, Carrier::Child(_));
+        let carrier = alive.carrier.clone();
+        let cause = if self.has_job(JobKind::Stop) {
+            Cause::Stopped
+        } else if self.has_job(JobKind::Restart) || (alive.answered && self.has_job(JobKind::Start))
+        {
+            // systemd turns a restart job into a start job once the stopping is done.
+            Cause::Restarting
+        } else if self.has_job(JobKind::Unasked) || self.bus_is_awaited {
+            Cause::Asked(now.uptime + JOB_TYPE_WAIT)
+        } else if is_child {
+            // systemd does not know it.
+            self.ends.child_ended(now.uptime);
+            Cause::Unknown
+        } else {
+            Cause::Asked(now.uptime + CAUSE_WAIT)
+        };
+        let main_pid = self
+            .unit
+            .as_ref()
+            .and_then(|unit| i32::try_from(unit.main_pid).ok())
+            .filter(|main_pid| *main_pid != 0)
+            .unwrap_or(pid);
+        self.life = Life::Ended(Ended {
+            pid,
+            main_pid,
+            at: now.uptime,
+            unheard: self.bus_is_awaited,
+            cause,
+            invocation: self.invocation(),
+            carrier,
+        });
+        if is_rke2 {
+            let cause = Cause::Unknown;
+            self.ends.want_words(Run::Rke2(pid), &cause, now.uptime);
+        }
+    }
+
+    fn invocation(&self) -> String {
+        let unit = self.unit.as_ref();
+        unit.map_or_else(String::new, |unit| unit.invocation.clone())
+    }
+
+    /// systemd's word of the unit: what it says of an end, of the time that a stop takes, of what is yet to start.
+    pub(super) fn learn_unit(&mut self, unit: Unit, now: Now) {
+        self.bus_is_awaited = false;
+        let is_being_stopped = self.has_job(JobKind::Stop);
+        let before = self.unit.as_ref();
+        self.ends.heard(&unit, before, is_being_stopped, now.uptime);
+        if unit.is_down_after_failure()
+            && let Some(cause) = Cause::of(&unit)
+        {
+            let run = Run::Invocation(unit.invocation.clone());
+            self.ends.want_words(run, &cause, now.uptime);
+        }
+        self.learn_cause(&unit);
+        let since = |so: bool, since: Option<_>| so.then(|| since.unwrap_or(now.uptime));
+        self.stopping_since = since(unit.is_stopping(), self.stopping_since);
+        self.killing_since = since(unit.is_being_killed(), self.killing_since);
+        self.activating_since = since(unit.is_activating(), self.activating_since);
+        self.unit = Some(unit);
+    }
+
+    /// A job that is announced while systemd is still being asked was queued before the process ended: a restart of
+    /// systemd's own comes behind the news of the end. Its type says whether somebody wanted that end.
+    pub(super) fn learn_job(&mut self, kind: JobKind) {
+        let Life::Ended(ended) = &mut self.life else {
+            return;
+        };
+        if !matches!(ended.cause, Cause::Asked(_)) {
+            return;
+        }
+        match kind {
+            JobKind::Unasked => ended.cause = Cause::Asked(ended.at + JOB_TYPE_WAIT),
+            JobKind::Stop => ended.cause = Cause::Stopped,
+            JobKind::Restart => ended.cause = Cause::Restarting,
+            // A restart of systemd's own after a clean exit comes 100 ms later at the soonest.
+            JobKind::Start
+                if ended.unheard && self.unit.as_ref().is_some_and(|u| u.result == "success") =>
+            {
+                ended.cause = Cause::Restarting;
+            }
+            JobKind::Start | JobKind::Other => self.recall_cause(),
+        }
+    }
+
+    /// A job was done before its type could be read; where it left the unit tells a stop from the rest.
+    pub(super) fn job_vanished(&mut self) {
+        let down = matches!(
+            self.unit.as_ref().map(|unit| unit.active_state.as_str()),
+            Some("inactive" | "deactivating")
+        );
+        match &mut self.life {
+            Life::Ended(ended) if down && matches!(ended.cause, Cause::Asked(_)) => {
+                ended.cause = Cause::Stopped;
+            }
+            _ => self.recall_cause(),
+        }
+    }
+
+    fn recall_cause(&mut self) {
+        if let Some(unit) = self.unit.clone() {
+            self.learn_cause(&unit);
+        }
+    }
+
+    fn learn_cause(&mut self, unit: &Unit) {
+        // How it ended is of no interest while it is open whether somebody had it end.
+        if self.has_job(JobKind::Unasked) {
+            return;
+        }
+        let Life::Ended(ended) = &mut self.life else {
+            return;
+        };
+        let ours = [ended.pid, ended.main_pid]
+            .iter()
+            .any(|pid| i64::from(*pid) == i64::from(unit.exec_main_pid));
+        // An answer that still shows the dead process as the main one was given before systemd had noticed.
+        let noticed = unit.main_pid != unit.exec_main_pid;
+        if ours {
+            if noticed {
+                ended.invocation.clone_from(&unit.invocation);
+            }
+            if noticed
+                && matches!(ended.cause, Cause::Asked(_) | Cause::Unknown)
+                && let Some(cause) = Cause::of(unit)
+            {
+                ended.cause = cause;
+            }
+        } else if noticed && unit.is_down_after_failure() {
+            // Another one has come and gone since, too fast to be seen: it is the unit that tells its end.
+            self.life = Life::Absent(format!("{} has no process", self.unit_name));
+        }
+    }
+
+    /// The kernel killed a process for memory, and its word may come before the end that it tells of, or after it.
+    pub(super) fn learn_oom(&mut self, kill: OomKill) {
+        let pid = match &self.life {
+            Life::Alive(alive) => Some(alive.process.pid),
+            Life::Ended(ended) => Some(ended.pid),
+            _ => None,
+        };
+        let last = self.last_end.as_ref().map(|(ended, _)| ended.pid);
+        let pid = last.filter(|last| *last == kill.pid).or(pid);
+        let group = self.control_group().map(str::to_owned);
+        let is_ours = self.ends.killed(kill, pid, group.as_deref());
+        self.learn_of_last_end(is_ours);
+    }
+
+    /// Something was learnt of the end before this life: it is told as long as this life has not shown any health.
+    pub(super) fn learn_of_last_end(&mut self, is_news: bool) {
+        let is_young = matches!(&self.life, Life::Alive(alive) if !alive.answered);
+        if let Some((_, news)) = &mut self.last_end {
+            *news = is_news && is_young;
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! How often the kubelet has ended of late without anybody's asking, and what is learnt of an end after it: the kernel's
+//! word that it was killed for memory, and the kubelet's own last words.
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::{
+    life::{Cause, Ended},
+    signs::{Run, Unit},
+};
+use crate::{
+    checks::kernel::event::{OomKill, Scope},
+    health::Reason,
+    helper::journal::LastWords,
+};
+
+/// Ends that are remembered: as many as the configuration may ask for, and as the message tells apart.
+const MAX_ENDS: usize = 100;
+/// An end and the kernel's line about it lie less than that apart: the line may wait behind a flood, and freeing the
+/// memory of a large process takes its time.
+const SAME_END: Duration = Duration::from_secs(10);
+/// The last words are asked for a moment after the end: journald reads a program's output when it comes to it …
+const WORDS_AFTER: Duration = Duration::from_millis(250);
+/// … and once more, if there was no error among them …
+const WORDS_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// … and not more often than that, however often the kubelet ends.
+const WORDS_EVERY: Duration = Duration::from_secs(10);
+/// The kubelet's name in the kernel's log.
+const COMM: &str = "kubelet";
+/// SIGKILL, by which the kernel kills for memory and after which there are no last words.
+const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+
+/// What is remembered of ends.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    /// When (uptime), the newest last.
+    at: VecDeque<Duration>,
+    /// The run of the unit whose end was counted last.
+    counted: Option<String>,
+    /// The run after whose end systemd was seen to wait before the next start.
+    awaited: Option<String>,
+    /// Whether that next start was given up.
+    given_up: bool,
+    /// The last word of the kernel's that may be about the kubelet.
+    oom: Option<OomKill>,
+    words: Option<Words>,
+    wanted: Option<Wanted>,
+    /// Before which no words are asked for again (uptime).
+    quiet_until: Duration,
+}
+
+#[derive(Debug)]
+struct Words {
+    run: Run,
+    /// When they came (uptime).
+    at: Duration,
+    text: String,
+}
+
+#[derive(Debug)]
+struct Wanted {
+    run: Run,
+    at: Duration,
+    again: bool,
+}
+
+impl Ends {
+    /// systemd's word of the unit, and the one before it, if there was one.
+    pub(super) fn heard(
+        &mut self,
+        unit: &Unit,
+        before: Option<&Unit>,
+        is_being_stopped: bool,
+        uptime: Duration,
+    ) {
+        let Some(before) = before else {
+            // It may have ended long ago.
+            self.counted = unit.is_down_after_failure().then(|| run_of(unit));
+            return;
+        };
+        let run = run_of(unit);
+        // A unit has failed for a moment before each wait; one that has after it is not started any more.
+        let is_given_up = unit.active_state == "failed" && self.awaited.as_ref() == Some(&run);
+        self.given_up = is_given_up && !is_being_stopped;
+        if unit.sub_state.starts_with("auto-restart") {
+            self.awaited = Some(run.clone());
+        }
+        if unit.is_down_after_failure() {
+            self.count(run, uptime);
+            return;
+        }
+        // systemd sends its newest state alone: a pause of no length before the restart is never seen.
+        let last = run_of(before);
+        if run != last && unit.restarts > before.restarts {
+            self.count(last, uptime);
+        }
+    }
+
+    /// Whether systemd has given up starting the unit. It says so in its result only if the run before was no failure of
+    /// its own; else the unit keeps that failure's result.
+    pub(super) fn have_hit_start_limit(&self, unit: &Unit, before: Option<Reason>) -> bool {
+        // In an earlier life of ours we have seen how it came.
+        let was_told = before == Some(Reason::KubeletStartLimitHit);
+        unit.active_state == "failed"
+            && (unit.result == "start-limit-hit" || self.given_up || was_told)
+    }
+
+    /// A process has ended of which the unit tells nothing.
+    pub(super) fn child_ended(&mut self, uptime: Duration) {
+        self.push(uptime);
+    }
+
+    fn count(&mut self, run: String, uptime: Duration) {
+        if self.counted.as_ref() != Some(&run) {
+            self.counted = Some(run);
+            self.push(uptime);
+        }
+    }
+
+    fn push(&mut self, uptime: Duration) {
+        if self.at.len() == MAX_ENDS {
+            self.at.pop_front();
+        }
+        self.at.push_back(uptime);
+    }
+
+    /// How many ends lie within that time.
+    pub(super) fn within(&self, time: Duration, uptime: Duration) -> usize {
+        let is_recent = |at: &&Duration| **at + time > uptime;
+        self.at.iter().rev().take_while(is_recent).count()
+    }
+
+    /// Takes in that the kernel killed a process; `true` if it may have been this unit's kubelet.
+    pub(super) fn killed(&mut self, kill: OomKill, pid: Option<i32>, group: Option<&str>) -> bool {
+        let in_group = |cgroup: &str| {
+            let group = group.unwrap_or_default().trim_end_matches('/');
+            !group.is_empty() && is_within(cgroup, group)
+        };
+        let is_ours = pid == Some(kill.pid)
+            || (kill.comm == COMM && kill.cgroup.as_deref().is_none_or(in_group));
+        if is_ours {
+            self.oom = Some(kill);
+        }
+        is_ours
+    }
+
+    /// What the kernel said of this end, if it was by SIGKILL, or its cause is not known.
+    pub(super) fn oom_of(&self, ended: &Ended) -> Option<&OomKill> {
+        self.oom_at(ended.at, &ended.cause)
+    }
+
+    /// The same of the end that was counted last.
+    pub(super) fn oom_of_last(&self, cause: &Cause) -> Option<&OomKill> {
+        self.oom_at(*self.at.back()?, cause)
+    }
+
+    fn oom_at(&self, at: Duration, cause: &Cause) -> Option<&OomKill> {
+        let may_be = match cause {
+            Cause::Killed { signal, .. } => *signal == SIGKILL,
+            Cause::Exited { code, .. } => *code == 128 + SIGKILL, // a shell tells it so
+            Cause::Unknown | Cause::Asked(_) => true,
+            Cause::Stopped | Cause::Restarting => false,
+        };
+        let is_same = |kill: &&OomKill| kill.at.abs_diff(at) <= SAME_END;
+        self.oom.as_ref().filter(is_same).filter(|_| may_be)
+    }
+
+    /// The cause of an end has become known: are last words to be expected?
+    pub(super) fn want_words(&mut self, run: Run, cause: &Cause, uptime: Duration) {
+        let speaks = match cause {
+            Cause::Exited { code, .. } => *code != 0,
+            Cause::Killed { signal, result } => {
+                ![SIGKILL, SIGTERM].contains(signal) && result != "watchdog"
+            }
+            Cause::Unknown => matches!(run, Run::Rke2(_)),
+            Cause::Asked(_) | Cause::Stopped | Cause::Restarting => false,
+        };
+        let is_known = self.words.as_ref().is_some_and(|words| words.run == run);
+        let is_wanted = self.wanted.as_ref().is_some_and(|wanted| wanted.run == run);
+        if speaks && !is_known && !is_wanted {
+            self.wanted = Some(Wanted {
+                run,
+                at: (uptime + WORDS_AFTER).max(self.quiet_until),
+                again: false,
+            });
+        }
+    }
+
+    /// When the words are to be asked for (uptime).
+    pub(super) fn words_due_at(&self) -> Option<Duration> {
+        self.wanted.as_ref().map(|wanted| wanted.at)
+    }
+
+    /// Whose words are to be asked for now; told once.
+    pub(super) fn take_wanted(&mut self, uptime: Duration) -> Option<Run> {
+        let wanted = self.wanted.take_if(|wanted| uptime >= wanted.at)?;
+        self.quiet_until = uptime + WORDS_EVERY;
+        if !wanted.again {
+            self.wanted = Some(Wanted {
+                run: wanted.run.clone(),
+                at: uptime + WORDS_AGAIN_AFTER,
+                again: true,
+            });
+        }
+        Some(wanted.run)
+    }
+
+    /// Takes the words in; `true` if they are news.
+    pub(super) fn words_came(&mut self, run: Run, told: &LastWords, uptime: Duration) -> bool {
+        if told.is_error {
+            self.wanted.take_if(|wanted| wanted.run == run);
+        }
+        let Some(text) = sentence(told) else {
+            return false;
+        };
+        let is_news = self.words.as_ref().is_none_or(|words| words.text != text);
+        self.words = Some(Words {
+            run,
+            at: uptime,
+            text,
+        });
+        is_news
+    }
+
+    /// What was said in that run, as an addition to a sentence.
+    pub(super) fn words_of(&self, is_it: impl Fn(&Run) -> bool) -> &str {
+        let words = self.words.as_ref().filter(|words| is_it(&words.run));
+        words.map_or("", |words| &words.text)
+    }
+
+    /// What was said last in any run that is not too old.
+    pub(super) fn words_within(&self, time: Duration, uptime: Duration) -> &str {
+        let words = self.words.as_ref().filter(|words| words.at + time > uptime);
+        words.map_or("", |words| &words.text)
+    }
+}
+
+/// By what one run of the unit is told from the next.
+fn run_of(unit: &Unit) -> String {
+    if unit.invocation.is_empty() {
+        unit.exec_main_pid.to_string()
+    } else {
+        unit.invocation.clone()
+    }
+}
+
+fn sentence(told: &LastWords) -> Option<String> {
+    let line = told.line.as_deref();
+    match (told.is_error, line) {
+        (true, Some(line)) => Some(format!("; its last error: {line}")),
+        (_, _) if told.compressed => {
+            Some("; its last line is a long one: see journalctl".to_owned())
+        }
+        (_, Some(line)) => Some(format!("; its last line: {line}")),
+        (_, None) => None,
+    }
+}
+
+/// Whether `cgroup`, as the kernel's log has it, is `group` or below it, as our own cgroup namespace has it.
+fn is_within(cgroup: &str, group: &str) -> bool {
+    cgroup
+        .match_indices(group)
+        .any(|(at, _)| matches!(cgroup.as_bytes().get(at + group.len()), None | Some(b'/')))
+}
+
+/// What the kernel's word adds to a sentence.
+pub(super) fn describe_oom(kill: &OomKill) -> String {
+    let what = match (kill.scope, &kill.limit_cgroup) {
+        (Scope::Host, _) => "the host has run out of memory".to_owned(),
+        (Scope::Cgroup, Some(limit)) if Some(limit) == kill.cgroup.as_ref() => {
+            format!("its own memory limit was reached, that of the cgroup {limit}")
+        }
+        (Scope::Cgroup, Some(limit)) => {
+            format!("the memory limit of the cgroup {limit} was reached")
+        }
+        (Scope::Cgroup, None) => "the memory limit of its cgroup was reached".to_owned(),
+    };
+    let cgroup = kill.cgroup.as_ref().filter(|_| kill.scope == Scope::Host);
+    let cgroup = cgroup.map_or_else(String::new, |cgroup| format!(", in the cgroup {cgroup}"));
+    let mib = |bytes: u64| bytes.div_ceil(1024 * 1024);
+    let held = kill
+        .rss_bytes
+        .map_or_else(String::new, |bytes| format!("; it held {} MiB", mib(bytes)));
+    format!("{what}{cgroup}{held}")
+}
