@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+pub use super::request_kind::RequestKind;
 use super::{
     api::{ApiError, REQUEST_TIMEOUT},
     backoff::{Backoff, MAX_RETRY_AFTER},
@@ -27,34 +28,6 @@ const SHORT_WATCH: Duration = Duration::from_secs(30);
 
 /// The first 403 is waited out like a failure that is already the third in a row: some seconds.
 const EARLY: u32 = 3;
-
-/// What a request is for, the most important first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequestKind {
-    /// Our conditions.
-    Apply,
-    /// Our taints.
-    Taints,
-    /// Our events.
-    Events,
-    /// Reading our Node and watching it.
-    Watch,
-}
-
-impl RequestKind {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Apply, Self::Taints, Self::Events, Self::Watch];
-
-    /// The word in the metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Apply => "apply",
-            Self::Taints => "taints",
-            Self::Events => "events",
-            Self::Watch => "watch",
-        }
-    }
-}
 
 /// What to do about a failure, besides waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,6 +13,7 @@ pub mod gate;
 pub mod identity;
 pub mod owners;
 pub mod publisher;
+mod request_kind;
 pub mod taints;
 pub mod tally;
 mod tls;
