@@ -19,8 +19,10 @@ use nodevigil::{
     clock::Clock,
     host::{
         files::{Folder, Root},
+        pressure::{Pressure, Resource},
         process::{self, Watched, Where},
         sample::Limits,
+        schedstat::Schedstat,
     },
 };
 
@@ -89,11 +91,14 @@ fn main() {
     let _entered = runtime.enter();
     let root = Root::default();
     let watched = watch_ourselves(&root);
-    let (mut limits, mut folder) = (Limits::new(root.clone()), Folder::new("/run"));
+    let (mut limits, mut folder) = (Limits::new(&root), Folder::new("/run"));
     folder.may_have_changed(&root);
+    let mut pressure = Pressure::open(&root, Resource::Cpu).unwrap();
+    let own_pid = i32::try_from(std::process::id()).unwrap();
+    let mut schedstat = Schedstat::open(&root, own_pid).unwrap();
     let control = count(|| drop(black_box(Box::new(1_u64))));
     assert_eq!(control, TIMES, "the counter counts");
-    let samplers: [(&str, &mut dyn FnMut()); 4] = [
+    let samplers: [(&str, &mut dyn FnMut()); 6] = [
         ("the clocks", &mut || {
             black_box(Clock.now());
         }),
@@ -102,6 +107,12 @@ fn main() {
         }),
         ("state of a process", &mut || {
             assert!(black_box(watched.state()).is_some());
+        }),
+        ("stalls of the host", &mut || {
+            black_box(pressure.read()).unwrap();
+        }),
+        ("the scheduler's count", &mut || {
+            black_box(schedstat.read()).unwrap();
         }),
         ("the pause file's folder", &mut || {
             black_box(folder.may_have_changed(&root));

@@ -213,7 +213,7 @@ impl Agent {
             scrapes: mpsc::channel(1).1, // closed, until there is a socket
             textfile_fails: Arc::default(),
             due_at: Duration::MAX,
-            limits: Limits::new(outside.root.clone()),
+            limits: Limits::new(&outside.root),
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             outside: Arc::new(outside),

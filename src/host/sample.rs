@@ -1,7 +1,9 @@
 //! Small kernel tables that are read again and again. Each stays open: a look is one read into a buffer on the stack, and
 //! allocates nothing.
 
-use std::os::fd::OwnedFd;
+use std::{os::fd::OwnedFd, path::PathBuf};
+
+use rustix::fs::{Mode, OFlags};
 
 use crate::{
     checks::limits::{Sample, Used},
@@ -18,31 +20,32 @@ const RESERVED_PIDS: u64 = 300;
 /// A table that is kept open.
 #[derive(Debug)]
 struct Table {
-    /// Where it may be: the first that is there.
-    paths: &'static [&'static str],
+    /// Where it may be, joined to the root once: the first that is there.
+    paths: Vec<PathBuf>,
     open: Option<OwnedFd>,
     look_in: u8,
 }
 
 impl Table {
-    const fn new(paths: &'static [&'static str]) -> Self {
+    fn new(root: &Root, paths: &[&str]) -> Self {
         Self {
-            paths,
+            paths: paths.iter().map(|path| root.join(path)).collect(),
             open: None,
             look_in: 0,
         }
     }
 
     /// Its numbers in the place given, counted from 0 with blanks and slashes between; `None` where there is none.
-    fn numbers<const N: usize>(&mut self, root: &Root, places: [usize; N]) -> Option<[u64; N]> {
+    fn numbers<const N: usize>(&mut self, places: [usize; N]) -> Option<[u64; N]> {
         if self.open.is_none() {
             if self.look_in > 0 {
                 self.look_in -= 1;
                 return None;
             }
             self.look_in = LOOKS_BETWEEN;
-            let found = self.paths.iter().find_map(|path| root.open(path).ok());
-            self.open = Some(found?.into());
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let open = |path: &PathBuf| rustix::fs::open(path, flags, Mode::empty()).ok();
+            self.open = Some(self.paths.iter().find_map(open)?);
         }
         let mut buffer = [0; MAX_BYTES];
         let Ok(length) = rustix::io::pread(self.open.as_ref()?, &mut buffer, 0) else {
@@ -69,7 +72,6 @@ fn numbers<const N: usize>(line: &[u8], places: [usize; N]) -> Option<[u64; N]> 
 /// What the kernel has a limit on, and how much of it is used.
 #[derive(Debug)]
 pub struct Limits {
-    root: Root,
     loadavg: Table,
     pid_max: Table,
     threads_max: Table,
@@ -82,35 +84,34 @@ pub struct Limits {
 
 impl Limits {
     /// Nothing is open yet.
-    pub fn new(root: Root) -> Self {
+    pub fn new(root: &Root) -> Self {
+        let table = |paths: &[&str]| Table::new(root, paths);
         Self {
-            root,
-            loadavg: Table::new(&["/proc/loadavg"]),
-            pid_max: Table::new(&["/proc/sys/kernel/pid_max"]),
-            threads_max: Table::new(&["/proc/sys/kernel/threads-max"]),
+            loadavg: table(&["/proc/loadavg"]),
+            pid_max: table(&["/proc/sys/kernel/pid_max"]),
+            threads_max: table(&["/proc/sys/kernel/threads-max"]),
             // As the kubelet's two cgroup drivers call them, on cgroup v2 and v1.
-            pod_pids: Table::new(&[
+            pod_pids: table(&[
                 "/sys/fs/cgroup/kubepods.slice/pids.current",
                 "/sys/fs/cgroup/kubepods/pids.current",
                 "/sys/fs/cgroup/pids/kubepods.slice/pids.current",
                 "/sys/fs/cgroup/pids/kubepods/pids.current",
             ]),
-            pod_pids_max: Table::new(&[
+            pod_pids_max: table(&[
                 "/sys/fs/cgroup/kubepods.slice/pids.max",
                 "/sys/fs/cgroup/kubepods/pids.max",
                 "/sys/fs/cgroup/pids/kubepods.slice/pids.max",
                 "/sys/fs/cgroup/pids/kubepods/pids.max",
             ]),
-            file_nr: Table::new(&["/proc/sys/fs/file-nr"]),
-            connections: Table::new(&["/proc/sys/net/netfilter/nf_conntrack_count"]),
-            connections_max: Table::new(&["/proc/sys/net/netfilter/nf_conntrack_max"]),
+            file_nr: table(&["/proc/sys/fs/file-nr"]),
+            connections: table(&["/proc/sys/net/netfilter/nf_conntrack_count"]),
+            connections_max: table(&["/proc/sys/net/netfilter/nf_conntrack_max"]),
         }
     }
 
     /// Looks at all of them. None of these reads can block.
     pub fn look(&mut self) -> Sample {
-        let root = &self.root;
-        let one = |table: &mut Table, place| table.numbers(root, [place]).map(|[one]| one);
+        let one = |table: &mut Table, place| table.numbers([place]).map(|[one]| one);
         // `0.52 0.58 0.59 2/1253 81234`: running and all threads of the machine.
         let threads = one(&mut self.loadavg, 4);
         let pids = one(&mut self.pid_max, 0).map(|max| max.saturating_sub(RESERVED_PIDS));
@@ -120,7 +121,7 @@ impl Limits {
             one(&mut self.connections, 0),
             one(&mut self.connections_max, 0),
         );
-        let files = self.file_nr.numbers(root, [0, 2]);
+        let files = self.file_nr.numbers([0, 2]);
         Sample {
             pids: used(threads, pids),
             threads: used(threads, all),
@@ -162,7 +163,7 @@ mod tests {
     #[test]
     fn each_limit_is_read_and_what_has_none_is_not_there() {
         let (_folder, root) = host();
-        let mut limits = Limits::new(root.clone());
+        let mut limits = Limits::new(&root);
         assert_eq!(limits.look(), Sample::default());
         for (path, text) in [
             ("/proc/loadavg", "0.52 0.58 0.59 2/1253 81234\n"),
@@ -184,7 +185,7 @@ mod tests {
             files: some(1008, 9_223_372_036_854_775_807),
             connections: None,
         };
-        let mut limits = Limits::new(root.clone());
+        let mut limits = Limits::new(&root);
         assert_eq!(limits.look(), wanted);
         put(&root, "/sys/fs/cgroup/pids/kubepods/pids.max", "100\n");
         put(
@@ -208,7 +209,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_looked_for_again_and_not_each_time() {
         let (_folder, root) = host();
-        let mut limits = Limits::new(root.clone());
+        let mut limits = Limits::new(&root);
         assert_eq!(limits.look().connections, None);
         put(&root, "/proc/sys/net/netfilter/nf_conntrack_count", "3\n");
         put(&root, "/proc/sys/net/netfilter/nf_conntrack_max", "9\n");
@@ -221,7 +222,7 @@ mod tests {
     /// Ours and the procfs crate's, on this machine. What moves between two reads is read again.
     #[test]
     fn our_reading_is_that_of_the_procfs_crate() {
-        let mut limits = Limits::new(Root::default());
+        let mut limits = Limits::new(&Root::default());
         let agrees = |limits: &mut Limits| {
             let before = LoadAverage::current().unwrap().max;
             let ours = limits.look();

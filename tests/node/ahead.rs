@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use libtest_mimic::Trial;
 use nix::time::{ClockId, clock_gettime, clock_settime};
 use procfs::{Current as _, LoadAverage};
@@ -64,41 +64,30 @@ fn process_ids_run_out() -> Result<()> {
         let (machines, before) = (pid_max()?, Instant::now());
         let pids = [KUBELET, AGENT].map(|unit| scene.node.main_pid(unit).unwrap_or_default());
         wait_for(scene, scene.node.started(), "True", "KernelIsHealthy")?;
-        // Half of what there can be then.
-        let room = LoadAverage::current()?.max.max(500);
-        let limit = 2 * room;
-        scene
-            .node
-            .sh(&format!("echo {} >/proc/sys/kernel/pid_max", limit + 300))?;
+        let threads = LoadAverage::current()?.max;
+        let limit = 2 * threads.max(500);
+        let set = |max: u32| {
+            let command = format!("echo {max} >/proc/sys/kernel/pid_max");
+            scene.node.sh(&command)
+        };
+        set(limit + 300)?;
         if pid_max()? != machines {
-            scene
-                .node
-                .sh(&format!("echo {machines} >/proc/sys/kernel/pid_max"))?;
-            anyhow::bail!(
-                "this kernel has one pid_max for all PID namespaces: it wants Linux 6.14"
-            );
+            set(machines)?;
+            bail!("this kernel has one pid_max for all PID namespaces: it wants Linux 6.14");
         }
         let from = Instant::now();
-        crowd(scene, "crowd", room * 87 / 100)?;
-        let (message, late) = wait_for(scene, from, "True", "KernelPidsNearlyExhausted")?;
+        crowd(scene, "crowd", limit * 93 / 100 - threads)?;
+        let near = "KernelPidsNearlyExhausted";
+        let (message, late) = wait_for(scene, from, "True", near)?;
         ensure!(message.contains("kernel.pid_max"), "{message}");
-        let how = "pid_max of the node's own PID namespace, and processes up to 90 % of it";
-        row(
-            "process ids nearly exhausted",
-            how,
-            "KernelPidsNearlyExhausted",
-            late,
-        );
+        let how = "pid_max of the node's own PID namespace, and processes up to 93 % of it";
+        row("process ids nearly exhausted", how, near, late);
         let from = Instant::now();
-        crowd(scene, "more", room / 4)?;
+        crowd(scene, "more", limit / 10)?;
         let (message, late) = wait_for(scene, from, "False", "KernelPidsExhausted")?;
         ensure!(message.contains("can be started"), "{message}");
-        row(
-            "process ids exhausted",
-            "more of them",
-            "KernelPidsExhausted",
-            late,
-        );
+        let how = "more of them";
+        row("process ids exhausted", how, "KernelPidsExhausted", late);
         let from = Instant::now();
         scene.node.sh("systemctl stop crowd more")?;
         wait_for(scene, from, "True", "KernelIsHealthy")?;
