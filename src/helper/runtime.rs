@@ -19,7 +19,7 @@ use crate::{
 /// The verb. The agent waits [`PATIENCE`] longer than it lets the runtime take.
 pub const VERB: Verb = Verb {
     name: "runtime",
-    sentence: "Asks the container runtime at its socket whether it is ready (CRI Version and Status).",
+    sentence: "Asks the container runtime over CRI whether it is ready (Version and Status).",
     deadline: Duration::from_secs(12),
 };
 

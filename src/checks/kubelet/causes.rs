@@ -1,7 +1,7 @@
 //! How a kubelet ended, as far as systemd's jobs and its word of the unit tell.
 
 use super::{
-    CAUSE_WAIT, JOB_TYPE_WAIT, JobKind, Kubelet, Life, Unit,
+    JOB_TYPE_WAIT, JobKind, Kubelet, Life, Unit,
     life::{Cause, Ended},
     signs::{Carrier, Run},
 };
@@ -32,7 +32,7 @@ impl Kubelet {
             self.ends.child_ended(now.uptime);
             Cause::Unknown
         } else {
-            Cause::Asked(now.uptime + CAUSE_WAIT)
+            Cause::Asked(now.uptime + self.terms.cause_wait)
         };
         let main_pid = self
             .unit

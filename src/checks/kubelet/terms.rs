@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::CAUSE_WAIT;
 use crate::config::Settings;
 
 /// How long what may last, and how often it may happen.
@@ -9,6 +10,8 @@ use crate::config::Settings;
 pub struct Terms {
     /// Until a young kubelet answers.
     pub start_grace: Duration,
+    /// Until systemd has said how one ended.
+    pub cause_wait: Duration,
     /// Until one that is to end has ended.
     pub stop_grace: Duration,
     /// So many ends …
@@ -24,6 +27,7 @@ impl Terms {
         let ends = settings.number("kubelet", "crash_loop_ends");
         Self {
             start_grace: seconds("start_grace_secs"),
+            cause_wait: CAUSE_WAIT,
             stop_grace: seconds("stop_grace_secs"),
             crash_loop_ends: usize::try_from(ends).unwrap_or(usize::MAX),
             crash_loop_within: seconds("crash_loop_within_secs"),

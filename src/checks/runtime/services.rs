@@ -1,13 +1,18 @@
 //! The units of which one is the runtime's, each with the life of what it runs.
 
+use std::time::Duration;
+
 use crate::{
-    checks::kubelet::{Kubelet, Sign, Unit, service::Standing},
+    checks::kubelet::{Kubelet, Sign, Terms, Unit, service::Standing},
     clock::Now,
 };
 
 /// Units of which one may be the runtime's, until its process says which.
 pub const UNITS: &[&str] = &["containerd.service", "crio.service"];
 
+/// How long systemd is waited for to say how the runtime ended. containerd obeys a SIGTERM within milliseconds: on a host
+/// that is busy its end is seen before the stop job is heard of that asked for it.
+const CAUSE_WAIT: Duration = Duration::from_secs(1);
 /// How many units are remembered: as many as systemd is asked about.
 const MAX_SERVICES: usize = 8;
 
@@ -90,7 +95,10 @@ impl Services {
         if self.list.len() >= MAX_SERVICES {
             return None;
         }
-        let mut life = Kubelet::new(name);
+        let mut life = Kubelet::new(name).with(Terms {
+            cause_wait: CAUSE_WAIT,
+            ..Terms::default()
+        });
         if self.bus_is_lost {
             life.apply(Sign::BusLost, now);
         }
@@ -140,7 +148,7 @@ impl Services {
     }
 
     /// When to look again though nothing is said (uptime).
-    pub(super) fn deadlines(&self, now: Now) -> impl Iterator<Item = std::time::Duration> {
+    pub(super) fn deadlines(&self, now: Now) -> impl Iterator<Item = Duration> {
         let lives = self.list.iter().map(|service| &service.life);
         lives.filter_map(move |life| life.next_deadline(now))
     }

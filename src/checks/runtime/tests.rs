@@ -292,11 +292,9 @@ fn without_systemds_word_it_is_gone_all_the_same() {
     let mut story = Story::well();
     story.take(Reading::BusLost);
     story.after(500).take(Reading::RuntimeGone(PID));
-    let due = story.check.due_at().unwrap();
-    assert_eq!(due, at(story.now + 3).uptime);
     assert_eq!(story.reason(), Some(Reason::ContainerRuntimeIsHealthy));
-    let now = at(story.now + 3);
-    assert_eq!(story.check.turn(now), None);
+    story.question();
+    story.after(1000).check.turn(at(1600));
     assert_eq!(story.reason(), Some(Reason::ContainerRuntimeDown));
     assert!(story.message().contains("has not said"));
 }
@@ -341,6 +339,22 @@ fn somebodys_stop_is_no_fault() {
             Some(Reason::ContainerRuntimeStoppedByOperator)
         );
     }
+}
+
+#[test]
+fn a_stop_job_may_be_heard_after_the_end_that_it_asked_for() {
+    let mut story = Story::well();
+    story.take(Reading::RuntimeGone(PID));
+    story.after(20).sign(Sign::Job(7, JobKind::Unasked));
+    story.sign(Sign::Job(7, JobKind::Stop));
+    story.unit(|unit| {
+        unit.active_state = "inactive".to_owned();
+        (unit.main_pid, unit.exec_main_code) = (0, 1);
+    });
+    assert_eq!(
+        story.reason(),
+        Some(Reason::ContainerRuntimeStoppedByOperator)
+    );
 }
 
 #[test]
