@@ -5,6 +5,7 @@
 //! order in which systemd sent them: a job is known before the process that it ends is gone.
 
 mod properties;
+mod questions;
 mod rules;
 
 use std::{collections::HashMap, time::Duration};
@@ -16,15 +17,14 @@ use tokio::{
 use tracing::debug;
 use zbus::{
     Connection, Message, MessageStream, OwnedObjectPath, OwnedVariant,
-    export::futures_core::Stream,
     fdo::PropertiesProxy,
     message::Type,
     names::{InterfaceName, MemberName},
-    zvariant::DynamicType,
 };
 
 use self::{
-    properties::{get, job, job_type, merge, text},
+    properties::{get, job, merge, text},
+    questions::{call, next},
     rules::{follow, subscribe},
 };
 use super::loaded;
@@ -314,25 +314,6 @@ impl Session {
         Ok(())
     }
 
-    /// Asks without waiting: the signals that come meanwhile matter more.
-    fn ask_job_type(&mut self, index: usize, id: u32, path: OwnedObjectPath) {
-        let (connection, events) = (self.connection.clone(), self.events.clone());
-        let event = self.units[index].event(Sign::Job(id, JobKind::Unasked));
-        self.questions.spawn(async move {
-            match job_type(&connection, path).await {
-                Ok(kind) => {
-                    let sign = Sign::Job(id, kind);
-                    let event = match event {
-                        BusEvent::Beside(unit, _) => BusEvent::Beside(unit, sign),
-                        _ => BusEvent::Sign(sign),
-                    };
-                    events.send(event).await.ok();
-                }
-                Err(e) => debug!(job = id, error = %e, "a job's type could not be read"),
-            }
-        });
-    }
-
     async fn read_unit(&mut self, index: usize) -> zbus::Result<()> {
         self.tell(index, Sign::JobsUntold).await;
         for interface in [UNIT, SERVICE] {
@@ -371,20 +352,6 @@ impl Session {
         Ok(())
     }
 
-    /// systemd announces no change of this property; the jobs of [`SHUTDOWN`] do.
-    fn ask_system_state(&mut self) {
-        let (connection, events) = (self.connection.clone(), self.events.clone());
-        self.questions.spawn(async move {
-            match get(&connection, MANAGER_PATH, MANAGER, "SystemState").await {
-                Ok(state) => {
-                    let stopping = text(&state) == "stopping";
-                    events.send(BusEvent::ShuttingDown(stopping)).await.ok();
-                }
-                Err(e) => debug!(error = %e, "the system's state could not be read"),
-            }
-        });
-    }
-
     async fn merge(&mut self, index: usize, changed: &HashMap<String, OwnedVariant>) {
         let followed = &mut self.units[index];
         let before = followed.unit.clone();
@@ -408,18 +375,4 @@ impl Session {
         // Nobody listening means that the agent is stopping.
         self.events.send(event).await.ok();
     }
-}
-
-async fn next(messages: &mut MessageStream) -> Option<zbus::Result<Message>> {
-    std::future::poll_fn(|context| Stream::poll_next(std::pin::Pin::new(&mut *messages), context))
-        .await
-}
-
-async fn call<B>(connection: &Connection, method: &'static str, body: &B) -> zbus::Result<Message>
-where
-    B: serde::Serialize + DynamicType,
-{
-    connection
-        .call_method(Some(SYSTEMD), MANAGER_PATH, Some(MANAGER), method, body)
-        .await
 }
