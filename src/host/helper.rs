@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::UnixStream,
-    sync::mpsc,
+    sync::{Semaphore, SemaphorePermit, mpsc},
     time::{sleep, timeout},
 };
 
@@ -33,11 +33,14 @@ use crate::{
             RuntimeRequest, Verb,
         },
         runtime,
+        server::MAX_CONNECTIONS,
         storage::{StorageAnswer, StorageRequest},
     },
     metrics::{HelperTally, Outcome},
 };
 
+/// A verb with a longer deadline than this may have to wait for others: for a disk, systemd, the container runtime.
+const FAST: Duration = Duration::from_secs(2);
 /// How long to wait before connecting again to a helper whose queue is full.
 const QUEUE_FULL_PAUSE: Duration = Duration::from_millis(50);
 
@@ -47,6 +50,37 @@ pub struct HelperClient {
     socket: PathBuf,
     /// Of this client and its clones. The lock is held for a few additions.
     tally: Arc<Mutex<HelperTally>>,
+    turns: Arc<Turns>,
+}
+
+/// Whose turn it is: the helper answers [`MAX_CONNECTIONS`] at a time and refuses the next, and a start of ours has more
+/// questions than that. One place is left for people's commands, and one of ours for what is answered at once.
+#[derive(Debug)]
+struct Turns {
+    all: Semaphore,
+    slow: Semaphore,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            all: Semaphore::new(MAX_CONNECTIONS - 1),
+            slow: Semaphore::new(MAX_CONNECTIONS - 2),
+        }
+    }
+}
+
+impl Turns {
+    /// Waits for a turn. Each is over by its verb's deadline, so that is what a wait is bounded by.
+    async fn take(&self, verb: &Verb) -> [Option<SemaphorePermit<'_>>; 2] {
+        // Neither is ever closed.
+        let slow = if verb.deadline > FAST {
+            self.slow.acquire().await.ok()
+        } else {
+            None
+        };
+        [slow, self.all.acquire().await.ok()]
+    }
 }
 
 /// Why the helper gave no answer that can be used.
@@ -105,6 +139,7 @@ impl HelperClient {
         Self {
             socket: socket.into(),
             tally: Arc::default(),
+            turns: Arc::default(),
         }
     }
 
@@ -218,8 +253,10 @@ impl HelperClient {
             verb: verb.name,
             secs: verb.deadline.as_secs(),
         });
+        let turn = self.turns.take(verb).await;
         let asked_at = Clock.now().uptime;
         let began = timeout(verb.deadline, begin).await.unwrap_or(late);
+        drop(turn); // from its first answer on it has a place of its own there
         self.count(verb, asked_at, &began);
         let (mut answer, mut answers) = began?;
         while answers_to.send(answer).await.is_ok() {
@@ -239,6 +276,7 @@ impl HelperClient {
         request: &Request,
     ) -> Result<T, HelperError> {
         let verb = request.verb();
+        let _turn = self.turns.take(verb).await;
         let asked_at = Clock.now().uptime;
         let late = Err(HelperError::TimedOut {
             verb: verb.name,
@@ -393,6 +431,27 @@ mod tests {
             "{error}"
         );
         assert!(error.to_string().contains("kubelet.conf"), "{error}");
+    }
+
+    /// As at a start of ours, when everything is asked at once.
+    #[tokio::test]
+    async fn many_questions_at_once_are_none_too_many() {
+        let (_folder, client) = real_helper(Peers::only([Uid::current().as_raw()]));
+        let mut asking = tokio::task::JoinSet::new();
+        for number in 0..24 {
+            let client = client.clone();
+            asking.spawn(async move {
+                match number % 2 {
+                    0 => client.kubelet(7).await.err(),
+                    _ => client.credential(Some(7), None).await.err(),
+                }
+            });
+        }
+        while let Some(answer) = asking.join_next().await {
+            if let Some(HelperError::Refused { code, message, .. }) = answer.unwrap() {
+                assert_ne!(code, Code::Busy, "{message}");
+            }
+        }
     }
 
     #[tokio::test]
