@@ -87,7 +87,7 @@ fn of_malformed_conditions(node: &str) -> Vec<Thing> {
         apply(
             "a condition type that is not ours",
             "type",
-            "StorageReady".into(),
+            "NetworkingReady".into(),
             CONDITION,
         ),
         Thing::patch(
