@@ -12,6 +12,7 @@ use crate::{
     host::{
         cri::{self, Asked},
         files::Root,
+        pressure::{Pressure, Resource},
         process,
     },
 };
@@ -38,9 +39,6 @@ const SOCKETS: &[&str] = &[
     "/run/crio/crio.sock",
     "/run/containerd/containerd.sock",
 ];
-
-const IO_PRESSURE: &str = "/proc/pressure/io";
-const MAX_PRESSURE_BYTES: usize = 1024;
 
 /// Asks the runtime at the socket that was named; with none, the first of the well-known ones that answers.
 pub fn answer(root: &Root, request: &RuntimeRequest) -> Result<RuntimeAnswer, Refusal> {
@@ -101,11 +99,8 @@ fn listener(root: &Root, pid: i32) -> Option<Listener> {
 
 /// `None` where the kernel does not count it.
 fn io_full_percent(root: &Root) -> Option<u32> {
-    let text = root.read_text(IO_PRESSURE, MAX_PRESSURE_BYTES).ok()?;
-    let full = text
-        .lines()
-        .find_map(|line| line.strip_prefix("full avg10="))?;
-    full.split('.').next()?.parse().ok()
+    let stall = Pressure::open(root, Resource::Io).ok()?.read().ok()?;
+    Some(stall.full?.percent())
 }
 
 #[cfg(test)]
@@ -151,8 +146,8 @@ mod tests {
         let _hangs = listen(&root, CONTAINERD);
         write(
             &root,
-            IO_PRESSURE,
-            "some avg10=93.10 avg60=1.00\nfull avg10=81.90 avg60=1.00 avg300=0.00 total=1\n",
+            "/proc/pressure/io",
+            "some avg10=93.10 avg60=1.00 avg300=0.00 total=1\nfull avg10=81.90 avg60=1.00 avg300=0.00 total=1\n",
         );
         let answer = answer(&root, &request(None)).unwrap();
         assert_eq!(answer.heard, Heard::Refused, "the first that is there");

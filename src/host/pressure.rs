@@ -43,6 +43,18 @@ pub struct Share {
     pub total_us: u64,
 }
 
+impl Share {
+    /// Of the last 10 s, in whole percent.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a percentage; the cast bounds what is none"
+    )]
+    pub fn percent(&self) -> u32 {
+        self.avg10 as u32
+    }
+}
+
 /// What one read says.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Stall {

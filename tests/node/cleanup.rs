@@ -56,7 +56,7 @@ fn cleanup_leaves_what_is_not_ours() -> Result<()> {
             let all = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
             let kind = |c: &Value| c["type"].as_str().unwrap_or_default().to_owned();
             all.iter()
-                .filter(|c| !kind(c).starts_with("Kubelet"))
+                .filter(|c| PublishedType::parse(&kind(c)).is_none())
                 .map(|c| json!(kind(c)))
                 .collect()
         };
