@@ -79,7 +79,8 @@ pub struct Kubelet {
     last_end: Option<(Ended, bool)>,
     ends: Ends,
     unit: Option<Unit>,
-    jobs: BTreeMap<u32, JobKind>,
+    /// What is known of each, and when it was announced (uptime).
+    jobs: BTreeMap<u32, (JobKind, Duration)>,
     /// Whether systemd is still to be heard for the first time: until then its jobs are not known.
     bus_is_awaited: bool,
     /// Since when there has been no process (uptime), if there is none and none ended under our eyes.
@@ -280,11 +281,12 @@ impl Kubelet {
             Sign::Watching(unit) => (self.unit_name, self.unit) = (unit, None),
             Sign::Unit(unit) => self.learn_unit(unit, now),
             Sign::Job(id, kind) => {
-                self.jobs.insert(id, kind);
+                let announced = self.jobs.get(&id).map_or(now.uptime, |(_, at)| *at);
+                self.jobs.insert(id, (kind, announced));
                 self.learn_job(kind);
             }
             Sign::JobDone(id) => {
-                let kind = self.jobs.remove(&id);
+                let kind = self.jobs.remove(&id).map(|(kind, _)| kind);
                 if kind == Some(JobKind::Unasked) {
                     self.job_vanished();
                 }
@@ -329,13 +331,12 @@ impl Kubelet {
                         ..
                     })
                 );
-                // The stopping is done: as systemd does, take what is left of a restart job for a start job.
-                for kind in self
-                    .jobs
-                    .values_mut()
-                    .filter(|kind| **kind == JobKind::Restart)
-                {
-                    *kind = JobKind::Start;
+                // The stopping is done: as systemd does, take what is left of a restart job for a start job. One that was
+                // announced when this process ran already is about its end.
+                for (kind, announced) in self.jobs.values_mut() {
+                    if *kind == JobKind::Restart && *announced <= process.started {
+                        *kind = JobKind::Start;
+                    }
                 }
                 self.absent_since = None;
                 let alive = Life::Alive(Alive::new(process, planned, now.uptime));
@@ -368,14 +369,14 @@ impl Kubelet {
     }
 
     fn has_job(&self, kind: JobKind) -> bool {
-        self.jobs.values().any(|k| *k == kind)
+        self.jobs.values().any(|(k, _)| *k == kind)
     }
 
     /// Whether somebody has asked for the process's end, as far as is known.
     fn is_being_ended(&self) -> bool {
         self.jobs
             .values()
-            .any(|kind| !matches!(kind, JobKind::Start | JobKind::Other))
+            .any(|(kind, _)| !matches!(kind, JobKind::Start | JobKind::Other))
     }
 
     fn with_alive(&mut self, pid: i32, change: impl FnOnce(&mut Alive)) {

@@ -163,6 +163,23 @@ fn a_job_whose_type_comes_late_is_waited_for() {
 }
 
 #[test]
+fn a_second_restart_on_the_heels_of_the_first_is_a_plan_too() {
+    let mut kubelet = after(healthy(), [Sign::Job(7, JobKind::Restart), Sign::Gone(PID)]);
+    let next = Process {
+        pid: 101,
+        started: at(11_000).uptime,
+    };
+    // Its job is announced before we have found the process that it is about.
+    kubelet.apply(Sign::JobDone(7), at(11_010));
+    kubelet.apply(Sign::Job(8, JobKind::Restart), at(11_020));
+    kubelet.apply(Sign::Found(Found::One(next)), at(11_030));
+    kubelet.apply(Sign::Gone(101), at(11_040));
+    assert_eq!(reason(&kubelet, 11_040), None);
+    kubelet.apply(unit("inactive", "dead", 0, (101, 1, 0)), at(11_050));
+    assert_eq!(reason(&kubelet, 11_050), None);
+}
+
+#[test]
 fn a_restart_of_systemds_own_is_no_plan() {
     let signs = [
         Sign::Gone(PID),
