@@ -138,9 +138,12 @@ impl Standing {
     ) -> bool {
         let flips = |kind: ConditionType, finding: &Finding| {
             let (reason, status) = (finding.reason, finding.reason.status());
+            if status == Status::True {
+                return false;
+            }
             let is_death = status == Status::False && reason.enter().is_fact();
             let shown = health.get(kind).verdict().map(|shown| shown.status);
-            status != Status::True && shown != Some(status) && !is_death
+            shown != Some(status) && !is_death
         };
         let word_flips = |(check, findings): (checks::Spec, &[Finding])| {
             findings

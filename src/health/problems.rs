@@ -146,6 +146,10 @@ impl Problems {
         others.iter().map(sentence).collect()
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn any_present(&self) -> bool {
         self.0.iter().any(|problem| problem.present)
     }
