@@ -15,6 +15,7 @@ pub mod suppress;
 #[cfg(test)]
 mod tests;
 pub mod timing;
+mod waits;
 
 use std::time::Duration;
 

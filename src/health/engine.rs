@@ -15,6 +15,7 @@ use super::{
     message,
     problems::{Problem, Problems},
     suppress::{Asking, Suppressor},
+    waits::{Held, Waits},
 };
 use crate::clock::Now;
 
@@ -394,30 +395,5 @@ impl Health {
             message,
             since,
         });
-    }
-}
-
-/// Something keeps a problem back.
-#[derive(Debug, Clone)]
-struct Held {
-    /// Until then (uptime).
-    until: Duration,
-    /// Because or while.
-    why: String,
-}
-
-/// What keeps a flip back.
-#[derive(Debug, Clone, Default)]
-struct Waits {
-    /// Somebody's hold.
-    hold: Option<Held>,
-    /// The minimum hold.
-    least: Option<Held>,
-}
-
-impl Waits {
-    /// Health waits for the minimum hold alone.
-    fn to_worse(&self) -> Option<&Held> {
-        self.hold.as_ref().or(self.least.as_ref())
     }
 }
