@@ -47,7 +47,8 @@ NODE_ENV := NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" KUBEBUILDER_ASSETS="$(ASSET
 # Programs that the tests start, each with the Debian packages that bring it. A program that is there is left alone,
 # wherever it came from: installing Debian's containerd would remove Docker's.
 NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-daemon:dbus unshare:util-linux ip:iproute2 \
-  containerd:containerd runc:runc cloud-init:cloud-init openssl:openssl nft:nftables
+  containerd:containerd runc:runc cloud-init:cloud-init openssl:openssl nft:nftables \
+  curl:curl mkfs.ext4:e2fsprogs losetup:mount python3:python3-minimal
 
 .PHONY: help demo test prometheus rules unit trees kubelet kubelets consumers peer node promises check docs table bench soak oracle fuzz release install tools setup cargo-deny clean
 

@@ -79,19 +79,28 @@ impl Agent {
         })
     }
 
-    pub(super) fn watch_unit(&mut self) {
-        let (sender, mut events) = mpsc::channel(QUEUE);
-        let units = self.settings.kubelet.units();
-        self.tasks
-            .spawn(systemd::watch(units, self.beside.subscribe(), sender));
+    /// Hands on what comes on a channel of its own, until nobody listens any more.
+    pub(super) fn forward<T: Send + 'static>(
+        &mut self,
+        mut from: mpsc::Receiver<T>,
+        event: impl Fn(T) -> Event + Send + 'static,
+    ) {
         let sender = self.sender.clone();
         self.tasks.spawn(async move {
-            while let Some(event) = events.recv().await {
-                if sender.send(Event::Bus(event)).await.is_err() {
+            while let Some(told) = from.recv().await {
+                if sender.send(event(told)).await.is_err() {
                     return;
                 }
             }
         });
+    }
+
+    pub(super) fn watch_unit(&mut self) {
+        let (sender, events) = mpsc::channel(QUEUE);
+        let units = self.settings.kubelet.units();
+        self.tasks
+            .spawn(systemd::watch(units, self.beside.subscribe(), sender));
+        self.forward(events, Event::Bus);
     }
 
     /// One question is open at a time: a new one takes the place of the last.

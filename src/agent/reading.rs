@@ -146,18 +146,10 @@ impl State {
 impl Agent {
     /// Follows the kernel's log. It has a queue of its own: a storm of it must not fill the loop's.
     pub(super) fn watch_kernel(&mut self) {
-        let (sender, mut events) = mpsc::channel(kmsg::QUEUE);
+        let (sender, events) = mpsc::channel(kmsg::QUEUE);
         let (root, clock) = (self.outside.root.clone(), self.outside.clock);
         self.tasks.spawn(kmsg::follow(root, clock, sender));
-        let sender = self.sender.clone();
-        self.tasks.spawn(async move {
-            while let Some(event) = events.recv().await {
-                let event = Event::Observed(Reading::Kernel(event));
-                if sender.send(event).await.is_err() {
-                    return;
-                }
-            }
-        });
+        self.forward(events, |event| Event::Observed(Reading::Kernel(event)));
     }
 
     /// Has a question answered; the answer comes back as [`Event::Answered`].

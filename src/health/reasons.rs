@@ -201,23 +201,29 @@ const UNSURE: Badness = (Status::Unknown, Severity::Unsure);
 const DEGRADED: Badness = (Status::False, Severity::Degraded);
 const FAILED: Badness = (Status::False, Severity::Failed);
 
-/// A reason of somebody who asks for quiet: every condition may have it.
-const fn spec(
-    condition: Option<ConditionType>,
-    reason: Reason,
-    name: &'static str,
-    ((status, severity), (enter, leave)): (Badness, (Enter, Leave)),
-    doc: &'static str,
-) -> ReasonSpec {
-    ReasonSpec {
-        reason,
-        name,
-        condition,
-        status,
-        severity,
-        enter,
-        leave,
-        doc,
+/// Whose reasons a table has: one condition's, or any's.
+#[derive(Clone, Copy)]
+struct Of(Option<ConditionType>);
+
+impl Of {
+    const fn row(
+        self,
+        reason: Reason,
+        name: &'static str,
+        (status, severity): Badness,
+        (enter, leave): (Enter, Leave),
+        doc: &'static str,
+    ) -> ReasonSpec {
+        ReasonSpec {
+            reason,
+            name,
+            condition: self.0,
+            status,
+            severity,
+            enter,
+            leave,
+            doc,
+        }
     }
 }
 

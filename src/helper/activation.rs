@@ -1,17 +1,13 @@
 //! The listening socket that systemd hands over (`sd_listen_fds(3)`), taken over once.
 
-use std::{
-    os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
-        unix::net::UnixListener,
-    },
-    sync::atomic::{AtomicBool, Ordering},
+use std::os::{
+    fd::{AsRawFd, OwnedFd},
+    unix::net::UnixListener,
 };
 
 use nix::sys::socket::{SockType, UnixAddr, getsockname, getsockopt, sockopt};
 
-/// The first descriptor that systemd hands over.
-const FIRST_FD: RawFd = 3;
+use super::door;
 
 /// What systemd says in the environment; read in `cli/` and handed on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,12 +45,8 @@ pub enum ActivationError {
 impl Activation {
     /// Takes over the one listening socket, once.
     pub fn take(&self) -> Result<UnixListener, ActivationError> {
-        static TAKEN: AtomicBool = AtomicBool::new(false);
         self.check(std::process::id())?;
-        if TAKEN.swap(true, Ordering::SeqCst) {
-            return Err(ActivationError::Taken);
-        }
-        into_listener(take_first_fd())
+        into_listener(door::take_first_fd().ok_or(ActivationError::Taken)?)
     }
 
     /// Whether the environment says that this process was handed exactly one socket.
@@ -69,18 +61,6 @@ impl Activation {
             Some(count) => Err(ActivationError::Count(count.to_owned())),
         }
     }
-}
-
-/// Owns descriptor 3. Only [`Activation::take`] may call this: it has checked what the SAFETY comment claims.
-#[expect(
-    unsafe_code,
-    reason = "std has no safe way to own a descriptor that the parent process passed by number"
-)]
-fn take_first_fd() -> OwnedFd {
-    // SAFETY: $LISTEN_PID names this very process and $LISTEN_FDS is 1, so descriptor 3 was open when the program
-    // began. Hence no descriptor opened since has that number, and nobody owns it: the standard library owns 0 to 2
-    // alone, and the flag in `take` lets us come here once.
-    unsafe { OwnedFd::from_raw_fd(FIRST_FD) }
 }
 
 /// `fd` as a listener, if it is a listening Unix stream socket.

@@ -124,7 +124,7 @@ impl Asked {
 fn all_is_well_and_looked_at_seldom() {
     let mut asked = Asked::new();
     assert_eq!(asked.check.due_at(), Some(Duration::ZERO));
-    assert_eq!(asked.looks(&[well()]), (Some(Reason::StorageIsHealthy), 30));
+    assert_eq!(asked.looks(&[well()]), (Some(Reason::StorageIsHealthy), 60));
     let said = asked.message().to_owned();
     asked.looks(&[well()]);
     assert_eq!(asked.message(), said, "the same state is the same sentence");
@@ -189,7 +189,7 @@ fn no_room_is_told_after_three_looks_back_to_back() {
         assert_eq!(asked.looks(&[well()]).0, Some(Reason::StorageIsHealthy));
         // A moment without room is none.
         asked.looks(&[sick]);
-        assert_eq!(asked.looks(&[well()]), (Some(Reason::StorageIsHealthy), 30));
+        assert_eq!(asked.looks(&[well()]), (Some(Reason::StorageIsHealthy), 60));
     }
 }
 
@@ -252,7 +252,7 @@ fn hints_ahead_of_the_wall_have_a_hysteresis_and_change_no_status() {
         (6, Reason::StorageIsHealthy),
     ];
     for (percent, reason) in steps {
-        assert_eq!(asked.looks(&[free(percent)]), (Some(reason), 30));
+        assert_eq!(asked.looks(&[free(percent)]), (Some(reason), 60));
         assert_eq!(reason.status(), Status::True);
     }
     let few_inodes = FileSystem {
@@ -428,7 +428,7 @@ proptest! {
             let is_well = answer.stuck.is_none() && answer.file_systems.iter().all(|fs| fault::of(fs).is_none());
             let before = asked.check.findings().to_vec();
             let (_, wait) = asked.answered(answer);
-            prop_assert!((2..=30).contains(&wait));
+            prop_assert!((2..=60).contains(&wait));
             let said = asked.check.findings();
             prop_assert!(said.iter().all(|f| f.message.len() < 1024));
             if said != before && said.iter().any(|f| f.reason == Reason::StorageIsHealthy) {

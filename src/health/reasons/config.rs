@@ -1,18 +1,18 @@
 //! The reasons of `KubeletConfigValid`; the rules, its other reasons, have a registry of their own.
 
-use super::{
-    AWAY_GRACE, Badness, ConditionType, Enter, GOOD, Leave, Reason, ReasonSpec, UNSURE, spec,
-};
+use super::{AWAY_GRACE, ConditionType, Enter, GOOD, Leave, Of, Reason, ReasonSpec, UNSURE};
+
+const OF: Of = Of(Some(ConditionType::KubeletConfigValid));
 
 pub(super) const TABLE: &[ReasonSpec] = &[
-    row(
+    OF.row(
         Reason::KubeletConfigIsValid,
         "KubeletConfigIsValid",
         GOOD,
         (Enter::AtOnce, Leave::AtOnce),
         "No rule finds an error in what the kubelet got or will get at its next start; warnings do not count.",
     ),
-    row(
+    OF.row(
         Reason::KubeletConfigNotChecked,
         "KubeletConfigNotChecked",
         UNSURE,
@@ -20,19 +20,3 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         "The kubelet's configuration could not be checked: the helper is away, or there is no unit that runs a kubelet. At the agent's start it enters at once.",
     ),
 ];
-
-const fn row(
-    reason: Reason,
-    name: &'static str,
-    badness: Badness,
-    timing: (Enter, Leave),
-    doc: &'static str,
-) -> ReasonSpec {
-    spec(
-        Some(ConditionType::KubeletConfigValid),
-        reason,
-        name,
-        (badness, timing),
-        doc,
-    )
-}

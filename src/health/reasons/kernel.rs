@@ -1,8 +1,8 @@
 //! The reasons of `NodeKernelHealthy`.
 
 use super::{
-    AWAY_GRACE, Badness, ConditionType, DEGRADED, Enter, GOOD, Leave, Reason, ReasonSpec, UNSURE,
-    WARNING, spec,
+    AWAY_GRACE, ConditionType, DEGRADED, Enter, GOOD, Leave, Of, Reason, ReasonSpec, UNSURE,
+    WARNING,
 };
 use crate::checks::limits::{FULL, NEAR};
 
@@ -11,134 +11,136 @@ const NEARLY: (Enter, Leave) = (Enter::Sampled(NEAR), Leave::MinimumHold);
 /// What is used up.
 const USED_UP: (Enter, Leave) = (Enter::Sampled(FULL), Leave::HealthySpell);
 
+const OF: Of = Of(Some(ConditionType::NodeKernelHealthy));
+
 pub(super) const TABLE: &[ReasonSpec] = &[
-    row(
+    OF.row(
         Reason::KernelIsHealthy,
         "KernelIsHealthy",
         GOOD,
         (Enter::AtOnce, Leave::AtOnce),
         "The kernel reports nothing that would need another node.",
     ),
-    row(
+    OF.row(
         Reason::KernelLogUnreadable,
         "KernelLogUnreadable",
         UNSURE,
         (Enter::After(AWAY_GRACE), Leave::MinimumHold),
         "The kernel log cannot be read, so what the kernel reports is not known.",
     ),
-    row(
+    OF.row(
         Reason::KernelTaskHung,
         "KernelTaskHung",
         WARNING,
         (Enter::AtOnce, Leave::MinimumHold),
         "A task has waited in the kernel for minutes and cannot be killed: a disk or a network file system that does not answer, or a lock. Over when it waits no longer. The kernel's line is `INFO: task … blocked for more than … seconds`; node-problem-detector calls it TaskHung.",
     ),
-    row(
+    OF.row(
         Reason::KernelStalled,
         "KernelStalled",
         WARNING,
         (Enter::AtOnce, Leave::MinimumHold),
         "A CPU stood still in the kernel for many seconds (soft lockup, RCU stall). Once is often the host's host; over after `quiet_secs` without another.",
     ),
-    row(
+    OF.row(
         Reason::KernelOops,
         "KernelOops",
         WARNING,
         (Enter::AtOnce, Leave::MinimumHold),
         "The kernel has met a fault of its own and gone on without the task that met it; locks may be held for ever. It lasts until the reboot, as the kernel's taint does.",
     ),
-    row(
+    OF.row(
         Reason::KernelMemoryLost,
         "KernelMemoryLost",
         WARNING,
         (Enter::AtOnce, Leave::MinimumHold),
         "Memory has failed, and the kernel has given up what was in it; the rest of the host goes on. It lasts until the reboot where the kernel counts what it has given up.",
     ),
-    row(
+    OF.row(
         Reason::KernelNetdeviceStuck,
         "KernelNetdeviceStuck",
         WARNING,
         (Enter::AtOnce, Leave::MinimumHold),
         "The kernel cannot take a network device away that something still holds (`unregister_netdevice: waiting for …`); network namespaces may wait for it. Over after `quiet_secs` without another line.",
     ),
-    row(
+    OF.row(
         Reason::KernelDeadlocked,
         "KernelDeadlocked",
         DEGRADED,
         (Enter::AtOnce, Leave::HealthySpell),
         "The kubelet, the container runtime or PID 1 has waited in the kernel for longer than `hung_for_secs` and cannot be killed, or so many tasks do as `hung_tasks` says. Over when they wait no longer. node-problem-detector has it as KernelDeadlock, for tasks named docker.",
     ),
-    row(
+    OF.row(
         Reason::KernelLockedUp,
         "KernelLockedUp",
         DEGRADED,
         (Enter::AtOnce, Leave::HealthySpell),
         "CPUs stand still in the kernel again and again: so many soft lockups and RCU stalls as `stalls` says within `stall_window_secs`, or one hard lockup within `quiet_secs`.",
     ),
-    row(
+    OF.row(
         Reason::KernelOopsRepeated,
         "KernelOopsRepeated",
         DEGRADED,
         (Enter::AtOnce, Leave::HealthySpell),
         "The kernel meets faults of its own again and again: as many as `oopses` says within `oops_window_secs`.",
     ),
-    row(
+    OF.row(
         Reason::KernelHardwareFailing,
         "KernelHardwareFailing",
         DEGRADED,
         (Enter::AtOnce, Leave::HealthySpell),
         "The hardware reports errors that it could not correct: as many as `uncorrected_errors` says within `uncorrected_window_secs`, or a fatal one (machine checks, EDAC UE, UEFI CPER). node-problem-detector has the last as CperHardwareErrorFatal.",
     ),
-    row(
+    OF.row(
         Reason::KernelPidsNearlyExhausted,
         "KernelPidsNearlyExhausted",
         WARNING,
         NEARLY,
         "The host has nearly as many threads as kernel.pid_max or kernel.threads-max allows ([limits] nearly_exhausted_percent); at the limit nothing can be started, no probe and no shell.",
     ),
-    row(
+    OF.row(
         Reason::KernelPidsExhausted,
         "KernelPidsExhausted",
         DEGRADED,
         USED_UP,
         "The host has as many threads as kernel.pid_max or kernel.threads-max allows: no process or thread can be started, in the host or in a pod.",
     ),
-    row(
+    OF.row(
         Reason::KernelPodPidsNearlyExhausted,
         "KernelPodPidsNearlyExhausted",
         WARNING,
         NEARLY,
         "All pods together have nearly as many threads as their cgroup may have. The host itself is well, and the kubelet evicts by pid.available, so this stays a warning.",
     ),
-    row(
+    OF.row(
         Reason::KernelFilesNearlyExhausted,
         "KernelFilesNearlyExhausted",
         WARNING,
         NEARLY,
         "The host has nearly as many open files as fs.file-max allows.",
     ),
-    row(
+    OF.row(
         Reason::KernelFilesExhausted,
         "KernelFilesExhausted",
         DEGRADED,
         USED_UP,
         "The host has as many open files as fs.file-max allows: whoever is not root can open no file and no socket.",
     ),
-    row(
+    OF.row(
         Reason::KernelConntrackNearlyFull,
         "KernelConntrackNearlyFull",
         WARNING,
         NEARLY,
         "The kernel tracks nearly as many connections as net.netfilter.nf_conntrack_max allows.",
     ),
-    row(
+    OF.row(
         Reason::KernelConntrackFull,
         "KernelConntrackFull",
         DEGRADED,
         USED_UP,
         "The kernel tracks as many connections as net.netfilter.nf_conntrack_max allows: packets of new connections are dropped.",
     ),
-    row(
+    OF.row(
         Reason::KernelClockUnsynchronised,
         "KernelClockUnsynchronised",
         WARNING,
@@ -146,19 +148,3 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         "The kernel says (STA_UNSYNC) that nothing has synchronised its clock for [clock] unsynchronised_secs; leases, certificates and tokens are judged by it.",
     ),
 ];
-
-const fn row(
-    reason: Reason,
-    name: &'static str,
-    badness: Badness,
-    timing: (Enter, Leave),
-    doc: &'static str,
-) -> ReasonSpec {
-    spec(
-        Some(ConditionType::NodeKernelHealthy),
-        reason,
-        name,
-        (badness, timing),
-        doc,
-    )
-}

@@ -1,8 +1,8 @@
 //! The reasons of `KubeletHealthy`.
 
 use super::{
-    ASIDE, Badness, ConditionType, DEGRADED, Enter, FAILED, GOOD, LEASE_LOOKS, Leave, PROBES,
-    Reason, ReasonSpec, START_GRACE, UNKILLABLE_AFTER, UNSURE, WARNING, spec,
+    ASIDE, ConditionType, DEGRADED, Enter, FAILED, GOOD, LEASE_LOOKS, Leave, Of, PROBES, Reason,
+    ReasonSpec, START_GRACE, UNKILLABLE_AFTER, UNSURE, WARNING,
 };
 
 /// What may be learnt of an end only a moment after it.
@@ -13,64 +13,66 @@ const ENDS_THAT_SAY_MORE: &[Reason] = &[
     Reason::KubeletStartLimitHit,
 ];
 
+const OF: Of = Of(Some(ConditionType::KubeletHealthy));
+
 pub(super) const TABLE: &[ReasonSpec] = &[
-    row(
+    OF.row(
         Reason::KubeletIsHealthy,
         "KubeletIsHealthy",
         GOOD,
         (Enter::AtOnce, Leave::AtOnce),
         "The kubelet's process lives and its healthz answers 200.",
     ),
-    row(
+    OF.row(
         Reason::KubeletNotFound,
         "KubeletNotFound",
         UNSURE,
         (Enter::AtOnce, Leave::AtOnce),
         "There is no kubelet to watch: its unit is not installed or was never started, or more than one process could be it.",
     ),
-    row(
+    OF.row(
         Reason::KubeletStarting,
         "KubeletStarting",
         UNSURE,
         (Enter::AtOnce, Leave::Within(START_GRACE)),
         "The kubelet's process is young and its healthz has not answered yet.",
     ),
-    row(
+    OF.row(
         Reason::KubeletStoppedByOperator,
         "KubeletStoppedByOperator",
         UNSURE,
         (Enter::AtOnce, Leave::AtOnce),
         "The kubelet's process is gone and systemd had a stop job for its unit (systemctl stop, a shutdown): that is no fault.",
     ),
-    row(
+    OF.row(
         Reason::KubeletProbeFailed,
         "KubeletProbeFailed",
         UNSURE,
         (Enter::Sampled(PROBES), Leave::MinimumHold),
         "The kubelet's process lives, but its healthz could not be asked: the probe itself failed, or its address is not known.",
     ),
-    row(
+    OF.row(
         Reason::KubeletGone,
         "KubeletGone",
         FAILED,
         (Enter::AtOnce, Leave::Refined),
         "The kubelet's process is gone, nobody had asked for that, and systemd has not said how it ended.",
     ),
-    row(
+    OF.row(
         Reason::KubeletCrashed,
         "KubeletCrashed",
         FAILED,
         (Enter::AtOnce, Leave::RefinedBy(ENDS_THAT_SAY_MORE)),
         "The kubelet's process ended by a signal or with an exit code other than 0, and nobody had asked for that. The message ends with its last words, as soon as its log was read.",
     ),
-    row(
+    OF.row(
         Reason::KubeletExitedClean,
         "KubeletExitedClean",
         FAILED,
         (Enter::AtOnce, Leave::RefinedBy(ENDS_THAT_SAY_MORE)),
         "The kubelet exited with code 0 and nobody had asked for that; with Restart=on-failure it stays away for ever.",
     ),
-    row(
+    OF.row(
         Reason::KubeletHung,
         "KubeletHung",
         DEGRADED,
@@ -80,14 +82,14 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         ),
         "The kubelet's process lives, but probes of its healthz time out.",
     ),
-    row(
+    OF.row(
         Reason::KubeletHealthzDown,
         "KubeletHealthzDown",
         DEGRADED,
         (Enter::Sampled(PROBES), Leave::HealthySpell),
         "The kubelet's process lives, but its healthz refuses probes or answers them with an error.",
     ),
-    row(
+    OF.row(
         Reason::KubeletCrashLooping,
         "KubeletCrashLooping",
         FAILED,
@@ -97,14 +99,14 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         ),
         "Runs of the kubelet's unit end again and again and nobody had asked for that: three within five minutes ([kubelet] crash_loop_ends, crash_loop_within_secs), counted by the unit's InvocationID; systemd's own counter begins anew at each restart by hand. The message tells the last end and the last words.",
     ),
-    row(
+    OF.row(
         Reason::KubeletStartLimitHit,
         "KubeletStartLimitHit",
         FAILED,
         (Enter::AtOnce, Leave::HealthySpell),
         "systemd has given up starting the kubelet (Result=start-limit-hit): it stays away until somebody starts it.",
     ),
-    row(
+    OF.row(
         Reason::KubeletWatchdogKilled,
         "KubeletWatchdogKilled",
         FAILED,
@@ -114,7 +116,7 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         ),
         "systemd killed the kubelet because it gave no sign of life within its unit's WatchdogSec= (Result=watchdog).",
     ),
-    row(
+    OF.row(
         Reason::KubeletOOMKilled,
         "KubeletOOMKilled",
         FAILED,
@@ -124,77 +126,77 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         ),
         "The kernel killed the kubelet for memory: its log says so (with the pid, the cgroup, and whether the host ran out or which limit was reached), or systemd does (Result=oom-kill).",
     ),
-    row(
+    OF.row(
         Reason::KubeletUnkillable,
         "KubeletUnkillable",
         FAILED,
         (Enter::After(UNKILLABLE_AFTER), Leave::HealthySpell),
         "The kubelet does not answer, and a thread of it has been waiting in the kernel, uninterruptible (state D), or it has outlived systemd's SIGKILL: no signal and no restart helps, its disk or mount must answer first, or the host be rebooted.",
     ),
-    row(
+    OF.row(
         Reason::KubeletFrozen,
         "KubeletFrozen",
         DEGRADED,
         (Enter::AtOnce, Leave::HealthySpell),
         "The kubelet's cgroup is frozen (systemctl freeze, or a freezer below systemd): nothing thaws it by itself.",
     ),
-    row(
+    OF.row(
         Reason::KubeletStartSlow,
         "KubeletStartSlow",
         DEGRADED,
         (Enter::After(START_GRACE), Leave::HealthySpell),
         "The kubelet was started, and its healthz has not answered within [kubelet] start_grace_secs, or its unit is still busy with what comes before it.",
     ),
-    row(
+    OF.row(
         Reason::KubeletStopStuck,
         "KubeletStopStuck",
         UNSURE,
         (Enter::AtOnce, Leave::AtOnce),
         "The kubelet is to end and does not, for longer than [kubelet] stop_grace_secs. Unknown, not False: that it ends is somebody's will, and systemd kills it when the unit's TimeoutStopSec= has passed; if it outlives that, it is KubeletUnkillable.",
     ),
-    row(
+    OF.row(
         Reason::KubeletAwaitsJoin,
         "KubeletAwaitsJoin",
         UNSURE,
         (Enter::AtOnce, Leave::AtOnce),
         "The kubelet ends again and again because it has no credentials yet, neither a kubeconfig nor one to bootstrap with, and has no Node: before kubeadm join that is by design.",
     ),
-    row(
+    OF.row(
         Reason::KubeletStarved,
         "KubeletStarved",
         WARNING,
         (Enter::Sampled(PROBES), Leave::AtOnce),
         "The kubelet's healthz times out while the host leaves it no time to run, so it is not called hung: processor (`[kubelet] starved_cpu_percent`, `starved_wait_percent`) or memory (`starved_memory_percent`) is short. It is over when five probes in a row were answered.",
     ),
-    row(
+    OF.row(
         Reason::KubeletAPIConnectionStalled,
         "KubeletAPIConnectionStalled",
         DEGRADED,
         (Enter::Sampled(LEASE_LOOKS), Leave::HealthySpell),
         "The kubelet's healthz answers and the API server answers nodevigil, but the kubelet does not renew its Lease. A connection that is half open heals by itself after 45 s with kubelets since 1.22; if this lasts, something between the two lets the kubelet's packets not through, or the API server refuses it.",
     ),
-    row(
+    OF.row(
         Reason::KubeletClientCertExpired,
         "KubeletClientCertExpired",
         FAILED,
         (Enter::WhenRead, Leave::HealthySpell),
         "The certificate that the kubelet shows to the API server has expired: the API server refuses it, and the kubelet exits.",
     ),
-    row(
+    OF.row(
         Reason::KubeletClientCertNotYetValid,
         "KubeletClientCertNotYetValid",
         DEGRADED,
         (Enter::WhenRead, Leave::HealthySpell),
         "The certificate that the kubelet shows to the API server is not valid yet, by this machine's clock: the clock or the certificate is wrong.",
     ),
-    row(
+    OF.row(
         Reason::KubeletClientCertExpiring,
         "KubeletClientCertExpiring",
         WARNING,
         (Enter::AtOnce, Leave::AtOnce),
         "The certificate that the kubelet shows to the API server is about to expire, and nothing has renewed it: within `[kubelet] certificate_expiring_hours`, or when the last tenth of its life has begun, if that is later.",
     ),
-    row(
+    OF.row(
         Reason::KubeletNothingBeside,
         "KubeletNothingBeside",
         ASIDE,
@@ -202,19 +204,3 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         "The kubelet's certificate or its connection to the API server is well. Never shown by itself: what the kubelet's own check says is.",
     ),
 ];
-
-const fn row(
-    reason: Reason,
-    name: &'static str,
-    badness: Badness,
-    timing: (Enter, Leave),
-    doc: &'static str,
-) -> ReasonSpec {
-    spec(
-        Some(ConditionType::KubeletHealthy),
-        reason,
-        name,
-        (badness, timing),
-        doc,
-    )
-}

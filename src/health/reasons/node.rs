@@ -1,6 +1,6 @@
 //! The reasons of whoever asks for quiet: any condition may have them.
 
-use super::{Enter, Leave, Reason, ReasonSpec, UNSURE, spec};
+use super::{Enter, Leave, Of, Reason, ReasonSpec, UNSURE};
 
 pub(super) const TABLE: &[ReasonSpec] = &[
     row(
@@ -42,5 +42,5 @@ pub(super) const TABLE: &[ReasonSpec] = &[
 ];
 
 const fn row(reason: Reason, name: &'static str, leave: Leave, doc: &'static str) -> ReasonSpec {
-    spec(None, reason, name, (UNSURE, (Enter::AtOnce, leave)), doc)
+    Of(None).row(reason, name, UNSURE, (Enter::AtOnce, leave), doc)
 }

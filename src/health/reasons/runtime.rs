@@ -1,8 +1,8 @@
 //! The reasons of `ContainerRuntimeHealthy`.
 
 use super::{
-    Badness, ConditionType, DEGRADED, Enter, FAILED, GOOD, Leave, Reason, ReasonSpec, START_GRACE,
-    UNSURE, WARNING, spec,
+    ConditionType, DEGRADED, Enter, FAILED, GOOD, Leave, Of, Reason, ReasonSpec, START_GRACE,
+    UNSURE, WARNING,
 };
 use crate::health::timing::Samples;
 
@@ -14,71 +14,73 @@ pub const CRI_PROBES: Samples = Samples {
     what: "failed questions over CRI",
 };
 
+const OF: Of = Of(Some(ConditionType::ContainerRuntimeHealthy));
+
 pub(super) const TABLE: &[ReasonSpec] = &[
-    row(
+    OF.row(
         Reason::ContainerRuntimeIsHealthy,
         "ContainerRuntimeIsHealthy",
         GOOD,
         (Enter::AtOnce, Leave::AtOnce),
         "The container runtime lives and answers over CRI.",
     ),
-    row(
+    OF.row(
         Reason::ContainerRuntimeSlow,
         "ContainerRuntimeSlow",
         WARNING,
         (Enter::Sampled(CRI_PROBES), Leave::MinimumHold),
         "The container runtime does not answer over CRI in time while every task of the host waits for its disks. After two minutes it is ContainerRuntimeHung.",
     ),
-    row(
+    OF.row(
         Reason::ContainerRuntimeNotFound,
         "ContainerRuntimeNotFound",
         UNSURE,
         (Enter::AtOnce, Leave::AtOnce),
         "There is no container runtime to watch: its unit has not been started since boot, it ended before nodevigil watched it, or what listens does not speak CRI and the kubelet has not said that it is its own.",
     ),
-    row(
+    OF.row(
         Reason::ContainerRuntimeStarting,
         "ContainerRuntimeStarting",
         UNSURE,
         (Enter::AtOnce, Leave::Within(START_GRACE)),
         "The container runtime's process is young and has not answered yet.",
     ),
-    row(
+    OF.row(
         Reason::ContainerRuntimeStoppedByOperator,
         "ContainerRuntimeStoppedByOperator",
         UNSURE,
         (Enter::AtOnce, Leave::AtOnce),
         "The container runtime's process is gone and systemd had a stop job for its unit (systemctl stop, a shutdown): that is no fault.",
     ),
-    row(
+    OF.row(
         Reason::ContainerRuntimeProbeFailed,
         "ContainerRuntimeProbeFailed",
         UNSURE,
         (Enter::Sampled(CRI_PROBES), Leave::MinimumHold),
         "The container runtime could not be asked: the helper is away, or may not open its socket. That says nothing of the runtime.",
     ),
-    row(
+    OF.row(
         Reason::ContainerRuntimeDown,
         "ContainerRuntimeDown",
         FAILED,
         (Enter::AtOnce, Leave::Refined),
         "The container runtime's process is gone and nobody had asked for that, or nobody listens at its socket. Pods that run go on; none can be started, stopped or looked at.",
     ),
-    row(
+    OF.row(
         Reason::ContainerRuntimeOOMKilled,
         "ContainerRuntimeOOMKilled",
         FAILED,
         (Enter::AtOnce, Leave::HealthySpell),
         "The kernel killed the container runtime because memory ran out: the host's, or that of a cgroup with a limit.",
     ),
-    row(
+    OF.row(
         Reason::ContainerRuntimeHung,
         "ContainerRuntimeHung",
         DEGRADED,
         (Enter::Sampled(CRI_PROBES), Leave::HealthySpell),
         "The container runtime's process lives and takes connections, but does not answer over CRI in time.",
     ),
-    row(
+    OF.row(
         Reason::ContainerRuntimeNotReady,
         "ContainerRuntimeNotReady",
         DEGRADED,
@@ -86,19 +88,3 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         "The container runtime answers over CRI that it is not ready (RuntimeReady), or answers with an error: without its CRI plugin the kubelet cannot work with it.",
     ),
 ];
-
-const fn row(
-    reason: Reason,
-    name: &'static str,
-    badness: Badness,
-    timing: (Enter, Leave),
-    doc: &'static str,
-) -> ReasonSpec {
-    spec(
-        Some(ConditionType::ContainerRuntimeHealthy),
-        reason,
-        name,
-        (badness, timing),
-        doc,
-    )
-}

@@ -1,8 +1,8 @@
 //! The reasons of `NodeStorageHealthy`.
 
 use super::{
-    AWAY_GRACE, Badness, ConditionType, DEGRADED, Enter, FAILED, GOOD, Leave, Reason, ReasonSpec,
-    Samples, UNSURE, WARNING, spec,
+    AWAY_GRACE, ConditionType, DEGRADED, Enter, FAILED, GOOD, Leave, Of, Reason, ReasonSpec,
+    Samples, UNSURE, WARNING,
 };
 
 /// Looks at a file system that make a problem.
@@ -12,71 +12,73 @@ pub const LOOKS: Samples = Samples {
     what: "looks at the file system",
 };
 
+const OF: Of = Of(Some(ConditionType::NodeStorageHealthy));
+
 pub(super) const TABLE: &[ReasonSpec] = &[
-    row(
+    OF.row(
         Reason::StorageIsHealthy,
         "StorageIsHealthy",
         GOOD,
         (Enter::AtOnce, Leave::AtOnce),
         "The file systems of the kubelet and the container runtime can be written to.",
     ),
-    row(
+    OF.row(
         Reason::StorageProbeFailed,
         "StorageProbeFailed",
         UNSURE,
         (Enter::After(AWAY_GRACE), Leave::MinimumHold),
         "The file systems could not be looked at: the helper is away, or may not open them.",
     ),
-    row(
+    OF.row(
         Reason::StorageNearlyFull,
         "StorageNearlyFull",
         WARNING,
         (Enter::AtOnce, Leave::AtOnce),
         "A file system has less room left than [storage] free_percent. A hint: before that the kubelet sets DiskPressure and evicts pods by its own thresholds.",
     ),
-    row(
+    OF.row(
         Reason::StorageInodesNearlyExhausted,
         "StorageInodesNearlyExhausted",
         WARNING,
         (Enter::AtOnce, Leave::AtOnce),
         "A file system has fewer inodes left than [storage] free_inodes_percent. A hint, as StorageNearlyFull is one.",
     ),
-    row(
+    OF.row(
         Reason::StorageErrorsLogged,
         "StorageErrorsLogged",
         WARNING,
         (Enter::AtOnce, Leave::AtOnce),
         "The kernel's log names an error of a disk that carries one of the file systems, in the last ten minutes, and they can still be written to.",
     ),
-    row(
+    OF.row(
         Reason::StorageFull,
         "StorageFull",
         DEGRADED,
         (Enter::Sampled(LOOKS), Leave::HealthySpell),
         "A write to a file system of the kubelet or the container runtime fails because there is no room (ENOSPC, EDQUOT).",
     ),
-    row(
+    OF.row(
         Reason::StorageInodesExhausted,
         "StorageInodesExhausted",
         DEGRADED,
         (Enter::Sampled(LOOKS), Leave::HealthySpell),
         "No file can be made on a file system of the kubelet or the container runtime, because it has no inodes left.",
     ),
-    row(
+    OF.row(
         Reason::StorageHung,
         "StorageHung",
         DEGRADED,
         (Enter::Sampled(LOOKS), Leave::HealthySpell),
         "A write to a file system of the kubelet or the container runtime does not come back within [storage] write_deadline_secs.",
     ),
-    row(
+    OF.row(
         Reason::StorageIOError,
         "StorageIOError",
         FAILED,
         (Enter::AtOnce, Leave::HealthySpell),
         "A write to a file system of the kubelet or the container runtime, or reading it back, fails with an I/O error.",
     ),
-    row(
+    OF.row(
         Reason::FilesystemReadOnly,
         "FilesystemReadOnly",
         FAILED,
@@ -84,19 +86,3 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         "A file system that the kubelet or the container runtime writes to has become read-only: the kernel does that after an error. Restarting the kubelet makes it worse: it deletes running pods (kubernetes/kubernetes#94305).",
     ),
 ];
-
-const fn row(
-    reason: Reason,
-    name: &'static str,
-    badness: Badness,
-    timing: (Enter, Leave),
-    doc: &'static str,
-) -> ReasonSpec {
-    spec(
-        Some(ConditionType::NodeStorageHealthy),
-        reason,
-        name,
-        (badness, timing),
-        doc,
-    )
-}
