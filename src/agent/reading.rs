@@ -160,6 +160,11 @@ impl Agent {
                 let reading = Reading::Limits(self.limits.look());
                 self.known.push_back(Event::Answered(id, reading));
             }
+            Question::Memory(_) => {
+                let unread = Err("nothing reads it yet".to_owned());
+                let answer = Event::Answered(id, Reading::Memory(unread));
+                self.known.push_back(answer);
+            }
             Question::Clock => {
                 self.spawn(async move {
                     let state = helper.clock().await.ok();

@@ -12,6 +12,7 @@ pub mod kernel;
 pub mod kubelet;
 pub mod lease;
 pub mod limits;
+pub mod memory;
 pub mod runtime;
 pub mod storage;
 
@@ -113,6 +114,8 @@ pub trait Check: Debug + Send {
 pub enum Question {
     /// What the kernel has a limit on.
     Limits,
+    /// How the host's memory stands.
+    Memory(memory::Depth),
     /// Whether the kernel's clock is synchronised.
     Clock,
     /// The helper looks at the file systems.
@@ -153,6 +156,8 @@ pub enum Reading {
     Kernel(KernelEvent),
     /// What the kernel has a limit on.
     Limits(limits::Sample),
+    /// How the host's memory stands; or why that cannot be read.
+    Memory(Result<memory::Sample, String>),
     /// What the helper says of the kernel's clock, if it says anything.
     Clock(Option<ClockState>),
     /// The wall clock was set.
