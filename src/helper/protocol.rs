@@ -16,10 +16,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use self::cri::{Heard, Listener, RuntimeAnswer, RuntimeRequest, RuntimeStatus};
 use super::{
     boot::{self, BootRequest},
-    certificate, clock, config, credential, journal, kubelet, pod, runtime,
+    bootstrap, certificate, clock, config, credential, journal, kubelet, pod, runtime,
     storage::{self, StorageRequest},
 };
 use crate::{
+    bootstrap::Record,
     kubeconfig::Access,
     kubelet::{
         healthz::Healthz,
@@ -50,6 +51,7 @@ pub struct Verb {
 /// Every verb.
 pub const VERBS: &[&Verb] = &[
     &boot::VERB,
+    &bootstrap::VERB,
     &certificate::VERB,
     &clock::VERB,
     &config::VERB,
@@ -114,6 +116,19 @@ pub enum Request {
     },
     /// Whether the container runtime answers, and what it says: [`RuntimeAnswer`].
     Runtime(RuntimeRequest),
+    /// How far the host is on its way to being of use: [`HostSeen`](crate::bootstrap::HostSeen).
+    Bootstrap(Box<BootstrapRequest>),
+}
+
+/// What is asked of a host that is on its way.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BootstrapRequest {
+    /// What the rules are asked with.
+    pub config: ConfigRequest,
+    /// To be kept, instead of looking.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep: Option<Record>,
 }
 
 /// What the agent knows and the helper does not.
@@ -189,6 +204,7 @@ impl Request {
             Self::Pod { .. } => &pod::VERB,
             Self::Certificate { .. } => &certificate::VERB,
             Self::Runtime(_) => &runtime::VERB,
+            Self::Bootstrap(_) => &bootstrap::VERB,
         }
     }
 }

@@ -16,6 +16,7 @@ mod agent;
 mod ahead;
 mod api;
 mod audit;
+mod bootstrap;
 mod check;
 mod cleanup;
 mod cloud_init;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         provoked_kernel::tests(),
         doctor::tests(),
         config::tests(),
+        bootstrap::tests(),
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
