@@ -187,6 +187,11 @@ fn runtime(seen: &RuntimeSeen) -> Standing {
 fn kubelet(evidence: &Evidence) -> Standing {
     match (&evidence.run, &evidence.healthz) {
         (KubeletRun::Unknown { why }, _) => Standing::Unknown(why.clone()),
+        (KubeletRun::Down(unit), _)
+            if unit.active != "inactive" && ends_without_credential(evidence) =>
+        {
+            Standing::Reached("it is started, and ends again for want of a credential".to_owned())
+        }
         (KubeletRun::Down(unit), _) => {
             let name = &unit.name;
             Standing::Waiting(match unit.load.as_str() {
@@ -197,12 +202,42 @@ fn kubelet(evidence: &Evidence) -> Standing {
         (KubeletRun::Runs { .. }, HealthzSeen::Well) => {
             Standing::Reached("it runs and its healthz answers".to_owned())
         }
+        (KubeletRun::Runs { .. }, _)
+            if matches!(evidence.host.credential, CredentialSeen::Bootstrap { .. }) =>
+        {
+            Standing::Reached("it runs; it serves healthz once it has its certificate".to_owned())
+        }
         (KubeletRun::Runs { .. }, HealthzSeen::Bad(why)) => {
             Standing::Waiting(format!("it runs, and its healthz {why}"))
         }
         (KubeletRun::Runs { .. }, HealthzSeen::Unknown) => {
             Standing::Unknown("it runs; its healthz was not asked".to_owned())
         }
+    }
+}
+
+/// Whether what the kubelet has to show to the API server explains by itself that it ends: it starts nothing else before it
+/// has a certificate.
+fn ends_without_credential(evidence: &Evidence) -> bool {
+    let is_explained = |rule: &str| !rule.starts_with("AU");
+    let findings = &evidence.host.findings;
+    if findings
+        .iter()
+        .any(|one| one.is_fatal && is_explained(&one.rule))
+    {
+        return false;
+    }
+    match &evidence.host.credential {
+        CredentialSeen::Bootstrap { .. } => matches!(
+            evidence.server,
+            ServerSeen::Unreachable { .. }
+                | ServerSeen::OtherAuthority { .. }
+                | ServerSeen::Unauthorized { .. }
+        ),
+        CredentialSeen::Certificate { .. } => {
+            matches!(credential(evidence), Standing::Waiting(_))
+        }
+        _ => false,
     }
 }
 

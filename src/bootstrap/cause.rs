@@ -1,15 +1,29 @@
 //! Why a stage is stuck, most probably: a table of causes, each with the evidence that speaks for it. Of those that do,
 //! the first of the stage counts: what explains others stands before what it explains.
 
-use super::{
-    cloud::{self, Cloud},
-    evidence::{
-        CloudInit, CredentialSeen, Evidence, HealthzSeen, KubeletRun, NodeSeen, RuleSeen,
-        RuntimeSeen, ServerSeen, UnitSeen,
+mod host;
+mod join;
+mod node;
+
+use self::{
+    host::{
+        cloud_init_slow, fatal, kubelet_ends, kubelet_not_started, kubelet_silent, kubelet_unit,
+        not_installed, runtime_hangs, runtime_not_ready, runtime_silent, runtime_unit,
     },
+    join::{
+        awaits_join, credential_bad, credential_refused, credential_waits, csr_pending, expired,
+        join_failed, kubelet_words, not_registered, not_yet_valid, server_trouble, token_refused,
+        unreachable,
+    },
+    node::{
+        driver_missing, flag_lost, network_not_ready, no_cni, not_ready, registered_before,
+        taint_left, taint_stuck,
+    },
+};
+use super::{
+    evidence::{Evidence, RuleSeen},
     stage::Stage,
 };
-use crate::rules::UNINITIALIZED;
 
 /// Why a stage is stuck.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,6 +99,12 @@ pub const CAUSES: &[Row] = &[
         "runtime-not-ready",
         "The runtime itself says that it is not ready.",
         runtime_not_ready,
+    ),
+    row(
+        Stage::Runtime,
+        "runtime-silent",
+        "Nothing answers at the endpoint, and nothing says why.",
+        runtime_silent,
     ),
     row(
         Stage::Kubelet,
@@ -183,6 +203,12 @@ pub const CAUSES: &[Row] = &[
         credential_bad,
     ),
     row(
+        Stage::Tls,
+        "credential-waits",
+        "There is no credential yet, and nothing says why.",
+        credential_waits,
+    ),
+    row(
         Stage::Registered,
         "AU005",
         "The API server cannot be reached, or is another cluster's.",
@@ -211,6 +237,12 @@ pub const CAUSES: &[Row] = &[
         "kubelet-words",
         "What the kubelet itself says last.",
         kubelet_words,
+    ),
+    row(
+        Stage::Registered,
+        "not-registered",
+        "The kubelet has not made the Node, and nothing says why.",
+        not_registered,
     ),
     row(
         Stage::CloudController,
@@ -311,434 +343,4 @@ fn of_rule(found: &RuleSeen) -> Cause {
         format!("{} {}", found.at, found.message),
         found.fix.as_str(),
     )
-}
-
-fn cloud_init_slow(evidence: &Evidence) -> Option<Cause> {
-    let CloudInit::Running { stage, errors, .. } = &evidence.host.cloud_init else {
-        return None;
-    };
-    let at = if stage.is_empty() {
-        "between two stages".to_owned()
-    } else {
-        format!("in its stage {stage}")
-    };
-    let failed = errors.first().map_or(String::new(), |first| {
-        format!("; something failed: {first}")
-    });
-    Some(cause(
-        "cloud-init-slow",
-        format!("cloud-init is still {at}{failed}"),
-        "/var/log/cloud-init.log: the network, the metadata service, a package mirror",
-    ))
-}
-
-/// A unit that is not there, while or after cloud-init was to install it.
-fn not_installed(evidence: &Evidence, unit: Option<&UnitSeen>) -> Option<Cause> {
-    let unit = unit.filter(|unit| unit.load == "not-found")?;
-    let name = &unit.name;
-    let fix = "/var/log/cloud-init-output.log";
-    match &evidence.host.cloud_init {
-        CloudInit::Running { .. } => Some(cause(
-            "cloud-init-slow",
-            format!("there is no {name} yet: cloud-init is still at work"),
-            fix,
-        )),
-        CloudInit::Finished { errors } => Some(match errors.first() {
-            Some(first) => cause(
-                "cloud-init-failed",
-                format!("there is no {name}: cloud-init has failed: {first}"),
-                fix,
-            ),
-            None => cause(
-                "not-installed",
-                format!("there is no {name}: nothing has installed it"),
-                "install it in the image or the user data",
-            ),
-        }),
-        _ => Some(cause(
-            "not-installed",
-            format!("there is no {name}: nothing has installed it"),
-            "install it in the image or the user data",
-        )),
-    }
-}
-
-fn runtime_unit(evidence: &Evidence) -> Option<Cause> {
-    let RuntimeSeen::Silent { socket, why, .. } = &evidence.host.runtime else {
-        return None;
-    };
-    let unit = evidence.runtime_unit.as_ref()?;
-    if unit.active == "active" || unit.load == "not-found" {
-        return None;
-    }
-    let (name, load) = (&unit.name, &unit.load);
-    let state = if load == "masked" {
-        "masked".to_owned()
-    } else {
-        in_words(unit)
-    };
-    Some(cause(
-        "runtime-unit",
-        format!("{name} is {state}, so {socket}: {why}"),
-        format!("systemctl enable --now {name}; journalctl -u {name} says why it does not run"),
-    ))
-}
-
-/// `failed (exit-code)`, `inactive`.
-fn in_words(unit: &UnitSeen) -> String {
-    match unit.result.as_str() {
-        "" | "success" => unit.active.clone(),
-        result => format!("{} ({result})", unit.active),
-    }
-}
-
-fn runtime_hangs(evidence: &Evidence) -> Option<Cause> {
-    match &evidence.host.runtime {
-        RuntimeSeen::Silent {
-            socket,
-            why,
-            hangs: true,
-        } => Some(cause(
-            "runtime-hangs",
-            format!("the runtime at {socket} hangs: {why}"),
-            "look at its journal and its disk",
-        )),
-        _ => None,
-    }
-}
-
-fn runtime_not_ready(evidence: &Evidence) -> Option<Cause> {
-    match &evidence.host.runtime {
-        RuntimeSeen::Answers {
-            what,
-            not_ready: Some(why),
-            ..
-        } => Some(cause(
-            "runtime-not-ready",
-            format!("{what} says that it is not ready: {why}"),
-            "look at its journal",
-        )),
-        _ => None,
-    }
-}
-
-/// Rules that are broken by nature before `kubeadm join`.
-const BEFORE_JOIN: [&str; 3] = ["AU001", "CF001", "SD012"];
-
-fn fatal(evidence: &Evidence) -> Option<Cause> {
-    let runs =
-        matches!(evidence.run, KubeletRun::Runs { .. }) && evidence.healthz == HealthzSeen::Well;
-    let counts = |found: &&RuleSeen| {
-        let is_natural = evidence.host.awaits_join && BEFORE_JOIN.contains(&found.rule.as_str());
-        found.is_fatal && !is_natural
-    };
-    let found = evidence.host.findings.iter().find(counts)?;
-    (!runs).then(|| of_rule(found))
-}
-
-fn join_failed(evidence: &Evidence) -> Option<Cause> {
-    let host = &evidence.host;
-    let words = host.join_words.as_ref().filter(|_| host.awaits_join)?;
-    Some(cause(
-        "join-failed",
-        format!("kubeadm join has failed: {words}"),
-        "kubeadm token create --print-join-command on a control plane gives a command that works; /var/log/cloud-init-output.log has the rest",
-    ))
-}
-
-fn kubelet_unit(evidence: &Evidence) -> Option<&UnitSeen> {
-    match &evidence.run {
-        KubeletRun::Down(unit) => Some(unit),
-        _ => None,
-    }
-}
-
-fn awaits_join(evidence: &Evidence) -> Option<Cause> {
-    if !evidence.host.awaits_join {
-        return None;
-    }
-    let who = match &evidence.host.cloud_init {
-        CloudInit::Running { .. } => "; cloud-init is still at work",
-        CloudInit::Finished { .. } => "; cloud-init is through",
-        _ => "",
-    };
-    Some(cause(
-        "awaits-join",
-        format!(
-            "this host has not joined a cluster: it has no kubeconfig, and none to bootstrap with{who}"
-        ),
-        "kubeadm join has not run, or not ended yet",
-    ))
-}
-
-fn kubelet_ends(evidence: &Evidence) -> Option<Cause> {
-    let unit = kubelet_unit(evidence)?;
-    let words = evidence.last_words.as_ref()?;
-    Some(cause(
-        "kubelet-ends",
-        format!("the kubelet has ended; its last words: {words}"),
-        format!("journalctl -u {}", unit.name),
-    ))
-}
-
-fn kubelet_not_started(evidence: &Evidence) -> Option<Cause> {
-    let unit = kubelet_unit(evidence)?;
-    let name = &unit.name;
-    let state = match unit.load.as_str() {
-        "loaded" | "" => in_words(unit),
-        load => load.to_owned(),
-    };
-    Some(cause(
-        "kubelet-not-started",
-        format!("{name} is {state}"),
-        format!("systemctl enable --now {name}"),
-    ))
-}
-
-fn kubelet_silent(evidence: &Evidence) -> Option<Cause> {
-    let HealthzSeen::Bad(why) = &evidence.healthz else {
-        return None;
-    };
-    let words = evidence.last_words.as_ref();
-    let words = words.map_or(String::new(), |words| format!("; its last words: {words}"));
-    Some(cause(
-        "kubelet-silent",
-        format!("the kubelet runs, and its healthz {why}{words}"),
-        "journalctl -u kubelet; it serves healthz only once the runtime answers",
-    ))
-}
-
-fn not_yet_valid(evidence: &Evidence) -> Option<Cause> {
-    match &evidence.host.credential {
-        CredentialSeen::Certificate {
-            file,
-            not_before_secs,
-            ..
-        } if *not_before_secs > evidence.wall_secs => Some(cause(
-            "KN008",
-            format!(
-                "the client certificate in {file} begins at {}: this host's clock is behind, or that of whoever signed it is ahead",
-                time(*not_before_secs)
-            ),
-            "chronyc tracking, or timedatectl: the clock must be right before the kubelet starts",
-        )),
-        _ => None,
-    }
-}
-
-fn expired(evidence: &Evidence) -> Option<Cause> {
-    match &evidence.host.credential {
-        CredentialSeen::Certificate {
-            file,
-            not_after_secs,
-            ..
-        } if *not_after_secs <= evidence.wall_secs => Some(cause(
-            "AU002",
-            format!(
-                "the client certificate in {file} has ended at {}",
-                time(*not_after_secs)
-            ),
-            "remove it and its kubeconfig and join anew; an image must not carry its parent's",
-        )),
-        _ => None,
-    }
-}
-
-fn time(secs: i64) -> String {
-    jiff::Timestamp::from_second(secs).map_or_else(|_| secs.to_string(), |at| at.to_string())
-}
-
-fn unreachable(evidence: &Evidence) -> Option<Cause> {
-    match &evidence.server {
-        ServerSeen::Unreachable { server, why } => Some(cause(
-            "AU005",
-            format!("the API server {server} cannot be reached: {why}"),
-            "DNS, firewall or security group, route, load balancer; or the address in the template is wrong",
-        )),
-        ServerSeen::OtherAuthority { server, why } => Some(cause(
-            "AU005",
-            format!(
-                "the API server {server} shows a certificate of another authority than the kubeconfig believes: {why}"
-            ),
-            "the template's certificate authority is another cluster's: take the one of this cluster, and join anew",
-        )),
-        _ => None,
-    }
-}
-
-fn token_refused(evidence: &Evidence) -> Option<Cause> {
-    match (&evidence.server, &evidence.host.credential) {
-        (ServerSeen::Unauthorized { server }, CredentialSeen::Bootstrap { file }) => Some(cause(
-            "AU004",
-            format!(
-                "{server} refuses the bootstrap token of {file}: it has expired (kubeadm's live 24 h) or was deleted"
-            ),
-            "kubeadm token create --print-join-command on a control plane, and a new token in the template",
-        )),
-        _ => None,
-    }
-}
-
-fn csr_pending(evidence: &Evidence) -> Option<Cause> {
-    let CredentialSeen::Bootstrap { file } = &evidence.host.credential else {
-        return None;
-    };
-    (evidence.server == ServerSeen::Answers).then(|| {
-        cause(
-            "csr-pending",
-            format!("the API server takes the token of {file}, and there is no certificate yet: the request waits for approval, or the kubelet does not run"),
-            "kubectl get csr; the approving controller of kube-controller-manager, and the token's group system:bootstrappers",
-        )
-    })
-}
-
-fn credential_bad(evidence: &Evidence) -> Option<Cause> {
-    match &evidence.host.credential {
-        CredentialSeen::Bad { why } => Some(cause("credential-bad", why.as_str(), "join anew")),
-        _ => None,
-    }
-}
-
-fn credential_refused(evidence: &Evidence) -> Option<Cause> {
-    match &evidence.server {
-        ServerSeen::Unauthorized { server } => Some(cause(
-            "credential-refused",
-            format!(
-                "{server} does not accept the kubelet's credential (401): it is another cluster's, or has expired"
-            ),
-            "remove /etc/kubernetes/kubelet.conf and /var/lib/kubelet/pki, and join anew",
-        )),
-        _ => None,
-    }
-}
-
-fn server_trouble(evidence: &Evidence) -> Option<Cause> {
-    match &evidence.server {
-        ServerSeen::Trouble { server, why } => Some(cause(
-            "server-trouble",
-            format!("{server}: {why}"),
-            "look at the API server",
-        )),
-        _ => None,
-    }
-}
-
-fn kubelet_words(evidence: &Evidence) -> Option<Cause> {
-    let words = evidence.last_words.as_ref()?;
-    Some(cause(
-        "kubelet-words",
-        format!("the kubelet says: {words}"),
-        "journalctl -u kubelet",
-    ))
-}
-
-fn of_cloud(evidence: &Evidence) -> Option<Cloud> {
-    match &evidence.node {
-        NodeSeen::There(node) => Some(cloud::judge(node, &evidence.host)),
-        _ => None,
-    }
-}
-
-fn flag_lost(evidence: &Evidence) -> Option<Cause> {
-    (of_cloud(evidence)? == Cloud::FlagLost).then(|| {
-        rule(evidence, &["CL001", "CL002", "SD021", "SD020"]).unwrap_or_else(|| {
-            cause(
-                "CL001",
-                "--cloud-provider=external does not reach the kubelet: the Node has neither the taint nor spec.providerID, so the autoscaler takes its server for one that never joined",
-                "nodevigil check says where the flag got lost; then delete the Node and restart the kubelet",
-            )
-        })
-    })
-}
-
-fn registered_before(evidence: &Evidence) -> Option<Cause> {
-    let NodeSeen::There(node) = &evidence.node else {
-        return None;
-    };
-    (of_cloud(evidence)? == Cloud::RegisteredBefore).then(|| {
-        cause(
-            "CL004",
-            "the Node was created before --cloud-provider=external was in effect: it has neither the taint nor spec.providerID, so the cloud controller passes it over",
-            format!("kubectl delete node {}; then systemctl restart the kubelet", node.name),
-        )
-    })
-}
-
-fn taint_stuck(evidence: &Evidence) -> Option<Cause> {
-    (of_cloud(evidence)? == Cloud::Waits).then(|| {
-        cause(
-            "CP005",
-            format!("the taint {UNINITIALIZED} stays: no cloud controller runs, it does not tolerate its own nodes, or it does not find this server"),
-            "kubectl get pods -A -o wide | grep cloud-controller: its tolerations, its token, the name or providerID by which it looks for the server",
-        )
-    })
-}
-
-fn no_cni(evidence: &Evidence) -> Option<Cause> {
-    let host = &evidence.host;
-    let is_empty = host.cni.as_ref().is_none_or(Vec::is_empty);
-    let folder = host.cni_folder.as_ref().filter(|_| is_empty)?;
-    Some(rule(evidence, &["NW001"]).unwrap_or_else(|| {
-        cause(
-            "NW001",
-            format!("no CNI configuration in {folder}: the network's DaemonSet has not come to this node"),
-            "its pods must tolerate node.kubernetes.io/not-ready and the taint uninitialized",
-        )
-    }))
-}
-
-fn network_not_ready(evidence: &Evidence) -> Option<Cause> {
-    match &evidence.host.runtime {
-        RuntimeSeen::Answers {
-            network_not_ready: Some(why),
-            ..
-        } => Some(cause(
-            "network-not-ready",
-            format!("the runtime says of its network: {why}"),
-            "the network's DaemonSet on this node",
-        )),
-        _ => None,
-    }
-}
-
-fn driver_missing(evidence: &Evidence) -> Option<Cause> {
-    let NodeSeen::There(node) = &evidence.node else {
-        return None;
-    };
-    let key = node.taints.iter().find(|key| key.contains(".csi."))?;
-    Some(cause(
-        "CP004",
-        format!("the taint {key} is left: the driver's pod has not registered on this node"),
-        "the driver's DaemonSet: its tolerations, its image",
-    ))
-}
-
-fn taint_left(evidence: &Evidence) -> Option<Cause> {
-    let NodeSeen::There(node) = &evidence.node else {
-        return None;
-    };
-    let key = node.taints.first().filter(|_| node.ready)?;
-    Some(cause(
-        "taint-left",
-        format!("the Node is Ready, and whoever takes the taint {key} away has not come"),
-        "the controller or the DaemonSet that the taint belongs to",
-    ))
-}
-
-fn not_ready(evidence: &Evidence) -> Option<Cause> {
-    let NodeSeen::There(node) = &evidence.node else {
-        return None;
-    };
-    (!node.ready).then(|| {
-        let words = if node.ready_words.is_empty() {
-            "no reason is given"
-        } else {
-            &node.ready_words
-        };
-        cause(
-            "not-ready",
-            format!("the Node is not Ready: {words}"),
-            "journalctl -u kubelet",
-        )
-    })
 }

@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     certificate, config,
-    protocol::{
-        BootstrapRequest, Code, ConfigRequest, Heard, Refusal, RuntimeAnswer, RuntimeRequest, Verb,
-    },
+    protocol::{Code, ConfigRequest, Heard, Refusal, RuntimeAnswer, RuntimeRequest, Verb},
     runtime,
     storage::{Disk, OWN_FOLDER},
 };
@@ -42,6 +42,17 @@ pub const VERB: Verb = Verb {
 const RUNTIME_TIMEOUT_MILLIS: u32 = 2000;
 /// Where drivers register with a kubelet that has its usual folder.
 const PLUGINS: &str = "/var/lib/kubelet/plugins_registry";
+
+/// What is asked of a host that is on its way.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BootstrapRequest {
+    /// What the rules are asked with.
+    pub config: ConfigRequest,
+    /// To be kept, instead of looking.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep: Option<Record>,
+}
 
 /// How long a record waits for the disk.
 const WAIT: Duration = Duration::from_secs(3);

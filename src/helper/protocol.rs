@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use self::cri::{Heard, Listener, RuntimeAnswer, RuntimeRequest, RuntimeStatus};
 use super::{
     boot::{self, BootRequest},
-    bootstrap, certificate, clock, config, credential, journal, kubelet, pod, runtime,
+    bootstrap::{self, BootstrapRequest},
+    certificate, clock, config, credential, journal, kubelet, pod, runtime,
     storage::{self, StorageRequest},
 };
 use crate::{
-    bootstrap::Record,
     kubeconfig::Access,
     kubelet::{
         healthz::Healthz,
@@ -118,17 +118,6 @@ pub enum Request {
     Runtime(RuntimeRequest),
     /// How far the host is on its way to being of use: [`HostSeen`](crate::bootstrap::HostSeen).
     Bootstrap(Box<BootstrapRequest>),
-}
-
-/// What is asked of a host that is on its way.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct BootstrapRequest {
-    /// What the rules are asked with.
-    pub config: ConfigRequest,
-    /// To be kept, instead of looking.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub keep: Option<Record>,
 }
 
 /// What the agent knows and the helper does not.

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    bootstrap::{CloudInit, MAX_TEXT_BYTES},
+    bootstrap::CloudInit,
     health::bounded,
     host::files::Root,
     kubelet::shown::{harmless, hide_secrets},
@@ -23,6 +23,8 @@ const MAX_STATUS_BYTES: usize = 256 * 1024;
 const TAIL_BYTES: u64 = 16 * 1024;
 /// So many errors are kept.
 const MAX_ERRORS: usize = 4;
+/// Python shows the whole of a command that failed.
+const MAX_ERROR_BYTES: usize = 160;
 /// The stage that runs the commands of the user data.
 const LAST: &str = "modules-final";
 
@@ -99,7 +101,7 @@ fn of_status(v1: &Value, is_marked_finished: bool) -> CloudInit {
 
 /// One line that holds no secret.
 fn presentable(text: &str) -> String {
-    bounded(&harmless(&hide_secrets(text)), MAX_TEXT_BYTES / 2)
+    bounded(&harmless(&hide_secrets(text)), MAX_ERROR_BYTES)
 }
 
 /// The last two lines that say why kubeadm failed.
