@@ -221,6 +221,7 @@ impl Agent {
             self.watch_unit();
         }
         self.watch_kernel();
+        self.watch_stalls();
         self.watch_clock();
         let (found, outside) = (self.lock_files.clone(), self.outside.clone());
         tokio::task::spawn_blocking(move || found.set(LockFiles::find(&outside.root)));

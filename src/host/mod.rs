@@ -24,6 +24,7 @@ pub mod schedstat;
 pub mod scrapes;
 pub mod socket;
 pub mod sockets;
+pub mod stall_triggers;
 pub mod strain;
 pub mod suspect;
 pub mod systemd;
