@@ -301,6 +301,8 @@ impl Pods {
                 format!("/sys/fs/cgroup/kubepods/{v2}"),
                 format!("/sys/fs/cgroup/memory/kubepods.slice/{v1}"),
                 format!("/sys/fs/cgroup/memory/kubepods/{v1}"),
+                format!("/sys/fs/cgroup/unified/kubepods.slice/{v2}"),
+                format!("/sys/fs/cgroup/unified/kubepods/{v2}"),
             ];
             Kept::new(root, &paths.each_ref().map(String::as_str))
         };

@@ -11,6 +11,7 @@ pub mod kmsg;
 pub mod kubelet;
 pub mod loaded;
 pub mod memory;
+pub mod memory_groups;
 pub mod memory_tables;
 pub mod network;
 pub mod notify;

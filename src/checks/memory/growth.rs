@@ -126,25 +126,23 @@ impl Growth {
         }
     }
 
-    /// Follows one more, which gets the next number; `false`: there are enough of its kind.
-    pub fn add(&mut self, subject: Subject) -> bool {
-        let (is_pod, max) = match subject {
-            Subject::Pod(_) => (true, MAX_PODS),
-            Subject::Group(_) => (false, MAX_GROUPS),
-        };
+    /// How many more of a kind can be followed.
+    pub fn room(&self, is_pod: bool) -> usize {
         let of_kind = self
             .rows
             .iter()
             .filter(|row| row.subject.is_pod() == is_pod);
-        let has_room = of_kind.count() < max;
-        if has_room {
-            self.rows.push(Row {
-                subject,
-                used: [None; LOOKS],
-                held: [None; LOOKS],
-            });
-        }
-        has_room
+        let max = if is_pod { MAX_PODS } else { MAX_GROUPS };
+        max.saturating_sub(of_kind.count())
+    }
+
+    /// Follows one more, which gets the next number; for whom there is [`Growth::room`].
+    pub fn add(&mut self, subject: Subject) {
+        self.rows.push(Row {
+            subject,
+            used: [None; LOOKS],
+            held: [None; LOOKS],
+        });
     }
 
     /// That one is no more; the last gets its number.
@@ -184,7 +182,7 @@ impl Growth {
             if row.subject.is_pod() != is_pod || row.used[self.last].is_none() {
                 continue;
             }
-            let rate = self.rate(&row.used, row);
+            let rate = Some(self.rate(&row.used, row));
             let Some(place) = rates.iter().position(|other| rate > *other) else {
                 continue;
             };
@@ -232,16 +230,16 @@ impl Growth {
         let (from, to) = self.ends(|place| row.held[place])?;
         let (before, now) = (row.held[from]?, row.held[to]?);
         (u64::from(now.saturating_sub(before)) >= LEAST_KIB).then_some(())?;
-        self.rate(&row.held, row)
+        Some(self.rate(&row.held, row))
     }
 
-    fn rate(&self, ring: &Ring, row: &Row) -> Option<Rate> {
+    fn rate(&self, ring: &Ring, row: &Row) -> Rate {
         let used_kib = row.used[self.last].unwrap_or(0);
         let kib_per_sec = self.per_sec(|place| ring[place]).unwrap_or(0);
-        Some(Rate {
+        Rate {
             kib_per_sec: u64::try_from(kib_per_sec).unwrap_or(0),
             used_kib,
-        })
+        }
     }
 
     fn kernel_rate(&self) -> Option<Rate> {

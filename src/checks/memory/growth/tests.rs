@@ -17,7 +17,7 @@ impl Host {
     fn new(subjects: &[Subject]) -> Self {
         let mut growth = Growth::default();
         for subject in subjects {
-            assert!(growth.add(subject.clone()));
+            growth.add(subject.clone());
         }
         Self {
             growth,
@@ -158,17 +158,23 @@ fn looks_of_another_time_do_not_count() {
 #[test]
 fn there_is_a_bound_for_each_kind() {
     let mut growth = Growth::default();
-    let pods = (0..1000)
-        .filter(|i| growth.add(pod(&i.to_string())))
-        .count();
-    let groups = (0..1000)
-        .filter(|i| growth.add(group(&i.to_string())))
-        .count();
-    assert_eq!((pods, groups), (MAX_PODS, MAX_GROUPS));
+    assert_eq!(
+        (growth.room(true), growth.room(false)),
+        (MAX_PODS, MAX_GROUPS)
+    );
+    growth.add(pod("one"));
+    growth.add(group("one"));
+    assert_eq!(
+        (growth.room(true), growth.room(false)),
+        (MAX_PODS - 1, MAX_GROUPS - 1)
+    );
     growth.remove(0);
-    assert!(growth.add(pod("one more")) && !growth.add(pod("too many")));
+    assert_eq!(
+        (growth.room(true), growth.room(false)),
+        (MAX_PODS, MAX_GROUPS - 1)
+    );
     // A row is small: all of them stay below half a MiB.
-    assert!(size_of::<Row>() * (MAX_PODS + MAX_GROUPS) < MIB as usize / 2);
+    assert!(size_of::<Row>() * (MAX_PODS + MAX_GROUPS) < 512 * 1024);
 }
 
 proptest! {
