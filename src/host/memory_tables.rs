@@ -103,7 +103,8 @@ fn of_meminfo(line: &[u8]) -> Option<(&[u8], u64)> {
 fn level(table: &mut Kept) -> Option<Level> {
     let mut level = Level::default();
     let (mut total, mut available, mut huge) = (None, None, 0);
-    let add = |sum: &mut Option<u64>, bytes: u64| *sum = Some(sum.unwrap_or(0) + bytes);
+    let add =
+        |sum: &mut Option<u64>, bytes: u64| *sum = Some(sum.unwrap_or(0).saturating_add(bytes));
     table.lines(&mut |line| {
         let Some((name, bytes)) = of_meminfo(line) else {
             return true;
@@ -160,7 +161,8 @@ fn stall(table: &mut Kept) -> Option<Stall> {
 fn reclaim(table: &mut Kept) -> Option<Reclaim> {
     let mut reclaim = Reclaim::default();
     let (mut scanned, mut refaulted, mut refaulted_before_5_9) = (None, None, None);
-    let add = |sum: &mut Option<u64>, count: u64| *sum = Some(sum.unwrap_or(0) + count);
+    let add =
+        |sum: &mut Option<u64>, count: u64| *sum = Some(sum.unwrap_or(0).saturating_add(count));
     table.lines(&mut |line| {
         let mut words = words(line);
         let (Some(name), Some(count)) = (words.next(), words.next().and_then(number)) else {
