@@ -68,7 +68,7 @@ pub struct MemoryGroups {
     root: Root,
     growth: Growth,
     /// Of the hierarchy that has the memory controller, once that was found.
-    version: Version,
+    version: Option<Version>,
     parents: Vec<Parent>,
     /// Each in the place of its number in `growth`.
     open: Vec<Open>,
@@ -111,7 +111,7 @@ impl MemoryGroups {
         Self {
             root: root.clone(),
             growth: Growth::default(),
-            version: Version::Two,
+            version: None,
             parents: Vec::new(),
             open: Vec::new(),
             looked_at: None,
@@ -153,6 +153,21 @@ impl MemoryGroups {
         self.growth.grower(name_of)
     }
 
+    /// What counts the memory of control groups here, once it was looked.
+    pub fn version(&self) -> Option<&'static str> {
+        self.version.map(|version| match version {
+            Version::One => "cgroup v1",
+            Version::Two => "cgroup v2",
+        })
+    }
+
+    /// How many pods are followed, and how many others.
+    pub fn followed(&self) -> (usize, usize) {
+        let is_pods = |open: &&Open| self.parents[open.parent].is_pods;
+        let pods = self.open.iter().filter(is_pods).count();
+        (pods, self.open.len() - pods)
+    }
+
     /// Whether nothing is followed now.
     pub fn is_resting(&self) -> bool {
         self.looked_at.is_none()
@@ -184,7 +199,7 @@ impl MemoryGroups {
         let Some((mount, _, version)) = MOUNTS.iter().find(has_memory) else {
             return;
         };
-        self.version = *version;
+        self.version = Some(*version);
         let pods = OF_PODS.iter().map(|path| (*path, true));
         let all = pods.chain(OF_GROUPS.iter().map(|path| (*path, false)));
         let parents = all.map(|(path, is_pods)| Parent {
@@ -211,6 +226,7 @@ impl MemoryGroups {
             parent.folder = rustix::fs::open(&parent.place, flags, Mode::empty()).ok();
         }
         let folder = parent.folder.as_ref()?;
+        let version = (*version)?;
         let mut room = growth.room(parent.is_pods);
         rustix::fs::seek(folder, SeekFrom::Start(0)).ok()?;
         let mut buffer = [MaybeUninit::uninit(); NAMES_BYTES];
@@ -264,16 +280,17 @@ impl MemoryGroups {
 
     /// What a group has and cannot drop: anonymous pages, wherever they are, and tmpfs, which looks like cache and is none.
     fn held(&mut self, number: usize) -> Option<u64> {
+        let version = self.version?;
         let open = self.open.get_mut(number)?;
         let folder = self.parents.get(open.parent)?.folder.as_ref()?;
         if open.stat.is_none() {
             open.stat = open_in(folder, &open.name, "memory.stat");
-            open.swap = match self.version {
+            open.swap = match version {
                 Version::One => None,
                 Version::Two => open_in(folder, &open.name, "memory.swap.current"),
             };
         }
-        let of_stat = held_of_stat(open.stat.as_ref()?, self.version.held())?;
+        let of_stat = held_of_stat(open.stat.as_ref()?, version.held())?;
         let swapped = open.swap.as_ref().and_then(one).unwrap_or(0);
         Some(of_stat.saturating_add(swapped))
     }
