@@ -25,6 +25,9 @@ impl Kubelet {
         {
             // systemd turns a restart job into a start job once the stopping is done.
             Cause::Restarting
+        } else if self.ends.take_killed(now.uptime) {
+            // The kernel has said how it ended: nobody else is waited for.
+            Cause::Unknown
         } else if self.has_job(JobKind::Unasked) || self.bus_is_awaited {
             Cause::Asked(now.uptime + JOB_TYPE_WAIT)
         } else if is_child {
@@ -153,7 +156,7 @@ impl Kubelet {
     }
 
     /// The kernel killed a process for memory, and its word may come before the end that it tells of, or after it.
-    pub(super) fn learn_oom(&mut self, kill: OomKill) {
+    pub(super) fn learn_oom(&mut self, kill: OomKill, now: Now) {
         let pid = match &self.life {
             Life::Alive(alive) => Some(alive.process.pid),
             Life::Ended(ended) => Some(ended.pid),
@@ -162,7 +165,17 @@ impl Kubelet {
         let last = self.last_end.as_ref().map(|(ended, _)| ended.pid);
         let pid = last.filter(|last| *last == kill.pid).or(pid);
         let group = self.control_group().map(str::to_owned);
+        let is_of_last = last == Some(kill.pid);
         let is_ours = self.ends.killed(kill, pid, group.as_deref());
+        if is_of_last {
+            self.ends.take_killed(now.uptime);
+        } else if let Life::Ended(ended) = &mut self.life
+            && is_ours
+            && self.ends.take_killed(now.uptime)
+            && matches!(ended.cause, Cause::Asked(_))
+        {
+            ended.cause = Cause::Unknown;
+        }
         self.learn_of_last_end(is_ours);
     }
 

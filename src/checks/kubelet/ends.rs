@@ -43,6 +43,8 @@ pub(super) struct Ends {
     given_up: bool,
     /// The last word of the kernel's that may be about the kubelet.
     oom: Option<OomKill>,
+    /// Whether no end is known yet that it may be about.
+    oom_is_open: bool,
     words: Option<Words>,
     wanted: Option<Wanted>,
     /// Before which no words are asked for again (uptime).
@@ -140,8 +142,23 @@ impl Ends {
             || (kill.comm == COMM && kill.cgroup.as_deref().is_none_or(in_group));
         if is_ours {
             self.oom = Some(kill);
+            self.oom_is_open = true;
         }
         is_ours
+    }
+
+    /// Whether the kernel has said that it killed the process with that pid, which lives yet as far as is known.
+    pub(super) fn is_killed(&self, pid: i32) -> Option<&OomKill> {
+        self.oom
+            .as_ref()
+            .filter(|kill| self.oom_is_open && kill.pid == pid)
+    }
+
+    /// A process has ended, or is known to be another than the one that was killed: whether the kernel had said already that
+    /// it killed it. No other end is put down to that word from then on, unless systemd says that it was by SIGKILL too.
+    pub(super) fn take_killed(&mut self, uptime: Duration) -> bool {
+        let is_recent = |kill: &OomKill| kill.at.abs_diff(uptime) <= SAME_END;
+        std::mem::take(&mut self.oom_is_open) && self.oom.as_ref().is_some_and(is_recent)
     }
 
     /// What the kernel said of this end, if it was by SIGKILL, or its cause is not known.
