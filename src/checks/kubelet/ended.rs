@@ -79,7 +79,7 @@ impl Kubelet {
             return None;
         }
         let pid = alive.process.pid;
-        let kill = self.ends.is_killed(pid)?;
+        let kill = self.ends.kill_of(pid)?;
         let who = called(&alive.carrier, Some(pid));
         let how = how(&Cause::Unknown, None, Some(kill), &alive.carrier);
         Some(self.tell_end(&who, how, "", (before, now)))

@@ -291,13 +291,13 @@ fn the_kernels_word_waits_for_nobody() {
         reason(&kubelet, 4 * SECOND + 1),
         Some(Reason::KubeletCrashed)
     );
-    // Known by its cgroup alone it is waited for, and systemd is not, whatever its bus is about to say.
+    // Known by its cgroup alone it is no other; and systemd is not waited for, whatever its bus is about to say.
     for is_first in [true, false] {
         let mut kubelet = healthy();
         kubelet.apply(running_in_group(), at(10));
         if is_first {
             kubelet.apply(oom(4711, SECOND), at(SECOND));
-            assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletIsHealthy));
+            assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletOOMKilled));
         }
         kubelet.apply(Sign::Job(7, JobKind::Unasked), at(SECOND));
         kubelet.apply(Sign::Gone(PID), at(SECOND));
@@ -310,6 +310,33 @@ fn the_kernels_word_waits_for_nobody() {
             Some(Reason::KubeletOOMKilled),
             "{is_first}"
         );
+    }
+}
+
+#[test]
+fn a_late_word_is_about_the_end_before_and_the_next_about_the_next() {
+    for pid in [PID, 4711] {
+        let mut kubelet = healthy();
+        kubelet.apply(running_in_group(), at(10));
+        dies(&mut kubelet, ended("a", "signal", (2, 9)), SECOND);
+        let next = Process {
+            pid: 200,
+            started: at(2 * SECOND).uptime,
+        };
+        kubelet.apply(Sign::Found(Found::One(next)), at(2 * SECOND));
+        let dying = |kubelet: &Kubelet| kubelet.ends.kill_of(200).is_some();
+        kubelet.apply(oom(pid, SECOND), at(2 * SECOND + 5));
+        assert!(!dying(&kubelet), "{pid}: it was about the one before");
+        let told = message(&kubelet, 2 * SECOND + 5);
+        assert!(
+            told.contains("kubelet pid 100 was killed by the kernel"),
+            "{told}"
+        );
+        kubelet.apply(
+            oom(if pid == PID { 200 } else { 4712 }, 3 * SECOND),
+            at(3 * SECOND),
+        );
+        assert!(dying(&kubelet), "{pid}: that one was heard of");
     }
 }
 
