@@ -56,7 +56,7 @@ cp /etc/passwd /etc/group "$root/etc/"
 rm -rf "$root/etc/systemd/system" && mkdir -p "$root/etc/systemd/system"
 install -D -m 644 "$here/../../systemd/nodevigil.sysusers" "$root/usr/lib/sysusers.d/nodevigil.conf"
 install -D -m 644 "$here/../../systemd/nodevigil.tmpfiles" "$root/usr/lib/tmpfiles.d/nodevigil.conf"
-systemd-sysusers --root="$root" nodevigil.conf
+systemd-sysusers --root="$root" nodevigil.conf >/dev/null 2>&1
 systemd-tmpfiles --root="$root" --create --exclude-prefix=/run nodevigil.conf
 cp "$root/etc/group" "$work/image/group"
 ldconfig -r "$root"
