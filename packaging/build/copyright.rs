@@ -44,13 +44,7 @@ On Debian its text is /usr/share/common-licenses/Apache-2.0, elsewhere
 ";
 
 /// Preferred first.
-const CHOICE: &[&str] = &[
-    "Apache-2.0",
-    "MIT",
-    "ISC",
-    "BSD-3-Clause",
-    "Unicode-3.0",
-];
+const CHOICE: &[&str] = &["Apache-2.0", "MIT", "ISC", "BSD-3-Clause", "Unicode-3.0"];
 
 /// More than any crate has.
 const MAX_NOTICES: usize = 40;
@@ -131,7 +125,9 @@ fn notice(line: &str) -> Option<String> {
     let rest = rest.trim_start_matches('©').trim();
     let is_template = rest.contains('[') || rest.contains('{') || rest.contains("<year>");
     let is_somebody = rest.starts_with(|c: char| c.is_ascii_digit() || c.is_uppercase());
-    let is_sentence = ["License", "Notice"].iter().any(|word| rest.starts_with(word));
+    let is_sentence = ["License", "Notice"]
+        .iter()
+        .any(|word| rest.starts_with(word));
     (is_somebody && !is_template && !is_sentence).then(|| rest.to_owned())
 }
 

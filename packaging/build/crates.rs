@@ -118,14 +118,27 @@ pub(super) fn linked(target: &str) -> Result<Vec<Crate>> {
     let mut linked: Vec<Crate> = metadata.packages;
     linked.retain(|found| names.contains(&found.reference()));
     linked.sort_by_key(Crate::reference);
-    ensure!(linked.len() == names.len(), "cargo tree and cargo metadata differ");
+    ensure!(
+        linked.len() == names.len(),
+        "cargo tree and cargo metadata differ"
+    );
     for found in &mut linked {
-        let node = metadata.resolve.nodes.iter().find(|node| node.id == found.id);
-        let uses = node.map(|node| node.dependencies.iter()).unwrap_or_default();
+        let node = metadata
+            .resolve
+            .nodes
+            .iter()
+            .find(|node| node.id == found.id);
+        let uses = node
+            .map(|node| node.dependencies.iter())
+            .unwrap_or_default();
         let uses = uses.filter_map(|id| references.get(id));
         found.uses = uses.filter(|name| names.contains(*name)).cloned().collect();
         let same = |locked: &&Locked| locked.name == found.name && locked.version == found.version;
-        found.checksum = lock.package.iter().find(same).and_then(|locked| locked.checksum.clone());
+        found.checksum = lock
+            .package
+            .iter()
+            .find(same)
+            .and_then(|locked| locked.checksum.clone());
     }
     Ok(linked)
 }

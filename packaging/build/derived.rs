@@ -72,8 +72,7 @@ pub(super) fn catalogue() -> String {
 }
 
 /// The packages' own; what has changed is in CHANGELOG.md.
-pub(super) fn changelog(epoch: u32) -> String {
-    let version = env!("CARGO_PKG_VERSION");
+pub(super) fn changelog(version: &str, epoch: u32) -> String {
     let date = Timestamp::from_second(epoch.into()).unwrap_or_default();
     format!(
         "- semver: {version}-1\n  date: {date}\n  packager: nodevigil maintainers <maintainers@nodevigil.io>\n  \

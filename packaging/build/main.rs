@@ -1,8 +1,5 @@
 //! Makes the deb and the rpm of a binary: `cargo run --example packages -- --help`.
-#![expect(
-    clippy::print_stdout,
-    reason = "it is a program for a terminal"
-)]
+#![expect(clippy::print_stdout, reason = "it is a program for a terminal")]
 
 #[path = "mod.rs"]
 mod build;
@@ -41,6 +38,7 @@ fn main() -> Result<()> {
         epoch,
     } = Arguments::parse();
     let wanted = build::Wanted {
+        version: build::version(),
         binary,
         arch,
         nfpm,

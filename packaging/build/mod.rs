@@ -62,12 +62,18 @@ impl Arch {
 /// What is to be made.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
+    pub(crate) version: String,
     pub(crate) binary: PathBuf,
     pub(crate) arch: Arch,
     pub(crate) nfpm: PathBuf,
     pub(crate) out: PathBuf,
     /// The time that everything has, in seconds since 1970.
     pub(crate) epoch: u32,
+}
+
+/// The version of these sources.
+pub(crate) fn version() -> String {
+    env!("CARGO_PKG_VERSION").to_owned()
 }
 
 /// The repository.
@@ -86,7 +92,7 @@ pub(crate) fn packages(wanted: &Wanted) -> Result<[PathBuf; 2]> {
     fs::create_dir_all(&folder)?;
     generate(wanted, &folder)?;
     settle(&folder, wanted.epoch)?;
-    let version = env!("CARGO_PKG_VERSION");
+    let version = &wanted.version;
     let names = [
         format!("nodevigil_{version}-1_{}.deb", wanted.arch.debian()),
         format!("nodevigil-{version}-1.{}.rpm", wanted.arch.rpm()),
@@ -115,11 +121,51 @@ fn describe(wanted: &Wanted, folder: &Path) -> Result<String> {
     let template = fs::read_to_string(repository().join("packaging/nfpm.yaml"))?;
     let binary = wanted.binary.canonicalize();
     let binary = binary.with_context(|| wanted.binary.display().to_string())?;
-    Ok(template
-        .replace("${VERSION}", env!("CARGO_PKG_VERSION"))
+    let filled = template
+        .replace("${VERSION}", &wanted.version)
         .replace("${ARCH}", wanted.arch.debian())
         .replace("${BINARY}", &binary.display().to_string())
-        .replace("${GENERATED}", &folder.display().to_string()))
+        .replace("${GENERATED}", &folder.display().to_string());
+    let mut text = String::new();
+    for line in filled.lines() {
+        if line.starts_with("  - ") && line.contains("type: doc") {
+            text += &documents(line)?;
+        } else {
+            text += line;
+            text.push('\n');
+        }
+    }
+    Ok(text)
+}
+
+/// A line for each file that the line's pattern (`FOLDER/[PREFIX]*[SUFFIX]`) matches: documentation in the rpm, a file in the deb.
+fn documents(line: &str) -> Result<String> {
+    let source = line.split('"').nth(1).context("a pattern in quotes")?;
+    let target = line
+        .split("dst: ")
+        .nth(1)
+        .and_then(|rest| rest.split(',').next());
+    let target = target.context("a place for it")?;
+    let (folder, pattern) = source.rsplit_once('/').unwrap_or((".", source));
+    let (prefix, suffix) = pattern.split_once('*').context("a pattern with a star")?;
+    let mut names: Vec<String> = files(&repository().join(folder))?
+        .iter()
+        .filter(|path| path.is_file())
+        .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
+        .filter(|name| name.starts_with(prefix) && name.ends_with(suffix))
+        .collect();
+    names.sort();
+    ensure!(!names.is_empty(), "nothing matches {source}");
+    let each = names.iter().map(|name| {
+        let one = line.replace(source, &format!("{folder}/{name}"));
+        let one = one.replace(target, &format!("{target}{name}"));
+        let in_deb = one.replace("type: doc", "packager: deb");
+        format!(
+            "{}\n{in_deb}\n",
+            one.replace("type: doc", "type: doc, packager: rpm")
+        )
+    });
+    Ok(each.collect())
 }
 
 fn generate(wanted: &Wanted, folder: &Path) -> Result<()> {
@@ -128,7 +174,7 @@ fn generate(wanted: &Wanted, folder: &Path) -> Result<()> {
     fs::write(folder.join("nodevigil.catalog"), derived::catalogue())?;
     fs::write(
         folder.join("changelog.yaml"),
-        derived::changelog(wanted.epoch),
+        derived::changelog(&wanted.version, wanted.epoch),
     )?;
     let linked = crates::linked(wanted.arch.target())?;
     fs::write(folder.join("copyright"), copyright::text(&linked)?)?;

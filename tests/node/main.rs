@@ -32,6 +32,7 @@ mod lifecycle;
 mod lookup;
 mod lost_nodes;
 mod metrics;
+mod packages;
 mod peer;
 mod privilege;
 mod provoked_boot;
@@ -45,6 +46,8 @@ mod scene;
 mod standing;
 mod telling;
 
+#[path = "../../packaging/build/mod.rs"]
+mod build;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
         provoked_storage::tests(),
         provoked_boot::tests(),
         cleanup::tests(),
+        packages::tests(),
         karpenter::tests(),
         lifecycle::tests(),
         lost_nodes::tests(),
