@@ -48,7 +48,6 @@ use crate::{
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
-    desired::Condition,
     helper::boot::{BootNote, BootRequest},
     host::{
         files::{Folder, Root, Stamp},
@@ -157,7 +156,7 @@ pub struct Agent {
 #[derive(Debug, Default)]
 struct Disk {
     busy: Option<tokio::task::JoinHandle<()>>,
-    ledger: Option<(String, Vec<Condition>)>,
+    ledger: Option<ledger::Kept>,
     status: Option<Box<StatusFile>>,
     textfile: Option<String>,
 }

@@ -34,6 +34,7 @@ mod lookup;
 mod lost_nodes;
 mod memory_kill;
 mod metrics;
+mod packages;
 mod peer;
 mod privilege;
 mod provoked_boot;
@@ -47,6 +48,8 @@ mod scene;
 mod standing;
 mod telling;
 
+#[path = "../../packaging/build/mod.rs"]
+mod build;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         provoked_storage::tests(),
         provoked_boot::tests(),
         cleanup::tests(),
+        packages::tests(),
         karpenter::tests(),
         lifecycle::tests(),
         lost_nodes::tests(),

@@ -10,6 +10,7 @@ use crate::{
     cluster::{
         api::{Api, ApiError, NodeView, review::Right},
         identity::{self, DEFAULT_KUBECONFIG, Identity, IdentityError, Sources},
+        inherited,
     },
     host::helper::KubeletFacts,
 };
@@ -109,7 +110,12 @@ pub(super) async fn look(
         root: ground.root.clone(),
         helper: ground.helper.clone(),
         pid: kubelet,
+        keeps_note: false,
     };
+    if identity::is_inherited(&sources.root, &sources.default) {
+        let path = sources.default.display();
+        lines.warn("inherited", format!("{path} is left alone"), inherited::WHY);
+    }
     match timeout(IDENTITY_DEADLINE, identity::find(sources)).await {
         Ok(Ok((identity, connection))) => {
             let server = connection.access().server.clone();
