@@ -31,6 +31,7 @@ mod life;
 mod lifecycle;
 mod lookup;
 mod lost_nodes;
+mod memory;
 mod metrics;
 mod peer;
 mod privilege;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         privilege::tests(),
         telling::tests(),
         provoked_kernel::tests(),
+        memory::tests(),
         doctor::tests(),
         config::tests(),
         check::tests(),
