@@ -238,7 +238,7 @@ impl Agent {
         self.outside.notifier.ready();
         loop {
             let event = self.next().await;
-            if self.turn(event) {
+            if self.turn(event).await {
                 self.outside.notifier.stopping();
                 return self.last_words().await;
             }
@@ -270,7 +270,9 @@ impl Agent {
         }
     }
 
-    fn turn(&mut self, event: Event) -> bool {
+    /// The apply is the first that is set going, and is on the wire before anything else is: what its turn does besides, files,
+    /// a look at the processes, may take a host that is short of memory a while.
+    async fn turn(&mut self, event: Event) -> bool {
         let now = self.outside.clock.now();
         let due_at = std::mem::replace(&mut self.due_at, Duration::MAX);
         if let Some(late) = now.uptime.checked_sub(due_at) {
@@ -285,7 +287,11 @@ impl Agent {
             if effect == Effect::Exit {
                 return true;
             }
+            let is_apply = matches!(effect, Effect::Apply(_));
             self.perform(effect, now.uptime);
+            if is_apply {
+                tokio::task::yield_now().await;
+            }
         }
         if !self.state.kubelet.is_suspect() {
             self.gauge = None;

@@ -32,6 +32,7 @@ mod lifecycle;
 mod lookup;
 mod lost_nodes;
 mod memory;
+mod memory_kill;
 mod metrics;
 mod peer;
 mod privilege;
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
         karpenter::tests(),
         lifecycle::tests(),
         lost_nodes::tests(),
+        memory_kill::tests(),
         racing::tests(),
         runtime::tests(),
         peer::tests(),

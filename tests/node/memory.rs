@@ -22,7 +22,7 @@ const TALKATIVE: &str = "[Service]\nExecStart=\n\
     ExecStart=/usr/bin/nodevigil run --log-level info,nodevigil::agent::memory=debug\n";
 
 /// The folder of the hierarchy that counts memory, and a group in it for a pod as the kubelet's driver cgroupfs makes it.
-const GROUPS: &str = r#"
+const GROUPS: &str = r"
 M=/sys/fs/cgroup/memory; MAX=memory.limit_in_bytes
 if [ ! -d $M ]; then M=/sys/fs/cgroup; MAX=memory.max; fi
 group() { # path, limit
@@ -32,7 +32,7 @@ group() { # path, limit
   fi
   echo $2 >$M/$1/$MAX
 }
-"#;
+";
 
 /// Takes 40 MiB a second for as long as the test may need, within its limit, and keeps them.
 const HOG: &str = r#"
