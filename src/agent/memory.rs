@@ -24,9 +24,6 @@ use crate::{
 
 /// How often the names are asked for in calm times.
 const NAMES_EVERY: Duration = Duration::from_mins(10);
-/// How old they may be when memory begins to move: then they are asked for once more.
-const NAMES_FRESH: Duration = Duration::from_secs(10);
-
 /// The pods' names by their uids; as many as the helper tells.
 #[derive(Debug, Default)]
 pub(super) struct PodNames {
@@ -98,8 +95,9 @@ impl Agent {
                 if self.groups.look_while_it_moves(sample) {
                     let grower = self.groups.grower(|uid| self.pod_names.of(uid));
                     self.tell_grower(grower);
+                    // Once as it begins, and no more until it is over.
                     age = if was_resting {
-                        NAMES_FRESH
+                        Duration::ZERO
                     } else {
                         Duration::MAX
                     };
