@@ -32,6 +32,7 @@ mod life;
 mod lifecycle;
 mod lookup;
 mod lost_nodes;
+mod memory;
 mod memory_kill;
 mod metrics;
 mod packages;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         privilege::tests(),
         telling::tests(),
         provoked_kernel::tests(),
+        memory::tests(),
         doctor::tests(),
         config::tests(),
         bootstrap::tests(),

@@ -20,12 +20,15 @@ pub(super) fn look(lines: &Lines, ground: &Ground, kubelet: Option<i32>) {
             return lines.fail("level", why, advice);
         }
     };
+    let mib = |bytes: u64| bytes / (1024 * 1024);
+    let (available, total) = (mib(sample.level.available), mib(sample.level.total));
+    let text = format!("{available} of {total} MiB of memory are available");
+    lines.ok("level", text);
     pressure(lines, ground, &sample);
     let mut groups = MemoryGroups::new(&ground.root);
     groups.look(&sample);
     control_groups(lines, &groups, &sample, kubelet.is_some());
     if let Some(zram) = sample.zram {
-        let mib = |bytes: u64| bytes / (1024 * 1024);
         let (stored, used) = (mib(zram.stored), mib(zram.used));
         let text = format!("zram holds {stored} MiB of swap in {used} MiB of memory");
         lines.ok("zram", text);
