@@ -112,7 +112,7 @@ pub(crate) const ALL: [Scenario; 20] = [
         "steady",
         "benign: 15 % of the memory stays available",
         1000,
-        45,
+        35,
         Load::GrowUntil {
             percent_per_s: 10,
             available_percent: 15,
@@ -132,7 +132,7 @@ pub(crate) const ALL: [Scenario; 20] = [
         outcome: Outcome::Nothing,
         setting: ZRAM,
         disk: 1000,
-        seconds: 50,
+        seconds: 40,
         load: Load::GrowTo {
             percent_per_s: 8,
             percent: 80,
@@ -158,7 +158,7 @@ pub(crate) const ALL: [Scenario; 20] = [
         outcome: Outcome::Nothing,
         setting: SWAP,
         disk: 1000,
-        seconds: 60,
+        seconds: 45,
         load: Load::GrowTo {
             percent_per_s: 4,
             percent: 90,
