@@ -16,6 +16,7 @@ mod agent;
 mod ahead;
 mod api;
 mod audit;
+mod bootstrap;
 mod check;
 mod cleanup;
 mod cloud_init;
@@ -31,6 +32,7 @@ mod life;
 mod lifecycle;
 mod lookup;
 mod lost_nodes;
+mod memory_kill;
 mod metrics;
 mod peer;
 mod privilege;
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         provoked_kernel::tests(),
         doctor::tests(),
         config::tests(),
+        bootstrap::tests(),
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         karpenter::tests(),
         lifecycle::tests(),
         lost_nodes::tests(),
+        memory_kill::tests(),
         racing::tests(),
         runtime::tests(),
         peer::tests(),
