@@ -42,6 +42,7 @@ mod provoked_storage;
 mod racing;
 mod reach;
 mod runtime;
+mod sandbox;
 mod scene;
 mod standing;
 mod telling;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         telling::tests(),
         provoked_kernel::tests(),
         doctor::tests(),
+        sandbox::tests(),
         config::tests(),
         check::tests(),
         fatal::tests(),
