@@ -46,31 +46,38 @@ NFPM := $(CACHE)/nfpm/$(NFPM_KEY)
 # The time that everything in the packages has: the same sources give the same bytes.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
 
+# The kernel and the root file system of the guest in tests/vm, for each state of what makes them.
+VM_KEY := $(shell cat tests/vm/image.sh systemd/nodevigil.sysusers systemd/nodevigil.tmpfiles | sha256sum | cut -c1-16)
+VM := $(CACHE)/vm/$(VM_KEY)
+
 # What the node tier, the demo and the bench need: the binary that is shipped, the control plane's binaries, its consumers,
 # whom we are measured beside, and who reads our metrics.
 NODE_ENV := NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" \
   NODEVIGIL_PEER="$(PEER)" NODEVIGIL_PROMETHEUS="$(PROMETHEUS)" NODEVIGIL_NFPM="$(NFPM)/nfpm"
 
+VM_ENV := NODEVIGIL_VM="$(VM)" NODEVIGIL_GUEST="$(CARGO_TARGET_DIR)/$(TARGET)/release/guest" $(NODE_ENV)
+
 # Programs that the tests start, each with the Debian packages that bring it. A program that is there is left alone,
 # wherever it came from: installing Debian's containerd would remove Docker's.
 NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-daemon:dbus unshare:util-linux ip:iproute2 \
   containerd:containerd runc:runc cloud-init:cloud-init openssl:openssl nft:nftables \
-  curl:curl mkfs.ext4:e2fsprogs losetup:mount python3:python3-minimal lintian:lintian rpmlint:rpmlint rpm:rpm
+  curl:curl mkfs.ext4:e2fsprogs losetup:mount python3:python3-minimal lintian:lintian rpmlint:rpmlint rpm:rpm \
+  qemu-system-x86_64:qemu-system-x86 busybox:busybox-static
 
-.PHONY: help demo test packages arm nfpm packed prometheus rules unit trees kubelet kubelets consumers peer node promises check docs table bench soak oracle fuzz release install tools setup cargo-deny clean
+.PHONY: help demo test packages arm nfpm packed prometheus rules unit trees kubelet kubelets consumers peer node guest memory vm promises check docs table bench soak oracle fuzz release install tools setup cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  Writes to: this tree, $(CACHE) and a temporary folder."
 	@echo "  setup (part of demo, test, bench, release) also has apt, rustup and cargo install what is missing."
-	@echo "  The node tier, the oracle, demo and bench need root: they boot a node in namespaces."
+	@echo "  The node tier, the guest, the oracle, demo and bench need root: they boot a node in namespaces."
 
 demo: setup tools release ## Boots a real node, breaks its kubelet, shows what the API server sees
 	@echo "== demo"
 	@$(NODE_ENV) cargo run --quiet --locked --example demo
 
-test: setup unit trees tools rules kubelet release packed node promises ## Every test: unit, integration, oracle, real node, promises in short form
+test: setup unit trees tools rules kubelet release packed node memory promises ## Every test: unit, integration, oracle, real node, promises in short form
 
 unit:
 	@echo "== unit and integration tests"
@@ -97,6 +104,26 @@ kubelet:
 node:
 	@echo "== tests on a real node, with dist/nodevigil"
 	@$(NODE_ENV) cargo test --locked --test node
+
+# The image is made in seconds; its kernel is 26 MB from Debian.
+guest: setup
+	@if [ ! -d "$(VM)" ]; then \
+	  echo "== the guest's image, into $(VM)"; \
+	  rm -rf "$(CACHE)/vm"; \
+	  tests/vm/image.sh "$(VM)"; \
+	fi
+	@cargo build --quiet --locked --release --target $(TARGET) --manifest-path tests/vm/guest/Cargo.toml
+
+memory: guest
+	@echo "== a guest without memory, short form"
+	@$(VM_ENV) cargo test --locked --test vm -- short
+
+# One emulated processor, which takes a core of a machine that is otherwise quiet.
+vm: setup tools release guest ## Every load on memory in a guest under qemu, VM_RUNS times (5); prints what was measured (80 minutes)
+	@echo "== guests without memory"
+	@rm -f dist/vm.jsonl
+	@NODEVIGIL_ROWS="$(CURDIR)/dist/vm.jsonl" $(VM_ENV) cargo test --locked --test vm -- full
+	@NODEVIGIL_ROWS="$(CURDIR)/dist/vm.jsonl" cargo test --quiet --locked --test it -- tables::
 
 # The harness is a debug build: what is measured is dist/nodevigil.
 promises:

@@ -40,6 +40,7 @@ use tracing::{debug, warn};
 
 pub use event::{Effect, Event};
 pub use exposing::SOCKET_NAME;
+use memory::PodNames;
 pub use state::State;
 
 use crate::{
@@ -52,6 +53,7 @@ use crate::{
         files::{Folder, Root, Stamp},
         helper::HelperClient,
         kubelet::Healthz,
+        memory_groups::MemoryGroups,
         memory_tables::MemoryTables,
         notify::Notifier,
         packages::LockFiles,
@@ -144,6 +146,8 @@ pub struct Agent {
     due_at: Duration,
     limits: Limits,
     memory: MemoryTables,
+    groups: MemoryGroups,
+    pod_names: PodNames,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -208,6 +212,8 @@ impl Agent {
             due_at: Duration::MAX,
             limits: Limits::new(&outside.root),
             memory: MemoryTables::new(&outside.root),
+            groups: MemoryGroups::new(&outside.root),
+            pod_names: PodNames::default(),
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             outside: Arc::new(outside),
@@ -220,6 +226,7 @@ impl Agent {
             self.watch_unit();
         }
         self.watch_kernel();
+        self.watch_stalls();
         self.watch_clock();
         let (found, outside) = (self.lock_files.clone(), self.outside.clone());
         tokio::task::spawn_blocking(move || found.set(LockFiles::find(&outside.root)));
@@ -227,7 +234,7 @@ impl Agent {
         self.outside.notifier.ready();
         loop {
             let event = self.next().await;
-            if self.turn(event) {
+            if self.turn(event).await {
                 self.outside.notifier.stopping();
                 return self.last_words().await;
             }
@@ -259,7 +266,9 @@ impl Agent {
         }
     }
 
-    fn turn(&mut self, event: Event) -> bool {
+    /// The apply is the first that is set going, and is on the wire before anything else is: what its turn does besides, files,
+    /// a look at the processes, may take a host that is short of memory a while.
+    async fn turn(&mut self, event: Event) -> bool {
         let now = self.outside.clock.now();
         let due_at = std::mem::replace(&mut self.due_at, Duration::MAX);
         if let Some(late) = now.uptime.checked_sub(due_at) {
@@ -274,7 +283,11 @@ impl Agent {
             if effect == Effect::Exit {
                 return true;
             }
+            let is_apply = matches!(effect, Effect::Apply(_));
             self.perform(effect, now.uptime);
+            if is_apply {
+                tokio::task::yield_now().await;
+            }
         }
         if !self.state.kubelet.is_suspect() {
             self.gauge = None;

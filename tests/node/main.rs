@@ -16,6 +16,7 @@ mod agent;
 mod ahead;
 mod api;
 mod audit;
+mod bootstrap;
 mod check;
 mod cleanup;
 mod cloud_init;
@@ -31,6 +32,7 @@ mod life;
 mod lifecycle;
 mod lookup;
 mod lost_nodes;
+mod memory_kill;
 mod metrics;
 mod packages;
 mod peer;
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         doctor::tests(),
         sandbox::tests(),
         config::tests(),
+        bootstrap::tests(),
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         karpenter::tests(),
         lifecycle::tests(),
         lost_nodes::tests(),
+        memory_kill::tests(),
         racing::tests(),
         runtime::tests(),
         peer::tests(),

@@ -52,7 +52,13 @@ const TAKEN: &[Taken] = &[
         "kmsg",
         "no CAP_SYSLOG",
     ),
-    taken("ProcSubset=pid", To::Doctor, "psi", "ProcSubset=pid"),
+    taken("ProcSubset=pid", To::Doctor, "level", "ProcSubset=pid"),
+    taken(
+        "InaccessiblePaths=/proc/pressure",
+        To::Doctor,
+        "psi",
+        "the sandbox hides it",
+    ),
     taken("ProtectProc=invisible", To::Doctor, "bus", "ProtectProc="),
     taken(
         "SystemCallFilter=~pidfd_open",
@@ -167,7 +173,7 @@ fn what_is_taken_away_is_named() -> Result<()> {
         ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
         row(
             "a line of the sandbox that takes something away",
-            "15 drop-ins, one at a time, under the real systemd",
+            "16 drop-ins, one at a time, under the real systemd",
             "`doctor` names each",
             None,
         );

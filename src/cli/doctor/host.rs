@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Ground, line::Lines};
+use super::{Ground, line::Lines, memory as seen_memory};
 use crate::{
     checks::kubelet::Found,
     clock::Clock,
@@ -89,7 +89,7 @@ fn trouble(file: &StatusFile) -> Option<String> {
 pub(super) fn look(lines: &Lines, ground: &Ground) -> Option<i32> {
     let kubelet = bus(lines, ground);
     let agent = loaded::ask(AGENT).ok().and_then(|told| told.main_pid);
-    pressure(lines, &ground.root);
+    seen_memory::look(lines, ground, kubelet);
     kmsg(lines, ground, agent);
     memory(lines, ground, agent);
     journal(lines, ground);
@@ -153,17 +153,6 @@ fn told_of_kubelet(lines: &Lines, found: Found, how: &str) -> Option<i32> {
             lines.warn("bus", text, "the agent watches none of them");
             None
         }
-    }
-}
-
-fn pressure(lines: &Lines, root: &Root) {
-    match root.read("/proc/pressure/memory", MAX_BYTES) {
-        Ok(_) => lines.ok("psi", "/proc/pressure can be read"),
-        Err(error) => lines.warn(
-            "psi",
-            error.to_string(),
-            "the kernel has no psi=1, or ProcSubset=pid hides it",
-        ),
     }
 }
 

@@ -10,6 +10,7 @@
 mod cluster;
 mod host;
 mod line;
+mod memory;
 mod sight;
 mod writes;
 
