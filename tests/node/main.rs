@@ -45,6 +45,7 @@ mod provoked_storage;
 mod racing;
 mod reach;
 mod runtime;
+mod sandbox;
 mod scene;
 mod standing;
 mod telling;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         provoked_kernel::tests(),
         memory::tests(),
         doctor::tests(),
+        sandbox::tests(),
         config::tests(),
         bootstrap::tests(),
         check::tests(),

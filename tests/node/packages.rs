@@ -275,10 +275,10 @@ fn born_of_a_running_one(scene: &Scene) -> Result<()> {
         Ok(scene.node.read("/var/lib/nodevigil/credential.json").ok())
     })?;
     let told = "journalctl --no-pager -q -u nodevigil _SYSTEMD_INVOCATION_ID=$(systemctl show --value --property=InvocationID nodevigil)";
-    scene.node.sh(&format!(
+    scene.node.sh(
         "systemctl stop nodevigil nodevigil-helper.socket nodevigil-helper.service; \
          tr '0-9a-f' '1-9a-f0' </etc/machine-id >/run/id; cat /run/id >/etc/machine-id; systemctl start nodevigil"
-    ))?;
+    )?;
     identity("kubelet")?;
     let lines = scene.node.sh(told)?;
     ensure!(

@@ -147,7 +147,7 @@ fn node_name(ground: &Ground, facts: Option<KubeletFacts>) -> String {
 /// No identity: nothing is published, or this user may not see it.
 fn none(lines: &Lines, ground: &Ground, error: &IdentityError) {
     let said = error.to_string();
-    if !ground.user.is_root() && said.to_lowercase().contains("permission denied") {
+    if ground.user.is_stranger() && said.to_lowercase().contains("permission denied") {
         let daemon = ground.daemon.as_ref();
         let own = daemon.and_then(|daemon| daemon.identity.detail.clone());
         let own = own.unwrap_or_else(|| "nothing".to_owned());
