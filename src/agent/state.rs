@@ -179,10 +179,18 @@ impl State {
     /// Changes the state; says what to set going.
     pub fn apply(&mut self, event: Event, now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
+        self.take(event, now, &mut effects);
+        self.settle(now, &mut effects);
+        effects
+    }
+
+    /// Takes an event in. What it comes to is seen when [`State::settle`] is called: after each event, or after several that
+    /// are readings of one moment.
+    pub(super) fn take(&mut self, event: Event, now: Now, effects: &mut Vec<Effect>) {
         match event {
             Event::Tick => self.kubelet.tick(now),
             Event::Bus(event) => self.apply_bus(event, now),
-            Event::Looked(found) => self.apply_looked(found, now, &mut effects),
+            Event::Looked(found) => self.apply_looked(found, now, effects),
             Event::Gone(pid) => self.apply_gone(pid, now),
             Event::Probed {
                 pid,
@@ -194,24 +202,24 @@ impl State {
             }
             Event::Closer(seen) => self.apply_closer(seen, now),
             Event::Strain(pid, strain) => self.kubelet.apply(Sign::Strain(pid, strain), now),
-            Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, &mut effects),
+            Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, effects),
             Event::Config(question, answer) => self.apply_config(question, answer, now),
             Event::Pause(pause) => self.standing.learn_pause(pause, now),
             Event::Packages(manager) => self.standing.learn_packages(manager, now),
-            Event::Identity(result) => self.apply_identity(result, now, &mut effects),
+            Event::Identity(result) => self.apply_identity(result, now, effects),
             Event::Terms(terms) => self.link.look_again(terms, now),
-            Event::Node(event) => self.apply_node(event, now, &mut effects),
-            Event::Read(result) => self.apply_read(result, now, &mut effects),
+            Event::Node(event) => self.apply_node(event, now, effects),
+            Event::Read(result) => self.apply_read(result, now, effects),
             Event::WatchOpened(number) => self.apply_watch_opened(number, now),
             Event::WatchEnded(number, end) => {
-                self.apply_watch_ended(number, end, now, &mut effects);
+                self.apply_watch_ended(number, end, now, effects);
             }
             Event::Applied(attempt, result) => {
-                self.apply_applied(attempt, &result, now, &mut effects);
+                self.apply_applied(attempt, &result, now, effects);
             }
-            Event::Answered(id, reading) => self.take_answer(id, &reading, now, &mut effects),
+            Event::Answered(id, reading) => self.take_answer(id, &reading, now, effects),
             Event::Observed(reading) => self.offer(&reading, now),
-            Event::Besides(told) => self.apply_besides(told, now, &mut effects),
+            Event::Besides(told) => self.apply_besides(told, now, effects),
             Event::Scrape(_) => {} // the loop's other half answers
             Event::Stop => {
                 info!(
@@ -221,18 +229,21 @@ impl State {
                 effects.push(Effect::Exit);
             }
         }
-        self.take_turns(now, &mut effects);
+    }
+
+    /// Judges what is known, and says what to set going.
+    pub(super) fn settle(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        self.take_turns(now, effects);
         let stands_otherwise = self.settle_standing(now);
-        let changed = self.judge(now, &mut effects);
+        let changed = self.judge(now, effects);
         if changed || stands_otherwise {
-            self.tell(now, &mut effects);
+            self.tell(now, effects);
         }
         self.tell_news(now);
         if stands_otherwise || self.surroundings_changed() {
             self.status_at = now.uptime;
         }
-        self.set_going(now, changed, &mut effects);
-        effects
+        self.set_going(now, changed, effects);
     }
 
     /// Whether a program or a way that we depend on came or went since the last turn.

@@ -1,12 +1,13 @@
 //! Against a server of our own that speaks real gRPC over a real socket: containerd and CRI-O answer like it, and will
 //! not go wrong on demand. (The real containerd is asked in `tests/node`.)
 
-use std::{convert::Infallible, path::PathBuf, thread};
+use std::{convert::Infallible, path::PathBuf, thread, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Response};
 use hyper::{Request as HttpRequest, body::Incoming, server::conn::http2 as server};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tempfile::TempDir;
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
 
 use super::*;
 
