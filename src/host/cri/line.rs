@@ -142,6 +142,12 @@ impl<F: Future<Output = ()> + 'static> Executor<F> for Tasks {
 }
 
 impl Tasks {
+    /// Ends them. What a task holds may be a clone of these, so they do not end by themselves.
+    fn end(&self) {
+        let all = std::mem::take(&mut *self.0.borrow_mut());
+        drop(all);
+    }
+
     /// Polls each once, and those that came up meanwhile.
     fn poll(&self, context: &mut Context<'_>) {
         let mut pending = Vec::new();
@@ -176,7 +182,18 @@ pub(super) fn drive<F: Future>(
     talk: impl FnOnce(End, Tasks) -> F,
 ) -> io::Result<Option<F::Output>> {
     let (line, tasks) = (Rc::new(line), Tasks::default());
-    let mut talk = pin!(talk(End(line.clone()), tasks.clone()));
+    let done = drive_until(&line, until, talk(End(line.clone()), tasks.clone()), &tasks);
+    tasks.end();
+    done
+}
+
+fn drive_until<F: Future>(
+    line: &Line,
+    until: Duration,
+    talk: F,
+    tasks: &Tasks,
+) -> io::Result<Option<F::Output>> {
+    let mut talk = pin!(talk);
     let woken = Arc::new(Woken(AtomicBool::new(false)));
     let waker = Waker::from(woken.clone());
     let mut context = Context::from_waker(&waker);

@@ -268,3 +268,24 @@ fn texts_are_one_line_and_bounded() {
     assert!(long.len() <= MAX_TEXT_BYTES, "{}", long.len());
     assert!(!long.contains('\n'));
 }
+
+/// What is driven beside the questions holds the socket, and what drives it.
+#[test]
+fn no_connection_outlives_its_questions() {
+    let open = || {
+        let fds = std::fs::read_dir("/proc/self/fd").unwrap();
+        let targets = fds.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+        targets
+            .filter(|target| target.to_string_lossy().starts_with("socket:"))
+            .count()
+    };
+    for manner in [Manner::Ready, Manner::HangsAtStatus, Manner::Dies] {
+        let runtime = Runtime::start(manner);
+        let before = open();
+        for _ in 0..32 {
+            runtime.ask(DEADLINE / 10);
+        }
+        // Both ends may be ours, and other tests open and close theirs.
+        assert!(open() < before + 24, "{before} before, {} after", open());
+    }
+}
