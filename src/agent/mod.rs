@@ -14,6 +14,7 @@ mod memory;
 mod peer;
 mod performing;
 mod publishing;
+mod quiet;
 mod reading;
 mod runtime;
 mod sending;
@@ -285,7 +286,6 @@ impl Agent {
             if round == MAX_ROUNDS || !self.take_readings(now, &mut effects) {
                 break;
             }
-            self.state.settle(now, &mut effects);
         }
         if !self.state.kubelet.is_suspect() {
             self.gauge = None;
@@ -300,12 +300,16 @@ impl Agent {
     /// Takes in what was read meanwhile, all at once: each turn of its own would judge everything anew. `true` if there was
     /// anything. What may be the end of a process or the beginning of one has a turn of its own, and waits for the queue.
     fn take_readings(&mut self, now: Now, effects: &mut Vec<Effect>) -> bool {
-        let mut any = false;
+        let (mut any, mut are_quiet) = (false, true);
         while self.events.is_empty()
             && let Some(event) = self.known.pop_front_if(|event| event.is_reading())
         {
+            are_quiet &= self.state.is_quiet(&event);
             self.state.take(event, now, effects);
             any = true;
+        }
+        if any {
+            self.state.go_on(are_quiet, now, effects);
         }
         any
     }
