@@ -186,6 +186,17 @@ impl Conditions {
         self.memories[kind as usize].withdraw(check)
     }
 
+    /// Whether [`Conditions::observe`] would change nothing, were it told this while nobody asks for quiet: so it is at nearly
+    /// every turn of a healthy node.
+    pub fn is_at_rest(&self, kind: ConditionType, check: &str, findings: &[Finding]) -> bool {
+        self.memories[kind as usize].is_at_rest(check, findings)
+    }
+
+    /// Whether [`Conditions::withdraw`] would change nothing.
+    pub fn is_withdrawn(&self, kind: ConditionType, check: &str) -> bool {
+        self.memories[kind as usize].is_withdrawn(check)
+    }
+
     /// One condition's memory.
     pub fn get(&self, kind: ConditionType) -> &Health {
         &self.memories[kind as usize]
