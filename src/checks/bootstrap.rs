@@ -114,7 +114,7 @@ impl Bootstrap {
                 }
                 _ => None,
             };
-            (self.kept, self.look_at) = (None, Duration::ZERO);
+            (self.host, self.kept, self.look_at) = (None, None, Duration::ZERO);
         }
         if self.way == Way::Unknown && seen.words.ready {
             self.way = Way::Done;
@@ -181,7 +181,7 @@ impl Bootstrap {
             (Way::Young(ends), Some(node)) => {
                 let (ends, host) = (*ends, self.host.as_ref());
                 let progress = host.map(|host| bootstrap::assess(&self.evidence(node, host)));
-                Some(self.follow(progress, ends, now))
+                self.follow(progress, ends, now)
             }
         };
         if found.as_ref() != self.findings.first() || found.is_none() {
@@ -190,9 +190,12 @@ impl Bootstrap {
     }
 
     /// What is found of a Node on its way, and what is to be kept of it.
-    fn follow(&mut self, progress: Option<Progress>, ends: Duration, now: Now) -> Finding {
+    fn follow(&mut self, progress: Option<Progress>, ends: Duration, now: Now) -> Option<Finding> {
         let Some(progress) = progress else {
-            return on_its_way("how far it is cannot be told: the helper has not looked yet");
+            // Nothing is told before anybody has looked.
+            let is_late = now.uptime >= ends;
+            let why = "how far it is cannot be told: the helper does not say";
+            return is_late.then(|| on_its_way(why));
         };
         if let Some(timeline) = &mut self.timeline {
             timeline.take(&progress, now.uptime);
@@ -200,20 +203,19 @@ impl Bootstrap {
         let Some(stage) = progress.stuck else {
             self.keep(RecordedResult::Bootstrapped, &progress, now);
             self.way = Way::Done;
-            return arrived();
+            return Some(arrived());
         };
         if now.uptime < ends {
-            return on_its_way(&format!("it waits for {}", stage.name()));
+            return Some(on_its_way(&format!("it waits for {}", stage.name())));
         }
         let Some(reason) = reason(stage, progress.get(stage)) else {
             let why = progress.get(stage).words();
-            return on_its_way(&format!(
-                "it is late, and what it waits for cannot be told: {why}"
-            ));
+            let how = format!("it is late, and what it waits for cannot be told: {why}");
+            return Some(on_its_way(&how));
         };
         self.keep(RecordedResult::Late, &progress, now);
         let message = late(stage, &progress);
-        Finding { reason, message }
+        Some(Finding { reason, message })
     }
 
     fn keep(&mut self, result: RecordedResult, progress: &Progress, now: Now) {

@@ -73,10 +73,11 @@ fn a_young_node_is_followed_until_it_is_of_use_and_never_again() {
     let mut check = check();
     assert_eq!((reasons(&check), check.due_at()), (vec![], None));
     check.take(&node("u1", false, &[UNINITIALIZED], None), at(1));
-    assert_eq!(reasons(&check), [Reason::NodeBootstrapping]);
+    assert_eq!(reasons(&check), [], "nobody has looked yet");
     let question = check.turn(at(1));
     assert!(matches!(question, Some(Question::Bootstrap(request)) if request.keep.is_none()));
     check.take(&host(), at(2));
+    assert_eq!(reasons(&check), [Reason::NodeBootstrapping]);
     assert!(check.findings()[0].message.contains("cloud-controller"));
     check.take(&node("u1", true, &[], None), at(20));
     assert_eq!(reasons(&check), [Reason::NodeIsBootstrapped]);
@@ -146,11 +147,7 @@ fn an_old_node_is_judged_by_what_it_is_or_not_at_all() {
         &node("u1", false, &[UNINITIALIZED], Some(Status::False)),
         at(old),
     );
-    assert_eq!(
-        reasons(&check),
-        [Reason::NodeBootstrapping],
-        "the helper looks first"
-    );
+    assert_eq!(reasons(&check), [], "the helper looks first");
     check.take(&host(), at(old));
     assert_eq!(reasons(&check), [Reason::BootstrapStuckAtCloudController]);
 }
@@ -163,6 +160,8 @@ fn a_node_made_anew_goes_its_own_way() {
     check.take(&Reading::Node(None), at(2));
     assert_eq!(reasons(&check), []);
     check.take(&node("u2", false, &[], None), at(3));
+    assert_eq!(reasons(&check), [], "what was seen before is not its own");
+    check.take(&host(), at(4));
     assert_eq!(reasons(&check), [Reason::NodeBootstrapping]);
 }
 
