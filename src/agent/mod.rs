@@ -44,11 +44,10 @@ use memory::PodNames;
 pub use state::State;
 
 use crate::{
-    checks::{Reading, kubelet::PROBE_TIMEOUT},
+    checks::{Reading, kubelet::PROBE_TIMEOUT, memory::Who},
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
-    desired::Condition,
     helper::boot::{BootNote, BootRequest},
     host::{
         files::{Folder, Root, Stamp},
@@ -149,6 +148,8 @@ pub struct Agent {
     memory: MemoryTables,
     groups: MemoryGroups,
     pod_names: PodNames,
+    /// Who took the memory when that was looked at last.
+    grower: Option<Who>,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -157,7 +158,7 @@ pub struct Agent {
 #[derive(Debug, Default)]
 struct Disk {
     busy: Option<tokio::task::JoinHandle<()>>,
-    ledger: Option<(String, Vec<Condition>)>,
+    ledger: Option<ledger::Kept>,
     status: Option<Box<StatusFile>>,
     textfile: Option<String>,
 }
@@ -215,6 +216,7 @@ impl Agent {
             memory: MemoryTables::new(&outside.root),
             groups: MemoryGroups::new(&outside.root),
             pod_names: PodNames::default(),
+            grower: None,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             outside: Arc::new(outside),

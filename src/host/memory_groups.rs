@@ -31,6 +31,8 @@ const EVERY: Duration = Duration::from_secs(2);
 const EVERY_AT_FIRST: Duration = Duration::from_millis(500);
 /// So many looks are the first.
 const FIRST: u8 = 4;
+/// Who asks for all of it oftener than that sees memory move; in a calm that is asked for once in a while too.
+const MOVES: Duration = Duration::from_secs(1);
 /// After so long without a look all is closed.
 const REST_AFTER: Duration = Duration::from_mins(1);
 /// Holds the names of some fifty folders at a time.
@@ -72,6 +74,8 @@ pub struct MemoryGroups {
     parents: Vec<Parent>,
     /// Each in the place of its number in `growth`.
     open: Vec<Open>,
+    /// When all of the host's memory was looked at last (uptime).
+    sampled_at: Option<Duration>,
     looked_at: Option<Duration>,
     looks: u8,
 }
@@ -114,12 +118,23 @@ impl MemoryGroups {
             version: None,
             parents: Vec::new(),
             open: Vec::new(),
+            sampled_at: None,
             looked_at: None,
             looks: 0,
         }
     }
 
-    /// Looks at all of them if it is time to; `sample` is the look at the host. Whether it did.
+    /// Looks at all of them if memory moves and it is time to; `sample` is the look at all of the host's. Whether it did.
+    pub fn look_while_it_moves(&mut self, sample: &Sample) -> bool {
+        let last = self.sampled_at.replace(sample.at);
+        let moves = last.is_some_and(|at| sample.at.saturating_sub(at) < MOVES);
+        if !moves {
+            self.rest(sample.at);
+        }
+        moves && self.look(sample)
+    }
+
+    /// Looks at all of them if it is time to. Whether it did.
     pub fn look(&mut self, sample: &Sample) -> bool {
         let every = if self.looks < FIRST {
             EVERY_AT_FIRST

@@ -16,16 +16,20 @@ pub(super) fn look(lines: &Lines, ground: &Ground, kubelet: Option<i32>) {
     let sample = match tables.look(Depth::Whole, Duration::ZERO) {
         Ok(sample) => sample,
         Err(why) => {
-            let advice = "without it nobody sees the host's memory run out";
+            let advice =
+                "without it nobody sees the host's memory run out; does ProcSubset=pid hide it?";
             return lines.fail("level", why, advice);
         }
     };
+    let mib = |bytes: u64| bytes / (1024 * 1024);
+    let (available, total) = (mib(sample.level.available), mib(sample.level.total));
+    let text = format!("{available} of {total} MiB of memory are available");
+    lines.ok("level", text);
     pressure(lines, ground, &sample);
     let mut groups = MemoryGroups::new(&ground.root);
     groups.look(&sample);
     control_groups(lines, &groups, &sample, kubelet.is_some());
     if let Some(zram) = sample.zram {
-        let mib = |bytes: u64| bytes / (1024 * 1024);
         let (stored, used) = (mib(zram.stored), mib(zram.used));
         let text = format!("zram holds {stored} MiB of swap in {used} MiB of memory");
         lines.ok("zram", text);
@@ -35,7 +39,7 @@ pub(super) fn look(lines: &Lines, ground: &Ground, kubelet: Option<i32>) {
 fn pressure(lines: &Lines, ground: &Ground, sample: &Sample) {
     if sample.stall.is_none() {
         let text = "/proc/pressure/memory cannot be read";
-        let advice = "the kernel has no psi=1: how long tasks wait for memory is not known";
+        let advice = "the kernel has no psi=1, or the sandbox hides it: how long tasks wait for memory is not known";
         return lines.warn("psi", text, advice);
     }
     let daemon = ground.daemon.as_ref();
