@@ -203,6 +203,13 @@ impl Agent {
                     Event::Answered(id, reading)
                 });
             }
+            Question::Bootstrap(request) => {
+                self.spawn(async move {
+                    let answer = helper.bootstrap(request).await.map(Box::new);
+                    let reading = Reading::Bootstrap(answer.map_err(|error| error.to_string()));
+                    Event::Answered(id, reading)
+                });
+            }
             Question::Runtime(request) => {
                 self.spawn(async move {
                     let answer = helper.runtime(request).await;
