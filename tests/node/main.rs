@@ -21,6 +21,7 @@ mod cleanup;
 mod cloud_init;
 mod config;
 mod doctor;
+mod emergency;
 mod fatal;
 mod faults;
 mod harness;
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
         lifecycle::tests(),
         lost_nodes::tests(),
         memory_kill::tests(),
+        emergency::tests(),
         racing::tests(),
         runtime::tests(),
         peer::tests(),
