@@ -10,6 +10,7 @@ mod event;
 mod exposing;
 mod judging;
 mod link;
+mod memory;
 mod peer;
 mod performing;
 mod publishing;
@@ -39,19 +40,21 @@ use tracing::{debug, warn};
 
 pub use event::{Effect, Event};
 pub use exposing::SOCKET_NAME;
+use memory::PodNames;
 pub use state::State;
 
 use crate::{
-    checks::{Reading, kubelet::PROBE_TIMEOUT},
+    checks::{Reading, kubelet::PROBE_TIMEOUT, memory::Who},
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
-    desired::Condition,
     helper::boot::{BootNote, BootRequest},
     host::{
         files::{Folder, Root, Stamp},
         helper::HelperClient,
         kubelet::Healthz,
+        memory_groups::MemoryGroups,
+        memory_tables::MemoryTables,
         notify::Notifier,
         packages::LockFiles,
         process::Watched,
@@ -142,6 +145,11 @@ pub struct Agent {
     /// When the loop was to go on at the latest (uptime).
     due_at: Duration,
     limits: Limits,
+    memory: MemoryTables,
+    groups: MemoryGroups,
+    pod_names: PodNames,
+    /// Who took the memory when that was looked at last.
+    grower: Option<Who>,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -150,7 +158,7 @@ pub struct Agent {
 #[derive(Debug, Default)]
 struct Disk {
     busy: Option<tokio::task::JoinHandle<()>>,
-    ledger: Option<(String, Vec<Condition>)>,
+    ledger: Option<ledger::Kept>,
     status: Option<Box<StatusFile>>,
     textfile: Option<String>,
 }
@@ -205,6 +213,10 @@ impl Agent {
             textfile_fails: Arc::default(),
             due_at: Duration::MAX,
             limits: Limits::new(&outside.root),
+            memory: MemoryTables::new(&outside.root),
+            groups: MemoryGroups::new(&outside.root),
+            pod_names: PodNames::default(),
+            grower: None,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             outside: Arc::new(outside),
@@ -217,6 +229,7 @@ impl Agent {
             self.watch_unit();
         }
         self.watch_kernel();
+        self.watch_stalls();
         self.watch_clock();
         let (found, outside) = (self.lock_files.clone(), self.outside.clone());
         tokio::task::spawn_blocking(move || found.set(LockFiles::find(&outside.root)));

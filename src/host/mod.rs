@@ -1,15 +1,19 @@
 //! The door to the machine: one small file a thing, no state shared between them.
 
 pub mod addresses;
+pub mod console;
 pub mod cri;
 pub mod files;
 pub mod helper;
 pub mod journal;
+mod kept;
 pub mod kernel;
 pub mod kmsg;
 pub mod kubelet;
 pub mod loaded;
 pub mod memory;
+pub mod memory_groups;
+pub mod memory_tables;
 pub mod network;
 pub mod notify;
 pub mod own;
@@ -22,6 +26,7 @@ pub mod schedstat;
 pub mod scrapes;
 pub mod socket;
 pub mod sockets;
+pub mod stall_triggers;
 pub mod strain;
 pub mod suspect;
 pub mod systemd;
