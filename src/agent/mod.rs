@@ -41,19 +41,20 @@ use tracing::{debug, warn};
 
 pub use event::{Effect, Event};
 pub use exposing::SOCKET_NAME;
+use memory::PodNames;
 pub use state::State;
 
 use crate::{
-    checks::{Reading, kubelet::PROBE_TIMEOUT},
+    checks::{Reading, kubelet::PROBE_TIMEOUT, memory::Who},
     clock::{Alarm, Clock, Now},
     cluster::{api::Api, identity::Known},
     config::Settings,
-    desired::Condition,
     helper::boot::{BootNote, BootRequest},
     host::{
         files::{Folder, Root, Stamp},
         helper::HelperClient,
         kubelet::Healthz,
+        memory_groups::MemoryGroups,
         memory_tables::MemoryTables,
         notify::Notifier,
         packages::LockFiles,
@@ -149,6 +150,10 @@ pub struct Agent {
     due_at: Duration,
     limits: Limits,
     memory: MemoryTables,
+    groups: MemoryGroups,
+    pod_names: PodNames,
+    /// Who took the memory when that was looked at last.
+    grower: Option<Who>,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -157,7 +162,7 @@ pub struct Agent {
 #[derive(Debug, Default)]
 struct Disk {
     busy: Option<tokio::task::JoinHandle<()>>,
-    ledger: Option<(String, Vec<Condition>)>,
+    ledger: Option<ledger::Kept>,
     status: Option<Box<StatusFile>>,
     textfile: Option<String>,
 }
@@ -213,6 +218,9 @@ impl Agent {
             due_at: Duration::MAX,
             limits: Limits::new(&outside.root),
             memory: MemoryTables::new(&outside.root),
+            groups: MemoryGroups::new(&outside.root),
+            pod_names: PodNames::default(),
+            grower: None,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             outside: Arc::new(outside),
@@ -225,6 +233,7 @@ impl Agent {
             self.watch_unit();
         }
         self.watch_kernel();
+        self.watch_stalls();
         self.watch_clock();
         let (found, outside) = (self.lock_files.clone(), self.outside.clone());
         tokio::task::spawn_blocking(move || found.set(LockFiles::find(&outside.root)));
@@ -232,7 +241,7 @@ impl Agent {
         self.outside.notifier.ready();
         loop {
             let event = self.next().await;
-            if self.turn(event) {
+            if self.turn(event).await {
                 self.outside.notifier.stopping();
                 return self.last_words().await;
             }
@@ -264,7 +273,9 @@ impl Agent {
         }
     }
 
-    fn turn(&mut self, event: Event) -> bool {
+    /// The apply is the first that is set going, and is on the wire before anything else is: what its turn does besides, files,
+    /// a look at the processes, may take a host that is short of memory a while.
+    async fn turn(&mut self, event: Event) -> bool {
         let now = self.outside.clock.now();
         let due_at = std::mem::replace(&mut self.due_at, Duration::MAX);
         if let Some(late) = now.uptime.checked_sub(due_at) {
@@ -281,7 +292,11 @@ impl Agent {
                 if effect == Effect::Exit {
                     return true;
                 }
+                let is_apply = matches!(effect, Effect::Apply(_));
                 self.perform(effect, now.uptime);
+                if is_apply {
+                    tokio::task::yield_now().await;
+                }
             }
             if round == MAX_ROUNDS || !self.take_readings(now, &mut effects) {
                 break;

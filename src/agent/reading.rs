@@ -203,6 +203,13 @@ impl Agent {
                     Event::Answered(id, reading)
                 });
             }
+            Question::Bootstrap(request) => {
+                self.spawn(async move {
+                    let answer = helper.bootstrap(request).await.map(Box::new);
+                    let reading = Reading::Bootstrap(answer.map_err(|error| error.to_string()));
+                    Event::Answered(id, reading)
+                });
+            }
             Question::Runtime(request) => {
                 self.spawn(async move {
                     let answer = helper.runtime(request).await;
@@ -214,14 +221,7 @@ impl Agent {
                 let answer = Event::Answered(id, Reading::KernelState(state));
                 self.known.push_back(answer);
             }
-            Question::Pod(uid) => {
-                self.spawn(async move {
-                    // Without a helper the pod has its uid for a name.
-                    let found = helper.pod(uid).await.ok().flatten();
-                    let name = found.map(|pod| format!("{}/{}", pod.namespace, pod.name));
-                    Event::Answered(id, Reading::Pod(name))
-                });
-            }
+            Question::Pod(uid) => self.name_pod(id, uid),
             Question::Certificate(pid) => self.read_certificate(id, pid),
             Question::Sockets => {
                 let sockets = self.sockets();

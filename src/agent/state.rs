@@ -86,6 +86,8 @@ pub struct State {
     pub(super) textfile_at: Duration,
     /// Bytes of memory that the kernel keeps for us, once that was asked for.
     pub(super) locked_bytes: Option<u64>,
+    /// Whether the kernel calls us when tasks begin to wait for memory, once that was asked for.
+    pub(super) stall_triggers: Option<bool>,
     pub(super) probing: bool,
     pub(super) probe_at: Duration,
     pub(super) look_at: Duration,
@@ -93,6 +95,8 @@ pub struct State {
     pub(super) facts_at: Option<Duration>,
     pub(super) facts_refusal: Option<String>,
     pub(super) status_at: Duration,
+    /// The UID of the Node whose conditions were taken back from the ledger, until the Node itself is seen.
+    pub(super) past_of: Option<String>,
     /// Until when nothing is due that a short turn does not do (uptime).
     pub(super) rests_until: Duration,
     watchdog: Option<(Duration, Duration)>,
@@ -138,6 +142,7 @@ impl State {
             metrics_socket: None,
             textfile_at: Duration::ZERO,
             locked_bytes: None,
+            stall_triggers: None,
             probing: false,
             probe_at: Duration::ZERO,
             look_at: Duration::ZERO,
@@ -145,6 +150,7 @@ impl State {
             facts_at: None,
             facts_refusal: None,
             status_at: Duration::ZERO,
+            past_of: None,
             rests_until: Duration::ZERO,
             watchdog: watchdog.map(|every| (every, Duration::ZERO)),
         };

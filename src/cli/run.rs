@@ -59,8 +59,8 @@ impl Run {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(1)
-            // It has something to do each minute: to end and begin anew in between costs more than to wait.
-            .thread_keep_alive(Duration::from_secs(90))
+            // Kept for good: to make a thread takes memory, which may be short when it is wanted.
+            .thread_keep_alive(Duration::from_hours(24 * 365))
             .thread_stack_size(256 * 1024)
             .build()
             .context("start the event loop")?;

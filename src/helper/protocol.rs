@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use self::cri::{Heard, Listener, RuntimeAnswer, RuntimeRequest, RuntimeStatus};
 use super::{
     boot::{self, BootRequest},
-    certificate, clock, config, credential, journal, kubelet, pod, runtime,
+    bootstrap::{self, BootstrapRequest},
+    certificate, clock, config, credential, journal, kubelet, pods, runtime,
     storage::{self, StorageRequest},
 };
 use crate::{
@@ -50,13 +51,14 @@ pub struct Verb {
 /// Every verb.
 pub const VERBS: &[&Verb] = &[
     &boot::VERB,
+    &bootstrap::VERB,
     &certificate::VERB,
     &clock::VERB,
     &config::VERB,
     &credential::VERB,
     &journal::VERB,
     &kubelet::VERB,
-    &pod::VERB,
+    &pods::VERB,
     &runtime::VERB,
     &storage::VERB,
 ];
@@ -100,12 +102,8 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         rke2: bool,
     },
-    /// Which pod has this uid: a [`PodName`](pod::PodName), or nothing.
-    Pod {
-        /// The pod's uid.
-        #[serde(default)]
-        uid: String,
-    },
+    /// Which pods there are: a [`PodName`](pods::PodName) each.
+    Pods,
     /// How long the client certificate is good that the kubelet shows to the API server: a [`ClientCertificate`].
     Certificate {
         /// The running kubelet, whose flags name its kubeconfig; without it, the well-known places are searched.
@@ -114,6 +112,8 @@ pub enum Request {
     },
     /// Whether the container runtime answers, and what it says: [`RuntimeAnswer`].
     Runtime(RuntimeRequest),
+    /// How far the host is on its way to being of use: [`HostSeen`](crate::bootstrap::HostSeen).
+    Bootstrap(Box<BootstrapRequest>),
 }
 
 /// What the agent knows and the helper does not.
@@ -186,9 +186,10 @@ impl Request {
             Self::Clock => &clock::VERB,
             Self::Storage(_) => &storage::VERB,
             Self::Boot(_) => &boot::VERB,
-            Self::Pod { .. } => &pod::VERB,
+            Self::Pods => &pods::VERB,
             Self::Certificate { .. } => &certificate::VERB,
             Self::Runtime(_) => &runtime::VERB,
+            Self::Bootstrap(_) => &bootstrap::VERB,
         }
     }
 }

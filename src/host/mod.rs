@@ -1,6 +1,7 @@
 //! The door to the machine: one small file a thing, no state shared between them.
 
 pub mod addresses;
+pub mod console;
 pub mod cri;
 pub mod files;
 pub mod helper;
@@ -11,6 +12,7 @@ pub mod kmsg;
 pub mod kubelet;
 pub mod loaded;
 pub mod memory;
+pub mod memory_groups;
 pub mod memory_tables;
 pub mod network;
 pub mod notify;
@@ -24,6 +26,7 @@ pub mod schedstat;
 pub mod scrapes;
 pub mod socket;
 pub mod sockets;
+pub mod stall_triggers;
 pub mod strain;
 pub mod suspect;
 pub mod systemd;
