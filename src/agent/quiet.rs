@@ -118,3 +118,6 @@ impl State {
             && self.driven.iter().all(driven)
     }
 }
+
+#[cfg(test)]
+mod tests;
