@@ -1,5 +1,21 @@
 //! The host's memory: said before it kills, named when it has.
+//!
+//! [`machine`] goes from state to state, one [`Sample`] at a time: [`history`] keeps the last seconds, [`signals`] makes
+//! rates and a forecast of them, [`rules`] says what these mean, [`why`] says it in words.
 
+mod history;
+mod limits;
+mod machine;
+pub mod recording;
+mod rules;
 pub mod sample;
+mod signals;
+mod state;
+mod why;
 
+pub use limits::{Host, Limits};
+pub use machine::Machine;
 pub use sample::{Depth, Sample};
+pub use signals::Signals;
+pub use state::{Stage, State, Transition};
+pub use why::{Cause, Why};

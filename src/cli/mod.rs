@@ -10,6 +10,7 @@ pub mod generate;
 pub mod helper;
 pub mod metrics;
 pub mod pause;
+pub mod replay;
 pub mod run;
 pub mod status;
 
@@ -44,6 +45,7 @@ enum Command {
     Pause(pause::PauseCommand),
     Resume(pause::Resume),
     Cleanup(cleanup::Cleanup),
+    Replay(replay::Replay),
 }
 
 impl Cli {
@@ -63,6 +65,7 @@ impl Cli {
             Command::Pause(pause) => pause.run(),
             Command::Resume(resume) => resume.run(),
             Command::Cleanup(cleanup) => cleanup.run(),
+            Command::Replay(replay) => replay.run(),
         }
     }
 }
