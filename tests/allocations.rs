@@ -16,9 +16,11 @@ use std::{
 };
 
 use nodevigil::{
+    checks::memory::Depth,
     clock::Clock,
     host::{
         files::{Folder, Root},
+        memory_tables::MemoryTables,
         pressure::{Pressure, Resource},
         process::{self, Watched, Where},
         sample::Limits,
@@ -96,9 +98,11 @@ fn main() {
     let mut pressure = Pressure::open(&root, Resource::Cpu).unwrap();
     let own_pid = i32::try_from(std::process::id()).unwrap();
     let mut schedstat = Schedstat::open(&root, own_pid).unwrap();
+    let mut memory = MemoryTables::new(&root);
+    memory.follow(Some(&watched.process), Some(&watched.process));
     let control = count(|| drop(black_box(Box::new(1_u64))));
     assert_eq!(control, TIMES, "the counter counts");
-    let samplers: [(&str, &mut dyn FnMut()); 6] = [
+    let samplers: [(&str, &mut dyn FnMut()); 7] = [
         ("the clocks", &mut || {
             black_box(Clock.now());
         }),
@@ -107,6 +111,10 @@ fn main() {
         }),
         ("state of a process", &mut || {
             assert!(black_box(watched.state()).is_some());
+        }),
+        ("memory, all of it", &mut || {
+            let look = memory.look(Depth::Whole, Clock.now().uptime);
+            assert!(black_box(look).unwrap().reclaim.is_some());
         }),
         ("stalls of the host", &mut || {
             black_box(pressure.read()).unwrap();

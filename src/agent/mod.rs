@@ -10,6 +10,7 @@ mod event;
 mod exposing;
 mod judging;
 mod link;
+mod memory;
 mod peer;
 mod performing;
 mod publishing;
@@ -52,6 +53,7 @@ use crate::{
         files::{Folder, Root, Stamp},
         helper::HelperClient,
         kubelet::Healthz,
+        memory_tables::MemoryTables,
         notify::Notifier,
         packages::LockFiles,
         process::Watched,
@@ -142,6 +144,7 @@ pub struct Agent {
     /// When the loop was to go on at the latest (uptime).
     due_at: Duration,
     limits: Limits,
+    memory: MemoryTables,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -205,6 +208,7 @@ impl Agent {
             textfile_fails: Arc::default(),
             due_at: Duration::MAX,
             limits: Limits::new(&outside.root),
+            memory: MemoryTables::new(&outside.root),
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             outside: Arc::new(outside),

@@ -25,6 +25,9 @@ use crate::{
     status::{MAX_NEWS, News},
 };
 
+/// A check that waits less than this between two looks is in a hurry.
+const SECOND: Duration = Duration::from_secs(1);
+
 /// A check, and whether its question is open.
 #[derive(Debug)]
 pub(super) struct Driven {
@@ -32,6 +35,23 @@ pub(super) struct Driven {
     open: bool,
     /// When it was asked last (uptime).
     asked_at: Duration,
+}
+
+impl Driven {
+    /// Whether its turn has come; `soon` is until when what is due is done now.
+    fn is_due(&self, now: Now, soon: Duration) -> bool {
+        self.check.due_at().is_some_and(|at| {
+            // Who wants the next look after a tenth of a second is not served by another at once.
+            let wait = at.saturating_sub(self.asked_at);
+            let is_hasty = wait < SECOND;
+            let until = if is_hasty {
+                now.uptime + wait / 10
+            } else {
+                soon
+            };
+            until >= at
+        })
+    }
 }
 
 /// Every check that is driven.
@@ -93,8 +113,7 @@ impl State {
         self.look_both_ways(now);
         let soon = self.soon(now);
         for driven in &mut self.driven {
-            let due = driven.check.due_at().is_some_and(|at| soon >= at);
-            if driven.open || !due {
+            if driven.open || !driven.is_due(now, soon) {
                 continue;
             }
             if let Some(question) = driven.check.turn(now) {
@@ -160,11 +179,7 @@ impl Agent {
                 let reading = Reading::Limits(self.limits.look());
                 self.known.push_back(Event::Answered(id, reading));
             }
-            Question::Memory(_) => {
-                let unread = Err("nothing reads it yet".to_owned());
-                let answer = Event::Answered(id, Reading::Memory(unread));
-                self.known.push_back(answer);
-            }
+            Question::Memory(depth) => self.look_at_memory(id, depth),
             Question::Clock => {
                 self.spawn(async move {
                     let state = helper.clock().await.ok();
@@ -257,5 +272,59 @@ fn unasked(error: &HelperError) -> Unasked {
     Unasked {
         is_away: !matches!(error, HelperError::Refused { .. }),
         why: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        checks::{Spec, memory::Depth},
+        health::Finding,
+    };
+
+    /// Wants its next look at that uptime.
+    #[derive(Debug)]
+    struct Wants(Duration);
+
+    impl Check for Wants {
+        fn spec(&self) -> Spec {
+            checks::ALL[0]
+        }
+        fn take(&mut self, _: &Reading, _: Now) {}
+        fn due_at(&self) -> Option<Duration> {
+            Some(self.0)
+        }
+        fn turn(&mut self, _: Now) -> Option<Question> {
+            Some(Question::Memory(Depth::Whole))
+        }
+        fn findings(&self) -> &[Finding] {
+            &[]
+        }
+    }
+
+    #[test]
+    fn a_hasty_check_waits_for_its_time() {
+        let ms = Duration::from_millis;
+        let is_due = |asked_at, at, now, soon| {
+            let driven = Driven {
+                check: Box::new(Wants(ms(at))),
+                open: false,
+                asked_at: ms(asked_at),
+            };
+            let now = Now {
+                uptime: ms(now),
+                wall: jiff::Timestamp::UNIX_EPOCH,
+            };
+            driven.is_due(now, ms(soon))
+        };
+        // Ten times a second: the answer of the last look, a beat and anything else come between.
+        for (now, due) in [(1001, false), (1050, false), (1091, true), (1100, true)] {
+            assert_eq!(is_due(1000, 1100, now, now + 900), due, "{now}");
+        }
+        // Once a second it goes with the others.
+        assert!(is_due(1000, 2000, 1950, 2050));
+        // What was called for just now is due.
+        assert!(is_due(1000, 1400, 1400, 1500));
     }
 }

@@ -1,60 +1,20 @@
-//! Small kernel tables that are read again and again. Each stays open: a look is one read into a buffer on the stack, and
-//! allocates nothing.
-
-use std::{os::fd::OwnedFd, path::PathBuf};
-
-use rustix::fs::{Mode, OFlags};
+//! Small kernel tables that are read again and again: what the kernel has a limit on.
 
 use crate::{
     checks::limits::{Sample, Used},
-    host::files::Root,
+    host::{files::Root, kept::Kept},
 };
 
 /// Longer than a line of numbers that any of these tables has.
 const MAX_BYTES: usize = 128;
-/// A table that is not there is looked for again at each so manieth look: its module may be loaded later, its cgroup made.
-const LOOKS_BETWEEN: u8 = 30;
 /// The kernel gives these first numbers out once only (`RESERVED_PIDS`), so so many fewer can be in use.
 const RESERVED_PIDS: u64 = 300;
 
-/// A table that is kept open.
-#[derive(Debug)]
-struct Table {
-    /// Where it may be, joined to the root once: the first that is there.
-    paths: Vec<PathBuf>,
-    open: Option<OwnedFd>,
-    look_in: u8,
-}
-
-impl Table {
-    fn new(root: &Root, paths: &[&str]) -> Self {
-        Self {
-            paths: paths.iter().map(|path| root.join(path)).collect(),
-            open: None,
-            look_in: 0,
-        }
-    }
-
-    /// Its numbers in the place given, counted from 0 with blanks and slashes between; `None` where there is none.
-    fn numbers<const N: usize>(&mut self, places: [usize; N]) -> Option<[u64; N]> {
-        if self.open.is_none() {
-            if self.look_in > 0 {
-                self.look_in -= 1;
-                return None;
-            }
-            self.look_in = LOOKS_BETWEEN;
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-            let open = |path: &PathBuf| rustix::fs::open(path, flags, Mode::empty()).ok();
-            self.open = Some(self.paths.iter().find_map(open)?);
-        }
-        let mut buffer = [0; MAX_BYTES];
-        let Ok(length) = rustix::io::pread(self.open.as_ref()?, &mut buffer, 0) else {
-            // Its cgroup was removed: perhaps there is another by now.
-            (self.open, self.look_in) = (None, 0);
-            return None;
-        };
-        numbers(&buffer[..length], places)
-    }
+/// Its numbers in the places given, counted from 0 with blanks and slashes between; `None` where there is none.
+fn read<const N: usize>(table: &mut Kept, places: [usize; N]) -> Option<[u64; N]> {
+    let mut buffer = [0; MAX_BYTES];
+    let length = table.read(&mut buffer)?;
+    numbers(&buffer[..length], places)
 }
 
 /// The numbers in those places of a line.
@@ -72,20 +32,20 @@ fn numbers<const N: usize>(line: &[u8], places: [usize; N]) -> Option<[u64; N]> 
 /// What the kernel has a limit on, and how much of it is used.
 #[derive(Debug)]
 pub struct Limits {
-    loadavg: Table,
-    pid_max: Table,
-    threads_max: Table,
-    pod_pids: Table,
-    pod_pids_max: Table,
-    file_nr: Table,
-    connections: Table,
-    connections_max: Table,
+    loadavg: Kept,
+    pid_max: Kept,
+    threads_max: Kept,
+    pod_pids: Kept,
+    pod_pids_max: Kept,
+    file_nr: Kept,
+    connections: Kept,
+    connections_max: Kept,
 }
 
 impl Limits {
     /// Nothing is open yet.
     pub fn new(root: &Root) -> Self {
-        let table = |paths: &[&str]| Table::new(root, paths);
+        let table = |paths: &[&str]| Kept::new(root, paths);
         Self {
             loadavg: table(&["/proc/loadavg"]),
             pid_max: table(&["/proc/sys/kernel/pid_max"]),
@@ -111,7 +71,7 @@ impl Limits {
 
     /// Looks at all of them. None of these reads can block.
     pub fn look(&mut self) -> Sample {
-        let one = |table: &mut Table, place| table.numbers([place]).map(|[one]| one);
+        let one = |table: &mut Kept, place| read(table, [place]).map(|[one]| one);
         // `0.52 0.58 0.59 2/1253 81234`: running and all threads of the machine.
         let threads = one(&mut self.loadavg, 4);
         let pids = one(&mut self.pid_max, 0).map(|max| max.saturating_sub(RESERVED_PIDS));
@@ -121,7 +81,7 @@ impl Limits {
             one(&mut self.connections, 0),
             one(&mut self.connections_max, 0),
         );
-        let files = self.file_nr.numbers([0, 2]);
+        let files = read(&mut self.file_nr, [0, 2]);
         Sample {
             pids: used(threads, pids),
             threads: used(threads, all),
@@ -143,6 +103,7 @@ mod tests {
     use procfs::{Current, LoadAverage};
 
     use super::*;
+    use crate::host::kept::LOOKS_BETWEEN;
 
     fn host() -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();

@@ -53,6 +53,9 @@ pub struct Level {
     pub shmem: Option<u64>,
     /// `SUnreclaim`, `KernelStack` and `PageTables` together: what the kernel holds for itself.
     pub kernel: Option<u64>,
+    /// What the kernel keeps back for itself before it gives memory out: the high watermarks of all zones, from
+    /// `/proc/zoneinfo`, read once.
+    pub reserve: Option<u64>,
     /// `SwapTotal`.
     pub swap_total: Option<u64>,
     /// `SwapFree`.
