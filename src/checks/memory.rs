@@ -3,6 +3,7 @@
 //! [`machine`] goes from state to state, one [`Sample`] at a time: [`history`] keeps the last seconds, [`signals`] makes
 //! rates and a forecast of them, [`rules`] says what these mean, [`why`] says it in words.
 
+mod check;
 mod history;
 mod limits;
 mod machine;
@@ -13,7 +14,8 @@ mod signals;
 mod state;
 mod why;
 
-pub use limits::{Host, Limits};
+pub use check::{HINT, Memory, SPEC};
+pub use limits::Limits;
 pub use machine::Machine;
 pub use sample::{Depth, Sample};
 pub use signals::Signals;

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     checks::memory::{
-        Depth, Host, Limits, Machine, Sample, Stage, Transition,
+        Depth, Limits, Machine, Sample, Stage, Transition,
         recording::{Kill, Recorded, Recording},
     },
     config,
@@ -117,7 +117,7 @@ fn replay(
         .open(path)
         .map_err(|error| Failure::Open(error.into()))?;
     let mut reader = BufReader::new(file);
-    let mut machine = Machine::new(limits, Host::default());
+    let mut machine = Machine::new(limits);
     let mut recording = None;
     let mut text = String::new();
     for number in 1.. {

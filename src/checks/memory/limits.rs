@@ -44,21 +44,3 @@ impl Limits {
         }
     }
 }
-
-/// What does not change while the host is up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Host {
-    /// The high watermarks of all zones together, in bytes: the kernel gives the last of it to nobody. 0 if not known.
-    pub watermarks: u64,
-    /// A page, in bytes.
-    pub page: u64,
-}
-
-impl Default for Host {
-    fn default() -> Self {
-        Self {
-            watermarks: 0,
-            page: 4096,
-        }
-    }
-}

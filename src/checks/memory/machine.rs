@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{
     history::{History, Point},
-    limits::{CALM_EVERY, Host, Limits, MAX_GAP, RISING_EVERY, WHOLE_EVERY},
+    limits::{CALM_EVERY, Limits, MAX_GAP, RISING_EVERY, WHOLE_EVERY},
     sample::{Depth, Sample},
     signals::{self, Signals, real},
     state::{Raised, Since, Stage, State, Transition},
@@ -23,7 +23,6 @@ const DEAF: (Duration, Duration) = (Duration::from_secs(30), Duration::from_mins
 #[derive(Debug)]
 pub struct Machine {
     limits: Limits,
-    host: Host,
     state: State,
     history: History,
     signals: Signals,
@@ -44,10 +43,9 @@ pub struct Machine {
 
 impl Machine {
     /// Calm, and knows nothing yet.
-    pub fn new(limits: Limits, host: Host) -> Self {
+    pub fn new(limits: Limits) -> Self {
         Self {
             limits,
-            host,
             state: State::Calm {
                 settled: None,
                 pods: None,
@@ -192,7 +190,7 @@ impl Machine {
             thrashes: false,
             in_vain: false,
         });
-        self.signals = signals::signals(sample, swap, &self.history, self.host);
+        self.signals = signals::signals(sample, swap, &self.history);
         true
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     history::{History, Point},
-    limits::{Host, MAX_GAP},
+    limits::MAX_GAP,
     sample::Sample,
 };
 
@@ -104,11 +104,10 @@ pub(super) fn signals(
     sample: &Sample,
     swap: Option<f64>,
     history: &History,
-    host: Host,
 ) -> Signals {
     let level = sample.level;
     let (total, available) = (real(level.total), real(level.available));
-    let reserve = (total * RESERVE_PERCENT / 100.0).max(real(host.watermarks));
+    let reserve = (total * RESERVE_PERCENT / 100.0).max(real(level.reserve.unwrap_or(0)));
     let falls = trend(history, |point| point.headroom);
     let left = |falls: Option<f64>, free: f64| {
         let left = free.max(0.0) / falls?;
@@ -135,7 +134,7 @@ pub(super) fn signals(
         ..Signals::default()
     };
     waits(sample, history, &mut signals);
-    reclaim(sample, history, host, &mut signals);
+    reclaim(sample, history, &mut signals);
     signals
 }
 
@@ -181,7 +180,7 @@ fn platform(sample: &Sample, history: &History) -> Option<f64> {
     }
 }
 
-fn reclaim(sample: &Sample, history: &History, host: Host, signals: &mut Signals) {
+fn reclaim(sample: &Sample, history: &History, signals: &mut Signals) {
     let Some((now, (age, then))) = sample.reclaim.zip(before(history, |point| point.reclaim))
     else {
         return;
@@ -199,10 +198,12 @@ fn reclaim(sample: &Sample, history: &History, host: Host, signals: &mut Signals
     // Without a number of file pages: what is available holds all of them that count.
     let file = sample.level.file.unwrap_or(sample.level.available);
     let file = real(file).max(signals.total * LEAST_FILE_PERCENT / 100.0);
-    let pages = (file / real(host.page.max(1))).max(1.0);
+    let pages = (file / real(if now.page == 0 { PAGE } else { now.page })).max(1.0);
     signals.refaults = grown(Some(now.refaulted), Some(then.refaulted))
         .map(|pages_read| 100.0 * pages_read / pages);
 }
 
+/// A page, in bytes, if nobody says otherwise.
+const PAGE: u64 = 4096;
 /// kswapd works if it looks at more pages a second than this.
 const SCANNED: f64 = 100.0;

@@ -23,6 +23,8 @@ pub enum Cause {
     Plunges,
     /// All pods together will reach their limit.
     PodsAtLimit,
+    /// It is exhausted.
+    Exhausted,
     /// What was dropped is read anew at once.
     Thrashes,
     /// The kernel looks for memory in vain.
@@ -64,6 +66,7 @@ impl fmt::Display for Why {
             Cause::Imminent => "the host's memory is about to be exhausted",
             Cause::Plunges => "the host's memory falls too fast to wait for any other sign",
             Cause::PodsAtLimit => "all pods together are about to reach their memory limit",
+            Cause::Exhausted => "the host's memory is exhausted",
             Cause::Thrashes => "the host thrashes: what it drops from memory it reads anew at once",
             Cause::InVain => "the kernel looks for memory in vain",
             Cause::PlatformWaits => "the kubelet or the container runtime waits for memory",
