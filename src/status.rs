@@ -95,6 +95,9 @@ pub struct StatusFile {
     /// Bytes of memory that are locked; `None` if that is not known.
     #[serde(default)]
     pub locked_bytes: Option<u64>,
+    /// Whether the kernel calls the daemon when tasks begin to wait for memory; `None` if that is not known.
+    #[serde(default)]
+    pub stall_triggers: Option<bool>,
     /// Where the metrics are, if they are on a socket.
     #[serde(default)]
     pub metrics_socket: Option<PathBuf>,
@@ -291,6 +294,7 @@ impl StatusFile {
             events: Events::default(),
             log_lines_dropped: 0,
             locked_bytes: None,
+            stall_triggers: None,
             metrics_socket: None,
         }
     }

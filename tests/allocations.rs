@@ -13,6 +13,7 @@ use std::{
     hint::black_box,
     io::Write as _,
     sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
 };
 
 use nodevigil::{
@@ -20,6 +21,7 @@ use nodevigil::{
     clock::Clock,
     host::{
         files::{Folder, Root},
+        memory_groups::MemoryGroups,
         memory_tables::MemoryTables,
         pressure::{Pressure, Resource},
         process::{self, Watched, Where},
@@ -100,9 +102,11 @@ fn main() {
     let mut schedstat = Schedstat::open(&root, own_pid).unwrap();
     let mut memory = MemoryTables::new(&root);
     memory.follow(Some(&watched.process), Some(&watched.process));
+    let mut groups = MemoryGroups::new(&root);
+    let mut sample = memory.look(Depth::Whole, Clock.now().uptime).unwrap();
     let control = count(|| drop(black_box(Box::new(1_u64))));
     assert_eq!(control, TIMES, "the counter counts");
-    let samplers: [(&str, &mut dyn FnMut()); 7] = [
+    let samplers: [(&str, &mut dyn FnMut()); 8] = [
         ("the clocks", &mut || {
             black_box(Clock.now());
         }),
@@ -115,6 +119,10 @@ fn main() {
         ("memory, all of it", &mut || {
             let look = memory.look(Depth::Whole, Clock.now().uptime);
             assert!(black_box(look).unwrap().reclaim.is_some());
+        }),
+        ("memory of the control groups", &mut || {
+            sample.at += Duration::from_secs(2);
+            assert!(black_box(groups.look(&sample)));
         }),
         ("stalls of the host", &mut || {
             black_box(pressure.read()).unwrap();

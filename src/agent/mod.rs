@@ -40,6 +40,7 @@ use tracing::{debug, warn};
 
 pub use event::{Effect, Event};
 pub use exposing::SOCKET_NAME;
+use memory::PodNames;
 pub use state::State;
 
 use crate::{
@@ -53,6 +54,7 @@ use crate::{
         files::{Folder, Root, Stamp},
         helper::HelperClient,
         kubelet::Healthz,
+        memory_groups::MemoryGroups,
         memory_tables::MemoryTables,
         notify::Notifier,
         packages::LockFiles,
@@ -145,6 +147,8 @@ pub struct Agent {
     due_at: Duration,
     limits: Limits,
     memory: MemoryTables,
+    groups: MemoryGroups,
+    pod_names: PodNames,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -209,6 +213,8 @@ impl Agent {
             due_at: Duration::MAX,
             limits: Limits::new(&outside.root),
             memory: MemoryTables::new(&outside.root),
+            groups: MemoryGroups::new(&outside.root),
+            pod_names: PodNames::default(),
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             outside: Arc::new(outside),
@@ -221,6 +227,7 @@ impl Agent {
             self.watch_unit();
         }
         self.watch_kernel();
+        self.watch_stalls();
         self.watch_clock();
         let (found, outside) = (self.lock_files.clone(), self.outside.clone());
         tokio::task::spawn_blocking(move || found.set(LockFiles::find(&outside.root)));

@@ -211,14 +211,7 @@ impl Agent {
                 let answer = Event::Answered(id, Reading::KernelState(state));
                 self.known.push_back(answer);
             }
-            Question::Pod(uid) => {
-                self.spawn(async move {
-                    // Without a helper the pod has its uid for a name.
-                    let found = helper.pod(uid).await.ok().flatten();
-                    let name = found.map(|pod| format!("{}/{}", pod.namespace, pod.name));
-                    Event::Answered(id, Reading::Pod(name))
-                });
-            }
+            Question::Pod(uid) => self.name_pod(id, uid),
             Question::Certificate(pid) => self.read_certificate(id, pid),
             Question::Sockets => {
                 let sockets = self.sockets();

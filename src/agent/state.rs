@@ -86,6 +86,8 @@ pub struct State {
     pub(super) textfile_at: Duration,
     /// Bytes of memory that the kernel keeps for us, once that was asked for.
     pub(super) locked_bytes: Option<u64>,
+    /// Whether the kernel calls us when tasks begin to wait for memory, once that was asked for.
+    pub(super) stall_triggers: Option<bool>,
     pub(super) probing: bool,
     pub(super) probe_at: Duration,
     pub(super) look_at: Duration,
@@ -136,6 +138,7 @@ impl State {
             metrics_socket: None,
             textfile_at: Duration::ZERO,
             locked_bytes: None,
+            stall_triggers: None,
             probing: false,
             probe_at: Duration::ZERO,
             look_at: Duration::ZERO,

@@ -36,6 +36,7 @@ impl State {
             events: self.event_status(),
             log_lines_dropped: journal::dropped(),
             locked_bytes: self.locked_bytes,
+            stall_triggers: self.stall_triggers,
             metrics_socket: self.metrics_socket.clone(),
             ..StatusFile::new(now.wall)
         }

@@ -166,6 +166,10 @@ pub enum Reading {
     Limits(limits::Sample),
     /// How the host's memory stands; or why that cannot be read.
     Memory(Result<memory::Sample, String>),
+    /// Who takes the memory, if anybody grows: told every two seconds while the check looks at all of it.
+    Grower(Option<memory::Grower>),
+    /// Tasks begin to wait for memory: a call to look at once, and no more than that.
+    MemoryStalls,
     /// What the helper says of the kernel's clock, if it says anything.
     Clock(Option<ClockState>),
     /// The wall clock was set.

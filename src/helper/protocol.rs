@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use self::cri::{Heard, Listener, RuntimeAnswer, RuntimeRequest, RuntimeStatus};
 use super::{
     boot::{self, BootRequest},
-    certificate, clock, config, credential, journal, kubelet, pod, runtime,
+    certificate, clock, config, credential, journal, kubelet, pods, runtime,
     storage::{self, StorageRequest},
 };
 use crate::{
@@ -56,7 +56,7 @@ pub const VERBS: &[&Verb] = &[
     &credential::VERB,
     &journal::VERB,
     &kubelet::VERB,
-    &pod::VERB,
+    &pods::VERB,
     &runtime::VERB,
     &storage::VERB,
 ];
@@ -100,12 +100,8 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         rke2: bool,
     },
-    /// Which pod has this uid: a [`PodName`](pod::PodName), or nothing.
-    Pod {
-        /// The pod's uid.
-        #[serde(default)]
-        uid: String,
-    },
+    /// Which pods there are: a [`PodName`](pods::PodName) each.
+    Pods,
     /// How long the client certificate is good that the kubelet shows to the API server: a [`ClientCertificate`].
     Certificate {
         /// The running kubelet, whose flags name its kubeconfig; without it, the well-known places are searched.
@@ -186,7 +182,7 @@ impl Request {
             Self::Clock => &clock::VERB,
             Self::Storage(_) => &storage::VERB,
             Self::Boot(_) => &boot::VERB,
-            Self::Pod { .. } => &pod::VERB,
+            Self::Pods => &pods::VERB,
             Self::Certificate { .. } => &certificate::VERB,
             Self::Runtime(_) => &runtime::VERB,
         }

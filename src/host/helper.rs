@@ -27,7 +27,7 @@ use crate::{
         SOCKET_PATH,
         boot::{BootRequest, LastBoot},
         journal::LastWords,
-        pod::PodName,
+        pods::PodName,
         protocol::{
             self, ConfigAnswer, ConfigRequest, MAX_ANSWER_BYTES, Request, RuntimeAnswer,
             RuntimeRequest, Verb,
@@ -171,9 +171,9 @@ impl HelperClient {
         self.ask(&Request::Kubelet { pid }).await
     }
 
-    /// Which pod has that uid.
-    pub async fn pod(&self, uid: String) -> Result<Option<PodName>, HelperError> {
-        self.ask(&Request::Pod { uid }).await
+    /// Which pods there are. At most 1 s.
+    pub async fn pods(&self) -> Result<Vec<PodName>, HelperError> {
+        self.ask(&Request::Pods).await
     }
 
     /// What the kubelet speaks to the API server with: the one that runs as `pid`, else the one that the well-known

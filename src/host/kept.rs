@@ -35,44 +35,15 @@ impl Kept {
 
     /// What one read says of it: so many bytes; `None` where there is none.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Option<usize> {
-        self.read_at(buffer, 0)
+        self.with(|file| rustix::io::pread(file, buffer, 0))
     }
 
-    /// Hands out its lines without their ends, until `goes_on` says that it has seen enough; `None` where there is no table.
-    /// A line longer than a page comes in pieces.
+    /// As [`lines`]; `None` where there is no table.
     pub(super) fn lines(&mut self, goes_on: &mut dyn FnMut(&[u8]) -> bool) -> Option<()> {
-        let mut buffer = [0; PIECE_BYTES];
-        let (mut kept, mut offset) = (0, 0);
-        for _ in 0..MAX_PIECES {
-            let length = self.read_at(&mut buffer[kept..], offset)?;
-            if length == 0 {
-                break;
-            }
-            offset += length as u64;
-            let filled = kept + length;
-            let mut from = 0;
-            while let Some(end) = buffer[from..filled].iter().position(|byte| *byte == b'\n') {
-                if !goes_on(&buffer[from..from + end]) {
-                    return Some(());
-                }
-                from += end + 1;
-            }
-            if from == 0 && filled == PIECE_BYTES {
-                if !goes_on(&buffer) {
-                    return Some(());
-                }
-                from = PIECE_BYTES;
-            }
-            buffer.copy_within(from..filled, 0);
-            kept = filled - from;
-        }
-        if kept > 0 {
-            goes_on(&buffer[..kept]);
-        }
-        Some(())
+        self.with(|file| lines(file, goes_on))
     }
 
-    fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> Option<usize> {
+    fn with<T>(&mut self, read: impl FnOnce(&OwnedFd) -> rustix::io::Result<T>) -> Option<T> {
         let is_new = self.open.is_none();
         if is_new {
             if self.look_in > 0 {
@@ -84,7 +55,7 @@ impl Kept {
             let open = |path: &PathBuf| rustix::fs::open(path, flags, Mode::empty()).ok();
             self.open = Some(self.paths.iter().find_map(open)?);
         }
-        let read = rustix::io::pread(self.open.as_ref()?, buffer, offset).ok();
+        let read = read(self.open.as_ref()?).ok();
         if read.is_none() {
             self.open = None;
             if !is_new {
@@ -94,6 +65,43 @@ impl Kept {
         }
         read
     }
+}
+
+/// Hands out a table's lines without their ends, until `goes_on` says that it has seen enough. A line longer than a page
+/// comes in pieces.
+pub(super) fn lines(
+    file: &OwnedFd,
+    goes_on: &mut dyn FnMut(&[u8]) -> bool,
+) -> rustix::io::Result<()> {
+    let mut buffer = [0; PIECE_BYTES];
+    let (mut kept, mut offset) = (0, 0);
+    for _ in 0..MAX_PIECES {
+        let length = rustix::io::pread(file, &mut buffer[kept..], offset)?;
+        if length == 0 {
+            break;
+        }
+        offset += length as u64;
+        let filled = kept + length;
+        let mut from = 0;
+        while let Some(end) = buffer[from..filled].iter().position(|byte| *byte == b'\n') {
+            if !goes_on(&buffer[from..from + end]) {
+                return Ok(());
+            }
+            from += end + 1;
+        }
+        if from == 0 && filled == PIECE_BYTES {
+            if !goes_on(&buffer) {
+                return Ok(());
+            }
+            from = PIECE_BYTES;
+        }
+        buffer.copy_within(from..filled, 0);
+        kept = filled - from;
+    }
+    if kept > 0 {
+        goes_on(&buffer[..kept]);
+    }
+    Ok(())
 }
 
 /// The number that a word is.

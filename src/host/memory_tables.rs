@@ -130,7 +130,7 @@ fn level(table: &mut Kept) -> Option<Level> {
 }
 
 /// `some avg10=0.00 avg60=0.00 avg300=0.00 total=116509426` and the same of `full`: the totals.
-fn totals(text: &[u8]) -> Option<(u64, Option<u64>)> {
+pub(super) fn totals(text: &[u8]) -> Option<(u64, Option<u64>)> {
     let (mut some, mut full) = (None, None);
     for line in text.split(|byte| *byte == b'\n') {
         let mut words = words(line);
@@ -159,7 +159,10 @@ fn stall(table: &mut Kept) -> Option<Stall> {
 
 /// What `/proc/vmstat` says.
 fn reclaim(table: &mut Kept) -> Option<Reclaim> {
-    let mut reclaim = Reclaim::default();
+    let mut reclaim = Reclaim {
+        page: procfs::page_size(),
+        ..Reclaim::default()
+    };
     let (mut scanned, mut refaulted, mut refaulted_before_5_9) = (None, None, None);
     let add =
         |sum: &mut Option<u64>, count: u64| *sum = Some(sum.unwrap_or(0).saturating_add(count));
@@ -303,6 +306,8 @@ impl Pods {
                 format!("/sys/fs/cgroup/kubepods/{v2}"),
                 format!("/sys/fs/cgroup/memory/kubepods.slice/{v1}"),
                 format!("/sys/fs/cgroup/memory/kubepods/{v1}"),
+                format!("/sys/fs/cgroup/unified/kubepods.slice/{v2}"),
+                format!("/sys/fs/cgroup/unified/kubepods/{v2}"),
             ];
             Kept::new(root, &paths.each_ref().map(String::as_str))
         };

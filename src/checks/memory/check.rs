@@ -337,6 +337,3 @@ impl Check for Memory {
         Some((HINT, &self.hint))
     }
 }
-
-#[cfg(test)]
-mod tests;
