@@ -18,6 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     clock::Clock,
+    desired, health,
     host::files::Root,
     status::{
         self, ApiState, Condition, ConditionStatus, IdentityKind, PeerState, Quiet, QuietKind,
@@ -181,11 +182,13 @@ fn is_hint(condition: &Condition) -> bool {
 
 /// Whether it tells of a problem: of nearly all of them `False` is bad.
 fn is_bad(condition: &Condition) -> bool {
-    let spec = PublishedType::parse(&condition.kind).map(PublishedType::spec);
-    match spec.map_or(Status::False, |spec| spec.bad) {
-        Status::True => condition.status == ConditionStatus::True,
-        _ => condition.status == ConditionStatus::False,
-    }
+    let published = desired::PublishedType::parse(&condition.kind);
+    let bad = published.map_or(health::Status::False, |published| published.spec().bad);
+    condition.status
+        == match bad {
+            health::Status::True => ConditionStatus::True,
+            _ => ConditionStatus::False,
+        }
 }
 
 /// Under which names the Node has a condition, as far as that goes without saying otherwise.

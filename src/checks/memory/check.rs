@@ -114,7 +114,9 @@ impl Memory {
     fn seen(&mut self, sample: &Sample, now: Now) {
         self.unread_since = None;
         let kills = sample.reclaim.map(|reclaim| reclaim.oom_kills);
-        let is_more = kills.zip(self.oom_kills).is_some_and(|(now, before)| now > before);
+        let is_more = kills
+            .zip(self.oom_kills)
+            .is_some_and(|(now, before)| now > before);
         self.oom_kills = kills.or(self.oom_kills);
         if is_more && self.counts_kills {
             let died = self.machine.counted_kill(sample.at);
@@ -201,7 +203,9 @@ impl Memory {
     }
 
     fn judge_state(&mut self, stage: Stage, now: Now) {
-        let thrashes_for = self.thrashing_since.map(|since| now.uptime.saturating_sub(since));
+        let thrashes_for = self
+            .thrashing_since
+            .map(|since| now.uptime.saturating_sub(since));
         let state = match stage {
             _ if thrashes_for.is_some_and(|time| time >= THRASHING_FOR) => Some((
                 Reason::MemoryThrashing,
@@ -228,33 +232,60 @@ impl Memory {
         // Asked for at each turn of the loop, and made anew ten times a second at worst: only if it is another.
         let mut wanted = usize::from(state.is_some() || !is_killed);
         wanted += self.killed.iter().flatten().count();
-        let killed = self.killed.iter().flatten().map(|killed| (killed.reason, killed.message.as_str()));
+        let killed = self
+            .killed
+            .iter()
+            .flatten()
+            .map(|killed| (killed.reason, killed.message.as_str()));
         let all = killed.chain((state.is_some() || !is_killed).then_some((reason, sentence)));
         let is_same = self.findings.len() == wanted
-            && self.findings.iter().zip(all.clone()).all(|(old, new)| (old.reason, old.message.as_str()) == new);
+            && self
+                .findings
+                .iter()
+                .zip(all.clone())
+                .all(|(old, new)| (old.reason, old.message.as_str()) == new);
         if !is_same {
-            self.findings = all.map(|(reason, message)| finding(reason, message.to_owned())).collect();
+            self.findings = all
+                .map(|(reason, message)| finding(reason, message.to_owned()))
+                .collect();
         }
     }
 
     fn judge_hint(&mut self, stage: Stage, now: Now) {
         if stage < Stage::Imminent {
             self.hint_told = None;
-            if self.hint.first().is_none_or(|hint| hint.reason != Reason::MemoryIsEnough) {
-                let enough = "nothing says that the host's memory is about to be exhausted".to_owned();
+            if self
+                .hint
+                .first()
+                .is_none_or(|hint| hint.reason != Reason::MemoryIsEnough)
+            {
+                let enough =
+                    "nothing says that the host's memory is about to be exhausted".to_owned();
                 self.hint = vec![finding(Reason::MemoryIsEnough, enough)];
             }
             return;
         }
         let at = now.uptime;
-        let told = self.hint_told.unwrap_or(HintTold { since: at, at, stage });
-        let every = if at.saturating_sub(told.since) < REFRESH_LATER { REFRESH } else { REFRESH_LATER };
+        let told = self.hint_told.unwrap_or(HintTold {
+            since: at,
+            at,
+            stage,
+        });
+        let every = if at.saturating_sub(told.since) < REFRESH_LATER {
+            REFRESH
+        } else {
+            REFRESH_LATER
+        };
         let is_due = at.saturating_sub(told.at) >= every || stage > told.stage;
         if self.hint_told.is_some() && !is_due {
             return;
         }
         self.hint_told = Some(HintTold { at, stage, ..told });
-        let reason = if self.is_of_pods { Reason::MemoryPodsRunOut } else { Reason::MemoryRunsOut };
+        let reason = if self.is_of_pods {
+            Reason::MemoryPodsRunOut
+        } else {
+            Reason::MemoryRunsOut
+        };
         self.hint = vec![finding(reason, self.outlook(stage))];
     }
 
@@ -337,3 +368,6 @@ impl Check for Memory {
         Some((HINT, &self.hint))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -242,3 +242,6 @@ impl Machine {
         Some(Transition { at, from, to, why })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -100,11 +100,7 @@ pub(super) fn zram_ratio(sample: &Sample) -> Option<f64> {
 }
 
 /// What `sample` says, whose point is the newest of `history`.
-pub(super) fn signals(
-    sample: &Sample,
-    swap: Option<f64>,
-    history: &History,
-) -> Signals {
+pub(super) fn signals(sample: &Sample, swap: Option<f64>, history: &History) -> Signals {
     let level = sample.level;
     let (total, available) = (real(level.total), real(level.available));
     let reserve = (total * RESERVE_PERCENT / 100.0).max(real(level.reserve.unwrap_or(0)));

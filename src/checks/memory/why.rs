@@ -54,10 +54,9 @@ pub struct Why {
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let s = &self.signals;
-        f.write_str(match self.cause {
+impl Cause {
+    fn sentence(self) -> &'static str {
+        match self {
             Cause::Low => "little memory is available",
             Cause::Falls => "available memory falls",
             Cause::Waits => "tasks wait for memory",
@@ -77,7 +76,14 @@ impl fmt::Display for Why {
             Cause::Recovered => "enough memory is available again",
             Cause::Still => "memory moves no longer",
             Cause::StillLow => "the host thrashes no longer, but little memory is available",
-        })?;
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = &self.signals;
+        f.write_str(self.cause.sentence())?;
         write!(
             f,
             ": {:.1} % ({:.0} MiB) available",

@@ -94,10 +94,8 @@ fn each_table_is_read() {
         page: procfs::page_size(),
         oom_kills: 4,
     };
-    let wanted = Sample {
-        reclaim: Some(reclaim),
-        ..wanted
-    };
+    let mut wanted = wanted;
+    wanted.reclaim = Some(reclaim);
     assert_eq!(tables.look(Depth::Whole, at).unwrap(), wanted);
 }
 
