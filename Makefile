@@ -39,31 +39,45 @@ PEER := $(CACHE)/peer/$(PEER_KEY)
 PROMETHEUS_KEY := $(shell cat tests/cluster/promtool/go.mod tests/cluster/promtool/go.sum tests/cluster/promtool/*/main.go | sha256sum | cut -c1-16)
 PROMETHEUS := $(CACHE)/prometheus/$(PROMETHEUS_KEY)
 
+# The kernel and the root file system of the guest in tests/vm, for each state of what makes them.
+VM_KEY := $(shell cat tests/vm/image.sh systemd/nodevigil.sysusers systemd/nodevigil.tmpfiles | sha256sum | cut -c1-16)
+VM := $(CACHE)/vm/$(VM_KEY)
+
+# nfpm, which makes the deb and the rpm.
+NFPM_KEY := $(shell cat packaging/nfpm/go.mod packaging/nfpm/go.sum | sha256sum | cut -c1-16)
+NFPM := $(CACHE)/nfpm/$(NFPM_KEY)
+
+# The time that everything in the packages has: the same sources give the same bytes.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
+
 # What the node tier, the demo and the bench need: the binary that is shipped, the control plane's binaries, its consumers,
 # whom we are measured beside, and who reads our metrics.
 NODE_ENV := NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" \
-  NODEVIGIL_PEER="$(PEER)" NODEVIGIL_PROMETHEUS="$(PROMETHEUS)"
+  NODEVIGIL_PEER="$(PEER)" NODEVIGIL_PROMETHEUS="$(PROMETHEUS)" NODEVIGIL_NFPM="$(NFPM)/nfpm"
+
+VM_ENV := NODEVIGIL_VM="$(VM)" NODEVIGIL_GUEST="$(CARGO_TARGET_DIR)/$(TARGET)/release/guest" $(NODE_ENV)
 
 # Programs that the tests start, each with the Debian packages that bring it. A program that is there is left alone,
 # wherever it came from: installing Debian's containerd would remove Docker's.
 NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-daemon:dbus unshare:util-linux ip:iproute2 \
   containerd:containerd runc:runc cloud-init:cloud-init openssl:openssl nft:nftables \
-  curl:curl mkfs.ext4:e2fsprogs losetup:mount python3:python3-minimal
+  curl:curl mkfs.ext4:e2fsprogs losetup:mount python3:python3-minimal lintian:lintian rpmlint:rpmlint rpm:rpm \
+  qemu-system-x86_64:qemu-system-x86 busybox:busybox-static
 
-.PHONY: help demo test prometheus rules unit trees kubelet kubelets consumers peer node promises check docs table bench soak oracle fuzz release install tools setup cargo-deny clean
+.PHONY: help demo test packages arm nfpm packed prometheus rules unit trees kubelet kubelets consumers peer node guest memory vm promises check docs table bench soak oracle fuzz release install tools setup cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  Writes to: this tree, $(CACHE) and a temporary folder."
 	@echo "  setup (part of demo, test, bench, release) also has apt, rustup and cargo install what is missing."
-	@echo "  The node tier, the oracle, demo and bench need root: they boot a node in namespaces."
+	@echo "  The node tier, the guest, the oracle, demo and bench need root: they boot a node in namespaces."
 
 demo: setup tools release ## Boots a real node, breaks its kubelet, shows what the API server sees
 	@echo "== demo"
 	@$(NODE_ENV) cargo run --quiet --locked --example demo
 
-test: setup unit trees tools rules kubelet release node promises ## Every test: unit, integration, oracle, real node, promises in short form
+test: setup unit trees tools rules kubelet release packed node memory promises ## Every test: unit, integration, oracle, real node, promises in short form
 
 unit:
 	@echo "== unit and integration tests"
@@ -79,6 +93,10 @@ rules: prometheus
 	@"$(PROMETHEUS)/promtool" check rules packaging/monitoring/alerts.yaml
 	@"$(PROMETHEUS)/promtool" test rules packaging/monitoring/alerts_test.yaml
 
+packed:
+	@echo "== packages, made twice and looked into"
+	@$(NODE_ENV) cargo test --locked --test packages
+
 kubelet:
 	@echo "== flags against the real kubelet"
 	@KUBEBUILDER_ASSETS="$(ASSETS)" cargo test --locked --test kubelet
@@ -86,6 +104,26 @@ kubelet:
 node:
 	@echo "== tests on a real node, with dist/nodevigil"
 	@$(NODE_ENV) cargo test --locked --test node
+
+# The image is made in seconds; its kernel is 26 MB from Debian.
+guest: setup
+	@if [ ! -d "$(VM)" ]; then \
+	  echo "== the guest's image, into $(VM)"; \
+	  rm -rf "$(CACHE)/vm"; \
+	  tests/vm/image.sh "$(VM)"; \
+	fi
+	@cargo build --quiet --locked --release --target $(TARGET) --manifest-path tests/vm/guest/Cargo.toml
+
+memory: guest
+	@echo "== a guest without memory, short form"
+	@$(VM_ENV) cargo test --locked --test vm -- short
+
+# One emulated processor, which takes a core of a machine that is otherwise quiet.
+vm: setup tools release guest ## Every load on memory in a guest under qemu, VM_RUNS times (5); prints what was measured (80 minutes)
+	@echo "== guests without memory"
+	@rm -f dist/vm.jsonl
+	@NODEVIGIL_ROWS="$(CURDIR)/dist/vm.jsonl" $(VM_ENV) cargo test --locked --test vm -- full
+	@NODEVIGIL_ROWS="$(CURDIR)/dist/vm.jsonl" cargo test --quiet --locked --test it -- tables::
 
 # The harness is a debug build: what is measured is dist/nodevigil.
 promises:
@@ -147,6 +185,21 @@ release: setup ## The static binary, at dist/nodevigil
 	@if readelf -lW dist/nodevigil | grep -q INTERP; then echo "dist/nodevigil is not static" >&2; exit 1; fi
 	@echo "dist/nodevigil: static, $$(stat -c %s dist/nodevigil) bytes"
 
+# The list of what is packed: packaging/nfpm.yaml.
+packages: release nfpm ## The deb and the rpm of dist/nodevigil, in dist/
+	@echo "== packages"
+	@cargo run --quiet --locked --example packages -- --binary dist/nodevigil --nfpm "$(NFPM)/nfpm" --out dist --epoch "$(SOURCE_DATE_EPOCH)"
+
+# Debian's cross compiler for ring's C and for linking; the rest of it is Rust's own.
+arm: setup nfpm ## The same for arm64, cross-compiled; built and packed, not tested on such a machine
+	@command -v aarch64-linux-gnu-gcc >/dev/null || { echo "aarch64-linux-gnu-gcc is missing: apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross" >&2; exit 1; }
+	@[ -d "$$(rustc --print target-libdir --target aarch64-unknown-linux-musl)" ] || rustup target add aarch64-unknown-linux-musl
+	@echo "== release build for arm64"
+	@CC_aarch64_unknown_linux_musl=aarch64-linux-gnu-gcc CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=aarch64-linux-gnu-gcc \
+	  cargo build --locked --release --target aarch64-unknown-linux-musl --bin nodevigil
+	@cargo run --quiet --locked --example packages -- --arch arm64 --binary "$(CARGO_TARGET_DIR)/aarch64-unknown-linux-musl/release/nodevigil" \
+	  --nfpm "$(NFPM)/nfpm" --out dist --epoch "$(SOURCE_DATE_EPOCH)"
+
 install: ## Copies binary, units and documents to $(DESTDIR)$(PREFIX); enables and starts nothing
 	@test -x dist/nodevigil || { echo "dist/nodevigil is missing: run make release first" >&2; exit 1; }
 	@install -D -m 755 dist/nodevigil "$(DESTDIR)$(PREFIX)/bin/nodevigil"
@@ -159,6 +212,7 @@ install: ## Copies binary, units and documents to $(DESTDIR)$(PREFIX); enables a
 	@install -d "$(DESTDIR)$(PREFIX)/share/nodevigil/kubernetes" "$(DESTDIR)$(PREFIX)/share/nodevigil/monitoring" "$(DESTDIR)$(PREFIX)/share/doc/nodevigil/reference"
 	@install -m 644 packaging/kubernetes/* "$(DESTDIR)$(PREFIX)/share/nodevigil/kubernetes"
 	@install -m 644 packaging/monitoring/* "$(DESTDIR)$(PREFIX)/share/nodevigil/monitoring"
+	@install -D -m 644 systemd/nodevigil.preset "$(DESTDIR)$(PREFIX)/lib/systemd/system-preset/80-nodevigil.preset"
 	@install -m 644 packaging/config.d/00-defaults.toml "$(DESTDIR)$(PREFIX)/share/doc/nodevigil/defaults.toml"
 	@install -m 644 LICENSE $(wildcard *.md) $(wildcard docs/*.md) "$(DESTDIR)$(PREFIX)/share/doc/nodevigil"
 	@install -m 644 docs/reference/* "$(DESTDIR)$(PREFIX)/share/doc/nodevigil/reference"
@@ -169,7 +223,7 @@ GO_ENV = GOENV="$${GOENV:-$${XDG_CONFIG_HOME:-$$HOME/.config}/go/env}" XDG_CONFI
   GOCACHE="$(CACHE)/go/build" GOMODCACHE="$(CACHE)/go/mod" GOFLAGS=-modcacherw
 NEED_GO = command -v go >/dev/null || { echo "go is missing: install Go 1.26 or later (https://go.dev/dl), or set KUBEBUILDER_ASSETS" >&2; exit 1; }
 
-tools: consumers peer prometheus ## The pinned Kubernetes programs, into the cache (ten minutes the first time)
+tools: consumers peer prometheus nfpm ## The pinned Kubernetes programs, into the cache (ten minutes the first time)
 	@if [ -n "$(KUBEBUILDER_ASSETS)" ]; then \
 	  test -x "$(KUBEBUILDER_ASSETS)/kube-apiserver" || { echo "KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) holds no kube-apiserver" >&2; exit 1; }; \
 	elif [ ! -d "$(TOOLS)" ]; then \
@@ -206,6 +260,15 @@ prometheus:
 	  rm -rf "$(CACHE)/prometheus"; \
 	  mkdir -p "$(CACHE)/prometheus" "$(CACHE)/go"; \
 	  $(GO_ENV) GOFLAGS="-modcacherw -tags=remove_all_sd" tests/cluster/build.sh "$(PROMETHEUS)" tests/cluster/promtool; \
+	fi
+
+nfpm:
+	@if [ ! -d "$(NFPM)" ]; then \
+	  $(NEED_GO); \
+	  echo "== nfpm, into $(NFPM) (half a minute)"; \
+	  rm -rf "$(CACHE)/nfpm"; \
+	  mkdir -p "$(CACHE)/nfpm" "$(CACHE)/go"; \
+	  $(GO_ENV) tests/cluster/build.sh "$(NFPM)" "$(CURDIR)/packaging/nfpm"; \
 	fi
 
 # One folder a release, named by its version and the state of its go.mod.

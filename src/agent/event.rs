@@ -14,7 +14,6 @@ use crate::{
         taints::Tainted,
         watch::{End, NodeEvent},
     },
-    desired::Condition,
     helper::{
         journal::LastWords,
         protocol::{ConfigAnswer, ConfigRequest},
@@ -24,6 +23,7 @@ use crate::{
         scrapes::Scrape,
         systemd::BusEvent,
     },
+    ledger,
     pause::Pause,
     status::StatusFile,
 };
@@ -158,7 +158,7 @@ pub enum Effect {
     /// Tell an Event.
     TellEvent(Box<EventTask>),
     /// Keep what a restart of ours needs.
-    SaveLedger(String, Vec<Condition>),
+    SaveLedger(ledger::Kept),
     /// Replace the status file.
     WriteStatus(Box<StatusFile>),
     /// Replace the metrics' text file.

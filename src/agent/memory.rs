@@ -14,16 +14,16 @@ use tracing::debug;
 
 use super::{Agent, event::Event};
 use crate::{
-    checks::{Reading, memory::Depth},
+    checks::{
+        Reading,
+        memory::{Depth, Grower},
+    },
     helper::pods::PodName,
     host::{helper::HelperClient, stall_triggers::StallTriggers},
 };
 
 /// How often the names are asked for in calm times.
 const NAMES_EVERY: Duration = Duration::from_mins(10);
-/// How old they may be when memory begins to move: then they are asked for once more.
-const NAMES_FRESH: Duration = Duration::from_secs(10);
-
 /// The pods' names by their uids; as many as the helper tells.
 #[derive(Debug, Default)]
 pub(super) struct PodNames {
@@ -91,13 +91,17 @@ impl Agent {
         let mut age = NAMES_EVERY;
         match (&look, depth) {
             (Ok(sample), Depth::Whole) => {
-                let is_first = self.groups.is_resting();
-                if self.groups.look(sample) {
+                let was_resting = self.groups.is_resting();
+                if self.groups.look_while_it_moves(sample) {
                     let grower = self.groups.grower(|uid| self.pod_names.of(uid));
-                    let grower = Event::Observed(Reading::Grower(grower));
-                    self.known.push_back(grower);
+                    self.tell_grower(grower);
+                    // Once as it begins, and no more until it is over.
+                    age = if was_resting {
+                        Duration::ZERO
+                    } else {
+                        Duration::MAX
+                    };
                 }
-                age = if is_first { NAMES_FRESH } else { Duration::MAX };
             }
             _ => self.groups.rest(at),
         }
@@ -107,6 +111,16 @@ impl Agent {
         }
         let answer = Event::Answered(id, Reading::Memory(look));
         self.known.push_back(answer);
+    }
+
+    fn tell_grower(&mut self, grower: Option<Grower>) {
+        let who = grower.as_ref().map(|grower| &grower.who);
+        if self.grower != who.cloned() {
+            debug!(?grower, "who takes the memory");
+            self.grower = who.cloned();
+        }
+        let told = Event::Observed(Reading::Grower(grower));
+        self.known.push_back(told);
     }
 
     /// The name of the pod with that uid, from what is known; only of one that is not, the helper is asked.

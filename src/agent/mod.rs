@@ -44,11 +44,10 @@ use memory::PodNames;
 pub use state::State;
 
 use crate::{
-    checks::{Reading, kubelet::PROBE_TIMEOUT},
+    checks::{Reading, kubelet::PROBE_TIMEOUT, memory::Who},
     clock::{Alarm, Clock},
     cluster::{api::Api, identity::Known},
     config::Settings,
-    desired::Condition,
     helper::boot::{BootNote, BootRequest},
     host::{
         files::{Folder, Root, Stamp},
@@ -149,6 +148,8 @@ pub struct Agent {
     memory: MemoryTables,
     groups: MemoryGroups,
     pod_names: PodNames,
+    /// Who took the memory when that was looked at last.
+    grower: Option<Who>,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -157,7 +158,7 @@ pub struct Agent {
 #[derive(Debug, Default)]
 struct Disk {
     busy: Option<tokio::task::JoinHandle<()>>,
-    ledger: Option<(String, Vec<Condition>)>,
+    ledger: Option<ledger::Kept>,
     status: Option<Box<StatusFile>>,
     textfile: Option<String>,
 }
@@ -215,6 +216,7 @@ impl Agent {
             memory: MemoryTables::new(&outside.root),
             groups: MemoryGroups::new(&outside.root),
             pod_names: PodNames::default(),
+            grower: None,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             outside: Arc::new(outside),
@@ -235,7 +237,7 @@ impl Agent {
         self.outside.notifier.ready();
         loop {
             let event = self.next().await;
-            if self.turn(event) {
+            if self.turn(event).await {
                 self.outside.notifier.stopping();
                 return self.last_words().await;
             }
@@ -267,7 +269,9 @@ impl Agent {
         }
     }
 
-    fn turn(&mut self, event: Event) -> bool {
+    /// The apply is the first that is set going, and is on the wire before anything else is: what its turn does besides, files,
+    /// a look at the processes, may take a host that is short of memory a while.
+    async fn turn(&mut self, event: Event) -> bool {
         let now = self.outside.clock.now();
         let due_at = std::mem::replace(&mut self.due_at, Duration::MAX);
         if let Some(late) = now.uptime.checked_sub(due_at) {
@@ -282,7 +286,11 @@ impl Agent {
             if effect == Effect::Exit {
                 return true;
             }
+            let is_apply = matches!(effect, Effect::Apply(_));
             self.perform(effect, now.uptime);
+            if is_apply {
+                tokio::task::yield_now().await;
+            }
         }
         if !self.state.kubelet.is_suspect() {
             self.gauge = None;

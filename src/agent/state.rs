@@ -95,6 +95,8 @@ pub struct State {
     pub(super) facts_at: Option<Duration>,
     pub(super) facts_refusal: Option<String>,
     pub(super) status_at: Duration,
+    /// The UID of the Node whose conditions were taken back from the ledger, until the Node itself is seen.
+    pub(super) past_of: Option<String>,
     watchdog: Option<(Duration, Duration)>,
 }
 
@@ -146,6 +148,7 @@ impl State {
             facts_at: None,
             facts_refusal: None,
             status_at: Duration::ZERO,
+            past_of: None,
             watchdog: watchdog.map(|every| (every, Duration::ZERO)),
         };
         if state.settings.kubelet.pid_file.is_some() {

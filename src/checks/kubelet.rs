@@ -253,6 +253,10 @@ impl Kubelet {
             Sign::Gone(pid) => self.gone(pid, now),
             Sign::Probed(pid, probe) => {
                 self.has_answered |= probe == Probe::Ok;
+                if probe == Probe::Ok && self.process().is_some_and(|process| process.pid == pid) {
+                    // Whom the kernel killed does not answer: its pid was another's.
+                    self.ends.take_killed(now.uptime);
+                }
                 self.with_alive(pid, |alive| alive.probed(probe));
             }
             Sign::ProcessState(pid, state) => {
@@ -272,7 +276,7 @@ impl Kubelet {
             Sign::Sampled(pid, sample) => self.with_alive(pid, |alive| {
                 alive.suspicion.sampled(sample, now.uptime);
             }),
-            Sign::OomKill(kill) => self.learn_oom(*kill),
+            Sign::OomKill(kill) => self.learn_oom(*kill, now),
             Sign::Words(run, told) => {
                 let is_news = self.ends.words_came(run, &told, now.uptime);
                 self.learn_of_last_end(is_news);

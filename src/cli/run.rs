@@ -4,7 +4,7 @@
     reason = "the environment is read here once and handed on"
 )]
 
-use std::{env, path::PathBuf, process::ExitCode};
+use std::{env, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use clap::Args;
@@ -59,6 +59,8 @@ impl Run {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(1)
+            // Kept for good: to make a thread takes memory, which may be short when it is wanted.
+            .thread_keep_alive(Duration::from_hours(24 * 365))
             .thread_stack_size(256 * 1024)
             .build()
             .context("start the event loop")?;

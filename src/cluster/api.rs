@@ -1,7 +1,8 @@
-//! The three requests that we send: list our Node, watch it, apply our conditions.
+//! The requests that we send: list our Node, watch it, apply our conditions, and what comes beside them.
 //!
 //! Every failure is told apart by what it asks of us ([`ApiError`]); every answer is bounded in bytes and in time.
 
+mod apply;
 mod cleaning;
 mod events;
 mod lease;
@@ -18,24 +19,24 @@ use http::{
     header::{DATE, HeaderName, RETRY_AFTER},
 };
 use http_body_util::BodyExt;
-use hyper::body::{Body as _, Incoming};
-use jiff::{Timestamp, fmt::rfc2822};
+use hyper::body::{Body as _, Bytes, Incoming};
+use jiff::fmt::rfc2822;
 use kube::{
-    api::{ListParams, Patch, PatchParams, WatchParams},
+    api::{ListParams, WatchParams},
     core::Request as KubeRequest,
 };
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 pub use cleaning::{Cleaned, STANDING_DOWN, Stuck};
 pub(super) use node::Node;
-pub use node::{NodeFacts, NodeView, Ready};
+pub use node::{NodeFacts, NodeView, Readiness, Ready};
 pub use owners::Ownership;
 pub use taints::TaintTry;
 pub use will::{AskedPause, NodeWill, PAUSE_ANNOTATION};
 
+use super::connection::Connection;
 pub use super::events::EventTask;
-use super::{connection::Connection, publisher::Apply};
 
 /// The field manager under which our conditions are ours.
 pub const FIELD_MANAGER: &str = "nodevigil";
@@ -127,6 +128,7 @@ pub struct Api {
     connection: Connection,
     requests: KubeRequest,
     node: String,
+    buffer: apply::Buffer,
 }
 
 impl std::fmt::Debug for Api {
@@ -144,6 +146,7 @@ impl Api {
             connection,
             requests: KubeRequest::new("/api/v1/nodes"),
             node: node.into(),
+            buffer: apply::Buffer::new(),
         }
     }
 
@@ -163,23 +166,6 @@ impl Api {
         Ok((node, list.metadata.resource_version))
     }
 
-    /// Applies the complete set of our conditions to the Node of that uid.
-    ///
-    /// # Errors
-    /// As [`ApiError`] says; [`ApiError::Conflict`] when the Node under our name has another uid.
-    pub async fn apply(&self, apply: &Apply, heartbeat: Timestamp) -> Result<NodeView, ApiError> {
-        let patch = Patch::Apply(apply_body(&self.node, apply, heartbeat));
-        let params = PatchParams::apply(FIELD_MANAGER).force();
-        let request = self
-            .requests
-            .patch_subresource("status", &self.node, &params, &patch);
-        let bytes = self
-            .within(REQUEST_TIMEOUT, request.map_err(nonsense)?)
-            .await?;
-        let node: Node = serde_json::from_slice(&bytes).map_err(nonsense)?;
-        Ok(node.into())
-    }
-
     /// Starts a watch of our Node from `version`: the answer's body is a line of JSON for each change.
     ///
     /// # Errors
@@ -189,7 +175,7 @@ impl Api {
             .fields(&self.field_selector())
             .timeout(WATCH_SECS);
         let request = self.requests.watch(&params, version).map_err(nonsense)?;
-        let answer = tokio::time::timeout(REQUEST_TIMEOUT, self.send(request))
+        let answer = tokio::time::timeout(REQUEST_TIMEOUT, self.send(request.map(Bytes::from)))
             .await
             .map_err(|_| ApiError::Timeout)??;
         Ok(answer)
@@ -202,8 +188,9 @@ impl Api {
     async fn within(
         &self,
         limit: Duration,
-        request: Request<Vec<u8>>,
+        request: Request<impl Into<Bytes>>,
     ) -> Result<Vec<u8>, ApiError> {
+        let request = request.map(Into::into);
         tokio::time::timeout(limit, async {
             let answer = self.send(request).await?;
             read(answer, MAX_ANSWER_BYTES).await
@@ -212,7 +199,7 @@ impl Api {
         .map_err(|_| ApiError::Timeout)?
     }
 
-    async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Incoming>, ApiError> {
+    async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, ApiError> {
         let answer = self
             .connection
             .send(request)
@@ -307,41 +294,6 @@ pub(super) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     bounded(&last.to_string())
 }
 
-fn apply_body(node: &str, apply: &Apply, heartbeat: Timestamp) -> Value {
-    let conditions: Vec<Value> = apply
-        .conditions
-        .iter()
-        .map(|condition| {
-            json!({
-                "type": condition.r#type.as_str(),
-                "status": condition.status.as_str(),
-                "reason": condition.reason,
-                "message": condition.message,
-                "lastHeartbeatTime": seconds(heartbeat),
-                "lastTransitionTime": seconds(condition.last_transition_time),
-            })
-        })
-        .collect();
-    // The uid makes it a precondition: a Node that was made anew is never written with the old one's state.
-    let mut metadata = json!({ "name": node, "uid": apply.uid });
-    if let Some(why) = &apply.standing_down {
-        metadata["annotations"] = json!({ STANDING_DOWN: why });
-    }
-    json!({
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": metadata,
-        "status": { "conditions": conditions },
-    })
-}
-
-/// Kubernetes' times have whole seconds; cut, so that none lies in the future.
-fn seconds(time: Timestamp) -> String {
-    Timestamp::from_second(time.as_second())
-        .unwrap_or(time)
-        .to_string()
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct NodeList {
@@ -360,36 +312,6 @@ struct ListMeta {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        desired::{Condition, PublishedType},
-        health::Status,
-    };
-
-    #[test]
-    fn the_apply_body_is_the_whole_set_with_the_uid() {
-        let condition = Condition {
-            r#type: PublishedType::KubeletHealthy,
-            status: Status::False,
-            reason: "KubeletCrashed".to_owned(),
-            message: "m".to_owned(),
-            last_transition_time: "2026-11-21T09:00:00.9Z".parse().unwrap(),
-        };
-        let mut apply = Apply {
-            attempt: 1,
-            uid: "u-1".to_owned(),
-            conditions: vec![condition],
-            standing_down: None,
-        };
-        let heartbeat = "2026-11-21T09:05:00Z".parse().unwrap();
-        let body = apply_body("n1", &apply, heartbeat);
-        insta::assert_snapshot!(body, @r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1","uid":"u-1"},"status":{"conditions":[{"lastHeartbeatTime":"2026-11-21T09:05:00Z","lastTransitionTime":"2026-11-21T09:00:00Z","message":"m","reason":"KubeletCrashed","status":"False","type":"KubeletHealthy"}]}}"#);
-        apply.standing_down = Some("paused".to_owned());
-        let body = apply_body("n1", &apply, heartbeat);
-        assert_eq!(
-            body["metadata"]["annotations"],
-            json!({"nodevigil.io/standing-down": "paused"})
-        );
-    }
 
     #[test]
     fn failures_are_told_apart() {

@@ -119,6 +119,11 @@ impl Connection {
     /// # Errors
     /// When what the kubeconfig says does not make sense together, or asks for what we do not do.
     pub fn new(access: Access) -> Result<Self, ConnectionError> {
+        Self::after(access, None)
+    }
+
+    /// `last`: one to the same server.
+    fn after(access: Access, last: Option<&Self>) -> Result<Self, ConnectionError> {
         if access.insecure {
             return Err(ConnectionError::Insecure);
         }
@@ -130,7 +135,7 @@ impl Connection {
         if !url.is_some_and(|url| url.scheme().is_some() && url.host().is_some()) {
             return Err(ConnectionError::Url(access.server));
         }
-        let connector = Connector::new(&access)?;
+        let connector = Connector::new(&access, last.map(|last| &last.0.way.connector))?;
         let way = Way {
             open: Mutex::new(open(&connector)),
             connector,
@@ -155,7 +160,8 @@ impl Connection {
             ..access.clone()
         };
         if *last != same_but_token {
-            return Self::new(access);
+            let is_there = last.server == access.server;
+            return Self::after(access, is_there.then_some(self));
         }
         Ok(Self(Arc::new(Inner {
             base: self.0.base.clone(),
@@ -174,7 +180,7 @@ impl Connection {
     ///
     /// # Errors
     /// When the request is none, or no answer begins.
-    pub async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Incoming>, SendError> {
+    pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, SendError> {
         let (mut parts, body) = request.into_parts();
         parts.uri = format!("{}{}", self.0.base, parts.uri)
             .parse()
@@ -183,7 +189,7 @@ impl Connection {
         if let Some(value) = &self.0.authorization {
             parts.headers.insert(AUTHORIZATION, value.clone());
         }
-        let request = Request::from_parts(parts, Full::new(Bytes::from(body)));
+        let request = Request::from_parts(parts, Full::new(body));
         let client = self.lock().client.clone();
         Ok(client.request(request).await?)
     }
@@ -235,6 +241,9 @@ fn open(connector: &Connector) -> Open {
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_max_idle_per_host(1)
+        // The client counts requests alone: after 90 s without one it would forget the connection that the watch and the
+        // pings keep open, and the apply that matters would find none.
+        .pool_idle_timeout(None)
         .http2_keep_alive_interval(PING_EVERY)
         .http2_keep_alive_timeout(PING_TIMEOUT)
         .http2_keep_alive_while_idle(true)
@@ -397,7 +406,7 @@ mod tests {
         };
         let connection = Connection::new(access).unwrap();
         let body = vec![b'x'; 16 * 1024 * 1024]; // more than any socket's buffers hold
-        let request = Request::post("/").body(body).unwrap();
+        let request = Request::post("/").body(body.into()).unwrap();
         let sending = tokio::spawn({
             let connection = connection.clone();
             async move { connection.send(request).await.map(|_| ()) }

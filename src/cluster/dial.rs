@@ -42,10 +42,15 @@ type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
 /// Connects, with TLS where the URL asks for it.
 #[derive(Clone)]
-pub(super) struct Connector(HttpsConnector<Dialer>);
+pub(super) struct Connector {
+    https: HttpsConnector<Dialer>,
+    dialer: Dialer,
+}
 
 impl Connector {
-    pub(super) fn new(access: &Access) -> Result<Self, ConnectionError> {
+    /// With another credential for the same server the addresses are those of `last`: no lookup.
+    pub(super) fn new(access: &Access, last: Option<&Self>) -> Result<Self, ConnectionError> {
+        let dialer = last.map(|last| last.dialer.clone()).unwrap_or_default();
         let mut builder = HttpsConnectorBuilder::new()
             .with_tls_config(tls::config(access)?)
             .https_or_http();
@@ -59,8 +64,8 @@ impl Connector {
         let https = builder
             .enable_http1()
             .enable_http2()
-            .wrap_connector(Dialer::default());
-        Ok(Self(https))
+            .wrap_connector(dialer.clone());
+        Ok(Self { https, dialer })
     }
 }
 
@@ -70,11 +75,11 @@ impl Service<Uri> for Connector {
     type Future = Connecting<Self::Response>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.0.poll_ready(context)
+        self.https.poll_ready(context)
     }
 
     fn call(&mut self, url: Uri) -> Self::Future {
-        let connecting = self.0.call(url);
+        let connecting = self.https.call(url);
         Box::pin(async move {
             timeout(CONNECT_TIMEOUT, connecting)
                 .await

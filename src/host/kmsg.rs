@@ -185,9 +185,9 @@ impl Reader {
         if let Ok(ready) = tokio::time::timeout(until, self.log.readable()).await {
             ready?.retain_ready();
         } else {
-            let (events, losses) = (&self.events, &mut self.losses);
+            let (events, losses, clock) = (&self.events, &mut self.losses, self.clock);
             self.sifter
-                .flush(&mut |event| losses.hand_on(events, event));
+                .flush(&mut |event| losses.hand_on(events, heard_at(event, clock)));
         }
         Ok(())
     }
@@ -201,10 +201,11 @@ impl Reader {
             });
             match read {
                 Ok(length) => {
-                    let (events, losses) = (&self.events, &mut self.losses);
+                    let (events, losses, clock) = (&self.events, &mut self.losses, self.clock);
                     let record = &self.buffer[..length];
-                    self.sifter
-                        .take(record, &mut |event| losses.hand_on(events, event));
+                    self.sifter.take(record, &mut |event| {
+                        losses.hand_on(events, heard_at(event, clock));
+                    });
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Looked::All),
                 // Overwritten: the next read goes on with what is there, and its number says how many are missing. A record
@@ -234,6 +235,18 @@ impl Reader {
             }
         }
     }
+}
+
+/// What is said now has our time. The kernel stamps its records by another clock, which nobody sets right: it leaves out what
+/// the host slept, is a minute off after a month, and on some virtual machines stands still while nothing is said.
+fn heard_at(mut event: KernelEvent, clock: Clock) -> KernelEvent {
+    let now = clock.now().uptime;
+    match &mut event {
+        KernelEvent::OomKill(kill) => kill.at = now,
+        KernelEvent::Line(line) => line.at = now,
+        KernelEvent::Lost { .. } | KernelEvent::Unreadable(_) | KernelEvent::Readable => {}
+    }
+    event
 }
 
 /// How often the log is looked at.

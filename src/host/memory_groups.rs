@@ -31,6 +31,8 @@ const EVERY: Duration = Duration::from_secs(2);
 const EVERY_AT_FIRST: Duration = Duration::from_millis(500);
 /// So many looks are the first.
 const FIRST: u8 = 4;
+/// Who asks for all of it oftener than that sees memory move; in a calm that is asked for once in a while too.
+const MOVES: Duration = Duration::from_secs(1);
 /// After so long without a look all is closed.
 const REST_AFTER: Duration = Duration::from_mins(1);
 /// Holds the names of some fifty folders at a time.
@@ -68,10 +70,12 @@ pub struct MemoryGroups {
     root: Root,
     growth: Growth,
     /// Of the hierarchy that has the memory controller, once that was found.
-    version: Version,
+    version: Option<Version>,
     parents: Vec<Parent>,
     /// Each in the place of its number in `growth`.
     open: Vec<Open>,
+    /// When all of the host's memory was looked at last (uptime).
+    sampled_at: Option<Duration>,
     looked_at: Option<Duration>,
     looks: u8,
 }
@@ -111,15 +115,26 @@ impl MemoryGroups {
         Self {
             root: root.clone(),
             growth: Growth::default(),
-            version: Version::Two,
+            version: None,
             parents: Vec::new(),
             open: Vec::new(),
+            sampled_at: None,
             looked_at: None,
             looks: 0,
         }
     }
 
-    /// Looks at all of them if it is time to; `sample` is the look at the host. Whether it did.
+    /// Looks at all of them if memory moves and it is time to; `sample` is the look at all of the host's. Whether it did.
+    pub fn look_while_it_moves(&mut self, sample: &Sample) -> bool {
+        let last = self.sampled_at.replace(sample.at);
+        let moves = last.is_some_and(|at| sample.at.saturating_sub(at) < MOVES);
+        if !moves {
+            self.rest(sample.at);
+        }
+        moves && self.look(sample)
+    }
+
+    /// Looks at all of them if it is time to. Whether it did.
     pub fn look(&mut self, sample: &Sample) -> bool {
         let every = if self.looks < FIRST {
             EVERY_AT_FIRST
@@ -153,6 +168,21 @@ impl MemoryGroups {
         self.growth.grower(name_of)
     }
 
+    /// What counts the memory of control groups here, once it was looked.
+    pub fn version(&self) -> Option<&'static str> {
+        self.version.map(|version| match version {
+            Version::One => "cgroup v1",
+            Version::Two => "cgroup v2",
+        })
+    }
+
+    /// How many pods are followed, and how many others.
+    pub fn followed(&self) -> (usize, usize) {
+        let is_pods = |open: &&Open| self.parents[open.parent].is_pods;
+        let pods = self.open.iter().filter(is_pods).count();
+        (pods, self.open.len() - pods)
+    }
+
     /// Whether nothing is followed now.
     pub fn is_resting(&self) -> bool {
         self.looked_at.is_none()
@@ -184,7 +214,7 @@ impl MemoryGroups {
         let Some((mount, _, version)) = MOUNTS.iter().find(has_memory) else {
             return;
         };
-        self.version = *version;
+        self.version = Some(*version);
         let pods = OF_PODS.iter().map(|path| (*path, true));
         let all = pods.chain(OF_GROUPS.iter().map(|path| (*path, false)));
         let parents = all.map(|(path, is_pods)| Parent {
@@ -211,6 +241,7 @@ impl MemoryGroups {
             parent.folder = rustix::fs::open(&parent.place, flags, Mode::empty()).ok();
         }
         let folder = parent.folder.as_ref()?;
+        let version = (*version)?;
         let mut room = growth.room(parent.is_pods);
         rustix::fs::seek(folder, SeekFrom::Start(0)).ok()?;
         let mut buffer = [MaybeUninit::uninit(); NAMES_BYTES];
@@ -264,16 +295,17 @@ impl MemoryGroups {
 
     /// What a group has and cannot drop: anonymous pages, wherever they are, and tmpfs, which looks like cache and is none.
     fn held(&mut self, number: usize) -> Option<u64> {
+        let version = self.version?;
         let open = self.open.get_mut(number)?;
         let folder = self.parents.get(open.parent)?.folder.as_ref()?;
         if open.stat.is_none() {
             open.stat = open_in(folder, &open.name, "memory.stat");
-            open.swap = match self.version {
+            open.swap = match version {
                 Version::One => None,
                 Version::Two => open_in(folder, &open.name, "memory.swap.current"),
             };
         }
-        let of_stat = held_of_stat(open.stat.as_ref()?, self.version.held())?;
+        let of_stat = held_of_stat(open.stat.as_ref()?, version.held())?;
         let swapped = open.swap.as_ref().and_then(one).unwrap_or(0);
         Some(of_stat.saturating_add(swapped))
     }

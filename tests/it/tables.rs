@@ -18,6 +18,7 @@ const TABLES: &[(&str, &[&str])] = &[
         &["fault", "provoked how", "reason on the Node", "seconds"],
     ),
     ("peer", &["", "nodevigil", "node-problem-detector"]),
+    ("guest", &["in the guest", "limit", "measured"]),
 ];
 
 type Line = Vec<String>;

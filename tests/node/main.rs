@@ -16,6 +16,7 @@ mod agent;
 mod ahead;
 mod api;
 mod audit;
+mod bootstrap;
 mod check;
 mod cleanup;
 mod cloud_init;
@@ -31,7 +32,10 @@ mod life;
 mod lifecycle;
 mod lookup;
 mod lost_nodes;
+mod memory;
+mod memory_kill;
 mod metrics;
+mod packages;
 mod peer;
 mod privilege;
 mod provoked_boot;
@@ -41,10 +45,13 @@ mod provoked_storage;
 mod racing;
 mod reach;
 mod runtime;
+mod sandbox;
 mod scene;
 mod standing;
 mod telling;
 
+#[path = "../../packaging/build/mod.rs"]
+mod build;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -71,8 +78,11 @@ fn main() -> ExitCode {
         privilege::tests(),
         telling::tests(),
         provoked_kernel::tests(),
+        memory::tests(),
         doctor::tests(),
+        sandbox::tests(),
         config::tests(),
+        bootstrap::tests(),
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
@@ -80,9 +90,11 @@ fn main() -> ExitCode {
         provoked_storage::tests(),
         provoked_boot::tests(),
         cleanup::tests(),
+        packages::tests(),
         karpenter::tests(),
         lifecycle::tests(),
         lost_nodes::tests(),
+        memory_kill::tests(),
         racing::tests(),
         runtime::tests(),
         peer::tests(),

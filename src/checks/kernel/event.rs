@@ -25,7 +25,7 @@ pub enum KernelEvent {
 /// One process that the kernel killed for memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OomKill {
-    /// When, by the kernel's stamp (uptime).
+    /// When it was heard (uptime); of what was said before we came, by the kernel's stamp.
     pub at: Duration,
     /// Whom, as the host counts.
     pub pid: i32,
@@ -64,7 +64,7 @@ pub struct PodRef {
 /// A line that one of the patterns knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelLine {
-    /// When, by the kernel's stamp (uptime).
+    /// When it was heard (uptime); of what was said before we came, by the kernel's stamp.
     pub at: Duration,
     /// Which pattern knows it.
     pub pattern: &'static Pattern,

@@ -70,6 +70,8 @@ pub enum Subject {
     After(&'static [&'static str]),
     /// Everything after the first of this, but for a `]` at the end.
     Rest(&'static str),
+    /// The device whose journal is named after the first of this: `dm-4` of `dm-4-8`, where 8 is the journal's inode.
+    Journal(&'static str),
 }
 
 /// One pattern.
@@ -129,6 +131,13 @@ impl Pattern {
             Subject::Rest(before) => {
                 let (_, rest) = text.split_once(before)?;
                 Some(rest.strip_suffix(']').unwrap_or(rest))
+            }
+            Subject::Journal(before) => {
+                let (_, journal) = text.split_once(before)?;
+                let journal = journal.trim_end_matches('.');
+                // A journal on a device of its own has no inode, and that device may be `dm-8`.
+                let device = journal.strip_suffix("-8").filter(|device| *device != "dm");
+                Some(device.unwrap_or(journal))
             }
         };
         found.map(str::trim).filter(|subject| !subject.is_empty())

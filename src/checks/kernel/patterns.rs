@@ -34,6 +34,11 @@ const OOPSES: &[&str] = &[
     "PANIC: double fault",
 ];
 
+/// What an error of XFS while writing back begins with: once, and (5.10 and later) with no more than the device's name.
+const WRITEBACK_ERRORS: &[&str] = &[
+    "XFS (", "dm-", "sd", "nvme", "vd", "xvd", "md", "mmcblk", "loop", "nbd", "rbd", "drbd",
+];
+
 /// Every pattern. The first that knows a line has it.
 pub const PATTERNS: &[Pattern] = &[
     // What hangs.
@@ -138,6 +143,13 @@ pub const PATTERNS: &[Pattern] = &[
         &["Memory failure: 0x", "MCE 0x"],
         &[" due to hardware memory corruption"],
     ),
+    // All that is said where no process was told at once: a scrubber found the error, or the page was nobody's.
+    kernel(
+        "memory-recovery",
+        Meaning::HardwareLost,
+        &["Memory failure: 0x", "MCE 0x"],
+        &[": recovery action for "],
+    ),
     // What ran out.
     kernel(
         "fork-refused",
@@ -153,13 +165,11 @@ pub const PATTERNS: &[Pattern] = &[
         &["table full, dropping packet"],
     ),
     // File systems.
-    storage(
+    ext4(
         "ext4-readonly",
         Meaning::ReadOnly,
-        &["EXT4-fs ("],
         &["): Remounting filesystem read-only"],
-    )
-    .about(Subject::After(&["EXT4-fs ("])),
+    ),
     storage(
         "ext4-error",
         Meaning::Corruption,
@@ -174,95 +184,74 @@ pub const PATTERNS: &[Pattern] = &[
         &[],
     )
     .about(Subject::After(&["(device "])),
-    storage(
+    ext4(
         "ext4-io-error",
         Meaning::IoError,
-        &["EXT4-fs ("],
         &["I/O error while writing superblock"],
-    )
-    .about(Subject::After(&["EXT4-fs ("])),
-    storage(
-        "ext4-data-loss",
-        Meaning::IoError,
-        &["EXT4-fs ("],
-        &["potential data loss"],
-    )
-    .about(Subject::After(&["EXT4-fs ("])),
+    ),
+    ext4("ext4-data-loss", Meaning::IoError, &["potential data loss"]),
+    ext4("ext4-data-lost", Meaning::IoError, &["Data will be lost"]),
     storage(
         "journal-aborted",
         Meaning::ReadOnly,
         &["Aborting journal on device "],
         &[],
     )
-    .about(Subject::Between("on device ", "-8.")),
+    .about(Subject::Journal("on device ")),
     storage(
         "journal-io-error",
         Meaning::IoError,
-        &["JBD2: Detected IO errors while flushing file data on "],
-        &[],
+        &["JBD2: Detected IO errors "],
+        &["while flushing file data on "],
     )
-    .about(Subject::After(&["data on "])),
-    storage(
+    .about(Subject::Journal("data on ")),
+    xfs(
         "xfs-shutdown",
         Meaning::Shutdown,
-        &["XFS ("],
         &["hutting down filesystem"],
-    )
-    .about(Subject::After(&["XFS ("])),
-    storage(
+    ),
+    xfs(
+        "xfs-log-shutdown",
+        Meaning::Shutdown,
+        &["has been shut down due to log error"],
+    ),
+    xfs(
         "xfs-forced-shutdown",
         Meaning::Shutdown,
-        &["XFS ("],
         &["xfs_do_force_shutdown("],
-    )
-    .about(Subject::After(&["XFS ("])),
-    storage(
+    ),
+    xfs(
         "xfs-corruption",
         Meaning::Corruption,
-        &["XFS ("],
         &["orruption detected"],
-    )
-    .about(Subject::After(&["XFS ("])),
-    storage(
-        "xfs-checksum",
-        Meaning::Corruption,
-        &["XFS ("],
-        &["CRC error detected"],
-    )
-    .about(Subject::After(&["XFS ("])),
-    storage(
-        "xfs-internal",
-        Meaning::Corruption,
-        &["XFS ("],
-        &["Internal error "],
-    )
-    .about(Subject::After(&["XFS ("])),
-    storage(
+    ),
+    xfs("xfs-checksum", Meaning::Corruption, &["CRC error detected"]),
+    xfs("xfs-internal", Meaning::Corruption, &["Internal error "]),
+    xfs(
         "xfs-metadata-io-error",
         Meaning::IoError,
-        &["XFS ("],
         &["metadata I/O error"],
-    )
-    .about(Subject::After(&["XFS ("])),
-    storage(
-        "xfs-log-io-error",
-        Meaning::IoError,
-        &["XFS ("],
-        &["log I/O error"],
-    )
-    .about(Subject::After(&["XFS ("])),
+    ),
+    xfs("xfs-log-io-error", Meaning::IoError, &["log I/O error"]),
     storage(
         "xfs-writeback-error",
         Meaning::IoError,
-        &["XFS ("],
-        &["writeback error on"],
+        WRITEBACK_ERRORS,
+        &[": writeback error on "],
     )
-    .about(Subject::After(&["XFS ("])),
+    .about(Subject::After(&["XFS (", ""])),
     storage(
         "btrfs-readonly",
         Meaning::ReadOnly,
         &["BTRFS info (device "],
         &["forced readonly"],
+    )
+    .about(Subject::After(&["(device "])),
+    storage(
+        "btrfs-aborted",
+        Meaning::ReadOnly,
+        &["BTRFS error (device "],
+        &[": Transaction ", "aborted ("],
     )
     .about(Subject::After(&["(device "])),
     storage(
@@ -314,41 +303,27 @@ pub const PATTERNS: &[Pattern] = &[
         &[],
     )
     .about(Subject::After(&["on device ", "on dev "])),
-    storage(
-        "nvme-timeout",
-        Meaning::DeviceSlow,
-        &["nvme nvme"],
-        &[" timeout, "],
-    )
-    .about(Subject::Between("nvme ", ":")),
-    storage(
+    nvme("nvme-timeout", Meaning::DeviceSlow, &[" timeout, "]),
+    nvme(
         "nvme-down",
         Meaning::DeviceSlow,
-        &["nvme nvme"],
         &["controller is down; will reset"],
-    )
-    .about(Subject::Between("nvme ", ":")),
-    storage(
+    ),
+    nvme(
         "nvme-not-ready",
         Meaning::DeviceLost,
-        &["nvme nvme"],
         &["Device not ready; aborting "],
-    )
-    .about(Subject::Between("nvme ", ":")),
-    storage(
+    ),
+    nvme(
         "nvme-removed",
         Meaning::DeviceLost,
-        &["nvme nvme"],
         &["Removing after probe failure"],
-    )
-    .about(Subject::Between("nvme ", ":")),
-    storage(
+    ),
+    nvme(
         "nvme-disabled",
         Meaning::DeviceLost,
-        &["nvme nvme"],
         &["Disabling device after reset failure"],
-    )
-    .about(Subject::Between("nvme ", ":")),
+    ),
     storage(
         "scsi-offline",
         Meaning::DeviceLost,
@@ -384,6 +359,18 @@ const fn storage(
         concern: Concern::Storage,
         ..kernel(id, meaning, starts, says)
     }
+}
+
+const fn ext4(id: &'static str, meaning: Meaning, says: &'static [&'static str]) -> Pattern {
+    storage(id, meaning, &["EXT4-fs ("], says).about(Subject::After(&["EXT4-fs ("]))
+}
+
+const fn xfs(id: &'static str, meaning: Meaning, says: &'static [&'static str]) -> Pattern {
+    storage(id, meaning, &["XFS ("], says).about(Subject::After(&["XFS ("]))
+}
+
+const fn nvme(id: &'static str, meaning: Meaning, says: &'static [&'static str]) -> Pattern {
+    storage(id, meaning, &["nvme nvme"], says).about(Subject::Between("nvme ", ":"))
 }
 
 #[cfg(test)]

@@ -50,6 +50,7 @@ impl Kubelet {
             ),
             Life::Alive(alive) => self
                 .assess_last_end(before, now)
+                .or_else(|| self.assess_killed(alive, before, now))
                 .or_else(|| self.assess_ending(alive, now))
                 .unwrap_or_else(|| self.assess_alive(alive, before, now)),
             Life::Ended(ended) => self.assess_ended(ended, before, now),

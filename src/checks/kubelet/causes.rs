@@ -2,6 +2,7 @@
 
 use super::{
     JOB_TYPE_WAIT, JobKind, Kubelet, Life, Unit,
+    ends::Ends,
     life::{Cause, Ended},
     signs::{Carrier, Run},
 };
@@ -25,6 +26,9 @@ impl Kubelet {
         {
             // systemd turns a restart job into a start job once the stopping is done.
             Cause::Restarting
+        } else if self.ends.take_killed(now.uptime) {
+            // The kernel has said how it ended: nobody else is waited for.
+            Cause::Unknown
         } else if self.has_job(JobKind::Unasked) || self.bus_is_awaited {
             Cause::Asked(now.uptime + JOB_TYPE_WAIT)
         } else if is_child {
@@ -153,17 +157,41 @@ impl Kubelet {
     }
 
     /// The kernel killed a process for memory, and its word may come before the end that it tells of, or after it.
-    pub(super) fn learn_oom(&mut self, kill: OomKill) {
+    pub(super) fn learn_oom(&mut self, kill: OomKill, now: Now) {
+        let killed = kill.pid;
         let pid = match &self.life {
             Life::Alive(alive) => Some(alive.process.pid),
             Life::Ended(ended) => Some(ended.pid),
             _ => None,
         };
         let last = self.last_end.as_ref().map(|(ended, _)| ended.pid);
-        let pid = last.filter(|last| *last == kill.pid).or(pid);
+        let whom = last.filter(|last| *last == killed).or(pid);
+        // In a PID namespace of our own the kernel counts otherwise: then its line is about the one that ended just before,
+        // unless a line about that one was heard.
+        let may_be_of_last = self.last_end.as_ref().is_some_and(|(ended, _)| {
+            Ends::is_of(ended, now.uptime) && self.ends.oom_of(ended).is_none()
+        });
         let group = self.control_group().map(str::to_owned);
-        let is_ours = self.ends.killed(kill, pid, group.as_deref());
+        let is_ours = self.ends.killed(kill, whom, group.as_deref());
+        if last == Some(killed) {
+            self.ends.take_killed(now.uptime);
+        } else if is_ours {
+            self.learn_that_it_dies(may_be_of_last && pid != Some(killed), now);
+        }
         self.learn_of_last_end(is_ours);
+    }
+
+    fn learn_that_it_dies(&mut self, may_be_of_last: bool, now: Now) {
+        match &mut self.life {
+            Life::Ended(ended) => {
+                let is_open = self.ends.take_killed(now.uptime);
+                if is_open && matches!(ended.cause, Cause::Asked(_)) {
+                    ended.cause = Cause::Unknown;
+                }
+            }
+            Life::Alive(alive) if !may_be_of_last => self.ends.is_dying(alive.process.pid),
+            _ => {}
+        }
     }
 
     /// Something was learnt of the end before this life: it is told as long as this life has not shown any health.

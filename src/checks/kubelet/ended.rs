@@ -5,7 +5,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use super::{
-    Assessment, Carrier, Cause, Ended, Kubelet, Run, Unit,
+    Alive, Assessment, Carrier, Cause, Ended, Kubelet, Run, Unit,
     assess::{called, found},
     ends::describe_oom,
 };
@@ -66,6 +66,23 @@ impl Kubelet {
                 self.tell_end(&who, how, words, (before, now))
             }
         }
+    }
+
+    /// The kernel has said that it kills this very process: that is the end of it, however long its memory takes to be freed.
+    pub(super) fn assess_killed(
+        &self,
+        alive: &Alive,
+        before: Option<Reason>,
+        now: Now,
+    ) -> Option<Assessment> {
+        if self.is_being_ended() {
+            return None;
+        }
+        let pid = alive.process.pid;
+        let kill = self.ends.kill_of(pid)?;
+        let who = called(&alive.carrier, Some(pid));
+        let how = how(&Cause::Unknown, None, Some(kill), &alive.carrier);
+        Some(self.tell_end(&who, how, "", (before, now)))
     }
 
     /// The unit's last run ended in a failure, and nobody saw it live.

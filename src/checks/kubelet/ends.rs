@@ -43,6 +43,10 @@ pub(super) struct Ends {
     given_up: bool,
     /// The last word of the kernel's that may be about the kubelet.
     oom: Option<OomKill>,
+    /// Whether no end is known yet that it may be about …
+    oom_is_open: bool,
+    /// … and the process that lives yet and that it is about.
+    dying: Option<i32>,
     words: Option<Words>,
     wanted: Option<Wanted>,
     /// Before which no words are asked for again (uptime).
@@ -140,8 +144,32 @@ impl Ends {
             || (kill.comm == COMM && kill.cgroup.as_deref().is_none_or(in_group));
         if is_ours {
             self.oom = Some(kill);
+            self.oom_is_open = true;
         }
         is_ours
+    }
+
+    /// That last word is about the process with this pid, which is not gone yet.
+    pub(super) fn is_dying(&mut self, pid: i32) {
+        self.dying = Some(pid);
+    }
+
+    /// What the kernel has said of the process with that pid, if that is that it killed it.
+    pub(super) fn kill_of(&self, pid: i32) -> Option<&OomKill> {
+        self.oom.as_ref().filter(|_| self.dying == Some(pid))
+    }
+
+    /// A process has ended, or is known to be another than the one that was killed: whether the kernel had said already that
+    /// it killed it. No other end is put down to that word from then on, unless systemd says that it was by SIGKILL too.
+    pub(super) fn take_killed(&mut self, uptime: Duration) -> bool {
+        let is_recent = |kill: &OomKill| kill.at.abs_diff(uptime) <= SAME_END;
+        self.dying = None;
+        std::mem::take(&mut self.oom_is_open) && self.oom.as_ref().is_some_and(is_recent)
+    }
+
+    /// Whether what is heard now may be about this end.
+    pub(super) fn is_of(ended: &Ended, uptime: Duration) -> bool {
+        ended.at.abs_diff(uptime) <= SAME_END
     }
 
     /// What the kernel said of this end, if it was by SIGKILL, or its cause is not known.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Ground, line::Lines};
+use super::{Ground, line::Lines, memory as seen_memory};
 use crate::{
     checks::kubelet::Found,
     clock::Clock,
@@ -89,7 +89,7 @@ fn trouble(file: &StatusFile) -> Option<String> {
 pub(super) fn look(lines: &Lines, ground: &Ground) -> Option<i32> {
     let kubelet = bus(lines, ground);
     let agent = loaded::ask(AGENT).ok().and_then(|told| told.main_pid);
-    pressure(lines, &ground.root);
+    seen_memory::look(lines, ground, kubelet);
     kmsg(lines, ground, agent);
     memory(lines, ground, agent);
     journal(lines, ground);
@@ -141,7 +141,11 @@ fn told_of_kubelet(lines: &Lines, found: Found, how: &str) -> Option<i32> {
             Some(process.pid)
         }
         Found::None(why) => {
-            lines.warn("bus", format!("{how}; {why}"), "");
+            lines.warn(
+                "bus",
+                format!("{how}; {why}"),
+                "if it runs: does ProtectProc= hide it from here?",
+            );
             None
         }
         Found::Many(pids) => {
@@ -152,33 +156,38 @@ fn told_of_kubelet(lines: &Lines, found: Found, how: &str) -> Option<i32> {
     }
 }
 
-fn pressure(lines: &Lines, root: &Root) {
-    match root.read("/proc/pressure/memory", MAX_BYTES) {
-        Ok(_) => lines.ok("psi", "/proc/pressure can be read"),
-        Err(error) => lines.warn("psi", error.to_string(), "the kernel has no psi=1"),
-    }
-}
-
 /// The kernel's log: the daemon's right to it, not doctor's own.
 fn kmsg(lines: &Lines, ground: &Ground, agent: Option<i32>) {
     let own = ground.root.open("/dev/kmsg").is_ok();
     let (user, can) = (&ground.user.name, if own { "can" } else { "cannot" });
     let here = format!("{user} {can} open /dev/kmsg");
+    let itself = ground.root.read_text("/proc/self/status", MAX_BYTES);
+    if !own && itself.is_ok_and(|text| is_capable(&Fields(text))) {
+        return lines.warn(
+            "kmsg",
+            format!("{here}, though CAP_SYSLOG is there"),
+            "do PrivateDevices= or DevicePolicy= without DeviceAllow=/dev/kmsg take it away?",
+        );
+    }
     let Some((pid, fields)) = agent.and_then(|pid| Some((pid, of_process(ground, pid)?))) else {
         lines.skip("kmsg", format!("{here}; the daemon's process is not known"));
         return;
     };
-    let capable = u64::from_str_radix(fields.get("CapEff"), 16).unwrap_or(0) & SYSLOG != 0;
     let text = format!("the daemon, pid {pid}, has");
-    if capable {
+    if is_capable(&fields) {
         lines.ok("kmsg", format!("{text} CAP_SYSLOG; {here}"));
     } else {
         lines.warn(
             "kmsg",
             format!("{text} no CAP_SYSLOG; {here}"),
-            "with kernel.dmesg_restrict=1 it does not see the kernel's log",
+            "with kernel.dmesg_restrict=1 it does not see the kernel's log; does ProtectKernelLogs= or \
+             CapabilityBoundingSet= take it away?",
         );
     }
+}
+
+fn is_capable(fields: &Fields) -> bool {
+    u64::from_str_radix(fields.get("CapEff"), 16).unwrap_or(0) & SYSLOG != 0
 }
 
 fn memory(lines: &Lines, ground: &Ground, agent: Option<i32>) {
@@ -276,7 +285,7 @@ pub(super) async fn helper(
 }
 
 fn absent(lines: &Lines, ground: &Ground, why: &str) {
-    if why.to_lowercase().contains("permission denied") && !ground.user.is_root() {
+    if why.to_lowercase().contains("permission denied") && ground.user.is_stranger() {
         let user = &ground.user.name;
         lines.skip(
             "helper",

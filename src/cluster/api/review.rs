@@ -96,7 +96,7 @@ impl Api {
     /// # Errors
     /// As [`ApiError`] says.
     pub async fn rehearse_apply(&self, uid: &str, now: jiff::Timestamp) -> Result<(), ApiError> {
-        let now = super::seconds(now);
+        let now = super::apply::seconds(now).to_string();
         let body = json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {

@@ -194,6 +194,33 @@ fn there_is_no_look_before_its_time() {
 }
 
 #[test]
+fn in_a_calm_nobody_is_looked_at_and_after_one_all_is_closed() {
+    let host = Host::new("/sys/fs/cgroup", Version::Two);
+    host.group(&format!("kubepods/pod{UID}"), MIB);
+    let mut groups = MemoryGroups::new(&host.root);
+    let at = |groups: &mut MemoryGroups, millis| {
+        let at = Duration::from_millis(millis);
+        groups.look_while_it_moves(&Sample {
+            at,
+            ..Sample::default()
+        })
+    };
+    for second in [0, 10, 20, 30] {
+        assert!(
+            !at(&mut groups, second * 1000),
+            "one look in so many reads all"
+        );
+    }
+    assert!(at(&mut groups, 30_100) && groups.followed() == (1, 0));
+    assert!(!at(&mut groups, 30_200));
+    for second in [40, 50, 60, 70, 80] {
+        assert!(!at(&mut groups, second * 1000));
+        assert!(!groups.is_resting(), "{second}");
+    }
+    assert!(!at(&mut groups, 91_000) && groups.is_resting());
+}
+
+#[test]
 fn however_many_there_are_so_many_are_followed() {
     let mut host = Host::new("/sys/fs/cgroup", Version::Two);
     for number in 0..MAX_PODS + 20 {

@@ -269,6 +269,85 @@ fn a_kill_for_memory_is_told_whether_the_kernel_speaks_first_or_last() {
     }
 }
 
+#[test]
+fn the_kernels_word_waits_for_nobody() {
+    // The process is there yet: its memory takes a while to be freed, and systemd knows nothing.
+    let mut kubelet = healthy();
+    kubelet.apply(running_in_group(), at(10));
+    kubelet.apply(oom(PID, SECOND), at(SECOND));
+    assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletOOMKilled));
+    let told = message(&kubelet, SECOND);
+    // Gone, as it then is, it is the same sentence; systemd's word of the signal adds nothing.
+    kubelet.apply(Sign::Gone(PID), at(2 * SECOND));
+    assert_eq!(message(&kubelet, 2 * SECOND), told);
+    kubelet.apply(Sign::Unit(ended("a", "signal", (2, 9))), at(2 * SECOND + 5));
+    assert_eq!(message(&kubelet, 2 * SECOND + 5), told);
+    // The next one that ends was not killed by that.
+    lives(&mut kubelet, "b", 3 * SECOND);
+    kubelet.apply(Sign::Gone(PID), at(4 * SECOND));
+    assert_eq!(message(&kubelet, 4 * SECOND), "", "systemd is asked");
+    kubelet.apply(Sign::Unit(exit("b")), at(4 * SECOND + 1));
+    assert_eq!(
+        reason(&kubelet, 4 * SECOND + 1),
+        Some(Reason::KubeletCrashed)
+    );
+    // Known by its cgroup alone it is no other; and systemd is not waited for, whatever its bus is about to say.
+    for is_first in [true, false] {
+        let mut kubelet = healthy();
+        kubelet.apply(running_in_group(), at(10));
+        if is_first {
+            kubelet.apply(oom(4711, SECOND), at(SECOND));
+            assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletOOMKilled));
+        }
+        kubelet.apply(Sign::Job(7, JobKind::Unasked), at(SECOND));
+        kubelet.apply(Sign::Gone(PID), at(SECOND));
+        if !is_first {
+            assert_eq!(message(&kubelet, SECOND), "");
+            kubelet.apply(oom(4711, SECOND), at(SECOND));
+        }
+        assert_eq!(
+            reason(&kubelet, SECOND),
+            Some(Reason::KubeletOOMKilled),
+            "{is_first}"
+        );
+    }
+}
+
+#[test]
+fn a_late_word_is_about_the_end_before_and_the_next_about_the_next() {
+    for pid in [PID, 4711] {
+        let mut kubelet = healthy();
+        kubelet.apply(running_in_group(), at(10));
+        dies(&mut kubelet, ended("a", "signal", (2, 9)), SECOND);
+        let next = Process {
+            pid: 200,
+            started: at(2 * SECOND).uptime,
+        };
+        kubelet.apply(Sign::Found(Found::One(next)), at(2 * SECOND));
+        let dying = |kubelet: &Kubelet| kubelet.ends.kill_of(200).is_some();
+        kubelet.apply(oom(pid, SECOND), at(2 * SECOND + 5));
+        assert!(!dying(&kubelet), "{pid}: it was about the one before");
+        let told = message(&kubelet, 2 * SECOND + 5);
+        assert!(
+            told.contains("kubelet pid 100 was killed by the kernel"),
+            "{told}"
+        );
+        kubelet.apply(
+            oom(if pid == PID { 200 } else { 4712 }, 3 * SECOND),
+            at(3 * SECOND),
+        );
+        assert!(dying(&kubelet), "{pid}: that one was heard of");
+    }
+}
+
+#[test]
+fn whoever_answers_was_not_killed() {
+    let mut kubelet = healthy();
+    kubelet.apply(oom(PID, SECOND), at(SECOND));
+    kubelet.apply(Sign::Probed(PID, Probe::Ok), at(2 * SECOND));
+    assert_eq!(reason(&kubelet, 2 * SECOND), Some(Reason::KubeletIsHealthy));
+}
+
 /// Where the kubelet's cgroup is, when it is running.
 fn running_in_group() -> Sign {
     Sign::Unit(Unit {

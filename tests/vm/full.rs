@@ -1,0 +1,249 @@
+//! What is promised of a host without memory, run as often as it takes, and told as tables.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::guest::Guest;
+use super::judge::{self, Run};
+use super::loads;
+use super::runs::settle;
+use super::scenarios::Scenario;
+use super::support::control_plane::ControlPlane;
+use super::support::rows::line;
+use super::support::stats::Sample;
+use super::support::{repository, say};
+
+/// How often each load is run.
+const RUNS: &str = "VM_RUNS";
+
+/// The kubelet is named by then.
+const NAMED_MS: f64 = 250.0;
+/// 99 of 100 turns of the agent's loop are no later.
+const LATE_SECS: f64 = 0.05;
+/// So long ahead of the kill the hint is there.
+const AHEAD_SECS: f64 = 2.5;
+
+/// Loads that follow each other in one guest. Whatever needs the agent to hold nothing back waits for the guest to grow up.
+const ROUND: [(&[&str], bool); 6] = [
+    (&["lethal-kubelet"], false),
+    (&["pod-limit", "lethal-8"], true),
+    (&["lethal-4"], true),
+    (&["lethal-1"], true),
+    (&["zram-absorbs", "zram-lethal"], true),
+    (&["swap-absorbs", "swap-lethal"], true),
+];
+
+/// One guest, one lethal load: the kubelet is killed.
+pub(crate) fn short() -> Result<bool> {
+    let began = Instant::now();
+    let plane = ControlPlane::shared()?;
+    let scenario = loads::named("lethal-kubelet")?;
+    let mut guest = Guest::boot(&plane, scenario.setting)?;
+    settle(&mut guest)?;
+    let run = judge::run(&mut guest, &scenario, None)?;
+    say(&run.describe());
+    let judged = run.ensure_survived().and_then(|()| ensure_named(&run));
+    judged.with_context(|| guest.log())?;
+    say(&format!(
+        "a guest without memory: as promised, after {:.0} s",
+        began.elapsed().as_secs_f64()
+    ));
+    Ok(true)
+}
+
+/// The kubelet's death was told with pid, control group and scope, and in time.
+fn ensure_named(run: &Run) -> Result<()> {
+    let named = run
+        .named
+        .as_ref()
+        .context("the kubelet's death was not told")?;
+    ensure!(named.reason == "KubeletOOMKilled", "{named:?}");
+    for part in ["pid ", "kubelet.service", "host"] {
+        ensure!(named.message.contains(part), "no {part} in {named:?}");
+    }
+    let took = run
+        .named_ms
+        .context("the kernel did not say that it killed the kubelet")?;
+    ensure!(took <= NAMED_MS, "named after {took:.0} ms");
+    ensure!(
+        run.late.0 <= LATE_SECS,
+        "99 of 100 turns were late by up to {} s",
+        run.late.0
+    );
+    Ok(())
+}
+
+/// All of it.
+pub(crate) fn full() -> Result<bool> {
+    let began = Instant::now();
+    let times: usize = match std::env::var(RUNS) {
+        Ok(times) => times.parse().with_context(|| format!("{RUNS}={times}"))?,
+        Err(_) => 5,
+    };
+    let plane = ControlPlane::shared()?;
+    let (mut runs, mut failed) = (Vec::new(), 0);
+    for turn in 1..=times {
+        for (names, grown) in ROUND {
+            say(&format!(
+                "-- round {turn} of {times}, after {:.0} s: {}",
+                began.elapsed().as_secs_f64(),
+                names.join(", ")
+            ));
+            if let Err(error) = one_guest(&plane, (names, grown), turn, &mut runs) {
+                say(&format!("FAILED: {error:#}"));
+                failed += 1;
+            }
+        }
+    }
+    let broken = tell(&runs);
+    say(&format!(
+        "took {:.0} min; {failed} guests failed, {broken} promises broken",
+        began.elapsed().as_secs_f64() / 60.0
+    ));
+    Ok(failed + broken == 0)
+}
+
+fn one_guest(
+    plane: &Arc<ControlPlane>,
+    (names, grown): (&[&str], bool),
+    turn: usize,
+    runs: &mut Vec<Run>,
+) -> Result<()> {
+    let folder = repository().join("dist/vm-traces");
+    let scenarios = names.iter().map(|name| loads::named(name));
+    let scenarios = scenarios.collect::<Result<Vec<Scenario>>>()?;
+    let first = scenarios.first().context("a guest has a load")?;
+    let mut guest = Guest::boot(plane, first.setting)?;
+    settle(&mut guest)?;
+    if grown {
+        judge::grow_up(&mut guest)?;
+    }
+    for scenario in &scenarios {
+        let file = folder.join(format!("{}-{turn}.jsonl", scenario.name));
+        let run = judge::run(&mut guest, scenario, Some(&file))?;
+        say(&run.describe());
+        runs.push(run);
+    }
+    Ok(())
+}
+
+/// Prints what was measured, a line a promise, and keeps the lines for the document; says how many are broken.
+fn tell(runs: &[Run]) -> usize {
+    let named: Vec<&Run> = of(runs, "lethal-kubelet").collect();
+    let times: Sample = named.iter().filter_map(|run| run.named_ms).collect();
+    let mut rows = vec![Row {
+        what: "kubelet killed for memory while the host thrashes: the kernel's line → the apply with pid, control group and scope at the API server".to_owned(),
+        limit: "each ≤ 250 ms",
+        holds: !named.is_empty() && named.iter().all(|run| ensure_named(run).is_ok()),
+        measured: spread(&times, "ms", named.len()),
+    }];
+    let late: Sample = runs.iter().map(|run| run.late.0 * 1e3).collect();
+    let turns: u64 = runs.iter().map(|run| run.late.1).sum();
+    let most = late.max().unwrap_or(f64::NAN);
+    rows.push(Row {
+        what: "the agent's loop is late, during all of these loads: p99 of each run".to_owned(),
+        limit: "≤ 50 ms",
+        holds: most <= LATE_SECS * 1e3,
+        measured: format!("at most {most:.0} ms in {} runs, {turns} turns", late.n()),
+    });
+    let dead = runs
+        .iter()
+        .filter(|run| run.ensure_survived().is_err())
+        .count();
+    rows.push(Row {
+        what: "the agent is killed, or swapped".to_owned(),
+        limit: "never",
+        holds: dead == 0,
+        measured: format!("{dead} of {} runs", runs.len()),
+    });
+    rows.extend(AHEAD.map(|(name, what)| ahead(runs, name, what)));
+    rows.extend(QUIET.map(|(name, what)| quiet(runs, name, what)));
+    for row in &rows {
+        let verdict = if row.holds { "holds " } else { "BROKEN" };
+        say(&format!(
+            "{verdict} | {} | {} | {}",
+            row.what, row.limit, row.measured
+        ));
+        line("guest", &[&row.what, row.limit, &row.measured]);
+    }
+    rows.iter().filter(|row| !row.holds).count()
+}
+
+/// A promise, and what was measured.
+struct Row {
+    what: String,
+    limit: &'static str,
+    holds: bool,
+    measured: String,
+}
+
+/// The loads that are told ahead of the kill.
+const AHEAD: [(&str, &str); 5] = [
+    ("lethal-1", "memory runs out at 1 %/s"),
+    ("lethal-4", "memory runs out at 4 %/s"),
+    ("lethal-8", "memory runs out at 8 %/s"),
+    ("zram-lethal", "memory and zram run out"),
+    ("swap-lethal", "memory and swap on a disk run out"),
+];
+
+/// The loads of which nothing is told.
+const QUIET: [(&str, &str); 3] = [
+    ("pod-limit", "a pod thrashes in its own limit"),
+    ("zram-absorbs", "zram takes what grows"),
+    ("swap-absorbs", "swap on a disk takes what grows"),
+];
+
+fn of<'a>(runs: &'a [Run], name: &str) -> impl Iterator<Item = &'a Run> {
+    runs.iter().filter(move |run| run.scenario == name)
+}
+
+fn ahead(runs: &[Run], name: &str, what: &str) -> Row {
+    let runs: Vec<&Run> = of(runs, name).collect();
+    let told: Sample = runs.iter().filter_map(|run| run.ahead_secs).collect();
+    let rule: Sample = runs.iter().filter_map(|run| run.rule_ahead_secs).collect();
+    let in_time = told.percentile(0).is_some_and(|least| least >= AHEAD_SECS);
+    Row {
+        what: format!("{what}: told ahead of the kill"),
+        limit: "≥ 2.5 s",
+        holds: in_time && told.n() == runs.len(),
+        measured: format!(
+            "{}; the kubelet's own rule (computed) is true {} ahead, and it looks each 10 s",
+            spread(&told, "s", runs.len()),
+            spread(&rule, "s", runs.len()),
+        ),
+    }
+}
+
+fn quiet(runs: &[Run], name: &str, what: &str) -> Row {
+    let runs: Vec<&Run> = of(runs, name).collect();
+    // Where somebody was killed after all, it was no false alarm.
+    let alarms = runs
+        .iter()
+        .filter(|run| run.killed.is_empty() && !run.raised.is_empty());
+    let alarms: Vec<&&Run> = alarms.collect();
+    let told = alarms
+        .first()
+        .map_or(String::new(), |run| format!(": {:?}", run.raised));
+    Row {
+        what: format!("{what}: something is told"),
+        limit: "never",
+        holds: alarms.is_empty() && !runs.is_empty(),
+        measured: format!("{} of {} runs{told}", alarms.len(), runs.len()),
+    }
+}
+
+fn spread(sample: &Sample, unit: &str, runs: usize) -> String {
+    let value = |percent| {
+        let value = sample.percentile(percent);
+        value.map_or("–".to_owned(), |value| format!("{value:.1}"))
+    };
+    format!(
+        "{} to {}, median {} {unit} (n={} of {runs})",
+        value(0),
+        value(100),
+        value(50),
+        sample.n()
+    )
+}

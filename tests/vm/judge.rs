@@ -1,0 +1,195 @@
+//! Runs a load in a guest and measures what came of it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::guest::Guest;
+use super::observe::{self, Agent, IMMINENT, Told, p99};
+use super::runs::play;
+use super::scenarios::{Outcome, Scenario};
+use super::support::wait_until;
+use super::trace::{KernelLine, Trace};
+
+/// The agent holds what is sampled back in a host's first minute.
+const YOUNG: Duration = Duration::from_secs(62);
+/// The kubelet's own rule, by default.
+const EVICTION_MIB: f64 = 100.0;
+
+/// What came of a run. Times are by this machine's clock.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) scenario: &'static str,
+    /// From the kernel's line on the kubelet's death to the arrival of the apply that names it.
+    pub(crate) named_ms: Option<f64>,
+    /// What the Node then said of the kubelet.
+    pub(crate) named: Option<Told>,
+    /// From the arrival of the hint to the kernel's first kill for the host's memory.
+    pub(crate) ahead_secs: Option<f64>,
+    /// The same for the moment when the kubelet's own rule was first true; it looks each ten seconds.
+    pub(crate) rule_ahead_secs: Option<f64>,
+    /// The bound within which 99 of 100 turns of the agent's loop came, in seconds, and how many turns there were.
+    pub(crate) late: (f64, u64),
+    /// Whether the agent has still the pid that it began with.
+    pub(crate) same_pid: bool,
+    /// What of the agent and its helper lay in swap at the end.
+    pub(crate) swapped_kib: u64,
+    /// What was told of memory, in order.
+    pub(crate) raised: Vec<String>,
+    /// Whom the kernel killed.
+    pub(crate) killed: Vec<String>,
+    /// How exact the times are: half of the way to the guest and back.
+    pub(crate) exact_ms: f64,
+}
+
+/// Waits until the host is no longer young to the agent.
+pub(crate) fn grow_up(guest: &mut Guest) -> Result<()> {
+    wait_until("the guest to be a minute old", YOUNG * 2, || {
+        let uptime = guest.sh("cut -d' ' -f1 /proc/uptime")?;
+        let uptime: f64 = uptime.trim().parse().context("the guest's uptime")?;
+        Ok((uptime > YOUNG.as_secs_f64()).then_some(()))
+    })
+}
+
+/// Runs a load and measures; its trace is kept as `keep`, if that is said.
+pub(crate) fn run(guest: &mut Guest, scenario: &Scenario, keep: Option<&Path>) -> Result<Run> {
+    let (told_before, events_before) = observe::told(guest)?;
+    let before = Agent::of(guest)?;
+    let kubelet = guest.sh("systemctl show -p MainPID --value kubelet")?;
+    let trace = play(guest, scenario)?;
+    if let Some(file) = keep {
+        trace.write(file, scenario.name, scenario.what, scenario.swap())?;
+    }
+    let killed = killed(&trace);
+    let host_killed = trace.global_kill_us().is_some();
+    let as_meant = match scenario.outcome {
+        Outcome::Kill => host_killed,
+        Outcome::OwnLimit => !host_killed && !killed.is_empty(),
+        Outcome::Thrash | Outcome::Nothing => killed.is_empty(),
+    };
+    ensure!(
+        as_meant,
+        "{}: the load did something else: {killed:?}",
+        scenario.name
+    );
+    let (offset_us, took) = guest.log_clock()?;
+    let after = Agent::of(guest)?;
+    // A false alarm need not be quick.
+    std::thread::sleep(Duration::from_secs(2));
+    let (told, events) = observe::told(guest)?;
+    let told = told.get(told_before.len()..).unwrap_or_default();
+    let events = events.get(events_before.len()..).unwrap_or_default();
+
+    let kubelet = format!("Killed process {} ", kubelet.trim());
+    let death = trace
+        .kernel
+        .iter()
+        .find(|line| line.text.contains(&kubelet));
+    let named = told
+        .iter()
+        .find(|told| told.kind == "KubeletHealthy" && told.status == "False")
+        .cloned();
+    let named_ms = death
+        .zip(named.as_ref())
+        .map(|(line, named)| seconds(line.stamp_us + offset_us, named.at_us) * 1e3);
+    let hint = told
+        .iter()
+        .find(|told| told.kind == IMMINENT && told.status == "True");
+    let ahead_secs = trace
+        .global_kill_us()
+        .zip(hint)
+        .map(|(kill, hint)| seconds(hint.at_us, kill + offset_us));
+    Ok(Run {
+        scenario: scenario.name,
+        named_ms,
+        named,
+        ahead_secs,
+        rule_ahead_secs: rule_ahead(&trace),
+        late: p99(&after.lateness_since(&before)),
+        same_pid: after.pid == before.pid,
+        swapped_kib: after.swapped_kib,
+        raised: raised(told, events),
+        killed,
+        exact_ms: took.as_secs_f64() * 500.0,
+    })
+}
+
+/// From one moment to another, both in microseconds.
+fn seconds(from: i64, to: i64) -> f64 {
+    let apart = Duration::from_micros(from.abs_diff(to)).as_secs_f64();
+    if to < from { -apart } else { apart }
+}
+
+fn raised(told: &[Told], events: &[String]) -> Vec<String> {
+    let told = told.iter().filter(|told| told.is_about_memory());
+    let told = told.map(|told| format!("{}={} {}", told.kind, told.status, told.reason));
+    told.chain(events.iter().map(|reason| format!("Event {reason}")))
+        .collect()
+}
+
+fn killed(trace: &Trace) -> Vec<String> {
+    let kills = trace.kernel.iter().filter(|line| line.is_kill());
+    let names: BTreeSet<&str> = kills.filter_map(KernelLine::victim).collect();
+    names.into_iter().map(str::to_owned).collect()
+}
+
+/// How long before the kill the kubelet's own rule became true: `memory.available`, which the kubelet takes for what is free and
+/// what lies in inactive file pages, under its limit.
+fn rule_ahead(trace: &Trace) -> Option<f64> {
+    let kill = Duration::from_micros(trace.global_kill_us()?.unsigned_abs()).as_secs_f64();
+    let inactive = trace.column("inactive_file_mib");
+    let available = trace
+        .column("free_mib")
+        .into_iter()
+        .zip(inactive)
+        .map(|((at, free), (_, inactive))| (at, free + inactive));
+    let first = available
+        .into_iter()
+        .find(|(_, available)| *available < EVICTION_MIB)?
+        .0;
+    Some(kill - first)
+}
+
+impl Run {
+    /// A line for whoever waits.
+    pub(crate) fn describe(&self) -> String {
+        let number =
+            |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.1}"));
+        format!(
+            "{}: named after {} ms, hint {} s ahead, kubelet's rule {} s ahead; p99 late ≤ {} s of {} turns, {}, {} KiB swapped; killed {:?}; told {:?}; ± {:.1} ms{}",
+            self.scenario,
+            number(self.named_ms),
+            number(self.ahead_secs),
+            number(self.rule_ahead_secs),
+            self.late.0,
+            self.late.1,
+            if self.same_pid {
+                "same pid"
+            } else {
+                "ANOTHER PID"
+            },
+            self.swapped_kib,
+            self.killed,
+            self.raised,
+            self.exact_ms,
+            self.named.as_ref().map_or(String::new(), |told| format!(
+                "; {}: {}",
+                told.reason, told.message
+            )),
+        )
+    }
+
+    /// What does not hold of what every run must show.
+    pub(crate) fn ensure_survived(&self) -> Result<()> {
+        ensure!(self.same_pid, "{}: the agent was killed", self.scenario);
+        ensure!(
+            self.swapped_kib == 0,
+            "{}: {} KiB of the agent were swapped",
+            self.scenario,
+            self.swapped_kib
+        );
+        Ok(())
+    }
+}
