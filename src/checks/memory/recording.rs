@@ -81,6 +81,7 @@ pub struct Recorded {
 pub struct Recording {
     total: u64,
     has_swap: bool,
+    has_zram: bool,
     at: Option<f64>,
     some_us: f64,
     full_us: f64,
@@ -114,9 +115,11 @@ impl Recording {
                 None => "the header must say total_mib, the host's memory in MiB".to_owned(),
             });
         };
+        let swap = header.swap.unwrap_or_else(|| "none".to_owned());
         Ok(Self {
             total: bytes(total_mib),
-            has_swap: header.swap.is_some_and(|swap| swap != "none"),
+            has_swap: swap != "none",
+            has_zram: swap.contains("zram"),
             at: None,
             some_us: 0.0,
             full_us: 0.0,
@@ -238,6 +241,8 @@ impl Recording {
             zram: line
                 .zram_orig_mib
                 .zip(line.zram_used_mib)
+                // Zeros of a host without it are not an empty one.
+                .filter(|(stored, used)| self.has_zram || *stored > 0.0 || *used > 0.0)
                 .map(|(stored, used)| Zram {
                     stored: bytes(stored),
                     used: bytes(used),

@@ -15,8 +15,6 @@ const RECLAIMED_SECS: f64 = 30.0;
 const SWAP_SECS: f64 = 5.0;
 /// … and if nothing shows yet but the fall: to wait for more would be too late.
 const SHEER_SECS: f64 = 3.0;
-/// Swap with less room than this, in percent of the memory, is full.
-const SWAP_FULL_PERCENT: f64 = 2.0;
 /// With this little left to all pods, in percent of their limit and in seconds, the limit is near.
 const PODS_PERCENT: f64 = 10.0;
 const PODS_SECS: f64 = 15.0;
@@ -25,8 +23,10 @@ const SLOW_DISK_REFAULT_PERCENT: f64 = 10.0;
 const SLOW_DISK_WAIT_PERCENT: f64 = 10.0;
 /// kswapd that gets less of what it looks at than this, in percent, works in vain.
 const IN_VAIN_PERCENT: f64 = 10.0;
-/// So much of the time the kubelet or the runtime must wait for memory, in percent.
+/// So much of the time the kubelet or the runtime must wait for memory, in percent …
 const PLATFORM_PERCENT: f64 = 50.0;
+/// … while swap has room.
+const PLATFORM_SWAPS_PERCENT: f64 = 75.0;
 /// It is quiet when tasks wait for less than this, in percent of the time, …
 const QUIET_WAIT_PERCENT: f64 = 2.0;
 /// … fewer file pages than this are read anew, in percent a second, …
@@ -81,13 +81,12 @@ impl Signals {
         if self.percent() > self.level(limits) {
             return None;
         }
-        let swap_left = self.swap.unwrap_or(0.0) > self.total * SWAP_FULL_PERCENT / 100.0;
         let within = match (self.reclaims, self.is_waited_for(limits)) {
             (Some(true), Some(true) | None) => limits.imminent_secs,
             (Some(true), Some(false)) | (None, Some(true)) => RECLAIMED_SECS,
             _ => return None,
         };
-        let within = if swap_left {
+        let within = if self.swap_has_room() {
             within.min(SWAP_SECS)
         } else {
             within
@@ -129,10 +128,13 @@ impl Signals {
 
     /// Whether the kubelet or the runtime waits for memory that the host lacks.
     pub(super) fn platform_suffers(&self, limits: &Limits) -> bool {
+        let most = if self.swap_has_room() {
+            PLATFORM_SWAPS_PERCENT
+        } else {
+            PLATFORM_PERCENT
+        };
         self.percent() <= self.level(limits)
-            && self
-                .platform_waits
-                .is_some_and(|waits| waits >= PLATFORM_PERCENT)
+            && self.platform_waits.is_some_and(|waits| waits >= most)
     }
 
     /// Nobody waits for the host's memory. (Who waits while the kernel reclaims for nobody is at a limit of his own.)

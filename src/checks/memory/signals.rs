@@ -17,8 +17,12 @@ const RATE: (Duration, Duration) = (Duration::from_millis(950), Duration::from_s
 const YOUNG: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
 /// Whether it still falls is seen over this time.
 const LATELY: (Duration, Duration) = (Duration::from_millis(280), MAX_GAP);
-/// How long the kubelet or the runtime must suffer.
+/// How long the kubelet or the runtime must suffer …
 const PLATFORM: (Duration, Duration) = (Duration::from_millis(4800), Duration::from_secs(7));
+/// … while swap has room: a host that fills it waits for the disk, and gets on.
+const PLATFORM_SWAPS: (Duration, Duration) = (Duration::from_millis(9800), Duration::from_secs(12));
+/// Swap with less room than this, in percent of the memory, is full.
+const SWAP_FULL_PERCENT: f64 = 2.0;
 /// This much of the memory is never given out, whatever the watermarks say, in percent.
 const RESERVE_PERCENT: f64 = 1.5;
 /// A fall that would take longer than this is none.
@@ -69,6 +73,11 @@ impl Signals {
     /// What is available, in percent.
     pub fn percent(&self) -> f64 {
         100.0 * self.available / self.total.max(1.0)
+    }
+
+    /// Whether there is swap that is not full.
+    pub(super) fn swap_has_room(&self) -> bool {
+        self.swap.unwrap_or(0.0) > self.total * SWAP_FULL_PERCENT / 100.0
     }
 }
 
@@ -126,9 +135,9 @@ pub(super) fn signals(sample: &Sample, swap: Option<f64>, history: &History) -> 
             .zip(sample.pods)
             .map(|(free, pods)| 100.0 * free / real(pods.limit).max(1.0)),
         pods_left: pods_free.and_then(|free| left(trend(history, |point| point.pods_free), free)),
-        platform_waits: platform(sample, history),
         ..Signals::default()
     };
+    signals.platform_waits = platform(sample, history, signals.swap_has_room());
     waits(sample, history, &mut signals);
     reclaim(sample, history, &mut signals);
     signals
@@ -163,9 +172,10 @@ fn waits(sample: &Sample, history: &History, signals: &mut Signals) {
     signals.all_wait = share(now.full_us, then.full_us, age);
 }
 
-fn platform(sample: &Sample, history: &History) -> Option<f64> {
+fn platform(sample: &Sample, history: &History, swaps: bool) -> Option<f64> {
+    let window = if swaps { PLATFORM_SWAPS } else { PLATFORM };
     let of = |now: Option<u64>, value: fn(&Point) -> Option<u64>| {
-        let (now, (age, then)) = now.zip(history.back(PLATFORM, value))?;
+        let (now, (age, then)) = now.zip(history.back(window, value))?;
         share(now, then, age)
     };
     let kubelet = of(sample.kubelet_full_us, |point| point.kubelet_full_us);
