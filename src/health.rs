@@ -28,7 +28,7 @@ pub use engine::Health;
 pub use message::{MAX_MESSAGE_BYTES, bounded};
 pub use reasons::{
     AWAY_GRACE, CRI_PROBES, LEASE_LOOKS, LOOKS, PROBES, Reason, ReasonSpec, START_GRACE, Severity,
-    UNKILLABLE_AFTER, reasons,
+    THRASHING_FOR, UNKILLABLE_AFTER, reasons,
 };
 use suppress::{Holds, Suppressor};
 
@@ -68,6 +68,10 @@ pub enum ConditionType {
     /// See [`ConditionType::doc`].
     NodeKernelHealthy,
     /// See [`ConditionType::doc`].
+    NodeMemoryHealthy,
+    /// See [`ConditionType::doc`].
+    MemoryExhaustionImminent,
+    /// See [`ConditionType::doc`].
     NodeBootstrapped,
 }
 
@@ -79,6 +83,8 @@ impl ConditionType {
         Self::ContainerRuntimeHealthy,
         Self::NodeStorageHealthy,
         Self::NodeKernelHealthy,
+        Self::NodeMemoryHealthy,
+        Self::MemoryExhaustionImminent,
         Self::NodeBootstrapped,
     ];
 
@@ -90,6 +96,8 @@ impl ConditionType {
             Self::ContainerRuntimeHealthy => "ContainerRuntimeHealthy",
             Self::NodeStorageHealthy => "NodeStorageHealthy",
             Self::NodeKernelHealthy => "NodeKernelHealthy",
+            Self::NodeMemoryHealthy => "NodeMemoryHealthy",
+            Self::MemoryExhaustionImminent => "MemoryExhaustionImminent",
             Self::NodeBootstrapped => "NodeBootstrapped",
         }
     }
@@ -112,9 +120,25 @@ impl ConditionType {
             Self::NodeKernelHealthy => {
                 "Whether the kernel is sound. False: it reports a fault after which a node is better replaced, or has run out of something that every process needs. Unknown: nothing that it reports can be read."
             }
+            Self::NodeMemoryHealthy => {
+                "Whether the host's memory is sound. False: the host thrashes and does not get out of it, or the kernel has killed the kubelet or the container runtime for memory. Unknown: it cannot be read. That memory runs out is MemoryExhaustionImminent."
+            }
+            Self::MemoryExhaustionImminent => {
+                "Whether the host's memory is about to be exhausted, or is: a hint, in the polarity of MemoryPressure. True: within seconds; the message has the numbers. False: nothing says so. Unknown: it cannot be read. It tells a scheduler or a drainer to hurry, and is no reason to replace a node."
+            }
             Self::NodeBootstrapped => {
                 "Whether the node has become of use since its Node was created. True: it has, and that stays so, whatever befalls it later. False: the deadline has passed, and something is seen that keeps it from that. Unknown: it is on its way, or how far it is cannot be told. Not published of a Node that was there long before the agent and is not Ready."
             }
+        }
+    }
+
+    /// A status in the polarity that the condition has on the Node, and back: in all of this program `True` is good, and of
+    /// the hint `True` is bad.
+    pub fn shown(self, status: Status) -> Status {
+        match (self, status) {
+            (Self::MemoryExhaustionImminent, Status::True) => Status::False,
+            (Self::MemoryExhaustionImminent, Status::False) => Status::True,
+            _ => status,
         }
     }
 }

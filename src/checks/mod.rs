@@ -58,6 +58,8 @@ pub const ALL: &[Spec] = &[
     kubelet::SPEC,
     lease::SPEC,
     limits::SPEC,
+    memory::SPEC,
+    memory::HINT,
     runtime::SPEC,
     storage::SPEC,
 ];
@@ -70,6 +72,7 @@ pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
         Box::new(clock::Clock::new(settings)),
         Box::new(kernel::check::Kernel::new(settings)),
         Box::new(limits::Limits::new(settings)),
+        Box::new(memory::Memory::new(settings)),
         Box::new(runtime::Runtime::new(settings)),
         Box::new(storage::Storage::new(settings)),
         Box::new(certificate::Certificate::new(settings)),
@@ -95,6 +98,11 @@ pub trait Check: Debug + Send {
     /// Everything that it finds, as it stands; empty: it has nothing to say yet, or what it said before stands. Asked for
     /// at each turn of the loop, so it is kept and not made.
     fn findings(&self) -> &[Finding];
+
+    /// What it finds for another condition, which it feeds alone: that one's row in [`ALL`], and as [`Check::findings`].
+    fn hint(&self) -> Option<(Spec, &[Finding])> {
+        None
+    }
 
     /// What has happened and is no state, each handed out once.
     fn told(&mut self) -> Option<Told> {
