@@ -43,10 +43,17 @@ PROMETHEUS := $(CACHE)/prometheus/$(PROMETHEUS_KEY)
 VM_KEY := $(shell cat tests/vm/image.sh systemd/nodevigil.sysusers systemd/nodevigil.tmpfiles | sha256sum | cut -c1-16)
 VM := $(CACHE)/vm/$(VM_KEY)
 
+# nfpm, which makes the deb and the rpm.
+NFPM_KEY := $(shell cat packaging/nfpm/go.mod packaging/nfpm/go.sum | sha256sum | cut -c1-16)
+NFPM := $(CACHE)/nfpm/$(NFPM_KEY)
+
+# The time that everything in the packages has: the same sources give the same bytes.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
+
 # What the node tier, the demo and the bench need: the binary that is shipped, the control plane's binaries, its consumers,
 # whom we are measured beside, and who reads our metrics.
 NODE_ENV := NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" \
-  NODEVIGIL_PEER="$(PEER)" NODEVIGIL_PROMETHEUS="$(PROMETHEUS)"
+  NODEVIGIL_PEER="$(PEER)" NODEVIGIL_PROMETHEUS="$(PROMETHEUS)" NODEVIGIL_NFPM="$(NFPM)/nfpm"
 
 VM_ENV := NODEVIGIL_VM="$(VM)" NODEVIGIL_GUEST="$(CARGO_TARGET_DIR)/$(TARGET)/release/guest" $(NODE_ENV)
 
@@ -54,10 +61,10 @@ VM_ENV := NODEVIGIL_VM="$(VM)" NODEVIGIL_GUEST="$(CARGO_TARGET_DIR)/$(TARGET)/re
 # wherever it came from: installing Debian's containerd would remove Docker's.
 NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-daemon:dbus unshare:util-linux ip:iproute2 \
   containerd:containerd runc:runc cloud-init:cloud-init openssl:openssl nft:nftables \
-  curl:curl mkfs.ext4:e2fsprogs losetup:mount python3:python3-minimal \
+  curl:curl mkfs.ext4:e2fsprogs losetup:mount python3:python3-minimal lintian:lintian rpmlint:rpmlint rpm:rpm \
   qemu-system-x86_64:qemu-system-x86 busybox:busybox-static
 
-.PHONY: help demo test prometheus rules unit trees kubelet kubelets consumers peer node guest memory vm promises check docs table bench soak oracle fuzz release install tools setup cargo-deny clean
+.PHONY: help demo test packages arm nfpm packed prometheus rules unit trees kubelet kubelets consumers peer node guest memory vm promises check docs table bench soak oracle fuzz release install tools setup cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -70,7 +77,7 @@ demo: setup tools release ## Boots a real node, breaks its kubelet, shows what t
 	@echo "== demo"
 	@$(NODE_ENV) cargo run --quiet --locked --example demo
 
-test: setup unit trees tools rules kubelet release node memory promises ## Every test: unit, integration, oracle, real node, promises in short form
+test: setup unit trees tools rules kubelet release packed node memory promises ## Every test: unit, integration, oracle, real node, promises in short form
 
 unit:
 	@echo "== unit and integration tests"
@@ -85,6 +92,10 @@ rules: prometheus
 	@echo "== alert rules, each fired by promtool"
 	@"$(PROMETHEUS)/promtool" check rules packaging/monitoring/alerts.yaml
 	@"$(PROMETHEUS)/promtool" test rules packaging/monitoring/alerts_test.yaml
+
+packed:
+	@echo "== packages, made twice and looked into"
+	@$(NODE_ENV) cargo test --locked --test packages
 
 kubelet:
 	@echo "== flags against the real kubelet"
@@ -174,6 +185,21 @@ release: setup ## The static binary, at dist/nodevigil
 	@if readelf -lW dist/nodevigil | grep -q INTERP; then echo "dist/nodevigil is not static" >&2; exit 1; fi
 	@echo "dist/nodevigil: static, $$(stat -c %s dist/nodevigil) bytes"
 
+# The list of what is packed: packaging/nfpm.yaml.
+packages: release nfpm ## The deb and the rpm of dist/nodevigil, in dist/
+	@echo "== packages"
+	@cargo run --quiet --locked --example packages -- --binary dist/nodevigil --nfpm "$(NFPM)/nfpm" --out dist --epoch "$(SOURCE_DATE_EPOCH)"
+
+# Debian's cross compiler for ring's C and for linking; the rest of it is Rust's own.
+arm: setup nfpm ## The same for arm64, cross-compiled; built and packed, not tested on such a machine
+	@command -v aarch64-linux-gnu-gcc >/dev/null || { echo "aarch64-linux-gnu-gcc is missing: apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross" >&2; exit 1; }
+	@[ -d "$$(rustc --print target-libdir --target aarch64-unknown-linux-musl)" ] || rustup target add aarch64-unknown-linux-musl
+	@echo "== release build for arm64"
+	@CC_aarch64_unknown_linux_musl=aarch64-linux-gnu-gcc CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=aarch64-linux-gnu-gcc \
+	  cargo build --locked --release --target aarch64-unknown-linux-musl --bin nodevigil
+	@cargo run --quiet --locked --example packages -- --arch arm64 --binary "$(CARGO_TARGET_DIR)/aarch64-unknown-linux-musl/release/nodevigil" \
+	  --nfpm "$(NFPM)/nfpm" --out dist --epoch "$(SOURCE_DATE_EPOCH)"
+
 install: ## Copies binary, units and documents to $(DESTDIR)$(PREFIX); enables and starts nothing
 	@test -x dist/nodevigil || { echo "dist/nodevigil is missing: run make release first" >&2; exit 1; }
 	@install -D -m 755 dist/nodevigil "$(DESTDIR)$(PREFIX)/bin/nodevigil"
@@ -186,6 +212,7 @@ install: ## Copies binary, units and documents to $(DESTDIR)$(PREFIX); enables a
 	@install -d "$(DESTDIR)$(PREFIX)/share/nodevigil/kubernetes" "$(DESTDIR)$(PREFIX)/share/nodevigil/monitoring" "$(DESTDIR)$(PREFIX)/share/doc/nodevigil/reference"
 	@install -m 644 packaging/kubernetes/* "$(DESTDIR)$(PREFIX)/share/nodevigil/kubernetes"
 	@install -m 644 packaging/monitoring/* "$(DESTDIR)$(PREFIX)/share/nodevigil/monitoring"
+	@install -D -m 644 systemd/nodevigil.preset "$(DESTDIR)$(PREFIX)/lib/systemd/system-preset/80-nodevigil.preset"
 	@install -m 644 packaging/config.d/00-defaults.toml "$(DESTDIR)$(PREFIX)/share/doc/nodevigil/defaults.toml"
 	@install -m 644 LICENSE $(wildcard *.md) $(wildcard docs/*.md) "$(DESTDIR)$(PREFIX)/share/doc/nodevigil"
 	@install -m 644 docs/reference/* "$(DESTDIR)$(PREFIX)/share/doc/nodevigil/reference"
@@ -196,7 +223,7 @@ GO_ENV = GOENV="$${GOENV:-$${XDG_CONFIG_HOME:-$$HOME/.config}/go/env}" XDG_CONFI
   GOCACHE="$(CACHE)/go/build" GOMODCACHE="$(CACHE)/go/mod" GOFLAGS=-modcacherw
 NEED_GO = command -v go >/dev/null || { echo "go is missing: install Go 1.26 or later (https://go.dev/dl), or set KUBEBUILDER_ASSETS" >&2; exit 1; }
 
-tools: consumers peer prometheus ## The pinned Kubernetes programs, into the cache (ten minutes the first time)
+tools: consumers peer prometheus nfpm ## The pinned Kubernetes programs, into the cache (ten minutes the first time)
 	@if [ -n "$(KUBEBUILDER_ASSETS)" ]; then \
 	  test -x "$(KUBEBUILDER_ASSETS)/kube-apiserver" || { echo "KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) holds no kube-apiserver" >&2; exit 1; }; \
 	elif [ ! -d "$(TOOLS)" ]; then \
@@ -233,6 +260,15 @@ prometheus:
 	  rm -rf "$(CACHE)/prometheus"; \
 	  mkdir -p "$(CACHE)/prometheus" "$(CACHE)/go"; \
 	  $(GO_ENV) GOFLAGS="-modcacherw -tags=remove_all_sd" tests/cluster/build.sh "$(PROMETHEUS)" tests/cluster/promtool; \
+	fi
+
+nfpm:
+	@if [ ! -d "$(NFPM)" ]; then \
+	  $(NEED_GO); \
+	  echo "== nfpm, into $(NFPM) (half a minute)"; \
+	  rm -rf "$(CACHE)/nfpm"; \
+	  mkdir -p "$(CACHE)/nfpm" "$(CACHE)/go"; \
+	  $(GO_ENV) tests/cluster/build.sh "$(NFPM)" "$(CURDIR)/packaging/nfpm"; \
 	fi
 
 # One folder a release, named by its version and the state of its go.mod.

@@ -67,6 +67,8 @@ pub enum ConditionType {
     NodeStorageHealthy,
     /// See [`ConditionType::doc`].
     NodeKernelHealthy,
+    /// See [`ConditionType::doc`].
+    NodeBootstrapped,
 }
 
 impl ConditionType {
@@ -77,6 +79,7 @@ impl ConditionType {
         Self::ContainerRuntimeHealthy,
         Self::NodeStorageHealthy,
         Self::NodeKernelHealthy,
+        Self::NodeBootstrapped,
     ];
 
     /// The condition's `type`.
@@ -87,6 +90,7 @@ impl ConditionType {
             Self::ContainerRuntimeHealthy => "ContainerRuntimeHealthy",
             Self::NodeStorageHealthy => "NodeStorageHealthy",
             Self::NodeKernelHealthy => "NodeKernelHealthy",
+            Self::NodeBootstrapped => "NodeBootstrapped",
         }
     }
 
@@ -107,6 +111,9 @@ impl ConditionType {
             }
             Self::NodeKernelHealthy => {
                 "Whether the kernel is sound. False: it reports a fault after which a node is better replaced, or has run out of something that every process needs. Unknown: nothing that it reports can be read."
+            }
+            Self::NodeBootstrapped => {
+                "Whether the node has become of use since its Node was created. True: it has, and that stays so, whatever befalls it later. False: the deadline has passed, and something is seen that keeps it from that. Unknown: it is on its way, or how far it is cannot be told. Not published of a Node that was there long before the agent and is not Ready."
             }
         }
     }
@@ -184,6 +191,17 @@ impl Conditions {
     /// check has spoken of it the condition is not told at all. `true` if what is to be published changed.
     pub fn withdraw(&mut self, kind: ConditionType, check: &'static str) -> bool {
         self.memories[kind as usize].withdraw(check)
+    }
+
+    /// Whether [`Conditions::observe`] would change nothing, were it told this while nobody asks for quiet: so it is at nearly
+    /// every turn of a healthy node.
+    pub fn is_at_rest(&self, kind: ConditionType, check: &str, findings: &[Finding]) -> bool {
+        self.memories[kind as usize].is_at_rest(check, findings)
+    }
+
+    /// Whether [`Conditions::withdraw`] would change nothing.
+    pub fn is_withdrawn(&self, kind: ConditionType, check: &str) -> bool {
+        self.memories[kind as usize].is_withdrawn(check)
     }
 
     /// One condition's memory.

@@ -1,6 +1,7 @@
 //! What must survive a restart of the agent: what it last said of its Node, kept in the runtime folder.
 //!
-//! The folder is emptied at boot, and a record of another boot or another node name is not believed.
+//! The folder is emptied at boot. A record of another boot, another machine (a copy of one that runs), another node name or
+//! another Node of that name is not believed.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     desired::Condition,
-    host::files::{FileError, Root},
+    host::files::{FileError, Root, machine_id},
 };
 
 const FILE: &str = "ledger.json";
@@ -21,9 +22,26 @@ pub struct Ledger {
     version: u32,
     /// The kernel's id of the boot in which it was written.
     boot_id: String,
+    /// `/etc/machine-id`.
+    #[serde(default)]
+    machine_id: String,
     /// The Node's name, once it was known.
     pub node: Option<String>,
+    /// Its UID, once it was seen.
+    #[serde(default)]
+    pub uid: Option<String>,
     /// What the Node should have had.
+    pub conditions: Vec<Condition>,
+}
+
+/// What is to be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// The Node's name.
+    pub node: String,
+    /// Its UID, if it was seen.
+    pub uid: Option<String>,
+    /// What it should have.
     pub conditions: Vec<Condition>,
 }
 
@@ -33,6 +51,7 @@ pub struct Place {
     root: Root,
     path: PathBuf,
     boot_id: String,
+    machine_id: String,
 }
 
 impl Place {
@@ -44,6 +63,7 @@ impl Place {
         Self {
             path: folder.join(FILE),
             boot_id: boot_id.trim().to_owned(),
+            machine_id: machine_id(&root),
             root,
         }
     }
@@ -53,7 +73,8 @@ impl Place {
     pub fn load(&self) -> Option<Ledger> {
         let text = self.root.read_text(&self.path, MAX_BYTES).ok()?;
         let ledger: Ledger = serde_json::from_str(&text).ok()?;
-        (ledger.version == VERSION && ledger.boot_id == self.boot_id).then_some(ledger)
+        let is_ours = ledger.boot_id == self.boot_id && ledger.machine_id == self.machine_id;
+        (ledger.version == VERSION && is_ours).then_some(ledger)
     }
 
     /// Forgets it all; fine if there is nothing.
@@ -68,12 +89,14 @@ impl Place {
     ///
     /// # Errors
     /// When the folder cannot be written.
-    pub fn save(&self, node: String, conditions: Vec<Condition>) -> Result<(), FileError> {
+    pub fn save(&self, kept: Kept) -> Result<(), FileError> {
         let ledger = Ledger {
             version: VERSION,
             boot_id: self.boot_id.clone(),
-            node: Some(node),
-            conditions,
+            machine_id: self.machine_id.clone(),
+            node: Some(kept.node),
+            uid: kept.uid,
+            conditions: kept.conditions,
         };
         let text = serde_json::to_vec(&ledger).expect("a ledger has string keys only");
         self.root.write_atomically(&self.path, &text)
@@ -88,14 +111,16 @@ mod tests {
     use crate::{desired::PublishedType, health::Status};
 
     #[test]
-    fn a_record_is_believed_in_its_own_boot_only() {
+    fn a_record_is_believed_in_its_own_boot_of_its_own_machine_only() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
-        root.create_dir_all("/run/nodevigil").unwrap();
-        root.create_dir_all("/proc/sys/kernel/random").unwrap();
-        let boot = |id: &str| {
-            root.write_atomically("/proc/sys/kernel/random/boot_id", id.as_bytes())
-                .unwrap();
+        for path in ["/run/nodevigil", "/proc/sys/kernel/random", "/etc"] {
+            root.create_dir_all(path).unwrap();
+        }
+        let put = |path: &str, text: &str| root.write_atomically(path, text.as_bytes()).unwrap();
+        let boot = |machine: &str, id: &str| {
+            put("/etc/machine-id", machine);
+            put("/proc/sys/kernel/random/boot_id", id);
             Place::new(root.clone(), Path::new("/run/nodevigil"))
         };
         let condition = Condition {
@@ -105,19 +130,30 @@ mod tests {
             message: "m".to_owned(),
             last_transition_time: Timestamp::UNIX_EPOCH,
         };
-        let place = boot("one\n");
+        let place = boot("m1\n", "one\n");
         assert_eq!(place.load(), None);
-        place
-            .save("n1".to_owned(), vec![condition.clone()])
-            .unwrap();
+        let kept = Kept {
+            node: "n1".to_owned(),
+            uid: Some("u1".to_owned()),
+            conditions: vec![condition.clone()],
+        };
+        place.save(kept).unwrap();
         let ledger = place.load().unwrap();
         assert_eq!(
-            (ledger.node.as_deref(), ledger.conditions),
-            (Some("n1"), vec![condition])
+            (
+                ledger.node.as_deref(),
+                ledger.uid.as_deref(),
+                ledger.conditions
+            ),
+            (Some("n1"), Some("u1"), vec![condition])
         );
-        assert_eq!(boot("two\n").load(), None);
-        root.write_atomically("/run/nodevigil/ledger.json", b"{half")
-            .unwrap();
-        assert_eq!(boot("one\n").load(), None);
+        assert_eq!(boot("m1\n", "two\n").load(), None);
+        assert_eq!(
+            boot("m2\n", "one\n").load(),
+            None,
+            "a copy of a machine that runs"
+        );
+        put("/run/nodevigil/ledger.json", "{half");
+        assert_eq!(boot("m1\n", "one\n").load(), None);
     }
 }

@@ -4,6 +4,7 @@
 //! (`health`, `desired`, `kubelet`, `rules`, and every check's `assess`) know no clock, no file and no network.
 
 pub mod agent;
+pub mod bootstrap;
 pub mod checks;
 pub mod cli;
 pub mod clock;

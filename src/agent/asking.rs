@@ -44,6 +44,7 @@ impl Agent {
             root: self.outside.root.clone(),
             helper: self.outside.helper.clone(),
             pid,
+            keeps_note: true,
         };
         let known = self.connection.clone();
         let (connections, sender) = (self.connections.0.clone(), self.sender.clone());

@@ -14,7 +14,6 @@ use crate::{
         taints::Tainted,
         watch::{End, NodeEvent},
     },
-    desired::Condition,
     helper::{
         journal::LastWords,
         protocol::{ConfigAnswer, ConfigRequest},
@@ -24,6 +23,7 @@ use crate::{
         scrapes::Scrape,
         systemd::BusEvent,
     },
+    ledger,
     pause::Pause,
     status::StatusFile,
 };
@@ -86,6 +86,18 @@ pub enum Event {
     Scrape(Scrape),
     /// We are asked to stop.
     Stop,
+}
+
+impl Event {
+    /// Whether it is a look at something that goes on: no process has begun or ended by it.
+    pub(super) fn is_reading(&self) -> bool {
+        match self {
+            Self::ProcessState(..) | Self::Strain(..) | Self::Answered(..) => true,
+            Self::Pause(_) | Self::Packages(_) => true,
+            Self::Observed(reading) => matches!(reading, Reading::RuntimeState(..)),
+            _ => false,
+        }
+    }
 }
 
 /// What a closer look shows.
@@ -158,7 +170,7 @@ pub enum Effect {
     /// Tell an Event.
     TellEvent(Box<EventTask>),
     /// Keep what a restart of ours needs.
-    SaveLedger(String, Vec<Condition>),
+    SaveLedger(ledger::Kept),
     /// Replace the status file.
     WriteStatus(Box<StatusFile>),
     /// Replace the metrics' text file.

@@ -56,7 +56,7 @@ impl Agent {
             Effect::WatchNode(number, version) => self.watch_node(number, version),
             Effect::Taint(task) => self.taint(*task),
             Effect::TellEvent(task) => self.tell_event(task),
-            Effect::SaveLedger(node, conditions) => self.disk.ledger = Some((node, conditions)),
+            Effect::SaveLedger(kept) => self.disk.ledger = Some(kept),
             Effect::WriteStatus(mut status) => {
                 status.pid = Some(std::process::id());
                 self.disk.status = Some(status);
@@ -242,9 +242,7 @@ impl Agent {
         let (ledger, status) = (self.disk.ledger.take(), self.disk.status.take());
         let write_textfile = self.textfile_writer();
         self.disk.busy = Some(tokio::task::spawn_blocking(move || {
-            let kept = ledger.map_or(Ok(()), |(node, conditions)| {
-                outside.ledger.save(node, conditions)
-            });
+            let kept = ledger.map_or(Ok(()), |kept| outside.ledger.save(kept));
             let written = status.map_or(Ok(()), |status| {
                 status.write(&outside.root, &outside.runtime_dir)
             });

@@ -4,6 +4,7 @@ use tracing::{info, warn};
 
 use super::{event::Effect, state::State};
 use crate::{
+    checks::{Reading, bootstrap::NodeReading},
     clock::Now,
     cluster::{
         api::{ApiError, NodeView, NodeWill, Ready},
@@ -15,7 +16,7 @@ use crate::{
     desired::{self, PublishedType, Wish},
     health::Stored,
     host::journal::Kind,
-    ledger::Ledger,
+    ledger::{Kept, Ledger},
 };
 
 impl State {
@@ -28,6 +29,7 @@ impl State {
         if ledger.node.as_deref() != Some(&self.node_name()) {
             return;
         }
+        self.past_of = ledger.uid;
         let stored = ledger.conditions.into_iter().map(|condition| {
             let stored = Stored {
                 status: condition.status,
@@ -47,11 +49,14 @@ impl State {
                 self.ready = view.ready;
                 self.learn_of_node(&view.facts, now);
                 self.see_node(Some(view));
+                let seen = node_reading(&self.node_name(), view);
+                self.offer(&Reading::Node(Some(Box::new(seen))), now);
             }
             NodeEvent::Missing => {
                 self.link.saw(None);
                 self.ready = Ready::default();
                 self.see_node(None);
+                self.offer(&Reading::Node(None), now);
             }
         }
         let node = self.node_name();
@@ -73,6 +78,11 @@ impl State {
             }
             NodeChange::First(view) => {
                 info!(message_id = Kind::NodeFound.id(), %node, uid = %view.uid, "found the Node");
+                if self.past_of.take().is_some_and(|uid| uid != view.uid) {
+                    // It was made anew while we were away: what the ledger tells is the past of another.
+                    self.health.node_is_new();
+                    self.desired.node_is_new();
+                }
                 // What another agent says under a name of ours is not our past.
                 let ours = |r#type| {
                     let owner = view.owners.iter().find(|owner| owner.r#type == r#type);
@@ -181,7 +191,14 @@ impl State {
             .map(|c| format!("{}={} ({})", c.r#type.as_str(), c.status.as_str(), c.reason))
             .collect();
         effects.push(Effect::NotifyStatus(words.join(", ")));
-        effects.push(Effect::SaveLedger(self.node_name(), told.to_vec()));
+        let conditions = told.to_vec();
+        let uid = self.publisher.as_ref().and_then(Publisher::uid);
+        effects.push(Effect::SaveLedger(Kept {
+            node: self.node_name(),
+            // Until the Node is seen, what was taken back is that of the Node before.
+            uid: uid.map(str::to_owned).or_else(|| self.past_of.clone()),
+            conditions,
+        }));
     }
 
     /// Nothing at all while there is no verdict: what an earlier Node of our name had is not this one's.
@@ -193,5 +210,17 @@ impl State {
         if let Some(publisher) = &mut self.publisher {
             publisher.want(wish);
         }
+    }
+}
+
+/// What the check of a young Node reads of it.
+fn node_reading(name: &str, view: &NodeView) -> NodeReading {
+    let own = PublishedType::NodeBootstrapped;
+    let mut shown = view.conditions.iter();
+    NodeReading {
+        words: view.words(name),
+        shown: shown
+            .find(|(kind, _)| *kind == own)
+            .map(|(_, stored)| stored.status),
     }
 }

@@ -84,6 +84,7 @@ impl Cleanup {
             root: root.clone(),
             helper: HelperClient::default(),
             pid: None,
+            keeps_note: false,
         };
         match clean(sources, &node, &settings.taints, self.timeout)? {
             Ok(cleaned) => {

@@ -1,5 +1,6 @@
 //! The command line: one file a subcommand.
 
+pub mod bootstrap;
 pub mod check;
 pub mod cleanup;
 pub mod conditions;
@@ -33,6 +34,7 @@ enum Command {
     Run(run::Run),
     /// Answer the agent's questions about root's files (the privileged helper, socket-activated)
     Helper(helper::Helper),
+    Bootstrap(bootstrap::BootstrapCommand),
     Check(check::Check),
     Doctor(doctor::Doctor),
     /// Say what a rule, a reason or a flag of the kubelet means
@@ -55,6 +57,7 @@ impl Cli {
         match self.command {
             Command::Run(run) => run.run(),
             Command::Helper(helper) => helper.run().map(|()| ExitCode::SUCCESS),
+            Command::Bootstrap(bootstrap) => bootstrap.run(),
             Command::Check(check) => check.run(),
             Command::Doctor(doctor) => doctor.run(),
             Command::Explain(explain) => explain.run(),

@@ -30,7 +30,7 @@ use serde_json::Value;
 
 pub use cleaning::{Cleaned, STANDING_DOWN, Stuck};
 pub(super) use node::Node;
-pub use node::{NodeFacts, NodeView, Ready};
+pub use node::{NodeFacts, NodeView, Readiness, Ready};
 pub use owners::Ownership;
 pub use taints::TaintTry;
 pub use will::{AskedPause, NodeWill, PAUSE_ANNOTATION};

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::{
     connection::{Connection, ConnectionError},
-    tls,
+    inherited, tls,
 };
 use crate::{
     helper::OWN_KUBECONFIG,
@@ -115,6 +115,8 @@ pub struct Sources {
     pub helper: HelperClient,
     /// The kubelet's pid, if it lives.
     pub pid: Option<i32>,
+    /// Whether it is noted which credential this machine uses ([`inherited`]): the agent does.
+    pub keeps_note: bool,
 }
 
 /// What is spoken with already, and the helper's mark of it.
@@ -176,7 +178,7 @@ pub async fn look(sources: Sources, known: Option<Known>) -> Result<Found, Ident
         None => (sources.default, false),
     };
     let (root, own_path) = (sources.root.clone(), path.clone());
-    let read = move || own(&root, &own_path, must_exist);
+    let read = move || own(&root, &own_path, must_exist, sources.keeps_note);
     let (identity, credential) = match on_worker(&path, read).await? {
         Some(access) if access.exec.is_none() => {
             let found = (access, None, Terms::Files(LOOK_AT_OWN, None));
@@ -270,15 +272,41 @@ async fn on_worker<T: Send + 'static>(
     }
 }
 
-/// Our own kubeconfig; `None` if it may be missing and is.
-fn own(root: &Root, path: &Path, must_exist: bool) -> Result<Option<Access>, IdentityError> {
+/// Our own kubeconfig; `None` if it may be missing and is, or is another machine's.
+fn own(
+    root: &Root,
+    path: &Path,
+    must_exist: bool,
+    keeps_note: bool,
+) -> Result<Option<Access>, IdentityError> {
     if !must_exist && root.identity(path).is_none() {
         return Ok(None);
     }
     let text = root
         .read_text(path, MAX_KUBECONFIG_BYTES)
         .map_err(|e| IdentityError::Kubeconfig(format!("kubeconfig: {e}")))?;
-    Ok(Some(kubeconfig::read(root, path, &text)?))
+    let access = kubeconfig::read(root, path, &text)?;
+    if !inherited::is_another_machines(root, &access) {
+        if keeps_note {
+            inherited::note(root, &access);
+        }
+        return Ok(Some(access));
+    }
+    if must_exist {
+        let (path, why) = (path.display(), inherited::WHY);
+        return Err(IdentityError::Kubeconfig(format!(
+            "kubeconfig {path}: {why}"
+        )));
+    }
+    inherited::say(path);
+    Ok(None)
+}
+
+/// Whether the kubeconfig there is left alone because another machine has used it ([`inherited`]).
+pub fn is_inherited(root: &Root, path: &Path) -> bool {
+    let text = root.read_text(path, MAX_KUBECONFIG_BYTES).ok();
+    let access = text.and_then(|text| kubeconfig::read(root, path, &text).ok());
+    access.is_some_and(|access| inherited::is_another_machines(root, &access))
 }
 
 /// One that names no authority believes those that everybody believes.
@@ -317,6 +345,7 @@ mod tests {
             root,
             helper: HelperClient::new(folder.path().join("none")),
             pid: None,
+            keeps_note: false,
         };
         (folder, sources)
     }
@@ -381,8 +410,8 @@ mod tests {
     fn one_that_may_be_missing_is_passed_over() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
-        assert!(own(&root, PATH.as_ref(), false).unwrap().is_none());
-        assert!(own(&root, PATH.as_ref(), true).is_err());
+        assert!(own(&root, PATH.as_ref(), false, false).unwrap().is_none());
+        assert!(own(&root, PATH.as_ref(), true, false).is_err());
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@ pub mod episode;
 pub mod events;
 pub mod gate;
 pub mod identity;
+pub mod inherited;
 pub mod owners;
 pub mod publisher;
 mod request_kind;

@@ -163,7 +163,8 @@ impl Publisher {
             && self.uid() == Some(&published.uid)
     }
 
-    fn uid(&self) -> Option<&str> {
+    /// The UID of the Node that is there.
+    pub fn uid(&self) -> Option<&str> {
         match &self.subject {
             Subject::Present(uid) => Some(uid),
             Subject::Unread | Subject::Missing => None,

@@ -39,6 +39,7 @@ pub enum PublishedType {
     ContainerRuntimeHealthy,
     NodeStorageHealthy,
     NodeKernelHealthy,
+    NodeBootstrapped,
     ContainerRuntimeReady,
     StorageReady,
     KernelReady,
@@ -115,6 +116,15 @@ pub const TYPES: &[TypeSpec] = &[
         fed_by: &[ConditionType::NodeKernelHealthy],
         only: &[],
         doc: "The kernel is sound.",
+    },
+    TypeSpec {
+        published: PublishedType::NodeBootstrapped,
+        name: "NodeBootstrapped",
+        dialect: Dialect::Native,
+        bad: Status::False,
+        fed_by: &[ConditionType::NodeBootstrapped],
+        only: &[],
+        doc: "The node has become of use since its Node was created; it stays True whatever befalls it later.",
     },
     TypeSpec {
         published: PublishedType::ContainerRuntimeReady,
@@ -212,6 +222,7 @@ impl PublishedType {
             ConditionType::ContainerRuntimeHealthy => Self::ContainerRuntimeHealthy,
             ConditionType::NodeStorageHealthy => Self::NodeStorageHealthy,
             ConditionType::NodeKernelHealthy => Self::NodeKernelHealthy,
+            ConditionType::NodeBootstrapped => Self::NodeBootstrapped,
         }
     }
 }

@@ -79,6 +79,7 @@ fn slug(kind: ConditionType) -> &'static str {
         ConditionType::ContainerRuntimeHealthy => "container-runtime-unhealthy",
         ConditionType::NodeStorageHealthy => "storage-unhealthy",
         ConditionType::NodeKernelHealthy => "kernel-unhealthy",
+        ConditionType::NodeBootstrapped => "not-bootstrapped",
     }
 }
 

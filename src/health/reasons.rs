@@ -1,5 +1,6 @@
 //! The registry of reasons: which status each stands for, how bad it is, when it enters and leaves, what it means.
 
+mod bootstrap;
 mod config;
 mod kernel;
 mod kubelet;
@@ -88,6 +89,15 @@ pub enum Reason {
     KernelConntrackNearlyFull,
     KernelConntrackFull,
     KernelClockUnsynchronised,
+    NodeIsBootstrapped,
+    NodeBootstrapping,
+    BootstrapStuckAtRuntime,
+    BootstrapStuckAtKubelet,
+    BootstrapStuckAtCredential,
+    BootstrapStuckAtCloudController,
+    BootstrapStuckAtNetwork,
+    BootstrapStuckAtVolumes,
+    BootstrapStuckAtReady,
     NodePaused,
     NodeInMaintenance,
     NodeBeingDeleted,
@@ -182,6 +192,7 @@ const TABLES: &[&[ReasonSpec]] = &[
     runtime::TABLE,
     storage::TABLE,
     kernel::TABLE,
+    bootstrap::TABLE,
     node::TABLE,
 ];
 
@@ -247,6 +258,9 @@ pub(super) fn kin(kind: ConditionType, status: Status) -> Reason {
         (ConditionType::NodeKernelHealthy, Status::True) => Reason::KernelIsHealthy,
         (ConditionType::NodeKernelHealthy, Status::False) => Reason::KernelLockedUp,
         (ConditionType::NodeKernelHealthy, Status::Unknown) => Reason::KernelLogUnreadable,
+        (ConditionType::NodeBootstrapped, Status::True) => Reason::NodeIsBootstrapped,
+        (ConditionType::NodeBootstrapped, Status::False) => Reason::BootstrapStuckAtReady,
+        (ConditionType::NodeBootstrapped, Status::Unknown) => Reason::NodeBootstrapping,
     }
 }
 

@@ -46,6 +46,7 @@ fn registry_is_whole() {
             Some(ConditionType::NodeStorageHealthy) => &["Storage", "Filesystem"],
             // Under its other name, KernelReady, it stands alone; what runs out is named as the field names it.
             Some(ConditionType::NodeKernelHealthy) => &[""],
+            Some(ConditionType::NodeBootstrapped) => &["Node", "Bootstrap"],
         };
         let tells = about.iter().any(|about| spec.name.starts_with(about));
         assert!(tells, "{}", spec.name);

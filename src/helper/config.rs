@@ -91,14 +91,20 @@ pub fn check(
     request: &ConfigRequest,
 ) -> (ConfigAnswer, BTreeMap<PathBuf, Asked>) {
     let tree = Recording::new(tree);
-    let snapshot = snapshot(&tree, inputs(root, &tree, request));
-    let mut report = rules::run(&snapshot);
-    report.findings = rules::allow::part(&tree, report.findings).findings;
+    let (snapshot, report) = look(&tree, root, request);
     let answer = ConfigAnswer {
         not_resolved: not_resolved(&snapshot),
         ..summary(&snapshot, &report)
     };
     (answer, tree.into_asked())
+}
+
+/// Everything that the rules judge, and what they find.
+pub(super) fn look(tree: &dyn Tree, root: &Root, request: &ConfigRequest) -> (Snapshot, Report) {
+    let snapshot = snapshot(tree, inputs(root, tree, request));
+    let mut report = rules::run(&snapshot);
+    report.findings = rules::allow::part(tree, report.findings).findings;
+    (snapshot, report)
 }
 
 fn inputs(root: &Root, tree: &dyn Tree, request: &ConfigRequest) -> Inputs {
@@ -210,7 +216,7 @@ fn summary(snapshot: &Snapshot, report: &Report) -> ConfigAnswer {
 }
 
 /// Before `kubeadm join` neither file is there.
-fn has_no_credentials(machine: &Machine) -> bool {
+pub(super) fn has_no_credentials(machine: &Machine) -> bool {
     matches!(machine.kubeconfig, Needed::Missing { .. })
         && matches!(
             machine.bootstrap_kubeconfig,

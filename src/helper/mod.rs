@@ -4,11 +4,12 @@
 //! nothing of the cluster and runs without tokio, but to ask systemd and the container runtime: a thread for each of at
 //! most four connections, of two more that follow the configuration, and one for the disk (`lane`), so that a verb that
 //! blocks in the kernel blocks nobody else. One file a verb: [`kubelet`], [`credential`], [`certificate`], [`clock`], [`journal`],
-//! [`config`] (which follows the files with [`watch`]), [`runtime`], [`storage`] (with `canary`), [`boot`] and [`pods`];
+//! [`config`] (which follows the files with [`watch`]), [`runtime`], [`storage`] (with `canary`), [`boot`], [`bootstrap`] and [`pods`];
 //! [`protocol`] is what both sides speak, [`server`] answers, [`activation`] and [`socket`] get the listening socket.
 
 pub mod activation;
 pub mod boot;
+pub mod bootstrap;
 mod canary;
 pub mod certificate;
 pub mod clock;

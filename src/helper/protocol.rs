@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use self::cri::{Heard, Listener, RuntimeAnswer, RuntimeRequest, RuntimeStatus};
 use super::{
     boot::{self, BootRequest},
+    bootstrap::{self, BootstrapRequest},
     certificate, clock, config, credential, journal, kubelet, pods, runtime,
     storage::{self, StorageRequest},
 };
@@ -50,6 +51,7 @@ pub struct Verb {
 /// Every verb.
 pub const VERBS: &[&Verb] = &[
     &boot::VERB,
+    &bootstrap::VERB,
     &certificate::VERB,
     &clock::VERB,
     &config::VERB,
@@ -110,6 +112,8 @@ pub enum Request {
     },
     /// Whether the container runtime answers, and what it says: [`RuntimeAnswer`].
     Runtime(RuntimeRequest),
+    /// How far the host is on its way to being of use: [`HostSeen`](crate::bootstrap::HostSeen).
+    Bootstrap(Box<BootstrapRequest>),
 }
 
 /// What the agent knows and the helper does not.
@@ -185,6 +189,7 @@ impl Request {
             Self::Pods => &pods::VERB,
             Self::Certificate { .. } => &certificate::VERB,
             Self::Runtime(_) => &runtime::VERB,
+            Self::Bootstrap(_) => &bootstrap::VERB,
         }
     }
 }

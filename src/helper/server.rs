@@ -19,7 +19,7 @@ use serde::Serialize;
 use tracing::{debug, info, warn};
 
 use super::{
-    boot, certificate, clock, config, credential, journal, kubelet, pods,
+    boot, bootstrap, certificate, clock, config, credential, journal, kubelet, pods,
     protocol::{self, Code, ConfigRequest, MAX_REQUEST_BYTES, Refusal, Request},
     runtime,
     storage::{self, Disk},
@@ -242,6 +242,7 @@ fn perform(root: &Root, disk: &Arc<Disk>, request: &Request, uid: u32) -> Vec<u8
         Request::Runtime(request) => encode(verb, runtime::answer(root, request)),
         Request::Storage(request) => encode(verb, storage::answer(disk, root, request)),
         Request::Boot(request) => encode(verb, boot::answer(disk, root, request)),
+        Request::Bootstrap(request) => encode(verb, bootstrap::answer(disk, root, request)),
         Request::Pods => encode(verb, pods::answer(root)),
         Request::Certificate { pid } => encode(verb, certificate::answer(root, *pid)),
         Request::Credential { pid, own, known } => {

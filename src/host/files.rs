@@ -231,6 +231,12 @@ impl Root {
     }
 }
 
+/// `/etc/machine-id`; empty where there is none yet.
+pub fn machine_id(root: &Root) -> String {
+    let text = root.read_text("/etc/machine-id", 256).unwrap_or_default();
+    text.trim().to_owned()
+}
+
 fn error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
     let path = path.to_owned();
     move |source| FileError {

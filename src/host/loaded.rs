@@ -29,6 +29,8 @@ pub struct Told {
     pub control_group: String,
     /// Its main process; `None` while it has none.
     pub main_pid: Option<i32>,
+    /// systemd's id of its run, the one that is or was last: 32 hexadecimal digits.
+    pub invocation: Option<String>,
 }
 
 /// Asks; the error says why there is no answer.
@@ -152,7 +154,18 @@ fn told(unit: &HashMap<String, OwnedVariant>, manager: &HashMap<String, OwnedVar
             Some(Variant::U32(pid)) if *pid != 0 => i32::try_from(*pid).ok(),
             _ => None,
         },
+        invocation: get("InvocationID").and_then(hexadecimal),
     }
+}
+
+/// Sixteen bytes, as systemd writes an id.
+fn hexadecimal(value: &Variant<'_>) -> Option<String> {
+    let digits = |item: &Variant<'_>| match item {
+        Variant::U8(byte) => Some(format!("{byte:02x}")),
+        _ => None,
+    };
+    let text: Option<String> = items(value).iter().map(digits).collect();
+    text.filter(|text| text.len() == 32)
 }
 
 /// `252.36-1~deb12u1`, `255.4-1ubuntu8`, `v257.2`.

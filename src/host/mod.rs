@@ -1,6 +1,7 @@
 //! The door to the machine: one small file a thing, no state shared between them.
 
 pub mod addresses;
+pub mod console;
 pub mod cri;
 pub mod files;
 pub mod helper;

@@ -172,7 +172,7 @@ fn taint(scene: &Scene) -> Result<()> {
     request(scene, "PATCH", &path, MERGE, &body)
 }
 
-fn node(scene: &Scene) -> Result<Value> {
+pub(crate) fn node(scene: &Scene) -> Result<Value> {
     let node = scene.plane.node(scene.node.name())?;
     node.context("the Node is there")
 }
@@ -183,7 +183,7 @@ fn keys(node: &Value) -> Vec<&str> {
 }
 
 /// Nothing of ours, not even in the book-keeping.
-fn ensure_clean(node: &Value) -> Result<()> {
+pub(crate) fn ensure_clean(node: &Value) -> Result<()> {
     ensure!(node.pointer(STANDING_DOWN).is_none(), "{node:#}");
     let types = node["status"]["conditions"]
         .as_array()

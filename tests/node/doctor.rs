@@ -88,6 +88,10 @@ fn all_is_well() -> Result<()> {
         let said = doctor(scene, "root")?;
         said.is_well()?;
         for check in [
+            "pidfd",
+            "healthz",
+            "sockets",
+            "runtime",
             "config",
             "daemon",
             "bus",

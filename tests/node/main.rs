@@ -16,11 +16,13 @@ mod agent;
 mod ahead;
 mod api;
 mod audit;
+mod bootstrap;
 mod check;
 mod cleanup;
 mod cloud_init;
 mod config;
 mod doctor;
+mod emergency;
 mod fatal;
 mod faults;
 mod harness;
@@ -34,6 +36,7 @@ mod lost_nodes;
 mod memory;
 mod memory_kill;
 mod metrics;
+mod packages;
 mod peer;
 mod privilege;
 mod provoked_boot;
@@ -43,10 +46,13 @@ mod provoked_storage;
 mod racing;
 mod reach;
 mod runtime;
+mod sandbox;
 mod scene;
 mod standing;
 mod telling;
 
+#[path = "../../packaging/build/mod.rs"]
+mod build;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -75,7 +81,9 @@ fn main() -> ExitCode {
         provoked_kernel::tests(),
         memory::tests(),
         doctor::tests(),
+        sandbox::tests(),
         config::tests(),
+        bootstrap::tests(),
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
@@ -83,10 +91,12 @@ fn main() -> ExitCode {
         provoked_storage::tests(),
         provoked_boot::tests(),
         cleanup::tests(),
+        packages::tests(),
         karpenter::tests(),
         lifecycle::tests(),
         lost_nodes::tests(),
         memory_kill::tests(),
+        emergency::tests(),
         racing::tests(),
         runtime::tests(),
         peer::tests(),

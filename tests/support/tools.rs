@@ -74,6 +74,18 @@ pub(crate) fn prometheus(program: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// nfpm, which makes packages; `make` says where it is.
+pub(crate) fn nfpm() -> Result<PathBuf> {
+    let path = std::env::var_os("NODEVIGIL_NFPM").map(PathBuf::from);
+    let path = path.context("NODEVIGIL_NFPM is not set: start this through make")?;
+    ensure!(
+        path.is_file(),
+        "{} is missing: run `make nfpm`",
+        path.display()
+    );
+    Ok(path)
+}
+
 /// The agent's executable: `NODEVIGIL_BIN` if that is set, else what cargo built for a test or bench.
 pub(crate) fn agent() -> Result<PathBuf> {
     let path = std::env::var_os("NODEVIGIL_BIN")

@@ -12,8 +12,8 @@ use super::runs::settle;
 use super::scenarios::Scenario;
 use super::support::control_plane::ControlPlane;
 use super::support::rows::line;
-use super::support::say;
 use super::support::stats::Sample;
+use super::support::{repository, say};
 
 /// How often each load is run.
 const RUNS: &str = "VM_RUNS";
@@ -42,7 +42,7 @@ pub(crate) fn short() -> Result<bool> {
     let scenario = loads::named("lethal-kubelet")?;
     let mut guest = Guest::boot(&plane, scenario.setting)?;
     settle(&mut guest)?;
-    let run = judge::run(&mut guest, &scenario)?;
+    let run = judge::run(&mut guest, &scenario, None)?;
     say(&run.describe());
     let judged = run.ensure_survived().and_then(|()| ensure_named(&run));
     judged.with_context(|| guest.log())?;
@@ -91,7 +91,7 @@ pub(crate) fn full() -> Result<bool> {
                 began.elapsed().as_secs_f64(),
                 names.join(", ")
             ));
-            if let Err(error) = one_guest(&plane, names, grown, &mut runs) {
+            if let Err(error) = one_guest(&plane, (names, grown), turn, &mut runs) {
                 say(&format!("FAILED: {error:#}"));
                 failed += 1;
             }
@@ -107,14 +107,13 @@ pub(crate) fn full() -> Result<bool> {
 
 fn one_guest(
     plane: &Arc<ControlPlane>,
-    names: &[&str],
-    grown: bool,
+    (names, grown): (&[&str], bool),
+    turn: usize,
     runs: &mut Vec<Run>,
 ) -> Result<()> {
-    let scenarios = names
-        .iter()
-        .map(|name| loads::named(name))
-        .collect::<Result<Vec<Scenario>>>()?;
+    let folder = repository().join("dist/vm-traces");
+    let scenarios = names.iter().map(|name| loads::named(name));
+    let scenarios = scenarios.collect::<Result<Vec<Scenario>>>()?;
     let first = scenarios.first().context("a guest has a load")?;
     let mut guest = Guest::boot(plane, first.setting)?;
     settle(&mut guest)?;
@@ -122,7 +121,8 @@ fn one_guest(
         judge::grow_up(&mut guest)?;
     }
     for scenario in &scenarios {
-        let run = judge::run(&mut guest, scenario)?;
+        let file = folder.join(format!("{}-{turn}.jsonl", scenario.name));
+        let run = judge::run(&mut guest, scenario, Some(&file))?;
         say(&run.describe());
         runs.push(run);
     }

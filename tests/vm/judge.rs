@@ -1,6 +1,7 @@
 //! Runs a load in a guest and measures what came of it.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -52,12 +53,15 @@ pub(crate) fn grow_up(guest: &mut Guest) -> Result<()> {
     })
 }
 
-/// Runs a load and measures.
-pub(crate) fn run(guest: &mut Guest, scenario: &Scenario) -> Result<Run> {
+/// Runs a load and measures; its trace is kept as `keep`, if that is said.
+pub(crate) fn run(guest: &mut Guest, scenario: &Scenario, keep: Option<&Path>) -> Result<Run> {
     let (told_before, events_before) = observe::told(guest)?;
     let before = Agent::of(guest)?;
     let kubelet = guest.sh("systemctl show -p MainPID --value kubelet")?;
     let trace = play(guest, scenario)?;
+    if let Some(file) = keep {
+        trace.write(file, scenario.name, scenario.what, scenario.swap())?;
+    }
     let killed = killed(&trace);
     let host_killed = trace.global_kill_us().is_some();
     let as_meant = match scenario.outcome {

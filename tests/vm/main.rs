@@ -6,7 +6,7 @@
 //! | argument | does |
 //! |---|---|
 //! | none, `short` | one guest, in which the kubelet is killed while the host thrashes: a part of `make test` |
-//! | `full` | every load that something was promised for, `VM_RUNS` times (5): `make vm` |
+//! | `full` | every load that something was promised for, `VM_RUNS` times (5), each with its trace in `dist/vm-traces`: `make vm` |
 //! | `record FOLDER MIB NAME…` | records loads (all, if none is named) in guests of so much memory, as traces into a folder of this tree |
 
 #![expect(

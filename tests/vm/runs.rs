@@ -43,15 +43,19 @@ pub(crate) fn settle(guest: &mut Guest) -> Result<()> {
 pub(crate) fn play(guest: &mut Guest, scenario: &Scenario) -> Result<Trace> {
     guest.limit_disks(scenario.disk)?;
     let began = Instant::now();
-    let recording = guest.record(scenario.seconds, AFTER_KILL)?;
-    std::thread::sleep(QUIET);
     let total = guest.sh("sed -n 's/MemTotal: *//p' /proc/meminfo")?;
-    let total_kib: u64 = total
-        .split_whitespace()
-        .next()
-        .context("no MemTotal")?
-        .parse()?;
-    guest.sh(&scenario.script(total_kib / 1024))?;
+    let total_kib = total.split_whitespace().next().context("no MemTotal")?;
+    let script = scenario.script(total_kib.parse::<u64>()? / 1024);
+    let recording = if scenario.lead > 0 {
+        guest.sh(&script)?;
+        std::thread::sleep(Duration::from_secs(scenario.lead));
+        guest.record(scenario.seconds, AFTER_KILL)?
+    } else {
+        let recording = guest.record(scenario.seconds, AFTER_KILL)?;
+        std::thread::sleep(QUIET);
+        guest.sh(&script)?;
+        recording
+    };
     let trace = recording.finish(Duration::from_secs(scenario.seconds * 2 + 60));
     guest.limit_disks(0)?;
     let trace = trace.with_context(|| format!("{}: after {:?}", scenario.name, began.elapsed()))?;

@@ -30,6 +30,8 @@ pub(crate) struct Scenario {
     pub(crate) disk: u32,
     /// How long it takes, in seconds.
     pub(crate) seconds: u64,
+    /// How long it runs, in seconds, before anything is recorded.
+    pub(crate) lead: u64,
     /// What runs.
     pub(crate) load: Load,
 }
@@ -83,7 +85,7 @@ impl Scenario {
 
     /// The script that starts the load; it returns at once. `total_mib` is the guest's memory.
     pub(crate) fn script(&self, total_mib: u64) -> String {
-        let hold = self.seconds;
+        let hold = self.lead + self.seconds;
         match self.load {
             Load::Grow {
                 percent_per_s,
@@ -103,7 +105,8 @@ impl Scenario {
                 touch_per_s,
             } => {
                 let until = u64::from(available_percent) * total_mib / 100;
-                let hold = hold - 20;
+                // Released before the end, where the beginning is recorded too.
+                let hold = if self.lead > 0 { hold } else { hold - 20 };
                 let rest = format!(
                     "--until-available {until} --touch-per-s {touch_per_s} --hold-s {hold}"
                 );

@@ -10,6 +10,7 @@ use crate::{
     cluster::{
         api::{Api, ApiError, NodeView, review::Right},
         identity::{self, DEFAULT_KUBECONFIG, Identity, IdentityError, Sources},
+        inherited,
     },
     host::helper::KubeletFacts,
 };
@@ -109,7 +110,12 @@ pub(super) async fn look(
         root: ground.root.clone(),
         helper: ground.helper.clone(),
         pid: kubelet,
+        keeps_note: false,
     };
+    if identity::is_inherited(&sources.root, &sources.default) {
+        let path = sources.default.display();
+        lines.warn("inherited", format!("{path} is left alone"), inherited::WHY);
+    }
     match timeout(IDENTITY_DEADLINE, identity::find(sources)).await {
         Ok(Ok((identity, connection))) => {
             let server = connection.access().server.clone();
@@ -141,7 +147,7 @@ fn node_name(ground: &Ground, facts: Option<KubeletFacts>) -> String {
 /// No identity: nothing is published, or this user may not see it.
 fn none(lines: &Lines, ground: &Ground, error: &IdentityError) {
     let said = error.to_string();
-    if !ground.user.is_root() && said.to_lowercase().contains("permission denied") {
+    if ground.user.is_stranger() && said.to_lowercase().contains("permission denied") {
         let daemon = ground.daemon.as_ref();
         let own = daemon.and_then(|daemon| daemon.identity.detail.clone());
         let own = own.unwrap_or_else(|| "nothing".to_owned());

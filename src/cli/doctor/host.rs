@@ -141,7 +141,11 @@ fn told_of_kubelet(lines: &Lines, found: Found, how: &str) -> Option<i32> {
             Some(process.pid)
         }
         Found::None(why) => {
-            lines.warn("bus", format!("{how}; {why}"), "");
+            lines.warn(
+                "bus",
+                format!("{how}; {why}"),
+                "if it runs: does ProtectProc= hide it from here?",
+            );
             None
         }
         Found::Many(pids) => {
@@ -157,21 +161,33 @@ fn kmsg(lines: &Lines, ground: &Ground, agent: Option<i32>) {
     let own = ground.root.open("/dev/kmsg").is_ok();
     let (user, can) = (&ground.user.name, if own { "can" } else { "cannot" });
     let here = format!("{user} {can} open /dev/kmsg");
+    let itself = ground.root.read_text("/proc/self/status", MAX_BYTES);
+    if !own && itself.is_ok_and(|text| is_capable(&Fields(text))) {
+        return lines.warn(
+            "kmsg",
+            format!("{here}, though CAP_SYSLOG is there"),
+            "do PrivateDevices= or DevicePolicy= without DeviceAllow=/dev/kmsg take it away?",
+        );
+    }
     let Some((pid, fields)) = agent.and_then(|pid| Some((pid, of_process(ground, pid)?))) else {
         lines.skip("kmsg", format!("{here}; the daemon's process is not known"));
         return;
     };
-    let capable = u64::from_str_radix(fields.get("CapEff"), 16).unwrap_or(0) & SYSLOG != 0;
     let text = format!("the daemon, pid {pid}, has");
-    if capable {
+    if is_capable(&fields) {
         lines.ok("kmsg", format!("{text} CAP_SYSLOG; {here}"));
     } else {
         lines.warn(
             "kmsg",
             format!("{text} no CAP_SYSLOG; {here}"),
-            "with kernel.dmesg_restrict=1 it does not see the kernel's log",
+            "with kernel.dmesg_restrict=1 it does not see the kernel's log; does ProtectKernelLogs= or \
+             CapabilityBoundingSet= take it away?",
         );
     }
+}
+
+fn is_capable(fields: &Fields) -> bool {
+    u64::from_str_radix(fields.get("CapEff"), 16).unwrap_or(0) & SYSLOG != 0
 }
 
 fn memory(lines: &Lines, ground: &Ground, agent: Option<i32>) {
@@ -269,7 +285,7 @@ pub(super) async fn helper(
 }
 
 fn absent(lines: &Lines, ground: &Ground, why: &str) {
-    if why.to_lowercase().contains("permission denied") && !ground.user.is_root() {
+    if why.to_lowercase().contains("permission denied") && ground.user.is_stranger() {
         let user = &ground.user.name;
         lines.skip(
             "helper",

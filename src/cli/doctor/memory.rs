@@ -16,7 +16,8 @@ pub(super) fn look(lines: &Lines, ground: &Ground, kubelet: Option<i32>) {
     let sample = match tables.look(Depth::Whole, Duration::ZERO) {
         Ok(sample) => sample,
         Err(why) => {
-            let advice = "without it nobody sees the host's memory run out";
+            let advice =
+                "without it nobody sees the host's memory run out; does ProcSubset=pid hide it?";
             return lines.fail("level", why, advice);
         }
     };
@@ -38,7 +39,7 @@ pub(super) fn look(lines: &Lines, ground: &Ground, kubelet: Option<i32>) {
 fn pressure(lines: &Lines, ground: &Ground, sample: &Sample) {
     if sample.stall.is_none() {
         let text = "/proc/pressure/memory cannot be read";
-        let advice = "the kernel has no psi=1: how long tasks wait for memory is not known";
+        let advice = "the kernel has no psi=1, or the sandbox hides it: how long tasks wait for memory is not known";
         return lines.warn("psi", text, advice);
     }
     let daemon = ground.daemon.as_ref();

@@ -11,6 +11,7 @@ mod cluster;
 mod host;
 mod line;
 mod memory;
+mod sight;
 mod writes;
 
 use std::{
@@ -40,6 +41,9 @@ use crate::{
 const DEADLINE: Duration = Duration::from_secs(15);
 /// The version of what `--json` prints.
 const JSON_VERSION: u32 = 1;
+
+/// As whom the agent runs (`nodevigil.service`).
+const AGENT_USER: &str = "nodevigil";
 
 const EXIT_GOOD: u8 = 0;
 const EXIT_MISSING: u8 = 1;
@@ -94,6 +98,11 @@ impl Whom {
 
     fn is_root(&self) -> bool {
         self.uid == 0
+    }
+
+    /// Whether what is closed to it is so by the way of things: root and the agent's own user must be let in.
+    fn is_stranger(&self) -> bool {
+        !self.is_root() && self.name != AGENT_USER
     }
 }
 
@@ -185,6 +194,7 @@ impl Doctor {
             Ok(runtime) => {
                 runtime.block_on(async {
                     let facts = host::helper(lines, &ground, kubelet).await;
+                    sight::look(lines, &ground, kubelet, facts.as_ref()).await;
                     cluster::look(lines, &ground, kubelet, facts).await;
                 });
                 runtime.shutdown_background();

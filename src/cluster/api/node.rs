@@ -9,6 +9,7 @@ use super::{
     will::{self, AskedPause, NodeWill},
 };
 use crate::{
+    bootstrap::NodeWords,
     desired::PublishedType,
     health::{Status, Stored},
 };
@@ -30,6 +31,17 @@ pub struct NodeView {
     pub facts: NodeFacts,
     /// Its condition `Ready`.
     pub ready: Ready,
+    /// What that says.
+    pub readiness: Readiness,
+}
+
+/// What the Node's `Ready` says: its status, and in words why.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Readiness {
+    /// Whether it is `True`.
+    pub is_ready: bool,
+    /// Its reason and message, shortened; empty if it is.
+    pub words: String,
 }
 
 /// What the Node's `Ready` tells of the kubelet.
@@ -123,10 +135,27 @@ struct NodeCondition {
     last_heartbeat_time: Option<Timestamp>,
 }
 
+impl NodeView {
+    /// What it says of the way from boot to being of use.
+    pub fn words(&self, name: &str) -> NodeWords {
+        NodeWords {
+            name: name.to_owned(),
+            uid: self.uid.clone(),
+            created: self.facts.created,
+            provider_id: self.facts.provider_id.clone(),
+            taints: self.facts.taints.clone(),
+            ready: self.readiness.is_ready,
+            ready_words: self.readiness.words.clone(),
+        }
+    }
+}
+
 impl From<Node> for NodeView {
     fn from(node: Node) -> Self {
         let (will, ready) = (will_of(&node), ready_of(&node));
+        let readiness = readiness_of(&node);
         Self {
+            readiness,
             uid: node.metadata.uid,
             version: node.metadata.resource_version,
             conditions: node
@@ -177,6 +206,19 @@ fn ready_of(node: &Node) -> Ready {
     })
 }
 
+fn readiness_of(node: &Node) -> Readiness {
+    let Some(ready) = node.status.conditions.iter().find(|c| c.r#type == "Ready") else {
+        return Readiness::default();
+    };
+    let is_ready = ready.status == "True";
+    let words = if is_ready {
+        String::new()
+    } else {
+        super::bounded(&format!("{}: {}", ready.reason, ready.message))
+    };
+    Readiness { is_ready, words }
+}
+
 fn ours(condition: NodeCondition) -> Option<(PublishedType, Stored)> {
     let r#type = PublishedType::parse(&condition.r#type)?;
     let status = match condition.status.as_str() {
@@ -214,6 +256,7 @@ mod tests {
         let view = NodeView::from(node);
         assert_eq!(view.conditions.len(), 1);
         assert!(!view.ready.is_given_up);
+        assert!(view.readiness.is_ready && view.readiness.words.is_empty());
         assert_eq!(view.conditions[0].1.status, Status::Unknown);
         assert_eq!(
             view.facts,

@@ -10,7 +10,7 @@ use crate::{
     clock::Now,
     health::bounded,
     helper::storage::OWN_FOLDER,
-    host::files::{FileError, Root},
+    host::files::{FileError, Root, machine_id},
 };
 
 const FILE_NAME: &str = "boot.json";
@@ -123,7 +123,7 @@ impl Machine {
             (!text.is_empty()).then(|| text.to_owned())
         };
         Self {
-            machine_id: text("/etc/machine-id").unwrap_or_default(),
+            machine_id: machine_id(root),
             product_uuid: text("/sys/class/dmi/id/product_uuid"),
         }
     }
