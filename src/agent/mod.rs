@@ -15,6 +15,7 @@ mod peer;
 mod performing;
 mod publishing;
 mod reading;
+mod rehearsing;
 mod runtime;
 mod sending;
 mod standing;
