@@ -168,6 +168,8 @@ pub enum Effect {
     ReadNode,
     /// Send an apply.
     Apply(Apply),
+    /// Send this apply, an Event and what else an emergency needs, for show.
+    Rehearse(Box<Apply>),
     /// Put the Node's taints right.
     Taint(Box<TaintTry>),
     /// Tell an Event.
