@@ -71,6 +71,8 @@ pub enum ConditionType {
     NodeMemoryHealthy,
     /// See [`ConditionType::doc`].
     MemoryExhaustionImminent,
+    /// See [`ConditionType::doc`].
+    NodeBootstrapped,
 }
 
 impl ConditionType {
@@ -83,6 +85,7 @@ impl ConditionType {
         Self::NodeKernelHealthy,
         Self::NodeMemoryHealthy,
         Self::MemoryExhaustionImminent,
+        Self::NodeBootstrapped,
     ];
 
     /// The condition's `type`.
@@ -95,6 +98,7 @@ impl ConditionType {
             Self::NodeKernelHealthy => "NodeKernelHealthy",
             Self::NodeMemoryHealthy => "NodeMemoryHealthy",
             Self::MemoryExhaustionImminent => "MemoryExhaustionImminent",
+            Self::NodeBootstrapped => "NodeBootstrapped",
         }
     }
 
@@ -121,6 +125,9 @@ impl ConditionType {
             }
             Self::MemoryExhaustionImminent => {
                 "Whether the host's memory is about to be exhausted, or is: a hint, in the polarity of MemoryPressure. True: within seconds; the message has the numbers. False: nothing says so. Unknown: it cannot be read. It tells a scheduler or a drainer to hurry, and is no reason to replace a node."
+            }
+            Self::NodeBootstrapped => {
+                "Whether the node has become of use since its Node was created. True: it has, and that stays so, whatever befalls it later. False: the deadline has passed, and something is seen that keeps it from that. Unknown: it is on its way, or how far it is cannot be told. Not published of a Node that was there long before the agent and is not Ready."
             }
         }
     }
@@ -208,6 +215,17 @@ impl Conditions {
     /// check has spoken of it the condition is not told at all. `true` if what is to be published changed.
     pub fn withdraw(&mut self, kind: ConditionType, check: &'static str) -> bool {
         self.memories[kind as usize].withdraw(check)
+    }
+
+    /// Whether [`Conditions::observe`] would change nothing, were it told this while nobody asks for quiet: so it is at nearly
+    /// every turn of a healthy node.
+    pub fn is_at_rest(&self, kind: ConditionType, check: &str, findings: &[Finding]) -> bool {
+        self.memories[kind as usize].is_at_rest(check, findings)
+    }
+
+    /// Whether [`Conditions::withdraw`] would change nothing.
+    pub fn is_withdrawn(&self, kind: ConditionType, check: &str) -> bool {
+        self.memories[kind as usize].is_withdrawn(check)
     }
 
     /// One condition's memory.

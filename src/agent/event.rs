@@ -88,6 +88,18 @@ pub enum Event {
     Stop,
 }
 
+impl Event {
+    /// Whether it is a look at something that goes on: no process has begun or ended by it.
+    pub(super) fn is_reading(&self) -> bool {
+        match self {
+            Self::ProcessState(..) | Self::Strain(..) | Self::Answered(..) => true,
+            Self::Pause(_) | Self::Packages(_) => true,
+            Self::Observed(reading) => matches!(reading, Reading::RuntimeState(..)),
+            _ => false,
+        }
+    }
+}
+
 /// What a closer look shows.
 #[derive(Debug)]
 pub enum Closer {

@@ -56,14 +56,14 @@ impl State {
 }
 
 /// The conditions that have been told in this life, as bits.
-fn told(health: &Conditions) -> u32 {
+pub(super) fn told(health: &Conditions) -> u32 {
     let kinds = ConditionType::ALL.iter();
     let told = kinds.filter(|kind| health.get(**kind).verdict().is_some());
     told.fold(0, |bits, kind| bits | 1 << *kind as u32)
 }
 
 /// What a check says. From one that only adds to another's word, that all is well counts once that other one has spoken.
-fn word(check: &dyn Check, told: u32) -> &[Finding] {
+pub(super) fn word(check: &dyn Check, told: u32) -> &[Finding] {
     let findings = check.findings();
     let is_told = told & 1 << check.spec().condition as u32 != 0;
     let is_bad = |finding: &Finding| finding.reason.status() == Status::False;

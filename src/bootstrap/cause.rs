@@ -72,6 +72,12 @@ pub const CAUSES: &[Row] = &[
     ),
     row(
         Stage::Runtime,
+        "RT001",
+        "Another runtime's socket is there than the one that the kubelet is given.",
+        |e| rule(e, &["RT001"]).filter(|cause| cause.message.contains("another runtime's socket")),
+    ),
+    row(
+        Stage::Runtime,
         "cloud-init-failed",
         "cloud-init has failed before it installed the runtime.",
         |e| not_installed(e, e.runtime_unit.as_ref()),

@@ -41,6 +41,7 @@ pub enum PublishedType {
     NodeKernelHealthy,
     NodeMemoryHealthy,
     MemoryExhaustionImminent,
+    NodeBootstrapped,
     ContainerRuntimeReady,
     StorageReady,
     KernelReady,
@@ -137,6 +138,15 @@ pub const TYPES: &[TypeSpec] = &[
         only: &[],
         doc: "The host's memory is about to be exhausted. A hint, in the polarity of MemoryPressure: no other dialect has it, and \
               no controller should replace a node for it.",
+    },
+    TypeSpec {
+        published: PublishedType::NodeBootstrapped,
+        name: "NodeBootstrapped",
+        dialect: Dialect::Native,
+        bad: Status::False,
+        fed_by: &[ConditionType::NodeBootstrapped],
+        only: &[],
+        doc: "The node has become of use since its Node was created; it stays True whatever befalls it later.",
     },
     TypeSpec {
         published: PublishedType::ContainerRuntimeReady,
@@ -236,6 +246,7 @@ impl PublishedType {
             ConditionType::NodeKernelHealthy => Self::NodeKernelHealthy,
             ConditionType::NodeMemoryHealthy => Self::NodeMemoryHealthy,
             ConditionType::MemoryExhaustionImminent => Self::MemoryExhaustionImminent,
+            ConditionType::NodeBootstrapped => Self::NodeBootstrapped,
         }
     }
 }

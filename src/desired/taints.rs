@@ -81,6 +81,7 @@ fn slug(kind: ConditionType) -> &'static str {
         ConditionType::NodeKernelHealthy => "kernel-unhealthy",
         ConditionType::NodeMemoryHealthy => "memory-unhealthy",
         ConditionType::MemoryExhaustionImminent => "memory-exhaustion-imminent",
+        ConditionType::NodeBootstrapped => "not-bootstrapped",
     }
 }
 

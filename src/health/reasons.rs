@@ -1,5 +1,6 @@
 //! The registry of reasons: which status each stands for, how bad it is, when it enters and leaves, what it means.
 
+mod bootstrap;
 mod config;
 mod kernel;
 mod kubelet;
@@ -99,6 +100,15 @@ pub enum Reason {
     MemoryOutlookUnknown,
     MemoryPodsRunOut,
     MemoryRunsOut,
+    NodeIsBootstrapped,
+    NodeBootstrapping,
+    BootstrapStuckAtRuntime,
+    BootstrapStuckAtKubelet,
+    BootstrapStuckAtCredential,
+    BootstrapStuckAtCloudController,
+    BootstrapStuckAtNetwork,
+    BootstrapStuckAtVolumes,
+    BootstrapStuckAtReady,
     NodePaused,
     NodeInMaintenance,
     NodeBeingDeleted,
@@ -197,6 +207,7 @@ const TABLES: &[&[ReasonSpec]] = &[
     storage::TABLE,
     kernel::TABLE,
     memory::TABLE,
+    bootstrap::TABLE,
     node::TABLE,
 ];
 
@@ -268,6 +279,9 @@ pub(super) fn kin(kind: ConditionType, status: Status) -> Reason {
         (ConditionType::MemoryExhaustionImminent, Status::True) => Reason::MemoryIsEnough,
         (ConditionType::MemoryExhaustionImminent, Status::False) => Reason::MemoryRunsOut,
         (ConditionType::MemoryExhaustionImminent, Status::Unknown) => Reason::MemoryOutlookUnknown,
+        (ConditionType::NodeBootstrapped, Status::True) => Reason::NodeIsBootstrapped,
+        (ConditionType::NodeBootstrapped, Status::False) => Reason::BootstrapStuckAtReady,
+        (ConditionType::NodeBootstrapped, Status::Unknown) => Reason::NodeBootstrapping,
     }
 }
 

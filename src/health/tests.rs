@@ -49,6 +49,7 @@ fn registry_is_whole() {
             Some(ConditionType::NodeMemoryHealthy | ConditionType::MemoryExhaustionImminent) => {
                 &["Memory"]
             }
+            Some(ConditionType::NodeBootstrapped) => &["Node", "Bootstrap"],
         };
         let tells = about.iter().any(|about| spec.name.starts_with(about));
         assert!(tells, "{}", spec.name);

@@ -176,6 +176,17 @@ fn heard(answer: RuntimeAnswer) -> RuntimeSeen {
 fn credential(root: &Root, pid: Option<i32>, snapshot: &Snapshot) -> CredentialSeen {
     let machine = &snapshot.machine;
     match &machine.kubeconfig {
+        // A kubelet that rotates its certificate writes the kubeconfig first, and bootstraps then.
+        Needed::Present(kubeconfig)
+            if kubeconfig.certificate.is_none() && !kubeconfig.missing_files.is_empty() =>
+        {
+            match &machine.bootstrap_kubeconfig {
+                Needed::Present(bootstrap) => CredentialSeen::Bootstrap {
+                    file: bootstrap.at.file.to_string(),
+                },
+                _ => of_kubeconfig(kubeconfig),
+            }
+        }
         Needed::Present(kubeconfig) => of_kubeconfig(kubeconfig),
         Needed::Missing { .. } => match &machine.bootstrap_kubeconfig {
             Needed::Present(bootstrap) => CredentialSeen::Bootstrap {
