@@ -196,7 +196,7 @@ fn exhaustion_is_a_hint_with_numbers_that_are_told_anew_each_ten_seconds() {
     for word in [
         "s left",
         "MiB) available",
-        "falling by 80.0 MiB/s",
+        "falling by 78.9 MiB/s",
         "the pod default/hog, by 80.0 MiB/s",
     ] {
         assert!(hint.message.contains(word), "{word}: {}", hint.message);
