@@ -80,7 +80,7 @@ impl Choice {
 pub struct Transition {
     /// Of which condition.
     pub kind: ConditionType,
-    /// Its status from now on.
+    /// Its status on the Node from now on.
     pub status: Status,
     /// Whether it is about something to look at: a problem, or a hint of one.
     pub warning: bool,
@@ -175,7 +175,7 @@ impl Desired {
             };
             let memory = &mut self.memories[spec.published as usize];
             if spec.is_native() && self.choice.tells(kind) {
-                transitions.extend(memory.transition(kind, worst));
+                transitions.extend(memory.transition(kind, spec.show(worst.reason), worst));
             }
             let newest = feeds.iter().map(|(_, v)| v.since).max();
             let since = if spec.is_native() {
@@ -214,7 +214,12 @@ impl Desired {
 }
 
 impl Memory {
-    fn transition(&self, kind: ConditionType, verdict: &Verdict) -> Option<Transition> {
+    fn transition(
+        &self,
+        kind: ConditionType,
+        shown: Status,
+        verdict: &Verdict,
+    ) -> Option<Transition> {
         let reason = verdict.reason.as_str();
         let warning =
             verdict.status == Status::False || verdict.reason.severity() == Severity::Warning;
@@ -224,12 +229,12 @@ impl Memory {
         let worth = match &self.said {
             // That all is well, or not known yet, is no news of a Node that we see for the first time.
             None => warning,
-            Some(said) if said.status != verdict.status => true,
+            Some(said) if said.status != shown => true,
             Some(said) => said.reason != reason && (warning || was_hint(said)),
         };
         worth.then(|| Transition {
             kind,
-            status: verdict.status,
+            status: shown,
             warning,
             reason,
             message: bounded(&verdict.message, MAX_MESSAGE_BYTES),

@@ -28,7 +28,7 @@ pub use engine::Health;
 pub use message::{MAX_MESSAGE_BYTES, bounded};
 pub use reasons::{
     AWAY_GRACE, CRI_PROBES, LEASE_LOOKS, LOOKS, PROBES, Reason, ReasonSpec, START_GRACE, Severity,
-    UNKILLABLE_AFTER, reasons,
+    THRASHING_FOR, UNKILLABLE_AFTER, reasons,
 };
 use suppress::{Holds, Suppressor};
 
@@ -67,6 +67,12 @@ pub enum ConditionType {
     NodeStorageHealthy,
     /// See [`ConditionType::doc`].
     NodeKernelHealthy,
+    /// See [`ConditionType::doc`].
+    NodeMemoryHealthy,
+    /// See [`ConditionType::doc`].
+    MemoryExhaustionImminent,
+    /// See [`ConditionType::doc`].
+    NodeBootstrapped,
 }
 
 impl ConditionType {
@@ -77,6 +83,9 @@ impl ConditionType {
         Self::ContainerRuntimeHealthy,
         Self::NodeStorageHealthy,
         Self::NodeKernelHealthy,
+        Self::NodeMemoryHealthy,
+        Self::MemoryExhaustionImminent,
+        Self::NodeBootstrapped,
     ];
 
     /// The condition's `type`.
@@ -87,6 +96,9 @@ impl ConditionType {
             Self::ContainerRuntimeHealthy => "ContainerRuntimeHealthy",
             Self::NodeStorageHealthy => "NodeStorageHealthy",
             Self::NodeKernelHealthy => "NodeKernelHealthy",
+            Self::NodeMemoryHealthy => "NodeMemoryHealthy",
+            Self::MemoryExhaustionImminent => "MemoryExhaustionImminent",
+            Self::NodeBootstrapped => "NodeBootstrapped",
         }
     }
 
@@ -108,6 +120,25 @@ impl ConditionType {
             Self::NodeKernelHealthy => {
                 "Whether the kernel is sound. False: it reports a fault after which a node is better replaced, or has run out of something that every process needs. Unknown: nothing that it reports can be read."
             }
+            Self::NodeMemoryHealthy => {
+                "Whether the host's memory is sound. False: the host thrashes and does not get out of it, or the kernel has killed the kubelet or the container runtime for memory. Unknown: it cannot be read. That memory runs out is MemoryExhaustionImminent."
+            }
+            Self::MemoryExhaustionImminent => {
+                "Whether the host's memory is about to be exhausted, or is: a hint, in the polarity of MemoryPressure. True: within seconds; the message has the numbers. False: nothing says so. Unknown: it cannot be read. It tells a scheduler or a drainer to hurry, and is no reason to replace a node."
+            }
+            Self::NodeBootstrapped => {
+                "Whether the node has become of use since its Node was created. True: it has, and that stays so, whatever befalls it later. False: the deadline has passed, and something is seen that keeps it from that. Unknown: it is on its way, or how far it is cannot be told. Not published of a Node that was there long before the agent and is not Ready."
+            }
+        }
+    }
+
+    /// A status in the polarity that the condition has on the Node, and back: in all of this program `True` is good, and of
+    /// the hint `True` is bad.
+    pub fn shown(self, status: Status) -> Status {
+        match (self, status) {
+            (Self::MemoryExhaustionImminent, Status::True) => Status::False,
+            (Self::MemoryExhaustionImminent, Status::False) => Status::True,
+            _ => status,
         }
     }
 }
@@ -184,6 +215,17 @@ impl Conditions {
     /// check has spoken of it the condition is not told at all. `true` if what is to be published changed.
     pub fn withdraw(&mut self, kind: ConditionType, check: &'static str) -> bool {
         self.memories[kind as usize].withdraw(check)
+    }
+
+    /// Whether [`Conditions::observe`] would change nothing, were it told this while nobody asks for quiet: so it is at nearly
+    /// every turn of a healthy node.
+    pub fn is_at_rest(&self, kind: ConditionType, check: &str, findings: &[Finding]) -> bool {
+        self.memories[kind as usize].is_at_rest(check, findings)
+    }
+
+    /// Whether [`Conditions::withdraw`] would change nothing.
+    pub fn is_withdrawn(&self, kind: ConditionType, check: &str) -> bool {
+        self.memories[kind as usize].is_withdrawn(check)
     }
 
     /// One condition's memory.

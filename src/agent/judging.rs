@@ -20,13 +20,15 @@ impl State {
             Assessment::NothingNew => None,
         };
         let driven = self.driven.iter().filter(|d| d.check.applies());
+        let hints = driven.clone().filter_map(|driven| driven.check.hint());
         let told = told(&self.health);
         let words = [
             (kubelet, found.as_slice()),
             (checks::config::SPEC, self.checking.config.findings()),
         ]
         .into_iter()
-        .chain(driven.map(|d| (d.check.spec(), word(&*d.check, told))));
+        .chain(driven.map(|d| (d.check.spec(), word(&*d.check, told))))
+        .chain(hints);
         if self
             .standing
             .must_ask_about_packages(&self.health, words.clone(), now)
@@ -54,14 +56,14 @@ impl State {
 }
 
 /// The conditions that have been told in this life, as bits.
-fn told(health: &Conditions) -> u32 {
+pub(super) fn told(health: &Conditions) -> u32 {
     let kinds = ConditionType::ALL.iter();
     let told = kinds.filter(|kind| health.get(**kind).verdict().is_some());
     told.fold(0, |bits, kind| bits | 1 << *kind as u32)
 }
 
 /// What a check says. From one that only adds to another's word, that all is well counts once that other one has spoken.
-fn word(check: &dyn Check, told: u32) -> &[Finding] {
+pub(super) fn word(check: &dyn Check, told: u32) -> &[Finding] {
     let findings = check.findings();
     let is_told = told & 1 << check.spec().condition as u32 != 0;
     let is_bad = |finding: &Finding| finding.reason.status() == Status::False;
@@ -96,13 +98,14 @@ fn observe(
 fn log_change(kind: ConditionType, before: Option<&Verdict>, verdict: &Verdict) {
     let flipped = before.is_none_or(|before| before.status != verdict.status);
     if flipped || before.is_some_and(|before| before.reason != verdict.reason) {
+        let status = kind.shown(verdict.status).as_str();
         info!(
             message_id = Kind::ConditionChanged.id(),
             condition = kind.as_str(),
-            status = verdict.status.as_str(),
+            status,
             reason = verdict.reason.as_str(),
             detail = %verdict.message,
-            "{}={} {}", kind.as_str(), verdict.status.as_str(), verdict.reason.as_str(),
+            "{}={status} {}", kind.as_str(), verdict.reason.as_str(),
         );
     }
 }

@@ -88,23 +88,22 @@ impl Agent {
         let runtime = self.runtime.as_ref().map(|watched| &watched.process);
         self.memory.follow(kubelet, runtime);
         let look = self.memory.look(depth, at);
-        let mut age = NAMES_EVERY;
+        let was_resting = self.groups.is_resting();
         match (&look, depth) {
             (Ok(sample), Depth::Whole) => {
-                let was_resting = self.groups.is_resting();
                 if self.groups.look_while_it_moves(sample) {
                     let grower = self.groups.grower(|uid| self.pod_names.of(uid));
                     self.tell_grower(grower);
-                    // Once as it begins, and no more until it is over.
-                    age = if was_resting {
-                        Duration::ZERO
-                    } else {
-                        Duration::MAX
-                    };
                 }
             }
             _ => self.groups.rest(at),
         }
+        // In calm times, once more as memory begins to move, and not again until that is over.
+        let age = match (was_resting, self.groups.is_resting()) {
+            (_, true) => NAMES_EVERY,
+            (true, false) => Duration::ZERO,
+            (false, false) => Duration::MAX,
+        };
         if self.pod_names.are_older_than(age, at) {
             let helper = self.outside.helper.clone();
             self.tasks.spawn(self.pod_names.refresh(helper, at));

@@ -14,7 +14,9 @@ mod memory;
 mod peer;
 mod performing;
 mod publishing;
+mod quiet;
 mod reading;
+mod rehearsing;
 mod runtime;
 mod sending;
 mod standing;
@@ -45,7 +47,7 @@ pub use state::State;
 
 use crate::{
     checks::{Reading, kubelet::PROBE_TIMEOUT, memory::Who},
-    clock::{Alarm, Clock},
+    clock::{Alarm, Clock, Now},
     cluster::{api::Api, identity::Known},
     config::Settings,
     helper::boot::{BootNote, BootRequest},
@@ -70,6 +72,9 @@ use crate::{
 
 /// Events that wait for the loop; their senders wait when it is full.
 const QUEUE: usize = 64;
+
+/// How often in a turn readings may ask for readings; what is asked for then is for the next turn.
+const MAX_ROUNDS: u32 = 4;
 
 /// How long systemd's word that the host is going down may come after its signal to end.
 const WORD_WITHIN: Duration = Duration::from_millis(100);
@@ -282,14 +287,20 @@ impl Agent {
             scrape.answer(text);
             return false;
         }
-        for effect in self.state.apply(event, now) {
-            if effect == Effect::Exit {
-                return true;
+        let mut effects = self.state.apply(event, now);
+        for round in 0.. {
+            for effect in effects.drain(..) {
+                if effect == Effect::Exit {
+                    return true;
+                }
+                let is_apply = matches!(effect, Effect::Apply(_));
+                self.perform(effect, now.uptime);
+                if is_apply {
+                    tokio::task::yield_now().await;
+                }
             }
-            let is_apply = matches!(effect, Effect::Apply(_));
-            self.perform(effect, now.uptime);
-            if is_apply {
-                tokio::task::yield_now().await;
+            if round == MAX_ROUNDS || !self.take_readings(now, &mut effects) {
+                break;
             }
         }
         if !self.state.kubelet.is_suspect() {
@@ -300,6 +311,23 @@ impl Agent {
         let took = self.outside.clock.now().uptime.saturating_sub(now.uptime);
         self.state.counted.turned(took);
         false
+    }
+
+    /// Takes in what was read meanwhile, all at once: each turn of its own would judge everything anew. `true` if there was
+    /// anything. What may be the end of a process or the beginning of one has a turn of its own, and waits for the queue.
+    fn take_readings(&mut self, now: Now, effects: &mut Vec<Effect>) -> bool {
+        let (mut any, mut are_quiet) = (false, true);
+        while self.events.is_empty()
+            && let Some(event) = self.known.pop_front_if(|event| event.is_reading())
+        {
+            are_quiet &= self.state.is_quiet(&event);
+            self.state.take(event, now, effects);
+            any = true;
+        }
+        if any {
+            self.state.go_on(are_quiet, now, effects);
+        }
+        any
     }
 
     /// Waits for what comes first. The queue goes before the pidfd: a job that systemd announced before it ended the

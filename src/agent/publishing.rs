@@ -4,6 +4,7 @@ use tracing::{info, warn};
 
 use super::{event::Effect, state::State};
 use crate::{
+    checks::{Reading, bootstrap::NodeReading},
     clock::Now,
     cluster::{
         api::{ApiError, NodeView, NodeWill, Ready},
@@ -48,11 +49,14 @@ impl State {
                 self.ready = view.ready;
                 self.learn_of_node(&view.facts, now);
                 self.see_node(Some(view));
+                let seen = node_reading(&self.node_name(), view);
+                self.offer(&Reading::Node(Some(Box::new(seen))), now);
             }
             NodeEvent::Missing => {
                 self.link.saw(None);
                 self.ready = Ready::default();
                 self.see_node(None);
+                self.offer(&Reading::Node(None), now);
             }
         }
         let node = self.node_name();
@@ -167,6 +171,7 @@ impl State {
             self.desired.published();
             self.see_node(Some(view));
             self.say_owners(now);
+            self.rehearse_once(effects);
         }
         self.status_at = now.uptime;
         let result = result.as_ref().map(|_| ());
@@ -206,5 +211,17 @@ impl State {
         if let Some(publisher) = &mut self.publisher {
             publisher.want(wish);
         }
+    }
+}
+
+/// What the check of a young Node reads of it.
+fn node_reading(name: &str, view: &NodeView) -> NodeReading {
+    let own = PublishedType::NodeBootstrapped;
+    let mut shown = view.conditions.iter();
+    NodeReading {
+        words: view.words(name),
+        shown: shown
+            .find(|(kind, _)| *kind == own)
+            .map(|(_, stored)| stored.status),
     }
 }

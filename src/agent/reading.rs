@@ -129,12 +129,14 @@ impl State {
         waiting.filter_map(|driven| driven.check.due_at()).min()
     }
 
-    /// What has happened and is no state becomes an Event.
-    pub(super) fn tell_news(&mut self, now: Now) {
+    /// What has happened and is no state becomes an Event. `true` if anything has.
+    pub(super) fn tell_news(&mut self, now: Now) -> bool {
+        let mut any = false;
         let is_shadow = self.desired.choice().shadow;
         for driven in &mut self.driven {
             let kind = driven.check.spec().condition;
             while let Some(told) = driven.check.told() {
+                any = true;
                 self.counted.heard(told.news);
                 if self.recent.len() == MAX_NEWS {
                     self.recent.pop_front();
@@ -159,6 +161,7 @@ impl State {
                 self.events.record(notice, now);
             }
         }
+        any
     }
 }
 
@@ -197,6 +200,13 @@ impl Agent {
                 self.spawn(async move {
                     let answer = helper.boot(request).await;
                     let reading = Reading::Boot(answer.map_err(|error| error.to_string()));
+                    Event::Answered(id, reading)
+                });
+            }
+            Question::Bootstrap(request) => {
+                self.spawn(async move {
+                    let answer = helper.bootstrap(request).await.map(Box::new);
+                    let reading = Reading::Bootstrap(answer.map_err(|error| error.to_string()));
                     Event::Answered(id, reading)
                 });
             }

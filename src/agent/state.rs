@@ -43,7 +43,7 @@ const STATUS_EVERY: Duration = Duration::from_mins(1);
 pub(super) const SLACK: Duration = Duration::from_millis(100);
 /// The turn that comes each second anyway takes along what is due before the next: so whatever is periodic comes to beat in
 /// time, and wakes nobody by itself.
-const BEAT_SLACK: Duration = Duration::from_millis(900);
+pub(super) const BEAT_SLACK: Duration = Duration::from_millis(900);
 
 /// Everything the agent knows.
 #[derive(Debug)]
@@ -88,6 +88,8 @@ pub struct State {
     pub(super) locked_bytes: Option<u64>,
     /// Whether the kernel calls us when tasks begin to wait for memory, once that was asked for.
     pub(super) stall_triggers: Option<bool>,
+    /// Whether the rehearsal was set going.
+    pub(super) is_rehearsed: bool,
     pub(super) probing: bool,
     pub(super) probe_at: Duration,
     pub(super) look_at: Duration,
@@ -97,6 +99,8 @@ pub struct State {
     pub(super) status_at: Duration,
     /// The UID of the Node whose conditions were taken back from the ledger, until the Node itself is seen.
     pub(super) past_of: Option<String>,
+    /// Until when nothing is due that a short turn does not do (uptime).
+    pub(super) rests_until: Duration,
     watchdog: Option<(Duration, Duration)>,
 }
 
@@ -141,6 +145,7 @@ impl State {
             textfile_at: Duration::ZERO,
             locked_bytes: None,
             stall_triggers: None,
+            is_rehearsed: false,
             probing: false,
             probe_at: Duration::ZERO,
             look_at: Duration::ZERO,
@@ -149,6 +154,7 @@ impl State {
             facts_refusal: None,
             status_at: Duration::ZERO,
             past_of: None,
+            rests_until: Duration::ZERO,
             watchdog: watchdog.map(|every| (every, Duration::ZERO)),
         };
         if state.settings.kubelet.pid_file.is_some() {
@@ -185,10 +191,19 @@ impl State {
     /// Changes the state; says what to set going.
     pub fn apply(&mut self, event: Event, now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
+        let is_quiet = self.is_quiet(&event);
+        self.take(event, now, &mut effects);
+        self.go_on(is_quiet, now, &mut effects);
+        effects
+    }
+
+    /// Takes an event in. What it comes to is seen when [`State::go_on`] is called: after each event, or after several that are
+    /// readings of one moment.
+    pub(super) fn take(&mut self, event: Event, now: Now, effects: &mut Vec<Effect>) {
         match event {
             Event::Tick => self.kubelet.tick(now),
             Event::Bus(event) => self.apply_bus(event, now),
-            Event::Looked(found) => self.apply_looked(found, now, &mut effects),
+            Event::Looked(found) => self.apply_looked(found, now, effects),
             Event::Gone(pid) => self.apply_gone(pid, now),
             Event::Probed {
                 pid,
@@ -200,24 +215,24 @@ impl State {
             }
             Event::Closer(seen) => self.apply_closer(seen, now),
             Event::Strain(pid, strain) => self.kubelet.apply(Sign::Strain(pid, strain), now),
-            Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, &mut effects),
+            Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, effects),
             Event::Config(question, answer) => self.apply_config(question, answer, now),
             Event::Pause(pause) => self.standing.learn_pause(pause, now),
             Event::Packages(manager) => self.standing.learn_packages(manager, now),
-            Event::Identity(result) => self.apply_identity(result, now, &mut effects),
+            Event::Identity(result) => self.apply_identity(result, now, effects),
             Event::Terms(terms) => self.link.look_again(terms, now),
-            Event::Node(event) => self.apply_node(event, now, &mut effects),
-            Event::Read(result) => self.apply_read(result, now, &mut effects),
+            Event::Node(event) => self.apply_node(event, now, effects),
+            Event::Read(result) => self.apply_read(result, now, effects),
             Event::WatchOpened(number) => self.apply_watch_opened(number, now),
             Event::WatchEnded(number, end) => {
-                self.apply_watch_ended(number, end, now, &mut effects);
+                self.apply_watch_ended(number, end, now, effects);
             }
             Event::Applied(attempt, result) => {
-                self.apply_applied(attempt, &result, now, &mut effects);
+                self.apply_applied(attempt, &result, now, effects);
             }
-            Event::Answered(id, reading) => self.take_answer(id, &reading, now, &mut effects),
+            Event::Answered(id, reading) => self.take_answer(id, &reading, now, effects),
             Event::Observed(reading) => self.offer(&reading, now),
-            Event::Besides(told) => self.apply_besides(told, now, &mut effects),
+            Event::Besides(told) => self.apply_besides(told, now, effects),
             Event::Scrape(_) => {} // the loop's other half answers
             Event::Stop => {
                 info!(
@@ -227,18 +242,21 @@ impl State {
                 effects.push(Effect::Exit);
             }
         }
-        self.take_turns(now, &mut effects);
+    }
+
+    /// A whole turn: judges what is known, and says what to set going.
+    pub(super) fn settle(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        self.take_turns(now, effects);
         let stands_otherwise = self.settle_standing(now);
-        let changed = self.judge(now, &mut effects);
+        let changed = self.judge(now, effects);
         if changed || stands_otherwise {
-            self.tell(now, &mut effects);
+            self.tell(now, effects);
         }
         self.tell_news(now);
         if stands_otherwise || self.surroundings_changed() {
             self.status_at = now.uptime;
         }
-        self.set_going(now, changed, &mut effects);
-        effects
+        self.set_going(now, changed, effects);
     }
 
     /// Whether a program or a way that we depend on came or went since the last turn.
@@ -256,17 +274,18 @@ impl State {
     pub fn next_deadline(&self, now: Now) -> Duration {
         let soonest = now.uptime + Duration::from_millis(1);
         let ahead = |at: Option<Duration>| at.filter(|at| *at > now.uptime);
-        let mut next = self.status_at;
+        let is_resting = now.uptime < self.rests_until;
+        let mut next = if is_resting {
+            self.rests_until
+        } else {
+            self.status_at
+        };
         let mut also = |at: Option<Duration>| next = at.map_or(next, |at| at.min(next));
+        if !is_resting {
+            also(self.next_of_others(now));
+            also(ahead(self.next_besides(now)));
+        }
         also(self.watchdog.map(|(_, at)| at));
-        also(self.kubelet.next_deadline(now));
-        also(self.next_closer_look());
-        also(self.health.next_deadline(now));
-        also(self.checking.next_deadline());
-        also(self.standing.next_deadline(now));
-        let write_at = self.publisher.as_ref().and_then(Publisher::next_deadline);
-        also(self.link.next_deadline(write_at));
-        also(ahead(self.next_besides(now)));
         also(ahead(self.next_turn()));
         if self.kubelet.process().is_none() {
             also(Some(self.look_at));
@@ -299,7 +318,26 @@ impl State {
     /// between a fact and the Node.
     fn set_going(&mut self, now: Now, changed: bool, effects: &mut Vec<Effect>) {
         self.ask_the_api(now, effects);
-        let (soon, soon_by_beat) = (now.uptime + SLACK, self.soon(now));
+        let soon_by_beat = self.soon(now);
+        self.follow_process(now, effects);
+        self.look_closer(now, effects);
+        self.ask_about_config(now, effects);
+        self.follow_packages(now, effects);
+        if self.link.is_due(now) {
+            let pid = self.kubelet.process().map(|process| process.pid);
+            effects.push(Effect::FindIdentity(pid));
+        }
+        self.feed_watchdog(now, effects);
+        self.write_metrics(now, effects);
+        if changed || soon_by_beat >= self.status_at {
+            self.status_at = now.uptime + STATUS_EVERY;
+            effects.push(Effect::WriteStatus(Box::new(self.status(now))));
+        }
+    }
+
+    /// The beat, or the look for a process; the probe.
+    pub(super) fn follow_process(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let soon = now.uptime + SLACK;
         if let Some(process) = self.kubelet.process().cloned() {
             let mut is_beat = soon >= self.process_state_at;
             if !self.probing
@@ -329,24 +367,15 @@ impl State {
             effects.push(Effect::ReadRuntimeState);
             effects.push(Effect::Look(self.control_group()));
         }
-        self.look_closer(now, effects);
-        self.ask_about_config(now, effects);
-        self.follow_packages(now, effects);
-        if self.link.is_due(now) {
-            let pid = self.kubelet.process().map(|process| process.pid);
-            effects.push(Effect::FindIdentity(pid));
-        }
+    }
+
+    pub(super) fn feed_watchdog(&mut self, now: Now, effects: &mut Vec<Effect>) {
         // A second early is no harm to it.
         if let Some((every, at)) = &mut self.watchdog
             && now.uptime + LOOK_EVERY >= *at
         {
             *at = now.uptime + *every;
             effects.push(Effect::NotifyWatchdog);
-        }
-        self.write_metrics(now, effects);
-        if changed || soon_by_beat >= self.status_at {
-            self.status_at = now.uptime + STATUS_EVERY;
-            effects.push(Effect::WriteStatus(Box::new(self.status(now))));
         }
     }
 

@@ -72,6 +72,12 @@ pub const CAUSES: &[Row] = &[
     ),
     row(
         Stage::Runtime,
+        "RT001",
+        "Another runtime's socket is there than the one that the kubelet is given.",
+        |e| rule(e, &["RT001"]).filter(|cause| cause.message.contains("another runtime's socket")),
+    ),
+    row(
+        Stage::Runtime,
         "cloud-init-failed",
         "cloud-init has failed before it installed the runtime.",
         |e| not_installed(e, e.runtime_unit.as_ref()),
@@ -332,9 +338,21 @@ fn cause(id: &str, message: impl Into<String>, fix: impl Into<String>) -> Cause 
 /// The first of these rules, in their order, that found something.
 fn rule(evidence: &Evidence, ids: &[&str]) -> Option<Cause> {
     let findings = &evidence.host.findings;
-    ids.iter()
-        .find_map(|id| findings.iter().find(|found| found.rule == *id))
-        .map(of_rule)
+    let found = ids
+        .iter()
+        .find_map(|id| findings.iter().find(|found| found.rule == *id))?;
+    let mut cause = of_rule(found);
+    // `see SD001, which explains …`: said here, where nobody can look it up.
+    let explained = found.fix.strip_prefix("see ").and_then(|fix| {
+        let (id, rest) = fix.split_once(',')?;
+        let other = findings.iter().find(|other| other.rule == id)?;
+        let then = rest.split_once("; ").map_or("", |(_, then)| then);
+        Some(format!("{id}: {}; {then}", other.fix))
+    });
+    if let Some(fix) = explained {
+        cause.fix = fix.trim_end_matches("; ").to_owned();
+    }
+    Some(cause)
 }
 
 fn of_rule(found: &RuleSeen) -> Cause {

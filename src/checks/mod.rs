@@ -5,6 +5,7 @@
 //! to every check. (The kubelet's own check is older than this trait and has its place in the loop.)
 
 pub mod boot;
+pub mod bootstrap;
 pub mod certificate;
 pub mod clock;
 pub mod config;
@@ -19,6 +20,7 @@ pub mod storage;
 use std::{fmt::Debug, time::Duration};
 
 use crate::{
+    bootstrap::HostSeen,
     checks::{
         kernel::{event::KernelEvent, troubles::KernelState},
         kubelet::{Process, Sign},
@@ -28,6 +30,7 @@ use crate::{
     health::{ConditionType, Finding, news::Told},
     helper::{
         boot::{BootRequest, LastBoot},
+        bootstrap::BootstrapRequest,
         protocol::{ClientCertificate, ClockState, KubeletFacts, RuntimeAnswer, RuntimeRequest},
         storage::{StorageAnswer, StorageRequest},
     },
@@ -47,6 +50,7 @@ pub struct Spec {
 /// Every check.
 pub const ALL: &[Spec] = &[
     boot::SPEC,
+    bootstrap::SPEC,
     certificate::SPEC,
     clock::SPEC,
     config::SPEC,
@@ -54,6 +58,8 @@ pub const ALL: &[Spec] = &[
     kubelet::SPEC,
     lease::SPEC,
     limits::SPEC,
+    memory::SPEC,
+    memory::HINT,
     runtime::SPEC,
     storage::SPEC,
 ];
@@ -62,9 +68,11 @@ pub const ALL: &[Spec] = &[
 pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
     vec![
         Box::new(boot::Boot::default()),
+        Box::new(bootstrap::Bootstrap::new(settings)),
         Box::new(clock::Clock::new(settings)),
         Box::new(kernel::check::Kernel::new(settings)),
         Box::new(limits::Limits::new(settings)),
+        Box::new(memory::Memory::new(settings)),
         Box::new(runtime::Runtime::new(settings)),
         Box::new(storage::Storage::new(settings)),
         Box::new(certificate::Certificate::new(settings)),
@@ -90,6 +98,11 @@ pub trait Check: Debug + Send {
     /// Everything that it finds, as it stands; empty: it has nothing to say yet, or what it said before stands. Asked for
     /// at each turn of the loop, so it is kept and not made.
     fn findings(&self) -> &[Finding];
+
+    /// What it finds for another condition, which it feeds alone: that one's row in [`ALL`], and as [`Check::findings`].
+    fn hint(&self) -> Option<(Spec, &[Finding])> {
+        None
+    }
 
     /// What has happened and is no state, each handed out once.
     fn told(&mut self) -> Option<Told> {
@@ -134,6 +147,8 @@ pub enum Question {
     Lease,
     /// The container runtime's answer over CRI.
     Runtime(RuntimeRequest),
+    /// The helper looks how far the host is from boot to being of use, or keeps the record of that.
+    Bootstrap(Box<BootstrapRequest>),
 }
 
 /// Why the helper could not be asked, or did not do it.
@@ -190,6 +205,10 @@ pub enum Reading {
     BusLost,
     /// What the container runtime answered, if it could be asked.
     Runtime(Result<RuntimeAnswer, Unasked>),
+    /// What our Node says of the way from boot to being of use; `None` if there is no Node.
+    Node(Option<Box<bootstrap::NodeReading>>),
+    /// How far the host is on that way, or why the helper does not say.
+    Bootstrap(Result<Box<HostSeen>, String>),
     /// The container runtime's process has ended.
     RuntimeGone(i32),
     /// The container runtime's process has another state in `/proc/PID/stat` than before.

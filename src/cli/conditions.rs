@@ -17,7 +17,8 @@ pub fn conditions_md() -> String {
          `nodevigil explain KubeletCrashed` a reason.\n\n\
          `True` is good. **`False` means: if this lasts, replacing the node is a sane answer.** `Unknown` means that it cannot be \
          told, or that it is\nsomebody's will; it never takes the place of `False`. `lastTransitionTime` moves when `status` flips, \
-         and at no other time.\n",
+         and at no other time.\nOne is a hint and the other way round, as `MemoryPressure` is: of `MemoryExhaustionImminent` `True` is bad. What \
+         is said here of `False` holds for its `True`.\n",
     );
     text.push_str(&timing());
     for kind in ConditionType::ALL {
@@ -68,7 +69,7 @@ fn row(text: &mut String, reason: Reason, doc: &str) {
         text,
         "| `{}` | {} | {} | {} | {} | {} | {} |",
         reason.as_str(),
-        reason.status().as_str(),
+        reason.shown().as_str(),
         reason.severity().as_str(),
         in_dialects(reason),
         reason.enter(),
@@ -142,7 +143,7 @@ pub(super) fn condition(kind: ConditionType) -> (String, Vec<String>) {
     let names = |status| {
         let of_this = reasons().filter(|spec| spec.condition == Some(kind));
         let names: Vec<&str> = of_this
-            .filter(|spec| spec.status.as_str() == status)
+            .filter(|spec| spec.reason.shown().as_str() == status)
             .map(|spec| spec.name)
             .collect();
         names.join(", ")
@@ -199,7 +200,7 @@ fn standing(reason: Reason) -> String {
     format!(
         "condition: {} {}, {}",
         reason.condition().map_or("any", ConditionType::as_str),
-        reason.status().as_str(),
+        reason.shown().as_str(),
         reason.severity().as_str()
     )
 }
@@ -221,7 +222,7 @@ mod tests {
         let rules = rules::all().filter(|rule| fails(rule));
         let rules = rules.filter_map(|rule| Reason::of_rule(rule.id));
         for reason in reasons().map(|spec| spec.reason).chain(rules) {
-            let row = format!("\n| `{}` | {} |", reason.as_str(), reason.status().as_str());
+            let row = format!("\n| `{}` | {} |", reason.as_str(), reason.shown().as_str());
             assert_eq!(text.matches(&row).count(), 1, "{row}");
         }
         for spec in TYPES {

@@ -11,6 +11,7 @@ pub mod generate;
 pub mod helper;
 pub mod metrics;
 pub mod pause;
+pub mod replay;
 pub mod run;
 pub mod status;
 
@@ -46,6 +47,7 @@ enum Command {
     Pause(pause::PauseCommand),
     Resume(pause::Resume),
     Cleanup(cleanup::Cleanup),
+    Replay(replay::Replay),
 }
 
 impl Cli {
@@ -66,6 +68,7 @@ impl Cli {
             Command::Pause(pause) => pause.run(),
             Command::Resume(resume) => resume.run(),
             Command::Cleanup(cleanup) => cleanup.run(),
+            Command::Replay(replay) => replay.run(),
         }
     }
 }

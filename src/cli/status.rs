@@ -18,6 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     clock::Clock,
+    desired, health,
     host::files::Root,
     status::{
         self, ApiState, Condition, ConditionStatus, IdentityKind, PeerState, Quiet, QuietKind,
@@ -102,10 +103,9 @@ fn is_stale(file: &StatusFile, now: Timestamp) -> bool {
 }
 
 fn exit_code(file: &StatusFile, now: Timestamp) -> u8 {
-    let bad = |condition: &Condition| condition.status == ConditionStatus::False;
     if is_stale(file, now) {
         EXIT_CANNOT_TELL
-    } else if file.conditions.iter().any(bad) {
+    } else if file.conditions.iter().any(is_bad) {
         EXIT_BAD
     } else {
         EXIT_GOOD
@@ -178,6 +178,17 @@ fn status_of(condition: &Condition) -> String {
 
 fn is_hint(condition: &Condition) -> bool {
     condition.severity == "warning"
+}
+
+/// Whether it tells of a problem: of nearly all of them `False` is bad.
+fn is_bad(condition: &Condition) -> bool {
+    let published = desired::PublishedType::parse(&condition.kind);
+    let bad = published.map_or(health::Status::False, |published| published.spec().bad);
+    condition.status
+        == match bad {
+            health::Status::True => ConditionStatus::True,
+            _ => ConditionStatus::False,
+        }
 }
 
 /// Under which names the Node has a condition, as far as that goes without saying otherwise.
@@ -359,9 +370,9 @@ const YELLOW: &str = "\x1b[33m";
 fn shade_of(condition: &Condition) -> &'static str {
     match condition.status {
         _ if is_hint(condition) => YELLOW,
-        ConditionStatus::True => GREEN,
-        ConditionStatus::False => RED,
         ConditionStatus::Unknown => YELLOW,
+        _ if is_bad(condition) => RED,
+        _ => GREEN,
     }
 }
 

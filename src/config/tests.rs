@@ -135,8 +135,8 @@ fn every_complaint_names_file_line_and_key() {
     /etc/nodevigil/config.d/10-x.toml:3: kubelet.healthy_for_secs: wants a whole number without quotes, as healthy_for_secs = 60; found: string
     /etc/nodevigil/config.d/10-x.toml:1: kubelet.healthy_for_secs: 3601 is out of bounds; wants a whole number of seconds from 0 to 3600
     /etc/nodevigil/config.d/10-x.toml:1: kubelet.healthy_for_secs: out of bounds; wants a whole number of seconds from 0 to 3600
-    /etc/nodevigil/config.d/10-x.toml:1: kublet: unknown table; did you mean [kubelet]? (known tables: [node], [kubernetes], [kubelet], [runtime], [limits], [clock], [storage], [kernel], [intent], [conditions.TYPE], [taints], [events], [metrics])
-    /etc/nodevigil/config.d/10-x.toml:1: unit: unknown key; it belongs below [kubelet] (known tables: [node], [kubernetes], [kubelet], [runtime], [limits], [clock], [storage], [kernel], [intent], [conditions.TYPE], [taints], [events], [metrics])
+    /etc/nodevigil/config.d/10-x.toml:1: kublet: unknown table; did you mean [kubelet]? (known tables: [node], [kubernetes], [kubelet], [bootstrap], [runtime], [limits], [clock], [storage], [memory], [kernel], [intent], [conditions.TYPE], [taints], [events], [metrics])
+    /etc/nodevigil/config.d/10-x.toml:1: unit: unknown key; it belongs below [kubelet] (known tables: [node], [kubernetes], [kubelet], [bootstrap], [runtime], [limits], [clock], [storage], [memory], [kernel], [intent], [conditions.TYPE], [taints], [events], [metrics])
     /etc/nodevigil/config.d/10-x.toml:2: node.unit: unknown key; it belongs below [kubelet] (known here: name)
     /etc/nodevigil/config.d/10-x.toml:1: kubelet: wants a table: write [kubelet] and its keys below; found: array
     /etc/nodevigil/config.d/10-x.toml:1: kubelet: wants a table: write [kubelet] and its keys below; found: integer
@@ -383,9 +383,9 @@ fn what_is_told_can_be_chosen() {
     /etc/nodevigil/config.d/10-x.toml:2: kubernetes.dialects: "gke" is none of native, eks, npd
     /etc/nodevigil/config.d/10-x.toml:2: kubernetes.dialects: wants texts in quotes, in brackets, as dialects = ["native", "eks"]; found: string
     /etc/nodevigil/config.d/10-x.toml:2: kubernetes.publish: "native" is neither "all" nor "none"; to leave out a single condition write [conditions.TYPE] publish = false
-    /etc/nodevigil/config.d/10-x.toml:1: conditions.KubeletReady: not a condition of ours (known here: KubeletHealthy, KubeletConfigValid, ContainerRuntimeHealthy, NodeStorageHealthy, NodeKernelHealthy)
+    /etc/nodevigil/config.d/10-x.toml:1: conditions.KubeletReady: not a condition of ours (known here: KubeletHealthy, KubeletConfigValid, ContainerRuntimeHealthy, NodeStorageHealthy, NodeKernelHealthy, NodeMemoryHealthy, MemoryExhaustionImminent, NodeBootstrapped)
     /etc/nodevigil/config.d/10-x.toml:2: conditions.KubeletHealthy.published: unknown key; did you mean publish? (known here: publish)
-    /etc/nodevigil/config.d/10-x.toml:2: conditions.publish: not a condition of ours (known here: KubeletHealthy, KubeletConfigValid, ContainerRuntimeHealthy, NodeStorageHealthy, NodeKernelHealthy)
+    /etc/nodevigil/config.d/10-x.toml:2: conditions.publish: not a condition of ours (known here: KubeletHealthy, KubeletConfigValid, ContainerRuntimeHealthy, NodeStorageHealthy, NodeKernelHealthy, NodeMemoryHealthy, MemoryExhaustionImminent, NodeBootstrapped)
     /etc/nodevigil/config.d/10-x.toml:1: conditions: wants a table for each condition: [conditions.KubeletHealthy]
     /etc/nodevigil/config.d/10-x.toml:2: taints.prefix: "example.org/" is not a DNS name in lower case followed by /nodevigil-; write it as health.example.org/nodevigil-
     /etc/nodevigil/config.d/10-x.toml:2: taints.effect: "Evict" is not the effect of a taint; wants NoSchedule, PreferNoSchedule or NoExecute

@@ -39,6 +39,9 @@ pub enum PublishedType {
     ContainerRuntimeHealthy,
     NodeStorageHealthy,
     NodeKernelHealthy,
+    NodeMemoryHealthy,
+    MemoryExhaustionImminent,
+    NodeBootstrapped,
     ContainerRuntimeReady,
     StorageReady,
     KernelReady,
@@ -115,6 +118,35 @@ pub const TYPES: &[TypeSpec] = &[
         fed_by: &[ConditionType::NodeKernelHealthy],
         only: &[],
         doc: "The kernel is sound.",
+    },
+    TypeSpec {
+        published: PublishedType::NodeMemoryHealthy,
+        name: "NodeMemoryHealthy",
+        dialect: Dialect::Native,
+        bad: Status::False,
+        fed_by: &[ConditionType::NodeMemoryHealthy],
+        only: &[],
+        doc: "The host does not thrash, and the kernel kills neither the kubelet nor the container runtime for memory. No other \
+              dialect has a name for it.",
+    },
+    TypeSpec {
+        published: PublishedType::MemoryExhaustionImminent,
+        name: "MemoryExhaustionImminent",
+        dialect: Dialect::Native,
+        bad: Status::True,
+        fed_by: &[ConditionType::MemoryExhaustionImminent],
+        only: &[],
+        doc: "The host's memory is about to be exhausted. A hint, in the polarity of MemoryPressure: no other dialect has it, and \
+              no controller should replace a node for it.",
+    },
+    TypeSpec {
+        published: PublishedType::NodeBootstrapped,
+        name: "NodeBootstrapped",
+        dialect: Dialect::Native,
+        bad: Status::False,
+        fed_by: &[ConditionType::NodeBootstrapped],
+        only: &[],
+        doc: "The node has become of use since its Node was created; it stays True whatever befalls it later.",
     },
     TypeSpec {
         published: PublishedType::ContainerRuntimeReady,
@@ -212,6 +244,9 @@ impl PublishedType {
             ConditionType::ContainerRuntimeHealthy => Self::ContainerRuntimeHealthy,
             ConditionType::NodeStorageHealthy => Self::NodeStorageHealthy,
             ConditionType::NodeKernelHealthy => Self::NodeKernelHealthy,
+            ConditionType::NodeMemoryHealthy => Self::NodeMemoryHealthy,
+            ConditionType::MemoryExhaustionImminent => Self::MemoryExhaustionImminent,
+            ConditionType::NodeBootstrapped => Self::NodeBootstrapped,
         }
     }
 }
@@ -256,6 +291,11 @@ mod tests {
             "NetworkUnavailable",
             "Suspended",
             "MaintenanceInProgress",
+            // KEP-5394's.
+            "SystemMemoryContentionPressure",
+            "SystemDiskContentionPressure",
+            "KubepodsMemoryContentionPressure",
+            "KubepodsDiskContentionPressure",
         ];
         for (i, spec) in TYPES.iter().enumerate() {
             assert_eq!(spec.published as usize, i);
@@ -275,11 +315,16 @@ mod tests {
         }
         for kind in ConditionType::ALL {
             let spec = PublishedType::native(*kind).spec();
-            assert!(spec.is_native() && spec.fed_by == [*kind] && spec.bad == Status::False);
+            assert!(spec.is_native() && spec.fed_by == [*kind]);
+            assert_eq!(spec.bad, kind.shown(Status::False), "one polarity");
             assert_eq!(spec.name, kind.as_str());
         }
-        let config = ConditionType::KubeletConfigValid;
-        let of_config = TYPES.iter().filter(|spec| spec.fed_by.contains(&config));
-        assert_eq!(of_config.count(), 1, "no remediation sample names it");
+        for hint in [
+            ConditionType::KubeletConfigValid,
+            ConditionType::MemoryExhaustionImminent,
+        ] {
+            let of_hint = TYPES.iter().filter(|spec| spec.fed_by.contains(&hint));
+            assert_eq!(of_hint.count(), 1, "no remediation sample names it");
+        }
     }
 }

@@ -79,6 +79,9 @@ fn slug(kind: ConditionType) -> &'static str {
         ConditionType::ContainerRuntimeHealthy => "container-runtime-unhealthy",
         ConditionType::NodeStorageHealthy => "storage-unhealthy",
         ConditionType::NodeKernelHealthy => "kernel-unhealthy",
+        ConditionType::NodeMemoryHealthy => "memory-unhealthy",
+        ConditionType::MemoryExhaustionImminent => "memory-exhaustion-imminent",
+        ConditionType::NodeBootstrapped => "not-bootstrapped",
     }
 }
 

@@ -7,6 +7,8 @@
 //! - While somebody has us stand down, what would become `False` becomes `Unknown` with his reason.
 //! - Of several problems the worst is shown, and as long as its cause lasts no lesser one takes its place.
 
+mod rest;
+
 use std::time::Duration;
 
 use super::{
@@ -162,26 +164,6 @@ impl Health {
     /// When to judge again though nothing is found (uptime): a healthy spell or a hold ends.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.judge_at
-    }
-
-    /// Whether nothing can come of it: all is well, it was before, the check says what it said, and nobody waits for anything.
-    /// So it is at nearly every turn of a healthy node, and a verdict that is made anew costs some microseconds.
-    fn is_calm(&self, check: &str, findings: &[Finding], asking: Asking<'_>) -> bool {
-        let good = |finding: &Finding| finding.reason.status() == Status::True;
-        let said = || {
-            let word = self.words.iter().find(|(name, _)| *name == check);
-            word.is_some_and(|(_, word)| word == findings && word.iter().all(good))
-        };
-        let quiet = asking.stand_down.is_none() && asking.hold.is_none() && self.judge_at.is_none();
-        let well = self
-            .verdict
-            .as_ref()
-            .is_some_and(|v| v.status == Status::True);
-        quiet
-            && well
-            && self.good_since.is_some()
-            && self.problems.is_empty()
-            && (findings.is_empty() || said())
     }
 
     fn hear(&mut self, check: &'static str, findings: &[Finding], now: Now) {

@@ -1,8 +1,10 @@
 //! The registry of reasons: which status each stands for, how bad it is, when it enters and leaves, what it means.
 
+mod bootstrap;
 mod config;
 mod kernel;
 mod kubelet;
+mod memory;
 mod node;
 mod runtime;
 mod storage;
@@ -88,6 +90,25 @@ pub enum Reason {
     KernelConntrackNearlyFull,
     KernelConntrackFull,
     KernelClockUnsynchronised,
+    MemoryIsHealthy,
+    MemoryUnreadable,
+    MemoryExhausted,
+    MemoryThrashing,
+    MemoryKilledContainerRuntime,
+    MemoryKilledKubelet,
+    MemoryIsEnough,
+    MemoryOutlookUnknown,
+    MemoryPodsRunOut,
+    MemoryRunsOut,
+    NodeIsBootstrapped,
+    NodeBootstrapping,
+    BootstrapStuckAtRuntime,
+    BootstrapStuckAtKubelet,
+    BootstrapStuckAtCredential,
+    BootstrapStuckAtCloudController,
+    BootstrapStuckAtNetwork,
+    BootstrapStuckAtVolumes,
+    BootstrapStuckAtReady,
     NodePaused,
     NodeInMaintenance,
     NodeBeingDeleted,
@@ -175,6 +196,9 @@ pub const UNKILLABLE_AFTER: Duration = Duration::from_secs(10);
 /// How long the last answer stands while the helper is away: a helper that is being upgraded is no news.
 pub const AWAY_GRACE: Duration = Duration::from_mins(1);
 
+/// A host that has thrashed for so long does not get out of it by itself.
+pub const THRASHING_FOR: Duration = Duration::from_mins(1);
+
 /// Every reason that nodevigil publishes, but for the rules, which have a registry of their own: a table a condition.
 const TABLES: &[&[ReasonSpec]] = &[
     kubelet::TABLE,
@@ -182,6 +206,8 @@ const TABLES: &[&[ReasonSpec]] = &[
     runtime::TABLE,
     storage::TABLE,
     kernel::TABLE,
+    memory::TABLE,
+    bootstrap::TABLE,
     node::TABLE,
 ];
 
@@ -247,6 +273,15 @@ pub(super) fn kin(kind: ConditionType, status: Status) -> Reason {
         (ConditionType::NodeKernelHealthy, Status::True) => Reason::KernelIsHealthy,
         (ConditionType::NodeKernelHealthy, Status::False) => Reason::KernelLockedUp,
         (ConditionType::NodeKernelHealthy, Status::Unknown) => Reason::KernelLogUnreadable,
+        (ConditionType::NodeMemoryHealthy, Status::True) => Reason::MemoryIsHealthy,
+        (ConditionType::NodeMemoryHealthy, Status::False) => Reason::MemoryThrashing,
+        (ConditionType::NodeMemoryHealthy, Status::Unknown) => Reason::MemoryUnreadable,
+        (ConditionType::MemoryExhaustionImminent, Status::True) => Reason::MemoryIsEnough,
+        (ConditionType::MemoryExhaustionImminent, Status::False) => Reason::MemoryRunsOut,
+        (ConditionType::MemoryExhaustionImminent, Status::Unknown) => Reason::MemoryOutlookUnknown,
+        (ConditionType::NodeBootstrapped, Status::True) => Reason::NodeIsBootstrapped,
+        (ConditionType::NodeBootstrapped, Status::False) => Reason::BootstrapStuckAtReady,
+        (ConditionType::NodeBootstrapped, Status::Unknown) => Reason::NodeBootstrapping,
     }
 }
 
@@ -275,6 +310,12 @@ impl Reason {
     /// The status that the reason stands for.
     pub fn status(self) -> Status {
         self.spec().map_or(Status::False, |spec| spec.status)
+    }
+
+    /// The status that its condition has on the Node.
+    pub fn shown(self) -> Status {
+        let status = self.status();
+        self.condition().map_or(status, |kind| kind.shown(status))
     }
 
     /// How bad it is.

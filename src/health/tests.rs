@@ -46,6 +46,10 @@ fn registry_is_whole() {
             Some(ConditionType::NodeStorageHealthy) => &["Storage", "Filesystem"],
             // Under its other name, KernelReady, it stands alone; what runs out is named as the field names it.
             Some(ConditionType::NodeKernelHealthy) => &[""],
+            Some(ConditionType::NodeMemoryHealthy | ConditionType::MemoryExhaustionImminent) => {
+                &["Memory"]
+            }
+            Some(ConditionType::NodeBootstrapped) => &["Node", "Bootstrap"],
         };
         let tells = about.iter().any(|about| spec.name.starts_with(about));
         assert!(tells, "{}", spec.name);

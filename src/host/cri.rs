@@ -3,29 +3,28 @@
 //! A connection for each question: one that is kept would keep a thread of the helper and its memory from one question to
 //! the next, a quarter of a minute later. The messages are written by hand, with the fields that are read; whatever else
 //! a runtime says is passed over.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "this is the door to the runtime that the ban on connecting points to"
-)]
 
-use std::{cell::Cell, io, path::Path, time::Duration};
+mod line;
+
+use std::{io, path::Path, time::Duration};
 
 use http::{Uri, uri::PathAndQuery};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Bytes, client::conn::http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
-use tokio::{net::UnixStream, time::timeout};
 use tonic::{
     Request, Status,
     client::{Grpc, GrpcService},
 };
 use tonic_prost::ProstCodec;
 
-use crate::helper::protocol::{Heard, RuntimeStatus};
+use self::line::{End, Line, Tasks};
+use crate::{clock::Clock, helper::protocol::Heard, helper::protocol::RuntimeStatus};
 
 /// The longest answer; containerd's has some hundred bytes.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
+/// So much of an answer may be on its way before we have read it: HTTP/2's own default, which need not be negotiated.
+const WINDOW_BYTES: u32 = 65_535;
 /// What is kept of each text in it.
 const MAX_TEXT_BYTES: usize = 400;
 
@@ -82,49 +81,38 @@ struct RuntimeCondition {
     message: String,
 }
 
-/// Asks the runtime behind `socket`. Blocks for `deadline` at most, and must not be called on a runtime of tokio's.
+/// Asks the runtime behind `socket`. Blocks for `deadline` at most.
 ///
 /// # Errors
 /// When it could not be asked for want of something of our own: that says nothing of the runtime.
 pub fn ask(socket: &Path, deadline: Duration) -> io::Result<Asked> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let pid = Cell::new(None);
-    let connected = Cell::new(false);
-    let heard = runtime.block_on(async {
-        let asking = exchange(socket, &pid, &connected);
-        let late = || {
-            Ok(Heard::TimedOut {
-                connected: connected.get(),
-            })
-        };
-        timeout(deadline, asking).await.unwrap_or_else(|_| late())
-    })?;
-    Ok(Asked {
-        pid: pid.get(),
-        heard,
-    })
+    let until = Clock.now().uptime.saturating_add(deadline);
+    let line = match Line::connect(socket) {
+        Ok(line) => line,
+        Err(error) => {
+            let heard = not_connected(error)?;
+            return Ok(Asked { pid: None, heard });
+        }
+    };
+    let pid = line.peer();
+    let late = Heard::TimedOut { connected: true };
+    let heard = line::drive(line, until, exchange)?.unwrap_or(late);
+    Ok(Asked { pid, heard })
 }
 
-async fn exchange(
-    socket: &Path,
-    pid: &Cell<Option<i32>>,
-    connected: &Cell<bool>,
-) -> io::Result<Heard> {
-    let stream = match UnixStream::connect(socket).await {
-        Ok(stream) => stream,
-        Err(error) => return not_connected(error),
-    };
-    connected.set(true);
-    pid.set(stream.peer_cred().ok().and_then(|peer| peer.pid()));
-    let shaken = http2::handshake::<_, _, Full<Bytes>>(TokioExecutor::new(), TokioIo::new(stream));
+async fn exchange(end: End, tasks: Tasks) -> Heard {
+    let shaken = http2::Builder::new(tasks.clone())
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .handshake::<_, Full<Bytes>>(end);
     let (sender, connection) = match shaken.await {
         Ok(both) => both,
-        Err(error) => return Ok(Heard::Broken(text(&error.to_string()))),
+        Err(error) => return Heard::Broken(text(&error.to_string())),
     };
-    // It ends with the runtime.
-    tokio::spawn(connection);
+    // It ends with the exchange.
+    hyper::rt::Executor::execute(&tasks, async {
+        connection.await.ok();
+    });
     // Two short messages: to have them whole before they are sent lets hyper's code for the API server serve here too.
     let service = tower::service_fn(move |request: http::Request<tonic::body::Body>| {
         let mut sender = sender.clone();
@@ -135,34 +123,33 @@ async fn exchange(
             sender.send_request(request).await.map_err(BoxError::from)
         }
     });
-    let mut client = Grpc::with_origin(service, Uri::from_static("http://localhost"))
+    let client = Grpc::with_origin(service, Uri::from_static("http://localhost"))
         .max_decoding_message_size(MAX_ANSWER_BYTES);
-    Ok(questions(&mut client)
+    questions(client)
         .await
-        .unwrap_or_else(|status| refused(&status)))
+        .unwrap_or_else(|status| refused(&status))
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// `Err` is what was refused, or how the connection broke.
-async fn questions<T>(client: &mut Grpc<T>) -> Result<Heard, Status>
+async fn questions<T>(client: Grpc<T>) -> Result<Heard, Status>
 where
-    T: GrpcService<tonic::body::Body>,
+    T: Clone + GrpcService<tonic::body::Body>,
     T::ResponseBody: hyper::body::Body<Data = Bytes> + Send + 'static,
     <T::ResponseBody as hyper::body::Body>::Error: Into<BoxError>,
 {
-    let version: VersionResponse = call(
-        client,
+    let version = call::<_, _, VersionResponse>(
+        client.clone(),
         "/runtime.v1.RuntimeService/Version",
         VersionRequest::default(),
-    )
-    .await?;
-    let status: StatusResponse = call(
+    );
+    let status = call::<_, _, StatusResponse>(
         client,
         "/runtime.v1.RuntimeService/Status",
         StatusRequest::default(),
-    )
-    .await?;
+    );
+    let (version, status) = tokio::try_join!(version, status)?;
     let conditions = status.status.unwrap_or_default().conditions;
     let find = |wanted: &str| conditions.iter().find(|one| one.r#type == wanted);
     let why = |one: &RuntimeCondition| {
@@ -180,7 +167,7 @@ where
     }))
 }
 
-async fn call<T, Q, A>(client: &mut Grpc<T>, path: &'static str, question: Q) -> Result<A, Status>
+async fn call<T, Q, A>(mut client: Grpc<T>, path: &'static str, question: Q) -> Result<A, Status>
 where
     T: GrpcService<tonic::body::Body>,
     T::ResponseBody: hyper::body::Body<Data = Bytes> + Send + 'static,

@@ -21,11 +21,13 @@ use tokio::{
 
 pub use crate::helper::protocol::{ClientCertificate, ClockState, Code, Credential, KubeletFacts};
 use crate::{
+    bootstrap::HostSeen,
     checks::kubelet::Run,
     clock::Clock,
     helper::{
         SOCKET_PATH,
         boot::{BootRequest, LastBoot},
+        bootstrap::BootstrapRequest,
         journal::LastWords,
         pods::PodName,
         protocol::{
@@ -230,6 +232,11 @@ impl HelperClient {
     /// How the last boot ended, or something to keep of this one. At most 4 s.
     pub async fn boot(&self, request: BootRequest) -> Result<LastBoot, HelperError> {
         self.ask(&Request::Boot(request)).await
+    }
+
+    /// How far the host is from boot to being of use, or keeps the record of that. At most 5 s.
+    pub async fn bootstrap(&self, request: Box<BootstrapRequest>) -> Result<HostSeen, HelperError> {
+        self.ask(&Request::Bootstrap(request)).await
     }
 
     /// What the rules say of the kubelet's configuration, and again each time that it changes, until nobody listens any

@@ -159,7 +159,10 @@ fn stall(table: &mut Kept) -> Option<Stall> {
 
 /// What `/proc/vmstat` says.
 fn reclaim(table: &mut Kept) -> Option<Reclaim> {
-    let mut reclaim = Reclaim::default();
+    let mut reclaim = Reclaim {
+        page: procfs::page_size(),
+        ..Reclaim::default()
+    };
     let (mut scanned, mut refaulted, mut refaulted_before_5_9) = (None, None, None);
     let add =
         |sum: &mut Option<u64>, count: u64| *sum = Some(sum.unwrap_or(0).saturating_add(count));

@@ -12,6 +12,7 @@ mod corpus;
 mod daemon;
 mod effective;
 mod linear;
+mod memory;
 mod monitoring;
 mod oracle;
 mod policy;

@@ -1,4 +1,4 @@
-//! The tables in docs/promises.md that are made from a run (`make table`): each stands between `<!-- table NAME -->` and
+//! The tables in docs/ that are made from a run (`make table`): each stands between `<!-- table NAME -->` and
 //! `<!-- end NAME -->`, and `tests/support/rows.rs` tells its lines.
 
 use std::collections::BTreeMap;
@@ -11,36 +11,46 @@ use serde_json::Value;
 /// Names the file with the lines; `make table` sets it.
 const ROWS: &str = "NODEVIGIL_ROWS";
 
-/// Each table's name and its heading.
-const TABLES: &[(&str, &[&str])] = &[
+/// Each table's name, its document and its heading.
+const TABLES: &[(&str, &str, &[&str])] = &[
     (
         "provoked",
+        "docs/promises.md",
         &["fault", "provoked how", "reason on the Node", "seconds"],
     ),
-    ("peer", &["", "nodevigil", "node-problem-detector"]),
-    ("guest", &["in the guest", "limit", "measured"]),
+    (
+        "peer",
+        "docs/promises.md",
+        &["", "nodevigil", "node-problem-detector"],
+    ),
+    (
+        "bootstrap",
+        "docs/bootstrap.md",
+        &["what is broken", "how", "stage", "cause"],
+    ),
+    (
+        "guest",
+        "docs/promises.md",
+        &["in the guest", "limit", "measured"],
+    ),
 ];
 
 type Line = Vec<String>;
 
 #[test]
 fn tables_are_as_a_run_told_them() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/promises.md");
-    let mut document = fs::read_to_string(&path).unwrap();
     let rows = std::env::var_os(ROWS).filter(|rows| !rows.is_empty());
-    if let Some(rows) = &rows {
-        let lines = lines(&fs::read_to_string(rows).unwrap());
-        for (name, heading) in TABLES {
-            // A run of a part of the tests changes the tables of that part.
-            if let Some(lines) = lines.get(*name) {
-                document = replaced(&document, name, &table(heading, lines));
-            }
+    let told = rows.map(|rows| lines(&fs::read_to_string(rows).unwrap()));
+    for (name, document, heading) in TABLES {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
+        let mut text = fs::read_to_string(&path).unwrap();
+        // A run of a part of the tests changes the tables of that part.
+        if let Some(lines) = told.as_ref().and_then(|told| told.get(*name)) {
+            text = replaced(&text, name, &table(heading, lines));
+            fs::write(&path, &text).unwrap();
         }
-        fs::write(&path, &document).unwrap();
-    }
-    for (name, heading) in TABLES {
-        let (from, to) = place(&document, name);
-        for line in document[from..to].lines() {
+        let (from, to) = place(&text, name);
+        for line in text[from..to].lines() {
             let columns = line.replace("\\|", "").matches('|').count() - 1;
             assert_eq!(columns, heading.len(), "{name}: {line}");
         }

@@ -22,6 +22,7 @@ mod cleanup;
 mod cloud_init;
 mod config;
 mod doctor;
+mod emergency;
 mod fatal;
 mod faults;
 mod harness;
@@ -95,6 +96,7 @@ fn main() -> ExitCode {
         lifecycle::tests(),
         lost_nodes::tests(),
         memory_kill::tests(),
+        emergency::tests(),
         racing::tests(),
         runtime::tests(),
         peer::tests(),

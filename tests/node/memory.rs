@@ -137,27 +137,31 @@ fn the_pod_that_grows_is_found_by_its_name() -> Result<()> {
              group kubepods/burstable/pod{UID}/hog 1500M
              group thrash 8M
              run() {{ # group, program
-               systemd-run --quiet --unit=$2 sh -c \"echo \\$\\$ >$M/$1/cgroup.procs; exec python3 /usr/local/lib/$2.py\"
+               systemd-run --quiet --unit=$2 sh -c \"echo 0 >$M/$1/cgroup.procs && exec python3 /usr/local/lib/$2.py\"
              }}
              run thrash thrash
              run kubepods/burstable/pod{UID}/hog hog"
         ))?;
         let from = Instant::now();
+        let mut said = String::new();
         let found = wait_until("the pod to be found", SOON, || {
             let lines = scene.node.journal(AGENT, &["MESSAGE", "GROWER"])?;
-            let named = lines.into_iter().find(|line| {
-                line.to_string().contains("who takes the memory")
-                    && line.to_string().contains("default/hog")
-            });
-            Ok(named)
-        })?;
+            let told = lines.iter().filter_map(|line| line["GROWER"].as_str());
+            said = told.collect::<Vec<_>>().join("\n");
+            Ok(said.contains("default/hog").then_some(()))
+        });
+        say(&format!("who takes the memory: {said}"));
+        if found.is_err() {
+            let (_, how) = scene.node.run("systemctl status --no-pager hog thrash")?;
+            say(&how);
+        }
+        found?;
         row(
             "a pod grows while tasks wait for memory",
             "40 MiB a second in a pod's control group, another one thrashes in its limit (from the start on)",
             "–",
             from.elapsed(),
         );
-        say(&found.to_string());
         // Nobody of it is a reason to worry: the host has memory.
         scene.ensure_still(&scene.now()?)?;
         scene.node.sh("systemctl stop hog thrash; rm -f /var/tmp/thrash")?;

@@ -46,6 +46,11 @@ fn the_units_own_limit() -> Result<()> {
         let mut kills = Vec::with_capacity(KILLS);
         for number in 1..=KILLS {
             let kill = kill(scene, &kernel).with_context(|| format!("kill {number}"))?;
+            say(&format!(
+                "kill {number}: gone {:.1?} after the kernel's line, told {:.1?}",
+                kill.gone.saturating_duration_since(kill.line),
+                kill.told.at.saturating_duration_since(kill.line)
+            ));
             kills.push(kill);
         }
         let millis = |time: fn(&Kill) -> Duration| -> Sample {

@@ -82,6 +82,8 @@ pub struct Reclaim {
     pub stalls: Option<u64>,
     /// `workingset_refault_file`, in pages: read anew soon after they were dropped.
     pub refaulted: u64,
+    /// A page, in bytes; 0: 4096.
+    pub page: u64,
     /// `oom_kill`: every kill, the host's and those in a control group's limit.
     pub oom_kills: u64,
 }

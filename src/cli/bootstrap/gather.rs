@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use crate::{
     bootstrap::{
         CredentialSeen, Evidence, HealthzSeen, HostSeen, KubeletRun, MAX_TEXT_BYTES, NodeSeen,
-        NodeWords, RuntimeSeen, ServerSeen, UnitSeen,
+        RuntimeSeen, ServerSeen, UnitSeen,
     },
     checks::kubelet::{Found, Probe},
     clock::Clock,
@@ -219,7 +219,7 @@ impl Gatherer {
         let is_bootstrap = matches!(host.credential, CredentialSeen::Bootstrap { .. });
         match answer {
             Ok((Some(view), _)) => {
-                let words = words(&name, &view);
+                let words = view.words(&name);
                 self.node = Some(view);
                 (ServerSeen::Answers, NodeSeen::There(Box::new(words)))
             }
@@ -279,18 +279,6 @@ fn unit_seen(name: &str, told: &Told) -> UnitSeen {
         load: loaded.load_state.clone(),
         active: loaded.active_state.clone(),
         result: loaded.result.clone(),
-    }
-}
-
-fn words(name: &str, view: &NodeView) -> NodeWords {
-    NodeWords {
-        name: name.to_owned(),
-        uid: view.uid.clone(),
-        created: view.facts.created,
-        provider_id: view.facts.provider_id.clone(),
-        taints: view.facts.taints.clone(),
-        ready: view.readiness.is_ready,
-        ready_words: view.readiness.words.clone(),
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
     will::{self, AskedPause, NodeWill},
 };
 use crate::{
+    bootstrap::NodeWords,
     desired::PublishedType,
     health::{Status, Stored},
 };
@@ -132,6 +133,21 @@ struct NodeCondition {
     message: String,
     last_transition_time: Option<Timestamp>,
     last_heartbeat_time: Option<Timestamp>,
+}
+
+impl NodeView {
+    /// What it says of the way from boot to being of use.
+    pub fn words(&self, name: &str) -> NodeWords {
+        NodeWords {
+            name: name.to_owned(),
+            uid: self.uid.clone(),
+            created: self.facts.created,
+            provider_id: self.facts.provider_id.clone(),
+            taints: self.facts.taints.clone(),
+            ready: self.readiness.is_ready,
+            ready_words: self.readiness.words.clone(),
+        }
+    }
 }
 
 impl From<Node> for NodeView {

@@ -114,6 +114,17 @@ fn a_host_before_its_join_is_told_from_one_that_bootstraps() {
             file: "/b.conf".to_owned()
         }
     );
+    // A kubelet that rotates certificates writes its kubeconfig before it has one.
+    let pem = "/var/lib/kubelet/pki/kubelet-client-current.pem";
+    let user = format!("client-certificate: {pem}, client-key: {pem}");
+    let rotating = kubeconfig_with_token("t").replace("token: t", &user);
+    write(&root, "/k.conf", &rotating);
+    assert_eq!(
+        look(&root, &request).unwrap().credential,
+        CredentialSeen::Bootstrap {
+            file: "/b.conf".to_owned()
+        }
+    );
     let line = serde_json::to_vec(&seen).unwrap();
     assert!(
         line.len() < crate::helper::protocol::MAX_ANSWER_BYTES / 4,

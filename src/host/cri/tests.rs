@@ -1,12 +1,13 @@
 //! Against a server of our own that speaks real gRPC over a real socket: containerd and CRI-O answer like it, and will
 //! not go wrong on demand. (The real containerd is asked in `tests/node`.)
 
-use std::{convert::Infallible, path::PathBuf, thread};
+use std::{convert::Infallible, path::PathBuf, thread, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Response};
 use hyper::{Request as HttpRequest, body::Incoming, server::conn::http2 as server};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tempfile::TempDir;
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
 
 use super::*;
 
@@ -266,4 +267,25 @@ fn texts_are_one_line_and_bounded() {
     let long = text(&"ä\n".repeat(1000));
     assert!(long.len() <= MAX_TEXT_BYTES, "{}", long.len());
     assert!(!long.contains('\n'));
+}
+
+/// What is driven beside the questions holds the socket, and what drives it.
+#[test]
+fn no_connection_outlives_its_questions() {
+    let open = || {
+        let fds = std::fs::read_dir("/proc/self/fd").unwrap();
+        let targets = fds.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+        targets
+            .filter(|target| target.to_string_lossy().starts_with("socket:"))
+            .count()
+    };
+    for manner in [Manner::Ready, Manner::HangsAtStatus, Manner::Dies] {
+        let runtime = Runtime::start(manner);
+        let before = open();
+        for _ in 0..32 {
+            runtime.ask(DEADLINE / 10);
+        }
+        // Both ends may be ours, and other tests open and close theirs.
+        assert!(open() < before + 24, "{before} before, {} after", open());
+    }
 }

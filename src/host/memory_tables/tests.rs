@@ -91,12 +91,11 @@ fn each_table_is_read() {
         stolen: Some(8),
         stalls: Some(6),
         refaulted: 5,
+        page: procfs::page_size(),
         oom_kills: 4,
     };
-    let wanted = Sample {
-        reclaim: Some(reclaim),
-        ..wanted
-    };
+    let mut wanted = wanted;
+    wanted.reclaim = Some(reclaim);
     assert_eq!(tables.look(Depth::Whole, at).unwrap(), wanted);
 }
 
@@ -319,6 +318,7 @@ fn our_reading_is_that_of_the_procfs_crate() {
             stolen: Some(begins("pgsteal_kswapd")),
             stalls: Some(begins("allocstall")),
             refaulted: begins("workingset_refault_file"),
+            page: procfs::page_size(),
             oom_kills: begins("oom_kill"),
         };
         same[0] |= ours.level == level;

@@ -18,7 +18,7 @@ pub(super) const TABLE: &[Family] = &[
             for (kind, verdict) in &now.conditions {
                 for status in STATUSES {
                     let labels = [kind.as_str(), status_word(status)];
-                    out.flag(&labels, verdict.status == status);
+                    out.flag(&labels, kind.shown(verdict.status) == status);
                 }
             }
         },

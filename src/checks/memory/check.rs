@@ -1,0 +1,373 @@
+//! The check: what memory does → `NodeMemoryHealthy`, and the hint `MemoryExhaustionImminent` beside it.
+
+use std::time::Duration;
+
+use super::{
+    growth::{Grower, Who},
+    limits::Limits,
+    machine::Machine,
+    sample::Sample,
+    state::{Stage, Transition},
+    why::{Cause, Why},
+};
+use crate::{
+    checks::{
+        Check, Question, Reading, Spec,
+        kernel::event::{KernelEvent, OomKill, Scope},
+    },
+    clock::Now,
+    config::Settings,
+    health::{AWAY_GRACE, ConditionType, Finding, Reason, THRASHING_FOR},
+};
+
+/// The registry's row.
+pub const SPEC: Spec = Spec {
+    id: "memory",
+    condition: ConditionType::NodeMemoryHealthy,
+    doc: "The host's memory, each second and ten times a second once it moves: whether the host thrashes, and whether the kernel kills the kubelet or the container runtime for memory.",
+};
+
+/// The same check's word on the hint.
+pub const HINT: Spec = Spec {
+    id: "memory_outlook",
+    condition: ConditionType::MemoryExhaustionImminent,
+    doc: "How long the host's memory will last, by how fast what is available falls, with swap in it; and that of all pods together by their limit.",
+};
+
+/// How long after a kill the kernel's word of it still counts: at the agent's start the log is read from the boot on.
+const KILL_OLD: Duration = Duration::from_mins(1);
+/// How long a kill of the kubelet or the runtime is told for, at least.
+const KILL_LASTS: Duration = Duration::from_mins(1);
+/// How often the numbers of a hint are told anew: at first, and after a minute of it.
+const REFRESH: Duration = Duration::from_secs(10);
+const REFRESH_LATER: Duration = Duration::from_mins(1);
+/// How long until memory is tried to be read again.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
+/// The runtimes' names, as the kernel has them.
+const RUNTIMES: [&str; 3] = ["containerd", "crio", "dockerd"];
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// The kubelet or the runtime, killed.
+#[derive(Debug)]
+struct Killed {
+    reason: Reason,
+    message: String,
+    /// When that was heard (uptime).
+    at: Duration,
+}
+
+/// The hint's numbers as they are told.
+#[derive(Debug, Clone, Copy)]
+struct HintTold {
+    since: Duration,
+    at: Duration,
+    stage: Stage,
+}
+
+/// The check.
+#[derive(Debug)]
+pub struct Memory {
+    machine: Machine,
+    /// Kills are counted where the kernel's log does not tell of them.
+    counts_kills: bool,
+    oom_kills: Option<u64>,
+    /// Since when memory cannot be read, if so (uptime).
+    unread_since: Option<Duration>,
+    /// When it is to be read again after a failure (uptime).
+    try_at: Duration,
+    /// The last ones, also after their end: their kill may be told later than that.
+    kubelet: Option<i32>,
+    runtime: Option<i32>,
+    killed: [Option<Killed>; 2],
+    /// Since when the host thrashes (uptime).
+    thrashing_since: Option<Duration>,
+    /// Whether the limit of all pods is what is near, and not the host's memory.
+    is_of_pods: bool,
+    grower: Option<Grower>,
+    hint_told: Option<HintTold>,
+    findings: Vec<Finding>,
+    hint: Vec<Finding>,
+}
+
+impl Memory {
+    /// A check that knows nothing yet.
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            machine: Machine::new(Limits::new(settings)),
+            counts_kills: true,
+            oom_kills: None,
+            unread_since: None,
+            try_at: Duration::ZERO,
+            kubelet: None,
+            runtime: None,
+            killed: [None, None],
+            thrashing_since: None,
+            is_of_pods: false,
+            grower: None,
+            hint_told: None,
+            findings: Vec::new(),
+            hint: Vec::new(),
+        }
+    }
+
+    fn seen(&mut self, sample: &Sample, now: Now) {
+        self.unread_since = None;
+        let kills = sample.reclaim.map(|reclaim| reclaim.oom_kills);
+        let is_more = kills
+            .zip(self.oom_kills)
+            .is_some_and(|(now, before)| now > before);
+        self.oom_kills = kills.or(self.oom_kills);
+        if is_more && self.counts_kills {
+            let died = self.machine.counted_kill(sample.at);
+            self.passed(died);
+        }
+        let passed = self.machine.look(sample);
+        self.passed(passed);
+        self.judge(now);
+    }
+
+    fn passed(&mut self, transition: Option<Transition>) {
+        let Some(Transition { at, to, why, .. }) = transition else {
+            return;
+        };
+        match to {
+            Stage::Thrashing => self.thrashing_since = self.thrashing_since.or(Some(at)),
+            // A kill in the midst of it is not its end.
+            Stage::Oom => {}
+            Stage::Calm | Stage::Rising | Stage::Imminent => self.thrashing_since = None,
+        }
+        self.is_of_pods = why.cause == Cause::PodsAtLimit;
+    }
+
+    fn hear(&mut self, event: &KernelEvent, now: Now) {
+        match event {
+            KernelEvent::OomKill(kill) => self.oom(kill, now),
+            KernelEvent::Readable => self.counts_kills = false,
+            KernelEvent::Unreadable(_) => self.counts_kills = true,
+            KernelEvent::Line(_) | KernelEvent::Lost { .. } => {}
+        }
+    }
+
+    fn oom(&mut self, kill: &OomKill, now: Now) {
+        if kill.at + KILL_OLD < now.uptime {
+            return;
+        }
+        let died = self.machine.killed(now.uptime, kill.scope);
+        self.passed(died);
+        let is_runtime = self.runtime == Some(kill.pid)
+            || (kill.pod.is_none() && RUNTIMES.contains(&kill.comm.as_str()));
+        let (reason, who, place) = if self.kubelet == Some(kill.pid) {
+            (Reason::MemoryKilledKubelet, "kubelet", 0)
+        } else if is_runtime {
+            (Reason::MemoryKilledContainerRuntime, "container runtime", 1)
+        } else {
+            return self.judge(now);
+        };
+        let why = match (kill.scope, &kill.limit_cgroup) {
+            (Scope::Host, _) => "the host had no memory left".to_owned(),
+            (Scope::Cgroup, Some(limit)) => format!("{limit} reached its memory limit"),
+            (Scope::Cgroup, None) => "its control group reached its memory limit".to_owned(),
+        };
+        let (comm, pid) = (&kill.comm, kill.pid);
+        self.killed[place] = Some(Killed {
+            reason,
+            message: format!("the kernel killed the {who} (`{comm}`, pid {pid}), because {why}"),
+            at: now.uptime,
+        });
+        self.judge(now);
+    }
+
+    fn unread(&mut self, why: &str, now: Now) {
+        let since = *self.unread_since.get_or_insert(now.uptime);
+        self.try_at = now.uptime + TRY_AGAIN;
+        if now.uptime.saturating_sub(since) >= AWAY_GRACE {
+            self.findings = vec![finding(Reason::MemoryUnreadable, why.to_owned())];
+            self.hint = vec![finding(Reason::MemoryOutlookUnknown, why.to_owned())];
+            self.hint_told = None;
+        }
+    }
+
+    fn judge(&mut self, now: Now) {
+        if self.machine.signals().total <= 0.0 {
+            return;
+        }
+        let stage = self.machine.state().stage();
+        let is_alarmed = stage >= Stage::Imminent;
+        for killed in &mut self.killed {
+            let is_old = |killed: &mut Killed| now.uptime.saturating_sub(killed.at) >= KILL_LASTS;
+            let _ = killed.take_if(|killed| !is_alarmed && is_old(killed));
+        }
+        self.judge_state(stage, now);
+        self.judge_hint(stage, now);
+    }
+
+    fn judge_state(&mut self, stage: Stage, now: Now) {
+        let thrashes_for = self
+            .thrashing_since
+            .map(|since| now.uptime.saturating_sub(since));
+        let state = match stage {
+            _ if thrashes_for.is_some_and(|time| time >= THRASHING_FOR) => Some((
+                Reason::MemoryThrashing,
+                "the host has next to no memory left and does little but drop pages and read them anew",
+            )),
+            Stage::Thrashing => Some((
+                Reason::MemoryExhausted,
+                "the host has next to no memory left and has begun to thrash",
+            )),
+            Stage::Oom => Some((
+                Reason::MemoryExhausted,
+                "the kernel killed a process because the host had no memory left",
+            )),
+            Stage::Calm | Stage::Rising | Stage::Imminent => None,
+        };
+        let is_killed = self.killed.iter().any(Option::is_some);
+        let (reason, sentence) = match state {
+            Some(state) => state,
+            None => (
+                Reason::MemoryIsHealthy,
+                "the host does not thrash, and neither the kubelet nor the container runtime was killed for memory",
+            ),
+        };
+        // Asked for at each turn of the loop, and made anew ten times a second at worst: only if it is another.
+        let mut wanted = usize::from(state.is_some() || !is_killed);
+        wanted += self.killed.iter().flatten().count();
+        let killed = self
+            .killed
+            .iter()
+            .flatten()
+            .map(|killed| (killed.reason, killed.message.as_str()));
+        let all = killed.chain((state.is_some() || !is_killed).then_some((reason, sentence)));
+        let is_same = self.findings.len() == wanted
+            && self
+                .findings
+                .iter()
+                .zip(all.clone())
+                .all(|(old, new)| (old.reason, old.message.as_str()) == new);
+        if !is_same {
+            self.findings = all
+                .map(|(reason, message)| finding(reason, message.to_owned()))
+                .collect();
+        }
+    }
+
+    fn judge_hint(&mut self, stage: Stage, now: Now) {
+        if stage < Stage::Imminent {
+            self.hint_told = None;
+            if self
+                .hint
+                .first()
+                .is_none_or(|hint| hint.reason != Reason::MemoryIsEnough)
+            {
+                let enough =
+                    "nothing says that the host's memory is about to be exhausted".to_owned();
+                self.hint = vec![finding(Reason::MemoryIsEnough, enough)];
+            }
+            return;
+        }
+        let at = now.uptime;
+        let told = self.hint_told.unwrap_or(HintTold {
+            since: at,
+            at,
+            stage,
+        });
+        let every = if at.saturating_sub(told.since) < REFRESH_LATER {
+            REFRESH
+        } else {
+            REFRESH_LATER
+        };
+        let is_due = at.saturating_sub(told.at) >= every || stage > told.stage;
+        if self.hint_told.is_some() && !is_due {
+            return;
+        }
+        self.hint_told = Some(HintTold { at, stage, ..told });
+        let reason = if self.is_of_pods {
+            Reason::MemoryPodsRunOut
+        } else {
+            Reason::MemoryRunsOut
+        };
+        self.hint = vec![finding(reason, self.outlook(stage))];
+    }
+
+    /// The hint's sentence: what is available, how fast it falls, how long it lasts, who grows.
+    fn outlook(&self, stage: Stage) -> String {
+        let cause = match stage {
+            Stage::Oom => Cause::Killed,
+            Stage::Thrashing => Cause::Exhausted,
+            _ if self.is_of_pods => Cause::PodsAtLimit,
+            _ => Cause::Imminent,
+        };
+        let why = Why {
+            cause,
+            signals: *self.machine.signals(),
+        };
+        let mut text = why.to_string();
+        if let Some(grower) = &self.grower {
+            text.push_str("; fastest grows ");
+            text.push_str(&describe(grower));
+        }
+        text
+    }
+}
+
+fn finding(reason: Reason, message: String) -> Finding {
+    Finding { reason, message }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people, in MiB")]
+fn describe(grower: &Grower) -> String {
+    let who = match &grower.who {
+        Who::Pod(name) => format!("the pod {name}"),
+        Who::Group(path) => format!("the control group {path}"),
+        Who::Kernel => "the kernel itself".to_owned(),
+    };
+    let speed = grower.bytes_per_sec as f64 / MIB;
+    format!("{who}, by {speed:.1} MiB/s")
+}
+
+impl Check for Memory {
+    fn spec(&self) -> Spec {
+        SPEC
+    }
+
+    fn take(&mut self, reading: &Reading, now: Now) {
+        match reading {
+            Reading::Memory(Ok(sample)) => self.seen(sample, now),
+            Reading::Memory(Err(why)) => self.unread(why, now),
+            Reading::MemoryStalls => {
+                let woken = self.machine.wake(now.uptime);
+                self.passed(woken);
+            }
+            Reading::Grower(grower) => self.grower.clone_from(grower),
+            Reading::Kernel(event) => self.hear(event, now),
+            Reading::Kubelet(Some(process)) => self.kubelet = Some(process.pid),
+            Reading::Runtime(Ok(answer)) => {
+                let pid = answer.listener.as_ref().map(|listener| listener.pid);
+                self.runtime = pid.or(self.runtime);
+            }
+            _ => {}
+        }
+    }
+
+    fn due_at(&self) -> Option<Duration> {
+        Some(match self.unread_since {
+            Some(_) => self.try_at,
+            None => self.machine.due_at(),
+        })
+    }
+
+    fn turn(&mut self, _: Now) -> Option<Question> {
+        Some(Question::Memory(self.machine.depth()))
+    }
+
+    fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    fn hint(&self) -> Option<(Spec, &[Finding])> {
+        Some((HINT, &self.hint))
+    }
+}
+
+#[cfg(test)]
+mod tests;
