@@ -92,8 +92,11 @@ impl Event {
     /// Whether it is a look at something that goes on: no process has begun or ended by it.
     pub(super) fn is_reading(&self) -> bool {
         match self {
-            Self::ProcessState(..) | Self::Strain(..) | Self::Answered(..) => true,
-            Self::Pause(_) | Self::Packages(_) => true,
+            Self::ProcessState(..)
+            | Self::Strain(..)
+            | Self::Answered(..)
+            | Self::Pause(_)
+            | Self::Packages(_) => true,
             Self::Observed(reading) => matches!(reading, Reading::RuntimeState(..)),
             _ => false,
         }
@@ -165,6 +168,8 @@ pub enum Effect {
     ReadNode,
     /// Send an apply.
     Apply(Apply),
+    /// Send this apply, an Event and what else an emergency needs, for show.
+    Rehearse(Box<Apply>),
     /// Put the Node's taints right.
     Taint(Box<TaintTry>),
     /// Tell an Event.

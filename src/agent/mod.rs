@@ -16,6 +16,7 @@ mod performing;
 mod publishing;
 mod quiet;
 mod reading;
+mod rehearsing;
 mod runtime;
 mod sending;
 mod standing;

@@ -54,6 +54,7 @@ impl Agent {
             Effect::Connect(node) => self.connect(&node),
             Effect::ReadNode => self.read_node(),
             Effect::WatchNode(number, version) => self.watch_node(number, version),
+            Effect::Rehearse(apply) => self.rehearse(*apply),
             Effect::Taint(task) => self.taint(*task),
             Effect::TellEvent(task) => self.tell_event(task),
             Effect::SaveLedger(kept) => self.disk.ledger = Some(kept),

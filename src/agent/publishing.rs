@@ -171,6 +171,7 @@ impl State {
             self.desired.published();
             self.see_node(Some(view));
             self.say_owners(now);
+            self.rehearse_once(effects);
         }
         self.status_at = now.uptime;
         let result = result.as_ref().map(|_| ());

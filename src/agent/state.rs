@@ -88,6 +88,8 @@ pub struct State {
     pub(super) locked_bytes: Option<u64>,
     /// Whether the kernel calls us when tasks begin to wait for memory, once that was asked for.
     pub(super) stall_triggers: Option<bool>,
+    /// Whether the rehearsal was set going.
+    pub(super) is_rehearsed: bool,
     pub(super) probing: bool,
     pub(super) probe_at: Duration,
     pub(super) look_at: Duration,
@@ -143,6 +145,7 @@ impl State {
             textfile_at: Duration::ZERO,
             locked_bytes: None,
             stall_triggers: None,
+            is_rehearsed: false,
             probing: false,
             probe_at: Duration::ZERO,
             look_at: Duration::ZERO,

@@ -163,6 +163,27 @@ fn a_crash_is_applied_in_the_turn_that_knows_its_cause() {
 }
 
 #[test]
+fn the_first_apply_that_is_taken_is_rehearsed_once_and_none_that_is_refused() {
+    let is_rehearsal = |e: &Effect| matches!(e, Effect::Rehearse(_));
+    let mut story = Story::settled();
+    assert!(story.has(is_rehearsal));
+    let apply = story.crash(10_000).applied();
+    story.tell(10_010, Event::Applied(apply.attempt, Ok(view("u1", None))));
+    assert!(!story.has(is_rehearsal), "once");
+    let mut story = Story::new();
+    story.tell(0, Event::Identity(Ok(Identity::Own("/k".into()))));
+    story.tell(0, Event::WatchOpened(1));
+    story.tell(0, Event::Node(NodeEvent::Seen(view("u1", None))));
+    story.kubelet(0, PID);
+    story.answers(5);
+    let apply = story.applied();
+    assert!(!story.has(is_rehearsal), "nothing before the first apply");
+    let refused = ApiError::Forbidden("no".to_owned());
+    story.tell(6, Event::Applied(apply.attempt, Err(refused)));
+    assert!(!story.has(is_rehearsal));
+}
+
+#[test]
 fn nothing_is_applied_before_the_check_has_run() {
     let mut story = Story::new();
     story.tell(0, Event::Identity(Ok(Identity::Own("/k".into()))));

@@ -338,9 +338,21 @@ fn cause(id: &str, message: impl Into<String>, fix: impl Into<String>) -> Cause 
 /// The first of these rules, in their order, that found something.
 fn rule(evidence: &Evidence, ids: &[&str]) -> Option<Cause> {
     let findings = &evidence.host.findings;
-    ids.iter()
-        .find_map(|id| findings.iter().find(|found| found.rule == *id))
-        .map(of_rule)
+    let found = ids
+        .iter()
+        .find_map(|id| findings.iter().find(|found| found.rule == *id))?;
+    let mut cause = of_rule(found);
+    // `see SD001, which explains …`: said here, where nobody can look it up.
+    let explained = found.fix.strip_prefix("see ").and_then(|fix| {
+        let (id, rest) = fix.split_once(',')?;
+        let other = findings.iter().find(|other| other.rule == id)?;
+        let then = rest.split_once("; ").map_or("", |(_, then)| then);
+        Some(format!("{id}: {}; {then}", other.fix))
+    });
+    if let Some(fix) = explained {
+        cause.fix = fix.trim_end_matches("; ").to_owned();
+    }
+    Some(cause)
 }
 
 fn of_rule(found: &RuleSeen) -> Cause {

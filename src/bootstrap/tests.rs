@@ -309,9 +309,13 @@ fn the_cloud_controller_is_told_from_a_flag_that_was_lost() {
     let mut evidence = good();
     evidence.node = node(&[], None, true);
     evidence.host.external = Some(false);
-    evidence.host.findings = vec![found("CL001", false)];
+    let mut lost = found("CL001", false);
+    lost.fix = "see SD001, which explains the loss; delete the Node".to_owned();
+    evidence.host.findings = vec![lost, found("SD001", false)];
     let progress = assess(&evidence);
     assert_eq!(progress.stuck, Some(Stage::CloudController));
+    let fix = progress.cause.as_ref().map(|cause| cause.fix.as_str());
+    assert_eq!(fix, Some("SD001: mend it; delete the Node"));
     assert!(progress.cause.unwrap().message.contains("/f:1"));
 }
 

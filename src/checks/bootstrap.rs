@@ -8,8 +8,9 @@ use std::time::Duration;
 use super::{Check, Question, Reading, Spec};
 use crate::{
     bootstrap::{
-        self, By, Evidence, HealthzSeen, HostSeen, KubeletRun, NodeSeen, NodeWords, Progress,
-        Record, RecordedResult, ServerSeen, Stage, Standing, Timeline, UnitSeen,
+        self, By, CredentialSeen, Evidence, HealthzSeen, HostSeen, KubeletRun, NodeSeen, NodeWords,
+        Progress, Record, RecordedResult, RuntimeSeen, ServerSeen, Stage, Standing, Timeline,
+        UnitSeen,
     },
     clock::Now,
     config::Settings,
@@ -63,6 +64,8 @@ pub struct Bootstrap {
     node: Option<NodeWords>,
     host: Option<HostSeen>,
     timeline: Option<Timeline>,
+    /// Whether a kubelet was ever found in this life, and whether it answers.
+    has_seen_kubelet: bool,
     is_well: bool,
     wall_secs: i64,
     look_at: Duration,
@@ -86,6 +89,7 @@ impl Bootstrap {
             node: None,
             host: None,
             timeline: None,
+            has_seen_kubelet: false,
             is_well: false,
             wall_secs: 0,
             look_at: Duration::ZERO,
@@ -147,9 +151,26 @@ impl Bootstrap {
         }
     }
 
+    /// What is known. A Node that is Ready has a kubelet, a runtime and a credential, wherever this host keeps them: not to
+    /// find one of them is no evidence then.
     fn evidence(&self, node: &NodeWords, host: &HostSeen) -> Evidence {
+        let mut host = host.clone();
+        if node.ready {
+            let elsewhere = || "not found, and the Node is Ready with it".to_owned();
+            if matches!(host.runtime, RuntimeSeen::Silent { .. }) {
+                host.runtime = RuntimeSeen::Unknown { why: elsewhere() };
+            }
+            if !matches!(host.credential, CredentialSeen::Other { .. }) {
+                host.credential = CredentialSeen::Other {
+                    what: "the Node is Ready with it".to_owned(),
+                };
+            }
+        }
         let run = match self.config.pid {
             Some(pid) => KubeletRun::Runs { pid },
+            None if node.ready || !self.has_seen_kubelet => KubeletRun::Unknown {
+                why: "no kubelet was found".to_owned(),
+            },
             None => KubeletRun::Down(UnitSeen {
                 name: self.config.unit.clone(),
                 load: "loaded".to_owned(),
@@ -157,13 +178,13 @@ impl Bootstrap {
                 result: String::new(),
             }),
         };
-        let healthz = if self.is_well {
+        let healthz = if self.is_well || node.ready {
             HealthzSeen::Well
         } else {
             HealthzSeen::Bad("does not answer".to_owned())
         };
         Evidence {
-            host: host.clone(),
+            host,
             run,
             healthz,
             server: ServerSeen::Answers,
@@ -277,6 +298,7 @@ impl Check for Bootstrap {
             Reading::Node(seen) => self.see(seen.as_deref(), now),
             Reading::Kubelet(process) => {
                 self.config.pid = process.as_ref().map(|process| process.pid);
+                self.has_seen_kubelet |= self.config.pid.is_some();
             }
             Reading::Sight(sight) => self.is_well = sight.kubelet_answers,
             Reading::Bootstrap(Ok(host)) if self.is_on_its_way() => {

@@ -171,6 +171,14 @@ impl Connection {
         })))
     }
 
+    /// Another one to the same server, which shares nothing with this one but the addresses.
+    ///
+    /// # Errors
+    /// As [`Connection::new`].
+    pub fn beside(&self) -> Result<Self, ConnectionError> {
+        Self::after(self.0.access.clone(), Some(self))
+    }
+
     /// What it was made of.
     pub fn access(&self) -> &Access {
         &self.0.access

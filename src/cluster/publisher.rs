@@ -146,6 +146,11 @@ impl Publisher {
         self.last_success
     }
 
+    /// What the API server took last, if nothing has happened since that makes it doubtful.
+    pub fn published(&self) -> Option<&Apply> {
+        self.published.as_ref()
+    }
+
     /// Whether the Node shows what we wish.
     pub fn is_current(&self) -> bool {
         self.overwritten.is_none() && self.wish_is_published()

@@ -25,8 +25,10 @@ use crate::{
     health::bounded,
     host::{files::Root, tree::HostTree},
     kubelet::{
+        layers,
         machine::{ClientCredential, Kubeconfig, Needed},
         snapshot::Snapshot,
+        systemd::LoadState,
     },
     rules::{Report, Severity},
 };
@@ -110,13 +112,20 @@ pub fn path(by: By) -> PathBuf {
 pub fn look(root: &Root, request: &ConfigRequest) -> Result<HostSeen, Refusal> {
     let tree = HostTree::new(&root.join("/"))
         .map_err(|error| Refusal::new(Code::Unreadable, format!("the host's files: {error}")))?;
-    let (snapshot, report) = config::look(&tree, root, request);
+    let request = ConfigRequest {
+        unit: unit(&tree, &request.unit),
+        ..request.clone()
+    };
+    let (snapshot, report) = config::look(&tree, root, &request);
+    // What is not resolved from files (k0s) has its runtime at one of the well-known places.
+    let is_known = snapshot.unit.load != LoadState::NotFound;
+    let socket = snapshot.machine.socket_path.as_deref();
     let machine = &snapshot.machine;
     let (cloud_init, join_words) = cloud_init::look(root);
     Ok(HostSeen {
         cloud_init,
         join_words,
-        runtime: runtime(root, machine.socket_path.as_deref()),
+        runtime: runtime(root, socket.filter(|_| is_known)),
         credential: credential(root, request.pid, &snapshot),
         cni_folder: machine
             .cni_dir
@@ -131,6 +140,19 @@ pub fn look(root: &Root, request: &ConfigRequest) -> Result<HostSeen, Refusal> {
         findings: findings(&report),
         awaits_join: config::has_no_credentials(machine),
     })
+}
+
+/// The unit that runs the kubelet: the likeliest one, where the usual one is not there.
+fn unit(tree: &HostTree, asked: &str) -> String {
+    let candidates = layers::candidates(tree);
+    let is_usual = asked == "kubelet.service" || asked.is_empty();
+    if is_usual && !candidates.iter().any(|name| name == asked) {
+        return candidates
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| asked.to_owned());
+    }
+    asked.to_owned()
 }
 
 fn few(mut names: Vec<String>) -> Vec<String> {

@@ -2,7 +2,10 @@
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use procfs::process::Process;
-use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::{
+    io::Errno,
+    mm::{MlockAllFlags, mlockall},
+};
 
 /// Address space beyond the present one that must fit in the limit: with `MCL_FUTURE` an allocation that does not fit
 /// fails, and a failed allocation ends the process.
@@ -30,7 +33,12 @@ pub fn lock() -> Result<u64, String> {
             mapped + HEADROOM_BYTES
         ));
     }
-    mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)
-        .map_err(|e| format!("mlockall: {e}"))?;
+    let all = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE;
+    match mlockall(all | MlockAllFlags::ONFAULT) {
+        // A kernel before 4.4 does not know of it: then every page at once.
+        Err(Errno::INVAL) => mlockall(all),
+        result => result,
+    }
+    .map_err(|e| format!("mlockall: {e}"))?;
     Ok(mapped)
 }

@@ -13,6 +13,8 @@ pub fn read() -> Option<Process> {
     let ticks = (stat.utime + stat.stime).saturating_mul(1_000_000);
     Some(Process {
         resident_bytes: stat.rss_bytes().get(),
+        locked_bytes: me.status().ok()?.vmlck.unwrap_or_default() * 1024,
+        major_faults: stat.majflt,
         cpu: Duration::from_micros(ticks / procfs::ticks_per_second().max(1)),
         open_fds: u64::try_from(me.fd_count().ok()?).ok()?,
         threads: u64::try_from(stat.num_threads).ok()?,

@@ -84,6 +84,10 @@ impl Peer {
 pub struct Process {
     /// Resident memory.
     pub resident_bytes: u64,
+    /// Memory that the kernel keeps for it once it was touched: `VmLck`.
+    pub locked_bytes: u64,
+    /// Pages that were read from a disk since it started.
+    pub major_faults: u64,
     /// User and system time.
     pub cpu: Duration,
     /// Open file descriptors.

@@ -147,6 +147,8 @@ fn snapshot<'a>(known: &'a Known, verdicts: &'a [(ConditionType, Verdict)]) -> S
         notifications_dropped: 0,
         process: Some(Process {
             resident_bytes: 7_000_000,
+            locked_bytes: 12_000_000,
+            major_faults: 3,
             cpu: Duration::from_millis(1230),
             open_fds: 17,
             threads: 2,

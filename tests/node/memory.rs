@@ -137,7 +137,7 @@ fn the_pod_that_grows_is_found_by_its_name() -> Result<()> {
              group kubepods/burstable/pod{UID}/hog 1500M
              group thrash 8M
              run() {{ # group, program
-               systemd-run --quiet --unit=$2 sh -c \"echo \\$\\$ >$M/$1/cgroup.procs; exec python3 /usr/local/lib/$2.py\"
+               systemd-run --quiet --unit=$2 sh -c \"echo 0 >$M/$1/cgroup.procs && exec python3 /usr/local/lib/$2.py\"
              }}
              run thrash thrash
              run kubepods/burstable/pod{UID}/hog hog"

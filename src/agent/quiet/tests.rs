@@ -165,6 +165,9 @@ impl Both {
                     ..KernelState::default()
                 })
             }),
+            Question::Bootstrap(_) => {
+                Box::new(|| Reading::Bootstrap(Err("the helper is away".to_owned())))
+            }
             Question::Sockets => Box::new(move || {
                 Reading::Sockets(Some(Sockets {
                     open: 1,
@@ -199,6 +202,7 @@ impl Both {
             Question::Certificate(_) => Box::new(|| Reading::Certificate(Ok(None))),
             Question::Lease => Box::new(|| Reading::Lease(Err(Unread::Failed))),
             Question::Pod(_) => Box::new(|| Reading::Pod(None)),
+            Question::Bootstrap(_) => Box::new(|| Reading::Bootstrap(Err("none".to_owned()))),
         };
         let known_at_once = matches!(
             question,

@@ -127,6 +127,29 @@ fn not_to_be_told_how_far_it_is_is_no_fault() {
 }
 
 #[test]
+fn what_is_not_found_where_it_is_looked_for_fails_no_node_that_is_ready() {
+    let mut check = Bootstrap::new(&Settings::default());
+    let elsewhere = HostSeen {
+        runtime: RuntimeSeen::Silent {
+            socket: "/run/containerd/containerd.sock".to_owned(),
+            why: "there is no socket".to_owned(),
+            hangs: false,
+        },
+        credential: CredentialSeen::Missing,
+        ..HostSeen::default()
+    };
+    check.take(
+        &node("u1", true, &["karpenter.sh/unregistered"], None),
+        at(1),
+    );
+    check.take(&Reading::Bootstrap(Ok(Box::new(elsewhere))), at(2));
+    check.turn(at(DEADLINE));
+    assert_eq!(reasons(&check), [Reason::BootstrapStuckAtReady]);
+    check.take(&node("u1", true, &[], None), at(DEADLINE + 1));
+    assert_eq!(reasons(&check), [Reason::NodeIsBootstrapped]);
+}
+
+#[test]
 fn an_old_node_is_judged_by_what_it_is_or_not_at_all() {
     let old = 10 * DEADLINE;
     let first = |reading: &Reading| {

@@ -286,9 +286,10 @@ fn since(timeline: &Timeline, uptime: Duration) -> String {
     format!("+{:.1} s", since.as_secs_f64())
 }
 
-/// `90 s`, `10 min`.
+/// `90 s`, `10 min`, `14 h`.
 fn in_words(time: Duration) -> String {
     match time.as_secs() {
+        secs if secs >= 7200 => format!("{} h", secs / 3600),
         secs if secs >= 120 && secs.is_multiple_of(60) => format!("{} min", secs / 60),
         secs => format!("{secs} s"),
     }

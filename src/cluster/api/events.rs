@@ -26,7 +26,19 @@ impl Api {
                 .json_patch(&format!("{PATH}/{}", task.name), &patch)
                 .await;
         }
-        let request = Request::post(format!("{PATH}?fieldManager={FIELD_MANAGER}"))
+        self.make(task, "").await
+    }
+
+    /// Has the API server go through the making of an Event, and throw it away.
+    ///
+    /// # Errors
+    /// As [`ApiError`] says.
+    pub async fn rehearse_event(&self, task: &EventTask) -> Result<(), ApiError> {
+        self.make(task, "&dryRun=All").await
+    }
+
+    async fn make(&self, task: &EventTask, how: &str) -> Result<(), ApiError> {
+        let request = Request::post(format!("{PATH}?fieldManager={FIELD_MANAGER}{how}"))
             .header(CONTENT_TYPE, "application/json")
             .body(body(&self.node, task).to_string().into_bytes())
             .map_err(nonsense)?;

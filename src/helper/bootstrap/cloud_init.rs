@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    bootstrap::CloudInit,
+    bootstrap::{CloudInit, MAX_TEXT_BYTES},
     health::bounded,
     host::files::Root,
     kubelet::shown::{harmless, hide_secrets},
@@ -24,7 +24,7 @@ const TAIL_BYTES: u64 = 16 * 1024;
 /// So many errors are kept.
 const MAX_ERRORS: usize = 4;
 /// Python shows the whole of a command that failed.
-const MAX_ERROR_BYTES: usize = 160;
+const MAX_ERROR_BYTES: usize = 80;
 /// The stage that runs the commands of the user data.
 const LAST: &str = "modules-final";
 
@@ -80,7 +80,7 @@ fn of_status(v1: &Value, is_marked_finished: bool) -> CloudInit {
         .filter_map(|(_, row)| row.get("errors")?.as_array())
         .flatten()
         .filter_map(Value::as_str)
-        .map(presentable)
+        .map(|text| presentable(text, MAX_ERROR_BYTES))
         .collect();
     errors.truncate(MAX_ERRORS);
     let last = v1.get(LAST);
@@ -100,8 +100,8 @@ fn of_status(v1: &Value, is_marked_finished: bool) -> CloudInit {
 }
 
 /// One line that holds no secret.
-fn presentable(text: &str) -> String {
-    bounded(&harmless(&hide_secrets(text)), MAX_ERROR_BYTES)
+fn presentable(text: &str, max_bytes: usize) -> String {
+    bounded(&harmless(&hide_secrets(text)), max_bytes)
 }
 
 /// The last two lines that say why kubeadm failed.
@@ -117,7 +117,7 @@ fn join_words(root: &Root) -> Option<String> {
     let lines = lines.split_off(lines.len().saturating_sub(2));
     let words = lines
         .into_iter()
-        .map(presentable)
+        .map(|line| presentable(line, MAX_TEXT_BYTES / 2))
         .collect::<Vec<_>>()
         .join("; ");
     (!words.is_empty()).then_some(words)

@@ -184,6 +184,30 @@ pub(super) const TABLE: &[Family] = &[
         },
     },
     Family {
+        name: "nodevigil_process_locked_memory_bytes",
+        kind: Gauge,
+        unit: Some("bytes"),
+        labels: &[],
+        help: "The agent's memory that the kernel keeps once it was touched (VmLck); 0: its pages are not locked.",
+        samples: |now, out| {
+            if let Some(process) = now.process {
+                out.number(&[], process.locked_bytes);
+            }
+        },
+    },
+    Family {
+        name: "nodevigil_process_major_faults",
+        kind: Counter,
+        unit: None,
+        labels: &[],
+        help: "Pages of the agent that were read from a disk since it started; with its pages locked they come to an end.",
+        samples: |now, out| {
+            if let Some(process) = now.process {
+                out.number(&[], process.major_faults);
+            }
+        },
+    },
+    Family {
         name: "nodevigil_process_cpu_seconds",
         kind: Counter,
         unit: Some("seconds"),

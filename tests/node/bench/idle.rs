@@ -203,14 +203,7 @@ pub(crate) fn idle(stage: &Stage, time: Duration) -> Result<Vec<Row>> {
         .iter()
         .map(Observed::used)
         .collect::<Result<Vec<_>>>()?;
-    // The helper's promise is 6 MiB, and the long form holds it to that. With the container runtime's gRPC it takes 6.06 (of
-    // 2026-11-21): over it, and to be brought down; the short form keeps it from growing meanwhile.
-    let helper_limit = if took < Duration::from_mins(5) {
-        6.25
-    } else {
-        6.0
-    };
-    for (process, limit) in both.iter().zip([8.0, helper_limit]) {
+    for (process, limit) in both.iter().zip([8.0, 6.0]) {
         let pid = stage.node.unit_pid(process.unit)?;
         ensure!(
             pid == process.pid,
@@ -240,7 +233,7 @@ fn cpu_rows(used: &[Used], took: Duration) -> Vec<Row> {
             Statistic::Only,
             // A minute or two of a machine that does other things too say less than ten.
             if took < Duration::from_mins(5) {
-                1.5
+                1.3
             } else {
                 1.2
             },
