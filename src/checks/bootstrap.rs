@@ -63,6 +63,8 @@ pub struct Bootstrap {
     way: Way,
     node: Option<NodeWords>,
     host: Option<HostSeen>,
+    /// Whether the helper was asked in vain, and has not answered since.
+    is_untold: bool,
     timeline: Option<Timeline>,
     /// Whether a kubelet was ever found in this life, and whether it answers.
     has_seen_kubelet: bool,
@@ -88,6 +90,7 @@ impl Bootstrap {
             way: Way::NoNode,
             node: None,
             host: None,
+            is_untold: false,
             timeline: None,
             has_seen_kubelet: false,
             is_well: false,
@@ -119,6 +122,7 @@ impl Bootstrap {
                 _ => None,
             };
             (self.host, self.kept, self.look_at) = (None, None, Duration::ZERO);
+            self.is_untold = false;
         }
         if self.way == Way::Unknown && seen.words.ready {
             self.way = Way::Done;
@@ -213,8 +217,8 @@ impl Bootstrap {
     /// What is found of a Node on its way, and what is to be kept of it.
     fn follow(&mut self, progress: Option<Progress>, ends: Duration, now: Now) -> Option<Finding> {
         let Some(progress) = progress else {
-            // Nothing is told before anybody has looked.
-            let is_late = now.uptime >= ends;
+            // Nothing is told before the helper was asked: what an earlier life of ours has said stands.
+            let is_late = self.is_untold && now.uptime >= ends;
             let why = "how far it is cannot be told: the helper does not say";
             return is_late.then(|| on_its_way(why));
         };
@@ -303,6 +307,11 @@ impl Check for Bootstrap {
             Reading::Sight(sight) => self.is_well = sight.kubelet_answers,
             Reading::Bootstrap(Ok(host)) if self.is_on_its_way() => {
                 self.host = Some((**host).clone());
+                self.is_untold = false;
+                self.judge(now);
+            }
+            Reading::Bootstrap(Err(_)) if self.is_on_its_way() => {
+                self.is_untold = true;
                 self.judge(now);
             }
             _ => {}
