@@ -1,6 +1,8 @@
 //! `nodevigil bootstrap` on a real node: the way to Ready with its times, and what it says of nodes that were broken in ten
 //! ways, one at a time.
 
+mod condition;
+
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -16,7 +18,6 @@ use crate::support::pki::Authority;
 use crate::support::{api, enter, kubeadm, rows, say};
 use crate::trial;
 
-const CONDITION: &str = "NodeBootstrapped";
 const RECORD: &str = "/var/lib/nodevigil-helper/bootstrap.json";
 
 /// The tests of this topic.
@@ -27,7 +28,10 @@ pub(crate) fn tests() -> Vec<Trial> {
     });
     let mut tests = vec![
         trial("bootstrap::joins", a_node_that_joins_reaches_ready),
-        trial("bootstrap::condition", the_daemon_tells_it_once_and_for_all),
+        trial(
+            "bootstrap::condition",
+            condition::the_daemon_tells_it_once_and_for_all,
+        ),
     ];
     tests.extend(broken);
     tests
@@ -326,81 +330,4 @@ fn bootstrap(authority: &str, server: &str, token: &str) -> String {
         "users": [{"name": "join", "user": {"token": token}}],
     });
     text.to_string()
-}
-
-/// The daemon tells the same on the Node: on its way, of use, and that for good, through a restart too.
-fn the_daemon_tells_it_once_and_for_all() -> Result<()> {
-    let plane = ControlPlane::shared()?;
-    let node = NodeBuilder::new(&plane, "way-told")
-        .kubelet_argument("--cloud-provider=external")
-        .config(
-            "20-deadline.toml",
-            "[bootstrap]\ndeadline_secs = 20\n[kubelet]\nhealthy_for_secs = 1\n",
-        )
-        .agent()
-        .boot()?;
-    let watch = plane.watch_node(node.name())?;
-    node.start_agent()?;
-    let told = |status: &str| {
-        let wanted = status.to_owned();
-        watch.wait_for(Duration::from_mins(2), move |event| {
-            api::condition_status(event, CONDITION) == Some(&wanted)
-        })
-    };
-    let reason =
-        |event: &Value| api::condition(event, CONDITION).map(|told| told["reason"].clone());
-    told("Unknown").context("on its way")?;
-    let (_, late) = told("False").context("late")?;
-    ensure!(
-        reason(&late) == Some(json!("BootstrapStuckAtCloudController")),
-        "{late}"
-    );
-    let told_late = api::condition(&late, CONDITION)
-        .cloned()
-        .unwrap_or_default();
-    ensure!(
-        told_late["message"]
-            .as_str()
-            .is_some_and(|text| text.contains("CP005")),
-        "{told_late}"
-    );
-    // A cloud controller comes after all.
-    initialise(&plane, node.name())?;
-    let (at, arrived) = told("True").context("of use")?;
-    ensure!(
-        reason(&arrived) == Some(json!("NodeIsBootstrapped")),
-        "{arrived}"
-    );
-    // Whatever befalls it later, and whoever tells of it.
-    node.sh("systemctl stop kubelet; systemctl restart nodevigil")?;
-    watch.wait_since(at, Duration::from_mins(2), |event| {
-        api::condition_status(event, "KubeletHealthy") == Some("Unknown")
-    })?;
-    for (when, event) in watch.all() {
-        let status = api::condition_status(&event, CONDITION);
-        ensure!(when <= at || status == Some("True"), "{event}");
-    }
-    let record = node.read("/var/lib/nodevigil-helper/bootstrap-daemon.json")?;
-    let record: Value = serde_json::from_str(&record)?;
-    ensure!(
-        record["result"] == "bootstrapped" && record["by"] == "daemon",
-        "{record:#}"
-    );
-    Ok(())
-}
-
-/// What a cloud controller does.
-fn initialise(plane: &ControlPlane, name: &str) -> Result<()> {
-    let node = plane.node(name)?.context("the Node is there")?;
-    let mut taints = node["spec"]["taints"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    taints.retain(|taint| taint["key"] != "node.cloudprovider.kubernetes.io/uninitialized");
-    let patch = json!({"spec": {"providerID": "lab://1", "taints": taints}});
-    let path = format!("/api/v1/nodes/{name}");
-    let kind = "application/merge-patch+json";
-    let (code, answer) = plane.request("PATCH", &path, kind, &patch)?;
-    ensure!(code == 200, "{code}: {answer}");
-    Ok(())
 }
