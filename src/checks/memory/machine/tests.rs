@@ -112,7 +112,7 @@ proptest! {
         let imminent = alarm(&told);
         prop_assert!(imminent.is_some(), "{told:?}");
         // 8 GiB of 64 are an eighth: there a speed of 8 % leaves a second and a half.
-        let least = if gib > 32.0 { 0.125 / speed - 0.6 } else { 2.0 };
+        let least = if gib > 32.0 { (0.125 / speed - 0.6).min(2.0) } else { 2.0 };
         // Half of ten seconds must have shown it, where the kernel says nothing else: of less only the end is left.
         let least = if from / speed < 10.0 { 0.5 } else { least };
         let ahead = ends - imminent.unwrap().at.saturating_sub(START).as_secs_f64();
