@@ -44,6 +44,17 @@ pub(crate) struct Guest {
     pub(crate) boot: Duration,
 }
 
+/// What to add to a stamp of the guest's kernel log, in microseconds: it has a clock of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clocks {
+    /// For the guest's real time.
+    pub(crate) guest_us: i64,
+    /// For this machine's.
+    pub(crate) host_us: i64,
+    /// How long the answer took: the latter is exact to half of it.
+    pub(crate) took: Duration,
+}
+
 /// The folder that `image.sh` made; `make` sets it.
 const IMAGE: &str = "NODEVIGIL_VM";
 /// The program of `tests/vm/guest`; `make` sets it.
@@ -190,26 +201,39 @@ impl Guest {
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// What to add to a stamp of the guest's kernel log, in microseconds, for this machine's real time: both have clocks of
-    /// their own, and so does the log. Of several tries that which took the least time.
-    pub(crate) fn log_clock(&mut self) -> Result<(i64, Duration)> {
-        let mut best: Option<(i64, Duration)> = None;
+    /// How the clocks stand to each other; of several tries that which took the least time.
+    pub(crate) fn clocks(&mut self) -> Result<Clocks> {
+        let mut best: Option<Clocks> = None;
         for _ in 0..9 {
             let (sent, began) = (Timestamp::now().as_microsecond(), Instant::now());
-            let clocks = self.ask(&json!({"clocks": true}))?;
+            let told = self.ask(&json!({"clocks": true}))?;
             let took = began.elapsed();
             let number = |name: &str| {
-                clocks[name]
-                    .as_i64()
-                    .with_context(|| format!("no {name} in {clocks}"))
+                let number = told[name].as_i64();
+                number.with_context(|| format!("no {name} in {told}"))
             };
             let middle = sent + i64::try_from(took.as_micros() / 2)?;
-            let offset = middle - number("real_us")? + number("log_real_us")? - number("log_us")?;
-            if best.is_none_or(|(_, least)| took < least) {
-                best = Some((offset, took));
+            let guest_us = number("log_real_us")? - number("log_us")?;
+            let host_us = middle - number("real_us")? + guest_us;
+            if best.is_none_or(|best| took < best.took) {
+                best = Some(Clocks {
+                    guest_us,
+                    host_us,
+                    took,
+                });
             }
         }
         best.context("no clock was read")
+    }
+
+    /// When the agent logged a line with these words last, by the guest's real time.
+    pub(crate) fn logged_us(&mut self, words: &str) -> Result<Option<i64>> {
+        let lines = self.run(&format!(
+            "journalctl -u nodevigil -o json --no-pager | grep -F '{words}' | tail -n 1"
+        ))?;
+        let line: Value = serde_json::from_str(&lines).unwrap_or_default();
+        let stamp = line["_SOURCE_REALTIME_TIMESTAMP"].as_str();
+        Ok(stamp.and_then(|stamp| stamp.parse().ok()))
     }
 
     /// The end of the agent's journal and of the kernel's log, with the clocks of both, for an error message.
@@ -218,7 +242,7 @@ impl Guest {
         let log = self
             .run(script)
             .unwrap_or_else(|error| format!("{error:#}"));
-        format!("{log}\n{:?}", self.log_clock().ok())
+        format!("{log}\n{:?}", self.clocks().ok())
     }
 
     /// The disks' speed, 0 for as fast as it goes.

@@ -10,6 +10,7 @@ use super::guest::Guest;
 use super::observe::{self, Agent, IMMINENT, Told, p99};
 use super::runs::play;
 use super::scenarios::{Outcome, Scenario};
+use super::support::stats::Sample;
 use super::support::wait_until;
 use super::trace::{KernelLine, Trace};
 
@@ -22,6 +23,9 @@ const EVICTION_MIB: f64 = 100.0;
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) scenario: &'static str,
+    /// From the kernel's line on the kubelet's death to the turn of the agent's loop that knows it, and whose first effect is the
+    /// apply; both by the guest's clock.
+    pub(crate) decided_ms: Option<f64>,
     /// From the kernel's line on the kubelet's death to the arrival of the apply that names it.
     pub(crate) named_ms: Option<f64>,
     /// What the Node then said of the kubelet.
@@ -32,6 +36,8 @@ pub(crate) struct Run {
     pub(crate) rule_ahead_secs: Option<f64>,
     /// The bound within which 99 of 100 turns of the agent's loop came, in seconds, and how many turns there were.
     pub(crate) late: (f64, u64),
+    /// By how much the recorder's own timer was late, 99 of 100 times at most, in milliseconds.
+    pub(crate) timer_ms: f64,
     /// Whether the agent has still the pid that it began with.
     pub(crate) same_pid: bool,
     /// What of the agent and its helper lay in swap at the end.
@@ -62,19 +68,9 @@ pub(crate) fn run(guest: &mut Guest, scenario: &Scenario, keep: Option<&Path>) -
     if let Some(file) = keep {
         trace.write(file, scenario.name, scenario.what, scenario.swap())?;
     }
-    let killed = killed(&trace);
-    let host_killed = trace.global_kill_us().is_some();
-    let as_meant = match scenario.outcome {
-        Outcome::Kill => host_killed,
-        Outcome::OwnLimit => !host_killed && !killed.is_empty(),
-        Outcome::Thrash | Outcome::Nothing => killed.is_empty(),
-    };
-    ensure!(
-        as_meant,
-        "{}: the load did something else: {killed:?}",
-        scenario.name
-    );
-    let (offset_us, took) = guest.log_clock()?;
+    let killed = ensure_as_meant(scenario, &trace)?;
+    let clocks = guest.clocks()?;
+    let logged = guest.logged_us("KubeletHealthy=False")?;
     let after = Agent::of(guest)?;
     // A false alarm need not be quick.
     std::thread::sleep(Duration::from_secs(2));
@@ -93,27 +89,49 @@ pub(crate) fn run(guest: &mut Guest, scenario: &Scenario, keep: Option<&Path>) -
         .cloned();
     let named_ms = death
         .zip(named.as_ref())
-        .map(|(line, named)| seconds(line.stamp_us + offset_us, named.at_us) * 1e3);
+        .map(|(line, named)| seconds(line.stamp_us + clocks.host_us, named.at_us) * 1e3);
+    let decided_ms = death
+        .zip(logged)
+        .map(|(line, logged)| seconds(line.stamp_us + clocks.guest_us, logged) * 1e3);
     let hint = told
         .iter()
         .find(|told| told.kind == IMMINENT && told.status == "True");
     let ahead_secs = trace
         .global_kill_us()
         .zip(hint)
-        .map(|(kill, hint)| seconds(hint.at_us, kill + offset_us));
+        .map(|(kill, hint)| seconds(hint.at_us, kill + clocks.host_us));
     Ok(Run {
         scenario: scenario.name,
+        decided_ms,
         named_ms,
         named,
         ahead_secs,
         rule_ahead_secs: rule_ahead(&trace),
         late: p99(&after.lateness_since(&before)),
+        timer_ms: timer_ms(&trace),
         same_pid: after.pid == before.pid,
         swapped_kib: after.swapped_kib,
         raised: raised(told, events),
         killed,
-        exact_ms: took.as_secs_f64() * 500.0,
+        exact_ms: clocks.took.as_secs_f64() * 500.0,
     })
+}
+
+/// Whom the kernel killed; an error if that is not what the load is for.
+fn ensure_as_meant(scenario: &Scenario, trace: &Trace) -> Result<Vec<String>> {
+    let killed = killed(trace);
+    let host_killed = trace.global_kill_us().is_some();
+    let as_meant = match scenario.outcome {
+        Outcome::Kill => host_killed,
+        Outcome::OwnLimit => !host_killed && !killed.is_empty(),
+        Outcome::Thrash | Outcome::Nothing => killed.is_empty(),
+    };
+    ensure!(
+        as_meant,
+        "{}: the load did something else: {killed:?}",
+        scenario.name
+    );
+    Ok(killed)
 }
 
 /// From one moment to another, both in microseconds.
@@ -127,6 +145,15 @@ fn raised(told: &[Told], events: &[String]) -> Vec<String> {
     let told = told.map(|told| format!("{}={} {}", told.kind, told.status, told.reason));
     told.chain(events.iter().map(|reason| format!("Event {reason}")))
         .collect()
+}
+
+fn timer_ms(trace: &Trace) -> f64 {
+    let late: Sample = trace
+        .column("jitter_ms")
+        .into_iter()
+        .map(|(_, late)| late)
+        .collect();
+    late.percentile(99).unwrap_or(f64::NAN)
 }
 
 fn killed(trace: &Trace) -> Vec<String> {
@@ -158,13 +185,15 @@ impl Run {
         let number =
             |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.1}"));
         format!(
-            "{}: named after {} ms, hint {} s ahead, kubelet's rule {} s ahead; p99 late ≤ {} s of {} turns, {}, {} KiB swapped; killed {:?}; told {:?}; ± {:.1} ms{}",
+            "{}: known after {} ms, named at the API server after {} ms, hint {} s ahead, kubelet's rule {} s ahead; p99 late ≤ {} s of {} turns (a timer {:.0} ms), {}, {} KiB swapped; killed {:?}; told {:?}; ± {:.1} ms{}",
             self.scenario,
+            number(self.decided_ms),
             number(self.named_ms),
             number(self.ahead_secs),
             number(self.rule_ahead_secs),
             self.late.0,
             self.late.1,
+            self.timer_ms,
             if self.same_pid {
                 "same pid"
             } else {

@@ -6,7 +6,7 @@
 //! | argument | does |
 //! |---|---|
 //! | none, `short` | one guest, in which the kubelet is killed while the host thrashes: a part of `make test` |
-//! | `full` | every load that something was promised for, `VM_RUNS` times (5), each with its trace in `dist/vm-traces`: `make vm` |
+//! | `full NAME…` | every load that something was promised for, `VM_RUNS` times (5), each with its trace in `dist/vm-traces`: `make vm`; with names only the guests that begin with one of these loads |
 //! | `record FOLDER MIB NAME…` | records loads (all, if none is named) in guests of so much memory, as traces into a folder of this tree |
 
 #![expect(
@@ -55,7 +55,7 @@ fn run() -> Result<bool> {
     match words.as_slice() {
         ["--list", ..] => Ok(true), // asked by whoever lists tests: there are none by name
         [] | ["short", ..] => full::short(),
-        ["full", ..] => full::full(),
+        ["full", names @ ..] => full::full(names),
         ["record", folder, memory, names @ ..] => Ok(record(folder, memory.parse()?, names)),
         other => bail!("{other:?}: there are `short`, `full` and `record`"),
     }

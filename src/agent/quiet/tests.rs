@@ -184,9 +184,6 @@ impl Both {
                     ..KernelState::default()
                 })
             }),
-            Question::Bootstrap(_) => {
-                Box::new(|| Reading::Bootstrap(Err("the helper is away".to_owned())))
-            }
             Question::Sockets => Box::new(move || {
                 Reading::Sockets(Some(Sockets {
                     open: 1,
