@@ -214,6 +214,7 @@ impl Both {
             }),
             Question::Memory(_) => Box::new(move || Reading::Memory(Ok(memory_at(millis)))),
             Question::Clock => Box::new(|| Reading::Clock(None)),
+            Question::Bootstrap(_) => Box::new(|| Reading::Bootstrap(Err("none".to_owned()))),
             Question::Boot(_) => Box::new(|| Reading::Boot(Err("none".to_owned()))),
             Question::Certificate(_) => Box::new(|| Reading::Certificate(Ok(None))),
             Question::Lease => Box::new(|| Reading::Lease(Err(Unread::Failed))),

@@ -82,6 +82,8 @@ pub struct Memory {
     killed: [Option<Killed>; 2],
     /// Since when the host thrashes (uptime).
     thrashing_since: Option<Duration>,
+    /// Whether memory is about to be exhausted, or is.
+    runs_out: bool,
     /// Whether the limit of all pods is what is near, and not the host's memory.
     is_of_pods: bool,
     grower: Option<Grower>,
@@ -103,6 +105,7 @@ impl Memory {
             runtime: None,
             killed: [None, None],
             thrashing_since: None,
+            runs_out: false,
             is_of_pods: false,
             grower: None,
             hint_told: None,
@@ -138,6 +141,13 @@ impl Memory {
             Stage::Calm | Stage::Rising | Stage::Imminent => self.thrashing_since = None,
         }
         self.is_of_pods = why.cause == Cause::PodsAtLimit;
+        // Who waits while swap has room waits for a disk, or for zram to pack: nothing says that anything runs out.
+        let only_waits = why.cause == Cause::PlatformWaits && why.signals.swap_has_room();
+        self.runs_out = match to {
+            Stage::Imminent | Stage::Oom => true,
+            Stage::Thrashing => self.runs_out || !only_waits,
+            Stage::Calm | Stage::Rising => false,
+        };
     }
 
     fn hear(&mut self, event: &KernelEvent, now: Now) {
@@ -194,6 +204,7 @@ impl Memory {
         }
         let stage = self.machine.state().stage();
         let is_alarmed = stage >= Stage::Imminent;
+        self.runs_out |= stage == Stage::Thrashing && !self.machine.signals().swap_has_room();
         for killed in &mut self.killed {
             let is_old = |killed: &mut Killed| now.uptime.saturating_sub(killed.at) >= KILL_LASTS;
             let _ = killed.take_if(|killed| !is_alarmed && is_old(killed));
@@ -252,7 +263,7 @@ impl Memory {
     }
 
     fn judge_hint(&mut self, stage: Stage, now: Now) {
-        if stage < Stage::Imminent {
+        if !self.runs_out {
             self.hint_told = None;
             if self
                 .hint

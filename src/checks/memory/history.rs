@@ -91,12 +91,13 @@ impl History {
             .find_map(|(age, point)| Some((age.as_secs_f64(), value(point)?)))
     }
 
-    /// How fast `value` falls, a second: the line through all looks of that window with the least squares.
+    /// How fast `value` falls, a second, and over how many seconds that was seen: the line through all looks of that window
+    /// with the least squares.
     pub(super) fn falls(
         &self,
         window: Duration,
         value: impl Fn(&Point) -> Option<f64>,
-    ) -> Option<f64> {
+    ) -> Option<(f64, f64)> {
         let now = self.newest()?.at;
         let (mut n, mut sum_t, mut sum_v, mut sum_tt, mut sum_tv) = (0.0, 0.0, 0.0, 0.0, 0.0);
         let (mut span, mut first) = (0.0, None);
@@ -117,7 +118,7 @@ impl History {
         }
         let spread = n * sum_tt - sum_t * sum_t;
         (n >= 3.0 && span >= LEAST_SPAN.as_secs_f64() && spread > 0.0)
-            .then(|| -(n * sum_tv - sum_t * sum_v) / spread)
+            .then(|| (-(n * sum_tv - sum_t * sum_v) / spread, span))
     }
 
     /// The share of the last `window` for which `is_so`, among the looks that speak of it; `None` if too few do.

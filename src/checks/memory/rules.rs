@@ -112,7 +112,9 @@ impl Signals {
     /// Whether this look looks like thrashing: what was dropped is read anew at once.
     pub(super) fn thrashes(&self, limits: &Limits) -> bool {
         let refaults = self.refaults.unwrap_or(0.0);
-        let slow = refaults >= SLOW_DISK_REFAULT_PERCENT
+        // While swap has room it is that which all wait for.
+        let slow = !self.swap_has_room()
+            && refaults >= SLOW_DISK_REFAULT_PERCENT
             && self
                 .all_wait
                 .is_some_and(|wait| wait >= SLOW_DISK_WAIT_PERCENT);

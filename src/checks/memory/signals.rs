@@ -11,6 +11,8 @@ use super::{
 /// A line is laid through the looks of both these times, and the slower fall counts: a burst must last in both. (The
 /// shorter has room for four looks of a calm.)
 const TREND: [Duration; 2] = [Duration::from_millis(3500), Duration::from_secs(10)];
+/// With less of a past than this, a fall is one from so much of the memory on, in percent.
+const SURE: (Duration, f64) = (Duration::from_millis(4500), 2.0);
 /// Rates are taken over a second, or a little less; never over more than this.
 const RATE: (Duration, Duration) = (Duration::from_millis(950), Duration::from_secs(3));
 /// Where a second's past is not known yet.
@@ -113,7 +115,7 @@ pub(super) fn signals(sample: &Sample, swap: Option<f64>, history: &History) -> 
     let level = sample.level;
     let (total, available) = (real(level.total), real(level.available));
     let reserve = (total * RESERVE_PERCENT / 100.0).max(real(level.reserve.unwrap_or(0)));
-    let falls = trend(history, |point| point.headroom);
+    let falls = trend(history, total, |point| point.headroom);
     let left = |falls: Option<f64>, free: f64| {
         let left = free.max(0.0) / falls?;
         (left <= FOREVER_SECS).then_some(left)
@@ -134,7 +136,12 @@ pub(super) fn signals(sample: &Sample, swap: Option<f64>, history: &History) -> 
         pods_percent: pods_free
             .zip(sample.pods)
             .map(|(free, pods)| 100.0 * free / real(pods.limit).max(1.0)),
-        pods_left: pods_free.and_then(|free| left(trend(history, |point| point.pods_free), free)),
+        pods_left: pods_free.zip(sample.pods).and_then(|(free, pods)| {
+            left(
+                trend(history, real(pods.limit), |point| point.pods_free),
+                free,
+            )
+        }),
         ..Signals::default()
     };
     signals.platform_waits = platform(sample, history, signals.swap_has_room());
@@ -143,10 +150,18 @@ pub(super) fn signals(sample: &Sample, swap: Option<f64>, history: &History) -> 
     signals
 }
 
-fn trend(history: &History, value: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
+/// `all`: of what a fall is a share.
+fn trend(history: &History, all: f64, value: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
     let [short, long] = TREND.map(|window| history.falls(window, &value));
-    let slower = short?.min(long?);
-    (slower > 0.0).then_some(slower)
+    let ((short, _), (long, span)) = (short?, long?);
+    let slower = short.min(long);
+    // After a start or a hole: only what is more than a wave.
+    let least = if span < SURE.0.as_secs_f64() {
+        all * SURE.1 / 100.0
+    } else {
+        0.0
+    };
+    (slower > 0.0 && slower * span >= least).then_some(slower)
 }
 
 /// The newest value that is a second old, with its age.
