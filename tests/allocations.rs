@@ -17,8 +17,9 @@ use std::{
 };
 
 use nodevigil::{
-    checks::memory::Depth,
+    checks::memory::{Depth, Limits as Thresholds, Machine},
     clock::Clock,
+    config::Settings,
     host::{
         files::{Folder, Root},
         memory_groups::MemoryGroups,
@@ -104,9 +105,11 @@ fn main() {
     memory.follow(Some(&watched.process), Some(&watched.process));
     let mut groups = MemoryGroups::new(&root);
     let mut sample = memory.look(Depth::Whole, Clock.now().uptime).unwrap();
+    let mut machine = Machine::new(Thresholds::new(&Settings::default()));
+    let mut seen = sample;
     let control = count(|| drop(black_box(Box::new(1_u64))));
     assert_eq!(control, TIMES, "the counter counts");
-    let samplers: [(&str, &mut dyn FnMut()); 8] = [
+    let samplers: [(&str, &mut dyn FnMut()); 9] = [
         ("the clocks", &mut || {
             black_box(Clock.now());
         }),
@@ -123,6 +126,13 @@ fn main() {
         ("memory of the control groups", &mut || {
             sample.at += Duration::from_secs(2);
             assert!(black_box(groups.look(&sample)));
+        }),
+        ("the states of memory", &mut || {
+            // Down within a minute, and up again.
+            seen.at += Duration::from_millis(100);
+            seen.level.available = seen.level.total / 60 * (60 - seen.at.as_secs() % 60);
+            black_box(machine.look(&seen));
+            black_box((machine.due_at(), machine.depth()));
         }),
         ("stalls of the host", &mut || {
             black_box(pressure.read()).unwrap();

@@ -103,7 +103,10 @@ impl State {
         let told = judging::told(health);
         let driven = |driven: &super::reading::Driven| {
             let (check, spec) = (&*driven.check, driven.check.spec());
-            if check.applies() {
+            let hint = check.hint();
+            if hint.is_some_and(|(spec, hint)| !health.is_at_rest(spec.condition, spec.id, hint)) {
+                false
+            } else if check.applies() {
                 health.is_at_rest(spec.condition, spec.id, judging::word(check, told))
             } else {
                 health.is_withdrawn(spec.condition, spec.id)

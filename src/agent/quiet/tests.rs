@@ -13,9 +13,11 @@ use crate::{
         kubelet::{Found, Process},
         lease::{Sockets, Unread},
         limits,
+        memory::{self, sample::Level},
     },
     cluster::{api::NodeView, events::Notice, identity::Identity, watch::NodeEvent},
     config::Settings,
+    health::ConditionType,
     helper::{
         protocol::{Heard, RuntimeAnswer, RuntimeStatus},
         storage::StorageAnswer,
@@ -35,6 +37,23 @@ fn at(millis: u64) -> Now {
 
 /// What may happen, made as often as it is needed.
 type Happening = Box<dyn Fn() -> Event>;
+
+/// A host of 8 GiB. At 570 s something begins to take all of it: seconds later a hint says so, and nothing else does.
+fn memory_at(millis: u64) -> memory::Sample {
+    let taken = millis.saturating_sub(570_000) << 19;
+    let level = Level {
+        total: 8 << 30,
+        available: (6_u64 << 30).saturating_sub(taken).max(1 << 24),
+        swap_total: Some(0),
+        swap_free: Some(0),
+        ..Level::default()
+    };
+    memory::Sample {
+        at: at(millis).uptime,
+        level,
+        ..memory::Sample::default()
+    }
+}
 
 struct Both {
     short: State,
@@ -165,9 +184,6 @@ impl Both {
                     ..KernelState::default()
                 })
             }),
-            Question::Bootstrap(_) => {
-                Box::new(|| Reading::Bootstrap(Err("the helper is away".to_owned())))
-            }
             Question::Sockets => Box::new(move || {
                 Reading::Sockets(Some(Sockets {
                     open: 1,
@@ -196,13 +212,12 @@ impl Both {
                     stuck: None,
                 }))
             }),
-            Question::Memory(_) => Box::new(|| Reading::Memory(Err("none".to_owned()))),
+            Question::Memory(_) => Box::new(move || Reading::Memory(Ok(memory_at(millis)))),
             Question::Clock => Box::new(|| Reading::Clock(None)),
             Question::Boot(_) => Box::new(|| Reading::Boot(Err("none".to_owned()))),
             Question::Certificate(_) => Box::new(|| Reading::Certificate(Ok(None))),
             Question::Lease => Box::new(|| Reading::Lease(Err(Unread::Failed))),
             Question::Pod(_) => Box::new(|| Reading::Pod(None)),
-            Question::Bootstrap(_) => Box::new(|| Reading::Bootstrap(Err("none".to_owned()))),
         };
         let known_at_once = matches!(
             question,
@@ -274,7 +289,7 @@ impl Both {
 
 #[test]
 fn a_short_turn_comes_to_what_a_whole_one_would() {
-    let (mut shorts, mut turns) = (0, 0);
+    let (mut shorts, mut turns, mut hints) = (0, 0, 0);
     for seed in 0..6 {
         let mut both = Both::new(seed);
         both.tell(0, &|| Event::Identity(Ok(Identity::Own("/k".into()))));
@@ -286,8 +301,13 @@ fn a_short_turn_comes_to_what_a_whole_one_would() {
         };
         both.tell(0, &|| Event::Node(NodeEvent::Seen(view())));
         both.live(10 * 60 * 1000);
+        let hint = ConditionType::MemoryExhaustionImminent;
+        let shown = both.short.health.get(hint).verdict().map(|v| v.reason);
+        hints += u32::from(shown == Some(Reason::MemoryRunsOut));
         shorts += both.shorts;
         turns += both.turns;
     }
+    // Whoever stands down in that moment tells it as unknown.
+    assert!(hints >= 3, "{hints} told of the memory");
     assert!(shorts > turns / 3, "{shorts} of {turns} were short");
 }
