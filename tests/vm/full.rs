@@ -127,7 +127,8 @@ fn one_guest(
         let file = folder.join(format!("{}-{turn}.jsonl", scenario.name));
         let run = judge::run(&mut guest, scenario, Some(&file))?;
         say(&run.describe());
-        if run.named.is_some() && ensure_named(&run, NAMED_MS).is_err() {
+        let named = run.named.is_none() || ensure_named(&run, NAMED_MS).is_ok();
+        if !named || run.ensure_survived().is_err() {
             say(&guest.log());
         }
         runs.push(run);
