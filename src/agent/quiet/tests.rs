@@ -219,7 +219,6 @@ impl Both {
             Question::Certificate(_) => Box::new(|| Reading::Certificate(Ok(None))),
             Question::Lease => Box::new(|| Reading::Lease(Err(Unread::Failed))),
             Question::Pod(_) => Box::new(|| Reading::Pod(None)),
-            Question::Bootstrap(_) => Box::new(|| Reading::Bootstrap(Err("none".to_owned()))),
         };
         let known_at_once = matches!(
             question,
