@@ -350,7 +350,7 @@ fn rule(evidence: &Evidence, ids: &[&str]) -> Option<Cause> {
         Some(format!("{id}: {}; {then}", other.fix))
     });
     if let Some(fix) = explained {
-        cause.fix = fix.trim_end_matches("; ").to_owned();
+        fix.trim_end_matches("; ").clone_into(&mut cause.fix);
     }
     Some(cause)
 }

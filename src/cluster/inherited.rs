@@ -106,7 +106,7 @@ mod tests {
         }
         let machine = |id: &str| {
             root.write_atomically("/etc/machine-id", id.as_bytes())
-                .unwrap()
+                .unwrap();
         };
         let (parents, own) = (access("one"), access("two"));
         // Without a note nobody is known to be the parent: an image may be given a credential that never was used.

@@ -15,7 +15,7 @@ use crate::support::control_plane::ControlPlane;
 use crate::support::node::Node;
 use crate::support::node_builder::NodeBuilder;
 use crate::support::pki::Authority;
-use crate::support::{api, enter, kubeadm, rows, say};
+use crate::support::{enter, kubeadm, rows, say};
 use crate::trial;
 
 const RECORD: &str = "/var/lib/nodevigil-helper/bootstrap.json";

@@ -247,6 +247,10 @@ fn what_is_no_grpc_is_broken_and_what_is_too_long_is_not_read() {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a socket whose queue is full is made by hand"
+)]
 fn a_socket_without_a_listener_and_none_at_all_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("runtime.sock");
@@ -271,6 +275,10 @@ fn texts_are_one_line_and_bounded() {
 
 /// What is driven beside the questions holds the socket, and what drives it.
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own descriptors are not below a root"
+)]
 fn no_connection_outlives_its_questions() {
     let open = || {
         let fds = std::fs::read_dir("/proc/self/fd").unwrap();

@@ -5,10 +5,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
+use crate::support::api;
 use crate::support::control_plane::ControlPlane;
-use crate::support::node::Node;
 use crate::support::node_builder::NodeBuilder;
-use crate::support::{api, enter, kubeadm, rows, say};
 
 const CONDITION: &str = "NodeBootstrapped";
 
