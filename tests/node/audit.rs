@@ -40,13 +40,16 @@ fn nothing_but_its_own_condition_is_written() -> Result<()> {
         for request in scene.plane.audit()? {
             if let Some(node) = asked_by_agent_of(&request) {
                 check(&request, &node).with_context(|| format!("{request:#?}"))?;
-                let status = request.uri.contains("/status?");
+                // What is rehearsed is thrown away by the API server.
+                let is_dry = request.uri.contains("dryRun=All");
+                let status = request.uri.contains("/status?") && !is_dry;
                 *writes.entry(node).or_default() += usize::from(status);
             }
         }
-        // Well, crash and perhaps its cause, well, stopped, perhaps starting, well, and the agent anew.
+        // Well, crash and perhaps its cause, well, stopped, perhaps starting, well, and the agent anew; at each of its two
+        // starts the first words of the slower checks (runtime, storage, bootstrap) may come an apply later.
         let own = writes.get("audited").copied().unwrap_or_default();
-        ensure!((5..=10).contains(&own), "{own} writes");
+        ensure!((5..=18).contains(&own), "{own} writes");
         Ok(())
     })
 }
