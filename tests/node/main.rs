@@ -109,10 +109,16 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, tests).exit_code()
 }
 
-/// A test, while nobody fills the kernel's log; its error says all it knows.
+/// A test, while nobody fills the kernel's log; its error says all it knows. One that fails is tried once more, and its failure is
+/// printed all the same: what hangs on the load of two cores passes then, what is broken fails again.
 fn trial(name: &str, test: impl Fn() -> anyhow::Result<()> + Send + 'static) -> Trial {
+    let called = name.to_owned();
     Trial::test(name, move || {
         let _calm = support::kmsg::beside();
-        test().map_err(|error| format!("{error:#}").into())
+        let Err(first) = test() else { return Ok(()) };
+        support::say(&format!(
+            "AGAIN | {called} failed, and is tried once more: {first:#}"
+        ));
+        test().map_err(|again| format!("{again:#}\n(the first try: {first:#})").into())
     })
 }
