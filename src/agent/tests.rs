@@ -82,14 +82,7 @@ impl Story {
             started: at(millis).uptime,
         };
         self.tell(millis, Event::Looked(Found::One(process)));
-        let facts = KubeletFacts {
-            runtime_socket: None,
-            healthz: Healthz::Url("http://127.0.0.1:1/healthz".to_owned()),
-            hostname_override: None,
-            kubeconfig: None,
-            config: None,
-            root_dir: None,
-        };
+        let facts = KubeletFacts::answering();
         self.tell(millis, Event::Facts(pid, Ok(facts)));
     }
 

@@ -212,6 +212,21 @@ pub struct KubeletFacts {
     pub runtime_socket: Option<PathBuf>,
 }
 
+#[cfg(test)]
+impl KubeletFacts {
+    /// What a test needs to know of a kubelet: where it answers.
+    pub(crate) fn answering() -> Self {
+        Self {
+            healthz: Healthz::Url("http://127.0.0.1:1/healthz".to_owned()),
+            hostname_override: None,
+            kubeconfig: None,
+            config: None,
+            root_dir: None,
+            runtime_socket: None,
+        }
+    }
+}
+
 /// What the kubelet speaks to the API server with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credential {

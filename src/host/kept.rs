@@ -115,19 +115,23 @@ pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     words.filter(|word| !word.is_empty())
 }
 
+/// Writes a file below a test's root in place, so that whoever keeps it open sees the new text.
+#[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "host::files replaces a file, and what is kept open must see the new text"
+)]
+pub(super) fn put(root: &Root, path: &str, text: &str) {
+    let (dir, _) = path.rsplit_once('/').unwrap();
+    root.create_dir_all(dir).unwrap();
+    std::fs::write(root.join(path), text).unwrap();
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "host::files replaces a file, and what is kept open must see the new text"
-    )]
-    fn put(root: &Root, text: &str) {
-        std::fs::write(root.join("/table"), text).unwrap();
-    }
 
     fn lines(kept: &mut Kept) -> Option<Vec<String>> {
         let mut lines = Vec::new();
@@ -144,16 +148,16 @@ mod tests {
         let root = Root::new(folder.path());
         let mut kept = Kept::new(&root, &["/nothing", "/table"]);
         assert_eq!(lines(&mut kept), None);
-        put(&root, "a 1\nb 2");
+        put(&root, "/table", "a 1\nb 2");
         for _ in 0..LOOKS_BETWEEN {
             assert_eq!(lines(&mut kept), None);
         }
         assert_eq!(lines(&mut kept).unwrap(), ["a 1", "b 2"]);
-        put(&root, "");
+        put(&root, "/table", "");
         assert_eq!(lines(&mut kept).unwrap(), [""; 0]);
-        put(&root, "a\nenough\nb\n");
+        put(&root, "/table", "a\nenough\nb\n");
         assert_eq!(lines(&mut kept).unwrap(), ["a", "enough"]);
-        put(&root, "c\n");
+        put(&root, "/table", "c\n");
         let mut buffer = [0; 8];
         assert_eq!(kept.read(&mut buffer), Some(2));
     }
@@ -166,7 +170,8 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let root = Root::new(folder.path());
             let wanted: Vec<String> = lengths.iter().map(|n| "x".repeat(*n)).collect();
-            put(&root, &wanted.iter().fold(String::new(), |text, line| text + line + "\n"));
+            let text = wanted.iter().fold(String::new(), |text, line| text + line + "\n");
+            put(&root, "/table", &text);
             prop_assert_eq!(lines(&mut Kept::new(&root, &["/table"])).unwrap(), wanted);
         }
     }

@@ -103,22 +103,12 @@ mod tests {
     use procfs::{Current, LoadAverage};
 
     use super::*;
-    use crate::host::kept::LOOKS_BETWEEN;
+    use crate::host::kept::{LOOKS_BETWEEN, put};
 
     fn host() -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
         (folder, root)
-    }
-
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "host::files replaces a file, and what is kept open must see the new text"
-    )]
-    fn put(root: &Root, path: &str, text: &str) {
-        let (dir, _) = path.rsplit_once('/').unwrap();
-        root.create_dir_all(dir).unwrap();
-        std::fs::write(root.join(path), text).unwrap();
     }
 
     #[test]

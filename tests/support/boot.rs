@@ -260,6 +260,11 @@ fn write_file(root: &Path, file: &File) -> Result<PathBuf> {
 
 fn group_id(root: &Path, name: &str) -> Result<u32> {
     let groups = fs::read_to_string(root.join("etc/group")).context("reading the node's groups")?;
+    group_id_in(&groups, name)
+}
+
+/// The number of a group, by the text of `/etc/group`.
+pub(crate) fn group_id_in(groups: &str, name: &str) -> Result<u32> {
     let line = groups
         .lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

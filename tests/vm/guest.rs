@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::archive::Archive;
 use super::emulator::{Emulator, Parts};
 use super::files;
+use super::support::boot::group_id_in;
 use super::support::control_plane::ControlPlane;
 use super::support::{enter, say, tools, wait_until};
 use super::trace::Recording;
@@ -298,7 +299,7 @@ fn initial_files(
         let group = file
             .group
             .as_deref()
-            .map_or(Ok(0), |group| group_id(&groups, group))?;
+            .map_or(Ok(0), |group| group_id_in(&groups, group))?;
         archive.file(
             &format!("files{}", file.path),
             file.content.as_bytes(),
@@ -310,14 +311,4 @@ fn initial_files(
         archive.link(&format!("files/etc/systemd/system/{unit}"), "/dev/null");
     }
     Ok(archive)
-}
-
-fn group_id(groups: &str, name: &str) -> Result<u32> {
-    let line = groups
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let gid = line
-        .and_then(|rest| rest.split(':').nth(1))
-        .with_context(|| format!("no group {name}"))?;
-    Ok(gid.parse()?)
 }

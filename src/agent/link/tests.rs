@@ -25,7 +25,6 @@ use crate::{
     },
     config::Settings,
     host::{helper::KubeletFacts, systemd::BusEvent},
-    kubelet::healthz::Healthz,
 };
 
 const PID: i32 = 100;
@@ -85,14 +84,7 @@ impl World {
             pid: PID,
             started: at(0).uptime,
         };
-        let facts = KubeletFacts {
-            runtime_socket: None,
-            healthz: Healthz::Url("http://127.0.0.1:1/healthz".to_owned()),
-            hostname_override: None,
-            kubeconfig: None,
-            config: None,
-            root_dir: None,
-        };
+        let facts = KubeletFacts::answering();
         world.later(0, Event::Looked(Found::One(process)));
         world.later(1, Event::Facts(PID, Ok(facts)));
         world.run_until(10_000);

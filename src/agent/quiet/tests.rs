@@ -23,7 +23,6 @@ use crate::{
         storage::StorageAnswer,
     },
     host::helper::KubeletFacts,
-    kubelet::healthz::Healthz,
     pause::Pause,
 };
 
@@ -137,14 +136,7 @@ impl Both {
                 self.later(millis, move || Event::Looked(Found::One(process.clone())));
             }
             Effect::AskFacts(pid) => self.later(millis + 2, move || {
-                let facts = KubeletFacts {
-                    runtime_socket: None,
-                    healthz: Healthz::Url("http://127.0.0.1:1/healthz".to_owned()),
-                    hostname_override: None,
-                    kubeconfig: None,
-                    config: None,
-                    root_dir: None,
-                };
+                let facts = KubeletFacts::answering();
                 Event::Facts(pid, Ok(facts))
             }),
             Effect::LookForPackages => {

@@ -4,6 +4,7 @@ use crate::checks::memory::{
     growth::{MAX_GROUPS, MAX_PODS},
     sample::Level,
 };
+use crate::host::kept::put;
 
 const MIB: u64 = 1 << 20;
 const UID: &str = "fe3f7a38-b3f7-48aa-8997-a697ae3d0741";
@@ -42,15 +43,8 @@ impl Host {
         MOUNTS.map(|(mount, _, version)| Self::new(mount, version))
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "host::files replaces a file, and what is kept open must see the new text"
-    )]
     fn put(&self, path: &str, text: &str) {
-        let path = format!("{}/{path}", self.mount);
-        let (dir, _) = path.rsplit_once('/').unwrap();
-        self.root.create_dir_all(dir).unwrap();
-        std::fs::write(self.root.join(path), text).unwrap();
+        put(&self.root, &format!("{}/{path}", self.mount), text);
     }
 
     /// A group that holds so much, and has as much that it could drop.

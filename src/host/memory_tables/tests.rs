@@ -1,6 +1,7 @@
 use procfs::{Current, Meminfo, MemoryPressure};
 
 use super::*;
+use crate::host::kept::put;
 
 const MIB: u64 = 1 << 20;
 
@@ -13,16 +14,6 @@ fn host() -> (tempfile::TempDir, Root) {
         "MemTotal:  1024 kB\nMemAvailable: 512 kB\n",
     );
     (folder, root)
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "host::files replaces a file, and what is kept open must see the new text"
-)]
-fn put(root: &Root, path: &str, text: &str) {
-    let (dir, _) = path.rsplit_once('/').unwrap();
-    root.create_dir_all(dir).unwrap();
-    std::fs::write(root.join(path), text).unwrap();
 }
 
 fn psi(some: u64, full: u64) -> String {
