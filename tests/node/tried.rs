@@ -181,7 +181,7 @@ fn read(text: &str) -> Result<Vec<Block>> {
                 }
                 _ => {
                     let command = inside.iter().find(|line| {
-                        let first = line.split_whitespace().next().unwrap_or_default();
+                        let first = line.split(' ').next().unwrap_or_default();
                         PROGRAMS.contains(&first)
                     });
                     if let Some(command) = command {
