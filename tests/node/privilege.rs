@@ -263,7 +263,9 @@ fn the_readme_can_be_followed() -> Result<()> {
     std::fs::create_dir(&folder)?;
     for entry in std::fs::read_dir(&shipped)? {
         let entry = entry?;
-        std::fs::copy(entry.path(), folder.join(entry.file_name()))?;
+        if entry.path().is_file() {
+            std::fs::copy(entry.path(), folder.join(entry.file_name()))?;
+        }
     }
     let admin = plane.kubeconfig("admin", &["system:masters"], LOCAL)?;
     std::fs::write(folder.join("admin"), admin.to_string())?;
