@@ -1,6 +1,6 @@
 //! The packages that the tests install, two versions of each, and the node that has them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -98,6 +98,16 @@ impl Kit {
         })
     }
 
+    /// The first version's deb.
+    pub(crate) fn deb(&self) -> &Path {
+        &self.first[DEB.index]
+    }
+
+    /// The next version's.
+    pub(crate) fn next_deb(&self) -> &Path {
+        &self.second[DEB.index]
+    }
+
     /// Both versions, the first one first.
     pub(crate) fn both(&self, format: &Format) -> [&PathBuf; 2] {
         [&self.first, &self.second].map(|packages| &packages[format.index])
@@ -114,7 +124,7 @@ impl Kit {
     }
 }
 
-fn command(install: &str, package: &std::path::Path) -> String {
+fn command(install: &str, package: &Path) -> String {
     let name = package.file_name().context("a package has a name");
     let name = name.map(|name| name.to_string_lossy().into_owned());
     format!("{install} /usr/bin/{}", name.unwrap_or_default())
