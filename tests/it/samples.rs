@@ -51,9 +51,9 @@ fn no_sample_acts_on_a_hint_or_too_soon() {
     let mut ours = 0;
     for (name, documents) in samples() {
         let mut found = Vec::new();
-        documents
-            .iter()
-            .for_each(|value| conditions(value, &mut found));
+        for value in &documents {
+            conditions(value, &mut found);
+        }
         for condition in found {
             let kind = condition["type"].as_str().unwrap();
             if kind == "Ready" {

@@ -87,9 +87,10 @@ pub(crate) fn define(plane: &ControlPlane) -> Result<()> {
 fn path(plane: &ControlPlane, object: &Value) -> Result<String> {
     let version = object["apiVersion"].as_str().context("an apiVersion")?;
     let kind = object["kind"].as_str().context("a kind")?;
-    let group = match version.contains('/') {
-        true => format!("/apis/{version}"),
-        false => format!("/api/{version}"),
+    let group = if version.contains('/') {
+        format!("/apis/{version}")
+    } else {
+        format!("/api/{version}")
     };
     wait_until(kind, SOON, || {
         let (_, list) = plane.get(&group)?;
@@ -102,9 +103,10 @@ fn path(plane: &ControlPlane, object: &Value) -> Result<String> {
             let namespace = object["metadata"]["namespace"]
                 .as_str()
                 .unwrap_or("default");
-            match resource["namespaced"] == true {
-                true => format!("{group}/namespaces/{namespace}/{name}"),
-                false => format!("{group}/{name}"),
+            if resource["namespaced"] == true {
+                format!("{group}/namespaces/{namespace}/{name}")
+            } else {
+                format!("{group}/{name}")
             }
         }))
     })
