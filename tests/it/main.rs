@@ -19,5 +19,6 @@ mod oracle;
 mod policy;
 mod samples;
 mod stats;
+mod support;
 mod tables;
 mod tidy;
