@@ -213,6 +213,7 @@ impl State {
             Event::ProcessState(pid, state) => {
                 self.kubelet.apply(Sign::ProcessState(pid, state), now);
             }
+            Event::Dying(pid, is_dying) => self.kubelet.apply(Sign::Dying(pid, is_dying), now),
             Event::Closer(seen) => self.apply_closer(seen, now),
             Event::Strain(pid, strain) => self.kubelet.apply(Sign::Strain(pid, strain), now),
             Event::Facts(pid, facts) => self.apply_facts(pid, facts, now, effects),
@@ -247,6 +248,9 @@ impl State {
     /// A whole turn: judges what is known, and says what to set going.
     pub(super) fn settle(&mut self, now: Now, effects: &mut Vec<Effect>) {
         self.take_turns(now, effects);
+        for driven in &mut self.driven {
+            driven.stirred = false;
+        }
         let stands_otherwise = self.settle_standing(now);
         let changed = self.judge(now, effects);
         if changed || stands_otherwise {
