@@ -49,6 +49,7 @@ mod runtime;
 mod sandbox;
 mod scene;
 mod standing;
+mod story;
 mod telling;
 
 #[path = "../../packaging/build/mod.rs"]
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
+        story::tests(),
         standing::tests(),
         provoked_storage::tests(),
         provoked_boot::tests(),
