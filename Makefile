@@ -61,7 +61,7 @@ VM_ENV := NODEVIGIL_VM="$(VM)" NODEVIGIL_GUEST="$(CARGO_TARGET_DIR)/$(TARGET)/re
 # wherever it came from: installing Debian's containerd would remove Docker's.
 NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-daemon:dbus unshare:util-linux ip:iproute2 \
   containerd:containerd runc:runc cloud-init:cloud-init openssl:openssl nft:nftables \
-  curl:curl mkfs.ext4:e2fsprogs losetup:mount python3:python3-minimal lintian:lintian rpmlint:rpmlint rpm:rpm \
+  curl:curl mkfs.ext4:e2fsprogs losetup:mount python3:python3-minimal strace:strace lintian:lintian rpmlint:rpmlint rpm:rpm \
   qemu-system-x86_64:qemu-system-x86 busybox:busybox-static
 
 .PHONY: help demo story test packages arm nfpm packed prometheus rules unit trees kubelet kubelets consumers peer node guest memory vm promises check docs table bench soak oracle fuzz release install tools setup cargo-deny clean

@@ -51,6 +51,7 @@ mod scene;
 mod standing;
 mod story;
 mod telling;
+mod tried;
 
 #[path = "../../packaging/build/mod.rs"]
 mod build;
@@ -94,6 +95,7 @@ fn main() -> ExitCode {
         provoked_boot::tests(),
         cleanup::tests(),
         packages::tests(),
+        tried::tests(),
         karpenter::tests(),
         lifecycle::tests(),
         lost_nodes::tests(),

@@ -108,6 +108,11 @@ impl Kit {
         &self.second[DEB.index]
     }
 
+    /// Both versions, the first one first.
+    pub(crate) fn both(&self, format: &Format) -> [&PathBuf; 2] {
+        [&self.first, &self.second].map(|packages| &packages[format.index])
+    }
+
     /// The command that installs the first version.
     pub(crate) fn install(&self, format: &Format) -> String {
         command(format.install, &self.first[format.index])
