@@ -49,6 +49,7 @@ mod runtime;
 mod sandbox;
 mod scene;
 mod standing;
+mod story;
 mod telling;
 mod tried;
 
@@ -88,6 +89,7 @@ fn main() -> ExitCode {
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
+        story::tests(),
         standing::tests(),
         provoked_storage::tests(),
         provoked_boot::tests(),
