@@ -46,6 +46,7 @@ mod provoked_storage;
 mod racing;
 mod reach;
 mod runtime;
+mod samples;
 mod sandbox;
 mod scene;
 mod standing;
@@ -97,6 +98,7 @@ fn main() -> ExitCode {
         packages::tests(),
         tried::tests(),
         karpenter::tests(),
+        samples::tests(),
         lifecycle::tests(),
         lost_nodes::tests(),
         memory_kill::tests(),
