@@ -69,7 +69,7 @@ NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-dae
   curl:curl mkfs.ext4:e2fsprogs losetup:mount python3:python3-minimal strace:strace lintian:lintian rpmlint:rpmlint rpm:rpm \
   qemu-system-x86_64:qemu-system-x86 busybox:busybox-static
 
-.PHONY: help demo test packages arm nfpm packed prometheus rules unit trees kubelet kubelets consumers crds peer node guest memory vm promises check docs table bench soak oracle fuzz release install tools setup cargo-deny clean
+.PHONY: help demo story test packages arm nfpm packed prometheus rules unit trees kubelet kubelets consumers crds peer node guest memory vm promises check docs table bench soak oracle fuzz release install tools setup cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -81,6 +81,10 @@ help: ## This list
 demo: setup tools release ## Boots a real node, breaks its kubelet, shows what the API server sees
 	@echo "== demo"
 	@$(NODE_ENV) cargo run --quiet --locked --example demo
+
+story: setup tools release ## The life of one real node: cloud-init, deb, preflight, kubeadm join, a killed kubelet, upgrade, removal
+	@echo "== story"
+	@$(NODE_ENV) cargo test --quiet --locked --test node -- story::
 
 test: setup unit trees tools rules kubelet release packed node memory promises ## Every test: unit, integration, oracle, real node, promises in short form
 

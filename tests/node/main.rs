@@ -50,6 +50,7 @@ mod samples;
 mod sandbox;
 mod scene;
 mod standing;
+mod story;
 mod telling;
 mod tried;
 
@@ -89,6 +90,7 @@ fn main() -> ExitCode {
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
+        story::tests(),
         standing::tests(),
         provoked_storage::tests(),
         provoked_boot::tests(),
