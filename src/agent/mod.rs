@@ -290,7 +290,7 @@ impl Agent {
         let mut effects = self.state.apply(event, now);
         for round in 0.. {
             for effect in effects.drain(..) {
-                if effect == Effect::Exit {
+                if matches!(effect, Effect::Exit) {
                     return true;
                 }
                 let is_apply = matches!(effect, Effect::Apply(_));

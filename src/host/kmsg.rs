@@ -124,6 +124,8 @@ fn watched(log: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 enum Looked {
     /// Everything was read.
     All,
+    /// Something was handed on; there may be more.
+    Told,
     /// There is more.
     More,
     /// Nobody listens any more.
@@ -165,6 +167,11 @@ impl Reader {
             loop {
                 match self.look()? {
                     Looked::All => break,
+                    // What comes of a kill goes first, up to the wire: the loop, and then whoever sends.
+                    Looked::Told => {
+                        tokio::task::yield_now().await;
+                        tokio::task::yield_now().await;
+                    }
                     Looked::More => tokio::task::yield_now().await,
                     Looked::Unheard => return Ok(()),
                 }
@@ -236,9 +243,14 @@ impl Reader {
                 Ok(length) => {
                     let (events, losses, clock) = (&self.events, &mut self.losses, self.clock);
                     let record = &self.buffer[..length];
+                    let mut is_told = false;
                     self.sifter.take(record, &mut |event| {
                         losses.hand_on(events, heard_at(event, clock));
+                        is_told = true;
                     });
+                    if is_told && !events.is_closed() {
+                        return Ok(Looked::Told);
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Looked::All),
                 // Overwritten: the next read goes on with what is there, and its number says how many are missing. A record

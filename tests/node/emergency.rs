@@ -5,11 +5,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use libtest_mimic::Trial;
 
-use crate::scene::{OURS, SOON};
+use crate::memory_kill;
+use crate::scene::{AGENT, OURS, SOON, Scene};
 use crate::support::api::condition_status;
 use crate::support::control_plane::ControlPlane;
+use crate::support::kmsg::Listener;
 use crate::support::lone_agent::LoneAgent;
-use crate::support::wait_until;
+use crate::support::syscalls::{Call, Tracer};
+use crate::support::{say, wait_until};
 use crate::trial;
 
 /// Another than those of the failures of the API.
@@ -19,10 +22,16 @@ const IDLE: Duration = Duration::from_secs(95);
 
 /// The tests of this topic.
 pub(crate) fn tests() -> Vec<Trial> {
-    vec![trial(
-        "emergency::kept_connection",
-        after_an_idle_time_the_connection_is_there,
-    )]
+    vec![
+        trial(
+            "emergency::kept_connection",
+            after_an_idle_time_the_connection_is_there,
+        ),
+        trial(
+            "emergency::traced",
+            nothing_stands_between_the_kernels_word_and_the_apply,
+        ),
+    ]
 }
 
 /// Between two heartbeats nothing is sent for minutes: the connection must be open all the same.
@@ -51,4 +60,159 @@ fn after_an_idle_time_the_connection_is_there() -> Result<()> {
         after.connections.len()
     );
     Ok(())
+}
+
+/// What the loop's thread may ask for between the kernel's word and the apply: the log, its timers and wake-ups, memory; and
+/// what it closes of a connection to the helper that ends just then.
+const ALLOWED: &[&str] = &[
+    "read",
+    "readv",
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_ctl",
+    "futex",
+    "sched_yield",
+    "timerfd_settime",
+    "clock_gettime",
+    "brk",
+    "mmap",
+    "munmap",
+    "close",
+    "fcntl",
+    "mremap",
+    "madvise",
+    "getrandom",
+];
+/// What no other thread may ask for meanwhile. (The journal's writes to the journal: nobody waits for it.)
+const FORBIDDEN: &[&str] = &[
+    "fork",
+    "vfork",
+    "clone",
+    "clone3",
+    "execve",
+    "execveat",
+    "socket",
+    "connect",
+    "creat",
+    "rename",
+    "renameat",
+    "renameat2",
+    "mkdir",
+    "mkdirat",
+    "fsync",
+    "fdatasync",
+    "sync",
+    "syncfs",
+];
+/// What sends or writes.
+const SENDS: &[&str] = &["write", "writev", "sendto", "sendmsg"];
+/// A ping of HTTP/2 and a request's head are shorter; the complete set of conditions is longer.
+const APPLY_BYTES: i64 = 1000;
+/// After a kubelet's start the helper is asked about it and reads its configuration: that is none of this way.
+const CALM: Duration = Duration::from_secs(2);
+/// So many kills are traced.
+const TRACED: usize = 5;
+
+/// From the kernel's line to the apply, by the order of the calls of every thread.
+fn nothing_stands_between_the_kernels_word_and_the_apply() -> Result<()> {
+    let scene = Scene::healthy_with("emergency-traced", |node| {
+        node.config("60-spell.toml", memory_kill::AT_ONCE)
+    })?;
+    scene.play(|scene| {
+        let kernel = Listener::start()?;
+        for number in 1..=TRACED {
+            std::thread::sleep(CALM);
+            let agent = scene.node.unit_pid(AGENT)?;
+            let faults = major_faults(agent)?;
+            let output = std::env::temp_dir().join(format!("emergency-traced-{number}"));
+            let tracer = Tracer::start(agent, output.clone())?;
+            memory_kill::kill(scene, &kernel)?;
+            let calls = tracer.calls()?;
+            let between = between(&calls)?;
+            let took = between.last().map_or(0.0, |last| last.at - between[0].at);
+            std::fs::remove_file(&output).ok();
+            say(&format!(
+                "kill {number}: {} calls from the kernel's line to the apply, {:.1} ms with strace beside",
+                between.len(),
+                took * 1000.0
+            ));
+            judge(&between, agent).with_context(|| shown(&between))?;
+            let faulted = major_faults(agent)? - faults;
+            ensure!(faulted == 0, "{faulted} pages came from a disk meanwhile");
+        }
+        Ok(())
+    })
+}
+
+/// The calls from the one that read the kernel's line to the one that sent the apply, both included.
+fn between(calls: &[Call]) -> Result<Vec<Call>> {
+    let is_line = |call: &Call| call.name == "read" && call.rest.contains(",task=kubelet,pid=");
+    let first = calls.iter().position(is_line);
+    let first = first.context("the kernel's line was not read")?;
+    let is_apply = |call: &Call| {
+        SENDS.contains(&call.name.as_str())
+            && call.rest.contains("<TCP")
+            && call.result().is_some_and(|sent| sent >= APPLY_BYTES)
+    };
+    let length = calls[first..].iter().position(is_apply);
+    let length = length.with_context(|| format!("nothing was sent: {}", shown(&calls[first..])))?;
+    Ok(calls[first..=first + length].to_vec())
+}
+
+fn judge(between: &[Call], agent: i32) -> Result<()> {
+    let (apply, before) = between.split_last().context("a call")?;
+    ensure!(apply.thread == agent, "another thread sends: {apply:?}");
+    for call in before {
+        let name = call.name.as_str();
+        if call.thread == agent {
+            // A wake-up of its own, or the head of the very request.
+            let is_ours =
+                call.rest.contains("<anon_inode:[eventfd]>") || call.rest.contains("<TCP");
+            let is_allowed = ALLOWED.contains(&name) || (SENDS.contains(&name) && is_ours);
+            ensure!(is_allowed, "the loop's thread: {call:?}");
+        } else {
+            let makes = FORBIDDEN.contains(&name) || call.rest.contains("O_CREAT");
+            ensure!(!makes, "another thread: {call:?}");
+        }
+        ensure!(!call.rest.contains("system_bus_socket"), "{call:?}");
+    }
+    // What the kernel says besides waits until the apply is on its way.
+    let is_killed = |call: &Call| call.rest.contains("Killed process");
+    let killed = before
+        .iter()
+        .position(is_killed)
+        .context("the line of the dead")?;
+    let more = before[killed + 1..].iter().find(|call| {
+        call.name == "read" && call.rest.contains("/dev/kmsg") && !call.rest.contains("EAGAIN")
+    });
+    ensure!(
+        more.is_none(),
+        "the log is read on before the apply is sent: {more:?}"
+    );
+    Ok(())
+}
+
+fn shown(calls: &[Call]) -> String {
+    let from = calls.first().map_or(0.0, |call| call.at);
+    let line = |call: &Call| {
+        let rest: String = call.rest.chars().take(160).collect();
+        format!(
+            "{:7.1} ms, thread {}: {}({rest}",
+            (call.at - from) * 1000.0,
+            call.thread,
+            call.name
+        )
+    };
+    calls
+        .iter()
+        .take(200)
+        .map(line)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// Pages that had to come from a disk, of all threads of the process.
+fn major_faults(pid: i32) -> Result<u64> {
+    let stat = procfs::process::Process::new(pid)?.stat()?;
+    Ok(stat.majflt)
 }

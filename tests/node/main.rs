@@ -47,10 +47,13 @@ mod provoked_storage;
 mod racing;
 mod reach;
 mod runtime;
+mod samples;
 mod sandbox;
 mod scene;
 mod standing;
+mod story;
 mod telling;
+mod tried;
 
 #[path = "../../packaging/build/mod.rs"]
 mod build;
@@ -89,12 +92,15 @@ fn main() -> ExitCode {
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
+        story::tests(),
         standing::tests(),
         provoked_storage::tests(),
         provoked_boot::tests(),
         cleanup::tests(),
         packages::tests(),
+        tried::tests(),
         karpenter::tests(),
+        samples::tests(),
         lifecycle::tests(),
         lost_nodes::tests(),
         memory_kill::tests(),

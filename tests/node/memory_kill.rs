@@ -21,6 +21,9 @@ const KILLS: usize = 20;
 const ROOM_MIB: u64 = 24;
 const HOG_MIB: u64 = 40;
 
+/// Else the spell of health grows with each relapse.
+pub(crate) const AT_ONCE: &str = "[kubelet]\nhealthy_for_secs = 0\n";
+
 /// The tests of this topic.
 pub(crate) fn tests() -> Vec<Trial> {
     vec![trial("memory_kill::own_limit", the_units_own_limit)]
@@ -30,7 +33,7 @@ pub(crate) fn tests() -> Vec<Trial> {
 const GROUP: &str = "/sys/fs/cgroup/memory/system.slice/kubelet.service";
 
 /// One kill.
-struct Kill {
+pub(crate) struct Kill {
     /// When the kernel's line that names the dead was in its log, and when the process was gone.
     line: Instant,
     gone: Instant,
@@ -38,9 +41,7 @@ struct Kill {
 }
 
 fn the_units_own_limit() -> Result<()> {
-    // Else the spell of health grows with each relapse.
-    let at_once = "[kubelet]\nhealthy_for_secs = 0\n";
-    let scene = Scene::healthy_with("memory-kill", |node| node.config("60-spell.toml", at_once))?;
+    let scene = Scene::healthy_with("memory-kill", |node| node.config("60-spell.toml", AT_ONCE))?;
     scene.play(|scene| {
         let kernel = Listener::start()?;
         let mut kills = Vec::with_capacity(KILLS);
@@ -83,7 +84,7 @@ fn the_units_own_limit() -> Result<()> {
 }
 
 /// A limit a little above what the kubelet has, and somebody in its unit who takes that little: the kernel kills the largest.
-fn kill(scene: &Scene, kernel: &Listener) -> Result<Kill> {
+pub(crate) fn kill(scene: &Scene, kernel: &Listener) -> Result<Kill> {
     let node = &scene.node;
     let inner = node.main_pid(KUBELET)?;
     let end = ending(node.kubelet_pid()?)?;

@@ -35,6 +35,7 @@ pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod rows;
 pub(crate) mod stats;
+pub(crate) mod syscalls;
 pub(crate) mod tokens;
 pub(crate) mod tools;
 pub(crate) mod watch;

@@ -169,7 +169,11 @@ impl Ends {
 
     /// It was looked at. The kernel sends the signal before it says so: whoever lives on is not whom it meant.
     pub(super) fn looked_at(&mut self, pid: i32, is_dying: bool) {
-        if self.suspect.take_if(|(suspect, _)| *suspect == pid).is_none() {
+        if self
+            .suspect
+            .take_if(|(suspect, _)| *suspect == pid)
+            .is_none()
+        {
             return;
         }
         if is_dying {

@@ -70,6 +70,22 @@ async fn a_kill_whose_end_was_lost_is_told_all_the_same() {
     reading.abort();
 }
 
+/// What comes of a kill is sent before the lines behind it are read, of which there may be hundreds.
+#[tokio::test]
+async fn after_a_kill_the_others_have_their_turns() {
+    let (writer, mut reader, mut events) = log();
+    let reading = tokio::spawn(async move { reader.run().await });
+    assert_eq!(next(&mut events).await, KernelEvent::Readable);
+    for pid in [6, 7] {
+        let text = KILLED.replace('5', &pid.to_string());
+        writer.send(&record(0, pid, &text)).unwrap();
+    }
+    assert!(matches!(next(&mut events).await, KernelEvent::OomKill(kill) if kill.pid == 6));
+    assert!(events.try_recv().is_err(), "read on before anybody's turn");
+    assert!(matches!(next(&mut events).await, KernelEvent::OomKill(kill) if kill.pid == 7));
+    reading.abort();
+}
+
 #[tokio::test]
 async fn what_was_overwritten_is_said_once() {
     let (writer, mut reader, mut events) = log();
