@@ -164,6 +164,7 @@ fn forms(secret: &str) -> Vec<String> {
     forms
 }
 
+#[expect(clippy::too_many_lines, reason = "a list of files")]
 fn node_with_secrets() -> Tree {
     let tree = Tree::new();
     let basic = STANDARD_NO_PAD.encode(format!("node:{KUBECONFIG_TOKEN}"));
@@ -263,7 +264,11 @@ fn no_canary_is_in_it_wherever_it_stood() {
         let found = bundle.holding(canary);
         assert!(found.is_empty(), "{found:#?}");
     }
-    // They were there to be found, and what stands around them is.
+}
+
+#[test]
+fn what_stands_around_the_canaries_is_there_and_they_are_stars() {
+    let bundle = Unpacked::of(&node_with_secrets());
     let env = bundle.text("files/etc/default/kubelet");
     for line in [
         "1: KUBELET_EXTRA_ARGS=--node-ip=10.0.0.7 --v=2",
@@ -371,7 +376,7 @@ fn nothing_that_lies_in_a_tree_makes_it_hang_or_large() {
     let begun = Instant::now();
     let bundle = Unpacked::of(&tree);
     assert!(
-        begun.elapsed() < Duration::from_secs(60),
+        begun.elapsed() < Duration::from_mins(1),
         "{:?}",
         begun.elapsed()
     );
