@@ -20,5 +20,6 @@ mod oracle;
 mod policy;
 mod samples;
 mod stats;
+mod support;
 mod tables;
 mod tidy;
