@@ -117,7 +117,7 @@ fn main() {
             assert!(black_box(limits.look()).threads.is_some());
         }),
         ("state of a process", &mut || {
-            assert!(black_box(watched.state()).is_some());
+            assert!(black_box(watched.seen()).is_some());
         }),
         ("memory, all of it", &mut || {
             let look = memory.look(Depth::Whole, Clock.now().uptime);

@@ -69,6 +69,7 @@ impl State {
 
     pub(super) fn look_closer(&mut self, now: Now, effects: &mut Vec<Effect>) {
         effects.extend(self.kubelet.take_wanted_words(now).map(Effect::AskWords));
+        effects.extend(self.kubelet.take_suspect().map(Effect::LookWhetherItDies));
         if !self.kubelet.is_suspect() {
             self.closer.made = 0;
             return;

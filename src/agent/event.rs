@@ -50,6 +50,8 @@ pub enum Event {
     },
     /// The state of this process.
     ProcessState(i32, char),
+    /// Whether this process is being ended.
+    Dying(i32, bool),
     /// A closer look at the kubelet, or at one that has ended.
     Closer(Closer),
     /// How hard it is for this process to run.
@@ -134,6 +136,8 @@ pub enum Effect {
     Probe(i32, String),
     /// Read this process's state.
     ReadState(Process),
+    /// Look whether this process is being ended.
+    LookWhetherItDies(Process),
     /// Look closer at this process.
     Sample(i32),
     /// Ask the helper what the kubelet said last in that run.

@@ -16,7 +16,7 @@ use crate::{
     helper::protocol::ConfigRequest,
     host::{
         network,
-        process::{self, Watched, Where},
+        process::{self, Seen, Watched, Where},
         strain::Gauge,
         systemd,
     },
@@ -31,6 +31,7 @@ impl Agent {
             Effect::Watch(process) => self.watch(process),
             Effect::Probe(pid, url) => self.probe(pid, &url, uptime),
             Effect::ReadState(process) => self.read_state(&process),
+            Effect::LookWhetherItDies(process) => self.look_whether_it_dies(&process),
             Effect::ReadStrain(process, group) => self.read_strain(process, &group, uptime),
             Effect::ReadRuntimeState => self.read_runtime_state(),
             Effect::WatchRuntime(process) => self.watch_runtime(process),
@@ -204,17 +205,28 @@ impl Agent {
     }
 
     pub(super) fn read_state(&mut self, process: &Process) {
-        let watched = self.watched.as_ref().filter(|w| w.process == *process);
-        // Without a pidfd its row is looked up anew each time.
-        let state = watched.map_or_else(
-            || process::state(&self.outside.root, process),
-            Watched::state,
-        );
-        let event = match state {
-            Some(state) => Event::ProcessState(process.pid, state),
+        let event = match self.row_of(process) {
+            Some(seen) => Event::ProcessState(process.pid, seen.state),
             None => Event::Gone(process.pid),
         };
         self.known.push_back(event);
+    }
+
+    pub(super) fn look_whether_it_dies(&mut self, process: &Process) {
+        let event = match self.row_of(process) {
+            Some(seen) => Event::Dying(process.pid, seen.is_dying),
+            None => Event::Gone(process.pid),
+        };
+        self.known.push_back(event);
+    }
+
+    fn row_of(&self, process: &Process) -> Option<Seen> {
+        let watched = self.watched.as_ref().filter(|w| w.process == *process);
+        // Without a pidfd its row is looked up anew each time.
+        watched.map_or_else(
+            || process::seen(&self.outside.root, process),
+            Watched::seen,
+        )
     }
 
     pub(super) fn read_strain(&mut self, process: Process, group: &str, uptime: Duration) {

@@ -106,7 +106,8 @@ impl Agent {
         let Some(watched) = &self.runtime else { return };
         // It runs and sleeps by turns: what it does when it is well is no news.
         let state = watched
-            .state()
+            .seen()
+            .map(|seen| seen.state)
             .filter(|state| !matches!(state, 'R' | 'S' | 'I'));
         if state != self.runtime_state {
             self.runtime_state = state;

@@ -192,6 +192,12 @@ impl Kubelet {
         self.ends.take_wanted(now.uptime)
     }
 
+    /// The process that is to be looked at, whether it is being ended; told once.
+    pub fn take_suspect(&mut self) -> Option<Process> {
+        let pid = self.ends.take_suspect()?;
+        self.process().filter(|process| process.pid == pid).cloned()
+    }
+
     /// A word for `status`.
     pub fn state(&self) -> &'static str {
         match &self.life {
@@ -265,6 +271,7 @@ impl Kubelet {
                     alive.strain_is_wanted |= alive.misses() > 0;
                 });
             }
+            Sign::Dying(pid, is_dying) => self.ends.looked_at(pid, is_dying),
             Sign::Strain(pid, strain) => {
                 let limits = self.limits;
                 self.with_alive(pid, |alive| alive.starved.look(strain, limits));

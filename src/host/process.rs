@@ -14,7 +14,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 use crate::{
     checks::kubelet::{Carrier, Found, Process},
-    host::files::Root,
+    host::{files::Root, kept},
 };
 
 /// The kernel's name of the process: what `comm` must say for a process of the unit to be the kubelet.
@@ -197,13 +197,55 @@ pub fn unit_of(root: &Root, pid: i32) -> Option<String> {
     paths.find_map(unit)
 }
 
-/// The one-letter state of a process, if it is still that process.
-pub fn state(root: &Root, process: &Process) -> Option<char> {
+/// Bounds a row: some fifty numbers of at most twenty digits, and a name of at most 64 bytes.
+const MAX_ROW_BYTES: usize = 1024;
+
+/// What the row of a process in `/proc/PID/stat` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// Its one-letter state.
+    pub state: char,
+    /// SIGKILL waits for it, or it has begun to exit.
+    pub is_dying: bool,
+}
+
+/// The bits that the kernel sets in a task's flags as it exits, and once a signal has killed it (`linux/sched.h`).
+const PF_EXITING: u64 = 0x4;
+const PF_SIGNALED: u64 = 0x400;
+/// SIGKILL in a mask of pending signals.
+const PENDING_SIGKILL: u64 = 1 << 8;
+
+impl Seen {
+    /// `PID (COMM) STATE …`, and COMM may hold anything, parentheses too: proc(5) numbers the fields.
+    fn of_row(row: &[u8]) -> Option<Self> {
+        let comm_ends = row.iter().rposition(|byte| *byte == b')')?;
+        let mut fields = kept::words(row.get(comm_ends + 1..)?);
+        let state = char::from(*fields.next()?.first()?); // 3
+        let flags = fields.nth(5).and_then(kept::number); // 9
+        let pending = fields.nth(21).and_then(kept::number); // 31
+        let has = |mask: Option<u64>, bits: u64| mask.is_some_and(|mask| mask & bits != 0);
+        Some(Self {
+            state,
+            is_dying: matches!(state, 'Z' | 'X' | 'x')
+                || has(flags, PF_EXITING | PF_SIGNALED)
+                || has(pending, PENDING_SIGKILL),
+        })
+    }
+}
+
+/// The row of a process, if it is still that process.
+pub fn seen(root: &Root, process: &Process) -> Option<Seen> {
     let stat = ProcProcess::new_with_root(root.join(format!("/proc/{}", process.pid)))
         .ok()?
         .stat()
         .ok()?;
-    (since_boot(stat.starttime) == process.started).then_some(stat.state)
+    let seen = Seen {
+        state: stat.state,
+        is_dying: matches!(stat.state, 'Z' | 'X' | 'x')
+            || u64::from(stat.flags) & (PF_EXITING | PF_SIGNALED) != 0
+            || stat.signal & PENDING_SIGKILL != 0,
+    };
+    (since_boot(stat.starttime) == process.started).then_some(seen)
 }
 
 /// A process that is watched for its end.
@@ -246,13 +288,11 @@ impl Watched {
         }))
     }
 
-    /// Its one-letter state; `None` once it is gone.
-    pub fn state(&self) -> Option<char> {
-        let mut row = [0; 256];
+    /// What its row says; `None` once it is gone.
+    pub fn seen(&self) -> Option<Seen> {
+        let mut row = [0; MAX_ROW_BYTES];
         let length = rustix::io::pread(&self.stat, &mut row, 0).ok()?;
-        // `PID (COMM) STATE …`, and COMM may hold anything, parentheses too.
-        let comm_ends = row[..length].iter().rposition(|byte| *byte == b')')?;
-        row.get(comm_ends + 2).map(|byte| char::from(*byte))
+        Seen::of_row(&row[..length])
     }
 
     /// Waits until the process has ended: the kernel makes its pidfd readable in the same moment.
@@ -325,7 +365,8 @@ mod tests {
                 panic!("{:?}", find(&host));
             };
             assert_eq!(process.pid, 8);
-            assert_eq!(state(&host.root(), &process), Some('S'));
+            let row = seen(&host.root(), &process).unwrap();
+            assert_eq!((row.state, row.is_dying), ('S', false));
         }
     }
 
@@ -354,6 +395,30 @@ mod tests {
         // While the child of such a program is away, the program is not taken for it.
         host.process(7, "k0s", 0, "7");
         assert!(matches!(find(&host), Found::None(_)));
+    }
+
+    #[test]
+    fn who_is_being_ended_is_seen_before_the_end() {
+        // 6.1: fields 9 (flags) and 31 (the pending signals of its first thread).
+        let row = |state: &str, flags: u64, pending: u64| {
+            let zeros = "0 ".repeat(21);
+            let row = format!("7 (a) b) {state} 1 7 7 0 -1 {flags} {zeros}{pending} 0 0 0 0 0 17\n");
+            Seen::of_row(row.as_bytes()).unwrap()
+        };
+        for (state, flags, pending, is_dying) in [
+            ("S", 4_194_560, 0, false),
+            ("R", 4_194_560, 0x4000, false), // SIGTERM
+            ("R", 4_194_560, 0x100, true),
+            ("R", 4_194_564, 0, true),
+            ("D", 4_195_584, 0, true),
+            ("Z", 4_194_560, 0, true),
+        ] {
+            let seen = row(state, flags, pending);
+            assert_eq!(seen.is_dying, is_dying, "{state} {flags} {pending}");
+            assert_eq!(seen.state.to_string(), state);
+        }
+        assert_eq!(Seen::of_row(b"7 (sh"), None);
+        assert_eq!(Seen::of_row(b"7 (sh)"), None);
     }
 
     #[test]

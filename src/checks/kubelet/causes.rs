@@ -156,7 +156,9 @@ impl Kubelet {
         }
     }
 
-    /// The kernel killed a process for memory, and its word may come before the end that it tells of, or after it.
+    /// The kernel killed a process for memory, and its word may come before the end that it tells of, or after it. Whose pid is
+    /// another may be ours all the same, in a PID namespace of our own, or a kubelet in a container of this host: their cgroups
+    /// end alike. Ours is the one that dies.
     pub(super) fn learn_oom(&mut self, kill: OomKill, now: Now) {
         let killed = kill.pid;
         let pid = match &self.life {
@@ -176,12 +178,12 @@ impl Kubelet {
         if last == Some(killed) {
             self.ends.take_killed(now.uptime);
         } else if is_ours {
-            self.learn_that_it_dies(may_be_of_last && pid != Some(killed), now);
+            self.learn_that_it_dies(pid == Some(killed), may_be_of_last, now);
         }
         self.learn_of_last_end(is_ours);
     }
 
-    fn learn_that_it_dies(&mut self, may_be_of_last: bool, now: Now) {
+    fn learn_that_it_dies(&mut self, is_certain: bool, may_be_of_last: bool, now: Now) {
         match &mut self.life {
             Life::Ended(ended) => {
                 let is_open = self.ends.take_killed(now.uptime);
@@ -189,7 +191,8 @@ impl Kubelet {
                     ended.cause = Cause::Unknown;
                 }
             }
-            Life::Alive(alive) if !may_be_of_last => self.ends.is_dying(alive.process.pid),
+            Life::Alive(alive) if is_certain => self.ends.is_dying(alive.process.pid),
+            Life::Alive(alive) if !may_be_of_last => self.ends.may_be_dying(alive.process.pid),
             _ => {}
         }
     }

@@ -47,6 +47,8 @@ pub(super) struct Ends {
     oom_is_open: bool,
     /// … and the process that lives yet and that it is about.
     dying: Option<i32>,
+    /// The process that may be meant by that word, and whether it is still to be looked at whether it dies.
+    suspect: Option<(i32, bool)>,
     words: Option<Words>,
     wanted: Option<Wanted>,
     /// Before which no words are asked for again (uptime).
@@ -152,6 +154,30 @@ impl Ends {
     /// That last word is about the process with this pid, which is not gone yet.
     pub(super) fn is_dying(&mut self, pid: i32) {
         self.dying = Some(pid);
+    }
+
+    /// That last word may be about the process with this pid: whether it is being ended will tell.
+    pub(super) fn may_be_dying(&mut self, pid: i32) {
+        self.suspect = Some((pid, true));
+    }
+
+    /// The process that is to be looked at for that; told once.
+    pub(super) fn take_suspect(&mut self) -> Option<i32> {
+        let (pid, is_open) = self.suspect.as_mut()?;
+        std::mem::take(is_open).then_some(*pid)
+    }
+
+    /// It was looked at. The kernel sends the signal before it says so: whoever lives on is not whom it meant.
+    pub(super) fn looked_at(&mut self, pid: i32, is_dying: bool) {
+        if self.suspect.take_if(|(suspect, _)| *suspect == pid).is_none() {
+            return;
+        }
+        if is_dying {
+            self.is_dying(pid);
+        } else {
+            self.oom = None;
+            self.oom_is_open = false;
+        }
     }
 
     /// What the kernel has said of the process with that pid, if that is that it killed it.

@@ -146,6 +146,8 @@ pub enum Sign {
     Probed(i32, Probe),
     /// The process's state in `/proc/PID/stat`: `R`, `S`, `D`, `T`, `Z` …
     ProcessState(i32, char),
+    /// Whether this process is being ended: SIGKILL waits for it, or it has begun to exit.
+    Dying(i32, bool),
     /// How hard it is for this process to run; looked at while its healthz does not answer.
     Strain(i32, Strain),
     /// Where this process's healthz is.

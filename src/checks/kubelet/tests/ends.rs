@@ -297,6 +297,10 @@ fn the_kernels_word_waits_for_nobody() {
         kubelet.apply(running_in_group(), at(10));
         if is_first {
             kubelet.apply(oom(4711, SECOND), at(SECOND));
+            assert_eq!(kubelet.take_suspect().map(|p| p.pid), Some(PID));
+            assert_eq!(kubelet.take_suspect(), None, "once");
+            assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletIsHealthy));
+            kubelet.apply(Sign::Dying(PID, true), at(SECOND));
             assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletOOMKilled));
         }
         kubelet.apply(Sign::Job(7, JobKind::Unasked), at(SECOND));
@@ -311,6 +315,30 @@ fn the_kernels_word_waits_for_nobody() {
             "{is_first}"
         );
     }
+}
+
+#[test]
+fn a_kubelet_in_a_container_of_this_host_is_another() {
+    let mut kubelet = healthy();
+    kubelet.apply(running_in_group(), at(10));
+    kubelet.apply(oom(4711, SECOND), at(SECOND));
+    assert_eq!(kubelet.take_suspect().map(|p| p.pid), Some(PID));
+    kubelet.apply(Sign::Dying(PID, false), at(SECOND));
+    assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletIsHealthy));
+    // If ours is then killed by somebody, it was not for memory.
+    dies(&mut kubelet, ended("a", "signal", (2, 9)), SECOND + 500);
+    assert_eq!(
+        reason(&kubelet, 2 * SECOND),
+        Some(Reason::KubeletCrashed),
+        "{}",
+        message(&kubelet, 2 * SECOND)
+    );
+    // What was asked of one process is no answer about another.
+    let mut kubelet = healthy();
+    kubelet.apply(running_in_group(), at(10));
+    kubelet.apply(oom(4711, SECOND), at(SECOND));
+    kubelet.apply(Sign::Dying(4711, true), at(SECOND));
+    assert_eq!(reason(&kubelet, SECOND), Some(Reason::KubeletIsHealthy));
 }
 
 #[test]
@@ -336,6 +364,7 @@ fn a_late_word_is_about_the_end_before_and_the_next_about_the_next() {
             oom(if pid == PID { 200 } else { 4712 }, 3 * SECOND),
             at(3 * SECOND),
         );
+        kubelet.apply(Sign::Dying(200, true), at(3 * SECOND));
         assert!(dying(&kubelet), "{pid}: that one was heard of");
     }
 }
