@@ -223,10 +223,7 @@ impl Agent {
     fn row_of(&self, process: &Process) -> Option<Seen> {
         let watched = self.watched.as_ref().filter(|w| w.process == *process);
         // Without a pidfd its row is looked up anew each time.
-        watched.map_or_else(
-            || process::seen(&self.outside.root, process),
-            Watched::seen,
-        )
+        watched.map_or_else(|| process::seen(&self.outside.root, process), Watched::seen)
     }
 
     pub(super) fn read_strain(&mut self, process: Process, group: &str, uptime: Duration) {

@@ -402,7 +402,8 @@ mod tests {
         // 6.1: fields 9 (flags) and 31 (the pending signals of its first thread).
         let row = |state: &str, flags: u64, pending: u64| {
             let zeros = "0 ".repeat(21);
-            let row = format!("7 (a) b) {state} 1 7 7 0 -1 {flags} {zeros}{pending} 0 0 0 0 0 17\n");
+            let row =
+                format!("7 (a) b) {state} 1 7 7 0 -1 {flags} {zeros}{pending} 0 0 0 0 0 17\n");
             Seen::of_row(row.as_bytes()).unwrap()
         };
         for (state, flags, pending, is_dying) in [
