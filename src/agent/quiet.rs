@@ -96,12 +96,15 @@ impl State {
         all.into_iter().flatten().min()
     }
 
-    /// Whether to judge would change nothing: every check says what it said, and that is well.
-    fn words_are_at_rest(&self) -> bool {
+    /// Whether to judge would change nothing: every check that may have another word says what it said, and that is well.
+    fn words_are_at_rest(&mut self) -> bool {
         let health = &self.health;
         let config = self.checking.config.findings();
         let told = judging::told(health);
-        let driven = |driven: &super::reading::Driven| {
+        let driven = |driven: &mut super::reading::Driven| {
+            if !std::mem::take(&mut driven.stirred) {
+                return true;
+            }
             let (check, spec) = (&*driven.check, driven.check.spec());
             let hint = check.hint();
             if hint.is_some_and(|(spec, hint)| !health.is_at_rest(spec.condition, spec.id, hint)) {
@@ -118,7 +121,7 @@ impl State {
                 checks::config::SPEC.id,
                 config,
             )
-            && self.driven.iter().all(driven)
+            && self.driven.iter_mut().all(driven)
     }
 }
 

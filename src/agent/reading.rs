@@ -35,6 +35,8 @@ pub(super) struct Driven {
     open: bool,
     /// When it was asked last (uptime).
     asked_at: Duration,
+    /// Whether it had its turn or its answer since its word was compared last: of no other has a quiet event changed the word.
+    pub(super) stirred: bool,
 }
 
 impl Driven {
@@ -61,6 +63,7 @@ pub(super) fn driven(settings: &Settings) -> Vec<Driven> {
         check,
         open: false,
         asked_at: Duration::ZERO,
+        stirred: true,
     };
     all.map(driven).collect()
 }
@@ -85,7 +88,7 @@ impl State {
     ) {
         for driven in &mut self.driven {
             if driven.check.spec().id == id {
-                driven.open = false;
+                (driven.open, driven.stirred) = (false, true);
                 let took = now.uptime.saturating_sub(driven.asked_at);
                 self.counted.answered(id, took);
             }
@@ -116,6 +119,7 @@ impl State {
             if driven.open || !driven.is_due(now, soon) {
                 continue;
             }
+            driven.stirred = true;
             if let Some(question) = driven.check.turn(now) {
                 (driven.open, driven.asked_at) = (true, now.uptime);
                 effects.push(Effect::Ask(driven.check.spec().id, question));
@@ -314,6 +318,7 @@ mod tests {
                 check: Box::new(Wants(ms(at))),
                 open: false,
                 asked_at: ms(asked_at),
+                stirred: false,
             };
             let now = Now {
                 uptime: ms(now),

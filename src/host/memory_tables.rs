@@ -91,35 +91,44 @@ impl MemoryTables {
     }
 }
 
-/// `MemTotal:       24682416 kB`: the name and the bytes.
-fn of_meminfo(line: &[u8]) -> Option<(&[u8], u64)> {
-    let mut words = words(line);
-    let name = words.next()?.strip_suffix(b":")?;
-    let value = number(words.next()?)?;
-    Some((name, value.saturating_mul(1024)))
+/// `MemTotal:       24682416 kB`: the name, and what stands behind it.
+fn of_meminfo(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = line.iter().position(|byte| *byte == b':')?;
+    Some((&line[..colon], &line[colon + 1..]))
+}
+
+/// `       24682416 kB`, in bytes.
+fn bytes_of(value: &[u8]) -> Option<u64> {
+    let value = number(words(value).next()?)?;
+    Some(value.saturating_mul(1024))
 }
 
 /// What `/proc/meminfo` says.
 fn level(table: &mut Kept) -> Option<Level> {
     let mut level = Level::default();
     let (mut total, mut available, mut huge) = (None, None, 0);
-    let add =
-        |sum: &mut Option<u64>, bytes: u64| *sum = Some(sum.unwrap_or(0).saturating_add(bytes));
+    let add = |sum: &mut Option<u64>, value: &[u8]| {
+        *sum = bytes_of(value).map_or(*sum, |bytes| Some(sum.unwrap_or(0).saturating_add(bytes)));
+    };
+    // Each second: of the fifty lines the twelve that count are read.
     table.lines(&mut |line| {
-        let Some((name, bytes)) = of_meminfo(line) else {
+        let Some((name, value)) = of_meminfo(line) else {
             return true;
         };
         match name {
-            b"MemTotal" => total = Some(bytes),
-            b"MemAvailable" => available = Some(bytes),
-            b"MemFree" => level.free = Some(bytes),
-            b"AnonPages" => level.anon = Some(bytes),
-            b"Active(file)" | b"Inactive(file)" => add(&mut level.file, bytes),
-            b"Shmem" => level.shmem = Some(bytes),
-            b"SUnreclaim" | b"KernelStack" | b"PageTables" => add(&mut level.kernel, bytes),
-            b"SwapTotal" => level.swap_total = Some(bytes),
-            b"SwapFree" => level.swap_free = Some(bytes),
-            b"Hugetlb" => huge = bytes,
+            b"MemTotal" => total = bytes_of(value),
+            b"MemAvailable" => available = bytes_of(value),
+            b"MemFree" => level.free = bytes_of(value),
+            b"AnonPages" => level.anon = bytes_of(value),
+            b"Active(file)" | b"Inactive(file)" => add(&mut level.file, value),
+            b"Shmem" => level.shmem = bytes_of(value),
+            b"SUnreclaim" | b"KernelStack" | b"PageTables" => add(&mut level.kernel, value),
+            b"SwapTotal" => level.swap_total = bytes_of(value),
+            b"SwapFree" => level.swap_free = bytes_of(value),
+            b"Hugetlb" => {
+                huge = bytes_of(value).unwrap_or(0);
+                return false; // stands behind all others
+            }
             _ => {}
         }
         true

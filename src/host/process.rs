@@ -278,7 +278,9 @@ impl Watched {
             reason = "its successor is unsafe and asks for what an OwnedFd promises by its type: one file, open while it lives"
         )]
         let pidfd = AsyncFd::with_interest(pidfd, Interest::READABLE)?;
-        let Ok(stat) = root.open(format!("/proc/{}/stat", process.pid)) else {
+        // Its first thread's: the whole process's adds up the times of all its threads, which nobody asks for.
+        let pid = process.pid;
+        let Ok(stat) = root.open(format!("/proc/{pid}/task/{pid}/stat")) else {
             return Ok(None);
         };
         Ok(Some(Self {
