@@ -297,8 +297,7 @@ impl Kubelet {
                 self.learn_job(kind);
             }
             Sign::JobDone(id) => {
-                let kind = self.jobs.remove(&id).map(|(kind, _)| kind);
-                if kind == Some(JobKind::Unasked) {
+                if matches!(self.jobs.remove(&id), Some((JobKind::Unasked, _))) {
                     self.job_vanished();
                 }
             }

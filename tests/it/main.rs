@@ -14,6 +14,7 @@ mod effective;
 mod linear;
 mod memory;
 mod monitoring;
+mod operate;
 mod oracle;
 mod policy;
 mod stats;

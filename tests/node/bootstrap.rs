@@ -1,7 +1,7 @@
 //! `nodevigil bootstrap` on a real node: the way to Ready with its times, and what it says of nodes that were broken in ten
 //! ways, one at a time.
 
-mod condition;
+pub(crate) mod condition;
 
 use std::time::Duration;
 

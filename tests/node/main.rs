@@ -50,6 +50,7 @@ mod sandbox;
 mod scene;
 mod standing;
 mod telling;
+mod tried;
 
 #[path = "../../packaging/build/mod.rs"]
 mod build;
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
         provoked_boot::tests(),
         cleanup::tests(),
         packages::tests(),
+        tried::tests(),
         karpenter::tests(),
         lifecycle::tests(),
         lost_nodes::tests(),

@@ -1,6 +1,6 @@
 //! The real packages on a real node: dpkg's and rpm's own programs install them, upgrade them, take them away.
 
-mod kit;
+pub(crate) mod kit;
 
 use std::time::{Duration, Instant};
 

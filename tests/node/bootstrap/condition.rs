@@ -73,7 +73,7 @@ pub(super) fn the_daemon_tells_it_once_and_for_all() -> Result<()> {
 }
 
 /// What a cloud controller does.
-fn initialise(plane: &ControlPlane, name: &str) -> Result<()> {
+pub(crate) fn initialise(plane: &ControlPlane, name: &str) -> Result<()> {
     let node = plane.node(name)?.context("the Node is there")?;
     let mut taints = node["spec"]["taints"]
         .as_array()

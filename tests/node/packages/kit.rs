@@ -1,6 +1,6 @@
 //! The packages that the tests install, two versions of each, and the node that has them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use crate::support::node_builder::NodeBuilder;
 use crate::support::{enter, tools};
 
 /// The version that comes after.
-pub(super) const NEXT: &str = "99.1.0";
+pub(crate) const NEXT: &str = "99.1.0";
 
 /// How one of the two package managers is spoken with.
-pub(super) struct Format {
+pub(crate) struct Format {
     index: usize,
     install: &'static str,
     upgrade: &'static str,
-    pub(super) remove: &'static str,
-    pub(super) purge: Option<&'static str>,
+    pub(crate) remove: &'static str,
+    pub(crate) purge: Option<&'static str>,
     /// Says which version is there.
-    pub(super) version: &'static str,
+    pub(crate) version: &'static str,
 }
 
 /// Without triggers: the machine's own, such as an index of all its manuals, are not ours.
-pub(super) const DEB: Format = Format {
+pub(crate) const DEB: Format = Format {
     index: 0,
     install: "dpkg --no-triggers --install",
     upgrade: "dpkg --no-triggers --install",
@@ -37,7 +37,7 @@ pub(super) const DEB: Format = Format {
 };
 
 /// Debian's rpm, whose database knows no other package, systemd neither.
-pub(super) const RPM: Format = Format {
+pub(crate) const RPM: Format = Format {
     index: 1,
     install: "rpm --force-debian --nodeps --install",
     upgrade: "rpm --force-debian --nodeps --upgrade",
@@ -47,14 +47,14 @@ pub(super) const RPM: Format = Format {
 };
 
 /// The packages.
-pub(super) struct Kit {
+pub(crate) struct Kit {
     first: [PathBuf; 2],
     second: [PathBuf; 2],
 }
 
 impl Kit {
     /// Made once a run, of the agent that is tested.
-    pub(super) fn made() -> Result<&'static Self> {
+    pub(crate) fn made() -> Result<&'static Self> {
         static KIT: OnceLock<Result<Kit, String>> = OnceLock::new();
         let kit = KIT.get_or_init(|| Self::make().map_err(|error| format!("{error:#}")));
         kit.as_ref().map_err(|error| anyhow!("{error}"))
@@ -78,7 +78,7 @@ impl Kit {
     }
 
     /// A node that is Ready, with the packages in /usr/bin, and nothing of nodevigil's installed.
-    pub(super) fn scene(
+    pub(crate) fn scene(
         &self,
         plane: &Arc<ControlPlane>,
         name: &str,
@@ -98,18 +98,33 @@ impl Kit {
         })
     }
 
+    /// The first version's deb.
+    pub(crate) fn deb(&self) -> &Path {
+        &self.first[DEB.index]
+    }
+
+    /// The next version's.
+    pub(crate) fn next_deb(&self) -> &Path {
+        &self.second[DEB.index]
+    }
+
+    /// Both versions, the first one first.
+    pub(crate) fn both(&self, format: &Format) -> [&PathBuf; 2] {
+        [&self.first, &self.second].map(|packages| &packages[format.index])
+    }
+
     /// The command that installs the first version.
-    pub(super) fn install(&self, format: &Format) -> String {
+    pub(crate) fn install(&self, format: &Format) -> String {
         command(format.install, &self.first[format.index])
     }
 
     /// The command that puts the next version in its place.
-    pub(super) fn upgrade(&self, format: &Format) -> String {
+    pub(crate) fn upgrade(&self, format: &Format) -> String {
         command(format.upgrade, &self.second[format.index])
     }
 }
 
-fn command(install: &str, package: &std::path::Path) -> String {
+fn command(install: &str, package: &Path) -> String {
     let name = package.file_name().context("a package has a name");
     let name = name.map(|name| name.to_string_lossy().into_owned());
     format!("{install} /usr/bin/{}", name.unwrap_or_default())

@@ -1,0 +1,97 @@
+//! An operator's mirror of packages: a server that user data downloads from.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::{fs, thread};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+
+use crate::packages::kit::Kit;
+use crate::support::enter;
+
+/// A request line and its headers.
+const MAX_REQUEST_BYTES: u64 = 16 * 1024;
+
+/// The mirror of the run.
+pub(crate) struct Mirror {
+    port: u16,
+    deb: PathBuf,
+}
+
+/// What user data needs to know of a package.
+pub(crate) struct Package {
+    pub(crate) url: String,
+    pub(crate) sha256: String,
+}
+
+impl Mirror {
+    /// Opened once, and there until the run ends.
+    pub(crate) fn open() -> Result<&'static Self> {
+        static MIRROR: OnceLock<Result<Mirror, String>> = OnceLock::new();
+        let mirror = MIRROR.get_or_init(|| Self::start().map_err(|error| format!("{error:#}")));
+        mirror.as_ref().map_err(|error| anyhow!("{error}"))
+    }
+
+    fn start() -> Result<Self> {
+        let kit = Kit::made()?;
+        let shelf = [kit.deb().to_owned(), kit.next_deb().to_owned()];
+        let listener = TcpListener::bind((enter::ADDRESS, 0)).context("the mirror's port")?;
+        let port = listener.local_addr()?.port();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // Who hangs up early is told nothing.
+                let _ = answer(stream, &shelf);
+            }
+        });
+        Ok(Self {
+            port,
+            deb: kit.deb().to_owned(),
+        })
+    }
+
+    /// The version of these sources.
+    pub(crate) fn package(&self) -> Result<Package> {
+        let path = &self.deb;
+        let summed = Command::new("sha256sum").arg(path).output()?;
+        let text = String::from_utf8(summed.stdout)?;
+        let sha256 = text.split_whitespace().next().unwrap_or_default();
+        ensure!(sha256.len() == 64, "sha256sum said {text}");
+        Ok(Package {
+            url: format!("http://{}:{}/{}", enter::ADDRESS, self.port, name(path)),
+            sha256: sha256.to_owned(),
+        })
+    }
+}
+
+fn name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// Hands out the package that is asked for, or 404.
+fn answer(mut stream: TcpStream, shelf: &[PathBuf]) -> io::Result<()> {
+    let mut lines = BufReader::new(stream.try_clone()?.take(MAX_REQUEST_BYTES)).lines();
+    let first = lines.next().transpose()?.unwrap_or_default();
+    for line in lines {
+        if line?.is_empty() {
+            break;
+        }
+    }
+    let wanted = first.split(' ').nth(1).unwrap_or_default();
+    let found = shelf
+        .iter()
+        .find(|path| wanted.strip_prefix('/') == Some(&name(path)));
+    let (status, bytes) = match found {
+        Some(path) => ("200 OK", fs::read(path)?),
+        None => ("404 Not Found", Vec::new()),
+    };
+    let length = bytes.len();
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    )?;
+    stream.write_all(&bytes)
+}
