@@ -94,9 +94,7 @@ impl Event {
     /// Whether it is a look at something that goes on: no process has begun or ended by it.
     pub(super) fn is_reading(&self) -> bool {
         match self {
-            // Else the turn's files would be written ahead of what is told of a kill.
-            Self::Dying(..)
-            | Self::ProcessState(..)
+            Self::ProcessState(..)
             | Self::Strain(..)
             | Self::Answered(..)
             | Self::Pause(_)
