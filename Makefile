@@ -31,6 +31,10 @@ ASSETS := $(or $(KUBEBUILDER_ASSETS),$(TOOLS))
 CONSUMERS_KEY := $(shell cat tests/cluster/karpenter/go.mod tests/cluster/karpenter/go.sum tests/cluster/karpenter/main.go | sha256sum | cut -c1-16)
 CONSUMERS := $(CACHE)/consumers/$(CONSUMERS_KEY)
 
+# The definitions of the types that packaging/kubernetes/samples has, out of the projects' own modules.
+CRDS_KEY := $(shell cat tests/cluster/crds/go.mod tests/cluster/crds/go.sum tests/cluster/crds/fetch.sh | sha256sum | cut -c1-16)
+CRDS := $(CACHE)/crds/$(CRDS_KEY)
+
 # node-problem-detector, that we are measured beside, with the configuration files it ships.
 PEER_KEY := $(shell cat tests/cluster/npd/go.mod tests/cluster/npd/go.sum | sha256sum | cut -c1-16)
 PEER := $(CACHE)/peer/$(PEER_KEY)
@@ -53,6 +57,7 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y C
 # What the node tier, the demo and the bench need: the binary that is shipped, the control plane's binaries, its consumers,
 # whom we are measured beside, and who reads our metrics.
 NODE_ENV := NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" \
+  NODEVIGIL_CRDS="$(CRDS)" \
   NODEVIGIL_PEER="$(PEER)" NODEVIGIL_PROMETHEUS="$(PROMETHEUS)" NODEVIGIL_NFPM="$(NFPM)/nfpm"
 
 VM_ENV := NODEVIGIL_VM="$(VM)" NODEVIGIL_GUEST="$(CARGO_TARGET_DIR)/$(TARGET)/release/guest" $(NODE_ENV)
@@ -64,7 +69,7 @@ NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-dae
   curl:curl mkfs.ext4:e2fsprogs losetup:mount python3:python3-minimal strace:strace lintian:lintian rpmlint:rpmlint rpm:rpm \
   qemu-system-x86_64:qemu-system-x86 busybox:busybox-static
 
-.PHONY: help demo test packages arm nfpm packed prometheus rules unit trees kubelet kubelets consumers peer node guest memory vm promises check docs table bench soak oracle fuzz release install tools setup cargo-deny clean
+.PHONY: help demo story test packages arm nfpm packed prometheus rules unit trees kubelet kubelets consumers crds peer node guest memory vm promises check docs table bench soak oracle fuzz release install tools setup cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -76,6 +81,10 @@ help: ## This list
 demo: setup tools release ## Boots a real node, breaks its kubelet, shows what the API server sees
 	@echo "== demo"
 	@$(NODE_ENV) cargo run --quiet --locked --example demo
+
+story: setup tools release ## The life of one real node: cloud-init, deb, preflight, kubeadm join, a killed kubelet, upgrade, removal
+	@echo "== story"
+	@$(NODE_ENV) cargo test --quiet --locked --test node -- story::
 
 test: setup unit trees tools rules kubelet release packed node memory promises ## Every test: unit, integration, oracle, real node, promises in short form
 
@@ -209,8 +218,9 @@ install: ## Copies binary, units and documents to $(DESTDIR)$(PREFIX); enables a
 	@sed -i 's,^ExecStart=/usr/bin/,ExecStart=$(PREFIX)/bin/,' "$(DESTDIR)$(PREFIX)"/lib/systemd/system/nodevigil*.service
 	@install -D -m 644 systemd/nodevigil.sysusers "$(DESTDIR)$(PREFIX)/lib/sysusers.d/nodevigil.conf"
 	@install -D -m 644 systemd/nodevigil.tmpfiles "$(DESTDIR)$(PREFIX)/lib/tmpfiles.d/nodevigil.conf"
-	@install -d "$(DESTDIR)$(PREFIX)/share/nodevigil/kubernetes" "$(DESTDIR)$(PREFIX)/share/nodevigil/monitoring" "$(DESTDIR)$(PREFIX)/share/doc/nodevigil/reference"
-	@install -m 644 packaging/kubernetes/* "$(DESTDIR)$(PREFIX)/share/nodevigil/kubernetes"
+	@install -d "$(DESTDIR)$(PREFIX)/share/nodevigil/kubernetes/samples" "$(DESTDIR)$(PREFIX)/share/nodevigil/monitoring" "$(DESTDIR)$(PREFIX)/share/doc/nodevigil/reference"
+	@install -m 644 packaging/kubernetes/samples/* "$(DESTDIR)$(PREFIX)/share/nodevigil/kubernetes/samples"
+	@install -m 644 packaging/kubernetes/*.* "$(DESTDIR)$(PREFIX)/share/nodevigil/kubernetes"
 	@install -m 644 packaging/monitoring/* "$(DESTDIR)$(PREFIX)/share/nodevigil/monitoring"
 	@install -D -m 644 systemd/nodevigil.preset "$(DESTDIR)$(PREFIX)/lib/systemd/system-preset/80-nodevigil.preset"
 	@install -m 644 packaging/config.d/00-defaults.toml "$(DESTDIR)$(PREFIX)/share/doc/nodevigil/defaults.toml"
@@ -223,7 +233,7 @@ GO_ENV = GOENV="$${GOENV:-$${XDG_CONFIG_HOME:-$$HOME/.config}/go/env}" XDG_CONFI
   GOCACHE="$(CACHE)/go/build" GOMODCACHE="$(CACHE)/go/mod" GOFLAGS=-modcacherw
 NEED_GO = command -v go >/dev/null || { echo "go is missing: install Go 1.26 or later (https://go.dev/dl), or set KUBEBUILDER_ASSETS" >&2; exit 1; }
 
-tools: consumers peer prometheus nfpm ## The pinned Kubernetes programs, into the cache (ten minutes the first time)
+tools: consumers crds peer prometheus nfpm ## The pinned Kubernetes programs, into the cache (ten minutes the first time)
 	@if [ -n "$(KUBEBUILDER_ASSETS)" ]; then \
 	  test -x "$(KUBEBUILDER_ASSETS)/kube-apiserver" || { echo "KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) holds no kube-apiserver" >&2; exit 1; }; \
 	elif [ ! -d "$(TOOLS)" ]; then \
@@ -240,6 +250,15 @@ consumers:
 	  rm -rf "$(CACHE)/consumers"; \
 	  mkdir -p "$(CACHE)/consumers" "$(CACHE)/go"; \
 	  $(GO_ENV) tests/cluster/build.sh "$(CONSUMERS)" tests/cluster/karpenter; \
+	fi
+
+crds:
+	@if [ ! -d "$(CRDS)" ]; then \
+	  $(NEED_GO); \
+	  echo "== definitions of the samples' types, into $(CRDS) (13 MB of modules)"; \
+	  rm -rf "$(CACHE)/crds"; \
+	  mkdir -p "$(CACHE)/crds" "$(CACHE)/go"; \
+	  $(GO_ENV) tests/cluster/crds/fetch.sh "$(CRDS)"; \
 	fi
 
 # One to three minutes and 55 MB; from nothing 0.9 GB of modules and 0.7 GB of build results in Go's caches, part of it the others'.

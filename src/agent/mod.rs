@@ -291,7 +291,7 @@ impl Agent {
         for round in 0.. {
             self.look_whether_it_dies(&mut effects, now);
             for effect in effects.drain(..) {
-                if effect == Effect::Exit {
+                if matches!(effect, Effect::Exit) {
                     return true;
                 }
                 let is_apply = matches!(effect, Effect::Apply(_));

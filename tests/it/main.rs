@@ -17,6 +17,7 @@ mod monitoring;
 mod operate;
 mod oracle;
 mod policy;
+mod samples;
 mod stats;
 mod tables;
 mod tidy;

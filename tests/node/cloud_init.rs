@@ -2,7 +2,7 @@
 //! twins with the mistake that started this project.
 
 pub(crate) mod birth;
-mod kubeadm;
+pub(crate) mod kubeadm;
 pub(crate) mod mirror;
 mod schema;
 

@@ -46,9 +46,11 @@ mod provoked_storage;
 mod racing;
 mod reach;
 mod runtime;
+mod samples;
 mod sandbox;
 mod scene;
 mod standing;
+mod story;
 mod telling;
 mod tried;
 
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
+        story::tests(),
         standing::tests(),
         provoked_storage::tests(),
         provoked_boot::tests(),
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         packages::tests(),
         tried::tests(),
         karpenter::tests(),
+        samples::tests(),
         lifecycle::tests(),
         lost_nodes::tests(),
         memory_kill::tests(),

@@ -19,7 +19,7 @@ use crate::support::{say, wait_until};
 use crate::trial;
 
 /// An operator's own file.
-const LOCAL: &str = "/etc/nodevigil/config.d/50-local.toml";
+pub(crate) const LOCAL: &str = "/etc/nodevigil/config.d/50-local.toml";
 /// What `prerm` may take for the cleanup, and the second that its programs need on a busy machine.
 const CLEANUP: Duration = Duration::from_secs(6);
 
@@ -52,7 +52,7 @@ fn a_package_lives(format: &'static Format, name: &str) -> Result<()> {
             "the catalogue explains no line"
         );
         let before = run(&format!("sha256sum {LOCAL}"))?;
-        let upgraded = upgrade(scene, kit, format)?;
+        let upgraded = upgrade(scene, &kit.upgrade(format), format)?;
 
         let began = Instant::now();
         let said = run(format.remove)?;
@@ -88,13 +88,13 @@ fn a_package_lives(format: &'static Format, name: &str) -> Result<()> {
 }
 
 /// The next version, while the agent runs: another process, the same word on the Node, the operator's files as they were.
-fn upgrade(scene: &Scene, kit: &Kit, format: &Format) -> Result<Duration> {
+pub(crate) fn upgrade(scene: &Scene, command: &str, format: &Format) -> Result<Duration> {
     let enabled = "systemctl is-enabled nodevigil nodevigil-helper.socket nodevigil-preflight";
     let local = format!("sha256sum {LOCAL}");
     let (states, before) = (scene.node.sh(enabled)?, scene.node.sh(&local)?);
     let (agent, told) = (scene.node.main_pid(AGENT)?, scene.now()?);
     let began = Instant::now();
-    scene.node.sh(&kit.upgrade(format))?;
+    scene.node.sh(command)?;
     let took = began.elapsed();
     let version = scene.node.sh(format.version)?;
     ensure!(version.contains(kit::NEXT), "{version}");

@@ -261,8 +261,8 @@ fn the_readme_can_be_followed() -> Result<()> {
     let folder = plane.folder().join("readme");
     let shipped = repository().join("packaging/kubernetes");
     std::fs::create_dir(&folder)?;
-    for entry in std::fs::read_dir(&shipped)? {
-        let entry = entry?;
+    let files = std::fs::read_dir(&shipped)?.flatten();
+    for entry in files.filter(|entry| entry.path().is_file()) {
         std::fs::copy(entry.path(), folder.join(entry.file_name()))?;
     }
     let admin = plane.kubeconfig("admin", &["system:masters"], LOCAL)?;

@@ -17,6 +17,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use libtest_mimic::Trial;
 
 use crate::packages::kit::{DEB, Kit};
+use crate::samples;
 use crate::scene::{SHORT_SPELL, Scene};
 use crate::support::control_plane::{ControlPlane, Options};
 use crate::support::node_builder::NodeBuilder;
@@ -28,6 +29,7 @@ const DOCUMENTS: &[&str] = &[
     "README.md",
     "docs/operate.md",
     "docs/bootstrap.md",
+    "docs/consumers.md",
     "docs/install.md",
 ];
 const NODE: &str = "worker-1";
@@ -72,6 +74,7 @@ fn each_command_works() -> Result<()> {
     }
     let kit = Kit::made()?;
     let plane = ControlPlane::start(Options::default())?;
+    samples::define(&plane)?; // as where the controllers are that docs/consumers.md is about
     let watch = plane.watch_node(NODE)?;
     let mut builder = NodeBuilder::new(&plane, NODE)
         .program(tools::path("kubectl")?)

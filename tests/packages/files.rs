@@ -37,6 +37,11 @@ const FOLDERS: &[(&str, &str, &[&str])] = &[
         &["yaml", "md"],
     ),
     (
+        "packaging/kubernetes/samples",
+        "/usr/share/nodevigil/kubernetes/samples",
+        &["yaml"],
+    ),
+    (
         "packaging/monitoring",
         "/usr/share/nodevigil/monitoring",
         &["yaml", "md", "json", "service", "socket"],

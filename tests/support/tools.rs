@@ -42,6 +42,18 @@ pub(crate) fn consumer(program: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// The folder with the definitions of the samples' types (tests/cluster/crds); `make` says where it is.
+pub(crate) fn definitions() -> Result<PathBuf> {
+    let folder = std::env::var_os("NODEVIGIL_CRDS").map(PathBuf::from);
+    let folder = folder.context("NODEVIGIL_CRDS is not set: start this through make")?;
+    ensure!(
+        folder.is_dir(),
+        "{} is missing: run `make crds`",
+        folder.display()
+    );
+    Ok(folder)
+}
+
 /// The folder with node-problem-detector and its configuration files; `make` sets it.
 const PEER: &str = "NODEVIGIL_PEER";
 

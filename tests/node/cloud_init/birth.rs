@@ -55,7 +55,7 @@ pub(crate) fn machine(plane: &Arc<ControlPlane>, name: &str, user_data: &str) ->
 /// The placeholders filled in; besides, what a test machine needs: kubeadm's preflight refuses it, and its address is
 /// not the one that a kubelet would find.
 pub(crate) fn filled(plane: &ControlPlane, user_data: &str) -> Result<String> {
-    let package = Mirror::open()?.package()?;
+    let package = Mirror::open()?.first()?;
     let text = user_data
         .replace("API_SERVER_ENDPOINT", &kubeadm::endpoint(plane))
         .replace("BOOTSTRAP_TOKEN", kubeadm::TOKEN)
@@ -134,7 +134,7 @@ pub(crate) fn moment(node: &Node, unit: &str, property: &str) -> Result<u64> {
 /// What is told of a test that fails.
 pub(crate) fn log(node: &Node) -> String {
     let (_, log) = node
-        .run("tail -n 40 /var/log/cloud-init-output.log; for unit in nodevigil-preflight nodevigil nodevigil-helper kubelet; do echo \"== $unit\"; journalctl -n 15 --no-pager -o short-monotonic -u $unit; done")
+        .run("tail -n 40 /var/log/cloud-init-output.log; for unit in nodevigil-preflight nodevigil-bootstrap nodevigil nodevigil-helper kubelet; do echo \"== $unit\"; journalctl -n 15 --no-pager -o short-monotonic -u $unit; done")
         .unwrap_or_default();
     format!("the node's journal:\n{log}")
 }

@@ -14,7 +14,7 @@ use crate::support::{api, wait_until};
 
 pub(crate) const EXTERNAL_CLOUD: &str =
     include_str!("../../../cloud-init/kubeadm-external-cloud.yaml");
-const PREFLIGHT: &str = "nodevigil-preflight.service";
+pub(crate) const PREFLIGHT: &str = "nodevigil-preflight.service";
 
 /// Where the flag stands that works.
 const ARGUMENTS: &str = "        - name: cloud-provider\n          value: external\n";
@@ -88,7 +88,7 @@ pub(super) fn a_node_of_an_external_cloud() -> Result<()> {
             let bad = told.is_some_and(|told| told["status"] == "False");
             ensure!(!bad, "{told:?}");
         }
-        // The cloud controller comes; the user data's last line waits for it.
+        // The cloud controller comes; `nodevigil bootstrap` waits for it.
         initialise(&plane, node.name())?;
         let console = birth::on_console(&node, "this node is of use")?;
         ensure!(

@@ -15,10 +15,10 @@ use crate::support::enter;
 /// A request line and its headers.
 const MAX_REQUEST_BYTES: u64 = 16 * 1024;
 
-/// The mirror of the run.
+/// The mirror of the run; it has both versions of the deb.
 pub(crate) struct Mirror {
     port: u16,
-    deb: PathBuf,
+    shelf: [PathBuf; 2],
 }
 
 /// What user data needs to know of a package.
@@ -40,21 +40,28 @@ impl Mirror {
         let shelf = [kit.deb().to_owned(), kit.next_deb().to_owned()];
         let listener = TcpListener::bind((enter::ADDRESS, 0)).context("the mirror's port")?;
         let port = listener.local_addr()?.port();
+        let served = shelf.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 // Who hangs up early is told nothing.
-                let _ = answer(stream, &shelf);
+                let _ = answer(stream, &served);
             }
         });
-        Ok(Self {
-            port,
-            deb: kit.deb().to_owned(),
-        })
+        Ok(Self { port, shelf })
     }
 
     /// The version of these sources.
-    pub(crate) fn package(&self) -> Result<Package> {
-        let path = &self.deb;
+    pub(crate) fn first(&self) -> Result<Package> {
+        self.package(0)
+    }
+
+    /// The one that comes after.
+    pub(crate) fn next(&self) -> Result<Package> {
+        self.package(1)
+    }
+
+    fn package(&self, index: usize) -> Result<Package> {
+        let path = &self.shelf[index];
         let summed = Command::new("sha256sum").arg(path).output()?;
         let text = String::from_utf8(summed.stdout)?;
         let sha256 = text.split_whitespace().next().unwrap_or_default();
