@@ -224,9 +224,8 @@ fn a_limit_is_for_one_kill_of_its_group_only() {
     oom.take(Duration::ZERO, summary, &mut |kill| kills.push(kill));
     oom.take(Duration::ZERO, end, &mut |kill| kills.push(kill));
     oom.take(Duration::ZERO, limit, &mut |kill| kills.push(kill));
-    oom.take(Duration::from_mins(1), summary, &mut |kill| {
-        kills.push(kill)
-    });
+    let minute = Duration::from_mins(1);
+    oom.take(minute, summary, &mut |kill| kills.push(kill));
     oom.flush(&mut |kill| kills.push(kill));
     let told: Vec<_> = kills.iter().map(|kill| kill.limit_bytes).collect();
     assert_eq!(told, [None, None]);
