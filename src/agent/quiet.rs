@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     checks::{
-        self, Reading,
+        self,
         kubelet::{Probe, SPEC as KUBELET},
     },
     clock::Now,
@@ -34,13 +34,7 @@ impl State {
                 let is_well = shown.is_some_and(|v| v.reason == Reason::KubeletIsHealthy);
                 *probe == Probe::Ok && is_watched(*pid) && is_well && self.kubelet.answers()
             }
-            Event::Answered(_, reading) => matches!(
-                reading,
-                Reading::Limits(_)
-                    | Reading::Memory(_)
-                    | Reading::Sockets(_)
-                    | Reading::KernelState(_)
-            ),
+            Event::Answered(_, reading) => reading.is_the_askers(),
             _ => false,
         }
     }
@@ -97,12 +91,12 @@ impl State {
     }
 
     /// Whether to judge would change nothing: every check that may have another word says what it said, and that is well.
-    fn words_are_at_rest(&mut self) -> bool {
+    fn words_are_at_rest(&self) -> bool {
         let health = &self.health;
         let config = self.checking.config.findings();
         let told = judging::told(health);
-        let driven = |driven: &mut super::reading::Driven| {
-            if !std::mem::take(&mut driven.stirred) {
+        let driven = |driven: &super::reading::Driven| {
+            if !driven.stirred {
                 return true;
             }
             let (check, spec) = (&*driven.check, driven.check.spec());
@@ -121,7 +115,7 @@ impl State {
                 checks::config::SPEC.id,
                 config,
             )
-            && self.driven.iter_mut().all(driven)
+            && self.driven.iter().all(driven)
     }
 }
 

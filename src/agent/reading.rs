@@ -35,14 +35,37 @@ pub(super) struct Driven {
     open: bool,
     /// When it was asked last (uptime).
     asked_at: Duration,
-    /// Whether it had its turn or its answer since its word was compared last: of no other has a quiet event changed the word.
+    /// When it wants its turn (uptime), as it said last.
+    due_at: Option<Duration>,
+    /// Whether it heard something or had its turn since it was last asked what it says: only then that may be another word.
     pub(super) stirred: bool,
 }
 
 impl Driven {
+    fn new(check: Box<dyn Check>) -> Self {
+        Self {
+            due_at: check.due_at(),
+            check,
+            open: false,
+            asked_at: Duration::ZERO,
+            stirred: true,
+        }
+    }
+
+    fn take(&mut self, reading: &Reading, now: Now) {
+        self.check.take(reading, now);
+        self.stir();
+    }
+
+    /// Nothing else changes it: between two of these it need not be asked, which for all checks at each turn would be most of
+    /// what an idle turn does.
+    fn stir(&mut self) {
+        (self.due_at, self.stirred) = (self.check.due_at(), true);
+    }
+
     /// Whether its turn has come; `soon` is until when what is due is done now.
     fn is_due(&self, now: Now, soon: Duration) -> bool {
-        self.check.due_at().is_some_and(|at| {
+        self.due_at.is_some_and(|at| {
             // Who wants the next look after a tenth of a second is not served by another at once.
             let wait = at.saturating_sub(self.asked_at);
             let is_hasty = wait < SECOND;
@@ -59,13 +82,7 @@ impl Driven {
 /// Every check that is driven.
 pub(super) fn driven(settings: &Settings) -> Vec<Driven> {
     let all = checks::driven(settings).into_iter();
-    let driven = |check| Driven {
-        check,
-        open: false,
-        asked_at: Duration::ZERO,
-        stirred: true,
-    };
-    all.map(driven).collect()
+    all.map(Driven::new).collect()
 }
 
 impl State {
@@ -74,7 +91,7 @@ impl State {
         self.learn_of_kill(reading, now);
         self.counted.read(reading);
         for driven in &mut self.driven {
-            driven.check.take(reading, now);
+            driven.take(reading, now);
         }
     }
 
@@ -88,9 +105,12 @@ impl State {
     ) {
         for driven in &mut self.driven {
             if driven.check.spec().id == id {
-                (driven.open, driven.stirred) = (false, true);
+                driven.open = false;
                 let took = now.uptime.saturating_sub(driven.asked_at);
                 self.counted.answered(id, took);
+                if reading.is_the_askers() {
+                    return driven.take(reading, now);
+                }
             }
         }
         self.follow_runtime(reading, effects);
@@ -119,8 +139,9 @@ impl State {
             if driven.open || !driven.is_due(now, soon) {
                 continue;
             }
-            driven.stirred = true;
-            if let Some(question) = driven.check.turn(now) {
+            let question = driven.check.turn(now);
+            driven.stir();
+            if let Some(question) = question {
                 (driven.open, driven.asked_at) = (true, now.uptime);
                 effects.push(Effect::Ask(driven.check.spec().id, question));
             }
@@ -130,7 +151,7 @@ impl State {
     /// When the next of them is due (uptime).
     pub(super) fn next_turn(&self) -> Option<Duration> {
         let waiting = self.driven.iter().filter(|driven| !driven.open);
-        waiting.filter_map(|driven| driven.check.due_at()).min()
+        waiting.filter_map(|driven| driven.due_at).min()
     }
 
     /// What has happened and is no state becomes an Event. `true` if anything has.
@@ -138,6 +159,9 @@ impl State {
         let mut any = false;
         let is_shadow = self.desired.choice().shadow;
         for driven in &mut self.driven {
+            if !std::mem::take(&mut driven.stirred) {
+                continue;
+            }
             let kind = driven.check.spec().condition;
             while let Some(told) = driven.check.told() {
                 any = true;
@@ -314,12 +338,8 @@ mod tests {
     fn a_hasty_check_waits_for_its_time() {
         let ms = Duration::from_millis;
         let is_due = |asked_at, at, now, soon| {
-            let driven = Driven {
-                check: Box::new(Wants(ms(at))),
-                open: false,
-                asked_at: ms(asked_at),
-                stirred: false,
-            };
+            let mut driven = Driven::new(Box::new(Wants(ms(at))));
+            driven.asked_at = ms(asked_at);
             let now = Now {
                 uptime: ms(now),
                 wall: jiff::Timestamp::UNIX_EPOCH,

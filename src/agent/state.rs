@@ -248,9 +248,6 @@ impl State {
     /// A whole turn: judges what is known, and says what to set going.
     pub(super) fn settle(&mut self, now: Now, effects: &mut Vec<Effect>) {
         self.take_turns(now, effects);
-        for driven in &mut self.driven {
-            driven.stirred = false;
-        }
         let stands_otherwise = self.settle_standing(now);
         let changed = self.judge(now, effects);
         if changed || stands_otherwise {

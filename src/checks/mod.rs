@@ -215,6 +215,16 @@ pub enum Reading {
     RuntimeState(i32, char),
 }
 
+impl Reading {
+    /// Whether it means something to the check alone that asked for it.
+    pub fn is_the_askers(&self) -> bool {
+        matches!(
+            self,
+            Self::Limits(_) | Self::Memory(_) | Self::Sockets(_) | Self::KernelState(_)
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -166,7 +166,7 @@ impl Server {
                 // It lasts: the place for questions that are answered and gone is free again, and so is the thread.
                 drop(slot);
                 spawn(Box::new(move || {
-                    follow(&root, &stream, &request, &following)
+                    follow(&root, &stream, &request, &following);
                 }));
             }
         });

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::*;
 use crate::{
     checks::{
-        Question,
+        Question, Reading,
         kernel::troubles::KernelState,
         kubelet::{Found, Process},
         lease::{Sockets, Unread},

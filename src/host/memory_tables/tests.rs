@@ -88,14 +88,24 @@ fn each_table_is_read() {
     let mut wanted = wanted;
     wanted.reclaim = Some(reclaim);
     assert_eq!(tables.look(Depth::Whole, at).unwrap(), wanted);
+}
+
+#[test]
+fn where_there_is_plenty_the_head_of_the_table_is_enough() {
+    let (_folder, root) = host();
+    let head = "MemTotal: 1024 kB\nMemFree: 20 kB\nMemAvailable: 512 kB\nInactive(file): 7 kB\n";
+    let rest = "SwapTotal: 9 kB\nSwapFree: 8 kB\nAnonPages: 6 kB\nHugetlb: 24 kB\n";
+    put(&root, "/proc/meminfo", &(head.to_owned() + rest));
+    put(&root, "/proc/pressure/memory", &psi(77, 7));
+    let mut tables = MemoryTables::new(&root);
+    let all = whole(&mut tables, 1).level;
+    assert_eq!((all.total, all.anon), (1000 * 1024, Some(6 * 1024)));
+    let at = Duration::from_secs(2);
+    // What huge pages take is remembered.
+    let level = Level { anon: None, ..all };
     let wanted = Sample {
         at,
-        level: Level {
-            anon: None,
-            shmem: None,
-            kernel: None,
-            ..wanted.level
-        },
+        level,
         ..Sample::default()
     };
     assert_eq!(tables.look(Depth::Head, at).unwrap(), wanted);
