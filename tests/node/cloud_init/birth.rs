@@ -33,8 +33,19 @@ ExecStart=/usr/bin/script --quiet --flush --command 'mount --bind $(tty) /dev/co
 /// kubelet's package enables it: until kubeadm has configured it, it starts and fails every ten seconds.
 const ENABLED_KUBELET: &str = "[Unit]\nWants=kubelet.service\n";
 
-/// A node with packages as Debian has them, and this user data; neither nodevigil nor anything of it is there.
+/// A machine with kubelet and kubeadm as their packages install them, and this user data.
 pub(crate) fn machine(plane: &Arc<ControlPlane>, name: &str, user_data: &str) -> NodeBuilder {
+    bare(plane, name, user_data)
+        .file(
+            "/etc/systemd/system/node.target.d/10-kubelet.conf",
+            ENABLED_KUBELET,
+            0o644,
+        )
+        .file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=\n", 0o644)
+}
+
+/// A machine with this user data; neither nodevigil nor anything of it is there.
+pub(crate) fn bare(plane: &Arc<ControlPlane>, name: &str, user_data: &str) -> NodeBuilder {
     NodeBuilder::new(plane, name)
         .joining()
         .start("lab-console.service")
@@ -43,25 +54,23 @@ pub(crate) fn machine(plane: &Arc<ControlPlane>, name: &str, user_data: &str) ->
             CONSOLE_UNIT,
             0o644,
         )
-        .file(
-            "/etc/systemd/system/node.target.d/10-kubelet.conf",
-            ENABLED_KUBELET,
-            0o644,
-        )
-        .file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=\n", 0o644)
         .file("/var/lib/cloud/seed/nocloud/user-data", user_data, 0o600)
 }
 
 /// The placeholders filled in; besides, what a test machine needs: kubeadm's preflight refuses it, and its address is
 /// not the one that a kubelet would find.
 pub(crate) fn filled(plane: &ControlPlane, user_data: &str) -> Result<String> {
-    let package = Mirror::open()?.first()?;
+    let mirror = Mirror::open()?;
+    let package = mirror.first()?;
     let text = user_data
         .replace("API_SERVER_ENDPOINT", &kubeadm::endpoint(plane))
         .replace("BOOTSTRAP_TOKEN", kubeadm::TOKEN)
         .replace("CA_CERT_HASH", &ca_hash(plane.ca())?)
         .replace("NODEVIGIL_DEB_URL", &package.url)
-        .replace("NODEVIGIL_DEB_SHA256", &package.sha256);
+        .replace("NODEVIGIL_DEB_SHA256", &package.sha256)
+        .replace("K3S_SERVER_URL", &plane.url())
+        .replace("K3S_TOKEN", "K10abcdef::server:abcdef")
+        .replace("https://get.k3s.io", &mirror.k3s());
     let address = format!("{{name: node-ip, value: {}}}", enter::ADDRESS);
     let has_arguments = text.contains(" kubeletExtraArgs:\n");
     let mut lines: Vec<String> = Vec::new();

@@ -82,12 +82,8 @@ pub(super) fn a_bad_image_is_refused() -> Result<()> {
             code == 1 && said.contains("status: error"),
             "{code}: {said}"
         );
-        let console = birth::console(&node)?;
         for wanted in ["fatal[FL002", "/etc/default/kubelet:1"] {
-            ensure!(
-                console.contains(wanted),
-                "{wanted} is not on the console:\n{console}"
-            );
+            birth::on_console(&node, wanted)?;
         }
         Ok(())
     })();

@@ -9,16 +9,17 @@ use std::{fs, thread};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 
+use super::k3s;
 use crate::packages::kit::Kit;
 use crate::support::enter;
 
 /// A request line and its headers.
 const MAX_REQUEST_BYTES: u64 = 16 * 1024;
 
-/// The mirror of the run; it has both versions of the deb.
+/// The mirror of the run; it has both versions of the deb, and what stands in for k3s' installer.
 pub(crate) struct Mirror {
     port: u16,
-    shelf: [PathBuf; 2],
+    shelf: [PathBuf; 3],
 }
 
 /// What user data needs to know of a package.
@@ -37,7 +38,9 @@ impl Mirror {
 
     fn start() -> Result<Self> {
         let kit = Kit::made()?;
-        let shelf = [kit.deb().to_owned(), kit.next_deb().to_owned()];
+        let k3s = enter::work().join("k3s-install.sh");
+        fs::write(&k3s, k3s::STAND_IN.replace("NODE_IP", enter::ADDRESS))?;
+        let shelf = [kit.deb().to_owned(), kit.next_deb().to_owned(), k3s];
         let listener = TcpListener::bind((enter::ADDRESS, 0)).context("the mirror's port")?;
         let port = listener.local_addr()?.port();
         let served = shelf.clone();
@@ -60,6 +63,20 @@ impl Mirror {
         self.package(1)
     }
 
+    /// Where k3s' installer is.
+    pub(crate) fn k3s(&self) -> String {
+        self.url(2)
+    }
+
+    fn url(&self, index: usize) -> String {
+        format!(
+            "http://{}:{}/{}",
+            enter::ADDRESS,
+            self.port,
+            name(&self.shelf[index])
+        )
+    }
+
     fn package(&self, index: usize) -> Result<Package> {
         let path = &self.shelf[index];
         let summed = Command::new("sha256sum").arg(path).output()?;
@@ -67,7 +84,7 @@ impl Mirror {
         let sha256 = text.split_whitespace().next().unwrap_or_default();
         ensure!(sha256.len() == 64, "sha256sum said {text}");
         Ok(Package {
-            url: format!("http://{}:{}/{}", enter::ADDRESS, self.port, name(path)),
+            url: self.url(index),
             sha256: sha256.to_owned(),
         })
     }
