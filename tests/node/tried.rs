@@ -9,6 +9,9 @@
 //! | `<!-- exit 1 -->` | its exit code, 0 if nothing is said |
 //! | `<!-- after: COMMAND -->` | run before it: the trouble that the block is for |
 //! | `<!-- then: COMMAND -->` | run after it, to have the node as it was |
+//! | `<!-- says: WORDS -->` | what its output contains; may be given again |
+//!
+//! `TRIED_SHOW=1` prints all that was said.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -64,9 +67,11 @@ struct Block {
     exit: i32,
     after: Option<String>,
     then: Option<String>,
+    says: Vec<String>,
 }
 
 fn each_command_works() -> Result<()> {
+    tools::definitions()?; // said before minutes have passed
     let mut blocks = Vec::new();
     for document in DOCUMENTS {
         let text = std::fs::read_to_string(repository().join(document))?;
@@ -143,6 +148,17 @@ impl Block {
             "exit code {code}, and {} expected; what it said, each command after a +:\n{said}",
             self.exit
         );
+        if std::env::var_os("TRIED_SHOW").is_some() {
+            say(&said);
+        }
+        // Not in the commands themselves, which the shell shows too.
+        let is_there = |words: &String| {
+            let mut lines = said.lines().filter(|line| !line.starts_with('+'));
+            lines.any(|line| line.contains(words))
+        };
+        if let Some(words) = self.says.iter().find(|words| !is_there(words)) {
+            bail!("it does not say `{words}`:\n{said}");
+        }
         if let Some(command) = &self.then {
             let (code, said) = shell(scene, command)?;
             ensure!(code == 0, "after it, `{command}`: {code}: {said}");
@@ -224,6 +240,8 @@ impl Block {
             self.after = Some(command.to_owned());
         } else if let Some(command) = mark.strip_prefix("then: ") {
             self.then = Some(command.to_owned());
+        } else if let Some(words) = mark.strip_prefix("says: ") {
+            self.says.push(words.to_owned());
         } else if let Some(code) = mark.strip_prefix("exit ").and_then(|c| c.parse().ok()) {
             self.exit = code;
         }
