@@ -289,6 +289,7 @@ impl Agent {
         }
         let mut effects = self.state.apply(event, now);
         for round in 0.. {
+            self.look_whether_it_dies(&mut effects, now);
             for effect in effects.drain(..) {
                 if matches!(effect, Effect::Exit) {
                     return true;
@@ -307,7 +308,10 @@ impl Agent {
             self.gauge = None;
         }
         while self.tasks.try_join_next().is_some() {}
-        self.write();
+        // What is known already, the end of a process perhaps, is told before anything is written.
+        if self.known.is_empty() {
+            self.write();
+        }
         let took = self.outside.clock.now().uptime.saturating_sub(now.uptime);
         self.state.counted.turned(took);
         false

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     checks::kubelet::{Found, Probe, Process},
+    clock::Now,
     helper::protocol::ConfigRequest,
     host::{
         network,
@@ -31,7 +32,6 @@ impl Agent {
             Effect::Watch(process) => self.watch(process),
             Effect::Probe(pid, url) => self.probe(pid, &url, uptime),
             Effect::ReadState(process) => self.read_state(&process),
-            Effect::LookWhetherItDies(process) => self.look_whether_it_dies(&process),
             Effect::ReadStrain(process, group) => self.read_strain(process, &group, uptime),
             Effect::ReadRuntimeState => self.read_runtime_state(),
             Effect::WatchRuntime(process) => self.watch_runtime(process),
@@ -66,7 +66,8 @@ impl Agent {
             Effect::WriteMetrics => self.expose_as_file(),
             Effect::NotifyStatus(line) => self.outside.notifier.status(&line),
             Effect::NotifyWatchdog => self.outside.notifier.watchdog(),
-            Effect::Exit => {}
+            // The turn has taken these out.
+            Effect::LookWhetherItDies(_) | Effect::Exit => {}
         }
     }
 
@@ -212,12 +213,23 @@ impl Agent {
         self.known.push_back(event);
     }
 
-    pub(super) fn look_whether_it_dies(&mut self, process: &Process) {
-        let event = match self.row_of(process) {
-            Some(seen) => Event::Dying(process.pid, seen.is_dying),
-            None => Event::Gone(process.pid),
+    /// What is told of a kill may hang on whether a process is dying: that is looked at first, and what comes of it goes before
+    /// whatever else is to be done.
+    pub(super) fn look_whether_it_dies(&mut self, effects: &mut Vec<Effect>, now: Now) {
+        let mut looks = effects.extract_if(.., |e| matches!(e, Effect::LookWhetherItDies(_)));
+        let Some(Effect::LookWhetherItDies(process)) = looks.next() else {
+            return;
         };
-        self.known.push_back(event);
+        drop(looks);
+        match self.row_of(&process) {
+            Some(seen) => {
+                let dying = Event::Dying(process.pid, seen.is_dying);
+                let first = self.state.apply(dying, now);
+                effects.splice(..0, first);
+            }
+            // An end waits for the queue.
+            None => self.known.push_back(Event::Gone(process.pid)),
+        }
     }
 
     fn row_of(&self, process: &Process) -> Option<Seen> {

@@ -165,7 +165,9 @@ impl Server {
             if let Some(request) = answer(&root, &disk, &stream, uid) {
                 // It lasts: the place for questions that are answered and gone is free again, and so is the thread.
                 drop(slot);
-                spawn(Box::new(move || follow(&root, &stream, &request, &following)));
+                spawn(Box::new(move || {
+                    follow(&root, &stream, &request, &following)
+                }));
             }
         });
         match self.waiting.try_send(job) {

@@ -83,6 +83,14 @@ fn the_units_own_limit() -> Result<()> {
     })
 }
 
+/// The kernel counts whole pages.
+fn in_words(bytes: u64) -> String {
+    match bytes / 4096 * 4 {
+        kib if kib % 1024 == 0 => format!("{} MiB", kib / 1024),
+        kib => format!("{kib} KiB"),
+    }
+}
+
 /// A limit a little above what the kubelet has, and somebody in its unit who takes that little: the kernel kills the largest.
 pub(crate) fn kill(scene: &Scene, kernel: &Listener) -> Result<Kill> {
     let node = &scene.node;
@@ -113,7 +121,7 @@ pub(crate) fn kill(scene: &Scene, kernel: &Listener) -> Result<Kill> {
     })?;
     for words in [
         format!("kubelet pid {inner} was killed by the kernel for memory"),
-        "its own memory limit was reached".to_owned(),
+        format!("its own memory limit of {} was reached", in_words(limit)),
         format!("that of the cgroup /{group}"),
     ] {
         ensure!(told.message.contains(&words), "no {words:?} in {told:?}");

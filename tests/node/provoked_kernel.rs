@@ -81,7 +81,7 @@ fn a_kill_for_memory_is_told_with_its_victim() -> Result<()> {
         let note = event["note"].as_str().unwrap_or_default();
         let wanted = [
             format!("the kernel killed `{name}` (pid "),
-            format!("/system.slice/{name}.service reached its memory limit"),
+            format!("/system.slice/{name}.service reached its memory limit of 16 MiB"),
             "; it held 1".to_owned(),
         ];
         for part in wanted {

@@ -256,7 +256,7 @@ fn a_kill_for_memory_is_named() -> Result<()> {
         scene.node.sh("systemctl restart kubelet || true")?;
         let told = scene.wait_for(from, "False", "KubeletOOMKilled")?;
         ensure!(
-            told.message.contains("killed by the kernel for memory: its own memory limit was reached"),
+            told.message.contains("killed by the kernel for memory: its own memory limit of 8 MiB was reached"),
             "{told:?}"
         );
         ensure!(told.message.contains("kubelet.service"), "{told:?}");

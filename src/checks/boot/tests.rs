@@ -143,6 +143,7 @@ fn oom(scope: Scope) -> Reading {
         comm: "java".to_owned(),
         cgroup: None,
         limit_cgroup: None,
+        limit_bytes: None,
         scope,
         pod: None,
         rss_bytes: None,

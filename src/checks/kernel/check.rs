@@ -363,10 +363,11 @@ fn told_of(kill: &OomKill, name: Option<&str>) -> Told {
         whose = format!(" of the pod {name}");
         about.clone_from(&pod.uid);
     }
+    let of = kill.of_limit();
     let why = match (kill.scope, &kill.limit_cgroup) {
         (Scope::Host, _) => "the host is out of memory".to_owned(),
-        (Scope::Cgroup, Some(limit)) => format!("{limit} reached its memory limit"),
-        (Scope::Cgroup, None) => "its cgroup reached its memory limit".to_owned(),
+        (Scope::Cgroup, Some(limit)) => format!("{limit} reached its memory limit{of}"),
+        (Scope::Cgroup, None) => format!("its cgroup reached its memory limit{of}"),
     };
     let held = kill.rss_bytes.map(|bytes| bytes / (1024 * 1024));
     let held = held.map_or_else(String::new, |mib| format!("; it held {mib} MiB"));

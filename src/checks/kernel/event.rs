@@ -35,12 +35,25 @@ pub struct OomKill {
     pub cgroup: Option<String>,
     /// The cgroup whose limit was reached (`oom_memcg`).
     pub limit_cgroup: Option<String>,
+    /// How high that limit is, if the kernel said so; with swap, if the limit of both was reached.
+    pub limit_bytes: Option<u64>,
     /// Whose memory was short.
     pub scope: Scope,
     /// The pod that the cgroup's name says.
     pub pod: Option<PodRef>,
     /// What it held: anonymous, file and shared pages together.
     pub rss_bytes: Option<u64>,
+}
+
+impl OomKill {
+    /// ` of 16 MiB`, to be said behind the word limit; empty if it is not known.
+    pub fn of_limit(&self) -> String {
+        let said = |bytes: u64| match bytes / 1024 {
+            kib if kib % 1024 == 0 => format!(" of {} MiB", kib / 1024),
+            kib => format!(" of {kib} KiB"),
+        };
+        self.limit_bytes.map_or_else(String::new, said)
+    }
 }
 
 /// Whose memory was short.

@@ -1,9 +1,9 @@
 //! The kernel's lines about a kill for memory, of several versions, put together into one [`OomKill`].
 //!
 //! Since 5.0 a line `oom-kill:constraint=…` says in which cgroup and for whose limit, and `Killed process …` follows at once. Before, `Task in A killed as a
-//! result of limit of B` says so, and `Kill process …` may name another process than the one that dies. All but `Killed process`
-//! may be missing: the kernel leaves the others out when there are many. `… invoked oom-killer` names who asked for memory, not
-//! who is to blame, and is not looked at.
+//! result of limit of B` says so, and `Kill process …` may name another process than the one that dies. How high the limit is says `memory: usage …, limit …`,
+//! before the former and after the latter. All but `Killed process` may be missing: the kernel leaves the others out when there are
+//! many. `… invoked oom-killer` names who asked for memory, not who is to blame, and is not looked at.
 
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ const TOGETHER: Duration = Duration::from_secs(10);
 const MAX_PATH_BYTES: usize = 512;
 /// Bounds the name of a process, with what the kernel wrote as `\xHH`.
 const MAX_COMM_BYTES: usize = 64;
+/// A limit as high as this is none: the kernel writes the greatest number of pages that there can be, in KiB.
+const NO_LIMIT_KIB: u64 = u64::MAX / 4096;
 
 /// What was said of a kill before the line that names the dead.
 #[derive(Debug, Clone)]
@@ -23,6 +25,7 @@ struct Announced {
     scope: Scope,
     cgroup: Option<String>,
     limit_cgroup: Option<String>,
+    limit_bytes: Option<u64>,
     /// Who is going to die, if that was said.
     victim: Option<(i32, String)>,
     /// The dead was named: what is said here is nobody else's, unless the whole cgroup dies.
@@ -31,10 +34,36 @@ struct Announced {
     whole: bool,
 }
 
+/// `memory: usage 16384kB, limit 16384kB, failcnt 65`: a limit, and what was left below it.
+#[derive(Debug, Clone, Copy)]
+struct Limit {
+    kib: u64,
+    left_kib: u64,
+    is_with_swap: bool,
+}
+
+impl Limit {
+    fn read(text: &str) -> Option<Self> {
+        let rest = text.strip_prefix("memory")?;
+        let with_swap = rest.strip_prefix("+swap");
+        let rest = with_swap.unwrap_or(rest).strip_prefix(": usage ")?;
+        let (usage, rest) = rest.split_once("kB, limit ")?;
+        let (kib, _) = rest.split_once("kB")?;
+        let (usage, kib): (u64, u64) = (usage.parse().ok()?, kib.parse().ok()?);
+        (kib < NO_LIMIT_KIB).then(|| Self {
+            kib,
+            left_kib: kib.saturating_sub(usage),
+            is_with_swap: with_swap.is_some(),
+        })
+    }
+}
+
 /// Puts the lines together.
 #[derive(Debug, Default)]
 pub struct OomLines {
     announced: Option<Announced>,
+    /// Said ahead of the announcement that it belongs to.
+    limit: Option<(Duration, Limit)>,
 }
 
 impl OomLines {
@@ -47,9 +76,15 @@ impl OomLines {
         {
             self.flush(out);
         }
-        if let Some(fields) = text.strip_prefix("oom-kill:") {
+        if let Some(limit) = Limit::read(text) {
+            self.learn_limit(at, limit);
+        } else if let Some(fields) = text.strip_prefix("oom-kill:") {
             self.flush(out);
-            self.announced = Some(Announced::of_summary(at, fields));
+            let limit_bytes = self.take_limit(at.saturating_sub(TOGETHER));
+            self.announced = Some(Announced {
+                limit_bytes,
+                ..Announced::of_summary(at, fields)
+            });
         } else if let Some(rest) = text.strip_prefix("Task in ") {
             if let Some((task, limit)) = rest.split_once(" killed as a result of limit of ") {
                 self.flush(out);
@@ -88,6 +123,28 @@ impl OomLines {
         }
     }
 
+    /// Of memory alone first and then, on cgroup v1, of memory with swap: the one that is nearer was reached.
+    fn learn_limit(&mut self, at: Duration, limit: Limit) {
+        if limit.is_with_swap
+            && let Some((_, memory)) = self.limit
+            && memory.left_kib <= limit.left_kib
+        {
+            return;
+        }
+        self.limit = Some((at, limit));
+    }
+
+    /// How high the limit is that was said last, if that was since then.
+    fn take_limit(&mut self, since: Duration) -> Option<u64> {
+        let (_, limit) = self.limit.take().filter(|(at, _)| *at >= since)?;
+        Some(limit.kib.saturating_mul(1024))
+    }
+
+    /// Lines are missing: what was said before is not known to belong to what comes.
+    pub fn have_missed(&mut self) {
+        self.limit = None;
+    }
+
     fn killed(&mut self, at: Duration, before: &str, rest: &str, out: &mut impl FnMut(OomKill)) {
         let Some((pid, comm)) = named(rest) else {
             return;
@@ -106,7 +163,11 @@ impl OomLines {
             (a.whole || !a.spent) && by_line.is_none_or(|scope| scope == a.scope)
         };
         let rss_bytes = rss(rest);
+        let said_at = self.announced.as_ref().map(|a| a.at);
+        // Of an announcement of the older kind.
+        let limit_bytes = said_at.and_then(|since| self.take_limit(since));
         if let Some(said) = self.announced.as_mut().filter(is_its) {
+            said.limit_bytes = said.limit_bytes.or(limit_bytes);
             said.victim = None;
             said.spent = true;
             out(said.kill(at, pid, comm, rss_bytes));
@@ -124,6 +185,7 @@ impl Announced {
             scope,
             cgroup: None,
             limit_cgroup: None,
+            limit_bytes: None,
             victim: None,
             spent: false,
             whole: false,
@@ -176,6 +238,7 @@ impl Announced {
             comm,
             cgroup: self.cgroup.clone(),
             limit_cgroup: self.limit_cgroup.clone(),
+            limit_bytes: self.limit_bytes.filter(|_| self.scope == Scope::Cgroup),
             scope: self.scope,
             pod: self.cgroup.as_deref().and_then(PodRef::of_cgroup),
             rss_bytes,

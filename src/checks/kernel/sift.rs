@@ -57,6 +57,9 @@ impl Sifter {
         if let Some(last) = self.last.replace(record.sequence) {
             let between = record.sequence.saturating_sub(last).saturating_sub(1);
             self.lost = self.lost.saturating_add(between);
+            if between > 0 {
+                self.oom.have_missed();
+            }
         }
         // User space can write records too; whatever they say, they are not the kernel's.
         if !record.is_kernels() || !begins_like_one(record.text) {
@@ -118,6 +121,7 @@ const OOM_STARTS: &[&str] = &[
     "Memory cgroup",
     "Out of memory",
     "Killed",
+    "memory",
 ];
 
 /// The first bytes of everything that is looked for.

@@ -323,15 +323,16 @@ fn is_within(cgroup: &str, group: &str) -> bool {
 
 /// What the kernel's word adds to a sentence.
 pub(super) fn describe_oom(kill: &OomKill) -> String {
+    let of = kill.of_limit();
     let what = match (kill.scope, &kill.limit_cgroup) {
         (Scope::Host, _) => "the host has run out of memory".to_owned(),
         (Scope::Cgroup, Some(limit)) if Some(limit) == kill.cgroup.as_ref() => {
-            format!("its own memory limit was reached, that of the cgroup {limit}")
+            format!("its own memory limit{of} was reached, that of the cgroup {limit}")
         }
         (Scope::Cgroup, Some(limit)) => {
-            format!("the memory limit of the cgroup {limit} was reached")
+            format!("the memory limit{of} of the cgroup {limit} was reached")
         }
-        (Scope::Cgroup, None) => "the memory limit of its cgroup was reached".to_owned(),
+        (Scope::Cgroup, None) => format!("the memory limit{of} of its cgroup was reached"),
     };
     let cgroup = kill.cgroup.as_ref().filter(|_| kill.scope == Scope::Host);
     let cgroup = cgroup.map_or_else(String::new, |cgroup| format!(", in the cgroup {cgroup}"));

@@ -174,10 +174,11 @@ impl Memory {
         } else {
             return self.judge(now);
         };
+        let of = kill.of_limit();
         let why = match (kill.scope, &kill.limit_cgroup) {
             (Scope::Host, _) => "the host had no memory left".to_owned(),
-            (Scope::Cgroup, Some(limit)) => format!("{limit} reached its memory limit"),
-            (Scope::Cgroup, None) => "its control group reached its memory limit".to_owned(),
+            (Scope::Cgroup, Some(limit)) => format!("{limit} reached its memory limit{of}"),
+            (Scope::Cgroup, None) => format!("its control group reached its memory limit{of}"),
         };
         let (comm, pid) = (&kill.comm, kill.pid);
         self.killed[place] = Some(Killed {

@@ -94,10 +94,11 @@ impl Runtime {
         if told.abs_diff(at) > OOM_NEAR {
             return None;
         }
+        let of = kill.of_limit();
         let scope = match (kill.scope, &kill.limit_cgroup) {
             (Scope::Host, _) => "the host ran out of it".to_owned(),
-            (Scope::Cgroup, Some(group)) => format!("the limit of cgroup {group} was reached"),
-            (Scope::Cgroup, None) => "the limit of its cgroup was reached".to_owned(),
+            (Scope::Cgroup, Some(group)) => format!("the limit{of} of cgroup {group} was reached"),
+            (Scope::Cgroup, None) => format!("the limit{of} of its cgroup was reached"),
         };
         let text = format!("{who} was killed by the kernel for memory: {scope}");
         found(Reason::ContainerRuntimeOOMKilled, text)

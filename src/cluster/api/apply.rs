@@ -227,6 +227,39 @@ mod tests {
         }
     }
 
+    /// What it would save to have the text ready before it is wanted (docs/decisions.md): unoptimised, so that the product's
+    /// is less; the least of many, for the machine does other things.
+    #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what is measured is the time itself"
+    )]
+    fn to_write_the_text_takes_no_time_worth_saving() {
+        let condition = |published| Condition {
+            r#type: published,
+            message: "x".repeat(150),
+            ..apply().conditions.remove(0)
+        };
+        let apply = Apply {
+            conditions: TYPES.iter().map(|t| condition(t.published)).collect(),
+            ..apply()
+        };
+        let (buffer, body) = (
+            Buffer::new(),
+            Body::new("n1", &apply, Timestamp::UNIX_EPOCH),
+        );
+        let took = (0..500).map(|_| {
+            let began = std::time::Instant::now();
+            let text = buffer.write(&body).unwrap();
+            let took = began.elapsed();
+            assert!(text.len() > 3000);
+            took
+        });
+        let least = took.min().unwrap();
+        println!("{} conditions in {least:?}", apply.conditions.len());
+        assert!(least < std::time::Duration::from_micros(500), "{least:?}");
+    }
+
     #[test]
     fn the_longest_apply_fits() {
         let long = |kind: PublishedType| Condition {

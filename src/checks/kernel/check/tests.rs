@@ -303,6 +303,7 @@ fn kill(secs: u64, pid: i32, pod: Option<&str>) -> KernelEvent {
         comm: "java".to_owned(),
         cgroup: Some("/kubepods/x".to_owned()),
         limit_cgroup: Some("/kubepods/limit".to_owned()),
+        limit_bytes: Some(1 << 30),
         scope: Scope::Cgroup,
         pod: pod.map(|uid| PodRef {
             uid: uid.to_owned(),
@@ -319,7 +320,7 @@ fn a_kill_is_told_with_the_victim_and_its_pod() {
     assert_eq!(
         story.told(),
         [
-            "ProcessOOMKilled: the kernel killed `java` (pid 5) of the pod shop/cart-0 because /kubepods/limit reached its memory limit; it held 512 MiB"
+            "ProcessOOMKilled: the kernel killed `java` (pid 5) of the pod shop/cart-0 because /kubepods/limit reached its memory limit of 1024 MiB; it held 512 MiB"
         ]
     );
     story.hear(1101, kill(1101, 6, Some("a1")));

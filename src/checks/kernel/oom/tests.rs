@@ -134,6 +134,103 @@ fn linux_6_18() {
     assert_eq!(kill.rss_bytes, Some((16_256 + 1_552) * 1024));
 }
 
+/// 6.18.44, a group of cgroup v1 with `memory.limit_in_bytes` of 16M and none with swap, read from /dev/kmsg.
+const LIMIT_6_18: [&str; 6] = [
+    "tail invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+    "memory: usage 16384kB, limit 16384kB, failcnt 65",
+    "memory+swap: usage 16384kB, limit 9007199254740988kB, failcnt 0",
+    "kmem: usage 284kB, limit 9007199254740988kB, failcnt 0",
+    "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/em-rec,task_memcg=/em-rec,task=tail,pid=6932,uid=0",
+    "Memory cgroup out of memory: Killed process 6932 (tail) total-vm:18812kB, anon-rss:15872kB, file-rss:1672kB, shmem-rss:0kB, UID:0 pgtables:80kB oom_score_adj:0",
+];
+
+#[test]
+fn the_limit_ahead_of_a_summary() {
+    let kill = the_one(&LIMIT_6_18);
+    assert_eq!(kill.limit_bytes, Some(16 << 20));
+    assert_eq!(kill.of_limit(), " of 16 MiB");
+}
+
+/// bluek8s/kubedirector#356: a container on a kernel before 5.0, whose limit of memory with swap was the one that counted failures.
+#[test]
+fn the_limit_behind_an_announcement() {
+    let path = "/kubepods/pod951f6bc5-c5a5-11ea-8707-80e455f266a2/024952d653ef1cd852f875a61bd27cf45cb1fd6cab3659ca7e5f12f037d99aa9";
+    let task = format!("Task in {path} killed as a result of limit of {path}");
+    let kill = the_one(&[
+        &task,
+        "memory: usage 524288kB, limit 524288kB, failcnt 0",
+        "memory+swap: usage 524288kB, limit 524288kB, failcnt 38",
+        "kmem: usage 16560kB, limit 9007199254740988kB, failcnt 0",
+        "Memory cgroup out of memory: Kill process 62685 (bash) score 0 or sacrifice child",
+        "Killed process 62769 (cp) total-vm:17564kB, anon-rss:88kB, file-rss:1428kB, shmem-rss:0kB",
+    ]);
+    assert_eq!(kill.limit_bytes, Some(512 << 20));
+    assert_eq!(kill.cgroup.as_deref(), Some(path));
+}
+
+/// ironcore-dev/dpservice#74: cgroup v2 has a line of its own for swap, which is no limit of memory.
+#[test]
+fn the_limit_on_cgroup_v2() {
+    let kill = the_one(&[
+        "memory: usage 1048576kB, limit 1048576kB, failcnt 141",
+        "swap: usage 0kB, limit 9007199254740988kB, failcnt 0",
+        LIMIT_6_18[4],
+        LIMIT_6_18[5],
+    ]);
+    assert_eq!(kill.limit_bytes, Some(1 << 30));
+}
+
+#[test]
+fn the_nearer_of_two_limits_was_reached() {
+    let of = |memory, with_swap| the_one(&[memory, with_swap, LIMIT_6_18[4]]).of_limit();
+    let nearer = of(
+        "memory: usage 9000kB, limit 16384kB, failcnt 0",
+        "memory+swap: usage 20000kB, limit 20000kB, failcnt 9",
+    );
+    assert_eq!(nearer, " of 20000 KiB");
+    let alone = of(
+        "memory: usage 9000kB, limit 9007199254740988kB, failcnt 0",
+        "memory+swap: usage 20480kB, limit 20480kB, failcnt 9",
+    );
+    assert_eq!(alone, " of 20 MiB");
+    let neither = of(
+        "memory: usage 9000kB, limit 9007199254740928kB, failcnt 0",
+        "memory+swap: usage 20kB, limit 9007199254740928kB, failcnt 9",
+    );
+    assert_eq!(neither, "");
+}
+
+/// No other one's limit is told, if it is not known.
+#[test]
+fn a_limit_is_for_one_kill_of_its_group_only() {
+    let [_, limit, _, _, summary, end] = LIMIT_6_18;
+    let told = |lines: &[&str]| {
+        kills(lines)
+            .iter()
+            .map(OomKill::of_limit)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(told(&[limit, summary, end, end]), [" of 16 MiB", ""]);
+    assert_eq!(told(&[limit, GLOBAL, GLOBAL_END, end]), ["", ""]);
+    assert_eq!(told(&["memory: usage 1kB, limit kB", summary, end]), [""]);
+    let together = "Tasks in /em-rec are going to be killed due to memory.oom.group set";
+    let all = told(&[limit, summary, end, together, end]);
+    assert_eq!(all, [" of 16 MiB", " of 16 MiB"]);
+    // Between them lines were lost, or much time has passed.
+    let mut oom = OomLines::default();
+    let mut kills = Vec::new();
+    oom.take(Duration::ZERO, limit, &mut |kill| kills.push(kill));
+    oom.have_missed();
+    oom.take(Duration::ZERO, summary, &mut |kill| kills.push(kill));
+    oom.take(Duration::ZERO, end, &mut |kill| kills.push(kill));
+    oom.take(Duration::ZERO, limit, &mut |kill| kills.push(kill));
+    let minute = Duration::from_mins(1);
+    oom.take(minute, summary, &mut |kill| kills.push(kill));
+    oom.flush(&mut |kill| kills.push(kill));
+    let told: Vec<_> = kills.iter().map(|kill| kill.limit_bytes).collect();
+    assert_eq!(told, [None, None]);
+}
+
 /// The summary is left out when there are more than ten in five seconds; the last line never is.
 #[test]
 fn a_storm_leaves_the_summary_out() {

@@ -73,6 +73,7 @@ fn oom(pid: i32, millis: u64) -> Sign {
         pid,
         comm: "kubelet".to_owned(),
         limit_cgroup: cgroup.clone(),
+        limit_bytes: Some(64 << 20),
         cgroup,
         scope: Scope::Cgroup,
         pod: None,
@@ -258,7 +259,9 @@ fn a_kill_for_memory_is_told_whether_the_kernel_speaks_first_or_last() {
             );
             let told = message(&kubelet, SECOND + 70);
             assert!(
-                told.contains("its own memory limit was reached, that of the cgroup /machine"),
+                told.contains(
+                    "its own memory limit of 64 MiB was reached, that of the cgroup /machine"
+                ),
                 "{told}"
             );
             assert!(

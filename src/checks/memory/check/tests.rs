@@ -5,7 +5,10 @@ use crate::{
     checks::{
         kernel::event::PodRef,
         kubelet::Process,
-        memory::sample::{Level, Reclaim, Stall},
+        memory::{
+            Depth,
+            sample::{Level, Reclaim, Stall},
+        },
     },
     health::Status,
 };
@@ -117,8 +120,10 @@ impl Story {
                 panic!("it asks for nothing else");
             };
             let mut sample = self.sample;
-            if depth == crate::checks::memory::Depth::Level {
-                sample.reclaim = None;
+            match depth {
+                Depth::Whole => {}
+                Depth::Level => sample.reclaim = None,
+                Depth::Head => (sample.reclaim, sample.stall) = (None, None),
             }
             self.take(&Reading::Memory(Ok(sample)));
         }
@@ -148,6 +153,7 @@ impl Story {
             comm: comm.to_owned(),
             cgroup: limit.map(str::to_owned),
             limit_cgroup: limit.map(str::to_owned),
+            limit_bytes: None,
             scope,
             pod: None::<PodRef>,
             rss_bytes: None,
@@ -305,6 +311,7 @@ fn what_the_log_tells_of_an_earlier_life_is_old() {
         comm: "kubelet".to_owned(),
         cgroup: None,
         limit_cgroup: None,
+        limit_bytes: None,
         scope: Scope::Host,
         pod: None,
         rss_bytes: None,
