@@ -397,7 +397,7 @@ fn what_is_told_can_be_chosen() {
 fn each_stage_that_is_waited_for_has_its_key() {
     let of_stages = crate::bootstrap::Stage::ALL
         .into_iter()
-        .filter_map(|stage| stage.wait());
+        .filter_map(crate::bootstrap::Stage::wait);
     for wait in of_stages {
         let rows = KEYS
             .iter()
