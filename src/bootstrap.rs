@@ -20,8 +20,8 @@ pub use evidence::{
     UnitSeen,
 };
 pub use record::{By, Record, RecordedStage, Result as RecordedResult};
-pub use stage::Stage;
-pub use timeline::{Mark, Moved, Timeline};
+pub use stage::{Stage, Wait};
+pub use timeline::{Mark, Moved, Patience, Timeline};
 
 #[cfg(test)]
 mod tests;

@@ -66,6 +66,9 @@ pub struct RecordedStage {
     pub reached_millis: Option<u64>,
     /// Whether it was reached before the first look.
     pub before: bool,
+    /// Whether it was waited for longer than it may be.
+    #[serde(default)]
+    pub late: bool,
     /// What is seen.
     pub seen: String,
 }
@@ -79,6 +82,7 @@ impl Record {
                 stage: stage.name().to_owned(),
                 reached_millis: reached.map(|at| u64::try_from(at.as_millis()).unwrap_or(u64::MAX)),
                 before: timeline.was_before(stage),
+                late: timeline.was_late(stage),
                 seen: bounded(progress.get(stage).words(), MAX_TEXT_BYTES),
             }
         };

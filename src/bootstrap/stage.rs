@@ -27,6 +27,31 @@ pub enum Stage {
     Serving,
 }
 
+/// How long a stage may be waited for until it is said to be stuck: a key of `[bootstrap]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// The key's name.
+    pub key: &'static str,
+    /// Its default.
+    pub default_secs: &'static str,
+    /// What it is for, in a sentence.
+    pub doc: &'static str,
+}
+
+macro_rules! wait {
+    ($key:literal, $default_secs:literal, $what:literal) => {
+        Some(Wait {
+            key: $key,
+            default_secs: $default_secs,
+            doc: concat!(
+                "How long ",
+                $what,
+                " may be waited for, once all before is reached, until the stage is said to be stuck, and why; nothing ends by it."
+            ),
+        })
+    };
+}
+
 impl Stage {
     /// All of them, in order.
     pub const ALL: [Self; 11] = [
@@ -106,6 +131,26 @@ impl Stage {
             Self::Csi => "10 to 60 s",
             Self::Ready => "60 to 240 s in all",
             Self::Serving => "any time",
+        }
+    }
+
+    /// How long it may be waited for; `None` if nobody waits for it. Some three times what is usual.
+    pub const fn wait(self) -> Option<Wait> {
+        match self {
+            Self::Instance | Self::Serving => None,
+            Self::CloudInit => wait!("cloud_init_secs", "300", "cloud-init"),
+            Self::Runtime => wait!("runtime_secs", "60", "the container runtime"),
+            Self::Kubelet => wait!("kubelet_secs", "60", "the kubelet"),
+            Self::Tls => wait!("credential_secs", "60", "the kubelet's certificate"),
+            Self::Registered => wait!("registered_secs", "30", "the Node"),
+            Self::CloudController => wait!("cloud_controller_secs", "120", "the cloud controller"),
+            Self::Network => wait!("network_secs", "180", "the network of pods"),
+            Self::Csi => wait!("volumes_secs", "120", "the drivers of volumes"),
+            Self::Ready => wait!(
+                "ready_secs",
+                "120",
+                "the Node to be Ready and without start-up taints"
+            ),
         }
     }
 

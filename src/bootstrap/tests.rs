@@ -341,15 +341,15 @@ fn the_network_the_drivers_and_who_left_a_taint() {
 #[test]
 fn each_part_of_the_deadline_is_told_once() {
     let at = Duration::from_secs;
-    let mut timeline = Timeline::new(at(100), at(10));
-    assert_eq!(timeline.next_mark(), Some(at(105)));
+    let mut timeline = Timeline::new(at(100), at(10), patient());
+    assert_eq!(timeline.next_word(), Some(at(105)));
     let marks: Vec<_> = (100..=112).map(|secs| timeline.mark(at(secs))).collect();
     let mut wanted = vec![None; 13];
     (wanted[5], wanted[8], wanted[10]) = (Some(Mark::Half), Some(Mark::Most), Some(Mark::Over));
     assert_eq!(marks, wanted);
-    assert_eq!(timeline.next_mark(), None);
+    assert_eq!(timeline.next_word(), None);
     // Who looks late hears of the last alone.
-    let mut timeline = Timeline::new(at(0), at(10));
+    let mut timeline = Timeline::new(at(0), at(10), patient());
     assert_eq!(
         (timeline.mark(at(9)), timeline.mark(at(9))),
         (Some(Mark::Most), None)
@@ -357,10 +357,47 @@ fn each_part_of_the_deadline_is_told_once() {
     assert_eq!(timeline.mark(at(50)), Some(Mark::Over));
 }
 
+/// Every stage may take an hour.
+fn patient() -> Patience {
+    Patience::new(|_| Duration::from_hours(1))
+}
+
+#[test]
+fn a_stage_that_takes_too_long_is_told_once_counted_from_the_stage_before() {
+    let at = Duration::from_secs;
+    let secs = |key| Duration::from_secs(if key == "network_secs" { 20 } else { 60 });
+    let mut timeline = Timeline::new(at(100), at(600), Patience::new(secs));
+    let mut evidence = good();
+    evidence.host.runtime = RuntimeSeen::Silent {
+        socket: "/run/x.sock".to_owned(),
+        why: "nobody listens".to_owned(),
+        hangs: false,
+    };
+    timeline.take(&assess(&evidence), at(130));
+    // The first look was late: what it waits for is waited for since the beginning.
+    assert_eq!(timeline.newly_late(at(159)), None);
+    assert_eq!(timeline.next_word(), Some(at(160)));
+    assert_eq!(timeline.newly_late(at(160)), Some(Stage::Runtime));
+    assert_eq!(timeline.newly_late(at(161)), None);
+    assert_eq!(timeline.next_word(), Some(at(400)));
+    let mut evidence = good();
+    evidence.node = node(&[], None, false);
+    evidence.host.cni = Some(Vec::new());
+    evidence.host.external = Some(false);
+    let progress = assess(&evidence);
+    assert_eq!(progress.stuck, Some(Stage::Network));
+    timeline.take(&progress, at(200));
+    assert_eq!(timeline.newly_late(at(219)), None);
+    assert_eq!(timeline.newly_late(at(220)), Some(Stage::Network));
+    assert!(timeline.was_late(Stage::Runtime) && !timeline.was_late(Stage::Ready));
+    timeline.take(&assess(&good()), at(230));
+    assert_eq!(timeline.newly_late(at(9999)), None);
+}
+
 #[test]
 fn not_to_know_takes_nothing_back_and_evidence_does() {
     let at = Duration::from_secs;
-    let mut timeline = Timeline::new(at(0), at(600));
+    let mut timeline = Timeline::new(at(0), at(600), patient());
     let mut evidence = good();
     assert!(!timeline.take(&assess(&evidence), at(1)).is_empty());
     assert!(timeline.was_before(Stage::Kubelet));
@@ -387,7 +424,7 @@ fn the_record_tells_the_whole_way() {
         uptime: at(42),
         wall: Timestamp::from_second(NOW).unwrap(),
     };
-    let mut timeline = Timeline::new(at(40), at(600));
+    let mut timeline = Timeline::new(at(40), at(600), patient());
     let mut evidence = good();
     evidence.host.cni = None;
     evidence.node = node(&[], Some("x://1"), false);
@@ -556,7 +593,7 @@ proptest! {
 
     #[test]
     fn a_stage_goes_back_on_evidence_alone(ways in prop::collection::vec(any_evidence(), 1..20)) {
-        let mut timeline = Timeline::new(Duration::ZERO, Duration::from_mins(1));
+        let mut timeline = Timeline::new(Duration::ZERO, Duration::from_mins(1), patient());
         let mut marks = 0;
         for (i, evidence) in ways.iter().enumerate() {
             let at = Duration::from_secs(i as u64 * 5);

@@ -40,11 +40,27 @@ impl Mark {
     }
 }
 
+/// How long each stage may be waited for, once all before is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience([Duration; Stage::ALL.len()]);
+
+impl Patience {
+    /// As `secs` says for each key of [`Stage::wait`].
+    pub fn new(secs: impl Fn(&'static str) -> Duration) -> Self {
+        Self(Stage::ALL.map(|stage| stage.wait().map_or(Duration::MAX, |wait| secs(wait.key))))
+    }
+}
+
 /// The memory of one way. Times are uptimes.
 #[derive(Debug, Clone)]
 pub struct Timeline {
     begun: Duration,
     deadline: Duration,
+    patience: Patience,
+    /// The stage that is waited for, and since when.
+    waits: Option<(Stage, Duration)>,
+    /// Those that were waited for too long.
+    late: [bool; Stage::ALL.len()],
     reached: [Option<Duration>; Stage::ALL.len()],
     /// Those that were reached when it was begun, nobody knows when.
     before: [bool; Stage::ALL.len()],
@@ -54,10 +70,13 @@ pub struct Timeline {
 
 impl Timeline {
     /// One that begins at that uptime and is to end within `deadline`.
-    pub fn new(begun: Duration, deadline: Duration) -> Self {
+    pub fn new(begun: Duration, deadline: Duration, patience: Patience) -> Self {
         Self {
             begun,
             deadline,
+            patience,
+            waits: None,
+            late: [false; Stage::ALL.len()],
             reached: [None; Stage::ALL.len()],
             before: [false; Stage::ALL.len()],
             has_looked: false,
@@ -93,8 +112,38 @@ impl Timeline {
                 _ => {}
             }
         }
+        if self.waits.map(|(stage, _)| stage) != progress.stuck {
+            let since = if self.has_looked { uptime } else { self.begun };
+            self.waits = progress.stuck.map(|stage| (stage, since));
+        }
         self.has_looked = true;
         moved
+    }
+
+    /// How long a stage may be waited for.
+    pub fn patience(&self, stage: Stage) -> Duration {
+        self.patience.0[stage.index()]
+    }
+
+    /// The stage that has been waited for too long, the first time that it is asked.
+    pub fn newly_late(&mut self, uptime: Duration) -> Option<Stage> {
+        let (stage, since) = self.waits?;
+        let late = &mut self.late[stage.index()];
+        let is_new = !*late && uptime.saturating_sub(since) >= self.patience.0[stage.index()];
+        *late |= is_new;
+        is_new.then_some(stage)
+    }
+
+    /// Whether a stage was waited for too long, be it reached since.
+    pub fn was_late(&self, stage: Stage) -> bool {
+        self.late[stage.index()]
+    }
+
+    /// When the stage that is waited for has been so too long (uptime).
+    fn late_at(&self) -> Option<Duration> {
+        let (stage, since) = self.waits?;
+        let at = since.checked_add(self.patience(stage))?;
+        (!self.was_late(stage)).then_some(at)
     }
 
     /// When the stage was reached; `None` if it is not.
@@ -120,11 +169,10 @@ impl Timeline {
         Some(last)
     }
 
-    /// When the next mark is (uptime).
-    pub fn next_mark(&self) -> Option<Duration> {
-        let next = Mark::ALL
-            .into_iter()
-            .find(|mark| self.marked < Some(*mark))?;
-        Some(self.begun + next.of(self.deadline))
+    /// When there is something to say though nothing has moved (uptime): the next mark, or a stage that takes too long.
+    pub fn next_word(&self) -> Option<Duration> {
+        let next = Mark::ALL.into_iter().find(|mark| self.marked < Some(*mark));
+        let mark = next.map(|next| self.begun + next.of(self.deadline));
+        mark.into_iter().chain(self.late_at()).min()
     }
 }

@@ -9,8 +9,8 @@ use super::{Check, Question, Reading, Spec};
 use crate::{
     bootstrap::{
         self, By, CredentialSeen, Evidence, HealthzSeen, HostSeen, KubeletRun, NodeSeen, NodeWords,
-        Progress, Record, RecordedResult, RuntimeSeen, ServerSeen, Stage, Standing, Timeline,
-        UnitSeen,
+        Patience, Progress, Record, RecordedResult, RuntimeSeen, ServerSeen, Stage, Standing,
+        Timeline, UnitSeen,
     },
     clock::Now,
     config::Settings,
@@ -59,6 +59,7 @@ enum Way {
 #[derive(Debug)]
 pub struct Bootstrap {
     deadline: Duration,
+    patience: Patience,
     config: ConfigRequest,
     way: Way,
     node: Option<NodeWords>,
@@ -82,6 +83,7 @@ impl Bootstrap {
     pub fn new(settings: &Settings) -> Self {
         Self {
             deadline: settings.seconds("bootstrap", "deadline_secs"),
+            patience: settings.patience(),
             config: ConfigRequest {
                 unit: settings.kubelet.unit.clone(),
                 intent: settings.intent.clone(),
@@ -117,7 +119,7 @@ impl Bootstrap {
             self.timeline = match self.way {
                 Way::Young(ends) => {
                     let begun = ends.saturating_sub(self.deadline);
-                    Some(Timeline::new(begun, self.deadline))
+                    Some(Timeline::new(begun, self.deadline, self.patience))
                 }
                 _ => None,
             };
@@ -224,22 +226,32 @@ impl Bootstrap {
         };
         if let Some(timeline) = &mut self.timeline {
             timeline.take(&progress, now.uptime);
+            timeline.newly_late(now.uptime);
         }
         let Some(stage) = progress.stuck else {
             self.keep(RecordedResult::Bootstrapped, &progress, now);
             self.way = Way::Done;
             return Some(arrived());
         };
+        let reason = reason(stage, progress.get(stage));
+        let is_slow = self
+            .timeline
+            .as_ref()
+            .is_some_and(|timeline| timeline.was_late(stage));
+        if now.uptime < ends && is_slow && reason.is_some() {
+            return Some(on_its_way(&format!("it is {}", stuck(stage, &progress))));
+        }
         if now.uptime < ends {
             return Some(on_its_way(&format!("it waits for {}", stage.name())));
         }
-        let Some(reason) = reason(stage, progress.get(stage)) else {
+        let Some(reason) = reason else {
             let why = progress.get(stage).words();
             let how = format!("it is late, and what it waits for cannot be told: {why}");
             return Some(on_its_way(&how));
         };
         self.keep(RecordedResult::Late, &progress, now);
-        let message = late(stage, &progress);
+        let message = format!("the node is {}", stuck(stage, &progress));
+        let message = bounded(&message, MAX_MESSAGE_BYTES);
         Some(Finding { reason, message })
     }
 
@@ -261,19 +273,19 @@ fn arrived() -> Finding {
 }
 
 fn on_its_way(how: &str) -> Finding {
+    let message = format!("the node is on its way from boot to being of use; {how}");
     Finding {
         reason: Reason::NodeBootstrapping,
-        message: format!("the node is on its way from boot to being of use; {how}"),
+        message: bounded(&message, MAX_MESSAGE_BYTES),
     }
 }
 
-fn late(stage: Stage, progress: &Progress) -> String {
+fn stuck(stage: Stage, progress: &Progress) -> String {
     let seen = progress.get(stage).words();
     let cause = progress.cause.as_ref().map_or_else(String::new, |cause| {
         format!("; probable cause {}: {}", cause.id, cause.message)
     });
-    let text = format!("the node is stuck at {}: {seen}{cause}", stage.name());
-    bounded(&text, MAX_MESSAGE_BYTES)
+    format!("stuck at {}: {seen}{cause}", stage.name())
 }
 
 /// The reason for a stage that is stuck; none if nothing is known against it.

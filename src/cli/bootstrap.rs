@@ -46,8 +46,9 @@ const COLUMNS: usize = 80;
 ///
 /// For the end of a cloud-init, or for whoever waits for a node. Shows each stage with its evidence and its time: a table
 /// on a terminal; elsewhere a line for each stage, on /dev/console too. When half of the deadline has passed, and four
-/// fifths, it names the one stage that is stuck and the most probable cause. The record is kept in
-/// /var/lib/nodevigil-helper/bootstrap.json. Reads, and changes nothing else. Needs root, and no daemon.
+/// fifths, and when a stage takes longer than the configuration gives it, it names the one stage that is stuck and the
+/// most probable cause. The record is kept in /var/lib/nodevigil-helper/bootstrap.json. Reads, and changes nothing else.
+/// Needs root, and no daemon.
 ///
 /// Exit code: 0 the node is of use, 1 the deadline has passed, 2 it could not be watched.
 #[derive(Debug, Clone, clap::Args)]
@@ -89,7 +90,7 @@ impl BootstrapCommand {
         let screen = Screen::new(shape(), Console::open(&root));
         Ok(Watch {
             every: settings.seconds("bootstrap", "look_every_secs"),
-            timeline: Timeline::new(Clock.now().uptime, deadline),
+            timeline: Timeline::new(Clock.now().uptime, deadline, settings.patience()),
             gatherer: gatherer(&root, settings)?,
             screen,
             root,
@@ -109,9 +110,9 @@ fn shape() -> Shape {
     let is_dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");
     let columns = env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     Shape {
-        is_terminal: io::stdout().is_terminal() && !is_dumb,
+        is_terminal: io::stdout().is_terminal() && !is_dumb && screen::is_high_enough(),
         colour: !set("NO_COLOR"),
-        columns: columns.map_or(COLUMNS, |columns: usize| columns.clamp(40, 200)),
+        columns: columns.unwrap_or(COLUMNS),
     }
 }
 
@@ -147,17 +148,20 @@ impl Watch {
                 self.screen.late(&progress, &self.timeline, now)?;
                 return Ok(EXIT_LATE);
             }
+            let late = self.timeline.newly_late(now.uptime);
             if let Some(mark) = mark {
                 self.screen.mark(mark, &progress, &self.timeline, now)?;
+            } else if let Some(stage) = late {
+                self.screen.slow(stage, &progress, &self.timeline, now)?;
             } else if progress.stuck != self.told {
                 self.screen.waits(&progress, &self.timeline, now)?;
             }
             self.told = progress.stuck;
-            if !moved.is_empty() || mark.is_some() {
+            if !moved.is_empty() || mark.is_some() || late.is_some() {
                 self.keep(RecordedResult::UnderWay, &progress);
             }
             self.screen.table(&progress, &self.timeline, now)?;
-            let next = self.timeline.next_mark().unwrap_or(Duration::MAX);
+            let next = self.timeline.next_word().unwrap_or(Duration::MAX);
             let after = Clock.now().uptime;
             thread::sleep(self.every.min(next.saturating_sub(after)));
         }

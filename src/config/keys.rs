@@ -1,6 +1,8 @@
 //! The registry of configuration keys: the reader checks against it, and the documentation and the commented default
 //! configuration are made from it.
 
+use crate::bootstrap::Stage;
+
 /// What a key takes, in TOML's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -37,6 +39,22 @@ pub struct Key {
     pub bounds: &'static str,
     /// What it is for, in a sentence.
     pub doc: &'static str,
+}
+
+/// The key that a stage of the bootstrap has.
+const fn stage(stage: Stage) -> Key {
+    let Some(wait) = stage.wait() else {
+        panic!("nobody waits for this stage");
+    };
+    Key {
+        section: "bootstrap",
+        name: wait.key,
+        kind: Kind::Number(1, 86_400),
+        default: Some(wait.default_secs),
+        example: "45",
+        bounds: "a whole number of seconds from 1 to 86400",
+        doc: wait.doc,
+    }
 }
 
 /// Every key, by table.
@@ -212,6 +230,15 @@ pub const KEYS: &[Key] = &[
         bounds: "a whole number of seconds from 1 to 60",
         doc: "How long `nodevigil bootstrap` waits from one look at the node to the next.",
     },
+    stage(Stage::CloudInit),
+    stage(Stage::Runtime),
+    stage(Stage::Kubelet),
+    stage(Stage::Tls),
+    stage(Stage::Registered),
+    stage(Stage::CloudController),
+    stage(Stage::Network),
+    stage(Stage::Csi),
+    stage(Stage::Ready),
     Key {
         section: "runtime",
         name: "enabled",

@@ -8,6 +8,7 @@ use super::{
     keys, values,
 };
 use crate::{
+    bootstrap::Patience,
     desired::{Choice, taints},
     health::ConditionType,
     kubelet::{layers, snapshot::Intent},
@@ -49,6 +50,11 @@ impl Settings {
     /// A threshold in seconds.
     pub fn seconds(&self, section: &'static str, name: &'static str) -> Duration {
         Duration::from_secs(self.number(section, name).into())
+    }
+
+    /// How long each stage of a bootstrap may be waited for.
+    pub fn patience(&self) -> Patience {
+        Patience::new(|key| self.seconds("bootstrap", key))
     }
 }
 

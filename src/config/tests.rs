@@ -392,3 +392,19 @@ fn what_is_told_can_be_chosen() {
     /etc/nodevigil/config.d/10-x.toml:2: events.per_hour: 3601 is out of bounds; wants a whole number from 0 to 3600
     "#);
 }
+
+#[test]
+fn each_stage_that_is_waited_for_has_its_key() {
+    let of_stages = crate::bootstrap::Stage::ALL
+        .into_iter()
+        .filter_map(crate::bootstrap::Stage::wait);
+    for wait in of_stages {
+        let rows = KEYS
+            .iter()
+            .filter(|key| key.section == "bootstrap" && key.name == wait.key);
+        let defaults: Vec<_> = rows.map(|row| row.default).collect();
+        assert_eq!(defaults, [Some(wait.default_secs)], "{}", wait.key);
+    }
+    let settings = load_text("[bootstrap]\nnetwork_secs = 7\n").unwrap();
+    assert_ne!(settings.patience(), Settings::default().patience());
+}

@@ -2,6 +2,7 @@
 //! ways, one at a time.
 
 pub(crate) mod condition;
+mod terminal;
 
 use std::time::Duration;
 
@@ -28,6 +29,10 @@ pub(crate) fn tests() -> Vec<Trial> {
     });
     let mut tests = vec![
         trial("bootstrap::joins", a_node_that_joins_reaches_ready),
+        trial(
+            "bootstrap::terminal",
+            terminal::a_table_is_drawn_over_itself,
+        ),
         trial(
             "bootstrap::condition",
             condition::the_daemon_tells_it_once_and_for_all,

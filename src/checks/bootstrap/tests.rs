@@ -100,8 +100,19 @@ fn a_node_that_is_late_is_stuck_at_what_is_seen_against_it() {
     let mut check = check();
     check.take(&node("u1", true, &[UNINITIALIZED], None), at(1));
     check.take(&host(), at(2));
+    assert!(
+        check.findings()[0]
+            .message
+            .ends_with("it waits for cloud-controller")
+    );
+    // It takes longer than such a stage may: told, and no fault of the node's yet.
     check.turn(at(DEADLINE - 1));
     assert_eq!(reasons(&check), [Reason::NodeBootstrapping]);
+    let message = &check.findings()[0].message;
+    assert!(
+        message.contains("it is stuck at cloud-controller") && message.contains("CP005"),
+        "{message}"
+    );
     check.turn(at(DEADLINE));
     assert_eq!(reasons(&check), [Reason::BootstrapStuckAtCloudController]);
     let message = &check.findings()[0].message;

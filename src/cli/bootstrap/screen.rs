@@ -7,10 +7,14 @@ use crate::{
     bootstrap::{Mark, Moved, Progress, Stage, Standing, Timeline},
     clock::Now,
     host::console::Console,
+    kubelet::shown::harmless,
 };
 
 /// So many lines at most: a kubelet that comes and goes must not fill a console.
 const MAX_LINES: u32 = 200;
+/// A line is no wider, and no terminal is believed to be narrower.
+const MAX_COLUMNS: usize = 200;
+const MIN_COLUMNS: usize = 20;
 /// How a line begins where other programs write too.
 const NAME: &str = "nodevigil bootstrap: ";
 
@@ -64,7 +68,7 @@ impl Screen {
     }
 
     fn always(&mut self, text: &str) -> anyhow::Result<()> {
-        let line = format!("{NAME}{text}");
+        let line = format!("{NAME}{}", harmless(text));
         if !self.shape.is_terminal {
             self.console.line(&line);
         }
@@ -93,6 +97,8 @@ impl Screen {
         if !self.shape.is_terminal {
             return Ok(());
         }
+        // It may have been made narrower meanwhile, and a line that is broken would not be erased.
+        self.shape.columns = size().map_or(self.shape.columns, |(columns, _)| columns);
         let text = table(progress, timeline, now.uptime, self.shape);
         let erase = self.erase();
         self.drawn = text.lines().count();
@@ -154,6 +160,23 @@ impl Screen {
         self.say(&format!(
             "{} {part} of {deadline} have passed",
             since(timeline, now.uptime)
+        ))?;
+        self.stuck(progress)
+    }
+
+    /// A stage takes longer than it may.
+    pub(super) fn slow(
+        &mut self,
+        stage: Stage,
+        progress: &Progress,
+        timeline: &Timeline,
+        now: Now,
+    ) -> anyhow::Result<()> {
+        let since = since(timeline, now.uptime);
+        let patience = in_words(timeline.patience(stage));
+        self.say(&format!(
+            "{since} {} takes longer than {patience}",
+            stage.name()
         ))?;
         self.stuck(progress)
     }
@@ -223,6 +246,18 @@ impl Screen {
     }
 }
 
+/// Columns and rows of the terminal that it is drawn on; `None` if it does not say.
+fn size() -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    let size = (usize::from(size.ws_col), usize::from(size.ws_row));
+    (size.0 > 0 && size.1 > 0).then_some(size)
+}
+
+/// Whether the table and a line fit on the terminal, so that it can be drawn over.
+pub(super) fn is_high_enough() -> bool {
+    size().is_none_or(|(_, rows)| rows > Stage::ALL.len() + 1)
+}
+
 /// Every stage on a line.
 fn table(progress: &Progress, timeline: &Timeline, uptime: Duration, shape: Shape) -> String {
     let mut text = String::new();
@@ -232,6 +267,7 @@ fn table(progress: &Progress, timeline: &Timeline, uptime: Duration, shape: Shap
         let (word, colour) = match (standing, timeline.reached(stage)) {
             (Standing::NotNeeded(_), _) => ("-", "2"),
             (_, Some(_)) => ("done", "32"),
+            _ if is_stuck && timeline.was_late(stage) => ("LATE", "1;31"),
             _ if is_stuck => ("WAITS", "1;33"),
             (Standing::Unknown(_), _) => ("?", "2"),
             _ => ("", "2"),
@@ -248,7 +284,10 @@ fn table(progress: &Progress, timeline: &Timeline, uptime: Duration, shape: Shap
             other => other.words(),
         };
         let line = format!("  {word:<5} {:<20} {when:>11}  {seen}", stage.name());
-        let line = cut(line.trim_end(), shape.columns);
+        let line = cut(
+            &harmless(line.trim_end()),
+            shape.columns.clamp(MIN_COLUMNS, MAX_COLUMNS),
+        );
         let done = if shape.is_terminal && shape.colour {
             writeln!(text, "\x1b[{colour}m{line}\x1b[0m")
         } else {

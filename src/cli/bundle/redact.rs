@@ -152,17 +152,27 @@ impl Redactor {
         few_stars(&lines.join("\n"))
     }
 
+    /// Every occurrence is looked for in the text as it is: where two overlap, both are hidden whole.
     fn without_known(&self, text: &str) -> String {
-        let mut text = text.to_owned();
-        // Longer ones first: a part of one may be one itself.
-        let mut secrets: Vec<&String> = self.secrets.iter().collect();
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        for secret in secrets {
-            if text.contains(secret.as_str()) {
-                text = text.replace(secret.as_str(), STARS);
+        let mut hidden: Vec<(usize, usize)> = Vec::new();
+        for secret in &self.secrets {
+            let mut from = 0;
+            while let Some(at) = text[from..].find(secret.as_str()) {
+                let start = from + at;
+                hidden.push((start, start + secret.len()));
+                from = text.ceil_char_boundary(start + 1);
             }
         }
-        text
+        hidden.sort_unstable();
+        let (mut shown, mut end) = (String::with_capacity(text.len()), 0);
+        for (start, after) in hidden {
+            if start > end || (end == 0 && after > 0) {
+                shown += &text[end..start];
+                shown += STARS;
+            }
+            end = end.max(after);
+        }
+        shown + &text[end..]
     }
 
     /// A document that may be shown: by its keys, and each text in it as [`Redactor::text`] has it.

@@ -2,6 +2,7 @@ use super::*;
 use crate::{
     bootstrap::{CloudInit, Evidence, RecordedResult, Stage, Timeline, assess},
     clock::Clock,
+    config::Settings,
     helper::testing::{host, kubeconfig_with_token, write},
 };
 
@@ -138,7 +139,11 @@ fn the_record_is_kept_for_who_wrote_it() {
     let (_folder, root) = host();
     write(&root, "/proc/sys/kernel/random/boot_id", "b-1\n");
     let now = Clock.now();
-    let timeline = Timeline::new(now.uptime, Duration::from_mins(10));
+    let timeline = Timeline::new(
+        now.uptime,
+        Duration::from_mins(10),
+        Settings::default().patience(),
+    );
     let progress = assess(&Evidence::default());
     let record = Record::new(By::Daemon, RecordedResult::Late, &timeline, &progress, now);
     keep(&root, &record).unwrap();
