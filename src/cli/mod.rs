@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand.
 
 pub mod bootstrap;
+pub mod bundle;
 pub mod check;
 pub mod cleanup;
 pub mod conditions;
@@ -36,6 +37,7 @@ enum Command {
     /// Answer the agent's questions about root's files (the privileged helper, socket-activated)
     Helper(helper::Helper),
     Bootstrap(bootstrap::BootstrapCommand),
+    Bundle(bundle::Bundle),
     Check(check::Check),
     Doctor(doctor::Doctor),
     /// Say what a rule, a reason or a flag of the kubelet means
@@ -60,6 +62,7 @@ impl Cli {
             Command::Run(run) => run.run(),
             Command::Helper(helper) => helper.run().map(|()| ExitCode::SUCCESS),
             Command::Bootstrap(bootstrap) => bootstrap.run(),
+            Command::Bundle(bundle) => bundle.run(),
             Command::Check(check) => check.run(),
             Command::Doctor(doctor) => doctor.run(),
             Command::Explain(explain) => explain.run(),

@@ -218,6 +218,20 @@ impl Root {
         write().map_err(error("write", path))
     }
 
+    /// Makes a new file that only its owner can read; refused if there is one, or a link.
+    pub fn write_private(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<(), FileError> {
+        let path = path.as_ref();
+        let write = || {
+            let mut file = fs::OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(self.join(path))?;
+            file.write_all(bytes)
+        };
+        write().map_err(error("write", path))
+    }
+
     /// Removes a file; `false` if there is none.
     pub fn remove(&self, path: impl AsRef<Path>) -> Result<bool, FileError> {
         let path = path.as_ref();

@@ -16,7 +16,7 @@ use tokio::{
 use tracing::debug;
 
 use crate::{
-    checks::kernel::{event::KernelEvent, sift::Sifter},
+    checks::kernel::{event::KernelEvent, record::Record, sift::Sifter},
     clock::Clock,
     host::files::Root,
 };
@@ -71,11 +71,44 @@ pub async fn follow(root: Root, clock: Clock, events: mpsc::Sender<KernelEvent>)
     }
 }
 
+/// What this boot has said so far, each line with the kernel's stamp, of what is `wanted`: the last `max` of them.
+///
+/// # Errors
+/// When the log cannot be read.
+pub fn so_far(
+    root: &Root,
+    max: usize,
+    wanted: impl Fn(&Record<'_>) -> bool,
+) -> io::Result<VecDeque<String>> {
+    let log = opened(root)?;
+    let mut buffer = [0; MAX_RECORD_BYTES];
+    let mut lines = VecDeque::new();
+    for _ in 0..MAX_PAST {
+        let bytes = match rustix::io::read(&log, &mut buffer) {
+            Ok(count) => &buffer[..count],
+            Err(Errno::AGAIN) => break,
+            Err(Errno::PIPE | Errno::INTR | Errno::INVAL) => continue, // overwritten, or too long
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(record) = Record::parse(bytes).filter(&wanted) {
+            let secs = record.at.as_secs_f64();
+            lines.push_back(format!("[{secs:12.6}] {}", record.text));
+            if lines.len() > max {
+                lines.pop_front();
+            }
+        }
+    }
+    Ok(lines)
+}
+
 fn open(root: &Root) -> io::Result<AsyncFd<OwnedFd>> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let log = rustix::fs::open(root.join(PATH), flags, Mode::empty())?;
     // The right to read is asked for at the first read on some kernels, at the open on others.
-    watched(log)
+    watched(opened(root)?)
+}
+
+fn opened(root: &Root) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(root.join(PATH), flags, Mode::empty())?)
 }
 
 fn watched(log: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {

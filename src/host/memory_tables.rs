@@ -36,6 +36,8 @@ pub struct MemoryTables {
     stall: Kept,
     vmstat: Kept,
     reserve: Option<u64>,
+    /// `Hugetlb`, when all was read last: it stands too far behind for a look at the head.
+    huge: u64,
     kubelet: OfProcess,
     runtime: OfProcess,
     zrams: Zrams,
@@ -51,6 +53,7 @@ impl MemoryTables {
             stall: table("/proc/pressure/memory"),
             vmstat: table("/proc/vmstat"),
             reserve: reserve(root),
+            huge: 0,
             kubelet: OfProcess::default(),
             runtime: OfProcess::default(),
             zrams: Zrams::default(),
@@ -70,16 +73,18 @@ impl MemoryTables {
     /// # Errors
     /// In a sentence, why it cannot be said how the memory stands.
     pub fn look(&mut self, depth: Depth, at: Duration) -> Result<Sample, String> {
-        let mut level = level(&mut self.meminfo).ok_or_else(|| {
+        let mut level = self.level(depth).ok_or_else(|| {
             "/proc/meminfo cannot be read, or has neither MemTotal nor MemAvailable".to_owned()
         })?;
         level.reserve = self.reserve;
         let mut sample = Sample {
             at,
             level,
-            stall: stall(&mut self.stall),
             ..Sample::default()
         };
+        if depth != Depth::Head {
+            sample.stall = stall(&mut self.stall);
+        }
         if depth == Depth::Whole {
             sample.reclaim = reclaim(&mut self.vmstat);
             sample.kubelet_full_us = self.kubelet.full_us();
@@ -88,6 +93,46 @@ impl MemoryTables {
             sample.pods = self.pods.look(at);
         }
         Ok(sample)
+    }
+
+    /// What `/proc/meminfo` says, or its head.
+    fn level(&mut self, depth: Depth) -> Option<Level> {
+        let mut level = Level::default();
+        let (mut total, mut available) = (None, None);
+        let huge = &mut self.huge;
+        let add = |sum: &mut Option<u64>, value: &[u8]| {
+            *sum =
+                bytes_of(value).map_or(*sum, |bytes| Some(sum.unwrap_or(0).saturating_add(bytes)));
+        };
+        // Each second: of the fifty lines the few that count are read.
+        self.meminfo.lines(&mut |line| {
+            let Some((name, value)) = of_meminfo(line) else {
+                return true;
+            };
+            match name {
+                b"MemTotal" => total = bytes_of(value),
+                b"MemAvailable" => available = bytes_of(value),
+                b"MemFree" => level.free = bytes_of(value),
+                b"AnonPages" => level.anon = bytes_of(value),
+                b"Active(file)" | b"Inactive(file)" => add(&mut level.file, value),
+                b"Shmem" => level.shmem = bytes_of(value),
+                b"SUnreclaim" | b"KernelStack" | b"PageTables" => add(&mut level.kernel, value),
+                b"SwapTotal" => level.swap_total = bytes_of(value),
+                b"SwapFree" => {
+                    level.swap_free = bytes_of(value);
+                    return depth != Depth::Head;
+                }
+                b"Hugetlb" => {
+                    *huge = bytes_of(value).unwrap_or(0);
+                    return false; // stands behind all others
+                }
+                _ => {}
+            }
+            true
+        })?;
+        level.total = total?.saturating_sub(self.huge);
+        level.available = available?;
+        Some(level)
     }
 }
 
@@ -101,41 +146,6 @@ fn of_meminfo(line: &[u8]) -> Option<(&[u8], &[u8])> {
 fn bytes_of(value: &[u8]) -> Option<u64> {
     let value = number(words(value).next()?)?;
     Some(value.saturating_mul(1024))
-}
-
-/// What `/proc/meminfo` says.
-fn level(table: &mut Kept) -> Option<Level> {
-    let mut level = Level::default();
-    let (mut total, mut available, mut huge) = (None, None, 0);
-    let add = |sum: &mut Option<u64>, value: &[u8]| {
-        *sum = bytes_of(value).map_or(*sum, |bytes| Some(sum.unwrap_or(0).saturating_add(bytes)));
-    };
-    // Each second: of the fifty lines the twelve that count are read.
-    table.lines(&mut |line| {
-        let Some((name, value)) = of_meminfo(line) else {
-            return true;
-        };
-        match name {
-            b"MemTotal" => total = bytes_of(value),
-            b"MemAvailable" => available = bytes_of(value),
-            b"MemFree" => level.free = bytes_of(value),
-            b"AnonPages" => level.anon = bytes_of(value),
-            b"Active(file)" | b"Inactive(file)" => add(&mut level.file, value),
-            b"Shmem" => level.shmem = bytes_of(value),
-            b"SUnreclaim" | b"KernelStack" | b"PageTables" => add(&mut level.kernel, value),
-            b"SwapTotal" => level.swap_total = bytes_of(value),
-            b"SwapFree" => level.swap_free = bytes_of(value),
-            b"Hugetlb" => {
-                huge = bytes_of(value).unwrap_or(0);
-                return false; // stands behind all others
-            }
-            _ => {}
-        }
-        true
-    })?;
-    level.total = total?.saturating_sub(huge);
-    level.available = available?;
-    Some(level)
 }
 
 /// `some avg10=0.00 avg60=0.00 avg300=0.00 total=116509426` and the same of `full`: the totals.

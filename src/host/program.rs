@@ -1,17 +1,18 @@
-//! The one door by which a program is started: `nodevigil check` asks the kubelet's own binary for its version.
+//! The one door by which a program is started: `nodevigil check` asks the kubelet's own binary for its version, `nodevigil
+//! bundle` runs this program's other commands, journalctl and systemctl.
 //!
-//! The agent and the helper start no programs. `check` does, on a live host alone, and only a program that nobody but
-//! root can have put there: it will run as root a moment later anyway.
+//! The agent and the helper start no programs. The two commands do, and only a program that nobody but root can have put
+//! there (the kubelet's will run as root a moment later anyway), or this very one.
 #![expect(
     clippy::disallowed_methods,
     reason = "this is the door that the ban on starting programs points to"
 )]
 
 use std::{
-    io::Read,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::mpsc,
+    io::{self, Read},
+    path::Path,
+    process::{ChildStdout, Command, Stdio},
+    sync::mpsc::{self, Receiver},
     thread,
     time::Duration,
 };
@@ -23,8 +24,12 @@ use crate::kubelet::{
 
 /// A kubelet takes 0.1 s for it; a cold disk takes longer.
 const DEADLINE: Duration = Duration::from_secs(3);
+/// How long a program that has closed its output, or was killed, may take to be gone.
+const END: Duration = Duration::from_secs(1);
 /// `Kubernetes v1.33.4` and a newline.
-const MAX_ANSWER_BYTES: u64 = 4096;
+const MAX_ANSWER_BYTES: usize = 4096;
+/// Read at once.
+const CHUNK_BYTES: usize = 16 * 1024;
 
 /// Asks `program --version`; `tree` is the host's own.
 pub fn version(tree: &dyn Tree, program: &Path) -> Result<Version, String> {
@@ -65,47 +70,133 @@ pub(crate) fn only_roots(tree: &dyn Tree, program: &Path) -> Result<(), String> 
     Ok(())
 }
 
-fn ask(program: &PathBuf, deadline: Duration) -> Result<String, String> {
-    let shown = program.display();
+fn ask(program: &Path, deadline: Duration) -> Result<String, String> {
+    let ran = run(
+        program,
+        &["--version"],
+        deadline,
+        Keep::First(MAX_ANSWER_BYTES),
+    );
+    let bytes = ran.map_err(|why| format!("{} --version: {why}", program.display()))?;
+    String::from_utf8(bytes.out).map_err(|_| format!("{} --version: no text", program.display()))
+}
+
+/// What a program printed.
+#[derive(Debug, Default)]
+pub struct Ran {
+    /// Its output, up to the bound that was given.
+    pub out: Vec<u8>,
+    /// The end of what it complained about.
+    pub complaint: String,
+    /// How it ended; `None` if it was killed, because it said more than was wanted, or by somebody else.
+    pub code: Option<i32>,
+}
+
+/// How much of what a program prints is kept, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// The beginning; it is killed then.
+    First(usize),
+    /// The end.
+    Last(usize),
+}
+
+/// This program itself.
+pub const OURSELVES: &str = "/proc/self/exe";
+
+/// As [`run`], if nobody but root can have put the program there.
+///
+/// # Errors
+/// Why there is no output.
+pub fn run_roots(
+    tree: &dyn Tree,
+    program: &Path,
+    words: &[&str],
+    deadline: Duration,
+    keep: Keep,
+) -> Result<Ran, String> {
+    let real = tree.real_path(program).map_err(|error| error.to_string())?;
+    only_roots(tree, &real)?;
+    run(&real, words, deadline, keep)
+}
+
+/// Runs a program with an empty environment and takes what it prints. When it has said more than is kept, or its time is
+/// over, it is killed.
+///
+/// # Errors
+/// Why there is no output.
+pub fn run(program: &Path, words: &[&str], deadline: Duration, keep: Keep) -> Result<Ran, String> {
     let mut child = Command::new(program)
-        .arg("--version")
+        .args(words)
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| format!("{shown} --version: {error}"))?;
-    let Some(stdout) = child.stdout.take() else {
-        return Err(format!("{shown} --version: its output is closed"));
-    };
-    let (answer, answers) = mpsc::channel();
-    thread::spawn(move || {
-        let mut text = String::new();
-        let read = stdout.take(MAX_ANSWER_BYTES).read_to_string(&mut text);
-        answer.send(read.map(|_| text)).ok();
+        .map_err(|error| error.to_string())?;
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let complaint = on_a_thread(move || {
+        let mut bytes = Vec::new();
+        err.map(|err| err.take(MAX_ANSWER_BYTES as u64).read_to_end(&mut bytes));
+        String::from_utf8_lossy(&bytes).trim().to_owned()
     });
-    let result = match answers.recv_timeout(deadline) {
-        Ok(Ok(text)) => Ok(text),
-        Ok(Err(error)) => Err(format!("{shown} --version: {error}")),
-        Err(_) => Err(format!(
-            "{shown} --version: no answer within {} s",
-            deadline.as_secs()
-        )),
-    };
-    end(&mut child);
-    result
+    let read = on_a_thread(move || read(out, keep)).recv_timeout(deadline);
+    if !matches!(read, Ok(Ok((_, true)))) {
+        child.kill().ok(); // nothing is lost: it has said enough, or had its time
+    }
+    // Not even a kill ends what hangs in the kernel.
+    let status = on_a_thread(move || child.wait()).recv_timeout(END);
+    match read {
+        Ok(Ok((out, _))) => Ok(Ran {
+            out,
+            complaint: complaint.recv_timeout(END).unwrap_or_default(),
+            code: status.ok().and_then(Result::ok).and_then(|s| s.code()),
+        }),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no answer within {} s", deadline.as_secs())),
+    }
 }
 
-/// It has answered or had its time: nothing is lost by a kill.
-fn end(child: &mut Child) {
-    child.kill().ok();
-    child.wait().ok();
+fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+    let (answer, answers) = mpsc::channel();
+    thread::spawn(move || answer.send(work()).ok());
+    answers
+}
+
+/// Its output, and whether it has closed it.
+fn read(out: Option<ChildStdout>, keep: Keep) -> io::Result<(Vec<u8>, bool)> {
+    let mut bytes = Vec::new();
+    let Some(mut out) = out else {
+        return Ok((bytes, true));
+    };
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let count = match out.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        bytes.extend_from_slice(&chunk[..count]);
+        match keep {
+            Keep::First(max) if bytes.len() >= max => {
+                bytes.truncate(max);
+                return Ok((bytes, false));
+            }
+            Keep::Last(max) if bytes.len() > 2 * max => drop(bytes.drain(..bytes.len() - max)),
+            _ => {}
+        }
+    }
+    if let Keep::Last(max) = keep {
+        bytes.drain(..bytes.len().saturating_sub(max));
+    }
+    Ok((bytes, true))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt};
+    use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
 
     use super::*;
     use crate::kubelet::tree::MemoryTree;

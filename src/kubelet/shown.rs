@@ -61,14 +61,14 @@ pub fn hide_secrets(text: &str) -> String {
 
 /// Where the secret value stands that follows `name`, if it names one.
 fn value_after(chars: &[char], end: usize, name: &str) -> std::ops::Range<usize> {
-    // http://user:password@host
+    // http://user:password@host, http://token@host
     if chars.get(end..end + 3) == Some(&[':', '/', '/']) {
         let from = end + 3;
         let to = run(chars, from, |c| !c.is_whitespace() && !"/@'\"".contains(c));
-        let colon = (from..to).find(|index| chars[*index] == ':');
-        return match colon {
-            Some(colon) if chars.get(to) == Some(&'@') => colon + 1..to,
-            _ => 0..0,
+        return if chars.get(to) == Some(&'@') {
+            from..to
+        } else {
+            0..0
         };
     }
     // Authorization: Bearer abc
@@ -81,12 +81,50 @@ fn value_after(chars: &[char], end: usize, name: &str) -> std::ops::Range<usize>
     let after_name = run(chars, end, |c| " '\"\\".contains(c));
     match chars.get(after_name) {
         Some('=' | ':') => value_at(chars, run(chars, after_name + 1, |c| c == ' ')),
-        // --token abc
-        Some(first) if name.starts_with("--") && chars.get(end) == Some(&' ') && *first != '-' => {
-            value_at(chars, run(chars, end, |c| c == ' '))
-        }
+        _ if name.starts_with("--") => value_at(chars, next_word(chars, end)),
         _ => 0..0,
     }
+}
+
+/// Where the word begins that follows a flag: `--token abc`, and over the end of a line `'--token' \` and `'abc'`. The end of
+/// the text if it is a flag itself.
+fn next_word(chars: &[char], end: usize) -> usize {
+    let quotes = run(chars, end, |c| "'\"".contains(c));
+    let from = run(chars, quotes, |c| " \t\r\n\\".contains(c));
+    let first = run(chars, from, |c| "'\"".contains(c));
+    if from == quotes || chars.get(first) == Some(&'-') {
+        chars.len()
+    } else {
+        from
+    }
+}
+
+/// The words of a command line, each with its secrets as stars: [`hide_secrets`], and the word that follows `--token`.
+pub fn hide_in_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let mut is_value = false;
+    let hide = |word: &'a str| {
+        let hidden = if is_value && !word.starts_with('-') {
+            "*".repeat(word.chars().count())
+        } else {
+            hide_secrets(word)
+        };
+        is_value = word.starts_with("--") && !word.contains('=') && is_secret_name(word);
+        hidden
+    };
+    words.into_iter().map(hide).collect()
+}
+
+/// Stars tell that a secret was there; how long it was is nobody's business.
+pub fn few_stars(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut stars = 0;
+    for c in text.chars() {
+        stars = if c == '*' { stars + 1 } else { 0 };
+        if stars <= 3 {
+            out.push(c);
+        }
+    }
+    out
 }
 
 /// The value that begins there: what the quotes hold, or a word.
@@ -199,6 +237,7 @@ pub fn is_secret_name(name: &str) -> bool {
         "secret",
         "apikey",
         "accesskey",
+        "secretkey",
         "privatekey",
         "keydata",
     ];
@@ -227,7 +266,7 @@ mod tests {
             ),
             (
                 "http_proxy=http://me:pw@proxy:3128/",
-                "http_proxy=http://me:**@proxy:3128/",
+                "http_proxy=http://*****@proxy:3128/",
             ),
             ("\"password\": \"abc\",", "\"password\": \"***\","),
             ("password='two words' x", "password='*********' x"),
@@ -238,6 +277,12 @@ mod tests {
             ("--token=abc --v=2", "--token=*** --v=2"),
             ("--token abc --v=2", "--token *** --v=2"),
             ("--token --v=2", "--token --v=2"),
+            (
+                "k3s \\\n\tagent \\\n\t'--token' \\\n\t'abc' \\\n\t'--v=2'",
+                "k3s \\\n\tagent \\\n\t'--token' \\\n\t'***' \\\n\t'--v=2'",
+            ),
+            ("\"--token\" \"--v=2\"", "\"--token\" \"--v=2\""),
+            ("https://ghp@github.com/a", "https://***@github.com/a"),
             ("the token is good", "the token is good"),
             ("see http://example.org:80/a", "see http://example.org:80/a"),
             ("TOKEN", "TOKEN"),
@@ -261,6 +306,30 @@ mod tests {
         ] {
             assert_eq!(hide_secrets(text), wanted);
         }
+    }
+
+    #[test]
+    fn the_word_after_a_flag_of_a_secret_is_one() {
+        let words = [
+            "k3s",
+            "--token",
+            "K10ab",
+            "--token-file",
+            "/x",
+            "--password=ab",
+        ];
+        let hidden = [
+            "k3s",
+            "--token",
+            "*****",
+            "--token-file",
+            "/x",
+            "--password=**",
+        ];
+        assert_eq!(hide_in_words(words), hidden);
+        assert_eq!(hide_in_words(["--token", "--v=2"]), ["--token", "--v=2"]);
+        let words = ["--token=my-token", "agent"];
+        assert_eq!(hide_in_words(words), ["--token=********", "agent"]);
     }
 
     #[test]

@@ -23,8 +23,8 @@ fn help_names_every_subcommand() {
     let (code, stdout, _) = nodevigil(&["--help"]);
     assert_eq!(code, 0);
     for word in [
-        "run", "helper", "check", "explain", "status", "pause", "resume", "cleanup", "replay",
-        "observes",
+        "run", "helper", "bundle", "check", "explain", "status", "pause", "resume", "cleanup",
+        "replay", "observes",
     ] {
         assert!(stdout.contains(word), "{word} in {stdout}");
     }

@@ -6,6 +6,7 @@
     reason = "tests start programs, read files and wait, and fail by panicking: the doors are the product's"
 )]
 
+mod bundle;
 mod check;
 mod cli;
 mod corpus;
@@ -19,5 +20,6 @@ mod oracle;
 mod policy;
 mod samples;
 mod stats;
+mod support;
 mod tables;
 mod tidy;

@@ -2,6 +2,7 @@
 //! twins with the mistake that started this project.
 
 pub(crate) mod birth;
+mod image;
 pub(crate) mod kubeadm;
 pub(crate) mod mirror;
 mod schema;
@@ -11,7 +12,11 @@ use libtest_mimic::Trial;
 use crate::trial;
 
 /// Every file that is run here.
-const FILES: &[(&str, &str)] = &[("kubeadm-external-cloud.yaml", kubeadm::EXTERNAL_CLOUD)];
+const FILES: &[(&str, &str)] = &[
+    ("kubeadm-external-cloud.yaml", kubeadm::EXTERNAL_CLOUD),
+    ("kubeadm-join.yaml", kubeadm::JOIN),
+    ("image-bake.yaml", image::BAKE),
+];
 
 /// The tests of this topic.
 pub(crate) fn tests() -> Vec<Trial> {
@@ -25,6 +30,9 @@ pub(crate) fn tests() -> Vec<Trial> {
             "cloud_init::kubeadm_external_cloud",
             kubeadm::a_node_of_an_external_cloud,
         ),
+        trial("cloud_init::kubeadm_join", kubeadm::a_node_that_joins),
+        trial("cloud_init::image_bake", image::a_node_is_born_from_it),
+        trial("cloud_init::image_refused", image::a_bad_image_is_refused),
         trial("cloud_init::gate", kubeadm::a_gate_keeps_the_kubelet_down),
     ];
     tests.extend(lost);

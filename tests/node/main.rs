@@ -17,6 +17,7 @@ mod ahead;
 mod api;
 mod audit;
 mod bootstrap;
+mod bundle;
 mod check;
 mod cleanup;
 mod cloud_init;
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         sandbox::tests(),
         config::tests(),
         bootstrap::tests(),
+        bundle::tests(),
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),

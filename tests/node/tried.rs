@@ -30,6 +30,7 @@ const DOCUMENTS: &[&str] = &[
     "docs/operate.md",
     "docs/bootstrap.md",
     "docs/consumers.md",
+    "packaging/monitoring/README.md",
     "docs/install.md",
 ];
 const NODE: &str = "worker-1";

@@ -39,8 +39,10 @@ runcmd:
 - [systemctl, start, containerd]
 - [sh, -c, 'kubeadm join --config /etc/kubernetes/join.yaml >/var/log/kubeadm.log 2>&1']
 ";
+/// The machine may lack the locale that cloud-init would set.
 const CLOUD_CONFIG: &str = "\
 datasource_list: [NoCloud]
+locale: false
 network: {config: disabled}
 system_info:
   default_user: {name: root}

@@ -90,16 +90,18 @@ impl Machine {
         }
     }
 
-    /// How much is to be read at the next look. In a calm that is little; but where memory is nearly gone all of it tells
-    /// whether the host thrashes, and now and then all is read to see the pods' limit.
+    /// How much is to be read at the next look. In a calm that is little, and with plenty of memory even less; but where it is
+    /// nearly gone all of it tells whether the host thrashes, and now and then all is read to see the pods' limit.
     pub fn depth(&self) -> Depth {
         let is_calm = matches!(self.state, State::Calm { .. });
         let is_low = self.signals.total > 0.0
             && self.signals.percent() <= 2.0 * self.limits.thrashing_percent;
-        if is_calm && !is_low && !self.looks.is_multiple_of(WHOLE_EVERY) {
-            Depth::Level
-        } else {
+        if !is_calm || is_low || self.looks.is_multiple_of(WHOLE_EVERY) {
             Depth::Whole
+        } else if self.signals.is_ample() {
+            Depth::Head
+        } else {
+            Depth::Level
         }
     }
 

@@ -9,6 +9,9 @@ use std::time::Duration;
 /// How much a look reads: little each second while all is calm, all of it once memory moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
+    /// The first lines of `/proc/meminfo`, to `SwapFree`: all that shows whether a host with plenty of memory still has it. The
+    /// kernel calls when tasks begin to wait.
+    Head,
     /// `/proc/meminfo` and `/proc/pressure/memory`.
     Level,
     /// `/proc/vmstat`, the control groups of the kubelet, the runtime and the pods, and zram too.

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use unit::{Kubelet, Unit, VariableRow, WordRow, kubelet, unit, variables, word, word_text};
-pub(super) use unit::{launcher_word, shown_value, source_word};
+use unit::{Kubelet, Unit, VariableRow, WordRow, kubelet, rows, unit, variables};
+pub(super) use unit::{launcher_word, shown_value, source_word, texts};
 
 use super::{Check, choice::Chosen};
 use crate::{
     kubelet::{
         effective::From,
-        shown::hide_secrets,
+        shown::hide_in_words,
         snapshot::{Intent, Phase, Snapshot},
     },
     rules::{self, Finding, Severity},
@@ -153,14 +153,14 @@ impl Document {
             },
             intent: wanted(&snapshot.intent),
             unit: unit(snapshot),
-            argv: snapshot.unit.argv.iter().map(word_text).collect(),
+            argv: texts(&snapshot.unit.argv),
             argv_order_significant: snapshot.launch.order_significant,
-            words: snapshot.unit.argv.iter().map(word).collect(),
+            words: rows(&snapshot.unit.argv),
             variables: variables(snapshot),
             kubelet: kubelet(snapshot),
             running: snapshot.process.as_ref().map(|process| Running {
                 pid: process.pid,
-                argv: process.argv.iter().map(|word| hide_secrets(word)).collect(),
+                argv: hide_in_words(process.argv.iter().map(String::as_str)),
                 age_secs: process.age_secs,
             }),
             effective: effective(snapshot),

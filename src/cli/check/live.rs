@@ -35,7 +35,7 @@ const CMDLINE_DEADLINE: Duration = Duration::from_secs(1);
 const MAX_CMDLINE_BYTES: usize = 256 * 1024;
 
 /// Whether `root` is the root of the host that we run on.
-pub(super) fn is_this_host(root: &Path) -> bool {
+pub(in crate::cli) fn is_this_host(root: &Path) -> bool {
     let identity = |path: &Path| Root::default().identity(path);
     std::path::absolute(root)
         .ok()

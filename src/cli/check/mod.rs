@@ -25,6 +25,7 @@ use std::{
 
 use clap::ValueEnum;
 
+pub(super) use self::live::is_this_host;
 use self::{choice::Choice, gather::Gathered, json::Document, show::Show, source::Sources};
 use super::status::print;
 use crate::{

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use clap::ValueEnum;
 
-use super::json::{from_words, launcher_word, shown_value, source_word};
+use super::json::{from_words, launcher_word, shown_value, source_word, texts};
 use crate::kubelet::{
     layers::Launcher,
-    shown::{harmless, hide_secrets},
+    shown::harmless,
     snapshot::Snapshot,
     systemd::{Assignment, EnvFileState, EventKind, LoadState, Source, Word},
 };
@@ -76,11 +76,11 @@ fn argv(out: &mut String, snapshot: &Snapshot) {
 
 fn words(out: &mut String, words: &[Word], is_built_in: impl Fn(usize) -> bool) {
     let width = words.len().saturating_sub(1).to_string().len();
-    for (index, word) in words.iter().enumerate() {
-        let text = if word.text.is_empty() {
+    for (index, (word, text)) in words.iter().zip(texts(words)).enumerate() {
+        let text = if text.is_empty() {
             "\"\" (an empty argument)".to_owned()
         } else {
-            hide_secrets(&word.text)
+            text
         };
         row(out, 0, &format!("{index:>width$}  {text}"));
         if is_built_in(index) {

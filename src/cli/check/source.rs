@@ -88,11 +88,13 @@ impl<'a> Sources<'a> {
         if holds_credentials(&text) {
             return Vec::new();
         }
-        text.split('\n')
+        // As a whole: a flag may stand on one line and its secret on the next.
+        hide_secrets(&text)
+            .split('\n')
             .map(|line| {
                 let line = line.strip_suffix('\r').unwrap_or(line);
                 let line: String = line.chars().take(MAX_LINE_CHARS).collect();
-                harmless(&hide_secrets(&line))
+                harmless(&line)
             })
             .collect()
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kubelet::shown::{harmless, hide_secrets};
+use crate::kubelet::shown::{few_stars, harmless, hide_secrets};
 
 /// As much of a line is shown: the condition's message holds it beside how the kubelet ended.
 pub(super) const MAX_WORDS_BYTES: usize = 400;
@@ -109,19 +109,6 @@ fn json(line: &str) -> Option<(String, Option<String>)> {
     };
     let error = text("err").or_else(|| text("error")).or_else(bad_level);
     Some((text("msg")?, error))
-}
-
-/// Stars tell that a secret was there; how long it was is nobody's business.
-fn few_stars(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut stars = 0;
-    for c in text.chars() {
-        stars = if c == '*' { stars + 1 } else { 0 };
-        if stars <= 3 {
-            out.push(c);
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -88,6 +88,17 @@ fn each_table_is_read() {
     let mut wanted = wanted;
     wanted.reclaim = Some(reclaim);
     assert_eq!(tables.look(Depth::Whole, at).unwrap(), wanted);
+    let wanted = Sample {
+        at,
+        level: Level {
+            anon: None,
+            shmem: None,
+            kernel: None,
+            ..wanted.level
+        },
+        ..Sample::default()
+    };
+    assert_eq!(tables.look(Depth::Head, at).unwrap(), wanted);
 }
 
 #[test]

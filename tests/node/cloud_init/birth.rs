@@ -123,6 +123,14 @@ pub(crate) fn on_console(node: &Node, wanted: &str) -> Result<String> {
     found.with_context(|| format!("the console: {}", console(node).unwrap_or_default()))
 }
 
+/// cloud-init is through, all that it ran has succeeded, and what it made of the user data is what its schema allows.
+pub(crate) fn through(node: &Node) -> Result<()> {
+    let said = node.sh("cloud-init status --wait --long")?;
+    ensure!(said.contains("status: done"), "{said}");
+    node.sh("cloud-init schema --system")?;
+    Ok(())
+}
+
 /// When something of a unit happened, by systemd: microseconds since the machine's boot.
 pub(crate) fn moment(node: &Node, unit: &str, property: &str) -> Result<u64> {
     let text = node.sh(&format!("systemctl show --value -p {property} {unit}"))?;

@@ -5,7 +5,10 @@ use crate::{
     checks::{
         kernel::event::PodRef,
         kubelet::Process,
-        memory::sample::{Level, Reclaim, Stall},
+        memory::{
+            Depth,
+            sample::{Level, Reclaim, Stall},
+        },
     },
     health::Status,
 };
@@ -117,8 +120,10 @@ impl Story {
                 panic!("it asks for nothing else");
             };
             let mut sample = self.sample;
-            if depth == crate::checks::memory::Depth::Level {
-                sample.reclaim = None;
+            match depth {
+                Depth::Whole => {}
+                Depth::Level => sample.reclaim = None,
+                Depth::Head => (sample.reclaim, sample.stall) = (None, None),
             }
             self.take(&Reading::Memory(Ok(sample)));
         }

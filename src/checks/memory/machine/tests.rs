@@ -75,8 +75,10 @@ impl Host<'_> {
         let (mut all, mut at, mut counters) = (Vec::new(), 0.0, (0.0, 0.0, 0.0));
         while at < secs {
             let mut sample = self.sample(at, &mut counters);
-            if machine.depth() == Depth::Level {
-                sample.reclaim = None;
+            match machine.depth() {
+                Depth::Whole => {}
+                Depth::Level => sample.reclaim = None,
+                Depth::Head => (sample.reclaim, sample.stall) = (None, None),
             }
             all.extend(machine.look(&sample));
             let due = machine.due_at().saturating_sub(START).as_secs_f64();
@@ -257,13 +259,19 @@ fn the_cadence_is_that_of_the_state() {
     machine.look(&look(1.0, 0.8));
     assert_eq!(
         (machine.interval(), machine.depth()),
-        (CALM_EVERY, Depth::Level)
+        (CALM_EVERY, Depth::Head)
     );
     let whole = (2..22).filter(|second| {
         machine.look(&look(f64::from(*second), 0.8));
         machine.depth() == Depth::Whole
     });
     assert_eq!(whole.count(), 2, "one in ten");
+    let mut fuller = Machine::new(limits());
+    fuller.look(&look(1.0, 0.45));
+    assert_eq!(
+        (fuller.interval(), fuller.depth()),
+        (CALM_EVERY, Depth::Level)
+    );
     let woken = machine.wake(START + Duration::from_secs(22)).unwrap();
     assert_eq!((woken.to, woken.why.cause), (Stage::Rising, Cause::Woken));
     machine.look(&look(22.0, 0.8));

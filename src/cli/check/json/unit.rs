@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::kubelet::{
     layers::Launcher,
     place::Place,
-    shown::{hide_secrets, is_secret_name},
+    shown::{hide_in_words, hide_secrets, is_secret_name},
     snapshot::Snapshot,
     systemd::{Assignment, EnvFileState, LoadState, Source, Word},
 };
@@ -111,13 +111,22 @@ pub(super) fn unit(snapshot: &Snapshot) -> Unit {
     }
 }
 
-pub(super) fn word_text(word: &Word) -> String {
-    hide_secrets(&word.text)
+/// What may be shown of each word.
+pub(in crate::cli::check) fn texts(words: &[Word]) -> Vec<String> {
+    hide_in_words(words.iter().map(|word| word.text.as_str()))
 }
 
-pub(super) fn word(word: &Word) -> WordRow {
+pub(super) fn rows(words: &[Word]) -> Vec<WordRow> {
+    words
+        .iter()
+        .zip(texts(words))
+        .map(|(word, text)| row(word, text))
+        .collect()
+}
+
+fn row(word: &Word, text: String) -> WordRow {
     WordRow {
-        text: word_text(word),
+        text,
         at: word.at().file_line(),
         column: word.at().column,
         declared: word.declared.file_line(),
@@ -188,8 +197,8 @@ pub(super) fn kubelet(snapshot: &Snapshot) -> Kubelet {
         launcher: launcher_word(launch.launcher),
         in_process: launch.launcher.is_in_process(),
         order_significant: launch.order_significant,
-        flags: words.iter().map(word_text).collect(),
-        words: words.iter().map(word).collect(),
+        flags: texts(words),
+        words: rows(words),
         files: launch.files.iter().map(Place::file_line).collect(),
     }
 }
