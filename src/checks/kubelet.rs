@@ -294,11 +294,11 @@ impl Kubelet {
             Sign::Job(id, kind) => {
                 let announced = self.jobs.get(&id).map_or(now.uptime, |(_, at)| *at);
                 self.jobs.insert(id, (kind, announced));
-                self.learn_job(kind);
+                self.learn_job(kind, announced);
             }
             Sign::JobDone(id) => {
-                if matches!(self.jobs.remove(&id), Some((JobKind::Unasked, _))) {
-                    self.job_vanished();
+                if let Some((JobKind::Unasked, announced)) = self.jobs.remove(&id) {
+                    self.job_vanished(announced);
                 }
             }
             Sign::JobsUntold => self.jobs.clear(),

@@ -1,5 +1,7 @@
 //! How a kubelet ended, as far as systemd's jobs and its word of the unit tell.
 
+use std::time::Duration;
+
 use super::{
     JOB_TYPE_WAIT, JobKind, Kubelet, Life, Unit,
     ends::Ends,
@@ -85,8 +87,9 @@ impl Kubelet {
     }
 
     /// A job that is announced while systemd is still being asked was queued before the process ended: a restart of
-    /// systemd's own comes behind the news of the end. Its type says whether somebody wanted that end.
-    pub(super) fn learn_job(&mut self, kind: JobKind) {
+    /// systemd's own comes behind the news of the end. Its type says whether somebody wanted that end. `announced`: when we first
+    /// heard of it.
+    pub(super) fn learn_job(&mut self, kind: JobKind, announced: Duration) {
         let Life::Ended(ended) = &mut self.life else {
             return;
         };
@@ -97,9 +100,15 @@ impl Kubelet {
             JobKind::Unasked => ended.cause = Cause::Asked(ended.at + JOB_TYPE_WAIT),
             JobKind::Stop => ended.cause = Cause::Stopped,
             JobKind::Restart => ended.cause = Cause::Restarting,
-            // A restart of systemd's own after a clean exit comes 100 ms later at the soonest.
+            // By the time that systemd answered, the stopping was done: it was a restart job, if it was announced while the process
+            // lived. One that was announced later was so too, if systemd has not started it by itself: after a clean exit it
+            // does so 100 ms later at the soonest, and after another one it has told of that first.
             JobKind::Start
-                if ended.unheard && self.unit.as_ref().is_some_and(|u| u.result == "success") =>
+                if announced <= ended.at
+                    || self
+                        .unit
+                        .as_ref()
+                        .is_some_and(|unit| is_willed(unit, ended)) =>
             {
                 ended.cause = Cause::Restarting;
             }
@@ -107,8 +116,9 @@ impl Kubelet {
         }
     }
 
-    /// A job was done before its type could be read; where it left the unit tells a stop from the rest.
-    pub(super) fn job_vanished(&mut self) {
+    /// A job was done before its type could be read; where it left the unit tells a stop from the rest. One that was announced
+    /// while the process lived and left the unit with another was a restart.
+    pub(super) fn job_vanished(&mut self, announced: Duration) {
         let down = matches!(
             self.unit.as_ref().map(|unit| unit.active_state.as_str()),
             Some("inactive" | "deactivating")
@@ -116,6 +126,16 @@ impl Kubelet {
         match &mut self.life {
             Life::Ended(ended) if down && matches!(ended.cause, Cause::Asked(_)) => {
                 ended.cause = Cause::Stopped;
+            }
+            Life::Ended(ended)
+                if matches!(ended.cause, Cause::Asked(_))
+                    && announced <= ended.at
+                    && self
+                        .unit
+                        .as_ref()
+                        .is_some_and(|unit| has_begun(unit, ended)) =>
+            {
+                ended.cause = Cause::Restarting;
             }
             _ => self.recall_cause(),
         }
@@ -204,4 +224,18 @@ impl Kubelet {
             *news = is_news && is_young;
         }
     }
+}
+
+fn is_of_main(unit: &Unit, ended: &Ended) -> bool {
+    i64::from(unit.main_pid) == i64::from(ended.main_pid)
+}
+
+/// Whether nothing says that systemd starts the unit by itself: it has told of no end yet, or of no failure and no restart.
+fn is_willed(unit: &Unit, ended: &Ended) -> bool {
+    unit.result == "success" && (is_of_main(unit, ended) || unit.restarts == 0)
+}
+
+/// Whether the unit has another main process, by somebody's will.
+fn has_begun(unit: &Unit, ended: &Ended) -> bool {
+    unit.main_pid != 0 && !is_of_main(unit, ended) && is_willed(unit, ended)
 }

@@ -388,6 +388,60 @@ fn a_restart_job_that_became_a_start_job_before_systemd_was_heard_is_a_plan() {
     assert_eq!(reason(&kubelet, 10), None);
 }
 
+/// systemd answers when it comes to it: then the restart job is a start job, or done, and the unit has another process.
+#[test]
+fn a_restart_is_one_however_late_its_job_is_asked_about() {
+    let done = |active: &str, sub: &str, pid: u32| {
+        let Sign::Unit(mut unit) = unit(active, sub, pid, (100, 1, 0)) else {
+            panic!("a unit");
+        };
+        "success".clone_into(&mut unit.result);
+        if pid != 0 {
+            (unit.exec_main_pid, unit.exec_main_code) = (pid, 0);
+        }
+        Sign::Unit(unit)
+    };
+    let job = |kind| Sign::Job(7, kind);
+    for rest in [
+        vec![job(JobKind::Start)],
+        vec![job(JobKind::Start), done("active", "running", 200)],
+        vec![done("active", "running", 200), job(JobKind::Start)],
+        vec![done("inactive", "dead", 0), job(JobKind::Start)],
+        vec![done("active", "running", 200), Sign::JobDone(7)],
+    ] {
+        let mut signs = vec![job(JobKind::Unasked), Sign::Gone(PID)];
+        signs.extend(rest.clone());
+        let mut kubelet = after(healthy(), signs);
+        kubelet.tick(at(12_000));
+        assert_eq!(reason(&kubelet, 12_000), None, "{rest:?}");
+    }
+    // What comes behind a crash is somebody's or systemd's answer to it.
+    let crash = [
+        Sign::Gone(PID),
+        killed(),
+        job(JobKind::Unasked),
+        job(JobKind::Start),
+    ];
+    assert_eq!(
+        reason(&after(healthy(), crash), 10_000),
+        Some(Reason::KubeletCrashed)
+    );
+    // Nor is one that systemd started by itself.
+    let Sign::Unit(mut again) = done("active", "running", 200) else {
+        panic!("a unit");
+    };
+    again.restarts = 1;
+    let own = [
+        job(JobKind::Unasked),
+        Sign::Gone(PID),
+        Sign::Unit(again),
+        Sign::JobDone(7),
+    ];
+    let mut kubelet = after(healthy(), own);
+    kubelet.tick(at(12_000));
+    assert_eq!(reason(&kubelet, 12_000), Some(Reason::KubeletGone));
+}
+
 #[test]
 fn one_that_came_and_went_unseen_is_told_by_its_unit() {
     let stopped = [
