@@ -33,7 +33,10 @@ pub(crate) fn tests() -> Vec<Trial> {
             kubeadm::a_node_of_an_external_cloud,
         ),
         trial("cloud_init::kubeadm_join", kubeadm::a_node_that_joins),
-        trial("cloud_init::no_package", kubeadm::a_node_joins_without_the_package),
+        trial(
+            "cloud_init::no_package",
+            kubeadm::a_node_joins_without_the_package,
+        ),
         trial("cloud_init::image_bake", image::a_node_is_born_from_it),
         trial("cloud_init::image_refused", image::a_bad_image_is_refused),
         trial("cloud_init::k3s_agent", k3s::a_node_of_k3s),
