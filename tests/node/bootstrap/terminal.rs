@@ -125,6 +125,38 @@ fn on_terminal(scene: &Scene, columns: usize, rows: usize, environment: &str) ->
     Ok(said)
 }
 
+/// One table, each stage on a line of its own, and nothing of those before it; and what is to be said of a runtime that is down.
+fn stands_whole(screen: &Screen, shown: &str) -> Result<()> {
+    let rows = screen.rows();
+    let names: Vec<_> = rows.iter().map(|(_, stage, _)| *stage).collect();
+    ensure!(names == STAGES, "{names:?}\n{shown}");
+    ensure!(
+        rows.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0),
+        "a line is broken:\n{shown}"
+    );
+    let word = |stage| {
+        rows.iter()
+            .find(|row| row.1 == stage)
+            .map(|row| row.2.as_str())
+    };
+    ensure!(
+        word("instance") == Some("done") && word("runtime") == Some("LATE"),
+        "{shown}"
+    );
+    let text: String = screen.lines.concat();
+    for words in [
+        "runtime takes longer than 2 s",
+        "half of 7 s have passed",
+        "four fifths of 7 s have passed",
+        "stuck at runtime",
+        "probable cause runtime-unit: ",
+        "not of use after 7 s",
+    ] {
+        ensure!(text.contains(words), "no {words:?}:\n{shown}");
+    }
+    Ok(())
+}
+
 /// A node whose runtime is down: the table stands at its row, and is drawn again and again.
 pub(crate) fn a_table_is_drawn_over_itself() -> Result<()> {
     let fast = "[bootstrap]\nlook_every_secs = 1\nruntime_secs = 2\n";
@@ -147,38 +179,11 @@ pub(crate) fn a_table_is_drawn_over_itself() -> Result<()> {
                 "drawn over {} times: {said:?}",
                 screen.erased
             );
-            // One table stands there, whole, each stage on a line of its own: nothing of the others is left.
-            let rows = screen.rows();
-            let names: Vec<_> = rows.iter().map(|(_, stage, _)| *stage).collect();
-            ensure!(names == STAGES, "{names:?}\n{shown}");
-            ensure!(
-                rows.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0),
-                "a line is broken:\n{shown}"
-            );
-            let word = |stage| {
-                rows.iter()
-                    .find(|row| row.1 == stage)
-                    .map(|row| row.2.as_str())
-            };
-            ensure!(
-                word("instance") == Some("done") && word("runtime") == Some("LATE"),
-                "{shown}"
-            );
+            stands_whole(&screen, &shown)?;
             ensure!(
                 (screen.coloured == 0) == environment.contains("NO_COLOR"),
                 "{said:?}"
             );
-            let text: String = screen.lines.concat();
-            for words in [
-                "runtime takes longer than 2 s",
-                "half of 7 s have passed",
-                "four fifths of 7 s have passed",
-                "stuck at runtime",
-                "probable cause runtime-unit: ",
-                "not of use after 7 s",
-            ] {
-                ensure!(text.contains(words), "no {words:?}:\n{shown}");
-            }
         }
         // Where it cannot be drawn over, nothing steers: lines.
         for (rows, environment) in [(40, "TERM=dumb"), (8, "TERM=xterm")] {
