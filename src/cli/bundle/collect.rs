@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use super::{
     MAX_BYTES, State, mask,
-    parts::{self, Form, Lacking, MAX_PART_BYTES, Part},
+    parts::{self, Form, Lacking, Part},
+    reading::{self, MAX_PART_BYTES},
     redact::Redactor,
     say, secrets,
 };
@@ -63,7 +64,7 @@ impl Collector {
             let (root, path) = (self.root.clone(), source.path.clone());
             let limit = secrets::MAX_FILE_BYTES;
             let read = self.in_time(secrets::DEADLINE, move || {
-                parts::read_file(&root, &path, limit)
+                reading::read_file(&root, &path, limit)
             });
             match read {
                 Ok(bytes) => secrets::learn(&mut self.redactor, &source, &bytes),

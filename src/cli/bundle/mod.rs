@@ -8,6 +8,7 @@ mod archive;
 mod collect;
 mod mask;
 mod parts;
+mod reading;
 mod redact;
 mod secrets;
 
