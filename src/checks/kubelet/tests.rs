@@ -1,6 +1,7 @@
 //! Histories of a kubelet, told as signs.
 
 mod ends;
+mod killed;
 mod later;
 mod stuck;
 
