@@ -1,5 +1,4 @@
-//! Answers the agent: takes connections, lets root and the agent's user ask, and gives each to a thread: one that waits for
-//! work, or one of its own while that is busy.
+//! Answers the agent: takes connections, lets root and the agent's user ask, and gives each a thread of its own.
 
 use std::{
     io::{self, Read, Write},
@@ -7,7 +6,6 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
-        mpsc::{SyncSender, TrySendError, sync_channel},
     },
     thread,
     time::Duration,
@@ -74,12 +72,7 @@ pub struct Server {
     following: Arc<AtomicUsize>,
     disk: Arc<Disk>,
     refused_uids: Vec<u32>,
-    /// To the thread that waits for work, if it is not at work.
-    waiting: SyncSender<Job>,
 }
-
-/// A connection to be answered.
-type Job = Box<dyn FnOnce() + Send>;
 
 /// A place among a bounded number, free again when it is dropped.
 struct Slot(Arc<AtomicUsize>);
@@ -112,7 +105,6 @@ impl Server {
             following: Arc::default(),
             disk: Arc::default(),
             refused_uids: Vec::new(),
-            waiting: worker(),
         }
     }
 
@@ -161,18 +153,19 @@ impl Server {
         };
         let root = self.root.clone();
         let (following, disk) = (Arc::clone(&self.following), Arc::clone(&self.disk));
-        let job: Job = Box::new(move || {
-            if let Some(request) = answer(&root, &disk, &stream, uid) {
-                // It lasts: the place for questions that are answered and gone is free again, and so is the thread.
-                drop(slot);
-                spawn(Box::new(move || {
+        let worker = thread::Builder::new()
+            .name("verb".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                if let Some(request) = answer(&root, &disk, &stream, uid) {
+                    // It lasts: the place for questions that are answered and gone is free again.
+                    drop(slot);
                     follow(&root, &stream, &request, &following);
-                }));
-            }
-        });
-        match self.waiting.try_send(job) {
-            Ok(()) => {}
-            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => spawn(job),
+                }
+            });
+        if let Err(error) = worker {
+            // The stream went with the closure: the agent sees it closed.
+            debug!(%error, "no thread for a request");
         }
     }
 
@@ -184,26 +177,6 @@ impl Server {
                 "a user that may not ask the helper was refused (said once)"
             );
         }
-    }
-}
-
-/// Starts the thread that waits for work: most questions come one at a time, and to start a thread for each costs a quarter of
-/// what it takes to answer. Whoever finds it busy does not wait for it.
-fn worker() -> SyncSender<Job> {
-    let (sender, jobs) = sync_channel::<Job>(0);
-    spawn(Box::new(move || {
-        while let Ok(job) = jobs.recv() {
-            job();
-        }
-    }));
-    sender
-}
-
-fn spawn(job: Job) {
-    let builder = thread::Builder::new().name("verb".into());
-    if let Err(error) = builder.stack_size(STACK_BYTES).spawn(job) {
-        // The stream went with the closure: the agent sees it closed.
-        debug!(%error, "no thread for a request");
     }
 }
 
