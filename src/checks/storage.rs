@@ -300,10 +300,10 @@ fn healthy(answer: &StorageAnswer) -> String {
             format!("a page that is written to {written} comes back")
         }
         (written, flushed) if written.is_empty() => {
-            format!("{flushed} is writable (no page is written there: it has no folder .nodevigil)")
+            format!("writable: {flushed} (no page is written there without a folder .nodevigil)")
         }
         (written, flushed) => format!(
-            "a page that is written to {written} comes back; {flushed} is writable (no page is written there: it has no folder .nodevigil)"
+            "a page that is written to {written} comes back; writable: {flushed} (no page is written there without a folder .nodevigil)"
         ),
     }
 }
