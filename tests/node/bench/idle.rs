@@ -203,13 +203,7 @@ pub(crate) fn idle(stage: &Stage, time: Duration) -> Result<Vec<Row>> {
         .iter()
         .map(Observed::used)
         .collect::<Result<Vec<_>>>()?;
-    // Not held at present, see docs/promises.md: the short form fails what makes it worse.
-    let helper_limit = if took < Duration::from_mins(5) {
-        6.5
-    } else {
-        6.0
-    };
-    for (process, limit) in both.iter().zip([8.0, helper_limit]) {
+    for (process, limit) in both.iter().zip([8.0, 6.0]) {
         let pid = stage.node.unit_pid(process.unit)?;
         ensure!(
             pid == process.pid,
