@@ -83,6 +83,12 @@ impl Agent {
     }
 
     pub(super) fn look_at_memory(&mut self, id: &'static str, depth: Depth) {
+        // Before Linux 6.5 the kernel calls only whoever has CAP_SYS_RESOURCE: then how long tasks wait is read each time.
+        let is_called = self.state.stall_triggers == Some(true);
+        let depth = match depth {
+            Depth::Head if !is_called => Depth::Level,
+            asked => asked,
+        };
         let at = self.outside.clock.now().uptime;
         let kubelet = self.watched.as_ref().map(|watched| &watched.process);
         let runtime = self.runtime.as_ref().map(|watched| &watched.process);

@@ -235,17 +235,11 @@ impl Seen {
 
 /// The row of a process, if it is still that process.
 pub fn seen(root: &Root, process: &Process) -> Option<Seen> {
-    let stat = ProcProcess::new_with_root(root.join(format!("/proc/{}", process.pid)))
-        .ok()?
-        .stat()
-        .ok()?;
-    let seen = Seen {
-        state: stat.state,
-        is_dying: matches!(stat.state, 'Z' | 'X' | 'x')
-            || u64::from(stat.flags) & (PF_EXITING | PF_SIGNALED) != 0
-            || stat.signal & PENDING_SIGKILL != 0,
-    };
-    (since_boot(stat.starttime) == process.started).then_some(seen)
+    let pid = process.pid;
+    let row = root.read(format!("/proc/{pid}/stat"), MAX_ROW_BYTES).ok()?;
+    // Looked at afterwards: a pid that is still the same process's was so when its row was read.
+    let is_still_it = identify(root, pid).is_some_and(|now| now == *process);
+    is_still_it.then(|| Seen::of_row(&row)).flatten()
 }
 
 /// A process that is watched for its end.

@@ -9,8 +9,8 @@ use std::time::Duration;
 /// How much a look reads: little each second while all is calm, all of it once memory moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// The first lines of `/proc/meminfo`, to `SwapFree`: all that shows whether a host with plenty of memory still has it. The
-    /// kernel calls when tasks begin to wait.
+    /// The first lines of `/proc/meminfo`, to `SwapFree`: all that shows whether a host with plenty of memory still has it. Only
+    /// where the kernel calls when tasks begin to wait (a PSI trigger is armed); elsewhere `Level` is read in its place.
     Head,
     /// `/proc/meminfo` and `/proc/pressure/memory`.
     Level,

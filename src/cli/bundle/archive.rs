@@ -14,10 +14,15 @@ const MAX_PREFIX_BYTES: usize = 155;
 pub(super) struct Archive(Vec<u8>);
 
 impl Archive {
-    /// Adds a file; `false` if its name is too long for the format.
-    pub(super) fn add(&mut self, name: &str, bytes: &[u8], modified_secs: u64) -> bool {
-        let Some((prefix, name)) = split(name) else {
-            return false;
+    /// Whether a file can have that name: short enough for the format, and none that programs refuse to unpack.
+    pub(super) fn takes(name: &str) -> bool {
+        split(name).is_some() && name.split('/').all(|folder| folder != "..")
+    }
+
+    /// Adds a file. One whose name it does not take is left out.
+    pub(super) fn add(&mut self, name: &str, bytes: &[u8], modified_secs: u64) {
+        let Some((prefix, name)) = split(name).filter(|_| Self::takes(name)) else {
+            return;
         };
         let mut header = [0; BLOCK];
         let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
@@ -36,7 +41,6 @@ impl Archive {
         self.0.extend_from_slice(&header);
         self.0.extend_from_slice(bytes);
         self.0.resize(self.0.len().next_multiple_of(BLOCK), 0);
-        true
     }
 
     /// The whole of it.
@@ -72,13 +76,17 @@ mod tests {
         assert_eq!((prefix.len(), name.len()), (90, 60));
         assert_eq!(split(&"n".repeat(101)), None);
         assert_eq!(split(&format!("{}/x", "f".repeat(156))), None);
-        assert!(!Archive::default().add(&"n".repeat(101), b"", 0));
+        assert!(!Archive::takes(&"n".repeat(101)) && !Archive::takes("a/../b"));
+        assert!(Archive::takes("a/b..c"));
+        let mut archive = Archive::default();
+        archive.add("a/../b", b"x", 0);
+        assert_eq!(archive.finish().len(), 2 * BLOCK);
     }
 
     #[test]
     fn files_take_whole_blocks() {
         let mut archive = Archive::default();
-        assert!(archive.add("a/b", &[b'x'; 513], 8));
+        archive.add("a/b", &[b'x'; 513], 8);
         let bytes = archive.finish();
         assert_eq!(bytes.len(), 5 * BLOCK);
         assert_eq!(&bytes[..4], b"a/b\0");

@@ -84,6 +84,8 @@ struct Manifest {
 struct Redaction {
     /// Forms of secrets that were looked for by themselves, beside those that are known by name and looks.
     known: usize,
+    /// There were more: those that were found last are known by name and looks alone.
+    is_full: bool,
     /// Files with secrets that could not be read; what stands in them is known by name and looks alone.
     unread: Vec<String>,
 }
@@ -130,7 +132,12 @@ impl Bundle {
         let mut files = Vec::new();
         let mut rows = Vec::new();
         for (part, read) in gathered {
-            let (text, state) = collector.present(&part, read);
+            let (text, state) = if Archive::takes(&format!("{name}/{}", part.name)) {
+                collector.present(&part, read)
+            } else {
+                let why = "no archive takes a file with that name".to_owned();
+                (None, State::Failed { why })
+            };
             files.extend(text.map(|text| (part.name.clone(), text)));
             rows.push(Row {
                 name: part.name,
@@ -149,6 +156,7 @@ impl Bundle {
             max_secs: DEADLINE.as_secs(),
             redaction: Redaction {
                 known: collector.redactor.known(),
+                is_full: collector.redactor.is_full(),
                 unread: std::mem::take(&mut collector.unread),
             },
             parts: rows,
@@ -226,6 +234,9 @@ fn summary(manifest: &Manifest) -> String {
         if let State::Failed { why } = &row.state {
             lines.push(format!("not in it: {}: {why}", row.name));
         }
+    }
+    if manifest.redaction.is_full {
+        lines.push("this node has more secrets than are looked for one by one".to_owned());
     }
     if manifest.uid != 0 {
         lines.push("you are not root, who can read more".to_owned());

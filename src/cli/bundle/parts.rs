@@ -330,7 +330,11 @@ fn below(path: &str) -> String {
 }
 
 /// Name and path of the files of a folder whose names end so.
-fn files_in(root: &Root, folder: &str, end: &str) -> impl Iterator<Item = (String, String)> {
+pub(super) fn files_in(
+    root: &Root,
+    folder: &str,
+    end: &str,
+) -> impl Iterator<Item = (String, String)> {
     let mut names = root.list(folder).unwrap_or_default();
     names.retain(|name| name.ends_with(end));
     names.truncate(MAX_FILES);

@@ -29,13 +29,18 @@ const SECRET_BRANCHES: &[&str] = &["auth", "auths", "header", "headers", "static
 pub(super) struct Redactor {
     secrets: BTreeSet<String>,
     /// Whether there were more than are kept in mind.
-    pub(super) overflowed: bool,
+    is_full: bool,
 }
 
 impl Redactor {
     /// How many forms of secrets are known.
     pub(super) fn known(&self) -> usize {
         self.secrets.len()
+    }
+
+    /// Whether there were more than are kept in mind.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
     }
 
     /// Learns what a text keeps secret by names and forms.
@@ -138,9 +143,12 @@ impl Redactor {
     }
 
     fn keep(&mut self, form: &str) {
+        if form.len() < MIN_SECRET_BYTES || self.secrets.contains(form) {
+            return;
+        }
         if self.secrets.len() >= MAX_SECRETS {
-            self.overflowed = true;
-        } else if form.len() >= MIN_SECRET_BYTES {
+            self.is_full = true;
+        } else {
             self.secrets.insert(form.to_owned());
         }
     }
@@ -244,6 +252,21 @@ mod tests {
         redactor.learn_credentials(r#"{"users":[{"user":{"exec":{"args":["--secret","wombat of"],"env":[{"name":"A","value":"dingo of"}]}}}]}"#);
         assert_eq!(redactor.text("dingo of, wombat of"), "***, ***");
         assert_eq!(knowing("short").known(), 0);
+    }
+
+    #[test]
+    fn that_there_were_more_is_said() {
+        let mut redactor = Redactor::default();
+        let mut learnt = 0;
+        while !redactor.is_full() {
+            learnt += 1;
+            redactor.learn(&format!("wombat number {learnt:06}"));
+        }
+        assert_eq!(redactor.known(), MAX_SECRETS);
+        let first = redactor.text("wombat number 000001");
+        assert_eq!(first, STARS);
+        redactor.learn("wombat number 000001");
+        assert_eq!(redactor.known(), MAX_SECRETS);
     }
 
     #[test]

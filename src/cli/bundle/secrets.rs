@@ -1,22 +1,17 @@
 //! Where a node keeps its secrets. None of these files is in a bundle as it is (of most nothing is); they are read so that what
 //! stands in them is found wherever something else quotes it.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
 use serde_json::Value;
 
-use super::redact::Redactor;
+use super::{parts::files_in, redact::Redactor};
 use crate::host::files::Root;
 
 /// Each file.
 pub(super) const DEADLINE: Duration = Duration::from_secs(1);
 /// A larger one is named as unread.
 pub(super) const MAX_FILE_BYTES: usize = 1 << 20;
-/// So many files of one folder.
-const MAX_FILES: usize = 32;
 
 /// What is secret in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,13 +96,15 @@ pub(super) fn sources(root: &Root, check: &Value) -> Vec<Source> {
         add(path, Holds::Credentials);
     }
     for (folder, end) in FOLDERS {
-        for path in files_in(root, folder, &[end]) {
+        for (_, path) in files_in(root, folder, end) {
             add(&path, Holds::Credentials);
         }
     }
     for folder in KEYS {
-        for path in files_in(root, folder, &[".key", ".pem", ".token"]) {
-            add(&path, Holds::Secret);
+        for end in [".key", ".pem", ".token"] {
+            for (_, path) in files_in(root, folder, end) {
+                add(&path, Holds::Secret);
+            }
         }
     }
     let unit = &check["unit"];
@@ -135,16 +132,6 @@ pub(super) fn sources(root: &Root, check: &Value) -> Vec<Source> {
     }
     let source = |(path, holds)| Source { path, holds };
     found.into_iter().map(source).collect()
-}
-
-fn files_in(root: &Root, folder: &str, ends: &[&str]) -> Vec<String> {
-    let mut names = root.list(Path::new(folder)).unwrap_or_default();
-    names.retain(|name| ends.iter().any(|end| name.ends_with(end)));
-    names.truncate(MAX_FILES);
-    names
-        .iter()
-        .map(|name| format!("{folder}/{name}"))
-        .collect()
 }
 
 /// Takes in what is secret in it.
