@@ -90,7 +90,7 @@ fn unreadable(path: &str, error: &io::Error) -> Refusal {
 }
 
 /// The journal's file that is written now and the one before it, of each folder.
-fn files(root: &Root) -> Vec<PathBuf> {
+pub fn files(root: &Root) -> Vec<PathBuf> {
     let Ok(machine_id) = root.read_text("/etc/machine-id", 64) else {
         return Vec::new();
     };

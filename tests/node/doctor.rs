@@ -92,6 +92,7 @@ fn all_is_well() -> Result<()> {
             "healthz",
             "sockets",
             "runtime",
+            "evidence",
             "config",
             "daemon",
             "bus",

@@ -120,6 +120,12 @@ const TAKEN: &[Taken] = &[
         "runtime",
         "sandbox of nodevigil-helper.service",
     ),
+    taken(
+        "InaccessiblePaths=-/var/log/journal -/run/log/journal",
+        To::Helper,
+        "evidence",
+        "sandbox of nodevigil-helper.service",
+    ),
 ];
 
 /// What has to work inside as the units are shipped.
@@ -135,6 +141,7 @@ const WORKS: &[&str] = &[
     "healthz",
     "sockets",
     "runtime",
+    "evidence",
     "api",
     "identity",
     "node",
@@ -173,7 +180,7 @@ fn what_is_taken_away_is_named() -> Result<()> {
         ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
         row(
             "a line of the sandbox that takes something away",
-            "16 drop-ins, one at a time, under the real systemd",
+            "17 drop-ins, one at a time, under the real systemd",
             "`doctor` names each",
             None,
         );

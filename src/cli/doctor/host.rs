@@ -85,11 +85,19 @@ fn trouble(file: &StatusFile) -> Option<String> {
     Some(format!("{state}: {}", or_nothing(&file.api.last_error)))
 }
 
-/// Looks at what the daemon stands on; returns the kubelet's pid.
-pub(super) fn look(lines: &Lines, ground: &Ground) -> Option<i32> {
+/// The kubelet, as far as it was found.
+#[derive(Debug, Default)]
+pub(super) struct Kubelet {
+    pub(super) pid: Option<i32>,
+    /// systemd's id of its unit's run.
+    pub(super) invocation: Option<String>,
+}
+
+/// Looks at what the daemon stands on; returns the kubelet.
+pub(super) fn look(lines: &Lines, ground: &Ground) -> Kubelet {
     let kubelet = bus(lines, ground);
     let agent = loaded::ask(AGENT).ok().and_then(|told| told.main_pid);
-    seen_memory::look(lines, ground, kubelet);
+    seen_memory::look(lines, ground, kubelet.pid);
     kmsg(lines, ground, agent);
     memory(lines, ground, agent);
     journal(lines, ground);
@@ -97,11 +105,15 @@ pub(super) fn look(lines: &Lines, ground: &Ground) -> Option<i32> {
     kubelet
 }
 
-fn bus(lines: &Lines, ground: &Ground) -> Option<i32> {
+fn bus(lines: &Lines, ground: &Ground) -> Kubelet {
     let unit = &ground.settings.kubelet.unit;
     if let Some(path) = &ground.settings.kubelet.pid_file {
         let found = process::find_kubelet(&ground.root, &Where::PidFile(path.clone()));
-        return told_of_kubelet(lines, found, "by its pid file: no unit is looked at");
+        let pid = told_of_kubelet(lines, found, "by its pid file: no unit is looked at");
+        return Kubelet {
+            pid,
+            invocation: None,
+        };
     }
     match loaded::ask(unit) {
         Ok(Told { loaded, .. }) if loaded.load_state != "loaded" => {
@@ -110,18 +122,21 @@ fn bus(lines: &Lines, ground: &Ground) -> Option<i32> {
                 format!("systemd answers, and {unit} is {}", loaded.load_state),
                 "name the unit that runs the kubelet: [kubelet] unit",
             );
-            None
+            Kubelet::default()
         }
         Ok(told) => {
             let from = format!("systemd answers; {unit} from {}", told.loaded.fragment);
             if told.control_group.is_empty() {
                 let state = &told.loaded.active_state;
                 lines.warn("bus", format!("{from} is {state}"), "no kubelet runs");
-                return None;
+                return Kubelet::default();
             }
             let found =
                 process::find_kubelet(&ground.root, &Where::ControlGroup(told.control_group));
-            told_of_kubelet(lines, found, &from)
+            Kubelet {
+                pid: told_of_kubelet(lines, found, &from),
+                invocation: told.invocation,
+            }
         }
         Err(why) => {
             lines.fail(
@@ -129,7 +144,7 @@ fn bus(lines: &Lines, ground: &Ground) -> Option<i32> {
                 format!("systemd cannot be asked: {why}"),
                 "without the system bus nobody knows why a kubelet ended",
             );
-            None
+            Kubelet::default()
         }
     }
 }

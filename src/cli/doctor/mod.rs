@@ -8,6 +8,7 @@
 )]
 
 mod cluster;
+mod evidence;
 mod host;
 mod line;
 mod memory;
@@ -193,9 +194,12 @@ impl Doctor {
         {
             Ok(runtime) => {
                 runtime.block_on(async {
-                    let facts = host::helper(lines, &ground, kubelet).await;
-                    sight::look(lines, &ground, kubelet, facts.as_ref()).await;
-                    cluster::look(lines, &ground, kubelet, facts).await;
+                    let facts = host::helper(lines, &ground, kubelet.pid).await;
+                    sight::look(lines, &ground, kubelet.pid, facts.as_ref()).await;
+                    if facts.is_some() {
+                        evidence::look(lines, &ground, kubelet.invocation).await;
+                    }
+                    cluster::look(lines, &ground, kubelet.pid, facts).await;
                 });
                 runtime.shutdown_background();
             }
