@@ -24,6 +24,8 @@ use crate::{
 
 /// How often the names are asked for in calm times.
 const NAMES_EVERY: Duration = Duration::from_mins(10);
+/// So many times the usual our watchdog waits while memory moves.
+const PATIENCE: u32 = 6;
 /// The pods' names by their uids; as many as the helper tells.
 #[derive(Debug, Default)]
 pub(super) struct PodNames {
@@ -104,6 +106,7 @@ impl Agent {
             }
             _ => self.groups.rest(at),
         }
+        self.ask_for_patience(was_resting);
         // In calm times, once more as memory begins to move, and not again until that is over.
         let age = match (was_resting, self.groups.is_resting()) {
             (_, true) => NAMES_EVERY,
@@ -116,6 +119,20 @@ impl Agent {
         }
         let answer = Event::Answered(id, Reading::Memory(look));
         self.known.push_back(answer);
+    }
+
+    /// Where memory runs out whatever we ask of the kernel may wait for some to be freed, for seconds: to be ended for that by
+    /// systemd, and started anew from a disk that everybody waits for, would leave the host without us when it matters.
+    fn ask_for_patience(&self, was_resting: bool) {
+        let Some((fed_every, _)) = self.state.watchdog else {
+            return;
+        };
+        let usual = 2 * fed_every;
+        match (was_resting, self.groups.is_resting()) {
+            (true, false) => self.outside.notifier.watchdog_within(PATIENCE * usual),
+            (false, true) => self.outside.notifier.watchdog_within(usual),
+            _ => {}
+        }
     }
 
     fn tell_grower(&mut self, grower: Option<Grower>) {

@@ -101,7 +101,7 @@ pub struct State {
     pub(super) past_of: Option<String>,
     /// Until when nothing is due that a short turn does not do (uptime).
     pub(super) rests_until: Duration,
-    watchdog: Option<(Duration, Duration)>,
+    pub(super) watchdog: Option<(Duration, Duration)>,
 }
 
 impl State {

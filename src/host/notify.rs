@@ -67,6 +67,11 @@ impl Notifier {
         self.send("WATCHDOG=1");
     }
 
+    /// How long systemd is to wait for that from now on.
+    pub fn watchdog_within(&self, time: Duration) {
+        self.send(&format!("WATCHDOG_USEC={}", time.as_micros()));
+    }
+
     /// The service is about to end.
     pub fn stopping(&self) {
         self.send("STOPPING=1");
@@ -135,11 +140,13 @@ mod tests {
         notifier.ready();
         notifier.status(&format!("two\nlines {}", "ä".repeat(512)));
         notifier.watchdog();
+        notifier.watchdog_within(Duration::from_secs(60));
         notifier.stopping();
         assert_eq!(received(&systemd), "READY=1");
         let status = received(&systemd);
         assert!(status.starts_with("STATUS=two lines ä") && status.len() <= 512 + 7);
         assert_eq!(received(&systemd), "WATCHDOG=1");
+        assert_eq!(received(&systemd), "WATCHDOG_USEC=60000000");
         assert_eq!(received(&systemd), "STOPPING=1");
         assert_eq!(notifier.failures(), 0);
     }

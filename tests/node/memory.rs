@@ -162,6 +162,9 @@ fn the_pod_that_grows_is_found_by_its_name() -> Result<()> {
             "–",
             from.elapsed(),
         );
+        // Memory moves: our watchdog has patience, as long as it does.
+        let patience = scene.property(AGENT, "WatchdogUSec")?;
+        ensure!(patience == "1min", "{patience}");
         // Nobody of it is a reason to worry: the host has memory.
         scene.ensure_still(&scene.now()?)?;
         scene.node.sh("systemctl stop hog thrash; rm -f /var/tmp/thrash")?;
