@@ -223,6 +223,54 @@ proptest! {
         }
         prop_assert_eq!(told.last().unwrap().to, Stage::Calm, "it ends at last");
     }
+
+    /// Once it is said that a host thrashes, that stands until it has not for half a minute, and no longer than it must.
+    #[test]
+    fn thrashing_ends_after_half_a_minute_without(
+        spells in prop::collection::vec((1.0..60.0_f64, any::<bool>(), any::<bool>()), 1..8),
+    ) {
+        // (until when, whether it thrashes, what is available)
+        let mut plan = vec![(20.0, false, 0.8), (45.0, true, 0.03)];
+        for (secs, thrashes, is_plenty) in &spells {
+            let level = if *is_plenty && !thrashes { 0.6 } else { 0.03 };
+            plan.push((plan.last().unwrap().0 + secs, *thrashes, level));
+        }
+        let last = plan.iter().rev().find(|spell| spell.1).unwrap().0;
+        let end = plan.last().unwrap().0.max(last) + 60.0;
+        let now = |at: f64| *plan.iter().find(|spell| at < spell.0).unwrap_or(&(end, false, 0.6));
+        let mut counted = 0.0;
+        let mut machine = Machine::new(limits());
+        let mut told = Vec::new();
+        for tenth in 0..whole(end * 10.0) {
+            #[expect(clippy::cast_precision_loss, reason = "small")]
+            let at = tenth as f64 / 10.0;
+            let (_, thrashes, level) = now(at);
+            counted += if thrashes { 0.1 } else { 0.0 };
+            let stall = Stall { some_us: whole(counted * 900_000.0), full_us: whole(counted * 600_000.0) };
+            let reclaim = Reclaim {
+                page: 4096,
+                scanned: whole(counted * 500_000.0),
+                stolen: Some(whole(counted * 400_000.0)),
+                refaulted: whole(counted * 300_000.0),
+                ..Reclaim::default()
+            };
+            let sample = Sample { stall: Some(stall), reclaim: Some(reclaim), ..look(at, level) };
+            told.extend(machine.look(&sample));
+        }
+        let secs = |at: Duration| at.saturating_sub(START).as_secs_f64();
+        let raised = told.iter().find(|told| told.to == Stage::Thrashing);
+        prop_assert!(raised.is_some_and(|told| secs(told.at) < 30.0), "{told:?}");
+        let ends: Vec<_> = told.iter().filter(|told| told.from == Stage::Thrashing).collect();
+        for end in &ends {
+            let at = secs(end.at);
+            let quiet = (0..295).all(|tenths| !now(at - f64::from(tenths) / 10.0).1);
+            prop_assert!(quiet, "{end:?}");
+            let cause = if now(at).2 > 0.3 { Cause::Recovered } else { Cause::StillLow };
+            prop_assert_eq!(end.why.cause, cause);
+        }
+        let after = secs(ends.last().unwrap().at) - last;
+        prop_assert!(after < 40.0, "{after} s after the last: {told:?}");
+    }
 }
 
 /// A look at a host of 4 GiB without swap.
