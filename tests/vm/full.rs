@@ -152,20 +152,15 @@ fn tell(runs: &[Run]) -> usize {
             spread(&known, "ms", named.len()),
         ),
     }];
-    let late: Sample = runs.iter().map(|run| run.late.0 * 1e3).collect();
-    let turns: u64 = runs.iter().map(|run| run.late.1).sum();
-    let most = late.max().unwrap_or(f64::NAN);
-    rows.push(Row {
-        runs: runs.len(),
-        what: "the agent's loop is late, during all of these loads: p99 of each run".to_owned(),
-        limit: "≤ 50 ms",
-        holds: most <= LATE_SECS * 1e3,
-        measured: format!(
-            "at most {most:.0} ms in {} runs, {turns} turns; of a process that only waits for its timer, in the same runs, at most {:.0} ms",
-            late.n(),
-            runs.iter().fold(0.0_f64, |most, run| most.max(run.timer_ms)),
-        ),
-    });
+    let (killed, others): (Vec<&Run>, Vec<&Run>) = runs
+        .iter()
+        .partition(|run| run.scenario == "lethal-kubelet");
+    rows.push(late(
+        &killed,
+        "while the kubelet is killed",
+        Some(LATE_SECS),
+    ));
+    rows.push(late(&others, "during the other loads", None));
     let dead = runs
         .iter()
         .filter(|run| run.ensure_survived().is_err())
@@ -189,6 +184,25 @@ fn tell(runs: &[Run]) -> usize {
         line("guest", &[&row.what, row.limit, &row.measured]);
     }
     rows.iter().filter(|row| !row.holds).count()
+}
+
+/// How late the agent's loop was; in a guest that stands still for seconds, so does whoever waits for a timer there.
+fn late(runs: &[&Run], when: &str, limit_secs: Option<f64>) -> Row {
+    let late: Sample = runs.iter().map(|run| run.late.0 * 1e3).collect();
+    let turns: u64 = runs.iter().map(|run| run.late.1).sum();
+    let timers: Sample = runs.iter().map(|run| run.timer_ms).collect();
+    let most = late.max().unwrap_or(f64::NAN);
+    Row {
+        runs: runs.len(),
+        what: format!("the agent's loop is late {when}: p99 of each run"),
+        limit: limit_secs.map_or("told", |_| "≤ 50 ms"),
+        holds: limit_secs.is_none_or(|limit| most <= limit * 1e3),
+        measured: format!(
+            "{}, {turns} turns; of a process that only waits for its timer, in the same runs, {}",
+            spread(&late, "ms", runs.len()),
+            spread(&timers, "ms", runs.len()),
+        ),
+    }
 }
 
 /// A promise, and what was measured.

@@ -20,8 +20,8 @@ const MAX_ENDS: usize = 100;
 const SAME_END: Duration = Duration::from_secs(10);
 /// The last words are asked for a moment after the end: journald reads a program's output when it comes to it …
 const WORDS_AFTER: Duration = Duration::from_millis(250);
-/// … and once more, if there was no error among them …
-const WORDS_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// … and again so much later, as long as there was no error among them: a busy host's journald takes its time …
+const WORDS_AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 /// … and not more often than that, however often the kubelet ends.
 const WORDS_EVERY: Duration = Duration::from_secs(10);
 /// The kubelet's name in the kernel's log.
@@ -67,7 +67,8 @@ struct Words {
 struct Wanted {
     run: Run,
     at: Duration,
-    again: bool,
+    /// How often they were asked for already.
+    asked: usize,
 }
 
 impl Ends {
@@ -239,7 +240,7 @@ impl Ends {
             self.wanted = Some(Wanted {
                 run,
                 at: (uptime + WORDS_AFTER).max(self.quiet_until),
-                again: false,
+                asked: 0,
             });
         }
     }
@@ -253,11 +254,11 @@ impl Ends {
     pub(super) fn take_wanted(&mut self, uptime: Duration) -> Option<Run> {
         let wanted = self.wanted.take_if(|wanted| uptime >= wanted.at)?;
         self.quiet_until = uptime + WORDS_EVERY;
-        if !wanted.again {
+        if let Some(wait) = WORDS_AGAIN_AFTER.get(wanted.asked) {
             self.wanted = Some(Wanted {
                 run: wanted.run.clone(),
-                at: uptime + WORDS_AGAIN_AFTER,
-                again: true,
+                at: uptime + *wait,
+                asked: wanted.asked + 1,
             });
         }
         Some(wanted.run)

@@ -8,7 +8,12 @@ use super::redact::{Redactor, STARS};
 use crate::kubelet::{place::Place, shown::is_secret_name, systemd::env_file};
 
 /// Settings of a unit whose value is a secret or may be one.
-const SECRET_SETTINGS: &[&str] = &["SetCredential", "SetCredentialEncrypted"];
+const SECRET_SETTINGS: &[&str] = &[
+    "SetCredential",
+    "SetCredentialEncrypted",
+    "StandardInputText",
+    "StandardInputData",
+];
 
 /// Whether a variable's value may be shown: it becomes words of the kubelet's command line, or names a proxy.
 pub(super) fn may_be_shown(name: &str, is_referenced: bool) -> bool {

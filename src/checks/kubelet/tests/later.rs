@@ -16,7 +16,7 @@ fn words(run: &str, line: &str) -> Sign {
 }
 
 #[test]
-fn the_last_words_come_a_moment_later_and_are_asked_for_twice_at_most() {
+fn the_last_words_come_a_moment_later_and_are_asked_for_three_times_at_most() {
     let mut kubelet = healthy();
     dies(&mut kubelet, exit("a"), SECOND);
     assert_eq!(reason(&kubelet, SECOND + 1), Some(Reason::KubeletCrashed));
@@ -29,25 +29,27 @@ fn the_last_words_come_a_moment_later_and_are_asked_for_twice_at_most() {
     assert_eq!(kubelet.take_wanted_words(at(SECOND + 251)), run);
     assert_eq!(kubelet.take_wanted_words(at(SECOND + 251)), None);
     assert_eq!(kubelet.take_wanted_words(at(3 * SECOND)), run, "once more");
+    assert_eq!(kubelet.take_wanted_words(at(6 * SECOND)), None);
+    assert_eq!(kubelet.take_wanted_words(at(7 * SECOND)), run, "at last");
     assert_eq!(kubelet.take_wanted_words(at(60 * SECOND)), None);
-    kubelet.apply(words("a", "no such flag"), at(3 * SECOND));
-    let told = message(&kubelet, 3 * SECOND);
+    kubelet.apply(words("a", "no such flag"), at(7 * SECOND));
+    let told = message(&kubelet, 7 * SECOND);
     assert!(
         told.ends_with("(systemd: Result=exit-code); its last error: no such flag"),
         "{told}"
     );
     // Those of another run are not this one's.
-    lives(&mut kubelet, "b", 4 * SECOND);
-    dies(&mut kubelet, exit("b"), 5 * SECOND);
-    assert!(!message(&kubelet, 6 * SECOND).contains("no such flag"));
+    lives(&mut kubelet, "b", 8 * SECOND);
+    dies(&mut kubelet, exit("b"), 9 * SECOND);
+    assert!(!message(&kubelet, 10 * SECOND).contains("no such flag"));
     assert_eq!(
-        kubelet.next_deadline(at(6 * SECOND)),
-        Some(at(13 * SECOND).uptime),
+        kubelet.next_deadline(at(10 * SECOND)),
+        Some(at(17 * SECOND).uptime),
         "ten seconds after the last question"
     );
-    kubelet.apply(words("b", "no such flag"), at(6 * SECOND));
+    kubelet.apply(words("b", "no such flag"), at(10 * SECOND));
     assert_eq!(
-        kubelet.next_deadline(at(6 * SECOND)),
+        kubelet.next_deadline(at(10 * SECOND)),
         None,
         "they are there"
     );
