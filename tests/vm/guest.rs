@@ -256,8 +256,9 @@ impl Guest {
     pub(crate) fn record(&mut self, seconds: u64, after_kill: u64) -> Result<Recording> {
         let script = format!(
             "systemd-run -q --collect --slice=lab.slice --unit=recorder -p OOMScoreAdjust=-1000 -p LimitMEMLOCK=infinity \
-             /usr/bin/guest record --to {} --seconds {seconds} --after-kill {after_kill}",
-            self.address
+             /usr/bin/guest record --to {} --seconds {seconds} --after-kill {after_kill} --api-port {}",
+            self.address,
+            self.plane.port(),
         );
         self.sh(&script)?;
         let stream = self.accept("the recorder", Duration::from_secs(30))?;

@@ -18,6 +18,10 @@ use super::trace::{KernelLine, Trace};
 const YOUNG: Duration = Duration::from_secs(62);
 /// The kubelet's own rule, by default.
 const EVICTION_MIB: f64 = 100.0;
+/// An apply of all conditions is larger, and what else is sent on its connection is smaller.
+const APPLY_BYTES: u64 = 1000;
+/// What is sent so soon after belongs to it.
+const ONE_WRITE_US: i64 = 20_000;
 
 /// What came of a run. Times are by this machine's clock.
 #[derive(Debug)]
@@ -26,6 +30,8 @@ pub(crate) struct Run {
     /// From the kernel's line on the kubelet's death to the turn of the agent's loop that knows it, and whose first effect is the
     /// apply; both by the guest's clock.
     pub(crate) decided_ms: Option<f64>,
+    /// From the kernel's line on the kubelet's death until the whole apply that names it has left the guest.
+    pub(crate) left_ms: Option<f64>,
     /// From the kernel's line on the kubelet's death to the arrival of the apply that names it.
     pub(crate) named_ms: Option<f64>,
     /// What the Node then said of the kubelet.
@@ -90,6 +96,10 @@ pub(crate) fn run(guest: &mut Guest, scenario: &Scenario, keep: Option<&Path>) -
     let named_ms = death
         .zip(named.as_ref())
         .map(|(line, named)| seconds(line.stamp_us + clocks.host_us, named.at_us) * 1e3);
+    let left_ms = death.and_then(|line| {
+        let said_us = line.stamp_us + clocks.guest_us;
+        Some(seconds(said_us, left_us(&trace, said_us)?) * 1e3)
+    });
     let decided_ms = death
         .zip(logged)
         .map(|(line, logged)| seconds(line.stamp_us + clocks.guest_us, logged) * 1e3);
@@ -103,6 +113,7 @@ pub(crate) fn run(guest: &mut Guest, scenario: &Scenario, keep: Option<&Path>) -
     Ok(Run {
         scenario: scenario.name,
         decided_ms,
+        left_ms,
         named_ms,
         named,
         ahead_secs,
@@ -138,6 +149,19 @@ fn ensure_as_meant(scenario: &Scenario, trace: &Trace) -> Result<Vec<String>> {
 fn seconds(from: i64, to: i64) -> f64 {
     let apart = Duration::from_micros(from.abs_diff(to)).as_secs_f64();
     if to < from { -apart } else { apart }
+}
+
+/// When the first apply after that moment has left as a whole; all by the guest's real time.
+fn left_us(trace: &Trace, from_us: i64) -> Option<i64> {
+    let mut sent = trace.sent.iter().filter(|sent| sent.at_us >= from_us);
+    let first = sent.find(|sent| sent.bytes >= APPLY_BYTES)?.at_us;
+    let rest = sent.map(|sent| sent.at_us);
+    Some(rest.fold(
+        first,
+        |last, at| {
+            if at - last <= ONE_WRITE_US { at } else { last }
+        },
+    ))
 }
 
 fn raised(told: &[Told], events: &[String]) -> Vec<String> {
@@ -185,9 +209,10 @@ impl Run {
         let number =
             |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.1}"));
         format!(
-            "{}: known after {} ms, named at the API server after {} ms, hint {} s ahead, kubelet's rule {} s ahead; p99 late ≤ {} s of {} turns (a timer {:.0} ms), {}, {} KiB swapped; killed {:?}; told {:?}; ± {:.1} ms{}",
+            "{}: known after {} ms, has left after {} ms, named at the API server after {} ms, hint {} s ahead, kubelet's rule {} s ahead; p99 late ≤ {} s of {} turns (a timer {:.0} ms), {}, {} KiB swapped; killed {:?}; told {:?}; ± {:.1} ms{}",
             self.scenario,
             number(self.decided_ms),
+            number(self.left_ms),
             number(self.named_ms),
             number(self.ahead_secs),
             number(self.rule_ahead_secs),

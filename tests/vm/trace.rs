@@ -37,10 +37,19 @@ impl KernelLine {
     }
 }
 
+/// Something that the guest sent to the API server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    /// When it left, by the guest's real time.
+    pub(crate) at_us: i64,
+    pub(crate) bytes: u64,
+}
+
 #[derive(Default)]
 struct Store {
     samples: Vec<String>,
     kernel: Vec<KernelLine>,
+    sent: Vec<Sent>,
     total_mib: u64,
     ended: Option<String>,
 }
@@ -59,6 +68,8 @@ pub(crate) struct Trace {
     pub(crate) samples: Vec<String>,
     /// What the kernel said of kills.
     pub(crate) kernel: Vec<KernelLine>,
+    /// What was sent to the API server, in order.
+    pub(crate) sent: Vec<Sent>,
 }
 
 fn lock(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
@@ -116,6 +127,7 @@ impl Recording {
             total_mib: store.total_mib,
             samples: std::mem::take(&mut store.samples),
             kernel: std::mem::take(&mut store.kernel),
+            sent: std::mem::take(&mut store.sent),
         })
     }
 }
@@ -138,6 +150,10 @@ fn read(lines: BufReader<TcpStream>, store: &Mutex<Store>, changed: &Condvar) ->
                 text: text.to_owned(),
             });
             changed.notify_all();
+        } else if let (Some(at_us), Some(bytes)) =
+            (value["sent_us"].as_i64(), value["bytes"].as_u64())
+        {
+            store.sent.push(Sent { at_us, bytes });
         } else {
             store.samples.push(line);
         }

@@ -6,6 +6,7 @@ mod conduct;
 mod init;
 mod kubelet;
 mod load;
+mod packets;
 mod place;
 mod record;
 mod scrape;

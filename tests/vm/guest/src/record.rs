@@ -1,5 +1,6 @@
 //! Records what the kernel says of its memory, ten times a second while anything moves, as lines of the trace format, straight
-//! to the test over TCP: nothing of it touches the guest's disk. Lines of the kernel's log about a kill go the same way.
+//! to the test over TCP: nothing of it touches the guest's disk. Lines of the kernel's log about a kill go the same way, and when
+//! something was sent to the API server.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::packets::Packets;
 use crate::tables::Table;
 use crate::{Outcome, flag, kubelet, place};
 
@@ -20,17 +22,19 @@ const STILL_SHARE: u64 = 200;
 const CGROUP: &str = "/sys/fs/cgroup";
 const PODS: &str = "/sys/fs/cgroup/kubepods.slice";
 
-/// `record --to ADDRESS --seconds N [--after-kill N]`: for so long, or so long after the host's own memory ran out.
+/// `record --to ADDRESS --seconds N --api-port PORT [--after-kill N]`: for so long, or so long after the host's own memory ran out.
 pub(crate) fn run(words: impl Iterator<Item = String>) -> Outcome {
     let words: Vec<String> = words.collect();
     let to: String = flag(&words, "--to").ok_or("--to is missing")?;
     let seconds: u64 = flag(&words, "--seconds").ok_or("--seconds is missing")?;
+    let api_port = flag(&words, "--api-port").ok_or("--api-port is missing")?;
     let after_kill = Duration::from_secs(flag(&words, "--after-kill").unwrap_or(seconds));
     let mut to = TcpStream::connect(&to).map_err(|why| format!("{to}: {why}"))?;
     to.set_nodelay(true)?;
     let _ = rustix::process::setpriority_process(None, -20); // as the agent's weight does for it; not vital
     fs::write("/proc/self/oom_score_adj", "-1000")?;
     let mut recorder = Recorder::open()?;
+    let packets = Packets::to(api_port)?;
     place::lock_pages()?;
     let mut end = uptime() + Duration::from_secs(seconds);
     let mut line = String::with_capacity(2048);
@@ -43,6 +47,7 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Outcome {
         let late = now.at.saturating_sub(due);
         line.clear();
         recorder.kernel_lines(&mut line)?;
+        packets.lines(&mut line)?;
         if line.contains("Out of memory: Killed") {
             end = end.min(now.at + after_kill);
         }
