@@ -11,6 +11,7 @@ pub mod clock;
 pub mod cluster;
 pub mod config;
 pub mod desired;
+pub mod door;
 pub mod health;
 pub mod helper;
 pub mod host;

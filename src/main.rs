@@ -6,7 +6,10 @@ use std::{
 };
 
 use clap::Parser;
-use nodevigil::{cli::Cli, config::ConfigError};
+use nodevigil::{cli::Cli, config::ConfigError, door::heap::Heap};
+
+#[global_allocator]
+static HEAP: Heap = Heap;
 
 fn main() -> ExitCode {
     match Cli::parse().run() {

@@ -7,7 +7,7 @@ use std::os::{
 
 use nix::sys::socket::{SockType, UnixAddr, getsockname, getsockopt, sockopt};
 
-use super::door;
+use crate::door;
 
 /// What systemd says in the environment; read in `cli/` and handed on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use nix::libc;
 
-use super::{
-    door,
-    protocol::{ClockState, Code, Refusal, Verb},
-};
+use super::protocol::{ClockState, Code, Refusal, Verb};
+use crate::door;
 
 /// The verb.
 pub const VERB: Verb = Verb {

@@ -15,7 +15,6 @@ pub mod certificate;
 pub mod clock;
 pub mod config;
 pub mod credential;
-mod door;
 pub mod journal;
 pub mod kubelet;
 mod lane;

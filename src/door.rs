@@ -1,5 +1,7 @@
 //! The one door to unsafe code: what neither std nor nix nor rustix has a safe way for. One function a thing, each with its
-//! proof beside it.
+//! proof beside it; the program's heap is [`heap`].
+
+pub mod heap;
 
 use std::{
     io, mem,
@@ -12,13 +14,13 @@ use nix::libc;
 /// The first descriptor that systemd hands over.
 const FIRST_FD: RawFd = 3;
 
-/// Owns descriptor 3, once; `None` after that. Only [`super::activation::Activation::take`] may call this: it has checked what
+/// Owns descriptor 3, once; `None` after that. Only [`crate::helper::activation::Activation::take`] may call this: it has checked what
 /// the SAFETY comment claims.
 #[expect(
     unsafe_code,
     reason = "std has no safe way to own a descriptor that the parent process passed by number"
 )]
-pub(super) fn take_first_fd() -> Option<OwnedFd> {
+pub(crate) fn take_first_fd() -> Option<OwnedFd> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     if TAKEN.swap(true, Ordering::SeqCst) {
         return None;
@@ -31,7 +33,7 @@ pub(super) fn take_first_fd() -> Option<OwnedFd> {
 
 /// `adjtimex(2)` that changes nothing: what the kernel says of its clock.
 #[expect(unsafe_code, reason = "nobody has this system call")]
-pub(super) fn adjtimex() -> io::Result<libc::timex> {
+pub(crate) fn adjtimex() -> io::Result<libc::timex> {
     // SAFETY: timex is numbers only, for each of which zero is a value; with modes = 0 the kernel only writes to it, and
     // the reference lives as long as the call.
     let (state, timex) = unsafe {
