@@ -1,16 +1,26 @@
-//! The program's heap: dlmalloc, which keeps what was freed. musl's gives each page back at once and asks for it anew, and a page
-//! that is asked for while the host has run out of memory is waited for (docs/decisions.md, "A heap that keeps its pages").
+//! The program's heap. The daemon's is dlmalloc, which keeps what was freed: musl's gives each page back at once and asks for it
+//! anew, and a page that is asked for while the host has run out of memory is waited for (docs/decisions.md, "A heap that keeps
+//! its pages"). Every other command has musl's: what the helper needs for a moment is gone a moment later.
 
 use std::{
-    alloc::{GlobalAlloc, Layout},
-    sync::{Mutex, MutexGuard, PoisonError},
+    alloc::{GlobalAlloc, Layout, System},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU8, Ordering},
+    },
 };
 
 use dlmalloc::Dlmalloc;
+use rustix::fs::{Mode, OFlags};
 
 static DLMALLOC: Mutex<Dlmalloc> = Mutex::new(Dlmalloc::new());
 
-/// The allocator that `main.rs` names as the program's own; all of them are one.
+const UNDECIDED: u8 = 0;
+const KEEPS: u8 = 1;
+const GIVES_BACK: u8 = 2;
+static CHOICE: AtomicU8 = AtomicU8::new(UNDECIDED);
+
+/// The allocator that `main.rs` names as the program's own.
 #[derive(Debug)]
 pub struct Heap;
 
@@ -18,35 +28,100 @@ fn dlmalloc() -> MutexGuard<'static, Dlmalloc> {
     DLMALLOC.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives back to the kernel what is free at the heap's end, but for so many bytes: after work that needed much more than
-/// what comes after it.
-#[expect(unsafe_code, reason = "dlmalloc's own")]
-pub fn trim(keep_bytes: usize) {
-    // SAFETY: only memory that is free is given back, and the lock keeps everybody else out meanwhile.
-    unsafe { dlmalloc().trim(keep_bytes) };
+/// Decided by the first allocation, which comes before there is a second thread, for as long as the process lives.
+fn keeps_pages() -> bool {
+    match CHOICE.load(Ordering::Relaxed) {
+        UNDECIDED => {
+            let keeps = is_daemon();
+            let choice = if keeps { KEEPS } else { GIVES_BACK };
+            CHOICE.store(choice, Ordering::Relaxed);
+            keeps
+        }
+        choice => choice == KEEPS,
+    }
 }
 
-// SAFETY: dlmalloc upholds what `GlobalAlloc` asks for (it is what std allocates with on WebAssembly), each call is passed on
-// with the layout that it came with, and the lock lets one in at a time. It unwinds nowhere: a panic aborts.
+/// Whether this process is `nodevigil run …`. Nobody has parsed the command line yet, and nothing here may allocate.
+fn is_daemon() -> bool {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::open(c"/proc/self/cmdline", flags, Mode::empty()) else {
+        return false;
+    };
+    let mut line = [0; 4096];
+    let length = rustix::io::read(&file, &mut line).unwrap_or(0);
+    is_run(&line[..length])
+}
+
+fn is_run(command_line: &[u8]) -> bool {
+    command_line.split(|byte| *byte == 0).nth(1) == Some(b"run")
+}
+
+// SAFETY: both allocators uphold what `GlobalAlloc` asks for (std itself allocates with dlmalloc on WebAssembly). One of them is
+// chosen before anything is given out, so that what is freed or grown goes to the one that gave it, with the layout that it came
+// with. The lock lets one thread in at a time. Nothing unwinds: a panic aborts.
 #[expect(unsafe_code, reason = "there is no safe way to be an allocator")]
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps `GlobalAlloc`'s contract, here and below.
-        unsafe { dlmalloc().malloc(layout.size(), layout.align()) }
+        unsafe {
+            if keeps_pages() {
+                dlmalloc().malloc(layout.size(), layout.align())
+            } else {
+                System.alloc(layout)
+            }
+        }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        unsafe { dlmalloc().calloc(layout.size(), layout.align()) }
+        unsafe {
+            if keeps_pages() {
+                dlmalloc().calloc(layout.size(), layout.align())
+            } else {
+                System.alloc_zeroed(layout)
+            }
+        }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above; what is freed was given out by `DLMALLOC`, which is the only one.
-        unsafe { dlmalloc().free(pointer, layout.size(), layout.align()) }
+        // SAFETY: as above.
+        unsafe {
+            if keeps_pages() {
+                dlmalloc().free(pointer, layout.size(), layout.align());
+            } else {
+                System.dealloc(pointer, layout);
+            }
+        }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_bytes: usize) -> *mut u8 {
         // SAFETY: as above.
-        unsafe { dlmalloc().realloc(pointer, layout.size(), layout.align(), new_bytes) }
+        unsafe {
+            if keeps_pages() {
+                dlmalloc().realloc(pointer, layout.size(), layout.align(), new_bytes)
+            } else {
+                System.realloc(pointer, layout, new_bytes)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_daemon_is_known_by_its_first_word() {
+        for (line, is) in [
+            (&b"/usr/bin/nodevigil\0run\0"[..], true),
+            (b"nodevigil\0run\0--config\0x\0", true),
+            (b"nodevigil\0helper\0", false),
+            (b"nodevigil\0check\0run\0", false),
+            (b"nodevigil\0", false),
+            (b"", false),
+        ] {
+            assert_eq!(is_run(line), is, "{}", String::from_utf8_lossy(line));
+        }
+        assert!(!is_daemon(), "this is a test");
     }
 }

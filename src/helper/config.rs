@@ -14,12 +14,10 @@ use tracing::debug;
 use super::{
     process,
     protocol::{self, ConfigAnswer, ConfigFinding, ConfigRequest, Verb},
-    server,
     watch::{Change, Watch},
 };
 use crate::{
     clock::Clock,
-    door::heap,
     host::{files::Root, tree::HostTree},
     kubelet::{
         machine::{Machine, Needed, kernel},
@@ -60,12 +58,10 @@ fn try_follow(root: &Root, mut stream: &UnixStream, request: &ConfigRequest) -> 
     loop {
         let answer = judge(root, request, &mut watch)?;
         if told.as_ref() != Some(&answer) {
-            stream.set_write_timeout(Some(server::WRITE_DEADLINE))?;
+            stream.set_write_timeout(Some(super::server::WRITE_DEADLINE))?;
             stream.write_all(&protocol::encode_answer(Ok(&answer)))?;
             told = Some(answer);
         }
-        // The rules need a megabyte for a moment, and then perhaps not for days.
-        heap::trim(server::HEAP_BYTES);
         if watch.wait(stream, QUIET)? == Change::PeerClosed {
             return Ok(());
         }

@@ -24,7 +24,7 @@ use super::{
     runtime,
     storage::{self, Disk},
 };
-use crate::{clock::Clock, door::heap, host::files::Root};
+use crate::{clock::Clock, host::files::Root};
 
 /// How many connections are answered at a time. One that is stuck in the kernel keeps its place until it is free.
 pub const MAX_CONNECTIONS: usize = 4;
@@ -47,9 +47,6 @@ const WRITE_CHUNK_BYTES: usize = 16 * 1024;
 
 /// Refused users that are remembered, so that each is logged once.
 const MAX_REFUSED_UIDS: usize = 16;
-
-/// What the heap keeps of what is free, from one request to the next: little, for the kernel gives it out again at once.
-pub(super) const HEAP_BYTES: usize = 16 * 1024;
 
 /// The users that may ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,7 +162,6 @@ impl Server {
                     drop(slot);
                     follow(&root, &stream, &request, &following);
                 }
-                heap::trim(HEAP_BYTES);
             });
         if let Err(error) = worker {
             // The stream went with the closure: the agent sees it closed.

@@ -140,7 +140,7 @@ mod tests {
         notifier.ready();
         notifier.status(&format!("two\nlines {}", "ä".repeat(512)));
         notifier.watchdog();
-        notifier.watchdog_within(Duration::from_secs(60));
+        notifier.watchdog_within(Duration::from_mins(1));
         notifier.stopping();
         assert_eq!(received(&systemd), "READY=1");
         let status = received(&systemd);
