@@ -37,7 +37,7 @@ pub(crate) const ALL: [Scenario; 20] = [
         "lethal-1",
         "lethal: grows by 1 % of the memory a second",
         1,
-        170,
+        260,
     ),
     lethal(
         "lethal-2",
@@ -49,13 +49,13 @@ pub(crate) const ALL: [Scenario; 20] = [
         "lethal-4",
         "lethal: grows by 4 % of the memory a second",
         4,
-        90,
+        180,
     ),
     lethal(
         "lethal-8",
         "lethal: grows by 8 % of the memory a second",
         8,
-        70,
+        160,
     ),
     lethal(
         "lethal-20",
