@@ -15,6 +15,10 @@ use rustix::fs::{Mode, OFlags};
 
 static DLMALLOC: Mutex<Dlmalloc> = Mutex::new(Dlmalloc::new());
 
+/// The largest piece that dlmalloc gives out: a frame of HTTP/2 and a record of TLS are larger when they are full, and what an
+/// apply takes is smaller.
+const MOST_BYTES: usize = 12 * 1024;
+
 const UNDECIDED: u8 = 0;
 const KEEPS: u8 = 1;
 const GIVES_BACK: u8 = 2;
@@ -56,15 +60,22 @@ fn is_run(command_line: &[u8]) -> bool {
     command_line.split(|byte| *byte == 0).nth(1) == Some(b"run")
 }
 
-// SAFETY: both allocators uphold what `GlobalAlloc` asks for (std itself allocates with dlmalloc on WebAssembly). One of them is
-// chosen before anything is given out, so that what is freed or grown goes to the one that gave it, with the layout that it came
-// with. The lock lets one thread in at a time. Nothing unwinds: a panic aborts.
+/// Whether dlmalloc gives out what is so large. What is larger is musl's everywhere: a body of some megabytes comes in pieces of
+/// this size and more, and would leave a hole that nobody fills again.
+fn is_kept(bytes: usize) -> bool {
+    bytes <= MOST_BYTES && keeps_pages()
+}
+
+// SAFETY: both allocators uphold what `GlobalAlloc` asks for (std itself allocates with dlmalloc on WebAssembly). Which of them
+// gives something out hangs on its size and on a choice that is made before anything is given out; with the size that a caller
+// must tell again what is freed or grown goes to the one that gave it. The lock lets one thread in at a time. Nothing unwinds: a
+// panic aborts.
 #[expect(unsafe_code, reason = "there is no safe way to be an allocator")]
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps `GlobalAlloc`'s contract, here and below.
         unsafe {
-            if keeps_pages() {
+            if is_kept(layout.size()) {
                 dlmalloc().malloc(layout.size(), layout.align())
             } else {
                 System.alloc(layout)
@@ -75,7 +86,7 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
         unsafe {
-            if keeps_pages() {
+            if is_kept(layout.size()) {
                 dlmalloc().calloc(layout.size(), layout.align())
             } else {
                 System.alloc_zeroed(layout)
@@ -86,7 +97,7 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: as above.
         unsafe {
-            if keeps_pages() {
+            if is_kept(layout.size()) {
                 dlmalloc().free(pointer, layout.size(), layout.align());
             } else {
                 System.dealloc(pointer, layout);
@@ -95,12 +106,23 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_bytes: usize) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: as above; where it goes from one to the other, both places are that large, and none is the other.
         unsafe {
-            if keeps_pages() {
-                dlmalloc().realloc(pointer, layout.size(), layout.align(), new_bytes)
-            } else {
-                System.realloc(pointer, layout, new_bytes)
+            match (is_kept(layout.size()), is_kept(new_bytes)) {
+                (true, true) => {
+                    dlmalloc().realloc(pointer, layout.size(), layout.align(), new_bytes)
+                }
+                (false, false) => System.realloc(pointer, layout, new_bytes),
+                _ => {
+                    let new = Layout::from_size_align_unchecked(new_bytes, layout.align());
+                    let to = self.alloc(new);
+                    if !to.is_null() {
+                        let bytes = layout.size().min(new_bytes);
+                        std::ptr::copy_nonoverlapping(pointer, to, bytes);
+                        self.dealloc(pointer, layout);
+                    }
+                    to
+                }
             }
         }
     }
@@ -109,6 +131,27 @@ unsafe impl GlobalAlloc for Heap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[expect(unsafe_code, reason = "an allocator is asked as std asks it")]
+    fn what_grows_over_the_bound_and_shrinks_below_it_stays_what_it_is() {
+        CHOICE.store(KEEPS, Ordering::Relaxed);
+        let layout = |bytes: usize| Layout::from_size_align(bytes, 16).unwrap();
+        let sizes = [100, MOST_BYTES, MOST_BYTES + 1, 1 << 20, 20_000, 200, 5_000];
+        // SAFETY: each size is told again as it was asked for, and nothing is read beyond it.
+        unsafe {
+            let mut place = Heap.alloc_zeroed(layout(sizes[0]));
+            assert_eq!(*place.add(99), 0);
+            place.write_bytes(7, 100);
+            for pair in sizes.windows(2) {
+                place = Heap.realloc(place, layout(pair[0]), pair[1]);
+                let kept = std::slice::from_raw_parts(place, 100);
+                assert!(kept.iter().all(|byte| *byte == 7), "{pair:?}");
+            }
+            Heap.dealloc(place, layout(5_000));
+        }
+        CHOICE.store(UNDECIDED, Ordering::Relaxed);
+    }
 
     #[test]
     fn the_daemon_is_known_by_its_first_word() {
