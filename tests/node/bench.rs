@@ -99,24 +99,25 @@ fn measure() -> Result<bool> {
     };
     let file = repository().join(name);
     report::write(&rows, &file)?;
-    let broken = rows.iter().filter(|row| row.is_broken()).count();
-    let verdict = match broken {
-        0 => "every promise that was judged holds".to_owned(),
-        broken => format!("BROKEN: {broken}"),
+    let broken: Vec<String> = rows.iter().filter_map(Row::broken).collect();
+    let verdict = if broken.is_empty() {
+        "every promise that was judged holds".to_owned()
+    } else {
+        format!("BROKEN:\n  {}", broken.join("\n  ")) // last, so that the end of a log names them
     };
     write!(
         std::io::stdout(),
         "\n{}\n{reasons}\n\
          Machine: {}.\n\
          Settings: {} form; the agent as its unit, with healthy_for_secs = 0; systemd restarts the kubelet after {RESTART:?}.\n\
-         Took {:.0?}; written to {}; {verdict}.\n",
+         Took {:.0?}; written to {}; {verdict}\n",
         report::table(&rows),
         report::machine(),
         plan.form,
         started.elapsed(),
         file.display(),
     )?;
-    Ok(broken == 0)
+    Ok(broken.is_empty())
 }
 
 fn plan() -> Result<Plan> {

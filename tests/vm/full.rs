@@ -19,9 +19,9 @@ use super::support::{repository, say};
 const RUNS: &str = "VM_RUNS";
 
 /// The apply that names the kubelet has left by then.
-const NAMED_MS: f64 = 250.0;
+const LEFT_MS: f64 = 250.0;
 /// And by then in the short form: beside other work an emulated processor is late with everything.
-const SHORT_NAMED_MS: f64 = 2_000.0;
+const SHORT_LEFT_MS: f64 = 2_000.0;
 /// 99 of 100 turns of the agent's loop are no later.
 const LATE_SECS: f64 = 0.05;
 /// So long ahead of the kill the hint is there.
@@ -49,7 +49,7 @@ pub(crate) fn short() -> Result<bool> {
     // Beside whatever else the machine does: the promise itself is for `make vm`.
     let judged = run
         .ensure_survived()
-        .and_then(|()| ensure_named(&run, SHORT_NAMED_MS));
+        .and_then(|()| ensure_named(&run, SHORT_LEFT_MS));
     judged.with_context(|| guest.log())?;
     say(&format!(
         "a guest without memory: as promised, after {:.0} s",
@@ -59,7 +59,7 @@ pub(crate) fn short() -> Result<bool> {
 }
 
 /// The kubelet's death was told with pid, control group and scope, and in time.
-fn ensure_named(run: &Run, named_ms: f64) -> Result<()> {
+fn ensure_named(run: &Run, left_ms: f64) -> Result<()> {
     let named = run
         .named
         .as_ref()
@@ -71,7 +71,7 @@ fn ensure_named(run: &Run, named_ms: f64) -> Result<()> {
     let took = run
         .left_ms
         .context("the kernel did not say that it killed the kubelet, or no apply left")?;
-    ensure!(took <= named_ms, "the apply left after {took:.0} ms");
+    ensure!(took <= left_ms, "the apply left after {took:.0} ms");
     Ok(())
 }
 
@@ -127,7 +127,7 @@ fn one_guest(
         let file = folder.join(format!("{}-{turn}.jsonl", scenario.name));
         let run = judge::run(&mut guest, scenario, Some(&file))?;
         say(&run.describe());
-        let named = run.named.is_none() || ensure_named(&run, NAMED_MS).is_ok();
+        let named = run.named.is_none() || ensure_named(&run, LEFT_MS).is_ok();
         if !named || run.ensure_survived().is_err() {
             say(&guest.log());
         }
@@ -146,7 +146,7 @@ fn tell(runs: &[Run]) -> usize {
         runs: named.len(),
         what: "kubelet killed for memory while the host thrashes: the kernel's line → the apply with pid, control group and scope has left".to_owned(),
         limit: "each ≤ 250 ms",
-        holds: !named.is_empty() && named.iter().all(|run| ensure_named(run, NAMED_MS).is_ok()),
+        holds: !named.is_empty() && named.iter().all(|run| ensure_named(run, LEFT_MS).is_ok()),
         measured: format!(
             "{}; until the agent's loop knows it: {}; until the API server has it: {}",
             spread(&left, "ms", named.len()),

@@ -41,6 +41,7 @@ pub(crate) struct Guest {
     listener: TcpListener,
     address: String,
     conductor: Option<BufReader<TcpStream>>,
+    asked: u64,
     /// How long its boot took, until the agent's conditions were on its Node.
     pub(crate) boot: Duration,
 }
@@ -103,6 +104,7 @@ impl Guest {
             listener,
             address,
             conductor: None,
+            asked: 0,
             boot: Duration::ZERO,
         };
         let up = guest.wait_up();
@@ -165,7 +167,7 @@ impl Guest {
 
     /// Runs a shell script in the guest that must succeed; returns its output.
     pub(crate) fn sh(&mut self, script: &str) -> Result<String> {
-        let answer = self.ask(&json!({"script": script}))?;
+        let answer = self.ask(json!({"script": script}))?;
         let output = answer["output"].as_str().unwrap_or_default().to_owned();
         ensure!(answer["code"] == 0, "{}: `{script}`: {answer}", self.name);
         Ok(output)
@@ -173,13 +175,15 @@ impl Guest {
 
     /// Runs a shell script in the guest; returns its output, however it ended.
     pub(crate) fn run(&mut self, script: &str) -> Result<String> {
-        Ok(self.ask(&json!({"script": script}))?["output"]
+        Ok(self.ask(json!({"script": script}))?["output"]
             .as_str()
             .unwrap_or_default()
             .to_owned())
     }
 
-    fn ask(&mut self, request: &Value) -> Result<Value> {
+    fn ask(&mut self, mut request: Value) -> Result<Value> {
+        self.asked += 1;
+        request["id"] = self.asked.into();
         let conductor = self.conductor.as_mut().context("the guest is not up")?;
         // A starved guest answers late.
         conductor
@@ -188,18 +192,23 @@ impl Guest {
         conductor
             .get_mut()
             .write_all(format!("{request}\n").as_bytes())?;
-        let mut line = String::new();
-        let read = conductor
-            .read_line(&mut line)
-            .with_context(|| format!("{}: waiting for an answer to {request}", self.name))?;
-        if read == 0 {
-            bail!(
-                "{}: the guest's program ended: {}",
-                self.name,
-                self.emulator.console()
-            );
+        loop {
+            let mut line = String::new();
+            let read = conductor
+                .read_line(&mut line)
+                .with_context(|| format!("{}: waiting for an answer to {request}", self.name))?;
+            if read == 0 {
+                bail!(
+                    "{}: the guest's program ended: {}",
+                    self.name,
+                    self.emulator.console()
+                );
+            }
+            let answer: Value = serde_json::from_str(&line)?;
+            if answer["id"] == request["id"] {
+                return Ok(answer); // another one's came after nobody waited for it any more
+            }
         }
-        Ok(serde_json::from_str(&line)?)
     }
 
     /// How the clocks stand to each other; of several tries that which took the least time.
@@ -207,7 +216,7 @@ impl Guest {
         let mut best: Option<Clocks> = None;
         for _ in 0..9 {
             let (sent, began) = (Timestamp::now().as_microsecond(), Instant::now());
-            let told = self.ask(&json!({"clocks": true}))?;
+            let told = self.ask(json!({"clocks": true}))?;
             let took = began.elapsed();
             let number = |name: &str| {
                 let number = told[name].as_i64();

@@ -42,6 +42,8 @@ pub(crate) struct Run {
     pub(crate) rule_ahead_secs: Option<f64>,
     /// The bound within which 99 of 100 turns of the agent's loop came, in seconds, and how many turns there were.
     pub(crate) late: (f64, u64),
+    /// The bound within which 99 of 100 turns of the agent's loop were done, in seconds.
+    pub(crate) turn_secs: f64,
     /// By how much the recorder's own timer was late, 99 of 100 times at most, in milliseconds.
     pub(crate) timer_ms: f64,
     /// Whether the agent has still the pid that it began with.
@@ -119,6 +121,7 @@ pub(crate) fn run(guest: &mut Guest, scenario: &Scenario, keep: Option<&Path>) -
         ahead_secs,
         rule_ahead_secs: rule_ahead(&trace),
         late: p99(&after.lateness_since(&before)),
+        turn_secs: p99(&after.turns_since(&before)).0,
         timer_ms: timer_ms(&trace),
         same_pid: after.pid == before.pid,
         swapped_kib: after.swapped_kib,
@@ -209,7 +212,7 @@ impl Run {
         let number =
             |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.1}"));
         format!(
-            "{}: known after {} ms, has left after {} ms, named at the API server after {} ms, hint {} s ahead, kubelet's rule {} s ahead; p99 late ≤ {} s of {} turns (a timer {:.0} ms), {}, {} KiB swapped; killed {:?}; told {:?}; ± {:.1} ms{}",
+            "{}: known after {} ms, has left after {} ms, named at the API server after {} ms, hint {} s ahead, kubelet's rule {} s ahead; p99 late ≤ {} s of {} turns (which took ≤ {} s; a timer {:.0} ms), {}, {} KiB swapped; killed {:?}; told {:?}; ± {:.1} ms{}",
             self.scenario,
             number(self.decided_ms),
             number(self.left_ms),
@@ -218,6 +221,7 @@ impl Run {
             number(self.rule_ahead_secs),
             self.late.0,
             self.late.1,
+            self.turn_secs,
             self.timer_ms,
             if self.same_pid {
                 "same pid"

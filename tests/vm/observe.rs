@@ -78,8 +78,13 @@ pub(crate) struct Agent {
     /// Of the agent and its helper.
     pub(crate) swapped_kib: u64,
     /// How often it has been late by at most so many seconds.
-    lateness: Vec<(f64, u64)>,
+    lateness: Buckets,
+    /// How many turns of its loop took at most so many seconds.
+    turns: Buckets,
 }
+
+/// The buckets of a histogram, cumulative: how often it was at most so many seconds.
+type Buckets = Vec<(f64, u64)>;
 
 const ASK: &str = "for unit in nodevigil nodevigil-helper; do
   pid=$(systemctl show -p MainPID --value $unit); [ $unit = nodevigil ] && echo pid $pid
@@ -95,22 +100,17 @@ impl Agent {
             pid: 0,
             swapped_kib: 0,
             lateness: Vec::new(),
+            turns: Vec::new(),
         };
         for line in text.lines() {
             if let Some(pid) = line.strip_prefix("pid ") {
                 agent.pid = pid.parse()?;
             } else if let Some(rest) = line.strip_prefix("VmSwap:") {
                 agent.swapped_kib += rest.trim().trim_end_matches(" kB").parse::<u64>()?;
-            } else if let Some(rest) =
-                line.strip_prefix("nodevigil_loop_lateness_seconds_bucket{le=\"")
-            {
-                let (bound, count) = rest.split_once("\"} ").with_context(|| line.to_owned())?;
-                let bound = if bound == "+Inf" {
-                    f64::INFINITY
-                } else {
-                    bound.parse()?
-                };
-                agent.lateness.push((bound, count.parse()?));
+            } else if let Some(bucket) = bucket(line, "nodevigil_loop_lateness_seconds")? {
+                agent.lateness.push(bucket);
+            } else if let Some(bucket) = bucket(line, "nodevigil_loop_turn_seconds")? {
+                agent.turns.push(bucket);
             }
         }
         ensure!(
@@ -121,15 +121,37 @@ impl Agent {
         Ok(agent)
     }
 
-    /// The counts of lateness since `before`, cumulative.
-    pub(crate) fn lateness_since(&self, before: &Self) -> Vec<(f64, u64)> {
-        let then = before.lateness.iter().map(|(_, count)| *count);
-        self.lateness
-            .iter()
-            .zip(then)
-            .map(|((bound, now), then)| (*bound, now.saturating_sub(then)))
-            .collect()
+    /// The counts of lateness since `before`.
+    pub(crate) fn lateness_since(&self, before: &Self) -> Buckets {
+        since(&self.lateness, &before.lateness)
     }
+
+    /// The counts of turns since `before`.
+    pub(crate) fn turns_since(&self, before: &Self) -> Buckets {
+        since(&self.turns, &before.turns)
+    }
+}
+
+fn since(now: &[(f64, u64)], before: &[(f64, u64)]) -> Buckets {
+    let then = before.iter().map(|(_, count)| *count);
+    now.iter()
+        .zip(then)
+        .map(|((bound, now), then)| (*bound, now.saturating_sub(then)))
+        .collect()
+}
+
+/// The bucket that a line of the exposition is, if it is one of that histogram.
+fn bucket(line: &str, family: &str) -> Result<Option<(f64, u64)>> {
+    let rest = line.strip_prefix(family);
+    let Some(rest) = rest.and_then(|rest| rest.strip_prefix("_bucket{le=\"")) else {
+        return Ok(None);
+    };
+    let (bound, count) = rest.split_once("\"} ").with_context(|| line.to_owned())?;
+    let bound = match bound {
+        "+Inf" => f64::INFINITY,
+        bound => bound.parse()?,
+    };
+    Ok(Some((bound, count.parse()?)))
 }
 
 /// The bound that 99 of 100 stay within, of cumulative counts, and how many there are.

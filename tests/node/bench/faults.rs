@@ -81,10 +81,10 @@ fn kill(stage: &mut Stage) -> Result<Kill> {
 }
 
 /// Ten milliseconds, where a bare apply takes six, as it did where that was promised. In the short form, which runs on any
-/// machine and beside other things, a slower apply of the same run counts for as much more.
+/// machine and beside other things, both may be slower by the same factor.
 fn to_watch_limit(bare: &Sample) -> f64 {
-    let slow = bare.percentile(50).filter(|_| bare.n() < 100);
-    slow.map_or(10.0, |p50| (p50 + 4.0).max(10.0))
+    let slower = bare.percentile(50).filter(|_| bare.n() < 100);
+    slower.map_or(10.0, |p50| (10.0 * p50 / 6.0).max(10.0))
 }
 
 fn rows(stage: &Stage, kills: &[Kill]) -> Result<Vec<Row>> {

@@ -39,6 +39,9 @@ pub(crate) struct Row {
     max: Option<f64>,
     limit: Option<f64>,
     holds: Option<bool>,
+    /// The value that the limit is for.
+    #[serde(skip)]
+    judged: Option<f64>,
 }
 
 impl Row {
@@ -53,6 +56,7 @@ impl Row {
             max: sample.max().map(rounded),
             limit: None,
             holds: None,
+            judged: None,
         }
     }
 
@@ -75,6 +79,7 @@ impl Row {
             promise: format!("{name}{what}"),
             limit: Some(limit),
             holds: value.map(|value| value <= limit),
+            judged: value.map(rounded),
             ..Self::told("", unit, sample)
         }
     }
@@ -91,12 +96,16 @@ impl Row {
             max: minus(of.max(), less.max()),
             limit: None,
             holds: None,
+            judged: None,
         }
     }
 
-    /// Whether it is known to be broken.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.holds == Some(false)
+    /// By what it is broken, if it is.
+    pub(crate) fn broken(&self) -> Option<String> {
+        let (judged, limit) = (self.judged?, self.limit?);
+        let broken = self.holds == Some(false);
+        let Self { promise, unit, .. } = self;
+        broken.then(|| format!("{promise}: {judged} {unit}, wanted at most {limit}"))
     }
 }
 

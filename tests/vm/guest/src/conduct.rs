@@ -1,4 +1,5 @@
-//! Does in the guest what the test asks for, one line of JSON a request and one an answer: runs a shell script, tells the clocks.
+//! Does in the guest what the test asks for, one line of JSON a request and one an answer, which carries the request's `id`:
+//! runs a shell script, tells the clocks.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -30,10 +31,11 @@ pub(crate) fn run(mut words: impl Iterator<Item = String>) -> Outcome {
     let mut answers = stream.try_clone()?;
     for line in BufReader::new(stream).lines() {
         let request: Value = serde_json::from_str(&line?)?;
-        let answer = match request["script"].as_str() {
+        let mut answer = match request["script"].as_str() {
             Some(script) => script_done(script),
             None => clocks().unwrap_or_else(|why| json!({"error": why.to_string()})),
         };
+        answer["id"] = request["id"].clone();
         answers.write_all(format!("{answer}\n").as_bytes())?;
     }
     Ok(())
