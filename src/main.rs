@@ -3,6 +3,7 @@
 use std::{
     io::{self, Write},
     process::ExitCode,
+    thread,
 };
 
 use clap::Parser;
@@ -12,7 +13,7 @@ use nodevigil::{cli::Cli, config::ConfigError, door::heap::Heap};
 static HEAP: Heap = Heap;
 
 fn main() -> ExitCode {
-    match Cli::parse().run() {
+    match parse().run() {
         Ok(code) => code,
         Err(error) => {
             // If not even stderr can be written to, the exit code has to say it.
@@ -22,4 +23,14 @@ fn main() -> ExitCode {
                 .map_or(ExitCode::FAILURE, |e| ExitCode::from(e.exit_code()))
         }
     }
+}
+
+/// On a thread, whose stack is given back: the hundred kilobytes that clap needs for a moment would stay resident in the main one
+/// for as long as a daemon lives.
+fn parse() -> Cli {
+    thread::scope(|scope| {
+        let parsing = thread::Builder::new().spawn_scoped(scope, Cli::parse);
+        let parsed = parsing.ok().and_then(|thread| thread.join().ok());
+        parsed.unwrap_or_else(Cli::parse) // no thread is to be had
+    })
 }

@@ -1,6 +1,6 @@
-//! The program's heap. The daemon's is dlmalloc, which keeps what was freed: musl's gives each page back at once and asks for it
+//! The program's heap. A daemon's is dlmalloc, which keeps what was freed: musl's gives each page back at once and asks for it
 //! anew, and a page that is asked for while the host has run out of memory is waited for (docs/decisions.md, "A heap that keeps
-//! its pages"). Every other command has musl's: what the helper needs for a moment is gone a moment later.
+//! its pages"). Every other command has musl's: it ends a moment later.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -45,7 +45,7 @@ fn keeps_pages() -> bool {
     }
 }
 
-/// Whether this process is `nodevigil run …`. Nobody has parsed the command line yet, and nothing here may allocate.
+/// Whether this process is `nodevigil run …` or `nodevigil helper …`. Nobody has parsed the command line yet, and nothing here may allocate.
 fn is_daemon() -> bool {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::open(c"/proc/self/cmdline", flags, Mode::empty()) else {
@@ -53,11 +53,12 @@ fn is_daemon() -> bool {
     };
     let mut line = [0; 4096];
     let length = rustix::io::read(&file, &mut line).unwrap_or(0);
-    is_run(&line[..length])
+    is_of_daemon(&line[..length])
 }
 
-fn is_run(command_line: &[u8]) -> bool {
-    command_line.split(|byte| *byte == 0).nth(1) == Some(b"run")
+fn is_of_daemon(command_line: &[u8]) -> bool {
+    let subcommand = command_line.split(|byte| *byte == 0).nth(1);
+    subcommand.is_some_and(|word| [&b"run"[..], b"helper"].contains(&word))
 }
 
 /// Whether dlmalloc gives out what is so large. What is larger is musl's everywhere: a body of some megabytes comes in pieces of
@@ -154,16 +155,17 @@ mod tests {
     }
 
     #[test]
-    fn the_daemon_is_known_by_its_first_word() {
+    fn a_daemon_is_known_by_its_first_word() {
         for (line, is) in [
             (&b"/usr/bin/nodevigil\0run\0"[..], true),
             (b"nodevigil\0run\0--config\0x\0", true),
-            (b"nodevigil\0helper\0", false),
+            (b"nodevigil\0helper\0--socket\0x\0", true),
+            (b"nodevigil\0runs\0", false),
             (b"nodevigil\0check\0run\0", false),
             (b"nodevigil\0", false),
             (b"", false),
         ] {
-            assert_eq!(is_run(line), is, "{}", String::from_utf8_lossy(line));
+            assert_eq!(is_of_daemon(line), is, "{}", String::from_utf8_lossy(line));
         }
         assert!(!is_daemon(), "this is a test");
     }
