@@ -204,6 +204,9 @@ impl Memory {
             return;
         }
         let stage = self.machine.state().stage();
+        if stage == Stage::Calm && self.says_that_all_is_well() {
+            return; // as it does at nearly every look
+        }
         let is_alarmed = stage >= Stage::Imminent;
         self.runs_out |= stage == Stage::Thrashing && !self.machine.signals().swap_has_room();
         for killed in &mut self.killed {
@@ -212,6 +215,15 @@ impl Memory {
         }
         self.judge_state(stage, now);
         self.judge_hint(stage, now);
+    }
+
+    fn says_that_all_is_well(&self) -> bool {
+        let is_only = |said: &[Finding], reason| matches!(said, [one] if one.reason == reason);
+        !self.runs_out
+            && self.thrashing_since.is_none()
+            && self.killed.iter().all(Option::is_none)
+            && is_only(&self.findings, Reason::MemoryIsHealthy)
+            && is_only(&self.hint, Reason::MemoryIsEnough)
     }
 
     fn judge_state(&mut self, stage: Stage, now: Now) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{
     history::{History, Point},
     limits::{CALM_EVERY, Limits, MAX_GAP, RISING_EVERY, WHOLE_EVERY},
-    sample::{Depth, Sample},
+    sample::{Depth, Level, Sample},
     signals::{self, Signals, real},
     state::{Raised, Since, Stage, State, Transition},
     why::{Cause, Why},
@@ -16,6 +16,8 @@ use crate::checks::kernel::event::Scope;
 
 /// A kill that is only counted was the host's if so little was available, in percent, within that time.
 const SHORT: (Duration, f64) = (Duration::from_secs(3), 10.0);
+/// How far what is available may go from where it was judged last, in percent of the memory, without being judged anew.
+const STEADY_PERCENT: f64 = 0.5;
 /// How long waiting tasks are no reason to look closely again, after they were none: first, and at most.
 const DEAF: (Duration, Duration) = (Duration::from_secs(30), Duration::from_mins(8));
 
@@ -26,6 +28,8 @@ pub struct Machine {
     state: State,
     history: History,
     signals: Signals,
+    /// What was available when that was judged last, in bytes.
+    judged_available: f64,
     /// What zram takes of what is put in, if there is any: by the last look that read all.
     zram: Option<f64>,
     looks: u32,
@@ -52,6 +56,7 @@ impl Machine {
             },
             history: History::default(),
             signals: Signals::default(),
+            judged_available: 0.0,
             zram: None,
             looks: 0,
             due_at: Duration::ZERO,
@@ -107,12 +112,14 @@ impl Machine {
 
     /// Takes in a look.
     pub fn look(&mut self, sample: &Sample) -> Option<Transition> {
-        let is_look = self.sense(sample);
-        let transition = if is_look {
+        let transition = if self.remember(sample) {
             self.looks = self.looks.wrapping_add(1);
-            self.mark();
-            self.next()
-                .and_then(|(state, cause)| self.enter(state, cause))
+            if self.is_steady(sample) {
+                self.follow(sample);
+                None
+            } else {
+                self.judge(sample)
+            }
         } else {
             None
         };
@@ -160,8 +167,8 @@ impl Machine {
         self.enter(State::Oom { killed_at: at }, cause)
     }
 
-    /// Puts a look into the history and makes its signals; `false` if it is none: no memory at all, or not after the last.
-    fn sense(&mut self, sample: &Sample) -> bool {
+    /// Puts a look into the history; `false` if it is none: no memory at all, or not after the last.
+    fn remember(&mut self, sample: &Sample) -> bool {
         let last = self.history.newest().map(|point| point.at);
         if sample.level.total == 0 || last.is_some_and(|last| sample.at <= last) {
             return false;
@@ -175,8 +182,8 @@ impl Machine {
         if sample.reclaim.is_some() || sample.zram.is_some() {
             self.zram = signals::zram_ratio(sample);
         }
-        let swap = signals::swap(sample, self.zram);
         let available = real(sample.level.available);
+        let swap = signals::swap(sample, self.zram);
         self.history.push(Point {
             at: sample.at,
             available,
@@ -192,8 +199,48 @@ impl Machine {
             thrashes: false,
             in_vain: false,
         });
-        self.signals = signals::signals(sample, swap, &self.history);
         true
+    }
+
+    /// Whether a look that read no more than the head finds plenty of memory where it was judged last: nothing can come of that,
+    /// and to judge it is most of what such a look costs. Now and then all is read, and judged.
+    fn is_steady(&self, sample: &Sample) -> bool {
+        let Sample {
+            stall: None,
+            reclaim: None,
+            pods: None,
+            ..
+        } = sample
+        else {
+            return false;
+        };
+        let moved = (real(sample.level.available) - self.judged_available).abs();
+        matches!(self.state, State::Calm { .. })
+            && self.signals.is_ample()
+            && moved <= self.signals.total * STEADY_PERCENT / 100.0
+    }
+
+    /// Takes from a look what is there, and leaves how it moves as it was judged.
+    fn follow(&mut self, sample: &Sample) {
+        let Level {
+            total, available, ..
+        } = sample.level;
+        self.signals = Signals {
+            at: sample.at,
+            total: real(total),
+            available: real(available),
+            swap: signals::swap(sample, self.zram),
+            ..self.signals
+        };
+    }
+
+    fn judge(&mut self, sample: &Sample) -> Option<Transition> {
+        let swap = signals::swap(sample, self.zram);
+        self.signals = signals::signals(sample, swap, &self.history);
+        self.judged_available = self.signals.available;
+        self.mark();
+        let (state, cause) = self.next()?;
+        self.enter(state, cause)
     }
 
     /// Counts for how long things have been as they are.

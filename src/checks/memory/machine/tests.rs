@@ -70,12 +70,18 @@ impl Host<'_> {
     }
 
     /// Looks as often as the machine wants, each look as late as `late` says (seconds); what it came to.
-    fn run(&self, secs: f64, mut late: impl FnMut() -> f64) -> Vec<Transition> {
+    fn run(&self, secs: f64, late: impl FnMut() -> f64) -> Vec<Transition> {
+        self.run_at(Depth::Head, secs, late)
+    }
+
+    /// The same, with all that is asked for, or all there is.
+    fn run_at(&self, least: Depth, secs: f64, mut late: impl FnMut() -> f64) -> Vec<Transition> {
         let mut machine = Machine::new(limits());
         let (mut all, mut at, mut counters) = (Vec::new(), 0.0, (0.0, 0.0, 0.0));
         while at < secs {
             let mut sample = self.sample(at, &mut counters);
-            match machine.depth() {
+            let asked = machine.depth();
+            match if least == Depth::Whole { least } else { asked } {
                 Depth::Whole => {}
                 Depth::Level => sample.reclaim = None,
                 Depth::Head => (sample.reclaim, sample.stall) = (None, None),
@@ -119,6 +125,32 @@ proptest! {
         let least = if from / speed < 10.0 { 0.5 } else { least };
         let ahead = ends - imminent.unwrap().at.saturating_sub(START).as_secs_f64();
         prop_assert!(ahead >= least, "{ahead} s ahead: {told:?}");
+    }
+
+    /// A look at plenty of memory is not judged where nothing moves: what is raised comes no later for it than by the time between
+    /// two looks.
+    #[test]
+    fn what_is_not_judged_delays_no_alarm(
+        gib in prop::sample::select(vec![1.0, 4.0, 16.0, 64.0]),
+        from in 0.2..0.95_f64,
+        begins in 12.0..32.0_f64,
+        percent_a_sec in 1.0..8.0_f64,
+        noise in 0.0..0.004_f64,
+        cache in 0.0..0.3_f64,
+        has_psi in any::<bool>(),
+    ) {
+        let speed = percent_a_sec / 100.0;
+        let available = |at: f64| {
+            let wave = noise * ((at * 6.0).sin() + (at * 0.9).cos()) / 2.0;
+            from + wave - speed * (at - begins).max(0.0)
+        };
+        let host = Host { total: gib * GIB, available: &available, cache, has_psi, has_vmstat: true };
+        let end = begins + from / speed;
+        let raised = |least| alarm(&host.run_at(least, end, || 0.0)).map(|told| told.at);
+        // Where all is read at each look, each is judged.
+        let (some, each) = (raised(Depth::Head), raised(Depth::Whole));
+        prop_assert!(some.is_some() && each.is_some());
+        prop_assert!(some <= each.map(|at| at + CALM_EVERY), "{some:?} {each:?}");
     }
 
     /// A host that is full and stays so, with or without reclaim: whoever looks however late.
