@@ -1,6 +1,6 @@
 //! What reaches the loop and what it sets going.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     checks::{
@@ -133,7 +133,7 @@ pub enum Effect {
     /// Hold this process's pidfd.
     Watch(Process),
     /// Ask the healthz of this process.
-    Probe(i32, String),
+    Probe(i32, Arc<str>),
     /// Read this process's state.
     ReadState(Process),
     /// Look whether this process is being ended.

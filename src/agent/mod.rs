@@ -155,8 +155,8 @@ pub struct Agent {
     pod_names: PodNames,
     /// Who took the memory when that was looked at last.
     grower: Option<Who>,
-    terminate: Signal,
-    interrupt: Signal,
+    /// Kept from turn to turn for its place.
+    effects: Vec<Effect>,
 }
 
 /// What waits to be written, while one write is under way: the newest of each kind.
@@ -183,6 +183,10 @@ impl Agent {
     /// When the signals or the timer cannot be had.
     pub fn new(state: State, settings: Settings, outside: Outside) -> anyhow::Result<Self> {
         let (sender, events) = mpsc::channel(QUEUE);
+        let mut tasks = JoinSet::new();
+        for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+            tasks.spawn(stop_at(signal(kind)?, sender.clone()));
+        }
         let beside = watch::Sender::new(runtime::units(&settings));
         Ok(Self {
             state,
@@ -191,7 +195,7 @@ impl Agent {
             probing: None,
             events,
             sender,
-            tasks: JoinSet::new(),
+            tasks,
             alarm: Alarm::new()?,
             watched: None,
             gauge: None,
@@ -222,8 +226,7 @@ impl Agent {
             groups: MemoryGroups::new(&outside.root),
             pod_names: PodNames::default(),
             grower: None,
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
+            effects: Vec::new(),
             outside: Arc::new(outside),
         })
     }
@@ -287,7 +290,8 @@ impl Agent {
             scrape.answer(text);
             return false;
         }
-        let mut effects = self.state.apply(event, now);
+        let mut effects = std::mem::take(&mut self.effects);
+        self.state.apply_onto(&mut effects, event, now);
         for round in 0.. {
             self.look_whether_it_dies(&mut effects, now);
             for effect in effects.drain(..) {
@@ -304,6 +308,7 @@ impl Agent {
                 break;
             }
         }
+        self.effects = effects;
         if !self.state.kubelet.is_suspect() {
             self.gauge = None;
         }
@@ -363,8 +368,6 @@ impl Agent {
             Some(event) = self.events.recv() => event,
             pid = gone => Event::Gone(pid),
             pid = runtime_gone => Event::Observed(Reading::RuntimeGone(pid)),
-            _ = self.terminate.recv() => Event::Stop,
-            _ = self.interrupt.recv() => Event::Stop,
             probe = self.healthz.probe() => self.probed(probe),
             () = self.alarm.rings() => self.rung(probe_ends),
             // Last: nobody who looks on delays what he looks at.
@@ -379,6 +382,13 @@ impl Agent {
             self.runtime = None;
         }
         event
+    }
+}
+
+/// Has the loop stop at that signal. The loop itself waits for few things: at each turn it looks at all of them.
+async fn stop_at(mut signal: Signal, events: mpsc::Sender<Event>) {
+    if signal.recv().await.is_some() {
+        let _ = events.send(Event::Stop).await; // it may have stopped already
     }
 }
 

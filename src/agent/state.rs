@@ -1,6 +1,6 @@
 //! What the agent knows, and the one place where that changes: [`State::apply`], which does no I/O.
 
-use std::{collections::VecDeque, path::PathBuf, time::Duration};
+use std::{collections::VecDeque, path::PathBuf, sync::Arc, time::Duration};
 
 use tracing::info;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     checks::{
-        kubelet::{Endpoint, Kubelet, Process, Sign, StrainLimits, Terms},
+        kubelet::{Kubelet, Process, Sign, StrainLimits, Terms},
         lease::Sight,
     },
     clock::Now,
@@ -191,10 +191,15 @@ impl State {
     /// Changes the state; says what to set going.
     pub fn apply(&mut self, event: Event, now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
-        let is_quiet = self.is_quiet(&event);
-        self.take(event, now, &mut effects);
-        self.go_on(is_quiet, now, &mut effects);
+        self.apply_onto(&mut effects, event, now);
         effects
+    }
+
+    /// The same, onto what is to be set going besides: the loop's place for it is kept from turn to turn.
+    pub(super) fn apply_onto(&mut self, effects: &mut Vec<Effect>, event: Event, now: Now) {
+        let is_quiet = self.is_quiet(&event);
+        self.take(event, now, effects);
+        self.go_on(is_quiet, now, effects);
     }
 
     /// Takes an event in. What it comes to is seen when [`State::go_on`] is called: after each event, or after several that are
@@ -298,13 +303,6 @@ impl State {
         next.max(soonest)
     }
 
-    fn url(&self) -> Option<&str> {
-        match self.kubelet.endpoint()? {
-            Endpoint::Known(url) | Endpoint::Assumed(url) => Some(url),
-            Endpoint::Disabled => None,
-        }
-    }
-
     /// Until when what is due is done now (uptime).
     pub(super) fn soon(&self, now: Now) -> Duration {
         let beat = match self.kubelet.process() {
@@ -345,7 +343,7 @@ impl State {
                 && soon >= self.probe_at
                 && let Some(url) = self.url()
             {
-                effects.push(Effect::Probe(process.pid, url.to_owned()));
+                effects.push(Effect::Probe(process.pid, Arc::clone(url)));
                 self.probing = true;
                 is_beat = true; // else the two would wake the loop by turns
             }

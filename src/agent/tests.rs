@@ -298,11 +298,9 @@ fn without_the_helper_the_default_address_is_only_a_guess() {
         secs: 1,
     };
     story.tell(1_000, Event::Facts(PID, Err(absent)));
-    assert!(
-        story.has(
-            |e| matches!(e, Effect::Probe(PID, url) if url == "http://127.0.0.1:10248/healthz")
-        )
-    );
+    assert!(story.has(
+        |e| matches!(e, Effect::Probe(PID, url) if &**url == "http://127.0.0.1:10248/healthz")
+    ));
     for i in 0..3 {
         let started = at(1_000 + i).uptime;
         story.tell(

@@ -121,7 +121,7 @@ impl State {
             state: self.kubelet.state().to_owned(),
             carried: self.kubelet.carrier().and_then(carried),
             healthz_url: match self.kubelet.endpoint() {
-                Some(Endpoint::Known(url) | Endpoint::Assumed(url)) => Some(url.clone()),
+                Some(Endpoint::Known(url) | Endpoint::Assumed(url)) => Some(url.to_string()),
                 Some(Endpoint::Disabled) | None => None,
             },
             since: Some(self.kubelet_since.wall),

@@ -1,6 +1,6 @@
 //! What the state makes of the kubelet's process: found, gone, and what the helper says of it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tracing::{info, warn};
 
@@ -42,12 +42,20 @@ impl State {
         (self.kubelet_since, self.process_state_at) = (now, now.uptime + STATE_EVERY);
         self.offer(&Reading::Kubelet(Some(process.clone())), now);
         if let Some(url) = self.settings.kubelet.healthz_url.clone() {
-            self.set_endpoint(process.pid, Endpoint::Known(url), now);
+            self.set_endpoint(process.pid, Endpoint::Known(url.into()), now);
         }
         self.facts_at = Some(now.uptime);
         self.link.hasten(now);
         self.check_anew(now);
         effects.push(Effect::Watch(process));
+    }
+
+    /// Where the kubelet's healthz is asked, if it is.
+    pub(super) fn url(&self) -> Option<&Arc<str>> {
+        match self.kubelet.endpoint()? {
+            Endpoint::Known(url) | Endpoint::Assumed(url) => Some(url),
+            Endpoint::Disabled => None,
+        }
     }
 
     pub(super) fn apply_bus(&mut self, event: BusEvent, now: Now) {
@@ -131,7 +139,7 @@ impl State {
                     .map(|name| name.to_ascii_lowercase());
                 self.follow_node_name(effects);
                 match facts.healthz {
-                    Healthz::Url(url) => Endpoint::Known(url),
+                    Healthz::Url(url) => Endpoint::Known(url.into()),
                     Healthz::Disabled => Endpoint::Disabled,
                 }
             }
@@ -153,7 +161,7 @@ impl State {
                     }
                     away => self.helper.is_away(&away.to_string()),
                 }
-                Endpoint::Assumed(format!("http://127.0.0.1:{DEFAULT_PORT}/healthz"))
+                Endpoint::Assumed(format!("http://127.0.0.1:{DEFAULT_PORT}/healthz").into())
             }
         };
         let known = matches!(

@@ -9,7 +9,7 @@ mod node;
 mod runtime;
 mod storage;
 
-use std::time::Duration;
+use std::{sync::LazyLock, time::Duration};
 
 pub use runtime::CRI_PROBES;
 pub use storage::LOOKS;
@@ -21,7 +21,7 @@ use super::{
 use crate::rules;
 
 /// Why a condition has its status: a stable, documented `CamelCase` word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "its table documents each, and a test walks it")]
 pub enum Reason {
     KubeletIsHealthy,
@@ -120,7 +120,7 @@ pub enum Reason {
 }
 
 /// A rule of the registry that stands behind a reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleIndex(u16);
 
 /// How bad a reason is: of several findings of one condition the worst is shown.
@@ -294,7 +294,14 @@ impl Reason {
 
     /// The registry's row; `None` for a rule, which has its own.
     pub fn spec(self) -> Option<&'static ReasonSpec> {
-        reasons().find(|spec| spec.reason == self)
+        // Sorted, because an idle agent asks this a dozen times a second, of tables that no cache still holds.
+        static SORTED: LazyLock<Vec<&ReasonSpec>> = LazyLock::new(|| {
+            let mut all: Vec<_> = reasons().collect();
+            all.sort_unstable_by_key(|spec| spec.reason);
+            all
+        });
+        let at = SORTED.binary_search_by_key(&self, |spec| spec.reason);
+        SORTED.get(at.ok()?).copied()
     }
 
     /// The word in the condition.

@@ -49,7 +49,7 @@ const QUEUE_FULL_PAUSE: Duration = Duration::from_millis(50);
 /// Asks the helper; holds no connection between two questions.
 #[derive(Debug, Clone)]
 pub struct HelperClient {
-    socket: PathBuf,
+    socket: Arc<Path>,
     /// Of this client and its clones. The lock is held for a few additions.
     tally: Arc<Mutex<HelperTally>>,
     turns: Arc<Turns>,
@@ -137,9 +137,9 @@ impl Default for HelperClient {
 
 impl HelperClient {
     /// A client of the helper that listens at `socket`.
-    pub fn new(socket: impl Into<PathBuf>) -> Self {
+    pub fn new(socket: impl AsRef<Path>) -> Self {
         Self {
-            socket: socket.into(),
+            socket: socket.as_ref().into(),
             tally: Arc::default(),
             turns: Arc::default(),
         }
@@ -314,7 +314,7 @@ impl HelperClient {
                 }
                 connected => {
                     return connected.map_err(|source| HelperError::Absent {
-                        socket: self.socket.clone(),
+                        socket: self.socket.to_path_buf(),
                         source,
                     });
                 }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use procfs::process::Process as ProcProcess;
+use procfs::process::{Process as ProcProcess, Stat};
 use tokio::io::{Interest, unix::AsyncFd};
 
 use crate::{
@@ -154,19 +154,20 @@ fn since_boot(ticks: u64) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
+fn stat(root: &Root, pid: i32) -> Option<Stat> {
+    let process = ProcProcess::new_with_root(root.join(format!("/proc/{pid}"))).ok()?;
+    process.stat().ok()
+}
+
 /// How a kubelet is run, by its name and its parent's.
 pub fn carrier(root: &Root, process: &Process) -> Carrier {
-    let stat = |pid: i32| {
-        let process = ProcProcess::new_with_root(root.join(format!("/proc/{pid}"))).ok()?;
-        process.stat().ok()
-    };
-    let Some(own) = stat(process.pid) else {
+    let Some(own) = stat(root, process.pid) else {
         return Carrier::Unit;
     };
     if own.comm != COMM {
         return Carrier::InProcess(own.comm);
     }
-    match stat(own.ppid) {
+    match stat(root, own.ppid) {
         Some(parent) if PARENTS.iter().any(|name| parent.comm.starts_with(name)) => {
             Carrier::Child(parent.comm)
         }
@@ -176,7 +177,10 @@ pub fn carrier(root: &Root, process: &Process) -> Carrier {
 
 /// The process with that pid, so named that a reused pid is not taken for it.
 pub fn identify(root: &Root, pid: i32) -> Option<Process> {
-    Candidate::read(root, pid).map(|candidate| candidate.process)
+    stat(root, pid).map(|stat| Process {
+        pid,
+        started: since_boot(stat.starttime),
+    })
 }
 
 /// The unit in whose cgroup a process is, on cgroup v2, v1 and both together.

@@ -1,6 +1,6 @@
 //! What can be seen of a kubelet: the check's input, as plain data.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::starved::Strain;
 use crate::{checks::kernel::event::OomKill, helper::journal::LastWords};
@@ -76,9 +76,9 @@ pub enum Probe {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoint {
     /// Configured, or told by the kubelet's own command line and configuration.
-    Known(String),
+    Known(Arc<str>),
     /// The default, because nobody could say.
-    Assumed(String),
+    Assumed(Arc<str>),
     /// `healthzPort: 0`.
     Disabled,
 }

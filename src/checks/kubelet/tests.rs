@@ -53,7 +53,7 @@ fn healthy() -> Kubelet {
     let mut kubelet = Kubelet::new("kubelet.service");
     kubelet.apply(running(), at(0));
     kubelet.apply(Sign::Found(Found::One(process(PID))), at(0));
-    let url = "http://127.0.0.1:10248/healthz".to_owned();
+    let url = "http://127.0.0.1:10248/healthz".into();
     kubelet.apply(Sign::Endpoint(PID, Endpoint::Known(url)), at(1));
     kubelet.apply(Sign::Probed(PID, Probe::Ok), at(2));
     assert_eq!(reason(&kubelet, 2), Some(Reason::KubeletIsHealthy));
@@ -205,7 +205,7 @@ fn a_planned_restart_is_no_news_unless_it_fails() {
         })),
         at(11_000),
     );
-    let url = "http://127.0.0.1:10248/healthz".to_owned();
+    let url = "http://127.0.0.1:10248/healthz".into();
     kubelet.apply(Sign::Endpoint(101, Endpoint::Known(url)), at(11_001));
     for _ in 0..5 {
         kubelet.apply(Sign::Probed(101, Probe::Refused), at(12_000));
@@ -254,7 +254,7 @@ fn an_address_that_is_only_the_default_proves_nothing() {
         started: Duration::ZERO,
     };
     kubelet.apply(Sign::Found(Found::One(old)), at(0));
-    let url = "http://127.0.0.1:10248/healthz".to_owned();
+    let url = "http://127.0.0.1:10248/healthz".into();
     kubelet.apply(Sign::Endpoint(PID, Endpoint::Assumed(url)), at(0));
     let refused = || Sign::Probed(PID, Probe::Refused);
     let kubelet = after(kubelet, [refused(), refused(), refused()]);
@@ -280,7 +280,7 @@ fn a_young_kubelet_is_starting() {
     let mut kubelet = Kubelet::new("kubelet.service");
     kubelet.apply(Sign::Found(Found::One(process(PID))), at(0));
     assert_eq!(reason(&kubelet, 0), None, "nothing was asked yet");
-    kubelet.apply(Sign::Endpoint(PID, Endpoint::Known("u".to_owned())), at(0));
+    kubelet.apply(Sign::Endpoint(PID, Endpoint::Known("u".into())), at(0));
     for _ in 0..5 {
         kubelet.apply(Sign::Probed(PID, Probe::Refused), at(5_000));
     }
@@ -342,7 +342,7 @@ fn one_that_was_restarted_while_we_were_away_has_its_grace() {
         Some(Reason::KubeletNotFound)
     );
     kubelet.apply(Sign::Found(Found::One(process(PID))), at(2));
-    kubelet.apply(Sign::Endpoint(PID, Endpoint::Known("u".to_owned())), at(2));
+    kubelet.apply(Sign::Endpoint(PID, Endpoint::Known("u".into())), at(2));
     kubelet.apply(Sign::Probed(PID, Probe::Refused), at(3));
     assert_eq!(reason_after(&kubelet, healthy, 3), None);
     assert_eq!(
@@ -592,7 +592,7 @@ fn a_hint_is_health_when_a_restart_is_judged() {
     let mut kubelet = Kubelet::new("kubelet.service");
     kubelet.apply(running(), at(0));
     kubelet.apply(Sign::Found(Found::One(process(PID))), at(0));
-    let url = "http://127.0.0.1:10248/healthz".to_owned();
+    let url = "http://127.0.0.1:10248/healthz".into();
     kubelet.apply(Sign::Endpoint(PID, Endpoint::Known(url)), at(1));
     kubelet.apply(Sign::Probed(PID, Probe::Refused), at(2));
     assert_eq!(reason_after(&kubelet, hint, 2), None);

@@ -57,7 +57,7 @@ fn the_last_words_come_a_moment_later_and_are_asked_for_three_times_at_most() {
 
 #[test]
 fn what_is_learnt_late_is_told_as_long_as_the_next_one_has_shown_no_health() {
-    let url = || Endpoint::Known("u".to_owned());
+    let url = || Endpoint::Known("u".into());
     let mut kubelet = healthy();
     dies(&mut kubelet, exit("a"), SECOND);
     lives(&mut kubelet, "b", SECOND + 100);

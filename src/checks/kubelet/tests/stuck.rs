@@ -145,7 +145,7 @@ fn only_one_that_was_seen_starting_is_slow_to_start() {
         let mut kubelet = Kubelet::new("kubelet.service");
         kubelet.apply(running(), at(millis));
         kubelet.apply(Sign::Found(Found::One(process(PID))), at(millis));
-        let url = "http://127.0.0.1:10248/healthz".to_owned();
+        let url = "http://127.0.0.1:10248/healthz".into();
         kubelet.apply(Sign::Endpoint(PID, Endpoint::Known(url)), at(millis));
         for _ in 0..3 {
             kubelet.apply(Sign::Probed(PID, Probe::Refused), at(millis));
