@@ -6,10 +6,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use procfs::process::{FDTarget, Process};
+use serde_json::Value;
 
 use crate::report::{Row, Statistic};
 use crate::stage::{NODE, Progress, Stage};
+use crate::support::audit::Request;
 use crate::support::process::cpu;
+use crate::support::say;
 use crate::support::stats::Sample;
 
 /// How often memory and the like are read.
@@ -278,11 +281,12 @@ fn writes(stage: &Stage, began: Timestamp) -> Result<Row> {
     let writes = requests.iter().filter(|request| {
         request.user == user && !matches!(request.verb.as_str(), "get" | "list" | "watch")
     });
-    let (before, within): (Vec<_>, Vec<_>) =
-        writes.map(|request| request.at).partition(|at| *at < began);
+    let (before, within): (Vec<_>, Vec<_>) = writes.partition(|request| request.at < began);
+    tell_writes(before.last().copied(), &within);
+    let at = |writes: &[&Request]| writes.last().map(|request| request.at);
     let span = |from: &Timestamp, to: &Timestamp| to.duration_since(*from).as_secs_f64();
-    let rate = before.last().zip(within.last()).map(|(from, to)| {
-        f64::from(u32::try_from(within.len()).unwrap_or(u32::MAX)) * HOUR / span(from, to)
+    let rate = at(&before).zip(at(&within)).map(|(from, to)| {
+        f64::from(u32::try_from(within.len()).unwrap_or(u32::MAX)) * HOUR / span(&from, &to)
     });
     let name = format!(
         "API writes of the agent, healthy, the rate over {} intervals",
@@ -295,6 +299,33 @@ fn writes(stage: &Stage, began: Timestamp) -> Result<Row> {
         Statistic::Only,
         14.0,
     ))
+}
+
+/// Says of each write what it changed: a heartbeat changes nothing, and whatever else is written has a cause to be looked for.
+fn tell_writes(before: Option<&Request>, writes: &[&Request]) {
+    let mut known = before.map(conditions).unwrap_or_default();
+    for write in writes {
+        let told = conditions(write);
+        let news = told.iter().filter(|one| !known.contains(one));
+        let news: Vec<&str> = news.map(String::as_str).collect();
+        let Request { at, verb, uri, .. } = write;
+        say(&format!("written at {at}: {verb} {uri}: {news:?}"));
+        known = told;
+    }
+}
+
+/// The conditions that a write tells, or the reason of an Event.
+fn conditions(write: &Request) -> Vec<String> {
+    let all = write.body.pointer("/status/conditions");
+    let all = all.and_then(Value::as_array).into_iter().flatten();
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let told = all.map(|one| {
+        ["type", "status", "reason"]
+            .map(|name| word(&one[name]))
+            .join(" ")
+    });
+    let event = write.body["reason"].as_str().map(str::to_owned);
+    told.chain(event).collect()
 }
 
 /// Each thread that a process has now.
