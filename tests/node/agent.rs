@@ -174,7 +174,9 @@ fn the_watchdog_is_fed() -> Result<()> {
         let pid = scene.node.main_pid(AGENT)?;
         let told = scene.now()?;
         scene.ensure_still(&told)?; // twice the watchdog's two seconds
-        ensure!(scene.property(AGENT, "WatchdogUSec")? == "2s");
+        // Six times that while the host's memory moves, which other tests see to.
+        let within = scene.property(AGENT, "WatchdogUSec")?;
+        ensure!(["2s", "12s"].contains(&within.as_str()), "{within}");
         ensure!(scene.node.main_pid(AGENT)? == pid, "another agent");
         ensure!(scene.property(AGENT, "NRestarts")? == "0");
         Ok(())

@@ -26,6 +26,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) memory_mib: u32,
     /// Whether it has a disk to swap to.
     pub(crate) swap_disk: bool,
+    /// A disk that is read only, with programs.
+    pub(crate) programs: Option<&'a Path>,
     /// A word for its files.
     pub(crate) label: &'a str,
 }
@@ -154,16 +156,14 @@ fn command(parts: &Parts, console: &Path, socket: &Path) -> Command {
         .args(["-append", "console=ttyS0 quiet panic=-1 psi=1 rdinit=/init"])
         // The host is at the address that it has for the nodes of the other tests.
         .args(["-netdev", &network, "-device", "virtio-net-pci,netdev=net"]);
-    let disks: &[&str] = if parts.swap_disk {
-        &["root", "swap"]
-    } else {
-        &["root"]
-    };
-    for disk in disks {
+    let own = |disk: &'static str| (disk, parts.image.join(disk));
+    let swap = parts.swap_disk.then(|| own("swap"));
+    let programs = parts.programs.map(|disk| ("programs", disk.to_owned()));
+    for (disk, file) in [own("root")].into_iter().chain(swap).chain(programs) {
         // With snapshot=on all writes go to a file of the emulator's that nobody else sees.
         command.arg("-drive").arg(format!(
             "id={disk},file={},format=raw,if=none,snapshot=on,cache=unsafe",
-            parts.image.join(disk).display()
+            file.display()
         ));
         command.args(["-device", &format!("virtio-blk-pci,drive={disk}")]);
     }

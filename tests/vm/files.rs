@@ -1,9 +1,10 @@
 //! The files that make the guest a node: what the nodes of the other tests have, with the real kernel's means where those
-//! lack them (PID 1 raises limits here), and the stand-in for the kubelet.
+//! lack them (PID 1 raises limits here), and the kubelet, or its stand-in.
 
 use anyhow::Result;
 
 use super::guest::Setting;
+use super::programs;
 use super::support::boot::File;
 use super::support::control_plane::ControlPlane;
 use super::support::enter;
@@ -93,7 +94,6 @@ pub(crate) fn all(
     let unit = |name: &str, text: &str| file(&format!("/etc/systemd/system/{name}"), text, 0o644);
     let mut files = node_files::common(name, &WANTS.map(str::to_owned));
     files.extend(node_files::joined(ports, plane.ca(), &kubelet));
-    files.push(node_files::kubelet_defaults(name, &[]));
     files.extend(node_files::agent(&plane.agent_kubeconfig(name)?)?);
     files.retain(|file| !NOT_HERE.contains(&file.path.as_str()));
     files.extend([
@@ -111,6 +111,11 @@ pub(crate) fn all(
         unit("conductor.service", &conductor_unit(conductor)),
         unit("kubelet.service.d/50-guest.conf", &kubelet_drop_in(setting)),
     ]);
+    if setting.real_kubelet {
+        files.extend(programs::files(name, setting.kubelet_oom_score_adjust));
+    } else {
+        files.push(node_files::kubelet_defaults(name, &[]));
+    }
     Ok(files)
 }
 

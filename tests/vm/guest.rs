@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::archive::Archive;
 use super::emulator::{Emulator, Parts};
 use super::files;
+use super::programs;
 use super::support::boot::group_id_in;
 use super::support::control_plane::ControlPlane;
 use super::support::{enter, say, tools, wait_until};
@@ -30,6 +31,8 @@ pub(crate) struct Setting {
     pub(crate) kubelet_oom_score_adjust: i32,
     /// The machine's memory.
     pub(crate) memory_mib: u32,
+    /// Has the real kubelet and containerd, and no stand-in.
+    pub(crate) real_kubelet: bool,
 }
 
 /// A running guest. It is gone when it is dropped.
@@ -89,11 +92,16 @@ impl Guest {
         let initial = enter::work().join("nodes").join(format!("{name}.cpio"));
         initial_files(plane, &name, &setting, &image, &address)?.write(&initial)?;
         create_node(plane, &name)?;
+        let programs = setting
+            .real_kubelet
+            .then(|| programs::disk(&enter::work().join("nodes")))
+            .transpose()?;
         let emulator = Emulator::start(&Parts {
             image: &image,
             initial: &initial,
             memory_mib: setting.memory_mib,
             swap_disk: setting.swap_disk,
+            programs: programs.as_deref(),
             label: &name,
         })?;
         let mut guest = Self {
@@ -125,7 +133,9 @@ impl Guest {
         let (plane, name) = (Arc::clone(&self.plane), self.name.clone());
         let told = wait_until("the agent's conditions on the Node", BOOT_TIMEOUT, || {
             self.emulator.check()?;
-            plane.condition(&name, "KubeletHealthy")
+            let told = plane.condition(&name, "KubeletHealthy")?;
+            // The real one takes its time to start.
+            Ok(told.filter(|told| !self.setting.real_kubelet || told["status"] == "True"))
         });
         if let Err(error) = told {
             let journal = self
@@ -303,7 +313,12 @@ fn initial_files(
     }
     archive.copy(&program, "files/usr/bin/guest", 0o755)?;
     archive.copy(&tools::agent()?, "files/usr/bin/nodevigil", 0o755)?;
-    archive.link("files/usr/bin/kubelet", "guest");
+    let kubelet = if setting.real_kubelet {
+        programs::kubelet()
+    } else {
+        "guest".to_owned()
+    };
+    archive.link("files/usr/bin/kubelet", &kubelet);
     let groups = std::fs::read_to_string(image.join("group"))?;
     for file in files::all(plane, name, setting, address)? {
         let group = file

@@ -10,6 +10,7 @@ const PLAIN: Setting = Setting {
     zram_percent: 0,
     kubelet_oom_score_adjust: -999,
     memory_mib: 512,
+    real_kubelet: false,
 };
 const ZRAM: Setting = Setting {
     zram_percent: 50,
@@ -23,6 +24,10 @@ const KUBELET_FIRST: Setting = Setting {
     kubelet_oom_score_adjust: 1000,
     ..PLAIN
 };
+const REAL_KUBELET_FIRST: Setting = Setting {
+    real_kubelet: true,
+    ..KUBELET_FIRST
+};
 
 const fn grow(percent_per_s: u32) -> Load {
     Load::Grow {
@@ -32,7 +37,7 @@ const fn grow(percent_per_s: u32) -> Load {
 }
 
 /// All of them.
-pub(crate) const ALL: [Scenario; 20] = [
+pub(crate) const ALL: [Scenario; 21] = [
     lethal(
         "lethal-1",
         "lethal: grows by 1 % of the memory a second",
@@ -68,6 +73,16 @@ pub(crate) const ALL: [Scenario; 20] = [
         what: "lethal: grows by 8 % of the memory a second, and the kernel kills the stand-in kubelet",
         outcome: Outcome::Kill,
         setting: KUBELET_FIRST,
+        disk: 300,
+        seconds: 75,
+        lead: 0,
+        load: Load::GrowUnkillable { percent_per_s: 8 },
+    },
+    Scenario {
+        name: "lethal-real-kubelet",
+        what: "lethal: grows by 8 % of the memory a second, and the kernel kills the real kubelet",
+        outcome: Outcome::Kill,
+        setting: REAL_KUBELET_FIRST,
         disk: 300,
         seconds: 75,
         lead: 0,

@@ -23,6 +23,7 @@ mod guest;
 mod judge;
 mod loads;
 mod observe;
+mod programs;
 mod runs;
 mod scenarios;
 mod trace;
