@@ -1,5 +1,6 @@
-//! The stand-in for the kubelet, for all loads but one: it starts in a third of the time that the real one takes under emulation. Its size (60 MiB of anonymous memory, 100 MiB of
-//! program text that it runs all over ten times a second), its name, its `/healthz`.
+//! The stand-in for the kubelet, for all loads but one: it starts in a third of the time that the real one takes under emulation.
+//! It has its size (60 MiB of anonymous memory, 100 MiB of program text that it runs all over ten times a second), its name, its
+//! `/healthz`.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
