@@ -45,8 +45,9 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// A Node with fifty images and many labels is some 20 KiB, one with a thousand images and all the annotations that are
 /// allowed 600.
 pub(super) const MAX_ANSWER_BYTES: usize = 1024 * 1024;
-/// By so much the memory for an answer grows.
-const STEP_BYTES: usize = 64 * 1024;
+/// By so much the memory for an answer grows, at least: a Node without images is as long, and the heap keeps such pieces, so that
+/// none is asked for while the host has no memory.
+const STEP_BYTES: usize = 8 * 1024;
 /// So much of a refusal is read: its message is bounded, its list of causes is not.
 const MAX_REFUSAL_BYTES: usize = 64 * 1024;
 /// So much of its message is kept.
@@ -229,14 +230,19 @@ async fn read(answer: Response<Incoming>, max_bytes: usize) -> Result<Vec<u8>, A
             if bytes.len() + data.len() > max_bytes {
                 return Err(too_long());
             }
-            // Not doubled: what is asked for is locked into memory.
-            if bytes.capacity() - bytes.len() < data.len() {
-                bytes.reserve_exact(data.len().max(STEP_BYTES));
-            }
-            bytes.extend_from_slice(data);
+            append(&mut bytes, data);
         }
     }
     Ok(bytes)
+}
+
+/// Appends to an answer. Its memory is not doubled: what is asked for is locked.
+pub(super) fn append(bytes: &mut Vec<u8>, data: &[u8]) {
+    if bytes.capacity() - bytes.len() < data.len() {
+        let step = STEP_BYTES.max(bytes.len() / 4);
+        bytes.reserve_exact(data.len().max(step));
+    }
+    bytes.extend_from_slice(data);
 }
 
 /// In seconds, or as a date; which is read against the server's own clock, in the same answer.

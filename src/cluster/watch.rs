@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 use tokio::{sync::mpsc, time::timeout};
 
 use super::api::{
-    Api, ApiError, MAX_ANSWER_BYTES, Node, NodeView, REQUEST_TIMEOUT, WATCH_SECS, innermost,
-    nonsense,
+    Api, ApiError, MAX_ANSWER_BYTES, Node, NodeView, REQUEST_TIMEOUT, WATCH_SECS, append,
+    innermost, nonsense,
 };
 
 /// A watch that its server does not end is ended by us.
@@ -105,7 +105,7 @@ async fn read(
 ) -> Result<bool, ApiError> {
     let mut lines = Lines::default();
     while let Some(line) = lines.next(body).await? {
-        let line: WatchLine<'_> = serde_json::from_slice(&line).map_err(nonsense)?;
+        let line: WatchLine<'_> = serde_json::from_slice(line).map_err(nonsense)?;
         if let Some(event) = line.read(version)?
             && events.send(WatchEvent::Node(event)).await.is_err()
         {
@@ -154,44 +154,55 @@ impl WatchLine<'_> {
     }
 }
 
-/// Cuts a body into lines.
+/// A longer line's memory is given back.
+const KEPT_BYTES: usize = 64 * 1024;
+
+/// Cuts a body into lines. Its memory is kept from one to the next: a Node that is seen while the host has none left must not
+/// have to wait for some.
 #[derive(Default)]
 struct Lines {
     buffer: Vec<u8>,
+    /// How long the line is that was handed out last.
+    handed_out: usize,
 }
 
 impl Lines {
     /// A line may come when it likes; once it has begun it must end in time.
-    async fn next(&mut self, body: &mut Incoming) -> Result<Option<Vec<u8>>, ApiError> {
-        if self.buffer.is_empty() && !self.more(body).await? {
-            return Ok(None);
+    async fn next(&mut self, body: &mut Incoming) -> Result<Option<&[u8]>, ApiError> {
+        self.buffer.drain(..self.handed_out);
+        self.handed_out = 0;
+        if self.buffer.is_empty() {
+            self.buffer.shrink_to(KEPT_BYTES);
+            if !self.more(body).await? {
+                return Ok(None);
+            }
         }
         let rest = async {
             loop {
-                if let Some(line) = self.cut()? {
-                    return Ok(Some(line));
+                if let Some(end) = self.cut()? {
+                    return Ok(Some(end));
                 }
                 if !self.more(body).await? {
                     return Ok(None);
                 }
             }
         };
-        timeout(REQUEST_TIMEOUT, rest)
+        let end = timeout(REQUEST_TIMEOUT, rest)
             .await
-            .unwrap_or(Err(ApiError::Timeout))
+            .unwrap_or(Err(ApiError::Timeout))?;
+        self.handed_out = end.unwrap_or(0);
+        Ok(end.map(|end| &self.buffer[..end]))
     }
 
-    fn cut(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
-        if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-            let rest = self.buffer.split_off(end + 1);
-            return Ok(Some(std::mem::replace(&mut self.buffer, rest)));
-        }
+    /// How long the first line is, if it is there whole.
+    fn cut(&self) -> Result<Option<usize>, ApiError> {
+        let end = self.buffer.iter().position(|byte| *byte == b'\n');
         // A line is one Node.
-        if self.buffer.len() > MAX_ANSWER_BYTES {
+        if end.is_none() && self.buffer.len() > MAX_ANSWER_BYTES {
             let what = format!("a line of the watch is longer than {MAX_ANSWER_BYTES} bytes");
             return Err(nonsense(what));
         }
-        Ok(None)
+        Ok(end.map(|end| end + 1))
     }
 
     async fn more(&mut self, body: &mut Incoming) -> Result<bool, ApiError> {
@@ -200,7 +211,7 @@ impl Lines {
             Some(Err(e)) => Err(ApiError::Network(innermost(&e))),
             Some(Ok(frame)) => {
                 if let Some(data) = frame.data_ref() {
-                    self.buffer.extend_from_slice(data);
+                    append(&mut self.buffer, data);
                 }
                 Ok(true)
             }
