@@ -291,7 +291,7 @@ impl Agent {
             return false;
         }
         let mut effects = std::mem::take(&mut self.effects);
-        self.state.apply_onto(&mut effects, event, now);
+        self.state.apply_onto(event, now, &mut effects);
         for round in 0.. {
             self.look_whether_it_dies(&mut effects, now);
             for effect in effects.drain(..) {

@@ -191,12 +191,12 @@ impl State {
     /// Changes the state; says what to set going.
     pub fn apply(&mut self, event: Event, now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
-        self.apply_onto(&mut effects, event, now);
+        self.apply_onto(event, now, &mut effects);
         effects
     }
 
     /// The same, onto what is to be set going besides: the loop's place for it is kept from turn to turn.
-    pub(super) fn apply_onto(&mut self, effects: &mut Vec<Effect>, event: Event, now: Now) {
+    pub(super) fn apply_onto(&mut self, event: Event, now: Now, effects: &mut Vec<Effect>) {
         let is_quiet = self.is_quiet(&event);
         self.take(event, now, effects);
         self.go_on(is_quiet, now, effects);

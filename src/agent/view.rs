@@ -2,7 +2,7 @@
 
 use super::state::State;
 use crate::{
-    checks::kubelet::{Carrier, Endpoint},
+    checks::kubelet::Carrier,
     clock::Now,
     cluster::{identity::Identity, publisher::Publisher},
     desired::PublishedType,
@@ -120,10 +120,7 @@ impl State {
                 .then(|| self.settings.kubelet.unit.clone()),
             state: self.kubelet.state().to_owned(),
             carried: self.kubelet.carrier().and_then(carried),
-            healthz_url: match self.kubelet.endpoint() {
-                Some(Endpoint::Known(url) | Endpoint::Assumed(url)) => Some(url.to_string()),
-                Some(Endpoint::Disabled) | None => None,
-            },
+            healthz_url: self.url().map(ToString::to_string),
             since: Some(self.kubelet_since.wall),
         }
     }

@@ -48,17 +48,8 @@ const JOURNALD: &str =
 /// What the test's own programs run in: they must see the end of every load.
 const LAB: &str = "[Unit]\nDescription=The test's own\n[Slice]\nMemoryMin=24M\nCPUWeight=1000\n";
 
-const NETWORK: &str = "\
-[Unit]
-Description=The guest's address
-DefaultDependencies=no
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=/bin/busybox ip link set lo up
-ExecStart=/bin/busybox ip addr add 10.99.0.15/24 dev eth0
-ExecStart=/bin/busybox ip link set eth0 up
-";
+/// The guest's own address.
+pub(crate) const ADDRESS: &str = "10.99.0.15";
 
 /// The units of the guest's target.
 const WANTS: [&str; 8] = [
@@ -107,7 +98,7 @@ pub(crate) fn all(
             "kubepods.slice",
             "[Unit]\nDescription=All pods\n[Slice]\nMemoryAccounting=yes\n",
         ),
-        unit("network.service", NETWORK),
+        unit("network.service", &network_unit()),
         unit("conductor.service", &conductor_unit(conductor)),
         unit("kubelet.service.d/50-guest.conf", &kubelet_drop_in(setting)),
     ]);
@@ -117,6 +108,16 @@ pub(crate) fn all(
         files.push(node_files::kubelet_defaults(name, &[]));
     }
     Ok(files)
+}
+
+fn network_unit() -> String {
+    format!(
+        "[Unit]\nDescription=The guest's address\nDefaultDependencies=no\n\
+         [Service]\nType=oneshot\nRemainAfterExit=yes\n\
+         ExecStart=/bin/busybox ip link set lo up\n\
+         ExecStart=/bin/busybox ip addr add {ADDRESS}/24 dev eth0\n\
+         ExecStart=/bin/busybox ip link set eth0 up\n"
+    )
 }
 
 fn conductor_unit(address: &str) -> String {

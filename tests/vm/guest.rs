@@ -314,11 +314,11 @@ fn initial_files(
     archive.copy(&program, "files/usr/bin/guest", 0o755)?;
     archive.copy(&tools::agent()?, "files/usr/bin/nodevigil", 0o755)?;
     let kubelet = if setting.real_kubelet {
-        programs::kubelet()
+        programs::KUBELET
     } else {
-        "guest".to_owned()
+        "guest"
     };
-    archive.link("files/usr/bin/kubelet", &kubelet);
+    archive.link("files/usr/bin/kubelet", kubelet);
     let groups = std::fs::read_to_string(image.join("group"))?;
     for file in files::all(plane, name, setting, address)? {
         let group = file

@@ -24,17 +24,23 @@ const KUBELET_FIRST: Setting = Setting {
     kubelet_oom_score_adjust: 1000,
     ..PLAIN
 };
-const REAL_KUBELET_FIRST: Setting = Setting {
-    real_kubelet: true,
-    ..KUBELET_FIRST
-};
-
 const fn grow(percent_per_s: u32) -> Load {
     Load::Grow {
         percent_per_s,
         random_bytes: 0,
     }
 }
+
+const LETHAL_KUBELET: Scenario = Scenario {
+    name: "lethal-kubelet",
+    what: "lethal: grows by 8 % of the memory a second, and the kernel kills the stand-in kubelet",
+    outcome: Outcome::Kill,
+    setting: KUBELET_FIRST,
+    disk: 300,
+    seconds: 75,
+    lead: 0,
+    load: Load::GrowUnkillable { percent_per_s: 8 },
+};
 
 /// All of them.
 pub(crate) const ALL: [Scenario; 21] = [
@@ -68,25 +74,15 @@ pub(crate) const ALL: [Scenario; 21] = [
         20,
         60,
     ),
-    Scenario {
-        name: "lethal-kubelet",
-        what: "lethal: grows by 8 % of the memory a second, and the kernel kills the stand-in kubelet",
-        outcome: Outcome::Kill,
-        setting: KUBELET_FIRST,
-        disk: 300,
-        seconds: 75,
-        lead: 0,
-        load: Load::GrowUnkillable { percent_per_s: 8 },
-    },
+    LETHAL_KUBELET,
     Scenario {
         name: "lethal-real-kubelet",
         what: "lethal: grows by 8 % of the memory a second, and the kernel kills the real kubelet",
-        outcome: Outcome::Kill,
-        setting: REAL_KUBELET_FIRST,
-        disk: 300,
-        seconds: 75,
-        lead: 0,
-        load: Load::GrowUnkillable { percent_per_s: 8 },
+        setting: Setting {
+            real_kubelet: true,
+            ..KUBELET_FIRST
+        },
+        ..LETHAL_KUBELET
     },
     livelock(
         "livelock-100",

@@ -6,14 +6,15 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::files::ADDRESS;
 use super::support::boot::File;
 use super::support::node_files::{self, file};
 use super::support::tools;
 
 /// Where the disk is in the guest.
 const MOUNTED: &str = "/mnt";
-/// The guest's own address.
-const ADDRESS: &str = "10.99.0.15";
+/// What the guest's `/usr/bin/kubelet` links to.
+pub(crate) const KUBELET: &str = "/mnt/kubelet";
 /// Their sizes together, and what a file system needs for itself.
 const MIB: u32 = 240;
 
@@ -23,11 +24,6 @@ const OF_PACKAGES: [&str; 3] = [
     "/usr/bin/containerd-shim-runc-v2",
     "/usr/sbin/runc",
 ];
-
-/// What the guest's `/usr/bin/kubelet` links to.
-pub(crate) fn kubelet() -> String {
-    format!("{MOUNTED}/kubelet")
-}
 
 /// Makes the disk, once, in this folder.
 pub(crate) fn disk(folder: &Path) -> Result<PathBuf> {

@@ -182,8 +182,8 @@ impl Machine {
         if sample.reclaim.is_some() || sample.zram.is_some() {
             self.zram = signals::zram_ratio(sample);
         }
-        let available = real(sample.level.available);
         let swap = signals::swap(sample, self.zram);
+        let available = real(sample.level.available);
         self.history.push(Point {
             at: sample.at,
             available,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
-use procfs::process::{FDTarget, Process};
+use procfs::process::{FDInfo, FDTarget, Process};
 use serde_json::Value;
 
 use crate::report::{Row, Statistic};
@@ -87,14 +87,14 @@ impl Observed {
         let status = process.status()?;
         let number = |value: u64| -> Result<f64> { Ok(f64::from(u32::try_from(value)?)) };
         let kib = |value: Option<u64>| number(value.context("no such line in /proc/PID/status")?);
-        let open: Vec<FDTarget> = process.fd()?.flatten().map(|open| open.target).collect();
-        let is_groups = |target: &&FDTarget| matches!(target, FDTarget::Path(path) if path.starts_with("/sys/fs/cgroup"));
+        let is_groups = |open: &FDInfo| matches!(&open.target, FDTarget::Path(path) if path.starts_with("/sys/fs/cgroup"));
+        let group_files = process.fd()?.flatten().filter(is_groups).count();
         self.readings.push(Reading {
             resident_mib: kib(status.vmrss)? / MIB_IN_KIB,
             locked_mib: kib(status.vmlck)? / MIB_IN_KIB,
             anonymous_kib: kib(status.rssanon)?,
-            descriptors: f64::from(u32::try_from(open.len())?),
-            group_files: f64::from(u32::try_from(open.iter().filter(is_groups).count())?),
+            descriptors: f64::from(u32::try_from(process.fd_count()?)?),
+            group_files: f64::from(u32::try_from(group_files)?),
             threads: number(status.threads)?,
         });
         Ok(())

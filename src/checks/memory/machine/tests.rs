@@ -71,17 +71,21 @@ impl Host<'_> {
 
     /// Looks as often as the machine wants, each look as late as `late` says (seconds); what it came to.
     fn run(&self, secs: f64, late: impl FnMut() -> f64) -> Vec<Transition> {
-        self.run_at(Depth::Head, secs, late)
+        self.run_at(Machine::depth, secs, late)
     }
 
-    /// The same, with all that is asked for, or all there is.
-    fn run_at(&self, least: Depth, secs: f64, mut late: impl FnMut() -> f64) -> Vec<Transition> {
+    /// The same, and at each look so much is read.
+    fn run_at(
+        &self,
+        depth: impl Fn(&Machine) -> Depth,
+        secs: f64,
+        mut late: impl FnMut() -> f64,
+    ) -> Vec<Transition> {
         let mut machine = Machine::new(limits());
         let (mut all, mut at, mut counters) = (Vec::new(), 0.0, (0.0, 0.0, 0.0));
         while at < secs {
             let mut sample = self.sample(at, &mut counters);
-            let asked = machine.depth();
-            match if least == Depth::Whole { least } else { asked } {
+            match depth(&machine) {
                 Depth::Whole => {}
                 Depth::Level => sample.reclaim = None,
                 Depth::Head => (sample.reclaim, sample.stall) = (None, None),
@@ -146,9 +150,11 @@ proptest! {
         };
         let host = Host { total: gib * GIB, available: &available, cache, has_psi, has_vmstat: true };
         let end = begins + from / speed;
-        let raised = |least| alarm(&host.run_at(least, end, || 0.0)).map(|told| told.at);
+        let raised = |depth: fn(&Machine) -> Depth| {
+            alarm(&host.run_at(depth, end, || 0.0)).map(|told| told.at)
+        };
         // Where all is read at each look, each is judged.
-        let (some, each) = (raised(Depth::Head), raised(Depth::Whole));
+        let (some, each) = (raised(Machine::depth), raised(|_| Depth::Whole));
         prop_assert!(some.is_some() && each.is_some());
         prop_assert!(some <= each.map(|at| at + CALM_EVERY), "{some:?} {each:?}");
     }
