@@ -14,6 +14,7 @@ use crate::{
     agent::{Agent, Outside, State},
     clock::Clock,
     config::{self, Settings},
+    door::heap,
     host::{
         files::Root,
         helper::HelperClient,
@@ -68,7 +69,9 @@ impl Run {
         runtime.block_on(async {
             let agent = prepare(root, settings, locked)?;
             // What the loop holds lies on the heap: some 16 KiB, which the stack would carry through every call.
-            Box::pin(agent.run()).await;
+            let run = Box::pin(agent.run());
+            heap::keep_large_pieces();
+            run.await;
             anyhow::Ok(())
         })?;
         // A blocking call that hangs must not keep us from ending.

@@ -4,9 +4,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use libtest_mimic::Trial;
+use serde_json::json;
 
 use crate::memory_kill;
 use crate::scene::{AGENT, OURS, SOON, Scene};
+use crate::standing::{MERGE, request};
 use crate::support::api::condition_status;
 use crate::support::control_plane::ControlPlane;
 use crate::support::kmsg::Listener;
@@ -30,6 +32,10 @@ pub(crate) fn tests() -> Vec<Trial> {
         trial(
             "emergency::traced",
             nothing_stands_between_the_kernels_word_and_the_apply,
+        ),
+        trial(
+            "emergency::large_node",
+            a_large_node_takes_no_memory_each_time_it_changes,
         ),
     ]
 }
@@ -138,6 +144,60 @@ fn nothing_stands_between_the_kernels_word_and_the_apply() -> Result<()> {
             let faulted = major_faults(agent)? - faults;
             ensure!(faulted == 0, "{faulted} pages came from a disk meanwhile");
         }
+        Ok(())
+    })
+}
+
+/// What asks the kernel for memory, or gives it back.
+const MEMORY: &[&str] = &["mmap", "munmap", "mremap", "madvise", "brk"];
+/// As much as fifty images of a Node, each with two names.
+const LARGE_BYTES: i64 = 20 * 1024;
+/// When it has changed so often, the agent knows how large it is.
+const CHANGES: u8 = 10;
+
+/// A page that is mapped for an answer or an event is waited for where the host has none, by the loop, whatever it does next.
+fn a_large_node_takes_no_memory_each_time_it_changes() -> Result<()> {
+    Scene::healthy("emergency-large")?.play(|scene| {
+        let write = |name: &str, value: &str| -> Result<()> {
+            let path = format!("/api/v1/nodes/{}", scene.node.name());
+            let body = json!({"metadata": {"annotations": {name: value}}});
+            request(scene, "PATCH", &path, MERGE, &body)?;
+            std::thread::sleep(Duration::from_millis(200));
+            Ok(())
+        };
+        let change =
+            || (0..CHANGES).try_for_each(|number| write("test/small", &number.to_string()));
+        write(
+            "test/large",
+            &"0123456789".repeat(usize::try_from(LARGE_BYTES / 10)?),
+        )?;
+        change()?;
+        let agent = scene.node.unit_pid(AGENT)?;
+        let output = std::env::temp_dir().join("emergency-large");
+        let tracer = Tracer::start(agent, output.clone())?;
+        write("test/small", "first")?;
+        change()?;
+        let calls = tracer.calls()?;
+        std::fs::remove_file(&output).ok();
+        let of_loop = || calls.iter().filter(|call| call.thread == agent);
+        let is_tcp =
+            |call: &&Call| call.rest.contains("<TCP") && !SENDS.contains(&call.name.as_str());
+        let bytes: i64 = of_loop()
+            .filter(is_tcp)
+            .filter_map(Call::result)
+            .map(|bytes| bytes.max(0))
+            .sum();
+        let is_asked = |call: &&Call| MEMORY.contains(&call.name.as_str());
+        let asked: Vec<Call> = of_loop().filter(is_asked).cloned().collect();
+        say(&format!(
+            "{CHANGES} changes of a large Node: {bytes} bytes were read, {} calls for memory",
+            asked.len()
+        ));
+        ensure!(
+            bytes >= i64::from(CHANGES) * LARGE_BYTES,
+            "the agent has not read them"
+        );
+        ensure!(asked.is_empty(), "{}", shown(&asked));
         Ok(())
     })
 }
