@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::guest::Guest;
 use super::judge::{self, Run};
 use super::loads;
+use super::observe::{p99, together};
 use super::runs::settle;
 use super::scenarios::Scenario;
 use super::support::control_plane::ControlPlane;
@@ -205,20 +206,21 @@ fn named(runs: &[Run], name: &str, who: &str) -> Row {
     }
 }
 
-/// How late the agent's loop was; in a guest that stands still for seconds, so does whoever waits for a timer there.
+/// How late the agent's loop was, in all turns of all these runs: the worst of a hundred in a run of two hundred turns is the worst
+/// two, and in a guest that stands still for a moment so does whoever waits for a timer there.
 fn late(runs: &[&Run], when: &str, limit_secs: Option<f64>) -> Row {
-    let late: Sample = runs.iter().map(|run| run.late.0 * 1e3).collect();
-    let turns: u64 = runs.iter().map(|run| run.late.1).sum();
+    let (bound, turns) = p99(&together(runs.iter().map(|run| &run.late)));
+    let each: Sample = runs.iter().map(|run| p99(&run.late).0 * 1e3).collect();
     let timers: Sample = runs.iter().map(|run| run.timer_ms).collect();
-    let most = late.max().unwrap_or(f64::NAN);
     Row {
         runs: runs.len(),
-        what: format!("the agent's loop is late {when}: p99 of each run"),
+        what: format!("the agent's loop is late {when}: p99 of all turns"),
         limit: limit_secs.map_or("told", |_| "≤ 50 ms"),
-        holds: limit_secs.is_none_or(|limit| most <= limit * 1e3),
+        holds: limit_secs.is_none_or(|limit| bound <= limit),
         measured: format!(
-            "{}, {turns} turns; of a process that only waits for its timer, in the same runs, {}",
-            spread(&late, "ms", runs.len()),
+            "≤ {:.0} ms of {turns} turns; p99 of each run {}; of a process that only waits for its timer, in the same runs, {}",
+            bound * 1e3,
+            spread(&each, "ms", runs.len()),
             spread(&timers, "ms", runs.len()),
         ),
     }

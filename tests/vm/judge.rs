@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use super::guest::Guest;
-use super::observe::{self, Agent, IMMINENT, Told, p99};
+use super::observe::{self, Agent, Buckets, IMMINENT, Told, p99};
 use super::runs::play;
 use super::scenarios::{Outcome, Scenario};
 use super::support::stats::Sample;
@@ -40,8 +40,8 @@ pub(crate) struct Run {
     pub(crate) ahead_secs: Option<f64>,
     /// The same for the moment when the kubelet's own rule was first true; it looks each ten seconds.
     pub(crate) rule_ahead_secs: Option<f64>,
-    /// The bound within which 99 of 100 turns of the agent's loop came, in seconds, and how many turns there were.
-    pub(crate) late: (f64, u64),
+    /// By how much the turns of the agent's loop came late.
+    pub(crate) late: Buckets,
     /// The bound within which 99 of 100 turns of the agent's loop were done, in seconds.
     pub(crate) turn_secs: f64,
     /// By how much the recorder's own timer was late, 99 of 100 times at most, in milliseconds.
@@ -120,7 +120,7 @@ pub(crate) fn run(guest: &mut Guest, scenario: &Scenario, keep: Option<&Path>) -
         named,
         ahead_secs,
         rule_ahead_secs: rule_ahead(&trace),
-        late: p99(&after.lateness_since(&before)),
+        late: after.lateness_since(&before),
         turn_secs: p99(&after.turns_since(&before)).0,
         timer_ms: timer_ms(&trace),
         same_pid: after.pid == before.pid,
@@ -219,8 +219,8 @@ impl Run {
             number(self.named_ms),
             number(self.ahead_secs),
             number(self.rule_ahead_secs),
-            self.late.0,
-            self.late.1,
+            p99(&self.late).0,
+            p99(&self.late).1,
             self.turn_secs,
             self.timer_ms,
             if self.same_pid {

@@ -84,7 +84,7 @@ pub(crate) struct Agent {
 }
 
 /// The buckets of a histogram, cumulative: how often it was at most so many seconds.
-type Buckets = Vec<(f64, u64)>;
+pub(crate) type Buckets = Vec<(f64, u64)>;
 
 const ASK: &str = "for unit in nodevigil nodevigil-helper; do
   pid=$(systemctl show -p MainPID --value $unit); [ $unit = nodevigil ] && echo pid $pid
@@ -152,6 +152,18 @@ fn bucket(line: &str, family: &str) -> Result<Option<(f64, u64)>> {
         bound => bound.parse()?,
     };
     Ok(Some((bound, count.parse()?)))
+}
+
+/// The counts of several together.
+pub(crate) fn together<'a>(all: impl IntoIterator<Item = &'a Buckets>) -> Buckets {
+    let mut all = all.into_iter();
+    let mut sum = all.next().cloned().unwrap_or_default();
+    for counts in all {
+        for (place, (_, count)) in sum.iter_mut().zip(counts) {
+            place.1 += count;
+        }
+    }
+    sum
 }
 
 /// The bound that 99 of 100 stay within, of cumulative counts, and how many there are.
