@@ -89,6 +89,7 @@ fn measure() -> Result<bool> {
     if plan.form == SOAK.form {
         rows.clear(); // so few faults only warm it up
     }
+    faults::outage_and_bundle(&stage)?;
     rows.extend(idle::idle(&stage, plan.idle)?);
     let name = if plan.form == SOAK.form {
         "dist/soak.json"

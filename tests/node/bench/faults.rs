@@ -11,6 +11,10 @@ use crate::stage::{KUBELET, NODE, Progress, SOON, Stage, reason};
 use crate::support::api::condition_status;
 use crate::support::process::{ending, signal};
 use crate::support::stats::Sample;
+use crate::support::{say, wait_until};
+
+/// So long the API server is stopped: longer than the agent waits for an answer, shorter than the kubelet's own Lease is good.
+const OUTAGE: Duration = Duration::from_secs(20);
 
 /// A kubelet that was killed.
 struct Kill {
@@ -39,6 +43,28 @@ pub(crate) fn kills(stage: &mut Stage, count: usize) -> Result<(Vec<Row>, String
         kills.push(kill);
     }
     Ok((rows(stage, &kills)?, reasons(&kills)))
+}
+
+/// The kubelet dies while the API server does not answer, and somebody gathers evidence: what takes memory besides faults.
+pub(crate) fn outage_and_bundle(stage: &Stage) -> Result<()> {
+    stage.plane.pause_apiserver()?;
+    signal(stage.node.kubelet_pid()?, Signal::SIGKILL)?;
+    std::thread::sleep(OUTAGE);
+    ensure!(
+        stage.node.status_json()?["api"]["state"] != "connected",
+        "the agent did not notice an outage of {OUTAGE:?}"
+    );
+    stage.plane.resume_apiserver()?;
+    wait_until("the agent's link to the API server", SOON, || {
+        Ok((stage.node.status_json()?["api"]["state"] == "connected").then_some(()))
+    })?;
+    stage
+        .node
+        .sh("nodevigil bundle --output /tmp/bench.tar && rm /tmp/bench.tar")?;
+    say(&format!(
+        "an outage of {OUTAGE:?} and an evidence bundle: done"
+    ));
+    Ok(())
 }
 
 fn kill(stage: &mut Stage) -> Result<Kill> {
