@@ -3,6 +3,9 @@
 //! The host's memory is not exhausted here: the machine is everybody's. What makes the agent look closely is a process that
 //! thrashes in its own limit, and lets tasks wait for memory.
 
+use std::fs::File;
+use std::io::Write as _;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -36,7 +39,9 @@ group() { # path, limit
 
 /// Takes 40 MiB a second for as long as the test may need, within its limit, and keeps them.
 const HOG: &str = r#"
-import time
+import sys, time
+with open(sys.argv[1], "w") as group:
+    group.write("0")
 held = []
 for _ in range(300):
     held.append(bytearray(b"x" * (4 << 20)))
@@ -46,14 +51,11 @@ time.sleep(600)
 
 /// Reads pages of a file again and again that do not fit into its group's limit.
 const THRASH: &str = r#"
-import mmap, os, random
-path = "/var/tmp/thrash"
-with open(path, "wb") as file:
-    for _ in range(60):
-        file.write(os.urandom(1 << 20))
-    os.fsync(file.fileno())
-file = os.open(path, os.O_RDONLY)
+import mmap, os, random, sys
+file = os.open(sys.argv[2], os.O_RDONLY)
 os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+with open(sys.argv[1], "w") as group:
+    group.write("0")
 for _ in range(7):
     if os.fork() == 0:
         break
@@ -61,6 +63,29 @@ pages = mmap.mmap(file, 0, prot=mmap.PROT_READ)
 while True:
     pages[random.randrange(60 << 20)]
 "#;
+
+/// What is read: on a disk of this machine, which the node sees. Its own files are in a tmpfs, whose pages the kernel cannot let go
+/// without swap: it would kill whoever has too many, and not let it wait for them.
+struct OnDisk(PathBuf);
+
+impl OnDisk {
+    fn new() -> Result<Self> {
+        let path = format!("/var/tmp/nodevigil-test-{}", std::process::id()).into();
+        let mut bytes = vec![0; 60 << 20];
+        fastrand::fill(&mut bytes);
+        let on_disk = Self(path);
+        let mut file = File::create(&on_disk.0).with_context(|| on_disk.0.display().to_string())?;
+        file.write_all(&bytes)?;
+        file.sync_all()?; // only clean pages are let go
+        Ok(on_disk)
+    }
+}
+
+impl Drop for OnDisk {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0); // a temporary folder's, if it could not be
+    }
+}
 
 /// The tests of this topic.
 pub(crate) fn tests() -> Vec<Trial> {
@@ -123,6 +148,7 @@ fn what_can_be_seen_from_inside_the_sandbox() -> Result<()> {
 }
 
 fn the_pod_that_grows_is_found_by_its_name() -> Result<()> {
+    let file = OnDisk::new()?;
     let scene = Scene::healthy_with("memory-grower", |node| {
         let path = "/etc/systemd/system/nodevigil.service.d/talkative.conf";
         node.file(path, TALKATIVE, 0o644)
@@ -137,10 +163,11 @@ fn the_pod_that_grows_is_found_by_its_name() -> Result<()> {
              group kubepods/burstable/pod{UID}/hog 1500M
              group thrash 8M
              run() {{ # group, program
-               systemd-run --quiet --unit=$2 sh -c \"echo 0 >$M/$1/cgroup.procs && exec python3 /usr/local/lib/$2.py\"
+               systemd-run --quiet --unit=$2 python3 /usr/local/lib/$2.py $M/$1/cgroup.procs {}
              }}
              run thrash thrash
-             run kubepods/burstable/pod{UID}/hog hog"
+             run kubepods/burstable/pod{UID}/hog hog",
+            file.0.display()
         ))?;
         let from = Instant::now();
         let mut said = String::new();
@@ -167,7 +194,7 @@ fn the_pod_that_grows_is_found_by_its_name() -> Result<()> {
         ensure!(patience == "1min", "{patience}");
         // Nobody of it is a reason to worry: the host has memory.
         scene.ensure_still(&scene.now()?)?;
-        scene.node.sh("systemctl stop hog thrash; rm -f /var/tmp/thrash")?;
+        scene.node.sh("systemctl stop hog thrash")?;
         std::thread::sleep(Duration::from_millis(100));
         Ok(())
     })
