@@ -3,14 +3,13 @@
 //! The host's memory is not exhausted here: the machine is everybody's. What makes the agent look closely is a process that
 //! thrashes in its own limit, and lets tasks wait for memory.
 
-use std::fs::File;
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use libtest_mimic::Trial;
 use serde_json::Value;
+use tempfile::NamedTempFile;
 
 use crate::scene::{AGENT, SOON, Scene};
 use crate::support::rows::row;
@@ -53,6 +52,7 @@ time.sleep(600)
 const THRASH: &str = r#"
 import mmap, os, random, sys
 file = os.open(sys.argv[2], os.O_RDONLY)
+os.sync() # only clean pages are let go
 os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 with open(sys.argv[1], "w") as group:
     group.write("0")
@@ -66,25 +66,12 @@ while True:
 
 /// What is read: on a disk of this machine, which the node sees. Its own files are in a tmpfs, whose pages the kernel cannot let go
 /// without swap: it would kill whoever has too many, and not let it wait for them.
-struct OnDisk(PathBuf);
-
-impl OnDisk {
-    fn new() -> Result<Self> {
-        let path = format!("/var/tmp/nodevigil-test-{}", std::process::id()).into();
-        let mut bytes = vec![0; 60 << 20];
-        fastrand::fill(&mut bytes);
-        let on_disk = Self(path);
-        let mut file = File::create(&on_disk.0).with_context(|| on_disk.0.display().to_string())?;
-        file.write_all(&bytes)?;
-        file.sync_all()?; // only clean pages are let go
-        Ok(on_disk)
-    }
-}
-
-impl Drop for OnDisk {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0); // a temporary folder's, if it could not be
-    }
+fn on_disk() -> Result<NamedTempFile> {
+    let mut file = NamedTempFile::new_in("/var/tmp")?;
+    let mut bytes = vec![0; 60 << 20];
+    fastrand::fill(&mut bytes);
+    file.write_all(&bytes)?;
+    Ok(file)
 }
 
 /// The tests of this topic.
@@ -148,7 +135,7 @@ fn what_can_be_seen_from_inside_the_sandbox() -> Result<()> {
 }
 
 fn the_pod_that_grows_is_found_by_its_name() -> Result<()> {
-    let file = OnDisk::new()?;
+    let file = on_disk()?;
     let scene = Scene::healthy_with("memory-grower", |node| {
         let path = "/etc/systemd/system/nodevigil.service.d/talkative.conf";
         node.file(path, TALKATIVE, 0o644)
@@ -167,7 +154,7 @@ fn the_pod_that_grows_is_found_by_its_name() -> Result<()> {
              }}
              run thrash thrash
              run kubepods/burstable/pod{UID}/hog hog",
-            file.0.display()
+            file.path().display()
         ))?;
         let from = Instant::now();
         let mut said = String::new();

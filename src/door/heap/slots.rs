@@ -100,7 +100,9 @@ mod tests {
         give_back(all[4].as_ptr());
         give_back(all[1].as_ptr());
         assert_eq!((take(), take(), take()), (Some(all[1]), Some(all[4]), None));
-        all.iter().for_each(|slot| give_back(slot.as_ptr()));
+        for slot in &all {
+            give_back(slot.as_ptr());
+        }
         thread::scope(|scope| {
             for id in 0..8 {
                 scope.spawn(move || (0..2000).for_each(|_| fill(id)));
