@@ -103,8 +103,9 @@ fn owner(pointer: *mut u8, layout: Layout) -> Owner {
 
 // SAFETY: both allocators uphold what `GlobalAlloc` asks for (std itself allocates with dlmalloc on WebAssembly), and a slot is
 // one caller's until it is given back. Which of them gives something out hangs on its size, on a choice that is made before
-// anything is given out, and on whether a slot is free; with the size that a caller must tell again, and its address, what is freed
-// or grown goes to the one that gave it. The lock lets one thread in at a time. Nothing unwinds: a panic aborts.
+// anything is given out (that slots are used comes later, and whoever has a slot knows it), and on whether one is free; with the size
+// that a caller must tell again, and its address, what is freed or grown goes to the one that gave it. The lock lets one thread in
+// at a time. Nothing unwinds: a panic aborts.
 #[expect(unsafe_code, reason = "there is no safe way to be an allocator")]
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
