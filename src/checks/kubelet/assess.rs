@@ -311,7 +311,8 @@ fn assess_starved(
     url: &str,
     before: Option<Reason>,
 ) -> Option<Assessment> {
-    if *probe != Probe::Timeout || is_guessed(alive) {
+    // A host that runs nobody takes no connection either, as if a firewall dropped it; to refuse one is somebody's doing.
+    if !matches!(probe, Probe::Timeout | Probe::Unreachable) || is_guessed(alive) {
         return None;
     }
     let why = starved(alive)?;

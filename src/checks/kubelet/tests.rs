@@ -576,6 +576,22 @@ fn who_does_not_want_to_run_is_not_starved() {
 }
 
 #[test]
+fn a_connection_that_nobody_takes_while_the_host_starves_is_no_firewalls() {
+    let unreachable = |strain| {
+        let mut kubelet = times_out(strain, 'R');
+        for _ in 0..3 {
+            kubelet.apply(Sign::Probed(PID, Probe::Unreachable), at(10_000));
+        }
+        reason_after(&kubelet, Some(Reason::KubeletIsHealthy), 10_000)
+    };
+    assert_eq!(unreachable(STARVING), Some(Reason::KubeletStarved));
+    assert_eq!(
+        unreachable(Strain::default()),
+        Some(Reason::KubeletHealthzDown)
+    );
+}
+
+#[test]
 fn a_refused_connection_is_no_starvation() {
     let mut kubelet = times_out(STARVING, 'R');
     for _ in 0..3 {
