@@ -206,8 +206,8 @@ fn named(runs: &[Run], name: &str, who: &str) -> Row {
     }
 }
 
-/// How late the agent's loop was, in all turns of all these runs: the worst of a hundred in a run of two hundred turns is the worst
-/// two, and in a guest that stands still for a moment so does whoever waits for a timer there.
+/// How late the agent's loop was, in all turns of all these runs: the p99 of one run of two hundred turns is its third worst, and in a
+/// guest that stands still for a moment so does whoever waits for a timer there.
 fn late(runs: &[&Run], when: &str, limit_secs: Option<f64>) -> Row {
     let (bound, turns) = p99(&together(runs.iter().map(|run| &run.late)));
     let each: Sample = runs.iter().map(|run| p99(&run.late).0 * 1e3).collect();

@@ -1,6 +1,6 @@
 //! A few places for pieces that are too large for the heap that keeps its pages and are needed for a moment again and again: a
 //! record of TLS that is taken apart, a frame of HTTP/2, a Node with its images. Their pages stay once they were touched, so that
-//! no answer of the API server waits for one while the host has none; there are so few that this costs [`MOST_BYTES`] at most.
+//! no answer of the API server waits for one while the host has none; there are so few that this costs 256 KiB at most.
 
 use std::{
     cell::UnsafeCell,
@@ -14,9 +14,6 @@ pub(super) const SLOT_BYTES: usize = 32 * 1024;
 pub(super) const ALIGN: usize = 4096;
 /// The way of an answer (record, plain text, frame, what is put together of it), and as many for a second one.
 const SLOTS: usize = 8;
-/// What they take when each was full once.
-#[cfg(test)]
-pub(super) const MOST_BYTES: usize = SLOTS * SLOT_BYTES;
 
 /// Aligned as pages are ([`ALIGN`]), so that none belongs to two of them.
 #[repr(align(4096))]
@@ -80,7 +77,7 @@ mod tests {
     fn each_slot_is_given_to_one_at_a_time_and_the_first_that_is_free_is_next() {
         let _alone = alone();
         assert_eq!(begin().addr() % ALIGN, 0);
-        assert_eq!(size_of::<Memory>(), MOST_BYTES);
+        assert_eq!(size_of::<Memory>(), 256 * 1024);
         let all: Vec<_> = std::iter::from_fn(take).collect();
         assert_eq!(all.len(), SLOTS);
         for pair in all.windows(2) {
@@ -90,7 +87,7 @@ mod tests {
         let foreign: [*mut u8; 3] = [
             ptr::null_mut(),
             begin().wrapping_sub(1),
-            begin().wrapping_add(MOST_BYTES),
+            begin().wrapping_add(size_of::<Memory>()),
         ];
         for pointer in foreign {
             assert!(!has(pointer));

@@ -166,7 +166,7 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         "KubeletStarved",
         WARNING,
         (Enter::Sampled(PROBES), Leave::AtOnce),
-        "The kubelet's healthz times out while the host leaves it no time to run, so it is not called hung: processor (`[kubelet] starved_cpu_percent`, `starved_wait_percent`) or memory (`starved_memory_percent`) is short. It is over when five probes in a row were answered.",
+        "The kubelet's healthz times out, or takes no connection, while the host leaves it no time to run, so it is called neither hung nor down: processor (`[kubelet] starved_cpu_percent`, `starved_wait_percent`) or memory (`starved_memory_percent`) is short. It is over when five probes in a row were answered.",
     ),
     OF.row(
         Reason::KubeletAPIConnectionStalled,
