@@ -158,6 +158,20 @@ impl Link {
         self.reading = Reading::Idle;
     }
 
+    /// There is no Node of our name: what was refused for that is explained.
+    pub(super) fn node_is_missing(&mut self, now: Now) {
+        self.saw(None);
+        self.tell_gate(|link| link.gate.node_is_missing(now));
+    }
+
+    /// Whether the API server is in trouble is shown, so that a change of it is noted.
+    fn tell_gate<T>(&mut self, tell: impl FnOnce(&mut Self) -> T) -> T {
+        let failed_before = self.gate.failure().is_some();
+        let told = tell(self);
+        self.changed |= failed_before != self.gate.failure().is_some();
+        told
+    }
+
     fn read_anew(&mut self) {
         self.reading = Reading::Wanted;
         // A watch that is opened meanwhile reads first.
@@ -237,9 +251,7 @@ impl State {
         effects: &mut Vec<Effect>,
     ) {
         if number == self.link.watch_number {
-            let failed_before = self.link.gate.failure().is_some();
-            let remedy = self.link.watch_ended(end, now);
-            self.link.changed |= failed_before != self.link.gate.failure().is_some();
+            let remedy = self.link.tell_gate(|link| link.watch_ended(end, now));
             self.remedy(remedy, effects);
         }
     }
@@ -271,9 +283,8 @@ impl State {
         now: Now,
         effects: &mut Vec<Effect>,
     ) {
-        let failed_before = self.link.gate.failure().is_some();
-        let remedy = self.link.gate.answered(kind, result, now);
-        self.link.changed |= failed_before != self.link.gate.failure().is_some();
+        let answered = |link: &mut Link| link.gate.answered(kind, result, now);
+        let remedy = self.link.tell_gate(answered);
         self.remedy(remedy, effects);
     }
 

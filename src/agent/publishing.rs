@@ -53,7 +53,7 @@ impl State {
                 self.offer(&Reading::Node(Some(Box::new(seen))), now);
             }
             NodeEvent::Missing => {
-                self.link.saw(None);
+                self.link.node_is_missing(now);
                 self.ready = Ready::default();
                 self.see_node(None);
                 self.offer(&Reading::Node(None), now);

@@ -25,6 +25,7 @@ use crate::{
         systemd::BusEvent,
     },
     kubelet::healthz::Healthz,
+    status::ApiState,
 };
 
 const PID: i32 = 100;
@@ -282,6 +283,31 @@ fn a_node_made_anew_gets_what_is_true_of_it() {
         !story.has(|e| matches!(e, Effect::Apply(_)))
             || story.applied().conditions[0].status != Status::False
     );
+}
+
+/// A Node is deleted while something is written to it: the watch's word and the refusal come in any order.
+#[test]
+fn a_node_that_goes_while_it_is_written_is_missing_and_no_trouble() {
+    for refused_first in [true, false] {
+        let mut story = Story::settled();
+        let attempt = story.crash(10_000).applied().attempt;
+        let gone = Event::Node(NodeEvent::Missing);
+        let refused = Event::Applied(attempt, Err(ApiError::NotFound));
+        let [first, then] = if refused_first {
+            [refused, gone]
+        } else {
+            [gone, refused]
+        };
+        story.tell(10_010, first).tell(10_020, then);
+        if story.has(|e| *e == Effect::ReadNode) {
+            story.tell(10_030, Event::Read(Ok(NodeEvent::Missing)));
+        }
+        let api = story.state.status(at(10_040)).api;
+        assert_eq!(api.state, ApiState::NodeMissing, "{refused_first}: {api:?}");
+        assert_eq!((api.last_error, api.failures), (None, 0), "{refused_first}");
+        story.tell(12_000, Event::Node(NodeEvent::Seen(view("u2", None))));
+        assert_eq!(story.applied().uid, "u2", "{refused_first}: at once");
+    }
 }
 
 #[test]

@@ -296,10 +296,7 @@ impl Gate {
                 }
             }
         }
-        if self.failure().is_none() {
-            self.count = 0;
-            self.episode.well(now);
-        }
+        self.well_if_nothing_is_wrong(now);
     }
 
     /// The watch was open and has ended: in time (`None`), or by a failure of its own stream, which says little about
@@ -338,6 +335,23 @@ impl Gate {
             }
         }
         self.turn_at = now.uptime;
+    }
+
+    /// The Node is known not to be there: a 404 was for that, and is no trouble of the API server's.
+    pub fn node_is_missing(&mut self, now: Now) {
+        for kind in &mut self.kinds {
+            if refusal(kind) == Some(&ApiError::NotFound) {
+                kind.held = None; // its failures still count: a server that takes both back is not asked more often
+            }
+        }
+        self.well_if_nothing_is_wrong(now);
+    }
+
+    fn well_if_nothing_is_wrong(&mut self, now: Now) {
+        if self.failure().is_none() {
+            self.count = 0;
+            self.episode.well(now);
+        }
     }
 
     /// What is wrong, and how many requests have failed since all was well.

@@ -307,6 +307,8 @@ impl Publisher {
                 self.heartbeat_at = now.uptime + self.backoff.around(HEARTBEAT);
                 self.last_success = Some(now);
             }
+            // The watch was faster.
+            Err(ApiError::NotFound) if self.node_is_missing() => {}
             // It is not the Node that we knew: it is read anew before the next try.
             Err(ApiError::NotFound | ApiError::Conflict(_)) => self.subject = Subject::Unread,
             // It may have been carried out, or may yet be: what the Node shows is not known.
