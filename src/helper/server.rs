@@ -2,7 +2,10 @@
 
 use std::{
     io::{self, Read, Write},
-    os::unix::net::{UnixListener, UnixStream},
+    os::{
+        fd::AsFd as _,
+        unix::net::{UnixListener, UnixStream},
+    },
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -13,6 +16,7 @@ use std::{
 
 use nix::{
     errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::socket::{getsockopt, sockopt::PeerCredentials},
 };
 use serde::Serialize;
@@ -31,6 +35,10 @@ pub const MAX_CONNECTIONS: usize = 4;
 
 /// How many peers may follow the configuration at a time: the agent, and one that takes its place.
 pub const MAX_FOLLOWED: usize = 2;
+
+/// How many peers may ask for the container runtime again on the connection that they have: the agent, and one that takes its
+/// place.
+pub const MAX_KEPT: usize = 2;
 
 /// How long a peer may take to say what it wants.
 pub const READ_DEADLINE: Duration = Duration::from_secs(1);
@@ -69,9 +77,25 @@ pub struct Server {
     root: Root,
     peers: Peers,
     busy: Arc<AtomicUsize>,
-    following: Arc<AtomicUsize>,
+    lasting: Lasting,
     disk: Arc<Disk>,
     refused_uids: Vec<u32>,
+}
+
+/// Connections that last beyond their first answer, counted.
+#[derive(Debug, Clone, Default)]
+struct Lasting {
+    followed: Arc<AtomicUsize>,
+    kept: Arc<AtomicUsize>,
+}
+
+/// What goes on after the first answer.
+enum Then {
+    /// The configuration is followed; it has its first answer yet to come.
+    Follow(Box<ConfigRequest>),
+    /// The runtime is asked for again each quarter of a minute: a connection and a thread for each question cost more than
+    /// the question.
+    Ask,
 }
 
 /// A place among a bounded number, free again when it is dropped.
@@ -102,7 +126,7 @@ impl Server {
             root,
             peers,
             busy: Arc::default(),
-            following: Arc::default(),
+            lasting: Lasting::default(),
             disk: Arc::default(),
             refused_uids: Vec::new(),
         }
@@ -152,15 +176,20 @@ impl Server {
             return refuse(&stream, Refusal::new(Code::Busy, message));
         };
         let root = self.root.clone();
-        let (following, disk) = (Arc::clone(&self.following), Arc::clone(&self.disk));
+        let (lasting, disk) = (self.lasting.clone(), Arc::clone(&self.disk));
         let worker = thread::Builder::new()
             .name("verb".into())
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                if let Some(request) = answer(&root, &disk, &stream, uid) {
-                    // It lasts: the place for questions that are answered and gone is free again.
-                    drop(slot);
-                    follow(&root, &stream, &request, &following);
+                let then = answer(&root, &disk, &stream, uid);
+                // If it lasts, the place for questions that are answered and gone is free again.
+                drop(slot);
+                match then {
+                    Some(Then::Follow(request)) => {
+                        follow(&root, &stream, &request, &lasting.followed);
+                    }
+                    Some(Then::Ask) => ask_again(&root, &stream, &lasting.kept),
+                    None => {}
                 }
             });
         if let Err(error) = worker {
@@ -198,23 +227,58 @@ fn refuse(mut stream: &UnixStream, refusal: Refusal) {
     }
 }
 
-/// One connection: reads the request, does it, writes the answer. A peer that has gone away is no matter. What is to
-/// be followed is handed back.
-fn answer(root: &Root, disk: &Arc<Disk>, stream: &UnixStream, uid: u32) -> Option<ConfigRequest> {
-    let line = match read_line(stream).and_then(|line| protocol::decode_request(&line)) {
-        Ok(Request::Config(request)) => return Some(*request),
-        Ok(request) => perform(root, disk, &request, uid),
-        Err(refusal) => protocol::encode_answer::<()>(Err(refusal)),
+/// One connection: reads the request, does it, writes the answer. A peer that has gone away is no matter. What goes on after
+/// it is handed back.
+fn answer(root: &Root, disk: &Arc<Disk>, stream: &UnixStream, uid: u32) -> Option<Then> {
+    let request = read_line(stream).and_then(|line| protocol::decode_request(&line));
+    let (line, then) = match request {
+        Ok(Request::Config(request)) => return Some(Then::Follow(request)),
+        Ok(request) => {
+            let then = matches!(request, Request::Runtime(_)).then_some(Then::Ask);
+            (perform(root, disk, &request, uid), then)
+        }
+        Err(refusal) => (protocol::encode_answer::<()>(Err(refusal)), None),
     };
     if let Err(error) = write_line(stream, &line) {
         debug!(%error, "an answer was not taken");
+        return None;
     }
-    None
+    then
+}
+
+/// Answers questions about the container runtime, and no others, until the peer closes. A peer that finds no place is not
+/// told: its connection is closed after its answer, as every other is.
+fn ask_again(root: &Root, stream: &UnixStream, kept: &Arc<AtomicUsize>) {
+    let Some(_slot) = Slot::take(kept, MAX_KEPT) else {
+        return;
+    };
+    while wait(stream) {
+        let request = read_line(stream).and_then(|line| protocol::decode_request(&line));
+        let Ok(Request::Runtime(request)) = request else {
+            return;
+        };
+        let line = encode(runtime::VERB.name, runtime::answer(root, &request));
+        if write_line(stream, &line).is_err() {
+            return;
+        }
+    }
+}
+
+/// Until the peer says something, or closes.
+fn wait(stream: &UnixStream) -> bool {
+    loop {
+        let mut ready = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut ready, PollTimeout::NONE) {
+            Ok(_) => return true,
+            Err(Errno::EINTR) => {}
+            Err(_) => return false,
+        }
+    }
 }
 
 /// Answers each time that something changes, until the peer closes.
-fn follow(root: &Root, stream: &UnixStream, request: &ConfigRequest, following: &Arc<AtomicUsize>) {
-    match Slot::take(following, MAX_FOLLOWED) {
+fn follow(root: &Root, stream: &UnixStream, request: &ConfigRequest, followed: &Arc<AtomicUsize>) {
+    match Slot::take(followed, MAX_FOLLOWED) {
         Some(_slot) => config::follow(root, stream, request),
         None => refuse(
             stream,

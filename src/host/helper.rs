@@ -7,7 +7,7 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -46,14 +46,18 @@ const FAST: Duration = Duration::from_secs(2);
 /// How long to wait before connecting again to a helper whose queue is full.
 const QUEUE_FULL_PAUSE: Duration = Duration::from_millis(50);
 
-/// Asks the helper; holds no connection between two questions.
+/// Asks the helper; between two questions it holds a connection only for those about the container runtime.
 #[derive(Debug, Clone)]
 pub struct HelperClient {
     socket: Arc<Path>,
     /// Of this client and its clones. The lock is held for a few additions.
     tally: Arc<Mutex<HelperTally>>,
     turns: Arc<Turns>,
+    /// On which the runtime was asked for last. Whoever asks takes it, and puts it back with a whole answer read.
+    kept: Arc<Mutex<Option<Connection>>>,
 }
+
+type Connection = BufReader<UnixStream>;
 
 /// Whose turn it is: the helper answers [`MAX_CONNECTIONS`] at a time and refuses the next, and a start of ours has more
 /// questions than that. One place is left for people's commands, and one of ours for what is answered at once.
@@ -142,6 +146,7 @@ impl HelperClient {
             socket: socket.as_ref().into(),
             tally: Arc::default(),
             turns: Arc::default(),
+            kept: Arc::default(),
         }
     }
 
@@ -221,7 +226,31 @@ impl HelperClient {
     /// What the container runtime answers. At most [`runtime::PATIENCE`] longer than it may take.
     pub async fn runtime(&self, request: RuntimeRequest) -> Result<RuntimeAnswer, HelperError> {
         let deadline = request.timeout() + runtime::PATIENCE;
-        self.ask_within(deadline, &Request::Runtime(request)).await
+        let request = Request::Runtime(request);
+        self.within(deadline, request.verb(), self.ask_again(&request))
+            .await
+    }
+
+    /// Asks on the connection of the last question, which the helper leaves open for the next about the runtime. One that
+    /// has ended meanwhile, as with a helper that was restarted, is no answer: then a new one is asked on.
+    async fn ask_again<T: DeserializeOwned>(&self, request: &Request) -> Result<T, HelperError> {
+        let kept = self.lock_kept().take();
+        if let Some(mut connection) = kept
+            && let answer @ Ok(_) = converse(&mut connection, request).await
+        {
+            *self.lock_kept() = Some(connection);
+            return answer;
+        }
+        let mut connection = BufReader::new(self.connect().await?);
+        let answer = converse(&mut connection, request).await;
+        if answer.is_ok() {
+            *self.lock_kept() = Some(connection);
+        }
+        answer
+    }
+
+    fn lock_kept(&self) -> MutexGuard<'_, Option<Connection>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the file systems of kubelet and runtime are like. At most 4 s.
@@ -249,12 +278,9 @@ impl HelperClient {
         let request = Request::Config(Box::new(request));
         let verb = request.verb();
         let begin = async {
-            let mut stream = self.connect().await?;
-            let written = stream.write_all(&protocol::encode_request(&request)).await;
-            let mut answers = BufReader::new(stream);
-            read_answer::<ConfigAnswer>(verb.name, written, &mut answers)
-                .await
-                .map(|first| (first, answers))
+            let mut answers = BufReader::new(self.connect().await?);
+            let first = converse::<ConfigAnswer>(&mut answers, &request).await?;
+            Ok((first, answers))
         };
         let late = Err(HelperError::TimedOut {
             verb: verb.name,
@@ -274,34 +300,29 @@ impl HelperClient {
 
     /// The deadline holds for everything together: a stopped helper still accepts connections (the kernel does).
     async fn ask<T: DeserializeOwned>(&self, request: &Request) -> Result<T, HelperError> {
-        self.ask_within(request.verb().deadline, request).await
+        let verb = request.verb();
+        let exchange = async {
+            let mut connection = BufReader::new(self.connect().await?);
+            converse(&mut connection, request).await
+        };
+        self.within(verb.deadline, verb, exchange).await
     }
 
-    async fn ask_within<T: DeserializeOwned>(
+    async fn within<T>(
         &self,
         deadline: Duration,
-        request: &Request,
+        verb: &'static Verb,
+        exchange: impl Future<Output = Result<T, HelperError>>,
     ) -> Result<T, HelperError> {
-        let verb = request.verb();
         let _turn = self.turns.take(verb).await;
         let asked_at = Clock.now().uptime;
         let late = Err(HelperError::TimedOut {
             verb: verb.name,
             secs: deadline.as_secs(),
         });
-        let result = timeout(deadline, self.exchange(request))
-            .await
-            .unwrap_or(late);
+        let result = timeout(deadline, exchange).await.unwrap_or(late);
         self.count(verb, asked_at, &result);
         result
-    }
-
-    async fn exchange<T: DeserializeOwned>(&self, request: &Request) -> Result<T, HelperError> {
-        let verb = request.verb().name;
-        let mut stream = self.connect().await?;
-        // A helper that refuses us may close before it has read the question; its answer is there all the same.
-        let written = stream.write_all(&protocol::encode_request(request)).await;
-        read_answer(verb, written, &mut BufReader::new(stream)).await
     }
 
     async fn connect(&self) -> Result<UnixStream, HelperError> {
@@ -323,11 +344,22 @@ impl HelperClient {
     }
 }
 
+/// One question and its answer.
+async fn converse<T: DeserializeOwned>(
+    connection: &mut Connection,
+    request: &Request,
+) -> Result<T, HelperError> {
+    // A helper that refuses us may close before it has read the question; its answer is there all the same.
+    let question = protocol::encode_request(request);
+    let written = connection.get_mut().write_all(&question).await;
+    read_answer(request.verb().name, written, connection).await
+}
+
 /// One answer, a line of at most [`MAX_ANSWER_BYTES`]; `written` is how sending the question went.
 async fn read_answer<T: DeserializeOwned>(
     verb: &'static str,
     written: io::Result<()>,
-    answers: &mut BufReader<UnixStream>,
+    answers: &mut Connection,
 ) -> Result<T, HelperError> {
     let protocol = |what| HelperError::Protocol { verb, what };
     let mut line = Vec::new();
