@@ -116,6 +116,8 @@ pub struct Agent {
     /// The container runtime, and its state if that is none in which it works.
     runtime: Option<Watched>,
     runtime_state: Option<char>,
+    /// When it is read next (uptime).
+    runtime_state_at: Duration,
     /// The units that systemd is asked about beside the kubelet's.
     beside: watch::Sender<Vec<String>>,
     /// Connections of the identities that were found, each ahead of its event.
@@ -201,6 +203,7 @@ impl Agent {
             gauge: None,
             runtime: None,
             runtime_state: None,
+            runtime_state_at: Duration::ZERO,
             beside,
             connections: mpsc::unbounded_channel(),
             connection: None,

@@ -33,7 +33,7 @@ impl Agent {
             Effect::Probe(pid, url) => self.probe(pid, &url, uptime),
             Effect::ReadState(process) => self.read_state(&process),
             Effect::ReadStrain(process, group) => self.read_strain(process, &group, uptime),
-            Effect::ReadRuntimeState => self.read_runtime_state(),
+            Effect::ReadRuntimeState => self.read_runtime_state(uptime),
             Effect::WatchRuntime(process) => self.watch_runtime(process),
             Effect::FollowUnit(unit) => self.follow_unit(unit),
             Effect::AskFacts(pid) => {

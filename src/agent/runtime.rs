@@ -1,5 +1,7 @@
 //! The container runtime's process and unit: what its check learns of them has the loop watch them.
 
+use std::time::Duration;
+
 use tracing::{info, warn};
 
 use super::{
@@ -16,6 +18,9 @@ use crate::{
     config::Settings,
     host::process::Watched,
 };
+
+/// How often, at a beat: a runtime that is stopped or stuck is asked in vain each quarter of a minute, and this says why.
+const STATE_EVERY: Duration = Duration::from_millis(4_500);
 
 /// The units beside the kubelet's that systemd is asked about from the start.
 pub(super) fn units(settings: &Settings) -> Vec<String> {
@@ -88,7 +93,7 @@ impl Agent {
 
     pub(super) fn watch_runtime(&mut self, process: Process) {
         let pid = process.pid;
-        self.runtime_state = None;
+        (self.runtime_state, self.runtime_state_at) = (None, Duration::ZERO);
         match Watched::open(&self.outside.root, process) {
             Ok(Some(watched)) => self.runtime = Some(watched),
             Ok(None) => self
@@ -101,9 +106,13 @@ impl Agent {
         }
     }
 
-    /// Reads the process's state, and tells it if it is another one than before.
-    pub(super) fn read_runtime_state(&mut self) {
-        let Some(watched) = &self.runtime else { return };
+    /// Reads the process's state now and then, and tells it if it is another one than before.
+    pub(super) fn read_runtime_state(&mut self, now: Duration) {
+        let is_early = self.runtime_state_at > now;
+        let Some(watched) = self.runtime.as_ref().filter(|_| !is_early) else {
+            return;
+        };
+        self.runtime_state_at = now + STATE_EVERY;
         // It runs and sleeps by turns: what it does when it is well is no news.
         let state = watched
             .seen()

@@ -40,51 +40,91 @@ const SOCKETS: &[&str] = &[
     "/run/containerd/containerd.sock",
 ];
 
-/// Asks the runtime at the socket that was named; with none, the first of the well-known ones that answers.
+/// Asks once.
 pub fn answer(root: &Root, request: &RuntimeRequest) -> Result<RuntimeAnswer, Refusal> {
-    let timeout = request.timeout().min(MAX_TIMEOUT);
-    if let Some(socket) = &request.socket {
-        if !socket.is_absolute() {
-            let message = format!("socket {}: wanted an absolute path", socket.display());
-            return Err(Refusal::new(Code::BadRequest, message));
-        }
-        return ask(root, socket, timeout);
-    }
-    let begin = Clock.now().uptime;
-    let mut first = None;
-    for socket in SOCKETS {
-        let left = timeout.saturating_sub(Clock.now().uptime.saturating_sub(begin));
-        let answer = ask(root, Path::new(socket), left)?;
-        match answer.heard {
-            Heard::NoSocket => {}
-            Heard::Status(_) => return Ok(answer),
-            _ => first = first.or(Some(answer)),
-        }
-    }
-    Ok(first.unwrap_or_else(|| RuntimeAnswer {
-        socket: PathBuf::new(),
-        listener: None,
-        took_micros: 0,
-        io_full_percent: None,
-        heard: Heard::NoSocket,
-    }))
+    Asker::default().answer(root, request)
 }
 
-fn ask(root: &Root, socket: &Path, timeout: Duration) -> Result<RuntimeAnswer, Refusal> {
-    let begin = Clock.now().uptime;
-    let Asked { pid, heard } = cri::ask(&root.join(socket), timeout).map_err(|error| {
-        let message = format!("ask the runtime at {}: {error}", socket.display());
-        Refusal::new(Code::Unreadable, message)
-    })?;
-    let took = Clock.now().uptime.saturating_sub(begin);
-    let is_late = matches!(heard, Heard::TimedOut { .. });
-    Ok(RuntimeAnswer {
-        socket: socket.to_owned(),
-        listener: pid.and_then(|pid| listener(root, pid)),
-        took_micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
-        io_full_percent: is_late.then(|| io_full_percent(root)).flatten(),
-        heard,
-    })
+/// Asks again and again, on one connection while there is one.
+#[derive(Debug, Default)]
+pub struct Asker {
+    cri: cri::Asker,
+    /// Who listens at the other end of what it keeps.
+    listener: Option<Listener>,
+}
+
+impl Asker {
+    /// Asks the runtime at the socket that was named; with none, the first of the well-known ones that answers.
+    ///
+    /// # Errors
+    /// The refusal for the peer: a socket without an absolute path, or one that could not be asked.
+    pub fn answer(
+        &mut self,
+        root: &Root,
+        request: &RuntimeRequest,
+    ) -> Result<RuntimeAnswer, Refusal> {
+        let timeout = request.timeout().min(MAX_TIMEOUT);
+        if let Some(socket) = &request.socket {
+            if !socket.is_absolute() {
+                let message = format!("socket {}: wanted an absolute path", socket.display());
+                return Err(Refusal::new(Code::BadRequest, message));
+            }
+            return self.ask(root, socket, timeout);
+        }
+        let begin = Clock.now().uptime;
+        let mut first = None;
+        for socket in SOCKETS {
+            let left = timeout.saturating_sub(Clock.now().uptime.saturating_sub(begin));
+            let answer = self.ask(root, Path::new(socket), left)?;
+            match answer.heard {
+                Heard::NoSocket => {}
+                Heard::Status(_) => return Ok(answer),
+                _ => first = first.or(Some(answer)),
+            }
+        }
+        Ok(first.unwrap_or_else(|| RuntimeAnswer {
+            socket: PathBuf::new(),
+            listener: None,
+            took_micros: 0,
+            io_full_percent: None,
+            heard: Heard::NoSocket,
+        }))
+    }
+
+    fn ask(
+        &mut self,
+        root: &Root,
+        socket: &Path,
+        timeout: Duration,
+    ) -> Result<RuntimeAnswer, Refusal> {
+        let begin = Clock.now().uptime;
+        let asked = self.cri.ask(&root.join(socket), timeout);
+        let Asked {
+            pid,
+            heard,
+            is_kept,
+        } = asked.map_err(|error| {
+            let message = format!("ask the runtime at {}: {error}", socket.display());
+            Refusal::new(Code::Unreadable, message)
+        })?;
+        let took = Clock.now().uptime.saturating_sub(begin);
+        let listener = if is_kept {
+            self.listener.clone()
+        } else {
+            pid.and_then(|pid| listener(root, pid))
+        };
+        if let Heard::Status(_) = heard {
+            self.listener.clone_from(&listener);
+        }
+        let is_late = matches!(heard, Heard::TimedOut { .. });
+        Ok(RuntimeAnswer {
+            socket: socket.to_owned(),
+            listener,
+            took_micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+            io_full_percent: is_late.then(|| io_full_percent(root)).flatten(),
+            heard,
+        })
+    }
 }
 
 /// A socket that systemd made for a service to come belongs to systemd; a process of another PID namespace has pid 0.

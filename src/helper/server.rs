@@ -252,12 +252,13 @@ fn ask_again(root: &Root, stream: &UnixStream, kept: &Arc<AtomicUsize>) {
     let Some(_slot) = Slot::take(kept, MAX_KEPT) else {
         return;
     };
+    let mut asker = runtime::Asker::default();
     while wait(stream) {
         let request = read_line(stream).and_then(|line| protocol::decode_request(&line));
         let Ok(Request::Runtime(request)) = request else {
             return;
         };
-        let line = encode(runtime::VERB.name, runtime::answer(root, &request));
+        let line = encode(runtime::VERB.name, asker.answer(root, &request));
         if write_line(stream, &line).is_err() {
             return;
         }

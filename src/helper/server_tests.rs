@@ -10,7 +10,10 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::helper::{
-    protocol::{Credential, KubeletFacts, decode_answer, encode_request},
+    protocol::{
+        Credential, Heard, KubeletFacts, RuntimeAnswer, RuntimeRequest, decode_answer,
+        encode_request,
+    },
     testing::{Process, host, kubeconfig_with_token, write},
 };
 
@@ -128,6 +131,38 @@ fn what_is_no_request_is_refused() {
     assert_eq!(code(&helper.ask(&long)), Code::BadRequest);
     let endless = vec![b'x'; 1024 * 1024];
     assert_eq!(code(&helper.ask(&endless)), Code::BadRequest);
+}
+
+/// On one connection as often as it likes, and about nothing else.
+#[test]
+fn about_the_runtime_a_peer_asks_again() {
+    let helper = Helper::for_us();
+    let request = encode_request(&Request::Runtime(RuntimeRequest {
+        socket: Some("/run/none.sock".into()),
+        timeout_millis: 200,
+    }));
+    let ask = |mut stream: &UnixStream| -> Heard {
+        stream.write_all(&request).unwrap();
+        let answer: RuntimeAnswer = decode_answer(&hear(stream)).unwrap().unwrap();
+        answer.heard
+    };
+    let kept: Vec<_> = (0..MAX_KEPT).map(|_| helper.connect()).collect();
+    for _ in 0..3 {
+        for stream in &kept {
+            assert_eq!(ask(stream), Heard::NoSocket);
+        }
+        // None of them takes a place from those who come and go.
+        let line = helper.ask(&encode_request(&Request::Kubelet { pid: 812 }));
+        assert!(decode_answer::<KubeletFacts>(&line).unwrap().is_ok());
+    }
+    let one_more = helper.connect();
+    assert_eq!(ask(&one_more), Heard::NoSocket);
+    assert!(hear(&one_more).is_empty(), "closed");
+    let mut first = &kept[0];
+    first
+        .write_all(&encode_request(&Request::Kubelet { pid: 812 }))
+        .unwrap();
+    assert!(hear(first).is_empty(), "closed");
 }
 
 #[test]

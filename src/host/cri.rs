@@ -1,12 +1,17 @@
 //! The container runtime at its socket: CRI `Version` and `Status`, over gRPC, within a deadline.
 //!
-//! A connection for each question: one that is kept would keep a thread of the helper and its memory from one question to
-//! the next, a quarter of a minute later. The messages are written by hand, with the fields that are read; whatever else
-//! a runtime says is passed over.
+//! Whoever asks again asks on the connection that there is, as the kubelet does; from time to time on a new one, for a runtime
+//! may have come to take none. The messages are written by hand, with the fields that are read; whatever else a runtime says is
+//! passed over.
 
 mod line;
 
-use std::{io, path::Path, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    rc::Rc,
+    time::Duration,
+};
 
 use http::{Uri, uri::PathAndQuery};
 use http_body_util::{BodyExt, Full};
@@ -25,6 +30,8 @@ use crate::{clock::Clock, helper::protocol::Heard, helper::protocol::RuntimeStat
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// So much of an answer may be on its way before we have read it: HTTP/2's own default, which need not be negotiated.
 const WINDOW_BYTES: u32 = 65_535;
+/// On one connection so many questions are asked: at one each 15 s, every other minute shows that the runtime still takes new ones.
+const RENEWED_AFTER: u32 = 8;
 /// What is kept of each text in it.
 const MAX_TEXT_BYTES: usize = 400;
 
@@ -35,6 +42,8 @@ pub struct Asked {
     pub pid: Option<i32>,
     /// What was heard.
     pub heard: Heard,
+    /// Whether that was on the connection of the question before: then it is the same process.
+    pub is_kept: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -81,38 +90,133 @@ struct RuntimeCondition {
     message: String,
 }
 
-/// Asks the runtime behind `socket`. Blocks for `deadline` at most.
-///
-/// # Errors
-/// When it could not be asked for want of something of our own: that says nothing of the runtime.
-pub fn ask(socket: &Path, deadline: Duration) -> io::Result<Asked> {
-    let until = Clock.now().uptime.saturating_add(deadline);
-    let line = match Line::connect(socket) {
-        Ok(line) => line,
-        Err(error) => {
-            let heard = not_connected(error)?;
-            return Ok(Asked { pid: None, heard });
-        }
-    };
-    let pid = line.peer();
-    let late = Heard::TimedOut { connected: true };
-    let heard = line::drive(line, until, exchange)?.unwrap_or(late);
-    Ok(Asked { pid, heard })
+/// Asks runtimes, and keeps the connection to the one that answered last.
+#[derive(Default)]
+pub struct Asker {
+    kept: Option<Kept>,
 }
 
-async fn exchange(end: End, tasks: Tasks) -> Heard {
-    let shaken = http2::Builder::new(tasks.clone())
+impl std::fmt::Debug for Asker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Asker")
+            .field("kept", &self.kept.as_ref().map(|kept| &kept.socket))
+            .finish()
+    }
+}
+
+/// A connection that has answered.
+struct Kept {
+    socket: PathBuf,
+    pid: Option<i32>,
+    line: Rc<Line>,
+    /// The connection's own work, which holds the line.
+    tasks: Tasks,
+    sender: Sender,
+    /// How often it was asked on.
+    questions: u32,
+}
+
+type Sender = http2::SendRequest<Full<Bytes>>;
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.tasks.end();
+    }
+}
+
+impl Asker {
+    /// Asks the runtime behind `socket`. Blocks for `deadline` at most.
+    ///
+    /// # Errors
+    /// When it could not be asked for want of something of our own: that says nothing of the runtime.
+    pub fn ask(&mut self, socket: &Path, deadline: Duration) -> io::Result<Asked> {
+        let until = Clock.now().uptime.saturating_add(deadline);
+        let last = self.kept.take_if(|kept| kept.socket == socket);
+        if let Some(kept) = last.filter(|kept| kept.questions < RENEWED_AFTER) {
+            let (asked, kept) = kept.ask(until)?;
+            // A connection that has ended since says nothing of the runtime.
+            if matches!(asked.heard, Heard::Status(_) | Heard::TimedOut { .. }) {
+                self.kept = kept;
+                return Ok(asked);
+            }
+        }
+        let line = match Line::connect(socket) {
+            Ok(line) => Rc::new(line),
+            Err(error) => {
+                let heard = not_connected(error)?;
+                return Ok(asked(None, heard));
+            }
+        };
+        let (pid, tasks) = (line.peer(), Tasks::default());
+        let shaking = shake(End(Rc::clone(&line)), tasks.clone());
+        let shaken = line::drive(&line, &tasks, until, shaking);
+        let heard = match shaken {
+            Ok(Some(Ok(sender))) => {
+                let kept = Kept {
+                    socket: socket.to_owned(),
+                    pid,
+                    line,
+                    tasks,
+                    sender,
+                    questions: 0,
+                };
+                let (asked, kept) = kept.ask(until)?;
+                self.kept = kept;
+                return Ok(asked);
+            }
+            Ok(Some(Err(broken))) => broken,
+            Ok(None) => Heard::TimedOut { connected: true },
+            Err(error) => {
+                tasks.end();
+                return Err(error);
+            }
+        };
+        tasks.end();
+        Ok(asked(pid, heard))
+    }
+}
+
+fn asked(pid: Option<i32>, heard: Heard) -> Asked {
+    let is_kept = false;
+    Asked {
+        pid,
+        heard,
+        is_kept,
+    }
+}
+
+impl Kept {
+    /// Asks on this connection; it is handed back if it may be asked on again.
+    fn ask(mut self, until: Duration) -> io::Result<(Asked, Option<Self>)> {
+        self.questions += 1;
+        let talk = exchange(self.sender.clone());
+        let heard = line::drive(&self.line, &self.tasks, until, talk)?;
+        let heard = heard.unwrap_or(Heard::TimedOut { connected: true });
+        let asked = Asked {
+            pid: self.pid,
+            is_kept: self.questions > 1,
+            heard,
+        };
+        let answers = matches!(asked.heard, Heard::Status(_));
+        Ok((asked, answers.then_some(self)))
+    }
+}
+
+/// What HTTP/2 begins with. The connection goes on among the tasks.
+async fn shake(end: End, tasks: Tasks) -> Result<Sender, Heard> {
+    let (sender, connection) = http2::Builder::new(tasks.clone())
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES)
-        .handshake::<_, Full<Bytes>>(end);
-    let (sender, connection) = match shaken.await {
-        Ok(both) => both,
-        Err(error) => return Heard::Broken(text(&error.to_string())),
-    };
-    // It ends with the exchange.
+        .handshake::<_, Full<Bytes>>(end)
+        .await
+        .map_err(|error| Heard::Broken(text(&error.to_string())))?;
     hyper::rt::Executor::execute(&tasks, async {
         connection.await.ok();
     });
+    Ok(sender)
+}
+
+async fn exchange(sender: Sender) -> Heard {
     // Two short messages: to have them whole before they are sent lets hyper's code for the API server serve here too.
     let service = tower::service_fn(move |request: http::Request<tonic::body::Body>| {
         let mut sender = sender.clone();

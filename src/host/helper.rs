@@ -472,6 +472,45 @@ mod tests {
         assert!(error.to_string().contains("kubelet.conf"), "{error}");
     }
 
+    /// On one connection, and on another when that has ended.
+    #[tokio::test]
+    async fn the_runtime_is_asked_for_on_a_connection_that_stays() {
+        let (_folder, client) = place();
+        let listener = UnixListener::bind(client.socket()).unwrap();
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let counts = taken.clone();
+        tokio::spawn(async move {
+            // Each answers twice and ends, as when the helper is restarted.
+            while let Ok((stream, _)) = listener.accept().await {
+                counts.lock().unwrap().push(0);
+                let mut stream = BufReader::new(stream);
+                for _ in 0..2 {
+                    let mut question = String::new();
+                    stream.read_line(&mut question).await.unwrap();
+                    *counts.lock().unwrap().last_mut().unwrap() += 1;
+                    let answer = RuntimeAnswer {
+                        socket: "/run/x.sock".into(),
+                        listener: None,
+                        took_micros: 1,
+                        io_full_percent: None,
+                        heard: protocol::Heard::NoSocket,
+                    };
+                    let line = protocol::encode_answer(Ok(answer));
+                    stream.get_mut().write_all(&line).await.unwrap();
+                }
+            }
+        });
+        for _ in 0..5 {
+            let request = RuntimeRequest {
+                socket: None,
+                timeout_millis: 100,
+            };
+            let answer = client.clone().runtime(request).await.unwrap();
+            assert_eq!(answer.heard, protocol::Heard::NoSocket);
+        }
+        assert_eq!(*taken.lock().unwrap(), [2, 2, 1]);
+    }
+
     /// As at a start of ours, when everything is asked at once.
     #[tokio::test]
     async fn many_questions_at_once_are_none_too_many() {

@@ -15,7 +15,7 @@ use std::{
 };
 
 use http::Uri;
-use tokio::net::TcpStream;
+use tokio::{io::Interest, net::TcpStream};
 
 use crate::checks::kubelet::Probe;
 
@@ -190,7 +190,11 @@ impl Healthz {
                 let Some(read) = parse(answer, bytes == 0)? else {
                     return Ok(None);
                 };
-                if !read.is_whole {
+                if read.is_whole {
+                    // Else the next probe would begin by reading what cannot be there yet.
+                    let nothing = || Err::<(), _>(io::Error::from(io::ErrorKind::WouldBlock));
+                    let _ = stream.try_io(Interest::READABLE, nothing);
+                } else {
                     self.stream = None;
                 }
                 return Ok(Some(read.status));

@@ -1,5 +1,5 @@
 //! A socket, and the few futures that talk on it, driven by the thread at hand with `poll(2)`: for two questions every quarter
-//! of a minute a runtime of tokio's would cost more than the questions.
+//! of a minute a runtime of tokio's would cost more than the questions. Between two of them nobody drives it.
 
 use std::{
     cell::{Cell, RefCell},
@@ -71,7 +71,7 @@ impl Line {
 }
 
 /// The half that a connection reads and writes; the other is waited on.
-pub(super) struct End(Rc<Line>);
+pub(super) struct End(pub(super) Rc<Line>);
 
 impl Read for End {
     fn poll_read(
@@ -143,7 +143,7 @@ impl<F: Future<Output = ()> + 'static> Executor<F> for Tasks {
 
 impl Tasks {
     /// Ends them. What a task holds may be a clone of these, so they do not end by themselves.
-    fn end(&self) {
+    pub(super) fn end(&self) {
         let all = std::mem::take(&mut *self.0.borrow_mut());
         drop(all);
     }
@@ -175,23 +175,12 @@ impl Wake for Woken {
     }
 }
 
-/// Drives what `talk` makes of the line until it is done; `None` if that is not before `until` (uptime).
+/// Drives `talk`, and what goes on beside it, until it is done; `None` if that is not before `until` (uptime).
 pub(super) fn drive<F: Future>(
-    line: Line,
-    until: Duration,
-    talk: impl FnOnce(End, Tasks) -> F,
-) -> io::Result<Option<F::Output>> {
-    let (line, tasks) = (Rc::new(line), Tasks::default());
-    let done = drive_until(&line, until, talk(End(line.clone()), tasks.clone()), &tasks);
-    tasks.end();
-    done
-}
-
-fn drive_until<F: Future>(
     line: &Line,
+    tasks: &Tasks,
     until: Duration,
     talk: F,
-    tasks: &Tasks,
 ) -> io::Result<Option<F::Output>> {
     let mut talk = pin!(talk);
     let woken = Arc::new(Woken(AtomicBool::new(false)));

@@ -1,7 +1,16 @@
 //! Against a server of our own that speaks real gRPC over a real socket: containerd and CRI-O answer like it, and will
 //! not go wrong on demand. (The real containerd is asked in `tests/node`.)
 
-use std::{convert::Infallible, path::PathBuf, thread, time::Duration};
+use std::{
+    convert::Infallible,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 use http::{HeaderMap, HeaderValue, Response};
 use hyper::{Request as HttpRequest, body::Incoming, server::conn::http2 as server};
@@ -13,6 +22,7 @@ use super::*;
 
 const DEADLINE: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_secs(10);
+const A_MOMENT: Duration = Duration::from_millis(100);
 
 /// How the runtime behaves.
 #[derive(Clone, Copy, PartialEq)]
@@ -35,11 +45,14 @@ enum Manner {
     Dies,
     /// Says far too much.
     Floods,
+    /// Is well, and ends each connection after a moment: it was restarted.
+    Restarts,
 }
 
 struct Runtime {
     _folder: TempDir,
     socket: PathBuf,
+    taken: Arc<AtomicU32>,
 }
 
 impl Runtime {
@@ -48,6 +61,8 @@ impl Runtime {
         let socket = folder.path().join("runtime.sock");
         let path = socket.clone();
         let (up, is_up) = std::sync::mpsc::channel();
+        let taken = Arc::<AtomicU32>::default();
+        let count = Arc::clone(&taken);
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -58,6 +73,7 @@ impl Runtime {
                 up.send(()).unwrap();
                 loop {
                     let (stream, _) = listener.accept().await.unwrap();
+                    count.fetch_add(1, Ordering::Relaxed);
                     tokio::spawn(serve(stream, manner));
                 }
             });
@@ -66,11 +82,17 @@ impl Runtime {
         Self {
             _folder: folder,
             socket,
+            taken,
         }
     }
 
+    /// How many connections it has taken.
+    fn taken(&self) -> u32 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
     fn ask(&self, deadline: Duration) -> Asked {
-        ask(&self.socket, deadline).unwrap()
+        Asker::default().ask(&self.socket, deadline).unwrap()
     }
 }
 
@@ -89,9 +111,13 @@ async fn serve(stream: UnixStream, manner: Manner) {
             let service = hyper::service::service_fn(move |request: HttpRequest<Incoming>| {
                 answer(manner, request.uri().path().to_owned())
             });
-            let _ = server::Builder::new(TokioExecutor::new())
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
+            let served = server::Builder::new(TokioExecutor::new())
+                .serve_connection(TokioIo::new(stream), service);
+            let life = match manner {
+                Manner::Restarts => A_MOMENT,
+                _ => Duration::MAX,
+            };
+            let _ = tokio::time::timeout(life, served).await;
         }
     }
 }
@@ -206,6 +232,41 @@ fn a_runtime_that_is_ready_says_so_and_who_it_is() {
 }
 
 #[test]
+fn whoever_asks_again_asks_on_the_connection_that_there_is_and_now_and_then_on_a_new_one() {
+    let runtime = Runtime::start(Manner::Ready);
+    let mut asker = Asker::default();
+    for question in 0..2 * RENEWED_AFTER {
+        let asked = asker.ask(&runtime.socket, LONG).unwrap();
+        assert!(matches!(asked.heard, Heard::Status(_)), "{asked:?}");
+        assert_eq!(asked.is_kept, !question.is_multiple_of(RENEWED_AFTER));
+        assert_eq!(asked.pid, i32::try_from(std::process::id()).ok());
+        assert_eq!(runtime.taken(), 1 + question / RENEWED_AFTER);
+        // Whether somebody listens elsewhere is no reason to give it up.
+        let elsewhere = asker.ask(&runtime.socket.with_extension("none"), LONG);
+        assert_eq!(elsewhere.unwrap().heard, Heard::NoSocket);
+    }
+}
+
+#[test]
+fn a_connection_that_has_ended_since_says_nothing_and_one_that_hangs_does() {
+    let runtime = Runtime::start(Manner::Restarts);
+    let mut asker = Asker::default();
+    for _ in 0..3 {
+        let asked = asker.ask(&runtime.socket, LONG).unwrap();
+        assert!(matches!(asked.heard, Heard::Status(_)), "{asked:?}");
+        assert!(!asked.is_kept);
+        thread::sleep(2 * A_MOMENT);
+    }
+    assert_eq!(runtime.taken(), 3);
+    let hangs = Runtime::start(Manner::HangsAtStatus);
+    for _ in 0..2 {
+        let asked = asker.ask(&hangs.socket, DEADLINE).unwrap();
+        assert_eq!(asked.heard, Heard::TimedOut { connected: true });
+    }
+    assert_eq!(hangs.taken(), 2, "on one that is new each time");
+}
+
+#[test]
 fn one_that_is_not_ready_says_why() {
     let status = said(Manner::NotReady);
     let why = "StorageNotReady: the storage is locked";
@@ -254,7 +315,7 @@ fn what_is_no_grpc_is_broken_and_what_is_too_long_is_not_read() {
 fn a_socket_without_a_listener_and_none_at_all_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("runtime.sock");
-    let heard = |socket: &Path| ask(socket, LONG).unwrap().heard;
+    let heard = |socket: &Path| Asker::default().ask(socket, LONG).unwrap().heard;
     assert_eq!(heard(&socket), Heard::NoSocket);
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     assert_eq!(heard(&socket), Heard::Refused);
