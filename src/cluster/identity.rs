@@ -286,10 +286,12 @@ fn own(
         .read_text(path, MAX_KUBECONFIG_BYTES)
         .map_err(|e| IdentityError::Kubeconfig(format!("kubeconfig: {e}")))?;
     let access = kubeconfig::read(root, path, &text)?;
-    if !inherited::is_another_machines(root, &access) {
-        if keeps_note {
-            inherited::note(root, &access);
-        }
+    let is_ours = if keeps_note {
+        inherited::claim(root, &access)
+    } else {
+        !inherited::is_another_machines(root, &access)
+    };
+    if is_ours {
         return Ok(Some(access));
     }
     if must_exist {

@@ -32,24 +32,37 @@ struct Note {
 /// Whether another machine has spoken with it, as far as its note came with the image.
 pub fn is_another_machines(root: &Root, access: &Access) -> bool {
     // A program that is asked for one (an exec plugin) gives each machine its own.
-    access.has_credential()
-        && read(root)
-            .is_some_and(|note| note.machine_id != machine_id(root) && note.mark == mark(access))
+    access.has_credential() && is_anothers(&own(root, access), read(root).as_ref())
 }
 
-/// Notes that this machine uses it. What cannot be written is not noted: then a machine born from this one cannot tell.
-pub fn note(root: &Root, access: &Access) {
-    let note = Note {
-        machine_id: machine_id(root),
-        mark: mark(access),
-    };
-    if !access.has_credential() || note.machine_id.is_empty() || read(root).as_ref() == Some(&note)
-    {
-        return;
+/// Whether this machine may use it; if so, that is noted. What cannot be written is not noted: then a machine born from this one
+/// cannot tell.
+pub fn claim(root: &Root, access: &Access) -> bool {
+    if !access.has_credential() {
+        return true;
     }
-    if let Ok(text) = serde_json::to_vec(&note) {
+    let (own, noted) = (own(root, access), read(root));
+    if is_anothers(&own, noted.as_ref()) {
+        return false;
+    }
+    if !own.machine_id.is_empty()
+        && noted.as_ref() != Some(&own)
+        && let Ok(text) = serde_json::to_vec(&own)
+    {
         root.write_atomically(NOTE, &text).ok();
     }
+    true
+}
+
+fn own(root: &Root, access: &Access) -> Note {
+    Note {
+        machine_id: machine_id(root),
+        mark: mark(access),
+    }
+}
+
+fn is_anothers(own: &Note, noted: Option<&Note>) -> bool {
+    noted.is_some_and(|note| note.machine_id != own.machine_id && note.mark == own.mark)
 }
 
 /// Says once in a life that it is left alone.
@@ -112,18 +125,19 @@ mod tests {
         // Without a note nobody is known to be the parent: an image may be given a credential that never was used.
         machine("parent\n");
         assert!(!is_another_machines(&root, &parents));
-        note(&root, &parents);
+        assert!(claim(&root, &parents));
         assert!(!is_another_machines(&root, &parents));
         machine("child\n");
         assert!(is_another_machines(&root, &parents));
+        assert!(!claim(&root, &parents));
         assert!(!is_another_machines(&root, &own));
         let text = root.read_text(NOTE, MAX_BYTES).unwrap();
         assert!(!text.contains("one"), "{text}");
-        note(&root, &own);
+        assert!(claim(&root, &own));
         assert!(!is_another_machines(&root, &own));
         // An image whose machines have no id yet tells nobody apart.
         machine("");
-        note(&root, &parents);
+        assert!(claim(&root, &parents));
         assert!(!is_another_machines(&root, &parents));
     }
 }

@@ -268,9 +268,13 @@ fn remove(path: &Path) -> io::Result<bool> {
     }
 }
 
+/// A kubeconfig, a unit file, a row of `/proc`.
+const USUAL_BYTES: usize = 4096;
+
 fn read_bounded(path: &Path, max_bytes: usize) -> io::Result<Vec<u8>> {
     let limit = u64::try_from(max_bytes).unwrap_or(u64::MAX);
-    let mut bytes = Vec::new();
+    // Most are smaller: one read for all of it, and one for the end.
+    let mut bytes = Vec::with_capacity(max_bytes.min(USUAL_BYTES));
     fs::File::open(path)?
         .take(limit.saturating_add(1))
         .read_to_end(&mut bytes)?;
