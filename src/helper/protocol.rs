@@ -1,4 +1,5 @@
-//! What the agent and the helper say to each other: one request and one answer a connection, each a line of JSON.
+//! What the agent and the helper say to each other: one request and one answer a connection, each a line of JSON; after a
+//! question about the container runtime another may follow, and what is followed is answered again and again.
 //!
 //! ```text
 //! → {"version":1,"verb":"kubelet","pid":812}

@@ -54,6 +54,11 @@ pub struct Asker {
 }
 
 impl Asker {
+    /// What it keeps: [`cri::Asker::descriptor`], [`cri::Asker::attend`].
+    pub fn connection(&mut self) -> &mut cri::Asker {
+        &mut self.cri
+    }
+
     /// Asks the runtime at the socket that was named; with none, the first of the well-known ones that answers.
     ///
     /// # Errors

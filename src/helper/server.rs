@@ -28,7 +28,10 @@ use super::{
     runtime,
     storage::{self, Disk},
 };
-use crate::{clock::Clock, host::files::Root};
+use crate::{
+    clock::Clock,
+    host::{cri, files::Root},
+};
 
 /// How many connections are answered at a time. One that is stuck in the kernel keeps its place until it is free.
 pub const MAX_CONNECTIONS: usize = 4;
@@ -253,7 +256,7 @@ fn ask_again(root: &Root, stream: &UnixStream, kept: &Arc<AtomicUsize>) {
         return;
     };
     let mut asker = runtime::Asker::default();
-    while wait(stream) {
+    while wait(stream, asker.connection()) {
         let request = read_line(stream).and_then(|line| protocol::decode_request(&line));
         let Ok(Request::Runtime(request)) = request else {
             return;
@@ -266,11 +269,15 @@ fn ask_again(root: &Root, stream: &UnixStream, kept: &Arc<AtomicUsize>) {
 }
 
 /// Until the peer says something, or closes.
-fn wait(stream: &UnixStream) -> bool {
+fn wait(stream: &UnixStream, runtime: &mut cri::Asker) -> bool {
     loop {
-        let mut ready = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
+        let both = [Some(stream.as_fd()), runtime.descriptor()];
+        let mut ready: Vec<_> = (both.into_iter().flatten())
+            .map(|one| PollFd::new(one, PollFlags::POLLIN))
+            .collect();
         match poll(&mut ready, PollTimeout::NONE) {
-            Ok(_) => return true,
+            Ok(_) if ready[0].any() == Some(true) => return true,
+            Ok(_) => runtime.attend(),
             Err(Errno::EINTR) => {}
             Err(_) => return false,
         }

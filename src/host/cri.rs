@@ -8,6 +8,7 @@ mod line;
 
 use std::{
     io,
+    os::fd::BorrowedFd,
     path::{Path, PathBuf},
     rc::Rc,
     time::Duration,
@@ -17,6 +18,7 @@ use http::{Uri, uri::PathAndQuery};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Bytes, client::conn::http2};
 use prost::Message;
+use rustix::fs::Access;
 use tonic::{
     Request, Status,
     client::{Grpc, GrpcService},
@@ -107,13 +109,25 @@ impl std::fmt::Debug for Asker {
 /// A connection that has answered.
 struct Kept {
     socket: PathBuf,
+    /// The socket's file, as it was there.
+    place: Place,
     pid: Option<i32>,
     line: Rc<Line>,
     /// The connection's own work, which holds the line.
     tasks: Tasks,
     sender: Sender,
-    /// How often it was asked on.
+    /// How often it was asked on, or spoke by itself.
     questions: u32,
+}
+
+/// Device and inode.
+type Place = (u64, u64);
+
+/// `None` if nobody could connect there any more: the kubelet, which has a connection of its own, is not well for long then.
+fn place(socket: &Path) -> Option<Place> {
+    let stat = rustix::fs::stat(socket).ok()?;
+    rustix::fs::access(socket, Access::WRITE_OK).ok()?;
+    Some((stat.st_dev, stat.st_ino))
 }
 
 type Sender = http2::SendRequest<Full<Bytes>>;
@@ -132,7 +146,9 @@ impl Asker {
     pub fn ask(&mut self, socket: &Path, deadline: Duration) -> io::Result<Asked> {
         let until = Clock.now().uptime.saturating_add(deadline);
         let last = self.kept.take_if(|kept| kept.socket == socket);
-        if let Some(kept) = last.filter(|kept| kept.questions < RENEWED_AFTER) {
+        let is_good =
+            |kept: &Kept| kept.questions < RENEWED_AFTER && place(socket) == Some(kept.place);
+        if let Some(kept) = last.filter(is_good) {
             let (asked, kept) = kept.ask(until)?;
             // A connection that has ended since says nothing of the runtime.
             if matches!(asked.heard, Heard::Status(_) | Heard::TimedOut { .. }) {
@@ -154,6 +170,7 @@ impl Asker {
             Ok(Some(Ok(sender))) => {
                 let kept = Kept {
                     socket: socket.to_owned(),
+                    place: place(socket).unwrap_or_default(),
                     pid,
                     line,
                     tasks,
@@ -173,6 +190,26 @@ impl Asker {
         };
         tasks.end();
         Ok(asked(pid, heard))
+    }
+}
+
+impl Asker {
+    /// On which the runtime says by itself that it is about to end, if there is a connection: whoever waits waits for this, too,
+    /// and calls [`Asker::attend`].
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.kept.as_ref().map(|kept| kept.line.descriptor())
+    }
+
+    /// Takes in what the runtime says by itself. One that ends politely (CRI-O) waits for its peers to have heard it.
+    pub fn attend(&mut self) {
+        let Some(mut kept) = self.kept.take() else {
+            return;
+        };
+        let nothing = std::future::pending::<()>();
+        let driven = line::drive(&kept.line, &kept.tasks, Duration::ZERO, nothing);
+        kept.questions += 1; // one that says something again and again is asked on another
+        let lives = driven.is_ok() && !kept.tasks.is_empty() && kept.questions < RENEWED_AFTER;
+        self.kept = lives.then_some(kept);
     }
 }
 

@@ -4,7 +4,10 @@
 use std::{
     cell::{Cell, RefCell},
     io::{self, Read as _, Write as _},
-    os::{fd::AsFd as _, unix::net::UnixStream},
+    os::{
+        fd::{AsFd as _, BorrowedFd},
+        unix::net::UnixStream,
+    },
     path::Path,
     pin::{Pin, pin},
     rc::Rc,
@@ -56,6 +59,11 @@ impl Line {
     pub(super) fn peer(&self) -> Option<i32> {
         let peer = getsockopt(&self.stream, PeerCredentials).ok()?;
         (peer.pid() != 0).then_some(peer.pid())
+    }
+
+    /// Readable when the other end has said something, or closed.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 
     /// What came of trying; if it has to wait, for what.
@@ -146,6 +154,11 @@ impl Tasks {
     pub(super) fn end(&self) {
         let all = std::mem::take(&mut *self.0.borrow_mut());
         drop(all);
+    }
+
+    /// Whether all are done.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
     }
 
     /// Polls each once, and those that came up meanwhile.

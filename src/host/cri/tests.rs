@@ -248,6 +248,25 @@ fn whoever_asks_again_asks_on_the_connection_that_there_is_and_now_and_then_on_a
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a socket is moved by hand")]
+fn a_socket_that_is_gone_or_another_is_seen_though_the_connection_lives() {
+    let (one, other) = (Runtime::start(Manner::Ready), Runtime::start(Manner::Ready));
+    let mut asker = Asker::default();
+    let mut ask = || asker.ask(&one.socket, LONG).unwrap();
+    ask();
+    assert!(ask().is_kept);
+    let aside = one.socket.with_extension("aside");
+    std::fs::rename(&one.socket, &aside).unwrap();
+    assert_eq!(ask().heard, Heard::NoSocket);
+    std::fs::rename(&aside, &one.socket).unwrap();
+    ask();
+    assert!(ask().is_kept);
+    std::fs::rename(&other.socket, &one.socket).unwrap();
+    assert!(!ask().is_kept);
+    assert_eq!((one.taken(), other.taken()), (2, 1));
+}
+
+#[test]
 fn a_connection_that_has_ended_since_says_nothing_and_one_that_hangs_does() {
     let runtime = Runtime::start(Manner::Restarts);
     let mut asker = Asker::default();
@@ -258,6 +277,10 @@ fn a_connection_that_has_ended_since_says_nothing_and_one_that_hangs_does() {
         thread::sleep(2 * A_MOMENT);
     }
     assert_eq!(runtime.taken(), 3);
+    // Whoever waits hears of it.
+    assert!(asker.descriptor().is_some());
+    asker.attend();
+    assert!(asker.descriptor().is_none());
     let hangs = Runtime::start(Manner::HangsAtStatus);
     for _ in 0..2 {
         let asked = asker.ask(&hangs.socket, DEADLINE).unwrap();
