@@ -1,18 +1,12 @@
 //! The verb `config`: what the rules say of the kubelet's configuration, now and each time that one of its files
 //! changes. The folders are root's, so that only the helper can watch them.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, Write as _},
-    os::unix::net::UnixStream,
-    path::PathBuf,
-    time::Duration,
-};
+use std::{collections::BTreeMap, io, os::unix::net::UnixStream, path::PathBuf, time::Duration};
 
 use tracing::debug;
 
 use super::{
-    process,
+    line, process,
     protocol::{self, ConfigAnswer, ConfigFinding, ConfigRequest, Verb},
     watch::{Change, Watch},
 };
@@ -52,14 +46,13 @@ pub fn follow(root: &Root, stream: &UnixStream, request: &ConfigRequest) {
     }
 }
 
-fn try_follow(root: &Root, mut stream: &UnixStream, request: &ConfigRequest) -> io::Result<()> {
+fn try_follow(root: &Root, stream: &UnixStream, request: &ConfigRequest) -> io::Result<()> {
     let mut told: Option<ConfigAnswer> = None;
     let mut watch = Watch::new(root)?;
     loop {
         let answer = judge(root, request, &mut watch)?;
         if told.as_ref() != Some(&answer) {
-            stream.set_write_timeout(Some(super::server::WRITE_DEADLINE))?;
-            stream.write_all(&protocol::encode_answer(Ok(&answer)))?;
+            line::write(stream, &protocol::encode_answer(Ok(&answer)))?;
             told = Some(answer);
         }
         if watch.wait(stream, QUIET)? == Change::PeerClosed {

@@ -3,9 +3,10 @@
 //! It starts nothing itself (an exec plugin is started by systemd: `plugin`), writes in a folder of its own alone, knows
 //! nothing of the cluster and runs without tokio, but to ask systemd and the container runtime: a thread for each of at
 //! most four connections, of two more that follow the configuration and two that ask for the runtime again, and one for the
-//! disk (`lane`), so that a verb that blocks in the kernel blocks nobody else. One file a verb: [`kubelet`], [`credential`], [`certificate`], [`clock`], [`journal`],
-//! [`config`] (which follows the files with [`watch`]), [`runtime`], [`storage`] (with `canary`), [`boot`], [`bootstrap`] and [`pods`];
-//! [`protocol`] is what both sides speak, [`server`] answers, [`activation`] and [`socket`] get the listening socket.
+//! disk (`lane`), so that a verb that blocks in the kernel blocks nobody else. One file a verb: [`kubelet`], [`credential`],
+//! [`certificate`], [`clock`], [`journal`], [`config`] (which follows the files with [`watch`]), [`runtime`], [`storage`]
+//! (with `canary`), [`boot`], [`bootstrap`] and [`pods`]; [`protocol`] is what both sides speak (a `line` at a time), [`server`]
+//! answers, [`activation`] and [`socket`] get the listening socket.
 
 pub mod activation;
 pub mod boot;
@@ -18,6 +19,7 @@ pub mod credential;
 pub mod journal;
 pub mod kubelet;
 mod lane;
+mod line;
 mod plugin;
 pub mod pods;
 pub mod process;

@@ -1,7 +1,7 @@
 //! Answers the agent: takes connections, lets root and the agent's user ask, and gives each a thread of its own.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, Write as _},
     os::{
         fd::AsFd as _,
         unix::net::{UnixListener, UnixStream},
@@ -23,15 +23,12 @@ use serde::Serialize;
 use tracing::{debug, info, warn};
 
 use super::{
-    boot, bootstrap, certificate, clock, config, credential, journal, kubelet, pods,
-    protocol::{self, Code, ConfigRequest, MAX_REQUEST_BYTES, Refusal, Request},
+    boot, bootstrap, certificate, clock, config, credential, journal, kubelet, line, pods,
+    protocol::{self, Code, ConfigRequest, Refusal, Request},
     runtime,
     storage::{self, Disk},
 };
-use crate::{
-    clock::Clock,
-    host::{cri, files::Root},
-};
+use crate::host::{cri, files::Root};
 
 /// How many connections are answered at a time. One that is stuck in the kernel keeps its place until it is free.
 pub const MAX_CONNECTIONS: usize = 4;
@@ -43,18 +40,9 @@ pub const MAX_FOLLOWED: usize = 2;
 /// place.
 pub const MAX_KEPT: usize = 2;
 
-/// How long a peer may take to say what it wants.
-pub const READ_DEADLINE: Duration = Duration::from_secs(1);
-
-/// How long a peer may take to read the answer.
-pub const WRITE_DEADLINE: Duration = Duration::from_secs(2);
-
 /// The stack of a connection's thread, of which only what is touched takes memory. The deepest use is the YAML parser:
 /// at the nesting that we allow it was measured to need up to 512 KiB in a debug build.
 pub const STACK_BYTES: usize = 1024 * 1024;
-
-/// As much is written at once, so that the deadline is looked at in between.
-const WRITE_CHUNK_BYTES: usize = 16 * 1024;
 
 /// Refused users that are remembered, so that each is logged once.
 const MAX_REFUSED_UIDS: usize = 16;
@@ -233,7 +221,7 @@ fn refuse(mut stream: &UnixStream, refusal: Refusal) {
 /// One connection: reads the request, does it, writes the answer. A peer that has gone away is no matter. What goes on after
 /// it is handed back.
 fn answer(root: &Root, disk: &Arc<Disk>, stream: &UnixStream, uid: u32) -> Option<Then> {
-    let request = read_line(stream).and_then(|line| protocol::decode_request(&line));
+    let request = line::read(stream).and_then(|line| protocol::decode_request(&line));
     let (line, then) = match request {
         Ok(Request::Config(request)) => return Some(Then::Follow(request)),
         Ok(request) => {
@@ -242,7 +230,7 @@ fn answer(root: &Root, disk: &Arc<Disk>, stream: &UnixStream, uid: u32) -> Optio
         }
         Err(refusal) => (protocol::encode_answer::<()>(Err(refusal)), None),
     };
-    if let Err(error) = write_line(stream, &line) {
+    if let Err(error) = line::write(stream, &line) {
         debug!(%error, "an answer was not taken");
         return None;
     }
@@ -257,12 +245,12 @@ fn ask_again(root: &Root, stream: &UnixStream, kept: &Arc<AtomicUsize>) {
     };
     let mut asker = runtime::Asker::default();
     while wait(stream, asker.connection()) {
-        let request = read_line(stream).and_then(|line| protocol::decode_request(&line));
+        let request = line::read(stream).and_then(|line| protocol::decode_request(&line));
         let Ok(Request::Runtime(request)) = request else {
             return;
         };
         let line = encode(runtime::VERB.name, asker.answer(root, &request));
-        if write_line(stream, &line).is_err() {
+        if line::write(stream, &line).is_err() {
             return;
         }
     }
@@ -337,69 +325,6 @@ fn encode<T: Serialize>(verb: &str, answer: Result<T, Refusal>) -> Vec<u8> {
         debug!(verb, code = ?refusal.code, "{refusal}");
     }
     protocol::encode_answer(answer)
-}
-
-/// The bytes up to the first newline.
-fn read_line(mut stream: &UnixStream) -> Result<Vec<u8>, Refusal> {
-    let bad = |what: String| {
-        Refusal::new(
-            Code::BadRequest,
-            format!("request: {what}; wanted one line of JSON"),
-        )
-    };
-    let end = Clock.now().uptime + READ_DEADLINE;
-    let mut line = Vec::new();
-    let mut chunk = [0; 1024];
-    loop {
-        let left = end.saturating_sub(Clock.now().uptime);
-        if left.is_zero() {
-            return Err(bad(format!("no whole line within {READ_DEADLINE:?}")));
-        }
-        // A timeout is looked at again at the top: the deadline is for the whole line, not for each byte.
-        let read = stream
-            .set_read_timeout(Some(left))
-            .and_then(|()| stream.read(&mut chunk));
-        match read {
-            Ok(0) => return Err(bad("the connection was closed in the middle".into())),
-            Ok(count) => line.extend_from_slice(&chunk[..count]),
-            Err(error) if is_timeout(&error) => {}
-            Err(error) => return Err(bad(error.to_string())),
-        }
-        if let Some(newline) = line.iter().position(|byte| *byte == b'\n') {
-            line.truncate(newline + 1);
-        } else if line.len() < MAX_REQUEST_BYTES {
-            continue;
-        }
-        if line.len() > MAX_REQUEST_BYTES || line.last() != Some(&b'\n') {
-            return Err(bad(format!("longer than {MAX_REQUEST_BYTES} bytes")));
-        }
-        return Ok(line);
-    }
-}
-
-fn write_line(mut stream: &UnixStream, line: &[u8]) -> io::Result<()> {
-    let end = Clock.now().uptime + WRITE_DEADLINE;
-    let mut rest = line;
-    while !rest.is_empty() {
-        let left = end.saturating_sub(Clock.now().uptime);
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_write_timeout(Some(left))?;
-        match stream.write(&rest[..rest.len().min(WRITE_CHUNK_BYTES)]) {
-            Ok(count) => rest = &rest[count..],
-            Err(error) if is_timeout(&error) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
-    )
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The container runtime at its socket: CRI `Version` and `Status`, over gRPC, within a deadline.
+//! The container runtime at its socket: CRI `Version` (once a connection) and `Status`, over gRPC, within a deadline.
 //!
 //! Whoever asks again asks on the connection that there is, as the kubelet does; from time to time on a new one, for a runtime
 //! may have come to take none. The messages are written by hand, with the fields that are read; whatever else a runtime says is
@@ -36,6 +36,9 @@ const WINDOW_BYTES: u32 = 65_535;
 const RENEWED_AFTER: u32 = 8;
 /// What is kept of each text in it.
 const MAX_TEXT_BYTES: usize = 400;
+
+const VERSION: &str = "/runtime.v1.RuntimeService/Version";
+const STATUS: &str = "/runtime.v1.RuntimeService/Status";
 
 /// What a question came to.
 #[derive(Debug)]
@@ -118,6 +121,8 @@ struct Kept {
     sender: Sender,
     /// How often it was asked on, or spoke by itself.
     questions: u32,
+    /// What it said that it is: that stays as long as the connection.
+    version: Option<VersionResponse>,
 }
 
 /// Device and inode.
@@ -176,6 +181,7 @@ impl Asker {
                     tasks,
                     sender,
                     questions: 0,
+                    version: None,
                 };
                 let (asked, kept) = kept.ask(until)?;
                 self.kept = kept;
@@ -226,9 +232,15 @@ impl Kept {
     /// Asks on this connection; it is handed back if it may be asked on again.
     fn ask(mut self, until: Duration) -> io::Result<(Asked, Option<Self>)> {
         self.questions += 1;
-        let talk = exchange(self.sender.clone());
+        let talk = exchange(self.sender.clone(), self.version.take());
         let heard = line::drive(&self.line, &self.tasks, until, talk)?;
         let heard = heard.unwrap_or(Heard::TimedOut { connected: true });
+        if let Heard::Status(status) = &heard {
+            self.version = Some(VersionResponse {
+                runtime_name: status.name.clone(),
+                runtime_version: status.version.clone(),
+            });
+        }
         let asked = Asked {
             pid: self.pid,
             is_kept: self.questions > 1,
@@ -253,7 +265,7 @@ async fn shake(end: End, tasks: Tasks) -> Result<Sender, Heard> {
     Ok(sender)
 }
 
-async fn exchange(sender: Sender) -> Heard {
+async fn exchange(sender: Sender, version: Option<VersionResponse>) -> Heard {
     // Two short messages: to have them whole before they are sent lets hyper's code for the API server serve here too.
     let service = tower::service_fn(move |request: http::Request<tonic::body::Body>| {
         let mut sender = sender.clone();
@@ -266,30 +278,28 @@ async fn exchange(sender: Sender) -> Heard {
     });
     let client = Grpc::with_origin(service, Uri::from_static("http://localhost"))
         .max_decoding_message_size(MAX_ANSWER_BYTES);
-    questions(client)
+    questions(client, version)
         .await
         .unwrap_or_else(|status| refused(&status))
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// `Err` is what was refused, or how the connection broke.
-async fn questions<T>(client: Grpc<T>) -> Result<Heard, Status>
+/// What it is, unless that is known, and how it is. `Err` is what was refused, or how the connection broke.
+async fn questions<T>(client: Grpc<T>, known: Option<VersionResponse>) -> Result<Heard, Status>
 where
     T: Clone + GrpcService<tonic::body::Body>,
     T::ResponseBody: hyper::body::Body<Data = Bytes> + Send + 'static,
     <T::ResponseBody as hyper::body::Body>::Error: Into<BoxError>,
 {
-    let version = call::<_, _, VersionResponse>(
-        client.clone(),
-        "/runtime.v1.RuntimeService/Version",
-        VersionRequest::default(),
-    );
-    let status = call::<_, _, StatusResponse>(
-        client,
-        "/runtime.v1.RuntimeService/Status",
-        StatusRequest::default(),
-    );
+    let asked = client.clone();
+    let version = async {
+        match known {
+            Some(version) => Ok(version),
+            None => call(asked, VERSION, VersionRequest::default()).await,
+        }
+    };
+    let status = call::<_, _, StatusResponse>(client, STATUS, StatusRequest::default());
     let (version, status) = tokio::try_join!(version, status)?;
     let conditions = status.status.unwrap_or_default().conditions;
     let find = |wanted: &str| conditions.iter().find(|one| one.r#type == wanted);

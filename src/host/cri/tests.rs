@@ -52,7 +52,13 @@ enum Manner {
 struct Runtime {
     _folder: TempDir,
     socket: PathBuf,
-    taken: Arc<AtomicU32>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    connections: AtomicU32,
+    versions: AtomicU32,
 }
 
 impl Runtime {
@@ -61,8 +67,8 @@ impl Runtime {
         let socket = folder.path().join("runtime.sock");
         let path = socket.clone();
         let (up, is_up) = std::sync::mpsc::channel();
-        let taken = Arc::<AtomicU32>::default();
-        let count = Arc::clone(&taken);
+        let counts = Arc::<Counts>::default();
+        let counted = Arc::clone(&counts);
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -73,8 +79,8 @@ impl Runtime {
                 up.send(()).unwrap();
                 loop {
                     let (stream, _) = listener.accept().await.unwrap();
-                    count.fetch_add(1, Ordering::Relaxed);
-                    tokio::spawn(serve(stream, manner));
+                    counted.connections.fetch_add(1, Ordering::Relaxed);
+                    tokio::spawn(serve(stream, manner, Arc::clone(&counted)));
                 }
             });
         });
@@ -82,13 +88,18 @@ impl Runtime {
         Self {
             _folder: folder,
             socket,
-            taken,
+            counts,
         }
     }
 
     /// How many connections it has taken.
     fn taken(&self) -> u32 {
-        self.taken.load(Ordering::Relaxed)
+        self.counts.connections.load(Ordering::Relaxed)
+    }
+
+    /// How often it was asked what it is.
+    fn versions(&self) -> u32 {
+        self.counts.versions.load(Ordering::Relaxed)
     }
 
     fn ask(&self, deadline: Duration) -> Asked {
@@ -96,7 +107,7 @@ impl Runtime {
     }
 }
 
-async fn serve(stream: UnixStream, manner: Manner) {
+async fn serve(stream: UnixStream, manner: Manner, counts: Arc<Counts>) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = stream;
     match manner {
@@ -109,7 +120,11 @@ async fn serve(stream: UnixStream, manner: Manner) {
         }
         _ => {
             let service = hyper::service::service_fn(move |request: HttpRequest<Incoming>| {
-                answer(manner, request.uri().path().to_owned())
+                let path = request.uri().path().to_owned();
+                if path == VERSION {
+                    counts.versions.fetch_add(1, Ordering::Relaxed);
+                }
+                answer(manner, path)
             });
             let served = server::Builder::new(TokioExecutor::new())
                 .serve_connection(TokioIo::new(stream), service);
@@ -237,10 +252,11 @@ fn whoever_asks_again_asks_on_the_connection_that_there_is_and_now_and_then_on_a
     let mut asker = Asker::default();
     for question in 0..2 * RENEWED_AFTER {
         let asked = asker.ask(&runtime.socket, LONG).unwrap();
-        assert!(matches!(asked.heard, Heard::Status(_)), "{asked:?}");
+        assert_eq!(asked.heard, Heard::Status(said(Manner::Ready)));
         assert_eq!(asked.is_kept, !question.is_multiple_of(RENEWED_AFTER));
         assert_eq!(asked.pid, i32::try_from(std::process::id()).ok());
         assert_eq!(runtime.taken(), 1 + question / RENEWED_AFTER);
+        assert_eq!(runtime.versions(), runtime.taken());
         // Whether somebody listens elsewhere is no reason to give it up.
         let elsewhere = asker.ask(&runtime.socket.with_extension("none"), LONG);
         assert_eq!(elsewhere.unwrap().heard, Heard::NoSocket);
