@@ -4,6 +4,8 @@
     reason = "this is the door that the ban on reading clocks points to"
 )]
 
+mod coarse;
+
 use std::{io, os::fd::OwnedFd, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
@@ -13,6 +15,8 @@ use rustix::time::{
     timerfd_settime,
 };
 use tokio::io::{Interest, unix::AsyncFd};
+
+pub use self::coarse::CoarseTimer;
 
 /// 2200-01-01.
 const NEVER_SECS: i64 = 7_258_118_400;
@@ -52,6 +56,7 @@ impl Clock {
 pub struct Alarm {
     timer: AsyncFd<OwnedFd>,
     set_to: Option<Duration>,
+    coarse: CoarseTimer,
 }
 
 impl Alarm {
@@ -70,7 +75,13 @@ impl Alarm {
         Ok(Self {
             timer,
             set_to: None,
+            coarse: CoarseTimer::default(),
         })
+    }
+
+    /// A timer for others that goes by when this one rings.
+    pub fn coarse(&self) -> CoarseTimer {
+        self.coarse.clone()
     }
 
     /// Has it ring at that uptime, or at once if that has passed.
@@ -105,6 +116,7 @@ impl Alarm {
             let soon = Clock.now().uptime + Duration::from_millis(1);
             if self.set_to.is_none_or(|at| soon >= at) {
                 self.set_to = None;
+                self.coarse.ring(soon);
                 return;
             }
         }

@@ -45,6 +45,7 @@ impl Agent {
             helper: self.outside.helper.clone(),
             pid,
             keeps_note: true,
+            timer: Some(self.alarm.coarse()),
         };
         let known = self.connection.clone();
         let (connections, sender) = (self.connections.0.clone(), self.sender.clone());

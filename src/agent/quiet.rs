@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// At least so often everything is judged anew, whatever happens.
-const MAX_REST: Duration = Duration::from_secs(10);
+const MAX_REST: Duration = Duration::from_secs(30);
 
 impl State {
     /// Whether this changes nothing by itself but what some check makes of it.

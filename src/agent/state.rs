@@ -369,9 +369,9 @@ impl State {
     }
 
     pub(super) fn feed_watchdog(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        // A second early is no harm to it.
+        // A little early is no harm to it.
         if let Some((every, at)) = &mut self.watchdog
-            && now.uptime + LOOK_EVERY >= *at
+            && now.uptime + BEAT_SLACK >= *at
         {
             *at = now.uptime + *every;
             effects.push(Effect::NotifyWatchdog);

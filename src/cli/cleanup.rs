@@ -85,6 +85,7 @@ impl Cleanup {
             helper: HelperClient::default(),
             pid: None,
             keeps_note: false,
+            timer: None,
         };
         match clean(sources, &node, &settings.taints, self.timeout)? {
             Ok(cleaned) => {

@@ -27,7 +27,7 @@ use hyper_util::{
 use tokio::task::JoinSet;
 
 use super::dial::Connector;
-use crate::kubeconfig::Access;
+use crate::{clock::CoarseTimer, kubeconfig::Access};
 
 /// A connection on which nothing came is asked whether it lives, and given up: client-go's own numbers
 /// (kubernetes/kubernetes#95981), without which a half-open one costs 15 minutes.
@@ -78,6 +78,7 @@ struct Inner {
 /// What is the same for each token.
 struct Way {
     connector: Connector,
+    timer: Option<CoarseTimer>,
     open: Mutex<Open>,
 }
 
@@ -114,16 +115,20 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Makes one; nothing is sent yet.
+    /// Makes one; nothing is sent yet. Its pings go by `timer`, or by tokio's.
     ///
     /// # Errors
     /// When what the kubeconfig says does not make sense together, or asks for what we do not do.
-    pub fn new(access: Access) -> Result<Self, ConnectionError> {
-        Self::after(access, None)
+    pub fn new(access: Access, timer: Option<CoarseTimer>) -> Result<Self, ConnectionError> {
+        Self::after(access, timer, None)
     }
 
     /// `last`: one to the same server.
-    fn after(access: Access, last: Option<&Self>) -> Result<Self, ConnectionError> {
+    fn after(
+        access: Access,
+        timer: Option<CoarseTimer>,
+        last: Option<&Self>,
+    ) -> Result<Self, ConnectionError> {
         if access.insecure {
             return Err(ConnectionError::Insecure);
         }
@@ -137,8 +142,9 @@ impl Connection {
         }
         let connector = Connector::new(&access, last.map(|last| &last.0.way.connector))?;
         let way = Way {
-            open: Mutex::new(open(&connector)),
+            open: Mutex::new(open(&connector, timer.as_ref())),
             connector,
+            timer,
         };
         Ok(Self(Arc::new(Inner {
             base,
@@ -161,7 +167,7 @@ impl Connection {
         };
         if *last != same_but_token {
             let is_there = last.server == access.server;
-            return Self::after(access, is_there.then_some(self));
+            return Self::after(access, self.timer(), is_there.then_some(self));
         }
         Ok(Self(Arc::new(Inner {
             base: self.0.base.clone(),
@@ -176,7 +182,11 @@ impl Connection {
     /// # Errors
     /// As [`Connection::new`].
     pub fn beside(&self) -> Result<Self, ConnectionError> {
-        Self::after(self.0.access.clone(), Some(self))
+        Self::after(self.0.access.clone(), self.timer(), Some(self))
+    }
+
+    fn timer(&self) -> Option<CoarseTimer> {
+        self.0.way.timer.clone()
     }
 
     /// What it was made of.
@@ -204,7 +214,8 @@ impl Connection {
 
     /// Ends the connection at once: what was not sent yet is never sent. The next request opens another.
     pub fn abort(&self) {
-        let next = open(&self.0.way.connector);
+        let way = &self.0.way;
+        let next = open(&way.connector, way.timer.as_ref());
         let last = std::mem::replace(&mut *self.lock(), next);
         last.tasks.lock().abort_all();
     }
@@ -243,10 +254,14 @@ fn authorization(access: &Access) -> Result<Option<HeaderValue>, ConnectionError
     Ok(Some(value))
 }
 
-fn open(connector: &Connector) -> Open {
+fn open(connector: &Connector, timer: Option<&CoarseTimer>) -> Open {
     let tasks = Tasks::default();
-    let client = HttpClient::builder(tasks.clone())
-        .timer(TokioTimer::new())
+    let mut builder = HttpClient::builder(tasks.clone());
+    match timer {
+        Some(timer) => builder.timer(timer.clone()),
+        None => builder.timer(TokioTimer::new()),
+    };
+    let client = builder
         .pool_timer(TokioTimer::new())
         .pool_max_idle_per_host(1)
         // The client counts requests alone: after 90 s without one it would forget the connection that the watch and the
@@ -298,7 +313,7 @@ mod tests {
             server: url.to_owned(),
             ..Access::default()
         };
-        let api = Api::new(Connection::new(access).unwrap(), "n1");
+        let api = Api::new(Connection::new(access, None).unwrap(), "n1");
         api.apply(&Apply::default(), jiff::Timestamp::UNIX_EPOCH)
             .await
             .unwrap_err()
@@ -412,7 +427,7 @@ mod tests {
             server: format!("http://{}", listener.local_addr().unwrap()),
             ..Access::default()
         };
-        let connection = Connection::new(access).unwrap();
+        let connection = Connection::new(access, None).unwrap();
         let body = vec![b'x'; 16 * 1024 * 1024]; // more than any socket's buffers hold
         let request = Request::post("/").body(body.into()).unwrap();
         let sending = tokio::spawn({

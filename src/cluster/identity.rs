@@ -13,6 +13,7 @@ use super::{
     inherited, tls,
 };
 use crate::{
+    clock::CoarseTimer,
     helper::OWN_KUBECONFIG,
     host::{
         files::Root,
@@ -117,6 +118,8 @@ pub struct Sources {
     pub pid: Option<i32>,
     /// Whether it is noted which credential this machine uses ([`inherited`]): the agent does.
     pub keeps_note: bool,
+    /// What the pings of a connection go by; else tokio's.
+    pub timer: Option<CoarseTimer>,
 }
 
 /// What is spoken with already, and the helper's mark of it.
@@ -205,7 +208,7 @@ pub async fn look(sources: Sources, known: Option<Known>) -> Result<Found, Ident
         }
     };
     let known = known.map(|(connection, _)| connection);
-    connect(sources.root, identity, credential, known).await
+    connect(sources.root, identity, credential, known, sources.timer).await
 }
 
 type Given = (Access, Option<String>, Terms);
@@ -227,6 +230,7 @@ async fn connect(
     identity: Identity,
     (access, mark, terms): Given,
     known: Option<Connection>,
+    timer: Option<CoarseTimer>,
 ) -> Result<Found, IdentityError> {
     let path = identity.path().unwrap_or(Path::new("/")).to_owned();
     let shown = path.clone();
@@ -241,7 +245,7 @@ async fn connect(
         }
         let made = match known {
             Some(known) => known.renewed(access),
-            None => Connection::new(access),
+            None => Connection::new(access, timer),
         };
         let connection = made.map_err(|source| IdentityError::Connection { path, source })?;
         Ok((Some(connection), validity))
@@ -348,6 +352,7 @@ mod tests {
             helper: HelperClient::new(folder.path().join("none")),
             pid: None,
             keeps_note: false,
+            timer: None,
         };
         (folder, sources)
     }

@@ -195,7 +195,7 @@ impl Gatherer {
         let server = access.server.clone();
         let made = match self.connection.take() {
             Some(known) if *known.access() == access => Ok(known),
-            _ => Connection::new(access),
+            _ => Connection::new(access, None),
         };
         let connection = match made {
             Ok(connection) => connection,

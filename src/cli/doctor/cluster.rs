@@ -111,6 +111,7 @@ pub(super) async fn look(
         helper: ground.helper.clone(),
         pid: kubelet,
         keeps_note: false,
+        timer: None,
     };
     if identity::is_inherited(&sources.root, &sources.default) {
         let path = sources.default.display();

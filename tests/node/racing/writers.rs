@@ -380,7 +380,7 @@ impl OurCode {
             .map_err(|fault| anyhow!("{fault:?}"))?;
         let connection = {
             let _context = runtime.enter();
-            Connection::new(access)?
+            Connection::new(access, None)?
         };
         Ok(Self {
             runtime,
