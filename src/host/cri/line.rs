@@ -1,4 +1,4 @@
-//! A socket, and the few futures that talk on it, driven by the thread at hand with `poll(2)`: for two questions every quarter
+//! A socket, and the few futures that talk on it, driven by the thread at hand with `poll(2)`: for a question or two every quarter
 //! of a minute a runtime of tokio's would cost more than the questions. Between two of them nobody drives it.
 
 use std::{
