@@ -96,7 +96,7 @@ fn wait(scene: &Scene, from: Instant, status: &str, reason: &str) -> Result<Said
     .with_context(|| {
         let (_, log) = scene
             .node
-            .run("journalctl --no-pager -o short-precise -n 40 -u 'nodevigil*'; cat /proc/mounts | grep srv; df /srv/kubelet")
+            .run("journalctl --no-pager -o short-precise -n 40 -u 'nodevigil*'; cat /proc/mounts | grep srv; df /srv/kubelet; df -i /srv/kubelet")
             .unwrap_or_default();
         format!("waiting for {status}/{reason}:\n{log}")
     })
@@ -179,10 +179,21 @@ fn no_room_and_no_inodes() -> Result<()> {
             condition.is_some_and(|condition| condition["status"] != "False")
         });
         ensure!(other.is_none(), "full is not read-only: {other:?}");
-        let exhaust =
-            format!("mkdir {ROOT}/many; cd {ROOT}/many; seq 3000 | xargs touch 2>/dev/null; true");
-        provoke(scene, "no inode left", &exhaust, "StorageInodesExhausted")?;
-        mend(scene, &format!("rm -r {ROOT}/many"))
+        // Until it is stopped: an inode that the kubelet gives back meanwhile is enough to make a file again.
+        let exhaust = "seq 3000 | xargs touch";
+        let from = Instant::now();
+        scene.node.sh(&format!(
+            "mkdir {ROOT}/many; systemd-run --quiet --unit=filler --working-directory={ROOT}/many \
+             sh -c 'while :; do {exhaust} 2>/dev/null; sleep 0.2; done'"
+        ))?;
+        told(
+            scene,
+            from,
+            "no inode left",
+            exhaust,
+            "StorageInodesExhausted",
+        )?;
+        mend(scene, &format!("systemctl stop filler; rm -r {ROOT}/many"))
     })
 }
 
