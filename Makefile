@@ -69,7 +69,7 @@ NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-dae
   curl:curl mkfs.ext4:e2fsprogs losetup:mount python3:python3-minimal strace:strace lintian:lintian rpmlint:rpmlint rpm:rpm \
   qemu-system-x86_64:qemu-system-x86 busybox:busybox-static
 
-.PHONY: help demo story test packages arm nfpm packed prometheus rules unit trees kubelet kubelets consumers crds peer node guest memory vm promises check docs table bench soak oracle fuzz release install tools setup cargo-deny clean
+.PHONY: help demo story test packages arm nfpm packed prometheus rules unit trees kubelet kubelets consumers crds peer node guest memory vm promises check docs table bench soak order oracle fuzz release install tools setup cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -161,6 +161,13 @@ bench: setup tools release ## Measures every promise and writes dist/bench.json 
 soak: setup tools release ## An idle hour: CPU, memory, descriptors, threads, wake-ups; writes dist/soak.json
 	@echo "== soak"
 	@NODEVIGIL_BENCH=soak $(NODE_ENV) cargo bench --locked --profile dev --bench promises
+
+# With names in it, which the shipped binary has not; the tree's own target folder keeps both.
+order: setup tools ## Writes packaging/order.ld: which functions lie side by side in the binary (minutes)
+	@echo "== order"
+	@CARGO_PROFILE_RELEASE_STRIP=false cargo build --locked --release --target $(TARGET) --bin nodevigil
+	@NODEVIGIL_BENCH=order $(NODE_ENV) NODEVIGIL_BIN="$(CARGO_TARGET_DIR)/$(TARGET)/release/nodevigil" \
+	  cargo bench --locked --profile dev --bench promises
 
 # The seed is printed; ORACLE_SEED=S repeats a run, ORACLE_TREES=1 with it a single tree.
 oracle: setup tools kubelets ## A thousand random trees against a real systemd, flags against four releases of the kubelet

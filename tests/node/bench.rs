@@ -14,6 +14,8 @@ mod check;
 mod faults;
 #[path = "bench/idle.rs"]
 mod idle;
+#[path = "bench/order.rs"]
+mod order;
 #[path = "bench/report.rs"]
 mod report;
 #[path = "bench/stage.rs"]
@@ -31,7 +33,7 @@ use report::{Row, Statistic};
 use stage::{RESTART, Stage};
 use support::{repository, say, tools};
 
-/// `short` for CI: the same on fewer tries. `soak`: an idle hour.
+/// `short` for CI: the same on fewer tries. `soak`: an idle hour. `order`: measures nothing, but sees which functions run.
 const FORM: &str = "NODEVIGIL_BENCH";
 const SHORT: Plan = Plan {
     form: "short",
@@ -51,6 +53,12 @@ const SOAK: Plan = Plan {
     kills: 3,
     hangs: 1,
     idle: Duration::from_hours(1),
+};
+const ORDER: Plan = Plan {
+    form: "order",
+    kills: 3,
+    hangs: 1,
+    idle: Duration::from_mins(2),
 };
 /// A soak of another length.
 const SOAK_SECONDS: &str = "SOAK_SECONDS";
@@ -90,6 +98,9 @@ fn measure() -> Result<bool> {
         rows.clear(); // so few faults only warm it up
     }
     faults::outage_and_bundle(&stage)?;
+    if plan.form == ORDER.form {
+        return order::write(&stage, plan.idle).map(|()| true);
+    }
     rows.extend(idle::idle(&stage, plan.idle)?);
     let name = if plan.form == SOAK.form {
         "dist/soak.json"
@@ -127,7 +138,8 @@ fn plan() -> Result<Plan> {
         "" => FULL,
         "short" => SHORT,
         "soak" => SOAK,
-        other => bail!("{FORM}={other}: there are `short` and `soak`"),
+        "order" => ORDER,
+        other => bail!("{FORM}={other}: there are `short`, `soak` and `order`"),
     };
     if let Ok(seconds) = std::env::var(SOAK_SECONDS)
         && plan.form == SOAK.form
