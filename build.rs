@@ -1,6 +1,11 @@
 //! Has the linker put what the agent runs all the time side by side (`packaging/order.ld`): docs/decisions.md, "Small by the
 //! linker, too".
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "cargo tells a build script everything by the environment"
+)]
+
 use std::env;
 
 fn main() {

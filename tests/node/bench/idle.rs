@@ -283,8 +283,8 @@ fn writes(stage: &Stage, began: Timestamp) -> Result<Row> {
     });
     let (before, within): (Vec<_>, Vec<_>) = writes.partition(|request| request.at < began);
     tell_writes(before.last().copied(), &within);
-    // How often an Event of the faults before has been seen is written twice, for up to twelve minutes after the last time.
-    let is_of_the_node = |request: &&Request| !is_count(request);
+    // Events of the faults before are written, and counted on, for up to twelve minutes after the last of them.
+    let is_of_the_node = |request: &&Request| request.uri.contains("/nodes/");
     let before: Vec<_> = before.into_iter().filter(is_of_the_node).collect();
     let within: Vec<_> = within.into_iter().filter(is_of_the_node).collect();
     let at = |writes: &[&Request]| writes.last().map(|request| request.at);
@@ -293,7 +293,7 @@ fn writes(stage: &Stage, began: Timestamp) -> Result<Row> {
         f64::from(u32::try_from(within.len()).unwrap_or(u32::MAX)) * HOUR / span(&from, &to)
     });
     let name = format!(
-        "API writes of the agent, healthy, the rate over {} intervals",
+        "writes of the agent to its Node, healthy, the rate over {} intervals",
         within.len()
     );
     Ok(Row::promised(
@@ -303,11 +303,6 @@ fn writes(stage: &Stage, began: Timestamp) -> Result<Row> {
         Statistic::Only,
         14.0,
     ))
-}
-
-/// Whether it only counts on in an Event that there is.
-fn is_count(request: &Request) -> bool {
-    request.verb == "patch" && request.uri.contains("/events/")
 }
 
 /// Says of each write what it changed: a heartbeat changes nothing, and whatever else is written has a cause to be looked for.
