@@ -5,6 +5,7 @@
 //! come again and again are written to `packaging/order.ld`, the most frequent first.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Write as _;
 use std::fs;
 use std::process::Command;
 use std::thread;
@@ -51,11 +52,12 @@ pub(crate) fn write(stage: &Stage, took: Duration) -> Result<()> {
         .chain(names.iter().map(|name| pattern(name)))
         .collect();
     let mut known = HashSet::new(); // one of a generic function may be there with another type
-    let lines: String = (patterns.iter())
-        .filter(|pattern| known.insert(*pattern))
-        .map(|pattern| format!("    *(.text.{pattern})\n"))
-        .collect();
-    fs::write(repository().join(FILE), format!("{HEAD}{lines}{TAIL}"))?;
+    let mut script = HEAD.to_owned();
+    for pattern in patterns.iter().filter(|pattern| known.insert(*pattern)) {
+        writeln!(script, "    *(.text.{pattern})")?;
+    }
+    script += TAIL;
+    fs::write(repository().join(FILE), script)?;
     say(&format!("{} functions written to {FILE}", names.len()));
     Ok(())
 }
