@@ -162,7 +162,7 @@ soak: setup tools release ## An idle hour: CPU, memory, descriptors, threads, wa
 	@echo "== soak"
 	@NODEVIGIL_BENCH=soak $(NODE_ENV) cargo bench --locked --profile dev --bench promises
 
-# With names in it, which the shipped binary has not; the tree's own target folder keeps both.
+# With names in it, which the shipped binary has not: the next release is linked anew.
 order: setup tools ## Writes packaging/order.ld: which functions lie side by side in the binary (minutes)
 	@echo "== order"
 	@CARGO_PROFILE_RELEASE_STRIP=false cargo build --locked --release --target $(TARGET) --bin nodevigil

@@ -11,11 +11,7 @@ use std::{
 };
 
 use nix::libc;
-
-use crate::host::files::Root;
-
-/// What is read of `/proc/self/maps`: a line for each mapping, of which a static program has some dozens.
-const MAX_MAPS_BYTES: usize = 1024 * 1024;
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 
 /// The first descriptor that systemd hands over.
 const FIRST_FD: RawFd = 3;
@@ -58,23 +54,15 @@ pub(crate) fn adjtimex() -> io::Result<libc::timex> {
 /// # Errors
 /// Of reading `/proc/self/maps`, and of `madvise(2)`: EINVAL where the pages are locked.
 pub(crate) fn give_back_code() -> io::Result<()> {
-    let own = Root::default();
-    let program = own.read_link("/proc/self/exe").map_err(io::Error::other)?;
-    let maps = (own.read_text("/proc/self/maps", MAX_MAPS_BYTES)).map_err(io::Error::other)?;
-    (maps.lines())
-        .filter(|line| program.to_str().is_some_and(|path| line.ends_with(path)))
-        .filter_map(code)
-        .try_for_each(|(start, bytes)| forget(start, bytes))
-}
-
-/// Where a line of `/proc/self/maps` has code that nobody may write to, and how much: `55d0-55e0 r-xp …`.
-fn code(line: &str) -> Option<(usize, usize)> {
-    let (range, rest) = line.split_once(' ')?;
-    let (start, end) = range.split_once('-')?;
-    let [start, end] = [start, end].map(|number| usize::from_str_radix(number, 16));
-    let (start, end) = (start.ok()?, end.ok()?);
-    rest.starts_with("r-xp ")
-        .then(|| Some((start, end.checked_sub(start)?)))?
+    // Whichever host is looked at: what is forgotten must be this very process's.
+    let own = Process::myself().map_err(io::Error::other)?;
+    let program = own.exe().map_err(io::Error::other)?;
+    let maps = own.maps().map_err(io::Error::other)?;
+    let is_code = |map: &&MemoryMap| {
+        matches!(&map.pathname, MMapPath::Path(path) if *path == program)
+            && map.perms == MMPermissions::READ | MMPermissions::EXECUTE | MMPermissions::PRIVATE
+    };
+    (maps.iter().filter(is_code)).try_for_each(|map| forget(map.address))
 }
 
 /// Only for [`give_back_code`], which has checked what the SAFETY comment claims.
@@ -82,7 +70,12 @@ fn code(line: &str) -> Option<(usize, usize)> {
     unsafe_code,
     reason = "madvise can take away what somebody has written"
 )]
-fn forget(start: usize, bytes: usize) -> io::Result<()> {
+fn forget((start, end): (u64, u64)) -> io::Result<()> {
+    let [start, end] = [start, end].map(usize::try_from);
+    let (start, end) = start
+        .and_then(|start| Ok((start, end?)))
+        .map_err(io::Error::other)?;
+    let bytes = end.saturating_sub(start);
     let start = ptr::with_exposed_provenance_mut(start);
     // SAFETY: the pages are a private mapping of the program's file that may be read and run. Nothing has ever written to
     // them, for the linker makes no relocations in code, so each comes back from the file as it was; and the code of a
@@ -97,12 +90,9 @@ fn forget(start: usize, bytes: usize) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// `RssFile` of this process.
     fn resident_file_kib() -> u64 {
-        let status = Root::default().read_text("/proc/self/status", 1 << 16);
-        let status = status.unwrap();
-        let words = status.split_once("RssFile:").unwrap().1;
-        words.split_whitespace().next().unwrap().parse().unwrap()
+        let status = Process::myself().and_then(|own| own.status());
+        status.unwrap().rssfile.unwrap()
     }
 
     #[test]
@@ -111,19 +101,5 @@ mod tests {
         give_back_code().unwrap();
         let after = resident_file_kib();
         assert!(after < before, "{before} KiB, then {after}");
-    }
-
-    #[test]
-    fn only_code_is_taken_for_code() {
-        let tail = "00001000 fe:00 42 /usr/bin/nodevigil";
-        assert_eq!(
-            code(&format!("1000-3000 r-xp {tail}")),
-            Some((0x1000, 0x2000))
-        );
-        for other in ["r--p", "rw-p", "rwxp", "r-xs"] {
-            assert_eq!(code(&format!("1000-3000 {other} {tail}")), None, "{other}");
-        }
-        assert_eq!(code("3000-1000 r-xp 0"), None);
-        assert_eq!(code("no map"), None);
     }
 }

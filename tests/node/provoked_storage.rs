@@ -179,7 +179,7 @@ fn no_room_and_no_inodes() -> Result<()> {
             condition.is_some_and(|condition| condition["status"] != "False")
         });
         ensure!(other.is_none(), "full is not read-only: {other:?}");
-        // Until it is stopped: an inode that the kubelet gives back meanwhile is enough to make a file again.
+        // Until it is stopped: an inode that anybody gives back meanwhile is enough to make a file again.
         let exhaust = "seq 3000 | xargs touch";
         let from = Instant::now();
         scene.node.sh(&format!(

@@ -284,16 +284,19 @@ fn writes(stage: &Stage, began: Timestamp) -> Result<Row> {
     let (before, within): (Vec<_>, Vec<_>) = writes.partition(|request| request.at < began);
     tell_writes(before.last().copied(), &within);
     // Events of the faults before are written, and counted on, for up to twelve minutes after the last of them.
-    let is_of_the_node = |request: &&Request| request.uri.contains("/nodes/");
-    let before: Vec<_> = before.into_iter().filter(is_of_the_node).collect();
-    let within: Vec<_> = within.into_iter().filter(is_of_the_node).collect();
+    let is_of_the_idle_time = |request: &&Request| happened(request).is_none_or(|at| at >= began);
+    let before: Vec<_> = before
+        .into_iter()
+        .filter(|one| happened(one).is_none())
+        .collect();
+    let within: Vec<_> = within.into_iter().filter(is_of_the_idle_time).collect();
     let at = |writes: &[&Request]| writes.last().map(|request| request.at);
     let span = |from: &Timestamp, to: &Timestamp| to.duration_since(*from).as_secs_f64();
     let rate = at(&before).zip(at(&within)).map(|(from, to)| {
         f64::from(u32::try_from(within.len()).unwrap_or(u32::MAX)) * HOUR / span(&from, &to)
     });
     let name = format!(
-        "writes of the agent to its Node, healthy, the rate over {} intervals",
+        "API writes of the agent, healthy, the rate over {} intervals",
         within.len()
     );
     Ok(Row::promised(
@@ -303,6 +306,13 @@ fn writes(stage: &Stage, began: Timestamp) -> Result<Row> {
         Statistic::Only,
         14.0,
     ))
+}
+
+/// When what an Event tells of happened last; nothing for a write that is no Event.
+fn happened(write: &Request) -> Option<Timestamp> {
+    let last = write.body.pointer("/series/lastObservedTime");
+    let at = last.or_else(|| write.body.get("eventTime"))?;
+    at.as_str()?.parse().ok()
 }
 
 /// Says of each write what it changed: a heartbeat changes nothing, and whatever else is written has a cause to be looked for.

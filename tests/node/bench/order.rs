@@ -16,6 +16,7 @@ use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use procfs::process::{MMapPath, MemoryMap, Process};
 
 use crate::stage::Stage;
 use crate::support::{repository, say, tools};
@@ -99,10 +100,10 @@ impl Functions {
 
 /// Counts how often each instruction of the first thread runs for [`STEPPED`], by its place in the binary.
 fn step(pid: i32, steps: &mut HashMap<u64, u32>) -> Result<()> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
-    let first = maps.lines().find(|line| line.ends_with("/nodevigil"));
-    let start = first.and_then(|line| line.split_once('-'));
-    let base = u64::from_str_radix(start.context("the program's mapping")?.0, 16)?;
+    let maps = Process::new(pid)?.maps()?;
+    let is_the_program = |map: &&MemoryMap| matches!(&map.pathname, MMapPath::Path(path) if path.ends_with("nodevigil"));
+    let first = maps.iter().find(is_the_program);
+    let (base, _) = first.context("the program's mapping")?.address;
     let thread = Pid::from_raw(pid);
     ptrace::seize(thread, Options::empty())?;
     ptrace::interrupt(thread)?;
