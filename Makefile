@@ -27,8 +27,8 @@ TOOLS_KEY := $(shell cat tests/cluster/go.mod tests/cluster/go.sum | sha256sum |
 TOOLS := $(CACHE)/tools/$(TOOLS_KEY)
 ASSETS := $(or $(KUBEBUILDER_ASSETS),$(TOOLS))
 
-# The controllers that read our conditions, each a small Go module of ours around the real one.
-CONSUMERS_KEY := $(shell cat tests/cluster/karpenter/go.mod tests/cluster/karpenter/go.sum tests/cluster/karpenter/main.go | sha256sum | cut -c1-16)
+# The controllers that read our conditions, in two small Go modules of ours around the real ones, and what both share.
+CONSUMERS_KEY := $(shell cat $(foreach module,karpenter clusterapi stepped,$(sort $(wildcard tests/cluster/$(module)/*))) | sha256sum | cut -c1-16)
 CONSUMERS := $(CACHE)/consumers/$(CONSUMERS_KEY)
 
 # The definitions of the types that packaging/kubernetes/samples has, out of the projects' own modules.
@@ -67,9 +67,9 @@ VM_ENV := NODEVIGIL_VM="$(VM)" NODEVIGIL_GUEST="$(CARGO_TARGET_DIR)/$(TARGET)/re
 NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-daemon:dbus unshare:util-linux ip:iproute2 \
   containerd:containerd runc:runc cloud-init:cloud-init openssl:openssl nft:nftables \
   curl:curl mkfs.ext4:e2fsprogs losetup:mount python3:python3-minimal strace:strace lintian:lintian rpmlint:rpmlint rpm:rpm \
-  qemu-system-x86_64:qemu-system-x86 busybox:busybox-static
+  qemu-system-x86_64:qemu-system-x86 busybox:busybox-static dmsetup:dmsetup
 
-.PHONY: help demo story test packages arm nfpm packed prometheus rules unit trees kubelet kubelets consumers crds peer node guest memory vm promises check docs table bench soak order oracle fuzz release install tools setup cargo-deny clean
+.PHONY: help demo story test well well-short packages arm nfpm packed prometheus rules unit trees kubelet kubelets consumers crds peer node guest memory vm promises check docs table fleet bench soak order oracle fuzz release install tools setup cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -86,7 +86,7 @@ story: setup tools release ## The life of one real node: cloud-init, deb, prefli
 	@echo "== story"
 	@$(NODE_ENV) cargo test --quiet --locked --test node -- story::
 
-test: setup unit trees tools rules kubelet release packed node memory promises ## Every test: unit, integration, oracle, real node, promises in short form
+test: setup unit trees tools rules kubelet release packed node well-short memory promises ## Every test: unit, integration, oracle, real node, promises in short form
 
 unit:
 	@echo "== unit and integration tests"
@@ -112,7 +112,7 @@ kubelet:
 
 node:
 	@echo "== tests on a real node, with dist/nodevigil"
-	@$(NODE_ENV) cargo test --locked --test node
+	@$(NODE_ENV) cargo test --locked --test node -- --skip well::node
 
 # The image is made in seconds; its kernel is 26 MB from Debian.
 guest: setup
@@ -128,10 +128,12 @@ memory: guest
 	@$(VM_ENV) cargo test --locked --test vm -- short
 
 # One emulated processor, which takes a core of a machine that is otherwise quiet.
-vm: setup tools release guest ## Every load on memory in a guest under qemu, VM_RUNS times (5); prints what was measured (80 minutes)
+vm: setup tools release guest ## Every load on memory in a guest under qemu, VM_RUNS times (5), and each bad reason once on cgroup v2 (80 minutes, and the latter)
 	@echo "== guests without memory"
 	@rm -f dist/vm.jsonl
 	@NODEVIGIL_ROWS="$(CURDIR)/dist/vm.jsonl" $(VM_ENV) cargo test --locked --test vm -- full
+	@echo "== a guest in which each bad reason is provoked, on cgroup v2"
+	@NODEVIGIL_ROWS="$(CURDIR)/dist/vm.jsonl" $(VM_ENV) cargo test --locked --test vm -- reasons
 	@NODEVIGIL_ROWS="$(CURDIR)/dist/vm.jsonl" cargo test --quiet --locked --test it -- tables::
 
 # The harness is a debug build: what is measured is dist/nodevigil.
@@ -145,6 +147,12 @@ table: setup tools release ## Runs the node tests and writes the tables in docs/
 	@NODEVIGIL_ROWS="$(CURDIR)/dist/rows.jsonl" $(NODE_ENV) cargo test --locked --test node
 	@NODEVIGIL_ROWS="$(CURDIR)/dist/rows.jsonl" cargo test --quiet --locked --test it -- tables::
 
+# Four CPU minutes. The node tests have its short form: a tenth and a half of the fleet at once.
+fleet: setup tools release ## What Karpenter and Cluster API delete of 300 nodes in an hour; writes the table in docs/consumers.md (minutes)
+	@rm -f dist/fleet.jsonl
+	@NODEVIGIL_FLEET=full NODEVIGIL_ROWS="$(CURDIR)/dist/fleet.jsonl" $(NODE_ENV) cargo test --locked --test node consumers::
+	@NODEVIGIL_ROWS="$(CURDIR)/dist/fleet.jsonl" cargo test --quiet --locked --test it -- tables::
+
 bench: setup tools release ## Measures every promise and writes dist/bench.json (an hour)
 	@echo "== promises"
 	@$(NODE_ENV) cargo bench --locked --profile dev --bench promises
@@ -156,6 +164,19 @@ bench: setup tools release ## Measures every promise and writes dist/bench.json 
 	@rm -f dist/peer.jsonl
 	@PEER_KILLS=12 NODEVIGIL_ROWS="$(CURDIR)/dist/peer.jsonl" $(NODE_ENV) cargo test --locked --test node peer::
 	@NODEVIGIL_ROWS="$(CURDIR)/dist/peer.jsonl" cargo test --quiet --locked --test it -- tables::
+
+# WELL_MINUTES=480 is the full length, WELL_SEED=S repeats a draw. `make test` has ten minutes of it.
+well: setup tools release ## A node that is well, WELL_MINUTES long (60; 480 in full): disturbances at random, and not one False
+	@echo "== a node that stays well"
+	@rm -f dist/well.jsonl
+	@WELL_MINUTES="$${WELL_MINUTES:-60}" WELL_SEED="$${WELL_SEED:-$$(date +%s)}" NODEVIGIL_ROWS="$(CURDIR)/dist/well.jsonl" \
+	  $(NODE_ENV) cargo test --locked --test node well::
+	@NODEVIGIL_ROWS="$(CURDIR)/dist/well.jsonl" cargo test --quiet --locked --test it -- tables::
+
+# After the node tier and not beside it: what starves this node shows in the pressure of the whole machine.
+well-short:
+	@echo "== a node that stays well, ten minutes"
+	@WELL_MINUTES=10 $(NODE_ENV) cargo test --locked --test node -- well::node
 
 # SOAK_SECONDS for another length. Its two-minute form is the idle part of what `make test` ends with.
 soak: setup tools release ## An idle hour: CPU, memory, descriptors, threads, wake-ups; writes dist/soak.json
@@ -191,7 +212,7 @@ check: cargo-deny ## Format, lints, dependencies' licences and sources, unit fil
 	@systemd/check.sh
 
 docs: ## Writes what is made from the program: docs/reference/{rules,conditions,metrics}.md, packaging/config.d, and the output in README.md
-	@NODEVIGIL_WRITE_DOCS=1 cargo test --quiet --locked --test it -- the_rules_document the_conditions_document the_metrics_document the_commented_configuration the_readme_shows
+	@NODEVIGIL_WRITE_DOCS=1 cargo test --quiet --locked --test it -- the_rules_document the_conditions_document the_maintenance_table the_consumers_table the_metrics_document the_commented_configuration the_readme_shows
 
 release: setup ## The static binary, at dist/nodevigil
 	@echo "== release build"
@@ -250,14 +271,17 @@ tools: consumers crds peer prometheus nfpm ## The pinned Kubernetes programs, in
 	  $(GO_ENV) tests/cluster/build.sh "$(TOOLS)"; \
 	fi
 
+# Two to five minutes and 160 MB.
 consumers:
-	@if [ ! -d "$(CONSUMERS)" ]; then \
-	  $(NEED_GO); \
-	  echo "== controllers that read our conditions, into $(CONSUMERS) (two minutes)"; \
-	  rm -rf "$(CACHE)/consumers"; \
-	  mkdir -p "$(CACHE)/consumers" "$(CACHE)/go"; \
-	  $(GO_ENV) tests/cluster/build.sh "$(CONSUMERS)" tests/cluster/karpenter; \
-	fi
+	@if [ ! -d "$(CONSUMERS)" ]; then rm -rf "$(CACHE)/consumers"; fi
+	@for module in karpenter clusterapi; do \
+	  if [ ! -d "$(CONSUMERS)/$$module" ]; then \
+	    $(NEED_GO); \
+	    echo "== controllers that read our conditions: $$module, into $(CONSUMERS) (three minutes)"; \
+	    mkdir -p "$(CONSUMERS)" "$(CACHE)/go"; \
+	    $(GO_ENV) tests/cluster/build.sh "$(CONSUMERS)/$$module" tests/cluster/$$module || exit 1; \
+	  fi; \
+	done
 
 crds:
 	@if [ ! -d "$(CRDS)" ]; then \

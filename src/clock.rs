@@ -27,7 +27,8 @@ pub struct Now {
     /// Time since boot, suspended time included (`CLOCK_BOOTTIME`): what every duration is measured with, because
     /// it survives a restart of the agent and does not jump when the wall clock is set.
     pub uptime: Duration,
-    /// Wall clock: only for timestamps that are published.
+    /// Wall clock: for what people on this machine read. What is published has the cluster's time
+    /// ([`crate::cluster::time::ClusterTime::of`]).
     pub wall: Timestamp,
 }
 

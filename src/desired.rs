@@ -3,6 +3,7 @@
 //! Pure. A type of another dialect has a transition time of its own, so there is a memory for each ([`Desired`]).
 
 mod dialects;
+pub mod stopped;
 pub mod taints;
 
 use jiff::Timestamp;
@@ -105,6 +106,8 @@ struct Memory {
     anchored: bool,
     /// Whether the status has flipped since, after which an older record has nothing to teach.
     flipped: bool,
+    /// Which reason was told of that waits to be shown.
+    next: Option<Reason>,
 }
 
 /// What the Node should have, and since when each type has said what it says.
@@ -177,20 +180,23 @@ impl Desired {
             if spec.is_native() && self.choice.tells(kind) {
                 transitions.extend(memory.transition(kind, spec.show(worst.reason), worst));
             }
+            let (reason, message) = counting(spec, worst);
+            let is_aside = reason != worst.reason;
             let newest = feeds.iter().map(|(_, v)| v.since).max();
             let since = if spec.is_native() {
                 worst.since
             } else {
-                memory.since(spec.show(worst.reason), newest, now)
+                memory.since(spec.show(reason), newest.filter(|_| !is_aside), now)
             };
             let condition = Condition {
                 r#type: spec.published,
-                status: spec.show(worst.reason),
-                reason: worst.reason.as_str().to_owned(),
-                message: bounded(&worst.message, MAX_MESSAGE_BYTES),
+                status: spec.show(reason),
+                reason: reason.as_str().to_owned(),
+                message: bounded(message, MAX_MESSAGE_BYTES),
                 last_transition_time: since,
             };
             memory.keep(&condition);
+            memory.next = worst.next;
             if spec.is_native() || self.choice.publishes(spec.published) {
                 self.told.push(condition);
             }
@@ -220,6 +226,19 @@ impl Memory {
         shown: Status,
         verdict: &Verdict,
     ) -> Option<Transition> {
+        if let Some(next) = verdict.next.filter(|next| self.next != Some(*next))
+            && self.said.as_ref().is_some_and(|said| said.status == shown)
+        {
+            let mut others = verdict.others.iter();
+            let named = others.find(|other| other.reason == next)?;
+            return Some(Transition {
+                kind,
+                status: shown,
+                warning: true,
+                reason: next.as_str(),
+                message: bounded(&named.message, MAX_MESSAGE_BYTES),
+            });
+        }
         let reason = verdict.reason.as_str();
         let warning =
             verdict.status == Status::False || verdict.reason.severity() == Severity::Warning;
@@ -230,6 +249,8 @@ impl Memory {
             // That all is well, or not known yet, is no news of a Node that we see for the first time.
             None => warning,
             Some(said) if said.status != shown => true,
+            // What waited to be shown was told of when it came.
+            Some(_) if self.next == Some(verdict.reason) => false,
             Some(said) => said.reason != reason && (warning || was_hint(said)),
         };
         worth.then(|| Transition {
@@ -262,6 +283,16 @@ impl Memory {
     }
 }
 
+/// The reason and message that a type shows: one that counts under its name is not hidden by one that does not.
+fn counting<'a>(spec: &TypeSpec, verdict: &'a Verdict) -> (Reason, &'a str) {
+    let counts = |reason: Reason| spec.show(reason) == spec.bad;
+    let other = verdict.others.iter().find(|other| counts(other.reason));
+    match other {
+        Some(other) if !counts(verdict.reason) => (other.reason, &other.message),
+        _ => (verdict.reason, &verdict.message),
+    }
+}
+
 /// What shows of several verdicts: the first of the worst.
 fn worst<'a>(feeds: &[&(ConditionType, &'a Verdict)]) -> Option<(ConditionType, &'a Verdict)> {
     let rank = |status| match status {
@@ -278,6 +309,9 @@ fn worst<'a>(feeds: &[&(ConditionType, &'a Verdict)]) -> Option<(ConditionType, 
 pub fn in_native(r#type: PublishedType, stored: &Stored) -> Option<(ConditionType, Stored)> {
     let spec = r#type.spec();
     if !spec.only.is_empty() && stored.status != spec.bad {
+        return None;
+    }
+    if Reason::parse(&stored.reason).is_some_and(|reason| spec.except.contains(&reason)) {
         return None;
     }
     let kind = Reason::parse(&stored.reason)

@@ -5,17 +5,25 @@
 
 #[cfg(test)]
 mod any_history;
+mod bad_time;
 pub mod damping;
 mod engine;
+#[cfg(test)]
+mod flips;
+pub mod late;
 mod message;
 pub mod news;
+#[cfg(test)]
+mod over_time;
 mod problems;
 mod reasons;
 pub mod suppress;
 #[cfg(test)]
 mod tests;
 pub mod timing;
+pub mod turned;
 mod waits;
+pub mod witness;
 
 use std::time::Duration;
 
@@ -24,20 +32,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Now;
 
+use damping::Remembered;
 pub use engine::Health;
 pub use message::{MAX_MESSAGE_BYTES, bounded};
+pub use problems::RECLASSED;
 pub use reasons::{
-    AWAY_GRACE, CRI_PROBES, LEASE_LOOKS, LOOKS, PROBES, Reason, ReasonSpec, START_GRACE, Severity,
-    THRASHING_FOR, UNKILLABLE_AFTER, reasons,
+    AWAY_GRACE, CRI_PROBES, Cause, LEASE_LOOKS, LOOKS, PROBES, Reason, ReasonSpec, Remedy,
+    START_GRACE, Scope, Severity, THRASHING_FOR, UNKILLABLE_AFTER, reasons,
 };
 use suppress::{Holds, Suppressor};
+use turned::{Turned, TurnedDown};
 
 /// The status of a Node condition, as Kubernetes spells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Status {
     /// Good.
     True,
-    /// If this lasts, replacing the node is a sane answer.
+    /// If this lasts, replacing the node is a sane answer, but for reasons of the class [`Remedy::None`].
     False,
     /// We cannot tell, or it is somebody's will: never a reason to replace a node.
     Unknown,
@@ -73,6 +84,8 @@ pub enum ConditionType {
     MemoryExhaustionImminent,
     /// See [`ConditionType::doc`].
     NodeBootstrapped,
+    /// See [`ConditionType::doc`].
+    NodevigilHealthy,
 }
 
 impl ConditionType {
@@ -86,6 +99,7 @@ impl ConditionType {
         Self::NodeMemoryHealthy,
         Self::MemoryExhaustionImminent,
         Self::NodeBootstrapped,
+        Self::NodevigilHealthy,
     ];
 
     /// The condition's `type`.
@@ -99,6 +113,7 @@ impl ConditionType {
             Self::NodeMemoryHealthy => "NodeMemoryHealthy",
             Self::MemoryExhaustionImminent => "MemoryExhaustionImminent",
             Self::NodeBootstrapped => "NodeBootstrapped",
+            Self::NodevigilHealthy => "NodevigilHealthy",
         }
     }
 
@@ -128,6 +143,9 @@ impl ConditionType {
             }
             Self::NodeBootstrapped => {
                 "Whether the node has become of use since its Node was created. True: it has, and that stays so, whatever befalls it later. False: the deadline has passed, and something is seen that keeps it from that. Unknown: it is on its way, or how far it is cannot be told. Not published of a Node that was there long before the agent and is not Ready."
+            }
+            Self::NodevigilHealthy => {
+                "Whether nodevigil itself works as configured on this node. Unknown: part of it does not, and the message says which; what it then cannot judge is Unknown under that condition's own name. Never False: a failure of the agent is no failure of the node, and no reason to replace, drain or cordon it."
             }
         }
     }
@@ -163,6 +181,10 @@ pub struct Verdict {
     pub message: String,
     /// `lastTransitionTime`: when `status` last flipped, and nothing else.
     pub since: Timestamp,
+    /// What stands for `False` besides the reason, the worst first.
+    pub others: Vec<Finding>,
+    /// The worst of them, if it is the reason as soon as it has stood for long enough.
+    pub next: Option<Reason>,
 }
 
 /// A verdict of an earlier life of the agent, from the API or the ledger.
@@ -178,21 +200,44 @@ pub struct Stored {
     pub since: Timestamp,
 }
 
+/// In which boot of the host a [`Stored`] verdict was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// In this one, as far as is known.
+    InThisBoot,
+    /// In an earlier one: what cannot outlive a boot is gone.
+    InAnEarlierBoot,
+}
+
 /// The memories of all conditions.
 #[derive(Debug)]
 pub struct Conditions {
     memories: Vec<Health>,
     holds: Holds,
+    turned: Turned,
 }
 
 impl Conditions {
-    /// Conditions without a past. `healthy_for` is the spell of health that ends a problem, and the minimum hold.
+    /// Conditions without a past. `healthy_for` is the spell of health that ends a problem.
     pub fn new(healthy_for: Duration) -> Self {
         let memory = |kind: &ConditionType| Health::new(*kind, healthy_for);
         Self {
             memories: ConditionType::ALL.iter().map(memory).collect(),
             holds: Holds::default(),
+            turned: Turned::default(),
         }
+    }
+
+    /// The same, with what the operator has turned down.
+    #[must_use]
+    pub fn turned_down(mut self, choice: &TurnedDown) -> Self {
+        self.turned.choice.clone_from(choice);
+        self
+    }
+
+    /// What was found since the last call that is to be told as a warning alone.
+    pub fn take_warnings(&mut self) -> Vec<(ConditionType, Finding)> {
+        std::mem::take(&mut self.turned.warnings)
     }
 
     /// Takes in what `check` says of `kind`: everything that it finds now, or nothing at all if it has nothing new to
@@ -207,8 +252,9 @@ impl Conditions {
         suppression: &[Suppressor],
         now: Now,
     ) -> bool {
+        let findings = self.turned.sift(kind, check, findings);
         let asking = self.holds.ask(suppression, now);
-        self.memories[kind as usize].observe(check, findings, asking, now)
+        self.memories[kind as usize].observe(check, &findings, asking, now)
     }
 
     /// There is nothing on this host that `check` could watch: what it said of `kind` counts no longer, and if no other
@@ -258,6 +304,19 @@ impl Conditions {
         ends.filter(|at| *at > now.uptime).min()
     }
 
+    /// What damping must not forget over a restart of the agent; bounded, as each memory is.
+    pub fn remembered(&self) -> Vec<(ConditionType, Remembered)> {
+        let memory = |health: &Health| Some((health.kind(), health.remembered()?));
+        self.memories.iter().filter_map(memory).collect()
+    }
+
+    /// What an earlier life of the agent remembered, in this boot; to be told before anything is found. It flips nothing.
+    pub fn remember(&mut self, memories: &[(ConditionType, Remembered)], now: Now) {
+        for (kind, remembered) in memories {
+            self.memories[*kind as usize].remember(remembered, now);
+        }
+    }
+
     /// The Node shows all of them.
     pub fn published(&mut self) {
         self.memories.iter_mut().for_each(Health::published);
@@ -280,6 +339,8 @@ impl Stored {
             reason: known.unwrap_or(reasons::kin(kind, self.status)),
             message: self.message,
             since: self.since,
+            others: Vec::new(),
+            next: None,
         };
         (verdict, known.is_some())
     }

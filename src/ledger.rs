@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     desired::Condition,
+    health::{ConditionType, damping::Remembered},
     host::files::{FileError, Root, machine_id},
 };
 
@@ -32,6 +33,9 @@ pub struct Ledger {
     pub uid: Option<String>,
     /// What the Node should have had.
     pub conditions: Vec<Condition>,
+    /// What damping remembered; its uptimes are of this boot, as the record is.
+    #[serde(default)]
+    pub remembered: Vec<(ConditionType, Remembered)>,
 }
 
 /// What is to be kept.
@@ -43,6 +47,8 @@ pub struct Kept {
     pub uid: Option<String>,
     /// What it should have.
     pub conditions: Vec<Condition>,
+    /// What damping remembers.
+    pub remembered: Vec<(ConditionType, Remembered)>,
 }
 
 /// Where the record lies, and in which boot we are.
@@ -97,6 +103,7 @@ impl Place {
             node: Some(kept.node),
             uid: kept.uid,
             conditions: kept.conditions,
+            remembered: kept.remembered,
         };
         let text = serde_json::to_vec(&ledger).expect("a ledger has string keys only");
         self.root.write_atomically(&self.path, &text)
@@ -136,6 +143,7 @@ mod tests {
             node: "n1".to_owned(),
             uid: Some("u1".to_owned()),
             conditions: vec![condition.clone()],
+            remembered: Vec::new(),
         };
         place.save(kept).unwrap();
         let ledger = place.load().unwrap();

@@ -1,9 +1,10 @@
 //! The pause file, `/run/nodevigil/pause.json`: `nodevigil pause` writes it, the daemon heeds it, with or without an API.
 //!
-//! It has an end on the wall clock, lies in a folder that a reboot empties, and asks for no more than [`LONGEST`]: a
-//! pause that somebody forgets ends by itself.
+//! It has an end on the wall clock, lies in a folder that a reboot empties, and lasts no longer than `[suppression]
+//! max_pause_secs`: a pause that somebody forgets ends by itself.
 
 use std::{
+    fmt::Write as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -15,8 +16,6 @@ use crate::host::files::{FileError, Root};
 
 /// The file's name in the runtime directory.
 pub const FILE_NAME: &str = "pause.json";
-/// The longest pause.
-pub const LONGEST: Duration = Duration::from_hours(7 * 24);
 /// A reason's bound: it stands in every condition's message.
 pub const MAX_REASON_BYTES: usize = 200;
 const VERSION: u64 = 1;
@@ -58,21 +57,22 @@ impl Pause {
     /// A pause from `now` on. The end has whole seconds, as it is shown.
     ///
     /// # Errors
-    /// When it is empty or longer than [`LONGEST`].
+    /// When it is empty, or longer than `longest`.
     pub fn new(
         now: Timestamp,
         length: Duration,
+        longest: Duration,
         by: Option<String>,
         reason: Option<String>,
     ) -> Result<Self, String> {
         if length.is_zero() {
             return Err("a pause of no length; give it one, such as 30m".to_owned());
         }
-        if length > LONGEST {
+        if length > longest {
             return Err(format!(
-                "a pause of at most {}d; for longer than that stop nodevigil.service, or set the Node's annotation \
-                 nodevigil.io/pause, which is seen by everybody",
-                LONGEST.as_secs() / 86_400
+                "a pause may last {} at most ([suppression] max_pause_secs = {}); pause again before it ends, or raise that key",
+                span(longest),
+                longest.as_secs()
             ));
         }
         let end = SignedDuration::try_from(length).ok();
@@ -89,11 +89,19 @@ impl Pause {
         })
     }
 
-    /// Whether it counts at that time. One that ends beyond [`LONGEST`] was written by hand, or before the clock was
+    /// When it ends, being no longer than `longest`, whatever the file says: it may be written by hand, or under another
+    /// configuration.
+    pub fn end(&self, longest: Duration) -> Timestamp {
+        let longest = SignedDuration::try_from(longest).unwrap_or(SignedDuration::MAX);
+        let bound = self.since.checked_add(longest);
+        bound.map_or(self.until, |bound| self.until.min(bound))
+    }
+
+    /// Whether it counts at that time. One that would end beyond `longest` from now on was written before the clock was
     /// set: it does not.
-    pub fn holds(&self, now: Timestamp) -> bool {
-        let left = self.until.duration_since(now);
-        left > SignedDuration::ZERO && left.unsigned_abs() <= LONGEST
+    pub fn holds(&self, now: Timestamp, longest: Duration) -> bool {
+        let left = self.end(longest).duration_since(now);
+        left > SignedDuration::ZERO && left.unsigned_abs() <= longest
     }
 
     /// Who asked for it, and why, for people.
@@ -156,6 +164,19 @@ impl Pause {
     }
 }
 
+/// A length as people write it, and as `nodevigil pause --for` takes it: `1d`, `1h30m`.
+pub fn span(length: Duration) -> String {
+    let mut left = length.as_secs();
+    let mut text = String::new();
+    for (unit, secs) in [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)] {
+        if left >= secs {
+            write!(text, "{}{unit}", left / secs).expect("a String takes everything");
+            left %= secs;
+        }
+    }
+    text
+}
+
 /// At most [`MAX_REASON_BYTES`] of it, without control characters: it goes to a journal and a terminal.
 pub fn one_line(text: &str) -> String {
     let end = text.floor_char_boundary(MAX_REASON_BYTES);
@@ -170,6 +191,7 @@ mod tests {
     use super::*;
 
     const DIR: &str = "/run/nodevigil";
+    const LONGEST: Duration = Duration::from_hours(24);
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
@@ -185,6 +207,7 @@ mod tests {
         Pause::new(
             at("2026-11-21T09:00:00.7Z"),
             Duration::from_mins(30),
+            LONGEST,
             Some("anna".to_owned()),
             Some("disk\nswap".to_owned()),
         )
@@ -210,16 +233,47 @@ mod tests {
     fn it_ends_by_itself_and_never_lasts_longer_than_is_allowed() {
         let pause = half_an_hour();
         assert_eq!(pause.until, at("2026-11-21T09:30:00Z"));
-        assert!(pause.holds(at("2026-11-21T09:29:59Z")));
-        assert!(!pause.holds(at("2026-11-21T09:30:00Z")));
+        assert!(pause.holds(at("2026-11-21T09:29:59Z"), LONGEST));
+        assert!(!pause.holds(at("2026-11-21T09:30:00Z"), LONGEST));
         // The clock was years ahead when it was written.
-        assert!(!pause.holds(at("2020-11-21T09:00:00Z")));
+        assert!(!pause.holds(at("2020-11-21T09:00:00Z"), LONGEST));
         let now = at("2026-11-21T09:00:00Z");
-        let length = |length| Pause::new(now, length, None, None).map(|pause| pause.until);
-        assert_eq!(length(LONGEST), Ok(at("2026-11-28T09:00:00Z")));
-        assert!(length(LONGEST + Duration::from_secs(1)).is_err_and(|e| e.contains("7d")));
+        let length = |length| Pause::new(now, length, LONGEST, None, None).map(|pause| pause.until);
+        assert_eq!(length(LONGEST), Ok(at("2026-11-22T09:00:00Z")));
+        let too_long = length(LONGEST + Duration::from_secs(1)).unwrap_err();
+        assert!(
+            too_long.contains("1d at most ([suppression] max_pause_secs = 86400)"),
+            "{too_long}"
+        );
         assert!(length(Duration::ZERO).is_err());
         assert!(length(Duration::MAX).is_err());
+    }
+
+    #[test]
+    fn whatever_the_file_says_it_ends_by_the_bound() {
+        let by_hand = Pause {
+            until: at("2099-01-01T00:00:00Z"),
+            ..half_an_hour()
+        };
+        assert_eq!(by_hand.end(LONGEST), at("2026-11-22T09:00:00.7Z"));
+        assert!(by_hand.holds(at("2026-11-22T09:00:00Z"), LONGEST));
+        assert!(!by_hand.holds(at("2026-11-22T09:00:01Z"), LONGEST));
+        // And under a shorter one that was configured since.
+        let shorter = Duration::from_mins(10);
+        assert_eq!(half_an_hour().end(shorter), at("2026-11-21T09:10:00.7Z"));
+        assert!(!half_an_hour().holds(at("2026-11-21T09:11:00Z"), shorter));
+    }
+
+    #[test]
+    fn a_span_is_written_as_it_is_read() {
+        for (secs, text) in [
+            (86_400, "1d"),
+            (5400, "1h30m"),
+            (90, "1m30s"),
+            (93_784, "1d2h3m4s"),
+        ] {
+            assert_eq!(span(Duration::from_secs(secs)), text);
+        }
     }
 
     #[test]

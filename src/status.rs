@@ -80,6 +80,9 @@ pub struct StatusFile {
     /// What has happened lately and is no condition, the oldest first; at most [`MAX_NEWS`].
     #[serde(default)]
     pub news: Vec<News>,
+    /// What is wrong with the configuration that is written, and which is used in its place; `None`: the written one is used.
+    #[serde(default)]
+    pub config_refused: Option<String>,
     /// Whether nothing is written, by `[kubernetes] publish = "none"`.
     #[serde(default)]
     pub shadow: bool,
@@ -141,6 +144,10 @@ pub struct Api {
     pub last_error: Option<String>,
     /// Failures since the last success.
     pub failures: u64,
+    /// By how many seconds this machine's clock is ahead of the API server's, up to two too many; what is published has the
+    /// API server's time.
+    #[serde(default)]
+    pub clock_ahead_secs: Option<i64>,
 }
 
 /// Whether the API server is reached.
@@ -203,6 +210,10 @@ pub struct Kubelet {
     pub healthz_url: Option<String>,
     /// Since when `state` has been so.
     pub since: Option<Timestamp>,
+    /// When the client certificate expires that it shows to the API server, if that is known.
+    pub client_certificate_expires_at: Option<Timestamp>,
+    /// Whether that is soon or past.
+    pub client_certificate_expires_soon: bool,
 }
 
 /// Somebody who keeps problems from being told.
@@ -289,6 +300,7 @@ impl StatusFile {
             quiet: Vec::new(),
             conditions: Vec::new(),
             news: Vec::new(),
+            config_refused: None,
             shadow: false,
             taints: Taints::default(),
             events: Events::default(),

@@ -111,7 +111,7 @@ impl Agent {
         let said = self.lease_refused.clone();
         self.spawn(async move {
             let read = api.lease().await.map_err(|error| match error {
-                ApiError::Forbidden(_) | ApiError::NotFound => {
+                ApiError::Forbidden(_) => {
                     if said.set(()).is_ok() {
                         warn!(%error, "the kubelet's Lease cannot be read: whether its connection to the API server stalls is not watched");
                     }
@@ -176,6 +176,14 @@ impl Agent {
         }
     }
 
+    /// What the API server's answers say of its clock.
+    pub(super) fn learn_the_time(&mut self) {
+        if let Some(api) = &self.api {
+            let time = &mut self.state.link.time;
+            api.dated_answers().drain(|answer| time.learn(&answer));
+        }
+    }
+
     pub(super) fn apply(&mut self, apply: Apply) {
         let Some(api) = self.api.clone() else {
             let lost = ApiError::Network("the connection was given up".to_owned());
@@ -183,9 +191,8 @@ impl Agent {
                 .push_back(Event::Applied(apply.attempt, Err(lost)));
             return;
         };
-        let heartbeat = self.outside.clock.now().wall;
         let task = self.spawn(async move {
-            let result = api.apply(&apply, heartbeat).await;
+            let result = api.apply(&apply).await;
             Event::Applied(apply.attempt, result)
         });
         self.applying = Some(task);

@@ -69,11 +69,11 @@ impl State {
 
     /// The API's word about our Node, as far as the rules judge it.
     pub(super) fn learn_of_node(&mut self, facts: &NodeFacts, now: Now) {
-        self.standing.learn_will(&facts.will);
+        self.standing.learn_will(&facts.will, now);
         if self.checking.node.as_ref() != Some(facts) {
             self.checking.node = Some(facts.clone());
             self.kubelet.apply(Sign::AwaitsJoin(false), now);
-            self.checking.overdue_at = overdue_at(facts, now);
+            self.checking.overdue_at = overdue_at(facts, self.link.time.of(now));
             self.checking.ask_soon(now);
         }
     }
@@ -139,7 +139,7 @@ impl State {
         self.checking.asked = Some(request.clone());
         let age = node
             .and_then(|node| node.created)
-            .map(|at| now.wall.duration_since(at));
+            .map(|at| self.link.time.of(now).wall.duration_since(at));
         if let (Some(cluster), Some(age)) = (&mut request.cluster, age) {
             cluster.node_age_secs = u64::try_from(age.as_secs()).ok();
         }

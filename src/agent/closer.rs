@@ -1,6 +1,6 @@
 //! A closer look at a kubelet that does not answer, and at one that has ended: its threads, its last words.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tracing::debug;
 
@@ -42,6 +42,14 @@ impl State {
     pub(super) fn learn_of_kill(&mut self, reading: &Reading, now: Now) {
         if let Reading::Kernel(KernelEvent::OomKill(kill)) = reading {
             self.kubelet.apply(Sign::OomKill(kill.clone()), now);
+        }
+    }
+
+    /// The Lease tells whether a kubelet works that does not answer.
+    pub(super) fn learn_of_lease(&mut self, reading: &Reading, now: Now) {
+        if let Reading::Lease(Ok(renewal)) = reading {
+            let (renewed, duration) = (renewal.renewed, renewal.duration);
+            self.kubelet.apply(Sign::Lease { renewed, duration }, now);
         }
     }
 
@@ -87,15 +95,15 @@ impl State {
         };
         self.closer.made = self.closer.made.saturating_add(1);
         (self.closer.open, self.closer.at) = (true, now.uptime + every);
-        effects.push(Effect::Sample(pid));
+        effects.push(Effect::Sample(pid, self.url().cloned()));
     }
 }
 
 impl Agent {
-    pub(super) fn sample(&mut self, pid: i32) {
+    pub(super) fn sample(&mut self, pid: i32, healthz: Option<Arc<str>>) {
         let outside = self.outside.clone();
         self.spawn(async move {
-            let look = move || suspect::sample(&outside.root, pid);
+            let look = move || suspect::sample(&outside.root, pid, healthz.as_deref());
             let sample = tokio::task::spawn_blocking(look).await;
             Event::Closer(Closer::Sampled(pid, sample.unwrap_or_default()))
         });

@@ -138,8 +138,8 @@ pub enum Effect {
     ReadState(Process),
     /// Look whether this process is being ended.
     LookWhetherItDies(Process),
-    /// Look closer at this process.
-    Sample(i32),
+    /// Look closer at this process, and at the port of its healthz.
+    Sample(i32, Option<Arc<str>>),
     /// Ask the helper what the kubelet said last in that run.
     AskWords(Run),
     /// Read how hard it is for this process to run, which is in that control group.
@@ -148,6 +148,8 @@ pub enum Effect {
     ReadRuntimeState,
     /// Hold the container runtime's pidfd.
     WatchRuntime(Process),
+    /// Ask systemd for the units' states: an end is to be told among strangers' signals.
+    AskUnits,
     /// Have systemd tell of this unit too.
     FollowUnit(String),
     /// Ask the helper about this process.

@@ -13,7 +13,7 @@ use crate::{
     health::{ConditionType, suppress::Suppressor},
     host::{
         journal::{self, Kind},
-        own, scrapes, textfile,
+        own, scrapes, systemd, textfile,
     },
     metrics::{self, Format, HelperTally, Peer, Process, Snapshot},
 };
@@ -118,10 +118,12 @@ impl State {
             helper: around.helper,
             peers: Peer::ALL.map(|peer| (peer, self.is_up(peer))),
             heartbeat: heartbeat.map(|now| now.wall),
+            clock_ahead: self.link.time.wall_is_ahead_by(now),
             events_sent: self.events.sent(),
             events_dropped: self.events.dropped(),
             log_lines_dropped: journal::dropped(),
             notifications_dropped: around.notifications_dropped,
+            bus_dropped: systemd::dropped(),
             process: around.process,
         }
     }

@@ -37,7 +37,13 @@ impl State {
             return false;
         }
         let mut changed = false;
+        // What is found is published: the time of a flip is the cluster's.
+        let now = self.link.time.of(now);
         for (check, findings) in words {
+            // An apply is the complete set: of ourselves nothing is said before something is of the node.
+            if check.condition == ConditionType::NodevigilHealthy && self::told(&self.health) == 0 {
+                continue;
+            }
             let quiet = self.standing.suppressors();
             let before = reason(&self.health, check.condition);
             changed |= observe(&mut self.health, check, findings, quiet, now);
@@ -51,6 +57,7 @@ impl State {
             let spec = driven.check.spec();
             changed |= self.health.withdraw(spec.condition, spec.id);
         }
+        self.tell_warnings(now);
         changed
     }
 }
@@ -87,6 +94,14 @@ fn observe(
     now: Now,
 ) -> bool {
     let kind = check.condition;
+    let is_its_own = |finding: &Finding| {
+        finding.reason.status() != Status::False || finding.reason.check() == check.id
+    };
+    debug_assert!(
+        findings.iter().all(is_its_own),
+        "{}: {findings:?}",
+        check.id
+    );
     let before = health.get(kind).adopted().cloned();
     let changed = health.observe(kind, check.id, findings, quiet, now);
     if changed && let Some(verdict) = health.get(kind).verdict() {

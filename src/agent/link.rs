@@ -14,6 +14,7 @@ use crate::{
         episode::Line,
         gate::{Gate, Remedy, RequestKind},
         identity::Identity,
+        time::ClusterTime,
         watch::{End, NodeEvent},
     },
     host::journal::Kind,
@@ -43,6 +44,8 @@ pub(super) struct Link {
     watch_number: u64,
     /// Our Node's version as it was seen last: from there the next watch goes on.
     version: Option<String>,
+    /// The cluster's time, for all that is published.
+    pub(super) time: ClusterTime,
 }
 
 /// An identity is looked for.
@@ -87,6 +90,7 @@ impl Link {
             reading: Reading::Idle,
             watch_number: 0,
             version: None,
+            time: ClusterTime::default(),
         }
     }
 
@@ -172,7 +176,7 @@ impl Link {
         told
     }
 
-    fn read_anew(&mut self) {
+    pub(super) fn read_anew(&mut self) {
         self.reading = Reading::Wanted;
         // A watch that is opened meanwhile reads first.
         self.version = None;

@@ -9,6 +9,7 @@ mod closer;
 mod event;
 mod exposing;
 mod judging;
+mod leaving;
 mod link;
 mod memory;
 mod peer;
@@ -34,11 +35,10 @@ use std::{
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    sync::{mpsc, watch},
+    sync::{Notify, mpsc, watch},
     task::{AbortHandle, JoinSet},
-    time::timeout,
 };
-use tracing::{debug, warn};
+use tracing::warn;
 
 pub use event::{Effect, Event};
 pub use exposing::SOCKET_NAME;
@@ -50,7 +50,6 @@ use crate::{
     clock::{Alarm, Clock, Now},
     cluster::{api::Api, identity::Known},
     config::Settings,
-    helper::boot::{BootNote, BootRequest},
     host::{
         files::{Folder, Root, Stamp},
         helper::HelperClient,
@@ -64,7 +63,6 @@ use crate::{
         scrapes::Scrape,
         sockets::SocketTable,
         strain::Gauge,
-        systemd,
     },
     ledger,
     status::StatusFile,
@@ -75,11 +73,6 @@ const QUEUE: usize = 64;
 
 /// How often in a turn readings may ask for readings; what is asked for then is for the next turn.
 const MAX_ROUNDS: u32 = 4;
-
-/// How long systemd's word that the host is going down may come after its signal to end.
-const WORD_WITHIN: Duration = Duration::from_millis(100);
-/// How long the helper may take to keep it.
-const KEPT_WITHIN: Duration = Duration::from_secs(1);
 
 /// Everything that is handed in.
 #[derive(Debug)]
@@ -120,6 +113,8 @@ pub struct Agent {
     runtime_state_at: Duration,
     /// The units that systemd is asked about beside the kubelet's.
     beside: watch::Sender<Vec<String>>,
+    /// Has systemd asked for the states of all of them.
+    anew: Arc<Notify>,
     /// Connections of the identities that were found, each ahead of its event.
     connections: (mpsc::UnboundedSender<Known>, mpsc::UnboundedReceiver<Known>),
     /// The connection of the identity found last, and what is said on it.
@@ -205,6 +200,7 @@ impl Agent {
             runtime_state: None,
             runtime_state_at: Duration::ZERO,
             beside,
+            anew: Arc::default(),
             connections: mpsc::unbounded_channel(),
             connection: None,
             api: None,
@@ -249,33 +245,7 @@ impl Agent {
         loop {
             let event = self.next().await;
             if self.turn(event).await {
-                self.outside.notifier.stopping();
-                return self.last_words().await;
-            }
-        }
-    }
-
-    /// If the host is going down, that is kept for the next boot to know. systemd's word of it may come a moment after its
-    /// signal to us.
-    async fn last_words(&mut self) {
-        let mut going_down = self.state.standing.is_going_down();
-        let word = async {
-            while let Some(event) = self.events.recv().await {
-                if matches!(event, Event::Bus(systemd::BusEvent::ShuttingDown(true))) {
-                    return true;
-                }
-            }
-            false
-        };
-        if !going_down {
-            going_down = timeout(WORD_WITHIN, word).await.unwrap_or(false);
-        }
-        if going_down {
-            let note = Some(BootNote::GoingDown);
-            let kept = self.outside.helper.boot(BootRequest { note });
-            // systemd waits five seconds for us, and for the helper until we are gone.
-            if let Err(error) = timeout(KEPT_WITHIN, kept).await {
-                debug!(%error, "that the host is going down could not be kept");
+                return Box::pin(self.end()).await;
             }
         }
     }
@@ -293,6 +263,7 @@ impl Agent {
             scrape.answer(text);
             return false;
         }
+        self.learn_the_time();
         let mut effects = std::mem::take(&mut self.effects);
         self.state.apply_onto(event, now, &mut effects);
         for round in 0.. {

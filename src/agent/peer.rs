@@ -11,6 +11,8 @@ pub(super) struct Peer {
     kinds: (Kind, Kind),
     state: State,
     changed: bool,
+    /// Whether the check of ourselves has yet to hear of a change.
+    unheard: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -28,6 +30,7 @@ impl Peer {
             kinds,
             state: State::Unknown,
             changed: false,
+            unheard: false,
         }
     }
 
@@ -40,13 +43,15 @@ impl Peer {
                 self.name
             );
         }
-        self.changed |= self.state != State::Answers;
+        let is_new = self.state != State::Answers;
+        self.changed |= is_new;
+        self.unheard |= is_new;
         self.state = State::Answers;
     }
 
     pub(super) fn is_away(&mut self, why: &str) {
         if !matches!(self.state, State::Away(_)) {
-            self.changed = true;
+            (self.changed, self.unheard) = (true, true);
             warn!(
                 message_id = self.kinds.0.id(),
                 peer = self.name,
@@ -61,6 +66,11 @@ impl Peer {
     /// Whether it came or went since this was asked last.
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
+    }
+
+    /// Whether it came or went since the check of ourselves was told last.
+    pub(super) fn take_unheard(&mut self) -> bool {
+        std::mem::take(&mut self.unheard)
     }
 
     /// `None` until it was asked; then whether it answers, else why not.

@@ -2,7 +2,7 @@
 //!
 //! Nothing here waits: results come back as events.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::mpsc, task::AbortHandle};
 use tracing::{debug, warn};
@@ -24,6 +24,13 @@ use crate::{
     pause::{self, Pause},
 };
 
+/// Time before each of the questions to systemd that follow an end, all of them within the second for which it is waited.
+const ASK_AFTER: [Duration; 3] = [
+    Duration::ZERO,
+    Duration::from_millis(100),
+    Duration::from_millis(400),
+];
+
 impl Agent {
     pub(super) fn perform(&mut self, effect: Effect, uptime: Duration) {
         match effect {
@@ -35,12 +42,13 @@ impl Agent {
             Effect::ReadStrain(process, group) => self.read_strain(process, &group, uptime),
             Effect::ReadRuntimeState => self.read_runtime_state(uptime),
             Effect::WatchRuntime(process) => self.watch_runtime(process),
+            Effect::AskUnits => self.ask_units(),
             Effect::FollowUnit(unit) => self.follow_unit(unit),
             Effect::AskFacts(pid) => {
                 let helper = self.outside.helper.clone();
                 self.spawn(async move { Event::Facts(pid, helper.kubelet(pid).await) });
             }
-            Effect::Sample(pid) => self.sample(pid),
+            Effect::Sample(pid, healthz) => self.sample(pid, healthz),
             Effect::AskWords(run) => self.ask_words(run),
             Effect::Ask(check, question) => self.ask(check, question),
             Effect::FollowConfig(question, request) => self.follow_config(question, *request),
@@ -101,9 +109,23 @@ impl Agent {
     pub(super) fn watch_unit(&mut self) {
         let (sender, events) = mpsc::channel(QUEUE);
         let units = self.settings.kubelet.units();
-        self.tasks
-            .spawn(systemd::watch(units, self.beside.subscribe(), sender));
+        self.tasks.spawn(systemd::watch(
+            units,
+            (self.beside.subscribe(), Arc::clone(&self.anew)),
+            sender,
+        ));
         self.forward(events, Event::Bus);
+    }
+
+    /// Several times: systemd may notice an end after it was asked.
+    fn ask_units(&mut self) {
+        let anew = Arc::clone(&self.anew);
+        self.tasks.spawn(async move {
+            for wait in ASK_AFTER {
+                tokio::time::sleep(wait).await;
+                anew.notify_one();
+            }
+        });
     }
 
     /// One question is open at a time: a new one takes the place of the last.
@@ -207,7 +229,12 @@ impl Agent {
 
     pub(super) fn read_state(&mut self, process: &Process) {
         let event = match self.row_of(process) {
-            Some(seen) => Event::ProcessState(process.pid, seen.state),
+            Some(seen) => {
+                if seen.is_dying {
+                    self.known.push_back(Event::Dying(process.pid, true));
+                }
+                Event::ProcessState(process.pid, seen.state)
+            }
             None => Event::Gone(process.pid),
         };
         self.known.push_back(event);

@@ -14,14 +14,14 @@ use crate::{
         watch::NodeEvent,
     },
     desired::{self, PublishedType, Wish},
-    health::Stored,
+    health::{Stored, Written},
     host::journal::Kind,
-    ledger::{Kept, Ledger},
+    ledger::Ledger,
 };
 
 impl State {
     /// What an earlier life of ours kept.
-    pub(super) fn adopt(&mut self, ledger: Ledger) {
+    pub(super) fn adopt(&mut self, ledger: Ledger, now: Now) {
         if self.settings.node.name.is_none() {
             self.hostname_override.clone_from(&ledger.node);
         }
@@ -39,7 +39,9 @@ impl State {
             };
             (condition.r#type, stored)
         });
-        self.take_back(&stored.collect::<Vec<_>>());
+        self.health.remember(&ledger.remembered, now);
+        // The ledger is this boot's: it was emptied with it.
+        self.take_back(&stored.collect::<Vec<_>>(), |_| Written::InThisBoot);
     }
 
     pub(super) fn apply_node(&mut self, event: NodeEvent, now: Now, effects: &mut Vec<Effect>) {
@@ -47,10 +49,12 @@ impl State {
             NodeEvent::Seen(view) => {
                 self.link.saw(Some(&view.version));
                 self.ready = view.ready;
+                self.standing.recall(view.standing_down.as_deref());
                 self.learn_of_node(&view.facts, now);
                 self.see_node(Some(view));
                 let seen = node_reading(&self.node_name(), view);
-                self.offer(&Reading::Node(Some(Box::new(seen))), now);
+                // Its age is by the cluster's time.
+                self.offer(&Reading::Node(Some(Box::new(seen))), self.link.time.of(now));
             }
             NodeEvent::Missing => {
                 self.link.node_is_missing(now);
@@ -74,7 +78,7 @@ impl State {
             }
             NodeChange::Missing => {
                 info!(message_id = Kind::NodeMissing.id(), %node, "the Node does not exist; waiting for it");
-                self.standing.learn_will(&NodeWill::default());
+                self.standing.learn_will(&NodeWill::default(), now);
             }
             NodeChange::First(view) => {
                 info!(message_id = Kind::NodeFound.id(), %node, uid = %view.uid, "found the Node");
@@ -89,7 +93,8 @@ impl State {
                     owner.is_none_or(|owner| owner.ours || owner.foreign.is_none())
                 };
                 let stored = view.conditions.into_iter().filter(|(t, _)| ours(*t));
-                self.take_back(&stored.collect::<Vec<_>>());
+                let then = self.link.time.of(now);
+                self.take_back(&stored.collect::<Vec<_>>(), |stored| written(stored, then));
                 self.tell(now, effects);
             }
             NodeChange::New(view) => {
@@ -104,7 +109,11 @@ impl State {
     }
 
     /// What an earlier life published, from the API or the ledger.
-    pub(super) fn take_back(&mut self, stored: &[(PublishedType, Stored)]) {
+    pub(super) fn take_back(
+        &mut self,
+        stored: &[(PublishedType, Stored)],
+        written: impl Fn(&Stored) -> Written,
+    ) {
         let has = |kind| (stored.iter()).any(|(t, _)| *t == PublishedType::native(kind));
         for (r#type, stored) in stored {
             self.desired.adopt(*r#type, stored);
@@ -113,7 +122,8 @@ impl State {
             };
             // Its own name knows best; another dialect's is the memory where that one is not published.
             if r#type.spec().is_native() || !has(kind) {
-                self.health.get_mut(kind).adopt(native);
+                let written = written(&native);
+                self.health.get_mut(kind).adopt(native, written);
             }
         }
     }
@@ -163,6 +173,7 @@ impl State {
         let Some(publisher) = &mut self.publisher else {
             return;
         };
+        let is_outdated = publisher.is_outdated(attempt, result);
         if !publisher.done(attempt, result, now) {
             return;
         }
@@ -174,14 +185,22 @@ impl State {
             self.rehearse_once(effects);
         }
         self.status_at = now.uptime;
-        let result = result.as_ref().map(|_| ());
+        if is_outdated {
+            self.link.read_anew();
+        }
+        let result = if is_outdated {
+            Ok(())
+        } else {
+            result.as_ref().map(|_| ())
+        };
         self.answered(RequestKind::Apply, result, now, effects);
     }
 
     /// What is found has changed, or what is known of the Node's past.
     pub(super) fn tell(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let now = self.link.time.of(now);
         let transitions = self.desired.update(self.health.verdicts(), now);
-        self.wish();
+        self.wish(now);
         self.tell_besides(transitions, now);
         let told = self.desired.told();
         if told.is_empty() {
@@ -192,25 +211,35 @@ impl State {
             .map(|c| format!("{}={} ({})", c.r#type.as_str(), c.status.as_str(), c.reason))
             .collect();
         effects.push(Effect::NotifyStatus(words.join(", ")));
-        let conditions = told.to_vec();
-        let uid = self.publisher.as_ref().and_then(Publisher::uid);
-        effects.push(Effect::SaveLedger(Kept {
-            node: self.node_name(),
-            // Until the Node is seen, what was taken back is that of the Node before.
-            uid: uid.map(str::to_owned).or_else(|| self.past_of.clone()),
-            conditions,
-        }));
+        self.keep(effects);
     }
 
     /// Nothing at all while there is no verdict: what an earlier Node of our name had is not this one's.
-    pub(super) fn wish(&mut self) {
-        let wish = self.desired.conditions().map(|conditions| Wish {
+    pub(super) fn wish(&mut self, now: Now) {
+        let conditions = match &self.leaving {
+            Some(leaving) => leaving.published.clone(),
+            None => self.desired.conditions(),
+        };
+        let wish = conditions.map(|conditions| Wish {
             conditions,
-            standing_down: self.standing_down(),
+            standing_down: self.standing_annotation(),
         });
         if let Some(publisher) = &mut self.publisher {
-            publisher.want(wish);
+            publisher.want(wish, now);
         }
+    }
+}
+
+/// In which boot the Node's condition was written, by its transition time: a status that flipped before the host came up was
+/// not told of this boot. One that this boot's ledger has told too was taken back from there. A wrong clock can make either of
+/// the other: then a problem that is over lasts a healthy spell, or one that is there is found by the next look.
+fn written(stored: &Stored, now: Now) -> Written {
+    let up = i64::try_from(now.uptime.as_secs()).unwrap_or(i64::MAX);
+    let booted = now.wall.as_second().saturating_sub(up);
+    if stored.since.as_second() < booted {
+        Written::InAnEarlierBoot
+    } else {
+        Written::InThisBoot
     }
 }
 

@@ -2,25 +2,33 @@
 //!
 //! At most one question of a check is open. [`State::take_turns`] decides; [`Agent::ask`] performs, one arm a question.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::mpsc;
 use tracing::warn;
 
 use super::{
-    Agent,
+    Agent, Outside,
     event::{Effect, Event},
+    peer::Peer,
     state::State,
 };
 use crate::{
-    checks::{self, Check, Question, Reading, Unasked, clock::Step, lease::Sight},
+    checks::{
+        self, Check, Question, Reading, Unasked,
+        clock::Step,
+        kernel::state::KernelAsk,
+        lease::{Healthz, Sight},
+        nodevigil::Surroundings,
+    },
     clock::{Now, Steps},
     cluster::events::Notice,
     config::Settings,
-    health::{MAX_MESSAGE_BYTES, bounded},
+    health::{MAX_MESSAGE_BYTES, Reason, bounded},
+    helper::protocol::{Heard, RuntimeAnswer},
     host::{
         helper::{Code, HelperError},
-        kernel, kmsg,
+        kernel, kmsg, unix_sockets,
     },
     status::{MAX_NEWS, News},
 };
@@ -89,6 +97,7 @@ impl State {
     /// Tells every check what was read.
     pub(super) fn offer(&mut self, reading: &Reading, now: Now) {
         self.learn_of_kill(reading, now);
+        self.learn_of_lease(reading, now);
         self.counted.read(reading);
         for driven in &mut self.driven {
             driven.take(reading, now);
@@ -109,9 +118,14 @@ impl State {
                 let took = now.uptime.saturating_sub(driven.asked_at);
                 self.counted.answered(id, took);
                 if reading.is_the_askers() {
+                    self.counted.read(reading);
                     return driven.take(reading, now);
                 }
             }
+        }
+        if matches!(reading, Reading::Certificate(_)) {
+            let time = self.link.time.at(now.uptime);
+            self.offer(&Reading::ClusterTime(time), now);
         }
         self.follow_runtime(reading, effects);
         self.offer(reading, now);
@@ -120,10 +134,17 @@ impl State {
     /// Tells what is known of both ends of the kubelet's way to the API server, when it has changed.
     fn look_both_ways(&mut self, now: Now) {
         let sight = Sight {
-            kubelet_answers: self.kubelet.answers(),
+            healthz: if self.kubelet.answers() {
+                Healthz::Answers
+            } else if self.kubelet.is_silent(now) {
+                Healthz::Silent
+            } else {
+                Healthz::Unknown
+            },
             api_answers: self.link.is_well(),
             is_given_up: self.ready.is_given_up,
             heartbeat: self.ready.heartbeat,
+            blames_runtime: self.ready.blames_runtime,
         };
         if sight != self.sight {
             self.sight = sight;
@@ -131,9 +152,23 @@ impl State {
         }
     }
 
+    /// Tells the check of ourselves whether those answer without which we see less, when that has changed.
+    fn look_around(&mut self, now: Now) {
+        let changed = [self.helper.take_unheard(), self.bus.take_unheard()];
+        if changed.contains(&true) {
+            let word = |peer: &Peer| peer.known().map(|word| word.map_err(str::to_owned));
+            let around = Surroundings {
+                helper: word(&self.helper),
+                bus: word(&self.bus),
+            };
+            self.offer(&Reading::Surroundings(around), now);
+        }
+    }
+
     /// Gives each check that is due its turn.
     pub(super) fn take_turns(&mut self, now: Now, effects: &mut Vec<Effect>) {
         self.look_both_ways(now);
+        self.look_around(now);
         let soon = self.soon(now);
         for driven in &mut self.driven {
             if driven.open || !driven.is_due(now, soon) {
@@ -146,6 +181,12 @@ impl State {
                 effects.push(Effect::Ask(driven.check.spec().id, question));
             }
         }
+    }
+
+    /// Whether one of them finds such a reason, shown or not.
+    pub(super) fn finds(&self, is: impl Fn(Reason) -> bool) -> bool {
+        let mut found = self.driven.iter().flat_map(|d| d.check.findings());
+        found.any(|finding| is(finding.reason))
     }
 
     /// When the next of them is due (uptime).
@@ -185,8 +226,9 @@ impl State {
                     action: "Observe",
                     note: told.note,
                     about: told.about,
+                    pace: told.news.spec().pace,
                 };
-                self.events.record(notice, now);
+                self.events.record(notice, self.link.time.of(now));
             }
         }
         any
@@ -209,6 +251,13 @@ impl Agent {
             Question::Limits => {
                 let reading = Reading::Limits(self.limits.look());
                 self.known.push_back(Event::Answered(id, reading));
+            }
+            Question::Fork => {
+                self.spawn(async move {
+                    let forked = helper.fork().await;
+                    let reading = Reading::Fork(forked.map_err(|error| error.to_string()));
+                    Event::Answered(id, reading)
+                });
             }
             Question::Memory(depth) => self.look_at_memory(id, depth),
             Question::Clock => {
@@ -239,25 +288,40 @@ impl Agent {
                 });
             }
             Question::Runtime(request) => {
+                let outside = self.outside.clone();
                 self.spawn(async move {
-                    let answer = helper.runtime(request).await;
-                    Event::Answered(id, Reading::Runtime(answer.map_err(|e| unasked(&e))))
+                    let answer = match helper.runtime(request).await {
+                        Ok(answer) => Ok(doubted(answer, outside).await),
+                        Err(error) => Err(unasked(&error)),
+                    };
+                    Event::Answered(id, Reading::Runtime(answer))
                 });
             }
-            Question::KernelState(tids) => {
-                let state = kernel::state(&self.outside.root, &tids);
-                let answer = Event::Answered(id, Reading::KernelState(state));
-                self.known.push_back(answer);
-            }
+            Question::KernelState(ask) => self.look_at_kernel(id, ask),
             Question::Pod(uid) => self.name_pod(id, uid),
             Question::Certificate(pid) => self.read_certificate(id, pid),
             Question::Sockets => {
-                let sockets = self.sockets();
-                let answer = Event::Answered(id, Reading::Sockets(sockets));
-                self.known.push_back(answer);
+                let reading = Reading::Sockets(self.sockets());
+                self.known.push_back(Event::Answered(id, reading));
             }
             Question::Lease => self.read_lease(id),
         }
+    }
+
+    /// Of tasks it is asked on the blocking worker: the kernel may hold the locks that this takes for long.
+    fn look_at_kernel(&mut self, id: &'static str, ask: KernelAsk) {
+        let answered = move |state| Event::Answered(id, Reading::KernelState(state));
+        if ask.is_empty() {
+            let state = kernel::state(&self.outside.root, &ask);
+            self.known.push_back(answered(state));
+            return;
+        }
+        let outside = self.outside.clone();
+        self.spawn(async move {
+            let look = move || kernel::state(&outside.root, &ask);
+            let state = tokio::task::spawn_blocking(look).await;
+            answered(state.unwrap_or_default())
+        });
     }
 
     /// Tells the checks when the wall clock is set.
@@ -296,6 +360,28 @@ impl Agent {
             Event::Answered(id, Reading::Certificate(read))
         });
     }
+}
+
+/// That nobody listens counts if the kernel's list of sockets says so too. (The helper has a network of its own, and with it
+/// another list.)
+async fn doubted(answer: RuntimeAnswer, outside: Arc<Outside>) -> RuntimeAnswer {
+    if !matches!(answer.heard, Heard::NoSocket | Heard::Refused)
+        || answer.socket.as_os_str().is_empty()
+    {
+        return answer;
+    }
+    let socket = answer.socket.clone();
+    let look = move || unix_sockets::is_listening(&outside.root, &socket);
+    let doubt = match tokio::task::spawn_blocking(look).await {
+        Ok(Ok(false)) => return answer,
+        Ok(Ok(true)) => {
+            "nobody takes a connection there, but the kernel lists a listener".to_owned()
+        }
+        Ok(Err(error)) => format!("nobody takes a connection there, and {error}"),
+        Err(error) => error.to_string(),
+    };
+    let heard = Heard::Doubted(doubt);
+    RuntimeAnswer { heard, ..answer }
 }
 
 /// What a check is told of a question that the helper did not answer.

@@ -16,6 +16,7 @@ use crate::{
         events::Notice,
         publisher::{Apply, Publisher},
     },
+    health::news::Pace,
     host::{journal::Kind, own},
 };
 
@@ -72,7 +73,7 @@ async fn show(
         .beside()
         .map_err(|error| lost(error.to_string()))?;
     let api = Api::new(beside, node);
-    api.rehearse(apply, now.wall).await?;
+    api.rehearse(apply).await?;
     api.rehearse_event(&event(node, apply, now)).await
 }
 
@@ -87,6 +88,7 @@ fn event(node: &str, apply: &Apply, now: Now) -> EventTask {
             action: "Rehearse",
             note: "never kept".to_owned(),
             about: String::new(),
+            pace: Pace::Ordinary,
         },
         first: now.wall,
         count: 1,

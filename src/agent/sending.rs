@@ -9,7 +9,7 @@ use crate::cluster::api::{ApiError, EventTask, TaintTry};
 impl Agent {
     pub(super) fn taint(&mut self, task: TaintTry) {
         let api = self.api.clone();
-        let now = self.outside.clock.now().wall;
+        let now = self.state.link.time.of(self.outside.clock.now()).wall;
         let sending = self.spawn(async move {
             let result = match api {
                 Some(api) => api.taint(&task, now).await,

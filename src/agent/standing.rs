@@ -3,16 +3,25 @@
 //!
 //! Level-triggered: the list is made anew in each turn from what is known and what time it is.
 
+mod asked;
+mod sights;
+
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tracing::{info, warn};
 
+use self::{
+    asked::{Asked, WARN_BEFORE, Which, pause_subject, sign_subject},
+    sights::Sights,
+};
 use super::{event::Effect, state::State};
 use crate::{
     checks,
     clock::Now,
-    cluster::api::{AskedPause, NodeWill, PAUSE_ANNOTATION},
+    cluster::{
+        api::{AskedPause, NodeWill, PAUSE_ANNOTATION, PauseAnnotation},
+        events::Notice,
+    },
     health::{
         ConditionType, Conditions, Finding, Status,
         suppress::{PACKAGE_UPGRADE_HOLDS, Quiet, Suppressor},
@@ -27,20 +36,32 @@ const HOST_GRACE: Duration = Duration::from_mins(1);
 const NODE_GRACE: Duration = Duration::from_secs(15);
 /// How long what the kernel said of the package managers' locks counts.
 const PACKAGES_EVERY: Duration = Duration::from_secs(1);
-/// The annotation's bound.
+/// The bound of what the annotation says to people; what it keeps for the next life of ours comes after it.
 const MAX_WORDS_BYTES: usize = 512;
 
 /// What is known of those who may ask for quiet.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
+    /// `[suppression] max_pause_secs`.
+    longest: Duration,
     pause: Option<Pause>,
     will: NodeWill,
+    /// Since when what stands on the Node stands there.
+    sights: Sights,
     shutting_down: bool,
     packages: Packages,
     /// When the new Node's grace ends (uptime).
     node_grace: Option<Duration>,
     /// Those who ask now.
     list: Vec<Suppressor>,
+    /// What asks for too long, and is ignored.
+    over: Vec<Asked>,
+    /// The pauses whose end was warned of.
+    warned: Vec<Which>,
+    /// When one of those who ask comes to its end, or is to be warned of (uptime).
+    ends_at: Option<Duration>,
+    /// What is to be told of pauses that end.
+    news: Vec<Notice>,
     changed: bool,
 }
 
@@ -69,6 +90,14 @@ impl Packages {
 }
 
 impl Standing {
+    /// Nobody asks yet; whoever does is heard for so long at most.
+    pub(super) fn new(longest: Duration) -> Self {
+        Self {
+            longest,
+            ..Self::default()
+        }
+    }
+
     /// Those who ask for quiet now.
     pub(super) fn suppressors(&self) -> &[Suppressor] {
         &self.list
@@ -81,25 +110,36 @@ impl Standing {
             None
         });
         if let Some(pause) = &pause
-            && !pause.holds(now.wall)
             && pause.until > now.wall
+            && Asked::by_file(pause, self.longest, now).is_none()
         {
-            warn!(until = %pause.until, "the pause file asks for more than seven days; not paused by it");
+            warn!(since = %pause.since, "the pause file is from the future by this clock; not paused by it");
         }
         self.pause = pause;
     }
 
+    /// The annotation `nodevigil.io/standing-down` as it stands on the Node: an earlier life's, as far as it is the first.
+    pub(super) fn recall(&mut self, annotation: Option<&str>) {
+        self.sights.recall(annotation);
+    }
+
     /// What others want of our Node; nothing if there is none.
-    pub(super) fn learn_will(&mut self, will: &NodeWill) {
+    pub(super) fn learn_will(&mut self, will: &NodeWill, now: Now) {
+        let pause = will.pause.iter().map(pause_subject);
+        let signs = will.maintenance.iter().map(sign_subject);
+        self.sights.see(pause.chain(signs), now);
         if self.will == *will {
             return;
         }
-        if let Some(AskedPause::Unclear(text)) = &will.pause
+        if let Some(PauseAnnotation {
+            asks: AskedPause::Unclear(text),
+            ..
+        }) = &will.pause
             && self.will.pause != will.pause
         {
             warn!(
                 "the annotation {PAUSE_ANNOTATION} is `{text}`, which is no RFC 3339 time such as 2026-11-21T16:30:00Z: \
-                 paused until it is removed"
+                 paused until it is removed, or too old"
             );
         }
         self.will = will.clone();
@@ -108,6 +148,7 @@ impl Standing {
     /// A Node was born under our eyes.
     pub(super) fn node_is_new(&mut self, now: Now) {
         self.node_grace = Some(now.uptime + NODE_GRACE);
+        self.sights.begin_anew(now);
     }
 
     /// Whether the host is going down, as far as systemd has said.
@@ -155,27 +196,24 @@ impl Standing {
 
     /// When the list may change though nothing happens (uptime).
     pub(super) fn next_deadline(&self, now: Now) -> Option<Duration> {
-        let left = |until: Timestamp| {
-            let left = Duration::try_from(until.duration_since(now.wall)).ok()?;
-            Some(now.uptime + left)
-        };
-        let pauses = self.list.iter().filter_map(|asks| match asks {
-            Suppressor::Paused { until, .. } => left((*until)?),
-            _ => None,
-        });
         let packages = self.packages.at_work(now).and(self.packages.asked_at);
         let others = [
             packages.map(|at| at + PACKAGES_EVERY),
             self.node_grace,
             Some(HOST_GRACE),
+            self.ends_at,
         ];
-        let all = pauses.chain(others.into_iter().flatten());
+        let all = others.into_iter().flatten();
         all.filter(|at| *at > now.uptime).min()
     }
 
     /// Makes the list anew, and says what came and went.
     pub(super) fn settle(&mut self, now: Now) {
-        let list = self.gather(now);
+        self.changed |= self.sights.follow_clock(now);
+        let (over, asked): (Vec<_>, Vec<_>) = self.asked(now).partition(Asked::is_over);
+        self.warn_of_ends(&asked, now);
+        self.say_what_is_ignored(over);
+        let list = self.gather(asked, now);
         if list == self.list {
             return;
         }
@@ -201,13 +239,61 @@ impl Standing {
         (self.list, self.changed) = (list, true);
     }
 
-    fn gather(&self, now: Now) -> Vec<Suppressor> {
+    /// What people and their tools ask for, and what they have asked for too long.
+    fn asked(&self, now: Now) -> impl Iterator<Item = Asked> {
+        let (sights, longest) = (&self.sights, self.longest);
+        let file = self.pause.as_ref();
+        let file = file.and_then(|pause| Asked::by_file(pause, longest, now));
+        let annotation = self.will.pause.as_ref();
+        let annotation =
+            annotation.and_then(|pause| Asked::by_annotation(pause, sights, longest, now));
+        let signs = self.will.maintenance.iter();
+        let signs = signs.map(move |sign| Asked::by_sign(sign, sights, longest, now));
+        file.into_iter().chain(annotation).chain(signs)
+    }
+
+    /// Once for each pause, an hour before it ends; one that this life finds so near its end is said again.
+    fn warn_of_ends(&mut self, asked: &[Asked], now: Now) {
+        (self.warned).retain(|which| asked.iter().any(|asked| asked.which == *which));
+        self.ends_at = None;
+        for asked in asked {
+            let waits = asked.is_warned_of() && !self.warned.contains(&asked.which);
+            let mut left = asked.left;
+            if waits && left > WARN_BEFORE {
+                left -= WARN_BEFORE;
+            } else if waits {
+                let notice = asked.warning();
+                warn!(message_id = Kind::PauseEnds.id(), "{}", notice.note);
+                self.news.push(notice);
+                self.warned.push(asked.which);
+            }
+            let at = now.uptime + left;
+            self.ends_at = Some(self.ends_at.map_or(at, |soonest| soonest.min(at)));
+        }
+    }
+
+    /// Once for each; as an Event only if it was heeded in this life.
+    fn say_what_is_ignored(&mut self, over: Vec<Asked>) {
+        let same = |a: &Asked, b: &Asked| a.which == b.which && a.since == b.since;
+        let is_known = |asked: &Asked| self.over.iter().any(|known| same(known, asked));
+        if over.len() == self.over.len() && over.iter().all(is_known) {
+            return;
+        }
+        let was_heeded = |asked: &Asked| {
+            let by = |asks: &Suppressor| matches!(asks, Suppressor::Paused { by, .. } if asked.is_by(by));
+            self.list.iter().any(by)
+        };
+        for asked in over.iter().filter(|asked| !is_known(asked)) {
+            warn!(message_id = Kind::PauseEnds.id(), "{}", asked.ignored());
+            if was_heeded(asked) {
+                self.news.push(asked.ended());
+            }
+        }
+        (self.over, self.changed) = (over, true);
+    }
+
+    fn gather(&self, asked: Vec<Asked>, now: Now) -> Vec<Suppressor> {
         let shutdown = self.shutting_down.then_some(Suppressor::ShuttingDown);
-        let pause = self.pause.as_ref().filter(|pause| pause.holds(now.wall));
-        let pause = pause.map(|pause| Suppressor::Paused {
-            by: pause.describe(),
-            until: Some(pause.until),
-        });
         let deletion = self.will.deletion.map(|sign| Suppressor::BeingDeleted {
             sign: sign.to_owned(),
         });
@@ -216,48 +302,60 @@ impl Standing {
             Suppressor::PackageUpgrade { manager }
         });
         let young = now.uptime < HOST_GRACE || self.node_grace.is_some_and(|at| now.uptime < at);
-        let all = [
-            shutdown,
-            pause,
-            asked_pause(self.will.pause.as_ref(), now),
-            self.will.maintenance.then_some(Suppressor::Maintenance),
-            deletion,
-            packages,
-            young.then_some(Suppressor::BootGrace),
-        ];
-        all.into_iter().flatten().collect()
+        let asked = asked.into_iter().map(|asked| asked.suppressor);
+        let others = [deletion, packages, young.then_some(Suppressor::BootGrace)];
+        let all = shutdown.into_iter().chain(asked);
+        all.chain(others.into_iter().flatten()).collect()
+    }
+
+    /// Who has us stand down, and until when; nothing while nobody does.
+    fn words(&self) -> Option<String> {
+        let list = self.list.iter();
+        let who = list.filter(|asks| asks.quiet() == Quiet::StandDown);
+        joined(who.map(Suppressor::to_string))
+    }
+
+    /// The Node's annotation `nodevigil.io/standing-down`: who has us stand down, what is ignored, and, for the next life
+    /// of ours, when we saw first what has no time of its own.
+    fn annotation(&self) -> Option<String> {
+        let ignored = joined(self.over.iter().map(Asked::ignored));
+        let words = joined(self.words().into_iter().chain(ignored))?;
+        let pause = self.will.pause.iter().map(pause_subject);
+        let signs = self.will.maintenance.iter();
+        let signs = signs.filter(|sign| sign.since.is_none()).map(sign_subject);
+        let record = self.sights.record(pause.chain(signs));
+        Some(match record {
+            Some(record) => words + " " + &record,
+            None => words,
+        })
     }
 }
 
-fn asked_pause(asked: Option<&AskedPause>, now: Now) -> Option<Suppressor> {
-    let annotation = |why: &str| match why {
-        "" => format!("annotation {PAUSE_ANNOTATION}"),
-        why => format!("annotation {PAUSE_ANNOTATION} ({why})"),
-    };
-    let (by, until) = match asked? {
-        AskedPause::Until(until) if *until <= now.wall => return None,
-        AskedPause::Until(until) => (annotation(""), Some(*until)),
-        AskedPause::UntilRemoved(why) | AskedPause::Unclear(why) => (annotation(why), None),
-    };
-    Some(Suppressor::Paused { by, until })
+/// One text of at most [`MAX_WORDS_BYTES`]; nothing of nothing.
+fn joined(all: impl Iterator<Item = String>) -> Option<String> {
+    let mut words = all.collect::<Vec<_>>().join("; ");
+    words.truncate(words.floor_char_boundary(MAX_WORDS_BYTES));
+    (!words.is_empty()).then_some(words)
 }
 
 impl State {
-    /// Who has us stand down, and until when, for the Node's annotation; nothing while nobody does.
+    /// Who has us stand down, and until when; nothing while nobody does.
     pub fn standing_down(&self) -> Option<String> {
-        let list = self.standing.suppressors().iter();
-        let words: Vec<String> = list
-            .filter(|asks| asks.quiet() == Quiet::StandDown)
-            .map(Suppressor::to_string)
-            .collect();
-        let mut words = words.join("; ");
-        words.truncate(words.floor_char_boundary(MAX_WORDS_BYTES));
-        (!words.is_empty()).then_some(words)
+        self.standing.words()
+    }
+
+    /// What the Node's annotation says of that.
+    pub(super) fn standing_annotation(&self) -> Option<String> {
+        self.standing.annotation()
     }
 
     /// `true` if those who ask for quiet are others than before.
     pub(super) fn settle_standing(&mut self, now: Now) -> bool {
         self.standing.settle(now);
+        let is_shadow = self.desired.choice().shadow;
+        for notice in self.standing.news.drain(..).filter(|_| !is_shadow) {
+            self.events.record(notice, now);
+        }
         std::mem::take(&mut self.standing.changed)
     }
 
@@ -272,131 +370,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(secs: u64) -> Now {
-        Now {
-            uptime: Duration::from_hours(1) + Duration::from_secs(secs),
-            wall: Timestamp::from_second(1_800_000_000 + i64::try_from(secs).unwrap()).unwrap(),
-        }
-    }
-
-    /// Those who ask for quiet at that time, in words.
-    fn asking(standing: &mut Standing, secs: u64) -> Vec<String> {
-        standing.settle(at(secs));
-        standing.list.iter().map(ToString::to_string).collect()
-    }
-
-    fn pause(secs: u64, length_secs: u64) -> Pause {
-        let length = Duration::from_secs(length_secs);
-        Pause::new(at(secs).wall, length, None, Some("swap".to_owned())).unwrap()
-    }
-
-    #[test]
-    fn nobody_asks_on_a_quiet_day() {
-        let mut standing = Standing::default();
-        assert!(asking(&mut standing, 0).is_empty());
-        assert_eq!(standing.next_deadline(at(0)), None);
-    }
-
-    #[test]
-    fn a_pause_begins_at_once_and_ends_by_itself() {
-        let mut standing = Standing::default();
-        standing.learn_pause(Ok(Some(pause(0, 1800))), at(1));
-        let asks = asking(&mut standing, 1);
-        assert_eq!(asks.len(), 1);
-        assert!(
-            asks[0].starts_with("paused by nodevigil pause (swap) until 2027-"),
-            "{asks:?}"
-        );
-        assert_eq!(standing.next_deadline(at(1)), Some(at(1800).uptime));
-        assert_eq!(asking(&mut standing, 1799).len(), 1);
-        assert!(asking(&mut standing, 1800).is_empty());
-        // The same, taken back; and a file that makes no sense is none.
-        standing.learn_pause(Ok(Some(pause(0, 1800))), at(1));
-        standing.learn_pause(Err("broken".to_owned()), at(2));
-        assert!(asking(&mut standing, 2).is_empty());
-    }
-
-    #[test]
-    fn the_annotation_lasts_until_its_time_or_its_end() {
-        let mut standing = Standing::default();
-        let mut ask = |asked: Option<AskedPause>, secs| {
-            standing.learn_will(&NodeWill {
-                pause: asked,
-                ..NodeWill::default()
-            });
-            asking(&mut standing, secs)
-        };
-        let until = AskedPause::Until(at(60).wall);
-        assert_eq!(ask(Some(until.clone()), 0).len(), 1);
-        assert!(ask(Some(until), 60).is_empty());
-        let text = AskedPause::UntilRemoved("disk swap".to_owned());
-        let words = "paused by annotation nodevigil.io/pause (disk swap)";
-        assert_eq!(ask(Some(text), 90), [words]);
-        assert_eq!(
-            ask(Some(AskedPause::Unclear("30m".to_owned())), 91).len(),
-            1
-        );
-        assert!(ask(None, 92).is_empty());
-    }
-
-    #[test]
-    fn maintenance_deletion_and_shutdown_come_and_go() {
-        let mut standing = Standing::default();
-        standing.learn_will(&NodeWill {
-            maintenance: true,
-            deletion: Some("karpenter.sh/disrupted"),
-            pause: None,
-        });
-        standing.learn_shutdown(true);
-        let asks = asking(&mut standing, 0);
-        assert_eq!(asks.len(), 3);
-        assert!(asks[2].contains("karpenter.sh/disrupted"), "{asks:?}");
-        standing.learn_will(&NodeWill::default());
-        standing.learn_shutdown(false);
-        assert!(asking(&mut standing, 1).is_empty());
-    }
-
-    #[test]
-    fn a_package_manager_holds_while_it_works_and_not_for_ever() {
-        let mut standing = Standing::default();
-        assert!(standing.packages.is_stale(at(0)));
-        standing.learn_packages(Some("dpkg"), at(0));
-        assert!(!standing.packages.is_stale(at(0)));
-        assert_eq!(asking(&mut standing, 0), ["dpkg is changing packages"]);
-        assert_eq!(standing.next_deadline(at(0)), Some(at(1).uptime));
-        let end = PACKAGE_UPGRADE_HOLDS.as_secs();
-        for secs in (1..end).step_by(10) {
-            standing.learn_packages(Some("dpkg"), at(secs));
-            assert_eq!(asking(&mut standing, secs).len(), 1);
-        }
-        standing.learn_packages(Some("dpkg"), at(end));
-        assert!(asking(&mut standing, end).is_empty());
-        // It ended, and another began.
-        standing.learn_packages(None, at(end + 1));
-        standing.learn_packages(Some("rpm"), at(end + 2));
-        assert_eq!(asking(&mut standing, end + 2).len(), 1);
-        standing.learn_packages(None, at(end + 3));
-        assert!(asking(&mut standing, end + 3).is_empty());
-    }
-
-    #[test]
-    fn a_young_host_and_a_young_node_have_their_grace() {
-        let mut standing = Standing::default();
-        let booted = Now {
-            uptime: Duration::from_secs(5),
-            ..at(0)
-        };
-        standing.settle(booted);
-        assert_eq!(standing.list, [Suppressor::BootGrace]);
-        assert_eq!(standing.next_deadline(booted), Some(HOST_GRACE));
-        assert!(asking(&mut standing, 0).is_empty());
-        standing.node_is_new(at(0));
-        assert_eq!(asking(&mut standing, 0).len(), 1);
-        let end = NODE_GRACE.as_secs();
-        assert_eq!(standing.next_deadline(at(0)), Some(at(end).uptime));
-        assert!(asking(&mut standing, end).is_empty());
-    }
-}
+mod tests;

@@ -8,6 +8,7 @@ use super::{
     checking::Checking,
     closer::Looks,
     event::{Effect, Event},
+    leaving::Leaving,
     link::Link,
     peer::Peer,
     reading::{Driven, driven},
@@ -102,6 +103,8 @@ pub struct State {
     /// Until when nothing is due that a short turn does not do (uptime).
     pub(super) rests_until: Duration,
     pub(super) watchdog: Option<(Duration, Duration)>,
+    /// Set once the agent is stopped for good.
+    pub(super) leaving: Option<Leaving>,
 }
 
 impl State {
@@ -119,14 +122,14 @@ impl State {
                 .with(Terms::of(&settings)),
             kubelet_since: now,
             runtime: None,
-            health: Conditions::new(settings.kubelet.healthy_for),
+            health: Conditions::new(settings.kubelet.healthy_for).turned_down(&settings.reasons),
             desired: Desired::new(settings.choice.clone()),
             // Both are made anew below, once the Node's name is known.
             tainter: Tainter::new(settings.taints.clone(), hostname),
             events: EventBook::new(hostname, settings.events.per_hour),
             stands_down: false,
             checking: Checking::default(),
-            standing: Standing::default(),
+            standing: Standing::new(settings.seconds("suppression", "max_pause_secs")),
             closer: Looks::default(),
             driven: driven(&settings),
             sight: Sight::default(),
@@ -156,13 +159,14 @@ impl State {
             past_of: None,
             rests_until: Duration::ZERO,
             watchdog: watchdog.map(|every| (every, Duration::ZERO)),
+            leaving: None,
         };
         if state.settings.kubelet.pid_file.is_some() {
             // systemd is not asked about a kubelet that it does not run.
             state.kubelet.apply(Sign::BusLost, now);
         }
         if let Some(ledger) = ledger {
-            state.adopt(ledger);
+            state.adopt(ledger, now);
         }
         let node = state.node_name();
         state.tell_about(&node);
@@ -209,7 +213,7 @@ impl State {
             Event::Tick => self.kubelet.tick(now),
             Event::Bus(event) => self.apply_bus(event, now),
             Event::Looked(found) => self.apply_looked(found, now, effects),
-            Event::Gone(pid) => self.apply_gone(pid, now),
+            Event::Gone(pid) => self.apply_gone(pid, now, effects),
             Event::Probed {
                 pid,
                 started,
@@ -237,14 +241,11 @@ impl State {
                 self.apply_applied(attempt, &result, now, effects);
             }
             Event::Answered(id, reading) => self.take_answer(id, &reading, now, effects),
-            Event::Observed(reading) => self.offer(&reading, now),
+            Event::Observed(reading) => self.observe(&reading, now, effects),
             Event::Besides(told) => self.apply_besides(told, now, effects),
             Event::Scrape(_) => {} // the loop's other half answers
             Event::Stop => {
-                info!(
-                    message_id = Kind::Stopped.id(),
-                    "stopping; the conditions stay on the Node"
-                );
+                info!(message_id = Kind::Stopped.id(), "stopping");
                 effects.push(Effect::Exit);
             }
         }
@@ -382,7 +383,8 @@ impl State {
     fn ask_the_api(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if self.link.is_connected()
             && self.link.gate.is_open(RequestKind::Apply, now)
-            && let Some(apply) = self.publisher.as_mut().and_then(|p| p.next(now))
+            && let Some(apply) =
+                (self.publisher.as_mut()).and_then(|p| p.next(self.link.time.of(now)))
         {
             self.link.gate.sent(RequestKind::Apply, now);
             let connection = effects

@@ -17,7 +17,11 @@ use crate::{
         identity::Identity,
         taints::Tainter,
     },
-    desired::{Transition, taints},
+    desired::{
+        Transition,
+        taints::{self, Suppression},
+    },
+    health::{MAX_MESSAGE_BYTES, Status, bounded, news::Pace, suppress::Suppressor},
     host::journal::Kind,
 };
 
@@ -42,12 +46,21 @@ impl State {
     /// What the verdicts ask for besides conditions.
     pub(super) fn tell_besides(&mut self, transitions: Vec<Transition>, now: Now) {
         let quiet = self.standing_down();
-        let wished = taints::wished(
-            self.tainter.rules(),
-            self.health.verdicts(),
-            quiet.is_some(),
-        );
-        self.tainter.want(wished);
+        let suppression = if self.standing.suppressors().iter().any(Suppressor::lifts) {
+            Suppression::Lifted
+        } else if quiet.is_some() {
+            Suppression::NoNew
+        } else {
+            Suppression::None
+        };
+        let wished = taints::wished(self.tainter.rules(), self.health.verdicts(), suppression);
+        // Whoever leaves takes them along: nobody else would.
+        let wished = if self.leaving.is_some() {
+            Vec::new()
+        } else {
+            wished
+        };
+        self.tainter.want(wished, now);
         if self.desired.choice().shadow {
             return;
         }
@@ -60,11 +73,31 @@ impl State {
         }
     }
 
+    /// What is found and, by the operator's choice, told as a warning alone: an Event and a count.
+    pub(super) fn tell_warnings(&mut self, now: Now) {
+        for (kind, finding) in self.health.take_warnings() {
+            self.counted.came_to(kind, finding.reason);
+            let choice = self.desired.choice();
+            if choice.shadow || !choice.tells(kind) {
+                continue;
+            }
+            let transition = Transition {
+                kind,
+                status: kind.shown(Status::True),
+                warning: true,
+                reason: finding.reason.as_str(),
+                message: bounded(&finding.message, MAX_MESSAGE_BYTES),
+            };
+            self.events.record(notice(&transition), now);
+        }
+    }
+
     /// The taints' and the events' turn, after the conditions'.
     pub(super) fn send_besides(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if !self.may_send_besides() {
             return;
         }
+        let now = self.link.time.of(now);
         let as_kubelet = matches!(self.link.identity(), Some(Identity::Kubelet(_)));
         if self.tainter.refuse(as_kubelet.then_some(NOT_AS_KUBELET)) {
             self.status_at = now.uptime;
@@ -115,7 +148,9 @@ impl State {
                 let answer = self.tainter.done(attempt, result, now);
                 (RequestKind::Taints, answer)
             }
-            Besides::Told(task, result) => (RequestKind::Events, self.events.done(&task, result)),
+            Besides::Told(task, result) => {
+                (RequestKind::Events, self.events.done(&task, result, now))
+            }
         };
         if let Some(answer) = answer {
             self.status_at = now.uptime;
@@ -132,6 +167,7 @@ fn notice(transition: &Transition) -> Notice {
         action: "SetCondition",
         note: format!("{kind} is {status}: {}", transition.message),
         about: String::new(),
+        pace: Pace::Urgent,
     }
 }
 
@@ -149,5 +185,6 @@ fn stand(quiet: Option<String>) -> Notice {
         action: "StandDown",
         note,
         about: String::new(),
+        pace: Pace::Ordinary,
     }
 }

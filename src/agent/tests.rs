@@ -200,6 +200,28 @@ fn nothing_is_applied_before_the_check_has_run() {
     assert_eq!(apply.conditions[0].last_transition_time, stored.since);
 }
 
+/// The Node still says what was before the reboot: that kubelet is no more.
+#[test]
+fn a_crash_of_an_earlier_boot_is_not_taken_back() {
+    let booted = at(0).wall.as_second() - 3600;
+    for (since, status) in [(booted - 60, Status::True), (booted + 60, Status::False)] {
+        let mut story = Story::new();
+        story.tell(0, Event::Identity(Ok(Identity::Own("/k".into()))));
+        story.tell(0, Event::WatchOpened(1));
+        let stored = Stored {
+            status: Status::False,
+            reason: "KubeletCrashed".to_owned(),
+            message: "m".to_owned(),
+            since: Timestamp::from_second(since).unwrap(),
+        };
+        let seen = NodeEvent::Seen(view("u1", Some(stored)));
+        story.tell(1, Event::Node(seen));
+        story.kubelet(2, PID);
+        story.answers(5);
+        assert_eq!(story.applied().conditions[0].status, status);
+    }
+}
+
 #[test]
 fn an_outage_costs_one_apply_when_it_ends() {
     let mut story = Story::settled();
@@ -542,9 +564,20 @@ fn a_good_certificate_is_no_health_of_a_kubelet_that_nobody_has_seen() {
         story.crash(10_000);
         assert_eq!(verdict(&story), Some((Status::False, "KubeletCrashed")));
     }
-    // That it has expired is a problem whoever looks first.
+    // That it has expired is a problem whoever looks first, once the API server's clock says so too.
     let mut story = Story::new();
     story.tell(1, certificate(-864_000, -1));
+    assert_eq!(verdict(&story), None);
+    story
+        .state
+        .link
+        .time
+        .learn(&crate::cluster::time::DatedAnswer {
+            sent: at(1).uptime,
+            received: at(1).uptime,
+            date: at(60_000).wall,
+        });
+    story.tell(2, certificate(-864_000, -1));
     assert_eq!(
         verdict(&story),
         Some((Status::False, "KubeletClientCertExpired"))
@@ -581,4 +614,89 @@ fn a_kubelet_that_does_not_answer_is_looked_at_for_strain() {
     assert!(story.has(|e| matches!(e, Effect::ReadStrain(..))));
     story.tell(3801, Event::Strain(PID, Strain::default()));
     assert!(!story.has(|e| matches!(e, Effect::ReadStrain(..))));
+}
+
+/// The deadline of an agent that leaves, so many milliseconds after the beginning.
+fn until(millis: u64) -> Duration {
+    at(millis).uptime
+}
+
+#[test]
+fn who_is_stopped_leaves_nothing_bad_and_the_next_life_finds_it_anew() {
+    let mut story = Story::settled();
+    let apply = story.crash(10_000).applied();
+    story.tell(10_010, Event::Applied(apply.attempt, Ok(view("u1", None))));
+    story.state.leave(at(20_000));
+    story.tell(20_000, Event::Tick);
+    let last = story.applied();
+    let shown = |apply: &Apply, index: usize| {
+        let condition = &apply.conditions[index];
+        (condition.status, condition.reason.clone())
+    };
+    let stopped = (Status::Unknown, "NodevigilStopped".to_owned());
+    assert_eq!(shown(&last, 0), stopped);
+    assert_eq!(last.conditions[0].last_transition_time, at(20_000).wall);
+    assert_eq!(last.conditions[1..], apply.conditions[1..], "the whole set");
+    assert!(!story.has(|e| matches!(e, Effect::SaveLedger(_))));
+    assert!(!story.state.has_left(until(22_000), at(20_001)));
+    // What happens meanwhile is no verdict any more.
+    story.kubelet(20_002, 101);
+    story.tell(20_003, Event::Gone(101));
+    story.tell(20_010, Event::Applied(last.attempt, Ok(view("u1", None))));
+    assert!(!story.has(|e| matches!(e, Effect::SaveLedger(_))));
+    assert!(story.state.has_left(until(22_000), at(20_010)));
+    let kept = story.state.left().unwrap().conditions;
+    assert_eq!(kept[0], last.conditions[0]);
+
+    let stored = Stored {
+        status: kept[0].status,
+        reason: kept[0].reason.clone(),
+        message: kept[0].message.clone(),
+        since: kept[0].last_transition_time,
+    };
+    let next = |is_dead: bool| {
+        let mut story = Story::new();
+        story.tell(30_000, Event::Identity(Ok(Identity::Own("/k".into()))));
+        story.tell(30_000, Event::WatchOpened(1));
+        let seen = view("u1", Some(stored.clone()));
+        story.tell(30_000, Event::Node(NodeEvent::Seen(seen)));
+        story.kubelet(30_000, PID);
+        if is_dead {
+            story.crash(30_001);
+        } else {
+            story.answers(30_001);
+        }
+        let verdict = story.state.health.get(ConditionType::KubeletHealthy);
+        let verdict = verdict.verdict().unwrap();
+        (verdict.status, verdict.since > stored.since)
+    };
+    assert_eq!(next(true), (Status::False, true), "a new flip");
+    assert_eq!(next(false), (Status::True, true));
+}
+
+#[test]
+fn who_is_stopped_in_health_writes_nothing_and_waits_for_nothing() {
+    let mut story = Story::settled();
+    story.state.leave(at(10_000));
+    story.tell(10_000, Event::Tick);
+    assert!(!story.has(|e| matches!(e, Effect::Apply(_))));
+    assert!(story.state.has_left(until(12_000), at(10_000)));
+    assert_eq!(story.state.left(), None);
+}
+
+#[test]
+fn what_it_did_not_hear_of_its_last_write_the_next_life_has_from_the_node() {
+    let mut story = Story::settled();
+    let apply = story.crash(10_000).applied();
+    story.tell(10_010, Event::Applied(apply.attempt, Ok(view("u1", None))));
+    story.state.leave(at(20_000));
+    story.tell(20_000, Event::Tick);
+    let last = story.applied();
+    assert!(!story.state.has_left(until(22_000), at(20_001)));
+    story.tell(20_010, Event::Applied(last.attempt, Err(network())));
+    assert!(
+        story.state.has_left(until(20_020), at(20_010)),
+        "no try comes so soon"
+    );
+    assert_eq!(story.state.left().unwrap().conditions, []);
 }

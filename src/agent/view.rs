@@ -24,13 +24,14 @@ impl State {
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             node: Some(self.node_name()),
             identity: self.identity_status(),
-            api: self.api_status(),
+            api: self.api_status(now),
             bus: peer(&self.bus),
             helper: peer(&self.helper),
             kubelet: self.kubelet_status(),
             quiet: self.quiet_status(),
             conditions: self.condition_status(),
             news: self.recent.iter().cloned().collect(),
+            config_refused: self.settings.stand_in.as_ref().map(ToString::to_string),
             shadow: self.desired.choice().shadow,
             taints: self.taint_status(),
             events: self.event_status(),
@@ -55,7 +56,7 @@ impl State {
         }
     }
 
-    fn api_status(&self) -> Api {
+    fn api_status(&self, now: Now) -> Api {
         let failure = self.link.gate.failure();
         let last_success = self.publisher.as_ref().and_then(Publisher::last_success);
         Api {
@@ -63,6 +64,7 @@ impl State {
             last_success_at: last_success.map(|now| now.wall),
             last_error: failure.map(|(error, _)| error.to_string()),
             failures: failure.map_or(0, |(_, count)| u64::from(count)),
+            clock_ahead_secs: (self.link.time.wall_is_ahead_by(now)).map(|ahead| ahead.as_secs()),
         }
     }
 
@@ -122,6 +124,13 @@ impl State {
             carried: self.kubelet.carrier().and_then(carried),
             healthz_url: self.url().map(ToString::to_string),
             since: Some(self.kubelet_since.wall),
+            client_certificate_expires_at: self.counted.certificate_ends(),
+            client_certificate_expires_soon: self.finds(|reason| {
+                matches!(
+                    reason,
+                    Reason::KubeletClientCertExpiring | Reason::KubeletClientCertExpired
+                )
+            }),
         }
     }
 

@@ -67,7 +67,11 @@ impl State {
                 self.kubelet.apply(Sign::BusLost, now);
                 self.offer(&Reading::BusLost, now);
             }
-            BusEvent::Beside(unit, sign) => self.offer(&Reading::Unit(unit, sign), now),
+            BusEvent::Beside(unit, sign) => {
+                let other = Sign::Other(unit.clone(), Box::new(sign.clone()));
+                self.kubelet.apply(other, now);
+                self.offer(&Reading::Unit(unit, sign), now);
+            }
             BusEvent::ShuttingDown(so) => {
                 self.standing.learn_shutdown(so);
                 self.offer(&Reading::GoingDown(so), now);
@@ -95,7 +99,8 @@ impl State {
         self.check_anew(now);
     }
 
-    pub(super) fn apply_gone(&mut self, pid: i32, now: Now) {
+    pub(super) fn apply_gone(&mut self, pid: i32, now: Now, effects: &mut Vec<Effect>) {
+        self.ask_units(now, effects);
         if self
             .kubelet
             .process()
@@ -109,6 +114,20 @@ impl State {
             (self.kubelet_since, self.probing) = (now, false);
             self.look_at = now.uptime + LOOK_EVERY;
             self.facts_at = None;
+        }
+    }
+
+    pub(super) fn observe(&mut self, reading: &Reading, now: Now, effects: &mut Vec<Effect>) {
+        if matches!(reading, Reading::RuntimeGone(_)) {
+            self.ask_units(now, effects);
+        }
+        self.offer(reading, now);
+    }
+
+    /// A process has ended. Where others than systemd speak to us, what it says of that may be late or lost: it is asked.
+    fn ask_units(&self, now: Now, effects: &mut Vec<Effect>) {
+        if self.kubelet.is_among_strangers(now) {
+            effects.push(Effect::AskUnits);
         }
     }
 
@@ -137,7 +156,7 @@ impl State {
                 self.hostname_override = facts
                     .hostname_override
                     .map(|name| name.to_ascii_lowercase());
-                self.follow_node_name(effects);
+                self.follow_node_name(now, effects);
                 match facts.healthz {
                     Healthz::Url(url) => Endpoint::Known(url.into()),
                     Healthz::Disabled => Endpoint::Disabled,

@@ -140,7 +140,7 @@ impl Timeline {
     }
 
     /// When the stage that is waited for has been so too long (uptime).
-    fn late_at(&self) -> Option<Duration> {
+    pub fn late_at(&self) -> Option<Duration> {
         let (stage, since) = self.waits?;
         let at = since.checked_add(self.patience(stage))?;
         (!self.was_late(stage)).then_some(at)

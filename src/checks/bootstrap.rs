@@ -3,21 +3,27 @@
 //! A young Node is followed until it is of use; from then on it has bootstrapped, whatever befalls it later. One that was
 //! there long before us, and is not Ready, says nothing of how it was born: of that nothing is told. Pure.
 
-use std::time::Duration;
+mod found;
+
+use std::{collections::VecDeque, time::Duration};
 
 use super::{Check, Question, Reading, Spec};
 use crate::{
     bootstrap::{
         self, By, CredentialSeen, Evidence, HealthzSeen, HostSeen, KubeletRun, NodeSeen, NodeWords,
-        Patience, Progress, Record, RecordedResult, RuntimeSeen, ServerSeen, Stage, Standing,
-        Timeline, UnitSeen,
+        Patience, Progress, Record, RecordedResult, RuntimeSeen, ServerSeen, Stage, Timeline,
+        UnitSeen,
     },
     clock::Now,
     config::Settings,
-    health::{ConditionType, Finding, MAX_MESSAGE_BYTES, Reason, Status, bounded},
+    health::{
+        ConditionType, Finding, MAX_MESSAGE_BYTES, Status, bounded,
+        news::{News, Told},
+    },
     helper::{bootstrap::BootstrapRequest, protocol::ConfigRequest},
     kubelet::snapshot::ClusterFacts,
 };
+use found::{arrived, on_its_way, reason, stuck};
 
 /// The registry's row.
 pub const SPEC: Spec = Spec {
@@ -67,6 +73,9 @@ pub struct Bootstrap {
     /// Whether the helper was asked in vain, and has not answered since.
     is_untold: bool,
     timeline: Option<Timeline>,
+    /// The stages of this Node that were reported as late, and those reports that are not handed out yet.
+    reported: Vec<Stage>,
+    reports: VecDeque<Told>,
     /// Whether a kubelet was ever found in this life, and whether it answers.
     has_seen_kubelet: bool,
     is_well: bool,
@@ -94,6 +103,8 @@ impl Bootstrap {
             host: None,
             is_untold: false,
             timeline: None,
+            reported: Vec::new(),
+            reports: VecDeque::new(),
             has_seen_kubelet: false,
             is_well: false,
             wall_secs: 0,
@@ -124,6 +135,8 @@ impl Bootstrap {
                 _ => None,
             };
             (self.host, self.kept, self.look_at) = (None, None, Duration::ZERO);
+            self.reported.clear();
+            self.reports.clear();
             self.is_untold = false;
         }
         if self.way == Way::Unknown && seen.words.ready {
@@ -238,6 +251,9 @@ impl Bootstrap {
             .timeline
             .as_ref()
             .is_some_and(|timeline| timeline.was_late(stage));
+        if is_slow && reason.is_some() {
+            self.report(stage, &progress);
+        }
         if now.uptime < ends && is_slow && reason.is_some() {
             return Some(on_its_way(&format!("it is {}", stuck(stage, &progress))));
         }
@@ -255,6 +271,24 @@ impl Bootstrap {
         Some(Finding { reason, message })
     }
 
+    /// A stage takes longer than it may. Autoscalers delete a Node that is not Ready after five minutes, and its condition
+    /// with it, before the deadline has passed; an Event is in another namespace and remains.
+    fn report(&mut self, stage: Stage, progress: &Progress) {
+        if self.reported.contains(&stage) {
+            return;
+        }
+        self.reported.push(stage);
+        let patience = self.timeline.as_ref().map(|way| way.patience(stage));
+        let patience = patience.unwrap_or_default().as_secs();
+        let note = format!(
+            "the node is {}; this stage may take {patience} s",
+            stuck(stage, progress)
+        );
+        let note = bounded(&note, MAX_MESSAGE_BYTES);
+        let told = Told::new(News::BootstrapStageLate, note);
+        self.reports.push_back(told.about(stage.name()));
+    }
+
     fn keep(&mut self, result: RecordedResult, progress: &Progress, now: Now) {
         if self.kept != Some(result)
             && let Some(timeline) = &self.timeline
@@ -263,45 +297,6 @@ impl Bootstrap {
             self.keep = Some(Record::new(By::Daemon, result, timeline, progress, now));
         }
     }
-}
-
-fn arrived() -> Finding {
-    Finding {
-        reason: Reason::NodeIsBootstrapped,
-        message: "the node has become of use".to_owned(),
-    }
-}
-
-fn on_its_way(how: &str) -> Finding {
-    let message = format!("the node is on its way from boot to being of use; {how}");
-    Finding {
-        reason: Reason::NodeBootstrapping,
-        message: bounded(&message, MAX_MESSAGE_BYTES),
-    }
-}
-
-fn stuck(stage: Stage, progress: &Progress) -> String {
-    let seen = progress.get(stage).words();
-    let cause = progress.cause.as_ref().map_or_else(String::new, |cause| {
-        format!("; probable cause {}: {}", cause.id, cause.message)
-    });
-    format!("stuck at {}: {seen}{cause}", stage.name())
-}
-
-/// The reason for a stage that is stuck; none if nothing is known against it.
-fn reason(stage: Stage, standing: &Standing) -> Option<Reason> {
-    if !matches!(standing, Standing::Waiting(_)) {
-        return None;
-    }
-    Some(match stage {
-        Stage::Runtime => Reason::BootstrapStuckAtRuntime,
-        Stage::Instance | Stage::CloudInit | Stage::Kubelet => Reason::BootstrapStuckAtKubelet,
-        Stage::Tls | Stage::Registered => Reason::BootstrapStuckAtCredential,
-        Stage::CloudController => Reason::BootstrapStuckAtCloudController,
-        Stage::Network => Reason::BootstrapStuckAtNetwork,
-        Stage::Csi => Reason::BootstrapStuckAtVolumes,
-        Stage::Ready | Stage::Serving => Reason::BootstrapStuckAtReady,
-    })
 }
 
 impl Check for Bootstrap {
@@ -316,7 +311,7 @@ impl Check for Bootstrap {
                 self.config.pid = process.as_ref().map(|process| process.pid);
                 self.has_seen_kubelet |= self.config.pid.is_some();
             }
-            Reading::Sight(sight) => self.is_well = sight.kubelet_answers,
+            Reading::Sight(sight) => self.is_well = sight.healthz == super::lease::Healthz::Answers,
             Reading::Bootstrap(Ok(host)) if self.is_on_its_way() => {
                 self.host = Some((**host).clone());
                 self.is_untold = false;
@@ -349,6 +344,11 @@ impl Check for Bootstrap {
         };
         let is_late = now.uptime >= ends;
         self.look_at = now.uptime + if is_late { LOOK_EVERY_LATE } else { LOOK_EVERY };
+        // A stage whose time is up is reported then, and not at the next look.
+        let late_at = self.timeline.as_ref().and_then(Timeline::late_at);
+        if let Some(at) = late_at.filter(|at| *at > now.uptime) {
+            self.look_at = self.look_at.min(at);
+        }
         // The deadline itself is no reading: what is known is judged anew.
         self.judge(now);
         let node = self.node.as_ref();
@@ -368,6 +368,10 @@ impl Check for Bootstrap {
 
     fn findings(&self) -> &[Finding] {
         &self.findings
+    }
+
+    fn told(&mut self) -> Option<Told> {
+        self.reports.pop_front()
     }
 
     fn applies(&self) -> bool {

@@ -12,7 +12,7 @@ use super::{Check, Question, Reading, Spec};
 use crate::{
     clock::Now,
     config::Settings,
-    health::{ConditionType, Finding, Reason},
+    health::{ConditionType, Finding, Reason, Status},
     helper::protocol::ClientCertificate,
 };
 
@@ -34,6 +34,8 @@ const ALERT: Duration = Duration::from_mins(1);
 /// certificate when 70 to 90 % are over (k8s.io/client-go, util/certificate), so that a short-lived one is not always about
 /// to expire.
 const LAST_PART: i64 = 10;
+/// Two clocks that are no further apart agree.
+const NEAR_SECS: u64 = 60;
 
 /// What is known of the certificate.
 #[derive(Debug)]
@@ -44,6 +46,8 @@ pub struct Certificate {
     /// Whether anything was read while a kubelet ran: then a kubeconfig of another place is a leftover.
     is_named: bool,
     due_at: Duration,
+    /// The API server's time when it was read, if it is known.
+    cluster: Option<Timestamp>,
     has_waited: bool,
     findings: Vec<Finding>,
 }
@@ -65,6 +69,7 @@ impl Certificate {
             pid: None,
             is_named: false,
             due_at: Duration::ZERO,
+            cluster: None,
             has_waited: false,
             findings: Vec::new(),
         }
@@ -78,7 +83,10 @@ impl Certificate {
         };
         self.is_named |= self.pid.is_some();
         let judged = match certificate {
-            Some(certificate) => judge(certificate, self.ahead_secs, now.wall.as_second()),
+            Some(certificate) => {
+                let clocks = (now.wall.as_second(), self.cluster.map(Timestamp::as_second));
+                judge_by_both(certificate, self.ahead_secs, clocks)
+            }
             None => Judged {
                 finding: nothing("the kubelet shows no certificate to the API server"),
                 limit_in_secs: None,
@@ -115,6 +123,7 @@ impl Check for Certificate {
                     self.due_at = now.uptime;
                 }
             }
+            Reading::ClusterTime(time) => self.cluster = *time,
             Reading::Certificate(read) => self.read(read, now),
             _ => {}
         }
@@ -146,6 +155,67 @@ fn nothing(message: &str) -> Finding {
     }
 }
 
+/// Its dates by this machine's clock and by the API server's: one alone may be wrong.
+fn judge_by_both(
+    certificate: &ClientCertificate,
+    ahead_secs: i64,
+    (here, cluster): (i64, Option<i64>),
+) -> Judged {
+    let is_bad = |judged: &Judged| judged.finding.reason.status() == Status::False;
+    let by_node = judge(certificate, ahead_secs, here);
+    let Some(there) = cluster else {
+        if !is_bad(&by_node) {
+            return by_node;
+        }
+        return doubtful(
+            certificate,
+            "this machine's clock",
+            "the API server's is not known",
+        );
+    };
+    let by_cluster = judge(certificate, ahead_secs, there);
+    let limits = [by_node.limit_in_secs, by_cluster.limit_in_secs];
+    let finding = match (is_bad(&by_node), is_bad(&by_cluster)) {
+        (false, false) => by_node.finding,
+        (true, true) if by_node.finding.reason == by_cluster.finding.reason => by_node.finding,
+        // It is about to be so by both.
+        (true, false) if here.abs_diff(there) <= NEAR_SECS => by_cluster.finding,
+        (false, true) if here.abs_diff(there) <= NEAR_SECS => by_node.finding,
+        (true, _) => {
+            let other = "the API server's does not say so";
+            doubtful(certificate, "this machine's clock", other).finding
+        }
+        (false, true) => {
+            let other = "this machine's does not say so";
+            doubtful(certificate, "the API server's clock", other).finding
+        }
+    };
+    Judged {
+        finding,
+        limit_in_secs: limits.into_iter().flatten().min(),
+    }
+}
+
+fn doubtful(certificate: &ClientCertificate, by: &str, other: &str) -> Judged {
+    let ClientCertificate {
+        file,
+        not_before_secs: from,
+        not_after_secs: to,
+    } = certificate;
+    let message = format!(
+        "the kubelet's client certificate {file} is valid from {} to {}, and not now by {by}; {other}: a clock may be wrong",
+        date(*from),
+        date(*to)
+    );
+    Judged {
+        finding: Finding {
+            reason: Reason::KubeletClientCertDoubtful,
+            message,
+        },
+        limit_in_secs: None,
+    }
+}
+
 fn judge(certificate: &ClientCertificate, ahead_secs: i64, now: i64) -> Judged {
     let ClientCertificate {
         file,
@@ -156,8 +226,8 @@ fn judge(certificate: &ClientCertificate, ahead_secs: i64, now: i64) -> Judged {
     let warn_from = to.saturating_sub(ahead);
     let (reason, message, limit) = if now < *from {
         let message = format!(
-            "the kubelet's client certificate {file} is valid from {} on, and this machine's clock is behind that: either is \
-             wrong, and the API server may refuse the kubelet",
+            "the kubelet's client certificate {file} is valid from {} on, and neither this machine's clock nor the API \
+             server's is there yet: the API server refuses the kubelet",
             date(*from)
         );
         (Reason::KubeletClientCertNotYetValid, message, Some(*from))
@@ -234,6 +304,8 @@ mod tests {
         /// Reads it at that moment; what is found, and when it wants to read again.
         fn read(&mut self, certificate: ClientCertificate, secs: i64) -> (Reason, u64) {
             assert_eq!(self.0.turn(at(secs)), Some(Question::Certificate(Some(7))));
+            let cluster = Reading::ClusterTime(Some(at(secs).wall));
+            self.0.take(&cluster, at(secs));
             self.0
                 .take(&Reading::Certificate(Ok(Some(certificate))), at(secs));
             let due = self.0.due_at().unwrap().as_secs();
@@ -242,9 +314,16 @@ mod tests {
     }
 
     #[test]
-    fn a_year_is_told_a_day_ahead_and_an_hour_six_minutes() {
-        for (life, ahead) in [(365 * DAY, DAY), (DAY, DAY / 10), (HOUR, HOUR / 10)] {
-            let reason = |now| judge(&good(0, life), DAY, now).finding.reason;
+    fn a_year_is_told_a_week_ahead_and_an_hour_six_minutes() {
+        let week = Certificate::new(&Settings::default()).ahead_secs;
+        for (life, ahead) in [
+            (365 * DAY, 7 * DAY),
+            (70 * DAY, 7 * DAY),
+            (30 * DAY, 3 * DAY),
+            (DAY, DAY / 10),
+            (HOUR, HOUR / 10),
+        ] {
+            let reason = |now| judge(&good(0, life), week, now).finding.reason;
             assert_eq!(reason(life - ahead - 1), Reason::KubeletNothingBeside);
             assert_eq!(reason(life - ahead), Reason::KubeletClientCertExpiring);
             assert_eq!(reason(life), Reason::KubeletClientCertExpiring);
@@ -261,7 +340,7 @@ mod tests {
         let (reason, due) = told.read(good(0, 100 * DAY), 10);
         assert_eq!((reason, due), (Reason::KubeletNothingBeside, 10 + 1800));
         // A limit that is nearer than that is waited for.
-        let warn_from = 99 * DAY;
+        let warn_from = 93 * DAY;
         let (_, due) = told.read(good(0, 100 * DAY), warn_from - 60);
         assert_eq!(due, u64::try_from(warn_from + 1).unwrap());
         let (reason, _) = told.read(good(0, 100 * DAY), warn_from + 1);
@@ -304,6 +383,8 @@ mod tests {
             certificate.turn(at(6)),
             Some(Question::Certificate(Some(7)))
         );
+        let time = Reading::ClusterTime(Some(at(6).wall));
+        certificate.take(&time, at(6));
         certificate.take(&Reading::Certificate(Ok(Some(good(0, 5)))), at(6));
         certificate.take(&kubelet(None), at(7));
         assert_eq!(certificate.turn(at(70)), None);
@@ -311,6 +392,40 @@ mod tests {
             certificate.findings()[0].reason,
             Reason::KubeletClientCertExpired
         );
+    }
+
+    #[test]
+    fn one_clock_alone_makes_no_certificate_bad() {
+        use Reason::{
+            KubeletClientCertDoubtful as Doubtful, KubeletClientCertExpired as Expired,
+            KubeletClientCertExpiring as Expiring, KubeletClientCertNotYetValid as Early,
+            KubeletNothingBeside as Well,
+        };
+        let (from, to) = (1000, 100_000);
+        for (here, there, expected) in [
+            (50_000, Some(50_000), Well),
+            (50_000, None, Well),
+            (to + 1, Some(to + 1), Expired),
+            (from - 1, Some(from - 1), Early),
+            // The battery is dead, or the clock was set to another year.
+            (to + 5000, Some(50_000), Doubtful),
+            (0, Some(50_000), Doubtful),
+            (0, Some(to + 5000), Doubtful),
+            // The API server's is the one that is wrong, or ours says that all is well and is not.
+            (50_000, Some(to + 5000), Doubtful),
+            (50_000, Some(0), Doubtful),
+            (to + 1, None, Doubtful),
+            (from - 1, None, Doubtful),
+            // They agree but for the time that an answer takes.
+            (to + 1, Some(to - 1), Expiring),
+            (to - 1, Some(to + 1), Expiring),
+            (from - 1, Some(from + 1), Well),
+        ] {
+            let judged = judge_by_both(&good(from, to), HOUR, (here, there));
+            assert_eq!(judged.finding.reason, expected, "{here} {there:?}");
+        }
+        let judged = judge_by_both(&good(from, to), HOUR, (to + 1, Some(to - 1)));
+        assert_eq!(judged.limit_in_secs, Some(1), "until it is so by both");
     }
 
     #[test]

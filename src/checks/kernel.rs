@@ -2,11 +2,15 @@
 //!
 //! Pure: `host::kmsg` reads the log, [`sift`] finds in it what matters, and every check is offered that.
 
+mod assess;
 pub mod check;
 pub mod event;
+mod hung;
 pub mod oom;
 pub mod pattern;
 pub mod patterns;
 pub mod record;
 pub mod sift;
-pub mod troubles;
+pub mod state;
+mod troubles;
+mod workload;

@@ -6,6 +6,8 @@
 
 mod assess;
 mod causes;
+mod deadlines;
+mod dependencies;
 mod ended;
 mod ends;
 mod life;
@@ -14,22 +16,20 @@ mod signs;
 mod starved;
 mod suspicion;
 mod terms;
+mod witness;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::{
-    checks::Spec,
-    clock::Now,
-    config::Settings,
-    health::{ConditionType, UNKILLABLE_AFTER},
-};
+use crate::{checks::Spec, clock::Now, config::Settings, health::ConditionType};
 
+use dependencies::Dependencies;
 use ends::Ends;
 use life::{Alive, Cause, Ended};
 
 pub use assess::Assessment;
+pub use dependencies::{Dependency, MAX_DEPENDENCIES, Tie};
 pub use signs::{
-    Carrier, Endpoint, Found, JobKind, Probe, Process, Run, Sample, Sign, Unit, Waiting,
+    Carrier, Endpoint, Found, JobKind, Listening, Probe, Process, Run, Sample, Sign, Unit, Waiting,
 };
 pub use starved::{Strain, StrainLimits};
 pub use terms::Terms;
@@ -46,6 +46,12 @@ pub const SPEC: Spec = Spec {
 pub const CAUSE_WAIT: Duration = Duration::from_millis(3);
 /// How long the type of a job that is known by number alone is waited for: a wrong `False` would be worse than a late one.
 const JOB_TYPE_WAIT: Duration = Duration::from_secs(1);
+/// How long systemd's word on an end is waited for among strangers' signals, which it may stand behind.
+const STRANGERS_WAIT: Duration = Duration::from_secs(1);
+/// How long after the last of them that is so.
+const STRANGERS_LAST: Duration = Duration::from_secs(10);
+/// Open jobs that are remembered: systemd has one of a unit at a time.
+const MAX_JOBS: usize = 4;
 /// At our start the helper is waited for to say whether the host has joined a cluster at all: before that an end that
 /// nobody saw is no fault, and what is once a fault is not taken back.
 const JOIN_WAIT: Duration = Duration::from_secs(5);
@@ -81,8 +87,11 @@ pub struct Kubelet {
     unit: Option<Unit>,
     /// What is known of each, and when it was announced (uptime).
     jobs: BTreeMap<u32, (JobKind, Duration)>,
+    dependencies: Dependencies,
     /// Whether systemd is still to be heard for the first time: until then its jobs are not known.
     bus_is_awaited: bool,
+    /// When others than systemd spoke to us last (uptime).
+    strangers: Option<Duration>,
     /// Since when there has been no process (uptime), if there is none and none ended under our eyes.
     absent_since: Option<Duration>,
     /// Since when systemd has waited for its end, has sent SIGKILL, has been busy with what comes before it (uptime).
@@ -109,7 +118,9 @@ impl Kubelet {
             ends: Ends::default(),
             unit: None,
             jobs: BTreeMap::new(),
+            dependencies: Dependencies::default(),
             bus_is_awaited: true,
+            strangers: None,
             absent_since: None,
             stopping_since: None,
             killing_since: None,
@@ -219,35 +230,6 @@ impl Kubelet {
         }
     }
 
-    /// When to assess again though no sign comes (uptime), and no earlier than `now`.
-    pub fn next_deadline(&self, now: Now) -> Option<Duration> {
-        let ahead = |at: Option<Duration>| at.filter(|at| *at > now.uptime);
-        let life = match &self.life {
-            Life::Ended(Ended { at, cause, .. }) => match cause {
-                Cause::Asked(until) => Some(*until),
-                Cause::Restarting => Some(*at + self.terms.start_grace),
-                _ => None,
-            },
-            Life::Alive(alive) if !alive.answered => {
-                Some(alive.process.started + self.terms.start_grace)
-            }
-            Life::Absent(_) => self.absent_since.map(|at| at + self.terms.start_grace),
-            _ => None,
-        };
-        let after = |since: Option<Duration>, grace| ahead(since.map(|at| at + grace));
-        [
-            ahead(life),
-            after(self.stopping_since, self.terms.stop_grace),
-            after(self.killing_since, UNKILLABLE_AFTER),
-            after(self.activating_since, self.terms.start_grace),
-            after(self.born.filter(|_| self.awaits_join.is_none()), JOIN_WAIT),
-            ahead(self.ends.words_due_at()),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
-    }
-
     /// Takes a sign in.
     pub fn apply(&mut self, sign: Sign, now: Now) {
         self.born.get_or_insert(now.uptime);
@@ -271,10 +253,18 @@ impl Kubelet {
                     alive.strain_is_wanted |= alive.misses() > 0;
                 });
             }
-            Sign::Dying(pid, is_dying) => self.ends.looked_at(pid, is_dying),
+            Sign::Dying(pid, is_dying) => {
+                self.ends.looked_at(pid, is_dying);
+                self.with_alive(pid, |alive| alive.is_dying = is_dying);
+            }
+            Sign::Lease { renewed, duration } => {
+                if let Life::Alive(alive) = &mut self.life {
+                    alive.lease_read(renewed, duration, now);
+                }
+            }
             Sign::Strain(pid, strain) => {
                 let limits = self.limits;
-                self.with_alive(pid, |alive| alive.starved.look(strain, limits));
+                self.with_alive(pid, |alive| alive.starved.look(strain, limits, now));
             }
             Sign::Endpoint(pid, endpoint) => {
                 self.with_alive(pid, |alive| alive.endpoint = Some(endpoint));
@@ -289,42 +279,48 @@ impl Kubelet {
                 self.learn_of_last_end(is_news);
             }
             Sign::AwaitsJoin(so) => self.awaits_join = Some(so),
+            of_systemd => self.apply_of_systemd(of_systemd, now),
+        }
+        self.tick(now);
+    }
+
+    /// What systemd says of the unit, of its jobs and of the units that it depends on.
+    fn apply_of_systemd(&mut self, sign: Sign, now: Now) {
+        match sign {
             Sign::Watching(unit) => (self.unit_name, self.unit) = (unit, None),
             Sign::Unit(unit) => self.learn_unit(unit, now),
             Sign::Job(id, kind) => {
                 let announced = self.jobs.get(&id).map_or(now.uptime, |(_, at)| *at);
                 self.jobs.insert(id, (kind, announced));
-                self.learn_job(kind, announced);
+                while self.jobs.len() > MAX_JOBS {
+                    self.jobs.pop_first(); // the oldest
+                }
+                if kind == JobKind::Stop {
+                    self.dependencies.stop_asked(id, announced);
+                }
+                self.learn_job(kind, announced, now);
             }
             Sign::JobDone(id) => {
                 if let Some((JobKind::Unasked, announced)) = self.jobs.remove(&id) {
+                    self.dependencies.stop_asked(id, announced);
                     self.job_vanished(announced);
                 }
             }
+            Sign::Other(unit, sign) => {
+                let has_ended = matches!(self.life, Life::Ended(_));
+                self.dependencies.said(&unit, &sign, has_ended, now);
+            }
             Sign::JobsUntold => self.jobs.clear(),
+            Sign::Strangers => self.strangers = Some(now.uptime),
             Sign::BusLost => {
                 self.unit = None;
                 self.jobs.clear();
+                self.dependencies.bus_lost();
                 self.bus_is_awaited = false;
                 (self.stopping_since, self.killing_since) = (None, None);
                 self.activating_since = None;
             }
-        }
-        self.tick(now);
-    }
-
-    /// Lets the deadlines pass that have come.
-    pub fn tick(&mut self, now: Now) {
-        let Life::Ended(ended) = &mut self.life else {
-            return;
-        };
-        let over = match ended.cause {
-            Cause::Asked(until) => now.uptime >= until,
-            Cause::Restarting => now.uptime >= ended.at + self.terms.start_grace,
-            _ => false,
-        };
-        if over {
-            ended.cause = Cause::Unknown;
+            _ => {} // of the process: taken in before
         }
     }
 
@@ -349,6 +345,7 @@ impl Kubelet {
                     }
                 }
                 self.absent_since = None;
+                self.dependencies.begin();
                 let alive = Life::Alive(Alive::new(process, planned, now.uptime));
                 if let Life::Ended(ended) = std::mem::replace(&mut self.life, alive) {
                     self.last_end = Some((ended, false));
@@ -366,16 +363,16 @@ impl Kubelet {
         }
     }
 
-    /// Whether it is still to be heard whether the host has joined a cluster.
-    fn join_is_open(&self, now: Now) -> bool {
-        let is_young = |at| now.uptime < at + JOIN_WAIT;
-        !self.has_answered && self.awaits_join.is_none() && self.born.is_some_and(is_young)
-    }
-
     /// Whether it has ended so often of late that each further end is no news for the log.
     pub fn is_looping(&self, now: Now) -> bool {
         let count = self.ends.within(self.terms.crash_loop_within, now.uptime);
         count >= self.terms.crash_loop_ends
+    }
+
+    /// Whether others than systemd speak to us over the bus: of an end it is to be asked then.
+    pub fn is_among_strangers(&self, now: Now) -> bool {
+        self.strangers
+            .is_some_and(|at| now.uptime < at + STRANGERS_LAST)
     }
 
     fn has_job(&self, kind: JobKind) -> bool {

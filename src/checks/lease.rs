@@ -7,7 +7,9 @@
 //! does. Its time is the kubelet's word by this machine's clock, which may have been set: so an old time counts only if we
 //! have seen it stay. Pure.
 
-use std::{net::IpAddr, time::Duration};
+mod connections;
+
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -17,6 +19,8 @@ use crate::{
     config::Settings,
     health::{ConditionType, Finding, LEASE_LOOKS, Reason, timing::Window},
 };
+
+pub use connections::{Server, Sockets, TcpSocket};
 
 /// The registry's row.
 pub const SPEC: Spec = Spec {
@@ -37,8 +41,6 @@ const LOOK_TOLD: Duration = Duration::from_secs(15);
 const QUIET: (Duration, Duration) = (Duration::from_secs(20), Duration::from_mins(2));
 /// After a refusal: rights seldom change.
 const REFUSED: Duration = Duration::from_hours(1);
-/// A connection on which nothing was acknowledged for so long, although it was sent again and again.
-const STALLED: (Duration, u8) = (Duration::from_secs(5), 3);
 /// The API server answers us again: the kubelet finds back by itself, at the latest when HTTP/2 has given its old connection
 /// up (45 s) and it has renewed its Lease.
 const RETURNED: Duration = Duration::from_mins(1);
@@ -46,78 +48,38 @@ const RETURNED: Duration = Duration::from_mins(1);
 const SILENT: Duration = Duration::from_mins(8);
 /// A kubelet that has just started opens its connections, and takes its Lease over.
 const SETTLE: Duration = Duration::from_secs(30);
+/// So many looks at the Lease of a kubelet that does not answer are made in quick succession: it is old by then, or it is not.
+const SILENT_LOOKS: u32 = 12;
 /// A turn may come so much early.
 const EARLY: Duration = Duration::from_millis(100);
 /// The kubelet renews its Lease four times within its duration (`nodeLeaseDurationSeconds`, 40 s).
 const RENEWALS: u32 = 4;
 
-/// Where the API server is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Server {
-    /// Its address; `None` if it has a name, which is not looked up.
-    pub address: Option<IpAddr>,
-    /// Its port.
-    pub port: u16,
-}
-
-/// One of root's connections to the API server, as the kernel shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TcpSocket {
-    /// Whether it is still being opened.
-    pub is_connecting: bool,
-    /// How often what was sent last was sent again.
-    pub retransmits: u8,
-    /// How often it was asked in vain whether the peer is there, or takes data again.
-    pub probes: u8,
-    /// Segments that were sent and not acknowledged.
-    pub unacknowledged: u32,
-    /// How long ago something was sent.
-    pub sent_ago: Duration,
-    /// How long ago data came.
-    pub received_ago: Duration,
-    /// How long ago an acknowledgement came.
-    pub acknowledged_ago: Duration,
-}
-
-/// What one look at the sockets comes to.
+/// What the kubelet's healthz does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sockets {
-    /// Open connections.
-    pub open: u32,
-    /// Those, and such as are being opened, on which nothing gets through.
-    pub stalled: u32,
-    /// Those on which something is sent again.
-    pub sending_again: u32,
-}
-
-impl Sockets {
-    /// Takes one in.
-    pub fn count(&mut self, socket: TcpSocket) {
-        self.open += u32::from(!socket.is_connecting);
-        // What our own firewall drops counts as never sent: there is nothing to send again, and probes go out instead.
-        let has_sent = socket.unacknowledged > 0;
-        let tries = socket
-            .probes
-            .max(if has_sent { socket.retransmits } else { 0 });
-        self.sending_again += u32::from(tries > 0);
-        // The third SYN goes out after three seconds.
-        let cannot_open = socket.is_connecting && socket.retransmits >= 2;
-        let is_silent = tries >= STALLED.1 && socket.acknowledged_ago >= STALLED.0;
-        self.stalled += u32::from(cannot_open || is_silent);
-    }
+pub enum Healthz {
+    /// It has not answered yet, or there is no kubelet.
+    #[default]
+    Unknown,
+    /// It answers.
+    Answers,
+    /// It has answered and does not any more.
+    Silent,
 }
 
 /// What the loop knows of both ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sight {
-    /// Whether the kubelet's healthz answers.
-    pub kubelet_answers: bool,
+    /// What the kubelet's healthz does.
+    pub healthz: Healthz,
     /// Whether the API server answers us.
     pub api_answers: bool,
     /// Whether the Node's `Ready` is `Unknown`: somebody has waited for the kubelet in vain.
     pub is_given_up: bool,
     /// When the kubelet wrote the Node's status last, by the Node.
     pub heartbeat: Option<Timestamp>,
+    /// Whether the kubelet says on the Node that it is not ready because of its runtime.
+    pub blames_runtime: bool,
 }
 
 /// A Lease, as it was read.
@@ -132,9 +94,9 @@ pub struct Renewal {
 /// Why it was not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unread {
-    /// We may not, or there is none.
+    /// We may not.
     Refused,
-    /// It may work the next time.
+    /// It may work the next time: there is none yet, when a Node has just been made.
     Failed,
 }
 
@@ -154,6 +116,11 @@ pub struct Lease {
     suspects: bool,
     sockets_at: Duration,
     look_at: Duration,
+    /// Until when no look at a connection that may have stalled is made, because one could not be (uptime).
+    unread_until: Duration,
+    /// When to look at the Lease of a kubelet that does not answer (uptime), and how often that was done.
+    silent_at: Duration,
+    silent_looks: u32,
     /// Until then there is no looking (uptime): it was refused, or both have just come back.
     not_before: Duration,
     quiet: Duration,
@@ -178,6 +145,9 @@ impl Lease {
             suspects: false,
             sockets_at: Duration::ZERO,
             look_at: Duration::ZERO,
+            unread_until: Duration::ZERO,
+            silent_at: Duration::ZERO,
+            silent_looks: 0,
             not_before: Duration::ZERO,
             quiet: QUIET.0,
             seen: None,
@@ -188,7 +158,13 @@ impl Lease {
 
     /// Whether both ends are well, so that only what is between them can be at fault.
     fn is_watching(&self) -> bool {
-        self.pid.is_some() && self.sight.kubelet_answers && self.sight.api_answers
+        self.pid.is_some() && self.sight.healthz == Healthz::Answers && self.sight.api_answers
+    }
+
+    /// Whether the kubelet does not answer, and the Lease may say whether it works all the same. That is for the kubelet's own
+    /// check, which is told each reading.
+    fn is_for_silence(&self) -> bool {
+        self.pid.is_some() && self.sight.healthz == Healthz::Silent && self.sight.api_answers
     }
 
     fn is_told(&self) -> bool {
@@ -199,15 +175,27 @@ impl Lease {
     /// When the Lease is to be looked at.
     fn looks_at(&self) -> Option<Duration> {
         let looks = self.suspects || self.is_told();
-        looks.then(|| self.look_at.max(self.not_before))
+        looks.then(|| self.look_at.max(self.not_before).max(self.unread_until))
+    }
+
+    /// What says, besides the Lease, that the kubelet does not get through.
+    fn witness(&self, now: Now) -> Option<&'static str> {
+        let silent_for = now.uptime.saturating_sub(self.heartbeat_seen_at);
+        if self.sockets.stalled > 0 {
+            Some("what root sends to the API server is not acknowledged (sock_diag)")
+        } else if self.was_open && self.sockets.open == 0 {
+            Some("root has no connection to the API server any more (sock_diag)")
+        } else if self.sight.is_given_up {
+            Some("the control plane has given it up (Ready=Unknown)")
+        } else if self.sight.heartbeat.is_some() && silent_for >= SILENT {
+            Some("it has not written the Node's status for over eight minutes")
+        } else {
+            None
+        }
     }
 
     fn suspect(&mut self, now: Now) {
-        let silent_for = now.uptime.saturating_sub(self.heartbeat_seen_at);
-        self.suspects = self.sockets.stalled > 0
-            || (self.was_open && self.sockets.open == 0)
-            || self.sight.is_given_up
-            || (self.sight.heartbeat.is_some() && silent_for >= SILENT);
+        self.suspects = self.witness(now).is_some();
         if !self.suspects && !self.is_told() {
             self.calm_down();
         }
@@ -248,6 +236,9 @@ impl Lease {
             self.heartbeat_seen_at = now.uptime;
         }
         let (was_watching, had_api) = (self.is_watching(), self.sight.api_answers);
+        if sight.healthz != Healthz::Silent {
+            (self.silent_at, self.silent_looks) = (now.uptime, 0);
+        }
         self.sight = sight;
         if self.is_watching() != was_watching {
             // What was seen before the pause does not count: one end was away.
@@ -291,8 +282,13 @@ impl Lease {
         let age = Duration::try_from(now.wall.duration_since(renewal.renewed));
         // By its own time, or, where the clock was set back, by ours.
         let is_old = age.is_ok_and(|age| age >= limit) || stayed >= limit;
-        if is_old && stayed >= every * 5 / 4 && self.looks.is_full(LEASE_LOOKS) {
-            self.tell(renewal);
+        // The Lease alone may be another's, or a controller of it the one that is wrong.
+        if is_old
+            && stayed >= every * 5 / 4
+            && self.looks.is_full(LEASE_LOOKS)
+            && let Some(witness) = self.witness(now)
+        {
+            self.tell(renewal, witness);
         }
         self.look_at = now.uptime
             + if self.is_told() {
@@ -312,7 +308,14 @@ impl Lease {
     fn unread(&mut self, why: Unread, now: Now) {
         match why {
             Unread::Refused => self.not_before = now.uptime + REFUSED,
-            Unread::Failed => self.wait_quietly(now),
+            Unread::Failed => {
+                // Of a kubelet that does not answer it decides between a warning and `Unknown`; a Node that has just joined has
+                // none for some seconds.
+                self.silent_at = self.silent_at.max(now.uptime + LOOK_EVERY);
+                // Nobody answered us either: from the return on the kubelet has its time to find back.
+                self.unread_until = now.uptime + RETURNED;
+                self.wait_quietly(now);
+            }
         }
     }
 
@@ -321,7 +324,7 @@ impl Lease {
         self.quiet = (self.quiet * 2).min(QUIET.1);
     }
 
-    fn tell(&mut self, renewal: Renewal) {
+    fn tell(&mut self, renewal: Renewal, witness: &str) {
         let renewed = Timestamp::from_second(renewal.renewed.as_second());
         let renewed = renewed.unwrap_or(renewal.renewed);
         let pid = self.pid.unwrap_or_default();
@@ -329,7 +332,7 @@ impl Lease {
             reason: Reason::KubeletAPIConnectionStalled,
             message: format!(
                 "kubelet pid {pid} answers here and the API server answers nodevigil, but the kubelet has not renewed its \
-                 Lease since {renewed}: its connection to the API server is stalled"
+                 Lease since {renewed}, and {witness}: its connection to the API server is stalled"
             ),
         }];
     }
@@ -349,18 +352,31 @@ impl Check for Lease {
             Reading::Kubelet(process) => self.process(process.as_ref().map(|p| p.pid), now),
             Reading::Sight(sight) => self.sight(*sight, now),
             Reading::Sockets(Some(sockets)) => self.sockets(*sockets, now),
-            Reading::Lease(Ok(renewal)) => self.renewal(*renewal, now),
+            Reading::Lease(Ok(renewal)) if self.is_watching() => self.renewal(*renewal, now),
             Reading::Lease(Err(why)) => self.unread(*why, now),
             _ => {}
         }
     }
 
     fn due_at(&self) -> Option<Duration> {
+        if self.is_for_silence() {
+            return Some(self.silent_at.max(self.not_before));
+        }
         let looks_at = self.looks_at().unwrap_or(Duration::MAX);
         self.is_watching().then_some(looks_at.min(self.sockets_at))
     }
 
     fn turn(&mut self, now: Now) -> Option<Question> {
+        if self.is_for_silence() {
+            let every = if self.silent_looks < SILENT_LOOKS {
+                LOOK_EVERY
+            } else {
+                LOOK_TOLD
+            };
+            self.silent_looks = self.silent_looks.saturating_add(1);
+            self.silent_at = now.uptime + every;
+            return Some(Question::Lease);
+        }
         self.suspect(now);
         if self.looks_at().is_some_and(|at| now.uptime + EARLY >= at) {
             self.look_at = now.uptime + LOOK_EVERY;

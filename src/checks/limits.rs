@@ -1,5 +1,8 @@
 //! What the kernel gives out up to a limit (process ids, threads, open files, tracked connections): told ahead of the wall,
 //! and at the wall. Pure.
+//!
+//! A count is load, and load is no fault of the node: full is a warning. Process ids alone are more, when the count stands at
+//! the limit and the helper has tried to start a process and was refused.
 
 use std::time::Duration;
 
@@ -11,6 +14,7 @@ use crate::{
         ConditionType, Finding, Reason,
         timing::{Samples, Window},
     },
+    helper::fork::Forked,
 };
 
 /// The registry's row.
@@ -78,8 +82,10 @@ struct Row {
     /// What follows once it is exhausted.
     then: &'static str,
     near: Reason,
-    /// Only what hurts the node itself is a problem of the node's.
+    /// What is said once it is exhausted, if that is more than that it nearly is.
     full: Option<Reason>,
+    /// Whether the count alone does not make it so: the helper's fork must be refused as well.
+    wants_fork: bool,
 }
 
 const ROWS: [Row; 5] = [
@@ -89,6 +95,7 @@ const ROWS: [Row; 5] = [
         then: "no process or thread can be started on this host",
         near: Reason::KernelPidsNearlyExhausted,
         full: Some(Reason::KernelPidsExhausted),
+        wants_fork: true,
     },
     Row {
         of: |sample| sample.threads,
@@ -96,6 +103,7 @@ const ROWS: [Row; 5] = [
         then: "no process or thread can be started on this host",
         near: Reason::KernelPidsNearlyExhausted,
         full: Some(Reason::KernelPidsExhausted),
+        wants_fork: true,
     },
     Row {
         of: |sample| sample.pod_pids,
@@ -103,6 +111,7 @@ const ROWS: [Row; 5] = [
         then: "no process or thread can be started in any pod",
         near: Reason::KernelPodPidsNearlyExhausted,
         full: None,
+        wants_fork: false,
     },
     Row {
         of: |sample| sample.files,
@@ -110,6 +119,7 @@ const ROWS: [Row; 5] = [
         then: "no file or socket can be opened on this host but by root",
         near: Reason::KernelFilesNearlyExhausted,
         full: Some(Reason::KernelFilesExhausted),
+        wants_fork: false,
     },
     Row {
         of: |sample| sample.connections,
@@ -117,6 +127,7 @@ const ROWS: [Row; 5] = [
         then: "packets of new connections are dropped",
         near: Reason::KernelConntrackNearlyFull,
         full: Some(Reason::KernelConntrackFull),
+        wants_fork: false,
     },
 ];
 
@@ -143,6 +154,8 @@ pub struct Limits {
     near_percent: u64,
     full_percent: u64,
     due_at: Duration,
+    /// A look that waits for the helper's word on whether a process can be started.
+    pending: Option<Sample>,
     seen: [Seen; ROWS.len()],
     findings: Vec<Finding>,
     applies: bool,
@@ -157,13 +170,22 @@ impl Limits {
             near_percent: near.min(full).into(),
             full_percent: full.into(),
             due_at: Duration::ZERO,
+            pending: None,
             seen: Default::default(),
             findings: Vec::new(),
             applies: true,
         }
     }
 
-    fn learn(&mut self, sample: &Sample, now: Now) {
+    /// Whether the look alone does not say how bad it is.
+    fn wants_fork(&self, sample: &Sample) -> bool {
+        let full = self.full_percent;
+        let mut rows = ROWS.iter().filter(|row| row.wants_fork);
+        rows.any(|row| (row.of)(sample).is_some_and(|used| used.is_above(full)))
+    }
+
+    /// `is_refused`: the helper could start no process, for no limit of its own.
+    fn learn(&mut self, sample: &Sample, is_refused: bool, now: Now) {
         let before = (self.seen.map(|seen| (seen.state, seen.limit)), self.applies);
         let mut is_hot = false;
         self.applies = false;
@@ -174,7 +196,8 @@ impl Limits {
             };
             self.applies = true;
             is_hot |= used.is_above(self.near_percent);
-            seen.learn(used, self.near_percent, self.full_percent);
+            let is_full = used.is_above(self.full_percent) && (is_refused || !row.wants_fork);
+            seen.learn(used, self.near_percent, is_full);
             is_hot |= seen.state != State::Well;
         }
         if is_hot {
@@ -193,6 +216,9 @@ impl Limits {
             let Row { noun, then, .. } = row;
             let (reason, percent, when) = match (seen.state, row.full) {
                 (State::Well, _) => return None,
+                (State::Full, Some(reason)) if row.wants_fork => {
+                    (reason, full, "the kernel starts no other, ")
+                }
                 (State::Full, Some(reason)) => (reason, full, ""),
                 (State::Full, None) => (row.near, full, ""),
                 (State::Near, _) => (row.near, near, "at the limit "),
@@ -215,10 +241,10 @@ impl Limits {
 }
 
 impl Seen {
-    fn learn(&mut self, used: Used, near: u64, full: u64) {
+    fn learn(&mut self, used: Used, near: u64, is_full: bool) {
         self.limit = used.limit;
         self.near.push(used.is_above(near));
-        self.full.push(used.is_above(full));
+        self.full.push(is_full);
         // What was near stays so until it is well below.
         let lasts =
             || self.state != State::Well && used.is_above(near.saturating_sub(BACK_OFF_PERCENT));
@@ -238,16 +264,26 @@ impl Check for Limits {
     }
 
     fn take(&mut self, reading: &Reading, now: Now) {
-        if let Reading::Limits(sample) = reading {
-            self.learn(sample, now);
+        match reading {
+            Reading::Limits(sample) if self.wants_fork(sample) => self.pending = Some(*sample),
+            Reading::Limits(sample) => self.learn(sample, false, now),
+            Reading::Fork(forked) => {
+                if let Some(sample) = self.pending.take() {
+                    self.learn(&sample, *forked == Ok(Forked::Refused), now);
+                }
+            }
+            _ => {}
         }
     }
 
     fn due_at(&self) -> Option<Duration> {
-        Some(self.due_at)
+        Some(self.pending.map_or(self.due_at, |_| Duration::ZERO))
     }
 
     fn turn(&mut self, now: Now) -> Option<Question> {
+        if self.pending.is_some() {
+            return Some(Question::Fork);
+        }
         self.due_at = now.uptime + EVERY;
         Some(Question::Limits)
     }
@@ -293,12 +329,56 @@ mod tests {
         limits.findings().iter().map(|f| f.reason).collect()
     }
 
-    /// Looks so many times; what is found then.
-    fn look(limits: &mut Limits, now: u64, times: u32) -> Vec<Reason> {
+    const REFUSED: Result<Forked, String> = Ok(Forked::Refused);
+
+    /// Looks so many times; the helper can start a process or not; what is found then.
+    fn look_with(
+        limits: &mut Limits,
+        (now, times): (u64, u32),
+        forked: &Result<Forked, String>,
+    ) -> Vec<Reason> {
         for _ in 0..times {
             limits.take(&Reading::Limits(pids(now)), at(0));
+            if limits.pending.is_some() {
+                assert_eq!(limits.due_at(), Some(Duration::ZERO));
+                assert_eq!(limits.turn(at(0)), Some(Question::Fork));
+                limits.take(&Reading::Fork(forked.clone()), at(0));
+            }
         }
         reasons(limits)
+    }
+
+    /// The same, where no process can be started.
+    fn look(limits: &mut Limits, now: u64, times: u32) -> Vec<Reason> {
+        look_with(limits, (now, times), &REFUSED)
+    }
+
+    /// The count is load; that nothing can be started a fork alone says.
+    #[test]
+    fn a_full_table_is_a_warning_until_a_fork_was_refused() {
+        let near = [Reason::KernelPidsNearlyExhausted];
+        for forked in [
+            Ok(Forked::Possible),
+            Ok(Forked::OwnLimit(
+                "pids.max of the cgroup /x/ is reached".to_owned(),
+            )),
+            Err("connect to the helper: not there".to_owned()),
+        ] {
+            let mut limits = limits();
+            assert_eq!(look_with(&mut limits, (1000, 50), &forked), near);
+            assert_eq!(look(&mut limits, 1000, 2), near);
+            assert_eq!(look(&mut limits, 1000, 1), [Reason::KernelPidsExhausted]);
+            assert_eq!(look_with(&mut limits, (1000, 3), &forked), near);
+        }
+        // Nobody forks below the wall.
+        let mut limits = limits();
+        limits.take(&Reading::Limits(pids(980)), at(0));
+        assert_eq!(limits.turn(at(2)), Some(Question::Limits));
+        limits.take(&Reading::Fork(REFUSED), at(2));
+        assert_eq!(reasons(&limits), [Reason::KernelIsHealthy]);
+        for reason in [Reason::KernelFilesExhausted, Reason::KernelConntrackFull] {
+            assert_eq!(reason.status(), crate::health::Status::True);
+        }
     }
 
     #[test]
@@ -356,6 +436,7 @@ mod tests {
         let mut limits = limits();
         for _ in 0..3 {
             limits.take(&Reading::Limits(sample), at(0));
+            limits.take(&Reading::Fork(REFUSED), at(0));
         }
         assert_eq!(
             reasons(&limits),
@@ -373,6 +454,7 @@ mod tests {
             ..sample
         };
         limits.take(&Reading::Limits(sample), at(0));
+        limits.take(&Reading::Fork(REFUSED), at(0));
         assert!(!reasons(&limits).contains(&Reason::KernelConntrackFull));
     }
 

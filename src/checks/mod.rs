@@ -14,6 +14,7 @@ pub mod kubelet;
 pub mod lease;
 pub mod limits;
 pub mod memory;
+pub mod nodevigil;
 pub mod runtime;
 pub mod storage;
 
@@ -22,7 +23,10 @@ use std::{fmt::Debug, time::Duration};
 use crate::{
     bootstrap::HostSeen,
     checks::{
-        kernel::{event::KernelEvent, troubles::KernelState},
+        kernel::{
+            event::KernelEvent,
+            state::{KernelAsk, KernelState},
+        },
         kubelet::{Process, Sign},
     },
     clock::Now,
@@ -31,6 +35,7 @@ use crate::{
     helper::{
         boot::{BootRequest, LastBoot},
         bootstrap::BootstrapRequest,
+        fork::Forked,
         protocol::{ClientCertificate, ClockState, KubeletFacts, RuntimeAnswer, RuntimeRequest},
         storage::{StorageAnswer, StorageRequest},
     },
@@ -60,6 +65,7 @@ pub const ALL: &[Spec] = &[
     limits::SPEC,
     memory::SPEC,
     memory::HINT,
+    nodevigil::SPEC,
     runtime::SPEC,
     storage::SPEC,
 ];
@@ -77,6 +83,8 @@ pub fn driven(settings: &Settings) -> Vec<Box<dyn Check>> {
         Box::new(storage::Storage::new(settings)),
         Box::new(certificate::Certificate::new(settings)),
         Box::new(lease::Lease::new(settings)),
+        // The last: it speaks once another one has.
+        Box::new(nodevigil::Nodevigil::new(settings)),
     ]
 }
 
@@ -127,6 +135,8 @@ pub trait Check: Debug + Send {
 pub enum Question {
     /// What the kernel has a limit on.
     Limits,
+    /// Whether a process can be started: the helper tries.
+    Fork,
     /// How the host's memory stands.
     Memory(memory::Depth),
     /// Whether the kernel's clock is synchronised.
@@ -135,8 +145,8 @@ pub enum Question {
     Storage(StorageRequest),
     /// The helper says how the last boot ended, or keeps something of this one.
     Boot(BootRequest),
-    /// What the kernel's tables say of its health, and which of these tasks still wait without an end.
-    KernelState(Vec<i32>),
+    /// What the kernel's tables say of its health, and which of these tasks wait and cannot be killed.
+    KernelState(KernelAsk),
     /// The name of the pod with this uid.
     Pod(String),
     /// The client certificate of the kubelet with that pid, if it runs.
@@ -171,6 +181,8 @@ pub enum Reading {
     Kernel(KernelEvent),
     /// What the kernel has a limit on.
     Limits(limits::Sample),
+    /// Whether the helper could start a process, or why it does not say.
+    Fork(Result<Forked, String>),
     /// How the host's memory stands; or why that cannot be read.
     Memory(Result<memory::Sample, String>),
     /// Who takes the memory, if anybody grows: told every two seconds while the check looks at all of it.
@@ -191,10 +203,14 @@ pub enum Reading {
     KernelState(KernelState),
     /// The pod that was asked for, as `namespace/name`, if that is known.
     Pod(Option<String>),
+    /// The API server's time, if it is known: told before each [`Reading::Certificate`].
+    ClusterTime(Option<jiff::Timestamp>),
     /// The kubelet's client certificate, `None` if it has none; or why it could not be read.
     Certificate(Result<Option<ClientCertificate>, String>),
     /// What the loop knows of both ends of the kubelet's connection to the API server has changed.
     Sight(lease::Sight),
+    /// The helper or the system bus came or went.
+    Surroundings(nodevigil::Surroundings),
     /// Root's connections to the API server, if the kernel lists them.
     Sockets(Option<lease::Sockets>),
     /// The kubelet's Lease.
@@ -220,7 +236,11 @@ impl Reading {
     pub fn is_the_askers(&self) -> bool {
         matches!(
             self,
-            Self::Limits(_) | Self::Memory(_) | Self::Sockets(_) | Self::KernelState(_)
+            Self::Limits(_)
+                | Self::Fork(_)
+                | Self::Memory(_)
+                | Self::Sockets(_)
+                | Self::KernelState(_)
         )
     }
 }

@@ -66,6 +66,8 @@ pub struct Runtime {
     /// Which of its last answers were bad, and since when they all were (uptime).
     window: Window,
     failing_since: Option<Duration>,
+    /// Whether the kubelet says on the Node that its runtime is not well.
+    kubelet_blames: bool,
     /// The process's state, if it is one in which it cannot work.
     state: Option<char>,
     /// The kernel's word that it killed it, and when that came (uptime).
@@ -100,6 +102,7 @@ impl Runtime {
             answered: false,
             window: Window::default(),
             failing_since: None,
+            kubelet_blames: false,
             state: None,
             killed_for_memory: None,
             unit_ended_at: None,
@@ -353,6 +356,9 @@ impl Check for Runtime {
                 }
             }
             Reading::Unit(name, sign) => self.unit_said(name, sign, now),
+            Reading::Sight(sight) if sight.blames_runtime != self.kubelet_blames => {
+                self.kubelet_blames = sight.blames_runtime;
+            }
             Reading::BusLost => self.services.bus_lost(now),
             Reading::Kernel(KernelEvent::OomKill(kill)) => self.killed(kill, now),
             _ => return,

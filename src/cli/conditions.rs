@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::{
     checks,
     desired::{TYPES, TypeSpec},
-    health::{ConditionType, Reason, ReasonSpec, damping, reasons, suppress},
+    health::{ConditionType, Reason, ReasonSpec, damping, reasons, suppress, witness},
     rules::{self, Rule},
 };
 
@@ -15,11 +15,13 @@ pub fn conditions_md() -> String {
         "# Conditions\n\n\
          Made by `nodevigil generate conditions`; do not edit. `nodevigil explain KubeletHealthy` prints one of them, \
          `nodevigil explain KubeletCrashed` a reason.\n\n\
-         `True` is good. **`False` means: if this lasts, replacing the node is a sane answer.** `Unknown` means that it cannot be \
-         told, or that it is\nsomebody's will; it never takes the place of `False`. `lastTransitionTime` moves when `status` flips, \
+         `True` is good. **`False` means: if this lasts, replacing the node is a sane answer**, but for reasons of class *none*, which nothing that \
+         is done to a\nmachine mends: those of `KubeletConfigValid` and `NodeBootstrapped`. `Unknown` means that it cannot be \
+         told, or that it is\nsomebody's will; it takes the place of `False` in two cases alone: an explicit pause (`NodePaused`), and a nodevigil that is stopped (`NodevigilStopped`). `lastTransitionTime` moves when `status` flips, \
          and at no other time.\nOne is a hint and the other way round, as `MemoryPressure` is: of `MemoryExhaustionImminent` `True` is bad. What \
          is said here of `False` holds for its `True`.\n",
     );
+    text.push_str(SCOPES);
     text.push_str(&timing());
     for kind in ConditionType::ALL {
         let _ = write!(
@@ -34,7 +36,7 @@ pub fn conditions_md() -> String {
         }
         text.push_str(HEADER);
         for spec in reasons().filter(|spec| spec.condition == Some(*kind)) {
-            row(&mut text, spec.reason, spec.doc);
+            row(&mut text, spec.reason, &with_witnesses(spec));
         }
         if *kind == RULES_CONDITION {
             for rule in rules::all().filter(|rule| fails(rule)) {
@@ -50,7 +52,7 @@ pub fn conditions_md() -> String {
     }
     text.push_str(
         "\n## Any condition\n\n\
-         Reasons of somebody who asks for quiet; the message names who asks, and what is held back.\n\n",
+         Reasons of somebody who asks for quiet, whom the message names, with what is held back; and of an agent that was stopped.\n\n",
     );
     text.push_str(HEADER);
     for spec in reasons().filter(|spec| spec.condition.is_none()) {
@@ -59,18 +61,41 @@ pub fn conditions_md() -> String {
     text
 }
 
+/// What a reason means, and who must say so.
+fn with_witnesses(spec: &ReasonSpec) -> String {
+    if spec.witnesses.is_empty() {
+        return spec.doc.to_owned();
+    }
+    format!(
+        "{} *Seen by: {}.*",
+        spec.doc,
+        witness::in_words(spec.witnesses)
+    )
+}
+
 /// The condition whose reasons the rules are.
 const RULES_CONDITION: ConditionType = ConditionType::KubeletConfigValid;
 
-const HEADER: &str = "| reason | status | severity | in other dialects | enters | leaves | meaning |\n|---|---|---|---|---|---|---|\n";
+/// Whose trouble it is, and what mends it.
+const SCOPES: &str = "\n## Whose trouble, and what mends it\n\n\
+    - *Scope*: *local* is this machine's trouble. *Correlated* may have a cause that many nodes share, which is named: whoever repairs node by node \
+    carries\n  it through the fleet.\n\
+    - *Class*: the least that mends the node, if it is this node's trouble: *restart* (the kubelet or the runtime), *reboot*, *replace* \
+    (another machine), or\n  *none*. [consumers.md](../consumers.md#by-reason) has who waits how long for which.\n";
+
+const HEADER: &str = "| reason | status | severity | scope | class | in other dialects | enters | leaves | meaning |\n|---|---|---|---|---|---|---|---|---|\n";
 
 fn row(text: &mut String, reason: Reason, doc: &str) {
     let _ = writeln!(
         text,
-        "| `{}` | {} | {} | {} | {} | {} | {} |",
+        "| `{}` | {} | {} | {} | {} | {} | {} | {} | {} |",
         reason.as_str(),
         reason.shown().as_str(),
         reason.severity().as_str(),
+        reason
+            .scope()
+            .map_or("–".to_owned(), |scope| scope.to_string()),
+        reason.remedy().as_str(),
         in_dialects(reason),
         reason.enter(),
         reason.leave(),
@@ -83,29 +108,52 @@ fn timing() -> String {
     let minutes = |time: std::time::Duration| time.as_secs() / 60;
     format!(
         "\n## When a status changes\n\n\
-         - A *fact*, which enters at once, is what the kernel or systemd says, or somebody's will. Everything else is sampled, or \
-         read from a\n  file: it does not flip a status within the *minimum hold*, `[kubelet] healthy_for_secs` (60) since the \
-         status last flipped out of `False` or by\n  something of that kind. The message says meanwhile what is held back.\n\
-         - `False` ends by the *healthy spell* alone: every check of the condition has found everything good for \
-         `healthy_for_secs`. Failing to know starts\n  it anew. If a problem comes back within {} spells of the recovery, the next \
-         spell is twice as long, up to {} minutes, or {} times\n  `healthy_for_secs` if that is less; after {} spells without a \
-         problem it has its first length again. A restart of the agent forgets the longer spell.\n\
+         - A *fact*, which enters at once, is what the kernel or systemd says, or somebody's will. Everything else is *sampled*, or \
+         read from a\n  file.\n\
+         - A fact is `False` at once, each time. What is sampled is `False` as soon as its check has counted it, if nothing sampled \
+         of the condition has\n  ended within the hour. After that it must have lasted {} s, or a {} of the last {} s was bad \
+         with it; the message says meanwhile what is\n  held back.\n\
+         - A problem ends by the *healthy spell*: the check that named it has known for `[kubelet] healthy_for_secs` (60) that it is \
+         gone. That this check\n  cannot tell starts it anew; what other checks say does not count. For what is sampled the spell \
+         is twice as long with each return within the\n  hour, up to {} minutes; and it ends sooner, a spell after it entered and after \
+         {} good seconds, if less than a {} of the last {} spells was bad.\n  So trouble that is rare never adds up: with at most ten seconds \
+         of it in any hundred `False` stands for five minutes at the most. A restart of the\n  agent forgets nothing of this; a boot \
+         of the host does, and with it every problem that cannot outlive one.\n\
+         - Between `True` and `Unknown` nothing sampled flips the status within the *minimum hold*, which is as long as the spell is \
+         now, since it last flipped\n  out of `False` or in that way.\n\
          - Of several problems the worst is the reason (severities: *failed*, *degraded*); the message names the others. A lesser one \
          takes its place when the\n  worst has been gone for the healthy spell, so that two that alternate change nothing. A message is at \
          most {} bytes.\n\
+         - Under a `False` that stands, a reason of another *class* is shown only when it has stood for {} minutes itself, also if it refines the one \
+         that is shown: who\n  repairs by reasons counts from `lastTransitionTime`, and that is the status's. Message and Event name it at once. A restart of the agent \
+         counts anew.\n\
          - *Standing down* (a pause, maintenance, a Node that is being deleted, a shutdown): nothing becomes `False`. What would, is \
-         `Unknown` with one of the\n  last table's reasons. What is `False` already stays so until it is well. When it ends, what is still \
-         true is told at once.\n\
+         `Unknown` with one of the\n  last table's reasons. What is `False` already stays so until it is well; but an explicit pause \
+         (`nodevigil pause`, the annotation) makes it\n  `Unknown` too, with the reason `NodePaused`, and takes nodevigil's taints away. \
+         When it ends, what is still true is told at once, as a new flip.\n\
          - A *hold* (a package manager at work: {} minutes at most; the first moments of a host or a Node: {} minutes at most): \
          nothing but a fact makes a status worse.\n",
-        damping::RELAPSE_WITHIN_SPELLS,
+        damping::LASTS.as_secs(),
+        part(damping::OFTEN),
+        damping::LATELY.as_secs(),
         minutes(damping::LONGEST_SPELL),
-        damping::LONGEST_SPELLS,
-        damping::CALM_SPELLS,
+        damping::LASTS.as_secs(),
+        part(damping::SELDOM),
+        damping::SELDOM_SPELLS,
         crate::health::MAX_MESSAGE_BYTES,
+        minutes(crate::health::RECLASSED),
         minutes(suppress::PACKAGE_UPGRADE_HOLDS),
         minutes(suppress::BOOT_GRACE_HOLDS),
     )
+}
+
+/// One of so many parts, in words.
+fn part(of: u32) -> &'static str {
+    match of {
+        5 => "fifth",
+        6 => "sixth",
+        _ => "part",
+    }
 }
 
 /// The types on the Node that show the condition.
@@ -197,12 +245,20 @@ fn fails(rule: &Rule) -> bool {
 }
 
 fn standing(reason: Reason) -> String {
-    format!(
+    let mut text = format!(
         "condition: {} {}, {}",
         reason.condition().map_or("any", ConditionType::as_str),
         reason.shown().as_str(),
         reason.severity().as_str()
-    )
+    );
+    if let Some(scope) = reason.scope() {
+        let _ = write!(
+            text,
+            "; scope: {scope}; class: {}",
+            reason.remedy().as_str()
+        );
+    }
+    text
 }
 
 fn times(reason: Reason) -> String {

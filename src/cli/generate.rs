@@ -109,11 +109,13 @@ pub fn config_toml() -> String {
     for key in KEYS {
         if key.section != last {
             last = key.section;
-            let name = last.replace("TYPE", "KubeletHealthy");
+            let name = last
+                .replace("TYPE", "KubeletHealthy")
+                .replace("REASON", "KubeletCrashed");
             let of_each = if name == last {
                 ""
             } else {
-                " # and so for each condition"
+                " # and so for each other"
             };
             let _ = write!(text, "\n#[{name}]{of_each}\n");
         }

@@ -13,32 +13,35 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, anyhow};
-use jiff::Timestamp;
-
 use super::{daemon, status::print};
 use crate::{
     clock::Clock,
+    config::{self, Settings},
     host::files::Root,
-    pause::{MAX_REASON_BYTES, Pause, PauseError},
+    pause::{MAX_REASON_BYTES, Pause, PauseError, span},
     status::{self, QuietKind, StatusFile},
 };
+use anyhow::{Context, anyhow};
 
-/// Stand down for a while: until then no condition of this Node becomes False.
+/// Stand down for a while: until then no condition of this Node is False.
 ///
-/// What is False already stays so, and what is found is shown by nodevigil status and in the conditions' messages.
-/// It lasts through a restart of the daemon, not through a reboot. Needs neither the API nor the daemon; needs root.
+/// What would be False is Unknown and says that it is paused; what is found is shown by nodevigil status and in the
+/// conditions' messages. It lasts through a restart of the daemon, not through a reboot. A warning Event comes an hour
+/// before it ends. Needs neither the API nor the daemon; needs root.
 ///
 /// Exit code: 0 paused, 1 could not.
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct PauseCommand {
-    /// For how long: 90s, 30m, 2h, 1h30m; at most 7d
+    /// For how long: 90s, 30m, 2h, 1h30m; at most a day, or what the configuration allows
     #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
     length: Duration,
     /// Why, for whoever looks at the Node
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: Option<String>,
+    /// Read this file, or the *.toml of this folder, instead of the default places; may be given again
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    config: Vec<PathBuf>,
     /// The daemon's runtime directory.
     #[arg(long, value_name = "DIR", hide = true)]
     dir: Option<PathBuf>,
@@ -64,10 +67,12 @@ impl PauseCommand {
         let (root, dir) = (Root::default(), runtime_dir(self.dir));
         let by = env::var("SUDO_USER").ok();
         let now = Clock.now().wall;
-        let pause = Pause::new(now, self.length, by, self.reason).map_err(|why| anyhow!(why))?;
+        let longest = longest(&root, &self.config);
+        let pause = Pause::new(now, self.length, longest, by, self.reason);
+        let pause = pause.map_err(|why| anyhow!(why))?;
         pause.write(&root, &dir).map_err(|e| explain(e, "pause"))?;
         let mut text = format!(
-            "paused until {}: no condition of this Node becomes False until then\n",
+            "paused until {}: no condition of this Node is False until then\n",
             pause.until
         );
         if daemon::pid(&root, &dir).is_none() {
@@ -115,6 +120,20 @@ fn others(root: &Root, dir: &Path) -> String {
     })
 }
 
+/// How long a pause may last. With a configuration that cannot be read, as without one: who works on a node may be
+/// just at that.
+fn longest(root: &Root, given: &[PathBuf]) -> Duration {
+    let settings = config::load(root, given).map_or_else(
+        |error| {
+            let said = format!("nodevigil: {error}; the default of max_pause_secs counts\n");
+            print(&mut io::stderr().lock(), &said).ok(); // the pause is what was asked for
+            Settings::default()
+        },
+        |(settings, _)| settings,
+    );
+    settings.seconds("suppression", "max_pause_secs")
+}
+
 fn runtime_dir(given: Option<PathBuf>) -> PathBuf {
     given.unwrap_or_else(|| status::runtime_dir(env::var_os("RUNTIME_DIRECTORY").as_deref()))
 }
@@ -128,7 +147,10 @@ fn explain(error: PauseError, command: &str) -> anyhow::Error {
     }
 }
 
-/// `90s`, `30m`, `2h`, `1h30m`, `7d`: larger units first, each at most once. What is too long is said by [`Pause::new`].
+/// No command waits or pauses for longer.
+const LONGEST: Duration = Duration::from_hours(7 * 24);
+
+/// `90s`, `30m`, `2h`, `1h30m`, `7d`: larger units first, each at most once.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("wants a duration such as 90s, 30m, 2h or 1h30m, not {text:?}");
     let units = [('d', 86_400), ('h', 3600), ('m', 60), ('s', 1_u64)];
@@ -150,8 +172,12 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         return Err(wrong());
     }
     let length = Duration::from_secs(secs);
-    // Said while the command line is read, as every other wrong value is.
-    Pause::new(Timestamp::UNIX_EPOCH, length, None, None)?;
+    if length.is_zero() || length > LONGEST {
+        let most = span(LONGEST);
+        return Err(format!(
+            "wants some length of time, {most} at most, such as 30m"
+        ));
+    }
     Ok(length)
 }
 
@@ -199,8 +225,8 @@ mod tests {
             let error = duration(text).unwrap_err();
             assert!(error.contains("1h30m"), "{text}: {error}");
         }
-        assert!(duration("8d").unwrap_err().contains("at most 7d"));
-        assert!(duration("0s").unwrap_err().contains("no length"));
+        assert!(duration("8d").unwrap_err().contains("7d at most"));
+        assert!(duration("0s").unwrap_err().contains("some length"));
     }
 
     proptest! {

@@ -4,16 +4,22 @@
     reason = "the environment is read here once and handed on"
 )]
 
-use std::{env, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    thread,
+    time::Duration,
+};
 
 use anyhow::Context;
 use clap::Args;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::{
     agent::{Agent, Outside, State},
     clock::Clock,
-    config::{self, Settings},
+    config::{self, Keeper, Settings, Written},
     door::heap,
     host::{
         files::Root,
@@ -51,8 +57,23 @@ impl Run {
         let root = Root::default();
         let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let _log = journal::init(Sink::detect(no_color), &self.log_level)?;
-        let (mut settings, sources) = config::load(&root, &self.config)?;
-        info!(message_id = Kind::Config.id(), files = ?sources, "configuration read");
+        let keeper = state_dir().map(|dir| Keeper::new(root.clone(), &dir, &self.config));
+        let loaded = config::load_or_last_good(&root, &self.config, keeper.as_ref())?;
+        let mut settings = loaded.settings;
+        match &settings.stand_in {
+            None => {
+                let sources: Vec<&Path> = loaded.files.iter().map(|file| &*file.path).collect();
+                info!(message_id = Kind::Config.id(), files = ?sources, "configuration read");
+            }
+            Some(stand_in) => {
+                warn!(
+                    message_id = Kind::ConfigRefused.id(),
+                    why = stand_in.why,
+                    "{stand_in}"
+                );
+            }
+        }
+        let to_keep = keeper.filter(|_| settings.stand_in.is_none());
         settings.node.name = self.node_name.or(settings.node.name);
         settings.kubernetes.kubeconfig = self.kubeconfig.or(settings.kubernetes.kubeconfig);
 
@@ -68,6 +89,9 @@ impl Run {
         let locked = lock_memory();
         runtime.block_on(async {
             let agent = prepare(root, settings, locked)?;
+            if let Some(keeper) = to_keep {
+                keep(keeper, loaded.files);
+            }
             // What the loop holds lies on the heap: some 16 KiB, which the stack would carry through every call.
             let run = Box::pin(agent.run());
             heap::keep_large_pieces();
@@ -77,6 +101,30 @@ impl Run {
         // A blocking call that hangs must not keep us from ending.
         runtime.shutdown_background();
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The folder for what outlives a boot; `None` if systemd has made none.
+fn state_dir() -> Option<PathBuf> {
+    let dirs = env::var_os("STATE_DIRECTORY")?;
+    let dir = env::split_paths(&dirs).next()?;
+    dir.is_absolute().then_some(dir)
+}
+
+/// On a thread of its own, which ends: the disk may hang, and then neither the start waits for it nor any write to the runtime
+/// folder, which is the blocking worker's.
+fn keep(keeper: Keeper, files: Vec<Written>) {
+    let now = Clock.now().wall;
+    let write = move || {
+        if let Err(error) = keeper.keep(&files, now) {
+            debug!(%error, "the configuration could not be kept for a start with one that cannot be used");
+        }
+    };
+    let thread = thread::Builder::new()
+        .name("keep-config".to_owned())
+        .stack_size(256 * 1024);
+    if let Err(error) = thread.spawn(write) {
+        debug!(%error, "the configuration could not be kept");
     }
 }
 

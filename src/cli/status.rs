@@ -4,6 +4,7 @@
     reason = "a subcommand reads the environment for itself"
 )]
 
+mod peers;
 mod told;
 
 use std::{
@@ -16,14 +17,12 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 
+use self::peers::{api, identity, peer};
 use crate::{
     clock::Clock,
     desired, health,
     host::files::Root,
-    status::{
-        self, ApiState, Condition, ConditionStatus, IdentityKind, PeerState, Quiet, QuietKind,
-        StatusFile,
-    },
+    status::{self, Condition, ConditionStatus, IdentityKind, Quiet, QuietKind, StatusFile},
 };
 
 /// The daemon writes once a minute; after two missed times and some slack it is not there any more.
@@ -238,6 +237,7 @@ fn facts(file: &StatusFile, now: Timestamp) -> Vec<(&'static str, String)> {
     facts.extend(file.quiet.iter().map(|quiet| ("quiet", held_back(quiet))));
     facts.extend(told::taints(&file.taints).map(|text| ("taints", text)));
     facts.extend(told::events(&file.events).map(|text| ("events", text)));
+    facts.extend(file.config_refused.clone().map(|text| ("config", text)));
     if file.shadow {
         facts.push((
             "shadow",
@@ -277,46 +277,6 @@ fn held_back(quiet: &Quiet) -> String {
     format!("{how}: {}", quiet.by)
 }
 
-fn identity(file: &StatusFile) -> String {
-    let kind = match file.identity.kind {
-        IdentityKind::Own => "its own",
-        IdentityKind::Kubelet => "the kubelet's",
-        IdentityKind::None => "none, nothing is published",
-        IdentityKind::Unknown => "unknown",
-    };
-    with_detail(kind, file.identity.detail.as_deref())
-}
-
-fn api(file: &StatusFile, now: Timestamp) -> String {
-    let api = &file.api;
-    let state = match api.state {
-        ApiState::Connected => "connected",
-        ApiState::Connecting => "connecting",
-        ApiState::Retrying => "retrying",
-        ApiState::NodeMissing => "connected, but this Node is not there",
-        ApiState::None => "not used",
-        ApiState::Unknown => "unknown",
-    };
-    let mut parts = vec![state.to_owned()];
-    parts.extend(
-        api.last_success_at
-            .map(|at| format!("last success {} ago", age(at, now))),
-    );
-    if api.failures > 0 {
-        parts.push(format!("{} failures since", api.failures));
-    }
-    with_detail(&parts.join(", "), api.last_error.as_deref())
-}
-
-fn peer(peer: &status::Peer) -> String {
-    let state = match peer.state {
-        PeerState::Ok => "ok",
-        PeerState::Unavailable => "unavailable",
-        PeerState::Unknown => "unknown",
-    };
-    with_detail(state, peer.detail.as_deref())
-}
-
 fn kubelet(file: &StatusFile, now: Timestamp) -> String {
     let kubelet = &file.kubelet;
     let state = match kubelet.state.as_str() {
@@ -331,6 +291,16 @@ fn kubelet(file: &StatusFile, now: Timestamp) -> String {
     parts.extend(kubelet.unit.clone());
     parts.extend(kubelet.carried.clone());
     parts.extend(kubelet.healthz_url.clone());
+    let ends = kubelet.client_certificate_expires_at;
+    let ends = ends.filter(|_| kubelet.client_certificate_expires_soon);
+    parts.extend(ends.map(|at| {
+        let apart = age(at, now);
+        if at > now {
+            format!("its client certificate expires in {apart}")
+        } else {
+            format!("its client certificate expired {apart} ago")
+        }
+    }));
     parts.join(", ")
 }
 
@@ -387,6 +357,7 @@ fn paint(colour: bool, shade: &str, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::{ApiState, PeerState};
     use crate::status::{News, PublishedAs};
 
     fn at(text: &str) -> Timestamp {
@@ -423,6 +394,7 @@ mod tests {
         file.api.last_success_at = Some(at("2026-11-21T08:58:00Z"));
         file.api.last_error = Some("10.0.0.1:6443: connection refused".to_owned());
         file.api.failures = 4;
+        file.api.clock_ahead_secs = Some(-2400);
         file.helper.state = PeerState::Ok;
         file.bus.state = PeerState::Unavailable;
         file.bus.detail = Some("/run/dbus/system_bus_socket: not there".to_owned());
@@ -442,6 +414,25 @@ mod tests {
         file.conditions[1].message = "writes take 3 ms".to_owned();
         file.conditions[1].published_at = None;
         file
+    }
+
+    #[test]
+    fn a_certificate_is_shown_while_its_end_is_near() {
+        let mut file = file();
+        let now = at("2026-11-21T09:00:00Z");
+        file.kubelet.client_certificate_expires_at = Some(at("2026-11-24T09:00:00Z"));
+        assert!(!kubelet(&file, now).contains("certificate"));
+        file.kubelet.client_certificate_expires_soon = true;
+        let line = kubelet(&file, now);
+        assert!(
+            line.ends_with(", its client certificate expires in 3d0h"),
+            "{line}"
+        );
+        let line = kubelet(&file, at("2026-11-25T09:00:00Z"));
+        assert!(
+            line.ends_with(", its client certificate expired 24h ago"),
+            "{line}"
+        );
     }
 
     #[test]
@@ -479,7 +470,7 @@ mod tests {
 
     node      worker-1
     identity  the kubelet's: system:node:worker-1
-    API       retrying, last success 2m30s ago, 4 failures since: 10.0.0.1:6443: connection refused
+    API       retrying, last success 2m30s ago, 4 failures since, this machine's clock is 2400 s behind the API server's: 10.0.0.1:6443: connection refused
     helper    ok
     bus       unavailable: /run/dbus/system_bus_socket: not there
     kubelet   exited for 5m30s, kubelet.service, http://127.0.0.1:10248/healthz
@@ -499,7 +490,7 @@ mod tests {
 
         node      worker-1
         identity  the kubelet's: system:node:worker-1
-        API       retrying, last success 2m30s ago, 4 failures since: 10.0.0.1:6443: connection refused
+        API       retrying, last success 2m30s ago, 4 failures since, this machine's clock is 2400 s behind the API server's: 10.0.0.1:6443: connection refused
         helper    ok
         bus       unavailable: /run/dbus/system_bus_socket: not there
         kubelet   exited for 5m30s, kubelet.service, http://127.0.0.1:10248/healthz

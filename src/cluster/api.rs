@@ -6,6 +6,7 @@ mod apply;
 mod cleaning;
 mod events;
 mod lease;
+mod maintenance;
 mod node;
 mod owners;
 pub mod review;
@@ -29,13 +30,21 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use cleaning::{Cleaned, STANDING_DOWN, Stuck};
+pub use maintenance::{
+    Age, Effect, MAINTENANCE_SIGNS, MaintenanceSign, Mark, StandingSign, maintenance_table,
+};
 pub(super) use node::Node;
 pub use node::{NodeFacts, NodeView, Readiness, Ready};
 pub use owners::Ownership;
 pub use taints::TaintTry;
-pub use will::{AskedPause, NodeWill, PAUSE_ANNOTATION};
+pub use will::{AskedPause, NodeWill, PAUSE_ANNOTATION, PauseAnnotation};
 
-use super::connection::Connection;
+use super::{
+    connection::Connection,
+    time::{DatedAnswer, DatedAnswers},
+};
+use crate::clock::Clock;
+
 pub use super::events::EventTask;
 
 /// The field manager under which our conditions are ours.
@@ -106,6 +115,20 @@ pub enum ApiError {
 }
 
 impl ApiError {
+    /// Whether the request was certainly not carried out: it was answered, and refused.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Network(_) | Self::Timeout | Self::Server { .. } | Self::Nonsense(_) => false,
+            Self::Unauthorized
+            | Self::Forbidden(_)
+            | Self::NotFound
+            | Self::Conflict(_)
+            | Self::Expired(_)
+            | Self::TooMany(_)
+            | Self::Refused { .. } => true,
+        }
+    }
+
     /// The HTTP status; a small number where there is none.
     pub fn code(&self) -> u16 {
         match self {
@@ -130,6 +153,7 @@ pub struct Api {
     requests: KubeRequest,
     node: String,
     buffer: apply::Buffer,
+    dated: DatedAnswers,
 }
 
 impl std::fmt::Debug for Api {
@@ -148,7 +172,13 @@ impl Api {
             requests: KubeRequest::new("/api/v1/nodes"),
             node: node.into(),
             buffer: apply::Buffer::new(),
+            dated: DatedAnswers::default(),
         }
+    }
+
+    /// The times of the answers to all requests, for whoever learns the cluster's time from them.
+    pub fn dated_answers(&self) -> &DatedAnswers {
+        &self.dated
     }
 
     /// Reads our Node, and the version at which to start a watch.
@@ -201,11 +231,16 @@ impl Api {
     }
 
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, ApiError> {
+        let sent = Clock.now().uptime;
         let answer = self
             .connection
             .send(request)
             .await
             .map_err(|e| ApiError::Network(innermost(&e)))?;
+        let received = Clock.now().uptime;
+        if let Some(dated) = DatedAnswer::new(sent, received, answer.headers()) {
+            self.dated.push(dated);
+        }
         if answer.status().is_success() {
             return Ok(answer);
         }

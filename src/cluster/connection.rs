@@ -314,9 +314,7 @@ mod tests {
             ..Access::default()
         };
         let api = Api::new(Connection::new(access, None).unwrap(), "n1");
-        api.apply(&Apply::default(), jiff::Timestamp::UNIX_EPOCH)
-            .await
-            .unwrap_err()
+        api.apply(&Apply::default()).await.unwrap_err()
     }
 
     // The real API server shows these on no demand, so this one stands in for it.

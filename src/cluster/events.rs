@@ -1,23 +1,29 @@
 //! The book of Events: what is still to be told, what was told lately, and how much may be told.
 //!
-//! Pure. The same again within six minutes is one more of a series, not another object; a bucket bounds the requests;
-//! what the API cannot take is kept, up to a bound, and then counted.
+//! Pure. The same again within six minutes, or within an hour if it is of a kind that repeats, is one more of a series, not
+//! another object. Two buckets bound the requests: one that only changes of conditions may use, and one for all. Changes
+//! of conditions are sent first. What the API cannot take is kept, up to a bound, and then counted.
+
+mod bucket;
+mod entry;
 
 use std::{collections::VecDeque, time::Duration};
 
 use jiff::Timestamp;
 
 use super::api::ApiError;
-use crate::clock::Now;
+use crate::{clock::Now, health::news::Pace};
+use bucket::Bucket;
+use entry::Entry;
 
 /// Notices that wait for the API.
 const MAX_WAITING: usize = 16;
 /// Notices that may become a series.
-const MAX_RECENT: usize = 16;
-/// A series goes on within this time, as client-go has it.
-const SERIES: Duration = Duration::from_mins(6);
+const MAX_RECENT: usize = 32;
 /// An event about longer ago is of no use: the API server itself forgets them after an hour.
 const STALE: Duration = Duration::from_hours(1);
+/// What of the Node's name an Event's begins with: both have the API's bound of 253 characters.
+const MAX_STEM: usize = 150;
 /// The API's bound of a note.
 const MAX_NOTE_BYTES: usize = 1024;
 
@@ -34,12 +40,18 @@ pub struct Notice {
     pub note: String,
     /// Whom it is about besides the Node: two that differ in that are no series.
     pub about: String,
+    /// Which share of the budget it may use, and how its series is counted.
+    pub pace: Pace,
 }
 
 impl Notice {
     fn is_the_same(&self, other: &Self) -> bool {
         (self.warning, &self.reason, self.action, &self.about)
             == (other.warning, &other.reason, other.action, &other.about)
+    }
+
+    fn is_urgent(&self) -> bool {
+        matches!(self.pace, Pace::Urgent | Pace::Once)
     }
 }
 
@@ -64,29 +76,17 @@ pub struct EventTask {
     pub exists: bool,
 }
 
-#[derive(Debug, Clone)]
-struct Entry {
-    name: String,
-    notice: Notice,
-    first: Timestamp,
-    count: u32,
-    last: Now,
-    /// What the API server has: 0 before the Event is made.
-    told: u32,
-}
-
 /// The book.
 #[derive(Debug)]
 pub struct EventBook {
     node: String,
-    per_hour: u32,
-    /// Requests that may be sent now, at most half an hour's worth, and when that was counted.
-    tokens: f64,
-    counted_at: Duration,
+    /// Requests that changes of conditions alone may cost, and those that anything may.
+    reserved: Bucket,
+    common: Bucket,
     uid: Option<String>,
     /// What is to be told, the oldest first.
     waiting: VecDeque<Entry>,
-    /// What was told lately.
+    /// What was told lately; the count of a series that repeats waits here until its update is due.
     recent: VecDeque<Entry>,
     in_flight: Option<u64>,
     attempts: u64,
@@ -99,13 +99,12 @@ pub struct EventBook {
 }
 
 impl EventBook {
-    /// An empty book for `node`, with `per_hour` requests; 0: nothing is told.
+    /// An empty book for `node`, with `per_hour` requests, half of them for changes of conditions alone; 0: nothing is told.
     pub fn new(node: &str, per_hour: u32) -> Self {
-        let mut book = Self {
+        Self {
             node: node.to_owned(),
-            per_hour,
-            tokens: 0.0,
-            counted_at: Duration::ZERO,
+            reserved: Bucket::new(per_hour.div_ceil(2)),
+            common: Bucket::new(per_hour / 2),
             uid: None,
             waiting: VecDeque::new(),
             recent: VecDeque::new(),
@@ -116,14 +115,7 @@ impl EventBook {
             sent: 0,
             dropped: 0,
             untold: 0,
-        };
-        book.tokens = book.capacity();
-        book
-    }
-
-    /// Half of an hour's requests at once, the other half over the hour: so that no hour has more than all.
-    fn capacity(&self) -> f64 {
-        (f64::from(self.per_hour) / 2.0).max(1.0)
+        }
     }
 
     /// Another Node has our name, or none: what was to be told is not about it.
@@ -139,7 +131,7 @@ impl EventBook {
 
     /// Takes in something to tell.
     pub fn record(&mut self, mut notice: Notice, now: Now) {
-        if self.per_hour == 0 {
+        if self.reserved.is_none() {
             return;
         }
         let end = notice.note.floor_char_boundary(MAX_NOTE_BYTES);
@@ -149,18 +141,27 @@ impl EventBook {
             entry.last = now;
             return;
         }
-        let recent = self.recent.iter().position(|e| e.again(&notice, now));
-        let entry = match recent.and_then(|at| self.recent.remove(at)) {
-            Some(entry) => Entry {
-                count: entry.count + 1,
-                last: now,
-                ..entry
-            },
-            None => self.entry(notice, now),
+        let entry = match self.recent.iter().position(|e| e.again(&notice, now)) {
+            Some(at) => {
+                let entry = &mut self.recent[at];
+                entry.count += 1;
+                entry.last = now;
+                if entry.update_at() > now.uptime {
+                    return; // `next` looks at it again
+                }
+                self.recent.remove(at)
+            }
+            None => Some(self.entry(notice, now)),
         };
-        self.waiting.push_back(entry);
+        self.waiting.extend(entry);
+        self.bound();
+    }
+
+    /// Lets go of what is too much: the oldest that is no change of a condition, if there is one.
+    fn bound(&mut self) {
         while self.waiting.len() > MAX_WAITING {
-            self.waiting.pop_front();
+            let least = self.waiting.iter().position(|e| !e.notice.is_urgent());
+            self.waiting.remove(least.unwrap_or(0));
             self.lose();
         }
     }
@@ -168,15 +169,24 @@ impl EventBook {
     fn entry(&mut self, notice: Notice, now: Now) -> Entry {
         self.names += 1;
         // A name of a life of ours is never used again: the wall clock makes it, the number keeps two of a moment apart.
-        let stem: String = self.node.chars().take(200).collect();
         let (micros, number) = (now.wall.as_microsecond(), self.names);
+        let own = match (notice.pace, &self.uid) {
+            (Pace::Once, Some(uid)) => {
+                let reason = notice.reason.to_lowercase();
+                format!("{uid}.{reason}.{}", notice.about)
+            }
+            _ => format!("{micros:x}.{number:x}"),
+        };
+        let stem: String = self.node.chars().take(MAX_STEM).collect();
         Entry {
-            name: format!("{stem}.{micros:x}.{number:x}"),
+            name: format!("{stem}.{own}"),
             notice,
-            first: now.wall,
+            first: now,
             count: 1,
             last: now,
             told: 0,
+            told_at: Duration::ZERO,
+            updates: 0,
         }
     }
 
@@ -185,21 +195,24 @@ impl EventBook {
         self.untold += 1;
     }
 
-    /// The request that is due now, if any; it is in flight until [`EventBook::done`].
+    /// The request that is due now, if any; it is in flight until [`EventBook::done`]. `now` has the cluster's time
+    /// ([`super::time::ClusterTime::of`]).
     pub fn next(&mut self, now: Now) -> Option<EventTask> {
-        let stale = |e: &Entry| now.uptime.saturating_sub(e.last.uptime) > STALE;
-        while self.in_flight.is_none() && self.waiting.front().is_some_and(stale) {
-            self.waiting.pop_front();
-            self.lose();
-        }
-        if self.next_deadline()? > now.uptime {
+        if self.in_flight.is_some() {
             return None;
         }
-        self.refill(now);
-        if self.tokens < 1.0 {
-            return None;
-        }
-        let entry = self.waiting.front()?;
+        self.let_go_of_stale(now);
+        self.ripen(now);
+        let uid = self.uid.clone()?;
+        let urgent = |e: &Entry| e.notice.is_urgent();
+        let at = match self.waiting.iter().position(urgent) {
+            Some(at) if self.reserved.take(now) || self.common.take(now) => at,
+            _ => {
+                let at = self.waiting.iter().position(|e| !urgent(e))?;
+                self.common.take(now).then_some(at)?
+            }
+        };
+        let entry = &self.waiting[at];
         let mut notice = entry.notice.clone();
         if self.untold > 0 && entry.told == 0 {
             let said = format!(" ({} earlier events could not be told)", self.untold);
@@ -207,40 +220,56 @@ impl EventBook {
             notice.note.truncate(end);
             notice.note += &said;
         }
+        let (first, last) = entry.times(now);
         let task = EventTask {
             attempt: self.attempts + 1,
             name: entry.name.clone(),
-            uid: self.uid.clone()?,
+            uid,
             notice,
-            first: entry.first,
+            first,
             count: entry.count,
-            last: entry.last.wall,
+            last,
             exists: entry.told > 0,
         };
-        self.tokens -= 1.0;
         self.attempts = task.attempt;
         self.in_flight = Some(task.attempt);
         Some(task)
     }
 
+    fn let_go_of_stale(&mut self, now: Now) {
+        let before = self.waiting.len();
+        self.waiting
+            .retain(|e| now.uptime.saturating_sub(e.last.uptime) <= STALE);
+        for _ in self.waiting.len()..before {
+            self.lose();
+        }
+    }
+
+    /// The counts whose update is due are sent after what waits already.
+    fn ripen(&mut self, now: Now) {
+        while self.waiting.len() < MAX_WAITING {
+            let due = |e: &Entry| e.count > e.told && e.update_at() <= now.uptime;
+            let Some(at) = self.recent.iter().position(due) else {
+                break;
+            };
+            self.waiting.extend(self.recent.remove(at));
+        }
+    }
+
     /// When to ask again though nothing happens (uptime).
     pub fn next_deadline(&self) -> Option<Duration> {
-        if self.in_flight.is_some() || self.waiting.is_empty() || self.uid.is_none() {
+        if self.in_flight.is_some() || self.uid.is_none() {
             return None;
         }
-        let missing = (1.0 - self.tokens).max(0.0);
-        Some(self.counted_at + Duration::from_secs_f64(missing / self.per_second()))
-    }
-
-    fn per_second(&self) -> f64 {
-        f64::from(self.per_hour.max(1)) / 2.0 / 3600.0
-    }
-
-    fn refill(&mut self, now: Now) {
-        let passed = now.uptime.saturating_sub(self.counted_at).as_secs_f64();
-        // A hair more than it is: a deadline that was met must not miss its token by rounding.
-        self.tokens = (self.tokens + passed * self.per_second() + 1e-6).min(self.capacity());
-        self.counted_at = now.uptime;
+        let common = self.common.free_at();
+        let reserved = self.reserved.free_at();
+        let waiting = self.waiting.iter().filter_map(|e| {
+            let urgent = reserved.filter(|_| e.notice.is_urgent());
+            common.into_iter().chain(urgent).min()
+        });
+        let counts = self.recent.iter().filter(|e| e.count > e.told);
+        let counts = counts.filter_map(|e| Some(common?.max(e.update_at())));
+        waiting.chain(counts).min()
     }
 
     /// Whatever was in flight will not come back: its connection was dropped.
@@ -253,17 +282,18 @@ impl EventBook {
         &mut self,
         task: &EventTask,
         result: Result<(), ApiError>,
+        now: Now,
     ) -> Option<Result<(), ApiError>> {
         if self.in_flight != Some(task.attempt) {
             return None;
         }
         self.in_flight = None;
         // It may have been pushed out, or its Node may be gone.
-        let is_it = self.waiting.front().is_some_and(|e| e.name == task.name);
+        let at = self.waiting.iter().position(|e| e.name == task.name);
         let error = match result {
             // A conflict: it had landed before, and its answer was lost.
             Ok(()) | Err(ApiError::Conflict(_)) => {
-                self.told(task, is_it);
+                self.told(task, at, now);
                 return Some(Ok(()));
             }
             Err(error) => error,
@@ -271,7 +301,7 @@ impl EventBook {
         match &error {
             // The Event is gone, with the hour or by somebody's hand: the series starts anew.
             ApiError::NotFound if task.exists => {
-                if let Some(entry) = self.waiting.pop_front_if(|_| is_it) {
+                if let Some(entry) = at.and_then(|at| self.waiting.remove(at)) {
                     let anew = self.entry(entry.notice, entry.last);
                     self.waiting.push_front(anew);
                 }
@@ -279,7 +309,7 @@ impl EventBook {
             }
             // It will not be taken another time either.
             ApiError::Refused { .. } | ApiError::NotFound
-                if self.waiting.pop_front_if(|_| is_it).is_some() =>
+                if at.and_then(|at| self.waiting.remove(at)).is_some() =>
             {
                 self.lose();
             }
@@ -296,17 +326,19 @@ impl EventBook {
         }))
     }
 
-    fn told(&mut self, task: &EventTask, is_it: bool) {
+    fn told(&mut self, task: &EventTask, at: Option<usize>, now: Now) {
         self.sent += 1;
         if !task.exists {
             self.untold = 0; // it said so
         }
         self.error = None;
-        let Some(mut entry) = self.waiting.pop_front_if(|_| is_it) else {
+        let Some(mut entry) = at.and_then(|at| self.waiting.remove(at)) else {
             return;
         };
         entry.told = task.count;
-        if entry.count > entry.told {
+        entry.told_at = now.uptime;
+        entry.updates += u32::from(task.exists);
+        if entry.count > entry.told && entry.update_at() <= now.uptime {
             self.waiting.push_back(entry);
             return;
         }
@@ -334,12 +366,6 @@ impl EventBook {
     /// The failure that no success has followed.
     pub fn error(&self) -> Option<&ApiError> {
         self.error.as_ref()
-    }
-}
-
-impl Entry {
-    fn again(&self, notice: &Notice, now: Now) -> bool {
-        self.notice.is_the_same(notice) && now.uptime.saturating_sub(self.last.uptime) <= SERIES
     }
 }
 

@@ -1,6 +1,7 @@
 //! The door to Kubernetes: who we are, our Node, one apply, and backing off.
 //!
-//! `gate`, `episode`, `backoff`, `publisher` (conditions, with `owners`), `taints` and `events` decide and are pure;
+//! `gate`, `episode`, `backoff`, `publisher` (conditions, with `owners` and their `transitions`), `time` (the cluster's), `taints` and
+//! `events` decide and are pure;
 //! `identity`, `connection`, `api` and `watch` do the talking.
 
 pub mod api;
@@ -17,5 +18,6 @@ pub mod publisher;
 mod request_kind;
 pub mod taints;
 pub mod tally;
+pub mod time;
 mod tls;
 pub mod watch;

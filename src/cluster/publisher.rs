@@ -1,10 +1,17 @@
 //! When to apply what: the whole set at once on a change, a heartbeat each five minutes, and patience after failures.
 //!
+//! Every `now` has the cluster's time in the place of the wall clock's ([`super::time::ClusterTime::of`]).
+//!
 //! Pure and level-triggered: there is one wish and one thing in flight; after any outage one apply brings the Node up
 //! to date.
 
+mod transitions;
+
 use std::time::Duration;
 
+use jiff::Timestamp;
+
+use self::transitions::{Transitions, shows};
 use super::{
     api::{ApiError, NodeView},
     backoff::Backoff,
@@ -29,8 +36,15 @@ pub struct Apply {
     pub attempt: u64,
     /// The Node that it is meant for.
     pub uid: String,
-    /// The complete set.
+    /// The complete set, each with its `lastTransitionTime` in the cluster's time.
     pub conditions: Vec<Condition>,
+    /// The same as it is wished, each with the time of its flip as the agent saw it.
+    pub wished: Vec<Condition>,
+    /// `lastHeartbeatTime` of all of them.
+    pub heartbeat: Timestamp,
+    /// Refused unless the Node still has this version: whether an earlier apply without an answer was carried out is not
+    /// known, and to repeat it would move the time of its flip.
+    pub only_version: Option<String>,
     /// The annotation that says that we stand down; `None` takes it away.
     pub standing_down: Option<String>,
 }
@@ -71,7 +85,12 @@ pub struct Publisher {
     has_ours: bool,
     attempts: u64,
     in_flight: Option<Apply>,
+    /// The last apply that had no answer and carried a flip: it may have been carried out.
+    unanswered: Option<Apply>,
+    /// The Node's version as it was seen last.
+    seen_version: Option<String>,
     published: Option<Apply>,
+    transitions: Transitions,
     /// The Node's version after our last apply: what the watch still has to say of older ones is no news.
     version: Option<u64>,
     repair_at: Duration,
@@ -94,7 +113,10 @@ impl Publisher {
             has_ours: false,
             attempts: 0,
             in_flight: None,
+            unanswered: None,
+            seen_version: None,
             published: None,
+            transitions: Transitions::default(),
             version: None,
             repair_at: Duration::ZERO,
             overwritten: None,
@@ -120,7 +142,10 @@ impl Publisher {
     }
 
     /// What the Node should have from now on; `None`: nothing is to be written.
-    pub fn want(&mut self, wish: Option<Wish>) {
+    pub fn want(&mut self, wish: Option<Wish>, now: Now) {
+        if let Some(wish) = &wish {
+            self.transitions.wish(&wish.conditions, now.uptime);
+        }
         self.wish = wish;
         let types = self.wished_types();
         self.owners.wished(&types);
@@ -163,7 +188,7 @@ impl Publisher {
         let wished = wish.conditions.iter();
         wished
             .filter(|c| !self.owners.refuses(c.r#type))
-            .eq(&published.conditions)
+            .eq(&published.wished)
             && wish.standing_down == published.standing_down
             && self.uid() == Some(&published.uid)
     }
@@ -205,27 +230,49 @@ impl Publisher {
                     _ => NodeChange::Missing,
                 };
                 self.subject = Subject::Missing;
-                self.published = None;
+                self.forget_shown();
                 return change;
             }
             NodeEvent::Seen(view) => view,
         };
         let was_missing = self.subject == Subject::Missing;
+        let was_refused = self.subject == Subject::Unread;
         self.subject = Subject::Present(view.uid.clone());
+        self.seen_version = Some(view.version.clone());
         let met = self.met.replace(view.uid.clone());
         if met.as_ref() == Some(&view.uid) {
+            self.read_back(&view, was_refused);
             self.look_at_owners(&view, now);
             return self.repair(&view, now);
         }
-        (self.published, self.overwritten) = (None, None);
+        self.forget_shown();
+        self.overwritten = None;
         self.owners.forget();
         self.look_at_owners(&view, now);
         // A Node that was not there when we first looked is as new as one that replaced another.
         if met.is_some() || was_missing {
             NodeChange::New(view)
         } else {
+            self.transitions.adopt(&view);
             NodeChange::First(view)
         }
+    }
+
+    /// What the Node shows of an apply that had no answer was carried out. `is_settled`: and what it does not show was not.
+    fn read_back(&mut self, view: &NodeView, is_settled: bool) {
+        let Some(apply) = &self.unanswered else {
+            return;
+        };
+        self.transitions.read_back(apply, view);
+        if is_settled {
+            self.unanswered = None;
+            self.transitions.settle();
+        }
+    }
+
+    fn forget_shown(&mut self) {
+        (self.published, self.unanswered) = (None, None);
+        self.transitions.forget();
     }
 
     /// A request that we gave up may land late and stand on the Node until the next heartbeat; another writer may have
@@ -257,19 +304,29 @@ impl Publisher {
     pub fn next(&mut self, now: Now) -> Option<Apply> {
         self.next_deadline().filter(|at| now.uptime >= *at)?;
         let Wish {
-            mut conditions,
+            conditions: mut wished,
             standing_down,
         } = self.wish.clone()?;
-        conditions.retain(|c| !self.owners.refuses(c.r#type));
+        wished.retain(|c| !self.owners.refuses(c.r#type));
         let apply = Apply {
             attempt: self.attempts + 1,
             uid: self.uid()?.to_owned(),
-            conditions,
+            conditions: self.transitions.stamp(&wished, now),
+            wished,
+            heartbeat: now.wall,
+            only_version: self.unanswered.as_ref().and(self.seen_version.clone()),
             standing_down,
         };
         self.attempts = apply.attempt;
         self.in_flight = Some(apply.clone());
         Some(apply)
+    }
+
+    /// Whether the answer to that attempt says only that the Node is another version than it was to be: it is read anew, and
+    /// that is no failure of the API server's.
+    pub fn is_outdated(&self, attempt: u64, result: &Result<NodeView, ApiError>) -> bool {
+        let guarded = |apply: &Apply| apply.attempt == attempt && apply.only_version.is_some();
+        matches!(result, Err(ApiError::Conflict(_))) && self.in_flight.as_ref().is_some_and(guarded)
     }
 
     /// When the next apply is due (uptime), unless what is known changes.
@@ -287,9 +344,15 @@ impl Publisher {
 
     /// Whatever was in flight will not come back: its connection was dropped.
     pub fn forget_in_flight(&mut self) {
-        if self.in_flight.take().is_some() {
-            self.published = None;
+        if let Some(apply) = self.in_flight.take() {
+            self.doubt(apply);
         }
+    }
+
+    /// It may have been carried out, or may yet be: what the Node shows is not known.
+    fn doubt(&mut self, apply: Apply) {
+        self.published = None;
+        self.unanswered = Some(apply).filter(|apply| self.transitions.doubt(apply));
     }
 
     /// Takes in how an apply ended; `false` if it is one that was given up.
@@ -301,6 +364,9 @@ impl Publisher {
             Ok(node) => {
                 self.owners.wrote(types(&applied.conditions));
                 self.look_at_owners(node, now);
+                self.transitions.published(&applied);
+                self.unanswered = None;
+                self.seen_version = Some(node.version.clone());
                 self.published = Some(applied);
                 self.overwritten = None;
                 self.version = node.version.parse().ok();
@@ -311,8 +377,8 @@ impl Publisher {
             Err(ApiError::NotFound) if self.node_is_missing() => {}
             // It is not the Node that we knew: it is read anew before the next try.
             Err(ApiError::NotFound | ApiError::Conflict(_)) => self.subject = Subject::Unread,
-            // It may have been carried out, or may yet be: what the Node shows is not known.
-            Err(_) => self.published = None,
+            Err(error) if error.is_refusal() => self.published = None,
+            Err(_) => self.doubt(applied),
         }
         true
     }
@@ -322,17 +388,8 @@ fn types(conditions: &[Condition]) -> Vec<PublishedType> {
     conditions.iter().map(|c| c.r#type).collect()
 }
 
-/// Whether the Node has this condition. Times on the Node have whole seconds.
-fn shows(view: &NodeView, wished: &Condition) -> bool {
-    view.conditions.iter().any(|(r#type, stored)| {
-        *r#type == wished.r#type
-            && stored.status == wished.status
-            && stored.reason == wished.reason
-            && stored.message == wished.message
-            && stored.since.as_second() == wished.last_transition_time.as_second()
-    })
-}
-
+#[cfg(test)]
+mod any_outage;
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
@@ -378,10 +435,11 @@ mod tests {
     }
 
     fn want(publisher: &mut Publisher, conditions: Vec<Condition>) {
-        publisher.want(Some(Wish {
+        let wish = Wish {
             conditions,
             standing_down: None,
-        }));
+        };
+        publisher.want(Some(wish), at(0));
     }
 
     fn ready() -> Publisher {
@@ -650,7 +708,7 @@ mod tests {
         done(&mut publisher, Ok(view("u1")), at(2));
         assert_eq!(publisher.next(at(4_000_000)), None);
         assert_eq!(publisher.next_deadline(), None);
-        publisher.want(None);
+        publisher.want(None, at(0));
         publisher.node(owned("9", true, None, &ours), at(4_000_001));
         assert_eq!(publisher.next(at(4_000_001)), None, "in the shadow");
     }

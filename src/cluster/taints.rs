@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     clock::Now,
-    desired::taints::{Rules, Want, Wished, plan, wished},
+    desired::taints::{Rules, Suppression, Want, Wished, plan, wished},
 };
 
 /// So often in a row somebody may have been faster; the next time it is a failure like others, and the gate's.
@@ -34,6 +34,9 @@ pub enum Tainted {
 pub struct Tainter {
     rules: Rules,
     wished: Vec<Wished>,
+    /// The taints that are asked for, and since when without a break (uptime). A restart of the agent begins anew: a taint
+    /// that is there stays, and one that is not is late and never early.
+    asked: Vec<(String, Duration)>,
     uid: Option<String>,
     /// `spec.taints`, as seen last.
     seen: Value,
@@ -54,8 +57,9 @@ impl Tainter {
     pub fn new(rules: Rules, node: &str) -> Self {
         Self {
             // Until a check has said something, nothing of what is asked for comes or goes.
-            wished: wished(&rules, std::iter::empty(), true),
+            wished: wished(&rules, std::iter::empty(), Suppression::NoNew),
             rules,
+            asked: Vec::new(),
             uid: None,
             seen: Value::Null,
             attempts: 0,
@@ -75,8 +79,34 @@ impl Tainter {
     }
 
     /// What the taints should be from now on.
-    pub fn want(&mut self, wished: Vec<Wished>) {
+    pub fn want(&mut self, wished: Vec<Wished>, now: Now) {
+        let is_asked = |w: &&Wished| matches!(w.want, Want::Present(_));
+        let asked = wished.iter().filter(is_asked).map(|wish| {
+            let before = self.asked.iter().find(|(key, _)| *key == wish.key);
+            (wish.key.clone(), before.map_or(now.uptime, |(_, at)| *at))
+        });
+        self.asked = asked.collect();
         self.wished = wished;
+    }
+
+    /// From when on (uptime) a taint that is asked for may be set.
+    fn ripe_at(&self, wish: &Wished) -> Duration {
+        let asked = self.asked.iter().find(|(key, _)| *key == wish.key);
+        asked
+            .filter(|_| wish.waits)
+            .map_or(Duration::ZERO, |(_, at)| *at + self.rules.after)
+    }
+
+    /// What the taints should be now: what must wait is not set, and stays if it is there.
+    fn ripe(&self, now: Now) -> Vec<Wished> {
+        let ripe = |wish: &Wished| match wish.want {
+            Want::Present(_) if self.ripe_at(wish) > now.uptime => Wished {
+                want: Want::Kept,
+                ..wish.clone()
+            },
+            _ => wish.clone(),
+        };
+        self.wished.iter().map(ripe).collect()
     }
 
     /// This is the Node, and these are its taints; `None`: there is none.
@@ -109,15 +139,17 @@ impl Tainter {
 
     /// The keys of those that are to come.
     pub fn to_add(&self) -> Vec<String> {
-        let is_there = |key: &str| {
+        self.missing().map(|w| w.key.clone()).collect()
+    }
+
+    fn missing(&self) -> impl Iterator<Item = &Wished> {
+        let is_there = move |key: &str| {
             let mut shown = self.seen.as_array().into_iter().flatten();
             shown.any(|taint| taint["key"] == key && taint["effect"] == self.rules.effect.as_str())
         };
-        let missing = self
-            .wished
+        self.wished
             .iter()
-            .filter(|w| matches!(w.want, Want::Present(_)) && !is_there(&w.key));
-        missing.map(|w| w.key.clone()).collect()
+            .filter(move |w| matches!(w.want, Want::Present(_)) && !is_there(&w.key))
     }
 
     /// Why the taints are not as wished, if they cannot be.
@@ -142,19 +174,25 @@ impl Tainter {
             attempt: self.attempts,
             uid: self.uid.clone()?,
             rules: self.rules.clone(),
-            wished: self.wished.clone(),
+            wished: self.ripe(now),
         })
     }
 
     /// When a try is due (uptime), unless what is known changes.
     pub fn next_deadline(&self, now: Now) -> Option<Duration> {
-        (!self.in_flight && self.is_needed(now)).then_some(self.again_at)
+        if self.in_flight || self.refused.is_some() || self.uid.is_none() {
+            return None;
+        }
+        if plan(&self.rules, &self.ripe(now), &self.seen, now.wall).is_some() {
+            return Some(self.again_at);
+        }
+        let ripe_at = self.missing().map(|wish| self.ripe_at(wish)).min()?;
+        Some(ripe_at.max(self.again_at))
     }
 
-    fn is_needed(&self, now: Now) -> bool {
-        self.refused.is_none()
-            && self.uid.is_some()
-            && plan(&self.rules, &self.wished, &self.seen, now.wall).is_some()
+    /// Whether a try is under way.
+    pub fn is_busy(&self) -> bool {
+        self.in_flight
     }
 
     /// Whatever was in flight will not come back: its connection was dropped.

@@ -11,6 +11,7 @@ use toml::{
 use super::{
     error::{ConfigError, Source},
     keys::{self, Key, Kind},
+    reasons::{self, MergedReasons, ReasonFragment},
 };
 use crate::health::ConditionType;
 
@@ -24,6 +25,7 @@ pub(super) struct Fragment {
     runtime: RuntimeFragment,
     intent: IntentFragment,
     conditions: BTreeMap<String, ConditionFragment>,
+    reasons: BTreeMap<String, ReasonFragment>,
     taints: TaintsFragment,
     events: EventsFragment,
     metrics: MetricsFragment,
@@ -129,6 +131,7 @@ pub(super) struct Merged {
     pub(super) publish: Option<Placed<String>>,
     pub(super) dialects: Option<Placed<Vec<String>>>,
     pub(super) condition_publish: BTreeMap<String, Option<Placed<bool>>>,
+    pub(super) reasons: MergedReasons,
     pub(super) taints_conditions: Option<Placed<Vec<String>>>,
     pub(super) taints_prefix: Option<Placed<String>>,
     pub(super) taints_effect: Option<Placed<String>>,
@@ -164,6 +167,7 @@ impl Merged {
             runtime,
             intent,
             conditions,
+            reasons,
             taints,
             events,
             metrics,
@@ -176,6 +180,7 @@ impl Merged {
             let slot = self.condition_publish.entry(name).or_default();
             place(slot, condition.publish, source);
         }
+        self.reasons.absorb(reasons, source);
         place(&mut self.taints_conditions, taints.conditions, source);
         place(&mut self.taints_prefix, taints.prefix, source);
         place(&mut self.taints_effect, taints.effect, source);
@@ -206,7 +211,11 @@ impl Merged {
     }
 }
 
-fn place<T>(slot: &mut Option<Placed<T>>, written: Option<Spanned<T>>, source: &Source<'_>) {
+pub(super) fn place<T>(
+    slot: &mut Option<Placed<T>>,
+    written: Option<Spanned<T>>,
+    source: &Source<'_>,
+) {
     if let Some(written) = written {
         *slot = Some(Placed {
             line: source.line(written.span().start),
@@ -261,24 +270,27 @@ struct Problem {
 }
 
 type Name<'a> = Spanned<Cow<'a, str>>;
+/// The problems of one condition's or reason's table.
+type OfOne = fn(&Name<'_>, &Spanned<DeValue<'_>>) -> Vec<Problem>;
 
 fn section_problems(name: &Name<'_>, value: &Spanned<DeValue<'_>>) -> Vec<Problem> {
     let section = name.get_ref().as_ref();
-    if let ("conditions", DeValue::Table(conditions)) = (section, value.get_ref()) {
-        let of_each = conditions.iter();
-        return of_each
-            .flat_map(|(name, value)| condition_problems(name, value))
-            .collect();
-    }
-    let problem = |what| {
+    let problem = |what: String| {
         vec![Problem {
             span: name.span(),
             key: section.to_owned(),
             what,
         }]
     };
-    if section == "conditions" {
-        return problem("wants a table for each condition: [conditions.KubeletHealthy]".to_owned());
+    let (of_one, example): (OfOne, &str) = match section {
+        "conditions" => (condition_problems, "condition: [conditions.KubeletHealthy]"),
+        _ => (reason_problems, "reason: [reasons.KubeletCrashed]"),
+    };
+    if ["conditions", "reasons"].contains(&section) {
+        let DeValue::Table(each) = value.get_ref() else {
+            return problem(format!("wants a table for each {example}"));
+        };
+        return each.iter().flat_map(|(n, v)| of_one(n, v)).collect();
     }
     if !keys::sections().contains(&section) {
         let is_table = value.get_ref().is_table();
@@ -295,21 +307,39 @@ fn section_problems(name: &Name<'_>, value: &Spanned<DeValue<'_>>) -> Vec<Proble
 
 /// `[conditions.TYPE]`.
 fn condition_problems(name: &Name<'_>, value: &Spanned<DeValue<'_>>) -> Vec<Problem> {
-    let section = format!("conditions.{}", name.get_ref());
     let known: Vec<_> = ConditionType::ALL.iter().map(|t| t.as_str()).collect();
-    let what = match value.get_ref() {
-        _ if !known.contains(&name.get_ref().as_ref()) => {
-            format!("not a condition of ours (known here: {})", known.join(", "))
-        }
-        DeValue::Table(table) => return table_problems(keys::CONDITION, &section, table),
-        other => format!(
-            "wants a table: write [{section}] and its keys below; found: {}",
+    let is_known = known.contains(&name.get_ref().as_ref());
+    let refused =
+        (!is_known).then(|| format!("not a condition of ours (known here: {})", known.join(", ")));
+    table_of_one("conditions", keys::CONDITION, name, value, refused)
+}
+
+/// `[reasons.NAME]`.
+fn reason_problems(name: &Name<'_>, value: &Spanned<DeValue<'_>>) -> Vec<Problem> {
+    let refused = reasons::refused(name.get_ref());
+    table_of_one("reasons", keys::REASON, name, value, refused)
+}
+
+/// A table below another, of one condition or reason; `refused`: there is none of that name, and why.
+fn table_of_one(
+    above: &str,
+    section: &str,
+    name: &Name<'_>,
+    value: &Spanned<DeValue<'_>>,
+    refused: Option<String>,
+) -> Vec<Problem> {
+    let shown = format!("{above}.{}", name.get_ref());
+    let what = match (refused, value.get_ref()) {
+        (Some(refused), _) => refused,
+        (None, DeValue::Table(table)) => return table_problems(section, &shown, table),
+        (None, other) => format!(
+            "wants a table: write [{shown}] and its keys below; found: {}",
             other.type_str()
         ),
     };
     vec![Problem {
         span: name.span(),
-        key: section,
+        key: shown,
         what,
     }]
 }

@@ -22,6 +22,9 @@ pub enum Kind {
 /// The section of the keys that each condition has; `TYPE` stands for its name.
 pub(super) const CONDITION: &str = "conditions.TYPE";
 
+/// The section of the keys that each reason has; `REASON` stands for its name.
+pub(super) const REASON: &str = "reasons.REASON";
+
 /// One configuration key.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
@@ -129,7 +132,7 @@ pub const KEYS: &[Key] = &[
         default: Some("60"),
         example: "60",
         bounds: "a whole number of seconds from 0 to 3600",
-        doc: "How long the kubelet must have been healthy before a problem counts as over; each relapse soon after makes it twice as long, up to 15 times or 15 minutes. Also the least time between two flips that are no facts.",
+        doc: "How long the kubelet must have been healthy before a problem counts as over; for what is sampled each return within an hour makes it twice as long, up to 15 minutes. Also the least time between two flips of that kind between True and Unknown.",
     },
     Key {
         section: "kubelet",
@@ -138,7 +141,7 @@ pub const KEYS: &[Key] = &[
         default: Some("120"),
         example: "300",
         bounds: "a whole number of seconds from 10 to 3600",
-        doc: "How long a kubelet that has just started may take until its healthz answers.",
+        doc: "How long a kubelet that has just started may take until its healthz answers, and one that systemd stopped with another unit until it is back.",
     },
     Key {
         section: "kubelet",
@@ -171,10 +174,10 @@ pub const KEYS: &[Key] = &[
         section: "kubelet",
         name: "certificate_expiring_hours",
         kind: Kind::Number(1, 8760),
-        default: Some("24"),
-        example: "168",
+        default: Some("168"),
+        example: "336",
         bounds: "a whole number of hours from 1 to 8760",
-        doc: "How long before its end the kubelet's client certificate counts as expiring if nothing has renewed it; never more than a tenth of its life.",
+        doc: "How long before its end the kubelet's client certificate counts as expiring if nothing has renewed it; never more than a tenth of its life. With the kubelet's own identity the end itself cannot be published.",
     },
     Key {
         section: "kubelet",
@@ -282,7 +285,7 @@ pub const KEYS: &[Key] = &[
         default: Some("5"),
         example: "10",
         bounds: "a whole number of seconds from 1 to 10",
-        doc: "How long the container runtime may take to answer; three times in a row without an answer are ContainerRuntimeHung.",
+        doc: "How long the container runtime may take to answer; three times in a row without an answer are ContainerRuntimeHung if it is stopped or stuck (state T or D), else ContainerRuntimeSilent.",
     },
     Key {
         section: "runtime",
@@ -426,7 +429,7 @@ pub const KEYS: &[Key] = &[
         default: Some("3"),
         example: "5",
         bounds: "a whole number from 2 to 100",
-        doc: "How many soft lockups and RCU stalls within stall_window_secs make NodeKernelHealthy False.",
+        doc: "How many soft lockups and RCU stalls within stall_window_secs make NodeKernelHealthy False, if the kernel's taint or counters confirm them.",
     },
     Key {
         section: "kernel",
@@ -444,7 +447,7 @@ pub const KEYS: &[Key] = &[
         default: Some("3"),
         example: "5",
         bounds: "a whole number from 2 to 32",
-        doc: "How many faults of the kernel's own (oops, BUG, general protection fault) within oops_window_secs make NodeKernelHealthy False.",
+        doc: "How many faults of the kernel's own (oops, BUG, general protection fault) within oops_window_secs make NodeKernelHealthy False, if the kernel's taint or counter confirms them.",
     },
     Key {
         section: "kernel",
@@ -462,7 +465,7 @@ pub const KEYS: &[Key] = &[
         default: Some("3"),
         example: "1",
         bounds: "a whole number from 1 to 32",
-        doc: "How many hardware errors that could not be corrected within uncorrected_window_secs make NodeKernelHealthy False.",
+        doc: "How many hardware errors that could not be corrected within uncorrected_window_secs make NodeKernelHealthy False, if the kernel's taint or counters confirm them.",
     },
     Key {
         section: "kernel",
@@ -475,21 +478,12 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         section: "kernel",
-        name: "hung_tasks",
-        kind: Kind::Number(2, 16),
-        default: Some("10"),
-        example: "5",
-        bounds: "a whole number from 2 to 16",
-        doc: "How many tasks that wait in the kernel for minutes and cannot be killed make NodeKernelHealthy False.",
-    },
-    Key {
-        section: "kernel",
         name: "hung_for_secs",
         kind: Kind::Number(0, 86_400),
         default: Some("120"),
         example: "300",
         bounds: "a whole number of seconds from 0 to 86400",
-        doc: "How long the kubelet, the container runtime or PID 1 must be known to hang in the kernel before NodeKernelHealthy is False; the kernel itself reports after hung_task_timeout_secs.",
+        doc: "How long the kubelet, the container runtime or PID 1 must be seen to hang in the kernel, in one and the same wait, before NodeKernelHealthy is False (at least two looks, 20 seconds apart); the kernel itself reports after hung_task_timeout_secs.",
     },
     Key {
         section: "kernel",
@@ -546,6 +540,15 @@ pub const KEYS: &[Key] = &[
         doc: "With false this condition is shown by `nodevigil status` and told nowhere else: under no name, as no taint, as no event.",
     },
     Key {
+        section: REASON,
+        name: "as",
+        kind: Kind::Text,
+        default: None,
+        example: "\"warning\"",
+        bounds: "\"warning\" or \"off\"",
+        doc: "Tells this reason as less than False. With \"warning\" it is an Event of type Warning and a count, with \"off\" nothing on the Node; neither changes a condition, nor taints. docs/reference/conditions.md lists the reasons.",
+    },
+    Key {
         section: "taints",
         name: "conditions",
         kind: Kind::List,
@@ -573,13 +576,31 @@ pub const KEYS: &[Key] = &[
         doc: "The taints' effect. NoExecute deletes every pod that does not tolerate it, at once and whatever its disruption budget says.",
     },
     Key {
+        section: "taints",
+        name: "after_secs",
+        kind: Kind::Number(0, 3600),
+        default: Some("60"),
+        example: "300",
+        bounds: "a whole number of seconds from 0 to 3600",
+        doc: "How long a condition must have been False for a sampled reason (KubeletHung, say) until it taints the Node; a fact (KubeletCrashed) taints at once. A restart of the agent counts anew, and leaves a taint that is there.",
+    },
+    Key {
+        section: "suppression",
+        name: "max_pause_secs",
+        kind: Kind::Number(10, 604_800),
+        default: Some("86400"),
+        example: "14400",
+        bounds: "a whole number of seconds from 10 to 604800",
+        doc: "How long a pause (`nodevigil pause`, the annotation nodevigil.io/pause) and a sign of maintenance on the Node may suppress at most; an older one is ignored until it changes.",
+    },
+    Key {
         section: "events",
         name: "per_hour",
         kind: Kind::Integer,
         default: Some("20"),
         example: "60",
         bounds: "a whole number from 0 to 3600",
-        doc: "How many requests for Events on the Node an hour may cost; 0 turns them off.",
+        doc: "How many requests for Events on the Node an hour may cost, half of them for changes of conditions alone; 0 turns them off.",
     },
     Key {
         section: "metrics",
@@ -675,7 +696,7 @@ pub(super) fn unknown_section(name: &str, is_table: bool) -> String {
 }
 
 /// The word in `known` that is a slip of the pen away from `word`: at most a third of its letters.
-fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     known
         .iter()
         .map(|candidate| (distance(word, candidate), *candidate))

@@ -5,16 +5,21 @@
 
 mod error;
 mod fragment;
+mod kept;
 mod keys;
+mod reasons;
 mod settings;
 mod sources;
 mod values;
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use self::{error::Source, fragment::Merged};
 pub use self::{
     error::{ConfigError, EX_CONFIG},
+    kept::{Keeper, StandIn},
     keys::{KEYS, Key, Kind},
     settings::{
         EventSettings, KubeletSettings, KubernetesSettings, MetricsSettings, NodeSettings,
@@ -30,22 +35,71 @@ use crate::host::files::Root;
 ///
 /// A path in `given` that is not there is an error; the default folders may be missing.
 pub fn load(root: &Root, given: &[PathBuf]) -> Result<(Settings, Vec<PathBuf>), ConfigError> {
+    let files = read_all(root, given)?;
+    let settings = settle(&files)?;
+    Ok((settings, files.into_iter().map(|file| file.path).collect()))
+}
+
+/// The same for the daemon, which goes on with the last configuration that could be used if this one cannot.
+///
+/// # Errors
+/// When this one cannot be used and `keeper` has none.
+pub fn load_or_last_good(
+    root: &Root,
+    given: &[PathBuf],
+    keeper: Option<&Keeper>,
+) -> Result<Loaded, ConfigError> {
+    let written = read_all(root, given).and_then(|files| {
+        let settings = settle(&files)?;
+        Ok(Loaded { settings, files })
+    });
+    match (written, keeper) {
+        (Err(refused), Some(keeper)) => keeper.stand_in(refused),
+        (written, _) => written,
+    }
+}
+
+/// A file of the configuration that has something to say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Written {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What is in it.
+    pub text: String,
+}
+
+/// A configuration in use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loaded {
+    /// What it comes to.
+    pub settings: Settings,
+    /// What it was read from.
+    pub files: Vec<Written>,
+}
+
+fn read_all(root: &Root, given: &[PathBuf]) -> Result<Vec<Written>, ConfigError> {
     let paths = if given.is_empty() {
         sources::default_files(root)?
     } else {
         sources::given_files(root, given)?
     };
-    let mut merged = Merged::default();
     let mut read = Vec::new();
     for path in paths {
         let text = sources::read(root, &path)?;
         if text.trim().is_empty() {
             continue; // it only masks the files of its name in lower folders
         }
-        merged.absorb(&Source::new(&path, &text))?;
-        read.push(path);
+        read.push(Written { path, text });
     }
-    Ok((Settings::try_from(merged)?, read))
+    Ok(read)
+}
+
+fn settle(files: &[Written]) -> Result<Settings, ConfigError> {
+    let mut merged = Merged::default();
+    for Written { path, text } in files {
+        merged.absorb(&Source::new(path, text))?;
+    }
+    Settings::try_from(merged)
 }
 
 #[cfg(test)]

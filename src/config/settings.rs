@@ -5,12 +5,13 @@ use std::{path::PathBuf, time::Duration};
 use super::{
     error::ConfigError,
     fragment::{Merged, Numbers, Placed},
+    kept::StandIn,
     keys, values,
 };
 use crate::{
     bootstrap::Patience,
     desired::{Choice, taints},
-    health::ConditionType,
+    health::{ConditionType, turned::TurnedDown},
     kubelet::{layers, snapshot::Intent},
 };
 
@@ -29,12 +30,16 @@ pub struct Settings {
     pub intent: Intent,
     /// What is told: `[kubernetes] publish` and `dialects`, `[conditions.TYPE]`.
     pub choice: Choice,
+    /// `[reasons.NAME]`.
+    pub reasons: TurnedDown,
     /// `[taints]`.
     pub taints: taints::Rules,
     /// `[events]`.
     pub events: EventSettings,
     /// `[metrics]`, but for its number.
     pub metrics: MetricsSettings,
+    /// Why this is not the configuration that is written; `None`: it is.
+    pub stand_in: Option<StandIn>,
     /// The thresholds that differ from their defaults.
     numbers: Numbers,
 }
@@ -186,7 +191,7 @@ impl TryFrom<Merged> for Settings {
         let mut numbers = std::mem::take(&mut merged.numbers);
         numbers.retain(|(section, name), value| *value != keys::default_number(section, name));
         let choice = choice(&mut merged)?;
-        let taints = taint_rules(&mut merged, &choice)?;
+        let taints = taint_rules(&mut merged, &choice, &numbers)?;
         let intent = intent(&mut merged)?;
         let runtime = runtime(&mut merged)?;
         let metrics = metrics(&mut merged)?;
@@ -205,6 +210,8 @@ impl TryFrom<Merged> for Settings {
             .map(|placed| placed.check("kubelet.healthy_for_secs", values::up_to_an_hour))
             .transpose()?;
         Ok(Self {
+            stand_in: None,
+            reasons: std::mem::take(&mut merged.reasons).settle()?,
             numbers,
             metrics,
             choice,
@@ -337,7 +344,11 @@ fn choice(merged: &mut Merged) -> Result<Choice, ConfigError> {
 }
 
 /// What is told nowhere is no taint either.
-fn taint_rules(merged: &mut Merged, choice: &Choice) -> Result<taints::Rules, ConfigError> {
+fn taint_rules(
+    merged: &mut Merged,
+    choice: &Choice,
+    numbers: &Numbers,
+) -> Result<taints::Rules, ConfigError> {
     let default = taints::Rules::default();
     let conditions = list(
         merged.taints_conditions.take(),
@@ -360,6 +371,9 @@ fn taint_rules(merged: &mut Merged, choice: &Choice) -> Result<taints::Rules, Co
         conditions,
         prefix: prefix.unwrap_or(default.prefix),
         effect: effect.unwrap_or(default.effect),
+        after: numbers
+            .get(&("taints", "after_secs"))
+            .map_or(default.after, |secs| Duration::from_secs((*secs).into())),
     })
 }
 

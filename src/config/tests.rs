@@ -135,8 +135,8 @@ fn every_complaint_names_file_line_and_key() {
     /etc/nodevigil/config.d/10-x.toml:3: kubelet.healthy_for_secs: wants a whole number without quotes, as healthy_for_secs = 60; found: string
     /etc/nodevigil/config.d/10-x.toml:1: kubelet.healthy_for_secs: 3601 is out of bounds; wants a whole number of seconds from 0 to 3600
     /etc/nodevigil/config.d/10-x.toml:1: kubelet.healthy_for_secs: out of bounds; wants a whole number of seconds from 0 to 3600
-    /etc/nodevigil/config.d/10-x.toml:1: kublet: unknown table; did you mean [kubelet]? (known tables: [node], [kubernetes], [kubelet], [bootstrap], [runtime], [limits], [clock], [storage], [memory], [kernel], [intent], [conditions.TYPE], [taints], [events], [metrics])
-    /etc/nodevigil/config.d/10-x.toml:1: unit: unknown key; it belongs below [kubelet] (known tables: [node], [kubernetes], [kubelet], [bootstrap], [runtime], [limits], [clock], [storage], [memory], [kernel], [intent], [conditions.TYPE], [taints], [events], [metrics])
+    /etc/nodevigil/config.d/10-x.toml:1: kublet: unknown table; did you mean [kubelet]? (known tables: [node], [kubernetes], [kubelet], [bootstrap], [runtime], [limits], [clock], [storage], [memory], [kernel], [intent], [conditions.TYPE], [reasons.REASON], [taints], [suppression], [events], [metrics])
+    /etc/nodevigil/config.d/10-x.toml:1: unit: unknown key; it belongs below [kubelet] (known tables: [node], [kubernetes], [kubelet], [bootstrap], [runtime], [limits], [clock], [storage], [memory], [kernel], [intent], [conditions.TYPE], [reasons.REASON], [taints], [suppression], [events], [metrics])
     /etc/nodevigil/config.d/10-x.toml:2: node.unit: unknown key; it belongs below [kubelet] (known here: name)
     /etc/nodevigil/config.d/10-x.toml:1: kubelet: wants a table: write [kubelet] and its keys below; found: array
     /etc/nodevigil/config.d/10-x.toml:1: kubelet: wants a table: write [kubelet] and its keys below; found: integer
@@ -283,6 +283,7 @@ fn registry_and_reader_agree() {
 fn every_key_takes_its_example_and_has_its_default() {
     for key in KEYS {
         let section = key.section.replace("TYPE", "KubeletHealthy");
+        let section = section.replace("REASON", "KubeletCrashed");
         let written = |value: &str| format!("[{section}]\n{} = {value}\n", key.name);
         load_text(&written(key.example)).unwrap();
         if let Some(default) = key.default {
@@ -383,9 +384,9 @@ fn what_is_told_can_be_chosen() {
     /etc/nodevigil/config.d/10-x.toml:2: kubernetes.dialects: "gke" is none of native, eks, npd
     /etc/nodevigil/config.d/10-x.toml:2: kubernetes.dialects: wants texts in quotes, in brackets, as dialects = ["native", "eks"]; found: string
     /etc/nodevigil/config.d/10-x.toml:2: kubernetes.publish: "native" is neither "all" nor "none"; to leave out a single condition write [conditions.TYPE] publish = false
-    /etc/nodevigil/config.d/10-x.toml:1: conditions.KubeletReady: not a condition of ours (known here: KubeletHealthy, KubeletConfigValid, ContainerRuntimeHealthy, NodeStorageHealthy, NodeKernelHealthy, NodeMemoryHealthy, MemoryExhaustionImminent, NodeBootstrapped)
+    /etc/nodevigil/config.d/10-x.toml:1: conditions.KubeletReady: not a condition of ours (known here: KubeletHealthy, KubeletConfigValid, ContainerRuntimeHealthy, NodeStorageHealthy, NodeKernelHealthy, NodeMemoryHealthy, MemoryExhaustionImminent, NodeBootstrapped, NodevigilHealthy)
     /etc/nodevigil/config.d/10-x.toml:2: conditions.KubeletHealthy.published: unknown key; did you mean publish? (known here: publish)
-    /etc/nodevigil/config.d/10-x.toml:2: conditions.publish: not a condition of ours (known here: KubeletHealthy, KubeletConfigValid, ContainerRuntimeHealthy, NodeStorageHealthy, NodeKernelHealthy, NodeMemoryHealthy, MemoryExhaustionImminent, NodeBootstrapped)
+    /etc/nodevigil/config.d/10-x.toml:2: conditions.publish: not a condition of ours (known here: KubeletHealthy, KubeletConfigValid, ContainerRuntimeHealthy, NodeStorageHealthy, NodeKernelHealthy, NodeMemoryHealthy, MemoryExhaustionImminent, NodeBootstrapped, NodevigilHealthy)
     /etc/nodevigil/config.d/10-x.toml:1: conditions: wants a table for each condition: [conditions.KubeletHealthy]
     /etc/nodevigil/config.d/10-x.toml:2: taints.prefix: "example.org/" is not a DNS name in lower case followed by /nodevigil-; write it as health.example.org/nodevigil-
     /etc/nodevigil/config.d/10-x.toml:2: taints.effect: "Evict" is not the effect of a taint; wants NoSchedule, PreferNoSchedule or NoExecute
@@ -407,4 +408,38 @@ fn each_stage_that_is_waited_for_has_its_key() {
     }
     let settings = load_text("[bootstrap]\nnetwork_secs = 7\n").unwrap();
     assert_ne!(settings.patience(), Settings::default().patience());
+}
+
+#[test]
+fn a_reason_can_be_told_as_less_if_it_is_one_for_false() {
+    use crate::health::{Reason, turned::ToldAs};
+    let settings = load_text(
+        "[reasons.KubeletCrashed]\nas = \"warning\"\n[reasons.KernelOopsRepeated]\nas = \"off\"\n",
+    )
+    .unwrap();
+    let told: Vec<_> = settings.reasons.into_iter().collect();
+    let wanted = [
+        (Reason::KubeletCrashed, ToldAs::Warning),
+        (Reason::KernelOopsRepeated, ToldAs::Off),
+    ];
+    assert_eq!(told, wanted);
+    insta::assert_snapshot!(complaints(&[
+        "[reasons.KubeletCrushed]\nas = \"off\"\n",
+        "[reasons.Xyzzy]\nas = \"off\"\n",
+        "[reasons.KubeletIsHealthy]\nas = \"off\"\n",
+        "[reasons.NodePaused]\nas = \"off\"\n",
+        "[reasons.KubeletCrashed]\nas = \"true\"\n",
+        "[reasons.KubeletCrashed]\nlike = \"off\"\n",
+        "[reasons]\nKubeletCrashed = \"off\"\n",
+        "reasons = 1\n",
+    ]), @r#"
+    /etc/nodevigil/config.d/10-x.toml:1: reasons.KubeletCrushed: not a reason of ours; did you mean KubeletCrashed?
+    /etc/nodevigil/config.d/10-x.toml:1: reasons.Xyzzy: not a reason of ours; docs/reference/conditions.md lists them
+    /etc/nodevigil/config.d/10-x.toml:1: reasons.KubeletIsHealthy: stands for True, and only a reason for False can be told as less
+    /etc/nodevigil/config.d/10-x.toml:1: reasons.NodePaused: stands for Unknown, and only a reason for False can be told as less
+    /etc/nodevigil/config.d/10-x.toml:2: reasons.KubeletCrashed.as: "true" is neither "warning" nor "off"
+    /etc/nodevigil/config.d/10-x.toml:2: reasons.KubeletCrashed.like: unknown key; remove it (known here: as)
+    /etc/nodevigil/config.d/10-x.toml:2: reasons.KubeletCrashed: wants a table: write [reasons.KubeletCrashed] and its keys below; found: string
+    /etc/nodevigil/config.d/10-x.toml:1: reasons: wants a table for each reason: [reasons.KubeletCrashed]
+    "#);
 }

@@ -42,6 +42,7 @@ pub enum PublishedType {
     NodeMemoryHealthy,
     MemoryExhaustionImminent,
     NodeBootstrapped,
+    NodevigilHealthy,
     ContainerRuntimeReady,
     StorageReady,
     KernelReady,
@@ -66,6 +67,8 @@ pub struct TypeSpec {
     pub fed_by: &'static [ConditionType],
     /// The reasons for `False` that count under this name; empty: all of them.
     pub only: &'static [Reason],
+    /// The reasons for `False` that do not count under this name.
+    pub except: &'static [Reason],
     /// What it says, and to whom.
     pub doc: &'static str,
 }
@@ -80,6 +83,7 @@ pub const TYPES: &[TypeSpec] = &[
         bad: Status::False,
         fed_by: &[ConditionType::KubeletHealthy],
         only: &[],
+        except: &[],
         doc: "The kubelet's process lives and its healthz answers.",
     },
     TypeSpec {
@@ -89,6 +93,7 @@ pub const TYPES: &[TypeSpec] = &[
         bad: Status::False,
         fed_by: &[ConditionType::KubeletConfigValid],
         only: &[],
+        except: &[],
         doc: "What the kubelet got, and will get at its next start, is what it needs. A hint: no other dialect has it, \
               and no controller should replace a node for it.",
     },
@@ -99,6 +104,7 @@ pub const TYPES: &[TypeSpec] = &[
         bad: Status::False,
         fed_by: &[ConditionType::ContainerRuntimeHealthy],
         only: &[],
+        except: &[],
         doc: "The container runtime's process lives and answers over CRI.",
     },
     TypeSpec {
@@ -108,6 +114,7 @@ pub const TYPES: &[TypeSpec] = &[
         bad: Status::False,
         fed_by: &[ConditionType::NodeStorageHealthy],
         only: &[],
+        except: &[],
         doc: "The file systems of the kubelet and the container runtime can be written to.",
     },
     TypeSpec {
@@ -117,6 +124,7 @@ pub const TYPES: &[TypeSpec] = &[
         bad: Status::False,
         fed_by: &[ConditionType::NodeKernelHealthy],
         only: &[],
+        except: &[],
         doc: "The kernel is sound.",
     },
     TypeSpec {
@@ -126,6 +134,7 @@ pub const TYPES: &[TypeSpec] = &[
         bad: Status::False,
         fed_by: &[ConditionType::NodeMemoryHealthy],
         only: &[],
+        except: &[],
         doc: "The host does not thrash, and the kernel kills neither the kubelet nor the container runtime for memory. No other \
               dialect has a name for it.",
     },
@@ -136,6 +145,7 @@ pub const TYPES: &[TypeSpec] = &[
         bad: Status::True,
         fed_by: &[ConditionType::MemoryExhaustionImminent],
         only: &[],
+        except: &[],
         doc: "The host's memory is about to be exhausted. A hint, in the polarity of MemoryPressure: no other dialect has it, and \
               no controller should replace a node for it.",
     },
@@ -146,7 +156,19 @@ pub const TYPES: &[TypeSpec] = &[
         bad: Status::False,
         fed_by: &[ConditionType::NodeBootstrapped],
         only: &[],
+        except: &[],
         doc: "The node has become of use since its Node was created; it stays True whatever befalls it later.",
+    },
+    TypeSpec {
+        published: PublishedType::NodevigilHealthy,
+        name: "NodevigilHealthy",
+        dialect: Dialect::Native,
+        bad: Status::False,
+        fed_by: &[ConditionType::NodevigilHealthy],
+        only: &[],
+        except: &[],
+        doc: "nodevigil itself works as configured. Never False: no other dialect has it, and no controller should act on a node \
+              for it.",
     },
     TypeSpec {
         published: PublishedType::ContainerRuntimeReady,
@@ -158,6 +180,7 @@ pub const TYPES: &[TypeSpec] = &[
             ConditionType::ContainerRuntimeHealthy,
         ],
         only: &[],
+        except: &[],
         doc: "Under this name EKS's node monitoring agent tells of a failed kubelet too; Karpenter replaces the node \
               when it has been False for 30 minutes. Not beside that agent: a type with another owner is refused.",
     },
@@ -168,6 +191,7 @@ pub const TYPES: &[TypeSpec] = &[
         bad: Status::False,
         fed_by: &[ConditionType::NodeStorageHealthy],
         only: &[],
+        except: &[],
         doc: "The name of EKS's node monitoring agent; Karpenter replaces the node when it has been False for 30 minutes.",
     },
     TypeSpec {
@@ -177,7 +201,8 @@ pub const TYPES: &[TypeSpec] = &[
         bad: Status::False,
         fed_by: &[ConditionType::NodeKernelHealthy],
         only: &[],
-        doc: "The name of EKS's node monitoring agent; Karpenter replaces the node when it has been False for 30 minutes.",
+        except: &[Reason::KernelPidsExhausted],
+        doc: "The name of EKS's node monitoring agent; Karpenter replaces the node when it has been False for 30 minutes. Process ids that have run out do not make it False: what fills one node fills the next.",
     },
     TypeSpec {
         published: PublishedType::KubeletUnhealthy,
@@ -186,6 +211,7 @@ pub const TYPES: &[TypeSpec] = &[
         bad: Status::True,
         fed_by: &[ConditionType::KubeletHealthy],
         only: &[],
+        except: &[],
         doc: "node-problem-detector's name and polarity. Gardener's machine-controller-manager takes Unknown of a type \
               that it was told to watch for sick: with it, a kubelet that was stopped on purpose counts as a problem.",
     },
@@ -196,6 +222,7 @@ pub const TYPES: &[TypeSpec] = &[
         bad: Status::True,
         fed_by: &[ConditionType::ContainerRuntimeHealthy],
         only: &[],
+        except: &[],
         doc: "node-problem-detector's name and polarity.",
     },
     TypeSpec {
@@ -205,6 +232,7 @@ pub const TYPES: &[TypeSpec] = &[
         bad: Status::True,
         fed_by: &[ConditionType::NodeStorageHealthy],
         only: &[Reason::FilesystemReadOnly],
+        except: &[],
         doc: "node-problem-detector's name and polarity. Only a file system that has become read-only makes it True; GKE's Karpenter replaces the node after 5 minutes of that.",
     },
     TypeSpec {
@@ -214,6 +242,7 @@ pub const TYPES: &[TypeSpec] = &[
         bad: Status::True,
         fed_by: &[ConditionType::KubeletHealthy],
         only: &[Reason::KubeletCrashLooping, Reason::KubeletStartLimitHit],
+        except: &[],
         doc: "node-problem-detector's name and polarity. Only a kubelet that ends again and again makes it True.",
     },
 ];
@@ -247,6 +276,7 @@ impl PublishedType {
             ConditionType::NodeMemoryHealthy => Self::NodeMemoryHealthy,
             ConditionType::MemoryExhaustionImminent => Self::MemoryExhaustionImminent,
             ConditionType::NodeBootstrapped => Self::NodeBootstrapped,
+            ConditionType::NodevigilHealthy => Self::NodevigilHealthy,
         }
     }
 }
@@ -254,7 +284,8 @@ impl PublishedType {
 impl TypeSpec {
     /// What a condition with this reason says under this name.
     pub fn show(&self, reason: Reason) -> Status {
-        let counts = self.only.is_empty() || self.only.contains(&reason);
+        let counts =
+            !self.except.contains(&reason) && (self.only.is_empty() || self.only.contains(&reason));
         self.turn(match reason.status() {
             Status::False if !counts => Status::True,
             status => status,
@@ -279,6 +310,23 @@ impl TypeSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What Karpenter on AWS and EKS's node repair delete machines by.
+    #[test]
+    fn process_ids_that_have_run_out_replace_no_node() {
+        let exhausted = Reason::KernelPidsExhausted;
+        assert_eq!(exhausted.status(), Status::False);
+        let of_kernel = |spec: &&TypeSpec| spec.fed_by.contains(&ConditionType::NodeKernelHealthy);
+        let others = TYPES.iter().filter(|spec| !spec.is_native());
+        for spec in others.filter(of_kernel) {
+            assert_ne!(spec.show(exhausted), spec.bad, "{}", spec.name);
+        }
+        let ready = PublishedType::KernelReady.spec();
+        assert_eq!(ready.show(Reason::KernelDeadlocked), Status::False);
+        assert_eq!(ready.show(Reason::KernelLogUnreadable), Status::Unknown);
+        let native = PublishedType::NodeKernelHealthy.spec();
+        assert_eq!(native.show(exhausted), Status::False);
+    }
 
     #[test]
     fn the_table_is_whole() {
@@ -307,6 +355,13 @@ mod tests {
             assert_eq!(PublishedType::parse(spec.name), Some(spec.published));
             assert!(!never.contains(&spec.name) && spec.doc.ends_with('.'));
             assert!(spec.bad != Status::Unknown && !spec.fed_by.is_empty());
+            for reason in spec.except {
+                assert!(!spec.only.contains(reason), "{}", spec.name);
+                let feeds = reason
+                    .condition()
+                    .is_some_and(|kind| spec.fed_by.contains(&kind));
+                assert!(feeds && reason.status() == Status::False, "{}", spec.name);
+            }
             for status in [Status::True, Status::False, Status::Unknown] {
                 assert_eq!(spec.turn(spec.turn(status)), status);
             }
@@ -322,6 +377,7 @@ mod tests {
         for hint in [
             ConditionType::KubeletConfigValid,
             ConditionType::MemoryExhaustionImminent,
+            ConditionType::NodevigilHealthy,
         ] {
             let of_hint = TYPES.iter().filter(|spec| spec.fed_by.contains(&hint));
             assert_eq!(of_hint.count(), 1, "no remediation sample names it");

@@ -3,10 +3,12 @@
 //! `spec.taints` is one atomic list that many write. The list is therefore read just before, everything foreign in it
 //! is kept as it stands, and the request that carries the new list proves that the old one was still the same.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::health::{ConditionType, Status, Verdict};
+use crate::health::{ConditionType, Reason, Status, Verdict, timing::Enter};
 
 /// The prefix that autoscalers leave out of their templates of a new node.
 pub const DEFAULT_PREFIX: &str = "status-taint.cluster-autoscaler.kubernetes.io/nodevigil-";
@@ -48,6 +50,8 @@ pub struct Rules {
     pub prefix: String,
     /// The effect of all of them.
     pub effect: Effect,
+    /// How long a condition must have been `False` for a sampled reason until it taints.
+    pub after: Duration,
 }
 
 impl Default for Rules {
@@ -56,6 +60,7 @@ impl Default for Rules {
             conditions: Vec::new(),
             prefix: DEFAULT_PREFIX.to_owned(),
             effect: Effect::default(),
+            after: Duration::from_mins(1),
         }
     }
 }
@@ -82,6 +87,7 @@ fn slug(kind: ConditionType) -> &'static str {
         ConditionType::NodeMemoryHealthy => "memory-unhealthy",
         ConditionType::MemoryExhaustionImminent => "memory-exhaustion-imminent",
         ConditionType::NodeBootstrapped => "not-bootstrapped",
+        ConditionType::NodevigilHealthy => "nodevigil-unhealthy",
     }
 }
 
@@ -92,6 +98,8 @@ pub struct Wished {
     pub key: String,
     /// What is to be with it.
     pub want: Want,
+    /// Whether it is set only after [`Rules::after`]: the reason was found by samples, and may be over in a moment.
+    pub waits: bool,
 }
 
 /// What is to be with a taint.
@@ -105,18 +113,32 @@ pub enum Want {
     Absent,
 }
 
-/// What the taints should be. `quiet`: no new ones.
+/// Who keeps the taints from following the verdicts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Suppression {
+    /// Nobody.
+    None,
+    /// Somebody's will: no new ones.
+    NoNew,
+    /// An explicit pause: none at all. They come back when it ends, if the problem is still there.
+    Lifted,
+}
+
+/// What the taints should be.
 pub fn wished<'a>(
     rules: &Rules,
     verdicts: impl Iterator<Item = (ConditionType, &'a Verdict)>,
-    quiet: bool,
+    suppression: Suppression,
 ) -> Vec<Wished> {
     let verdicts: Vec<_> = verdicts.collect();
     let want = |kind: ConditionType| {
+        if suppression == Suppression::Lifted {
+            return Want::Absent;
+        }
         let verdict = verdicts.iter().find(|(k, _)| *k == kind);
         match verdict.map(|(_, verdict)| verdict) {
             Some(v) if v.status == Status::True => Want::Absent,
-            Some(v) if v.status == Status::False && !quiet => {
+            Some(v) if v.status == Status::False && suppression == Suppression::None => {
                 Want::Present(value(v.reason.as_str()))
             }
             _ => Want::Kept,
@@ -127,8 +149,16 @@ pub fn wished<'a>(
         .map(|kind| Wished {
             key: rules.key(*kind),
             want: want(*kind),
+            waits: verdicts
+                .iter()
+                .any(|(k, verdict)| k == kind && is_sampled(verdict.reason)),
         })
         .collect()
+}
+
+/// Whether several looks, or a time, make the reason: what the kernel, systemd or a file says is a fact.
+fn is_sampled(reason: Reason) -> bool {
+    matches!(reason.enter(), Enter::Sampled(_) | Enter::After(_))
 }
 
 /// A reason's name as a taint's value: a word, for a number would make some tools read it as one.

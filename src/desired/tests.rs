@@ -5,6 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::health::Finding;
 
 fn at(secs: i64) -> Now {
     Now {
@@ -23,6 +24,8 @@ fn verdict(reason: Reason, since: i64) -> Verdict {
         reason,
         message: reason.as_str().to_owned(),
         since: wall(since),
+        others: Vec::new(),
+        next: None,
     }
 }
 
@@ -205,6 +208,22 @@ fn a_foreign_name_is_a_memory_of_the_condition() {
         (kind, native.status),
         (ConditionType::KubeletHealthy, Status::Unknown)
     );
+    // What does not count under a name is not to be learnt from it.
+    let other = stored(Status::True, "KernelPidsExhausted", 7);
+    assert_eq!(in_native(PublishedType::KernelReady, &other), None);
+}
+
+/// Karpenter replaces by `KernelReady`, and what fills one node fills the next.
+#[test]
+fn process_ids_that_have_run_out_are_told_under_our_own_name_alone() {
+    let mut desired = Desired::new(all());
+    let exhausted = verdict(Reason::KernelPidsExhausted, 5);
+    let kind = ConditionType::NodeKernelHealthy;
+    desired.update(std::iter::once((kind, &exhausted)), at(5));
+    let told = desired.conditions().unwrap();
+    let status = |kind| told.iter().find(|c| c.r#type == kind).unwrap().status;
+    assert_eq!(status(PublishedType::NodeKernelHealthy), Status::False);
+    assert_eq!(status(PublishedType::KernelReady), Status::True);
 }
 
 proptest! {
@@ -233,4 +252,57 @@ proptest! {
             before = told;
         }
     }
+}
+
+#[test]
+fn what_waits_to_be_the_reason_is_an_event_at_once_and_only_once() {
+    let mut desired = Desired::new(Choice::default());
+    tell(&mut desired, &[verdict(Reason::KubeletCrashed, 5)], 5);
+    let looping = Finding {
+        reason: Reason::KubeletCrashLooping,
+        message: "three ends".to_owned(),
+    };
+    let waiting = Verdict {
+        others: vec![looping],
+        next: Some(Reason::KubeletCrashLooping),
+        ..verdict(Reason::KubeletCrashed, 5)
+    };
+    let (_, transitions) = tell(&mut desired, std::slice::from_ref(&waiting), 6);
+    let told: Vec<_> = transitions
+        .iter()
+        .map(|t| (t.reason, &*t.message))
+        .collect();
+    assert_eq!(told, [("KubeletCrashLooping", "three ends")]);
+    assert!(tell(&mut desired, &[waiting], 7).1.is_empty());
+    let shown = verdict(Reason::KubeletCrashLooping, 5);
+    assert!(tell(&mut desired, &[shown], 306).1.is_empty());
+}
+
+#[test]
+fn a_reason_that_does_not_count_under_a_name_hides_none_that_does() {
+    let mut desired = Desired::new(all());
+    let kernel = |others: Vec<Finding>| Verdict {
+        others,
+        ..verdict(Reason::KernelPidsExhausted, 5)
+    };
+    let deadlocked = Finding {
+        reason: Reason::KernelDeadlocked,
+        message: "it waits".to_owned(),
+    };
+    let mut ready = |verdict: Verdict, secs| {
+        let verdicts = [(ConditionType::NodeKernelHealthy, &verdict)];
+        desired.update(verdicts.into_iter(), at(secs));
+        let mut told = desired.told().iter();
+        let ready = told
+            .find(|c| c.r#type == PublishedType::KernelReady)
+            .unwrap();
+        (
+            ready.status,
+            ready.reason.clone(),
+            ready.last_transition_time,
+        )
+    };
+    assert_eq!(ready(kernel(Vec::new()), 5).0, Status::True);
+    let wanted = (Status::False, "KernelDeadlocked".to_owned(), at(9).wall);
+    assert_eq!(ready(kernel(vec![deadlocked]), 9), wanted);
 }

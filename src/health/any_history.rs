@@ -9,10 +9,10 @@ use super::{suppress::Quiet, *};
 
 /// The healthy spell and the minimum hold.
 const HOLD: u64 = 30;
-const LONGEST: u64 = HOLD * damping::LONGEST_SPELLS as u64;
+const LONGEST: u64 = damping::LONGEST_SPELL.as_secs();
 const LOOK_SECS: u64 = 5;
 const KIND: ConditionType = ConditionType::KubeletHealthy;
-const CHECKS: [&str; 2] = ["one", "two"];
+const CHECKS: [&str; 3] = ["kubelet", "lease", "certificate"];
 
 #[derive(Debug, Clone)]
 struct Step {
@@ -39,7 +39,9 @@ fn any_reason() -> impl Strategy<Value = Reason> {
 
 fn any_suppression() -> impl Strategy<Value = Vec<Suppressor>> {
     let who = prop_oneof![
-        Just(Suppressor::Maintenance),
+        Just(Suppressor::Maintenance {
+            sign: "MaintenanceInProgress=True".to_owned(),
+        }),
         Just(Suppressor::Paused {
             by: "nodevigil pause".to_owned(),
             until: None
@@ -59,7 +61,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         2 => prop::collection::vec(any_reason(), 2..4),
     ];
     let restart = prop::bool::weighted(0.03);
-    (0..40_u64, 0..2_usize, word, any_suppression(), restart).prop_map(
+    (0..40_u64, 0..CHECKS.len(), word, any_suppression(), restart).prop_map(
         |(wait, check, word, suppression, restart)| Step {
             wait,
             check,
@@ -81,6 +83,16 @@ fn is_sampled(reason: Reason) -> bool {
     !reason.enter().is_fact()
 }
 
+/// How long it must be gone at the least until it may be over.
+fn least_spell(reason: &str) -> u64 {
+    let is_fact = !is_sampled(Reason::parse(reason).unwrap());
+    if is_fact {
+        HOLD
+    } else {
+        damping::LASTS.as_secs().min(HOLD)
+    }
+}
+
 fn is_will(reason: Reason) -> bool {
     reason.condition().is_none()
 }
@@ -90,11 +102,12 @@ struct Model {
     conditions: Conditions,
     now: u64,
     words: BTreeMap<usize, Vec<Reason>>,
-    good_since: Option<u64>,
     /// Since when a check has known that a reason's cause is gone.
     gone_since: BTreeMap<(usize, &'static str), u64>,
     /// What a check has known to be gone for a spell since it named it last, or has replaced by what says more.
     over: BTreeSet<(usize, &'static str)>,
+    /// Since when a reason may have stood: a check has named it, and it was not over since.
+    stood_since: BTreeMap<&'static str, u64>,
     /// Which check has named what in this life.
     named: BTreeSet<(usize, &'static str)>,
     shown: Option<Verdict>,
@@ -111,9 +124,9 @@ impl Model {
             conditions: Conditions::new(Duration::from_secs(HOLD)),
             now: 1000,
             words: BTreeMap::new(),
-            good_since: None,
             gone_since: BTreeMap::new(),
             over: BTreeSet::new(),
+            stood_since: BTreeMap::new(),
             named: BTreeSet::new(),
             shown: None,
             restarted_at: 0,
@@ -124,22 +137,26 @@ impl Model {
     }
 
     fn restart(&mut self) {
+        let remembered = self.conditions.remembered();
         self.conditions = Conditions::new(Duration::from_secs(HOLD));
+        self.conditions.remember(&remembered, at(self.now));
         if let Some(shown) = &self.shown {
-            self.conditions.get_mut(KIND).adopt(Stored::from(shown));
+            let health = self.conditions.get_mut(KIND);
+            health.adopt(Stored::from(shown), Written::InThisBoot);
         }
         self.words.clear();
         self.gone_since.clear();
         self.named.clear();
+        self.stood_since.clear();
         self.over.clear();
-        (self.good_since, self.held_flip) = (None, None);
+        self.held_flip = None;
         self.restarted_at = self.now;
     }
 
     fn hear(&mut self, check: usize, word: &[Reason]) {
         let status = |reason: &Reason| reason.status();
         let gone = self.gone_since.iter();
-        let over = gone.filter(|(_, since)| self.now - **since >= HOLD);
+        let over = gone.filter(|((_, name), since)| self.now - **since >= least_spell(name));
         self.over.extend(over.map(|(key, _)| *key));
         let certain = word.iter().map(status).all(|s| s != Status::Unknown);
         let names_problem = word.iter().map(status).any(|s| s == Status::False);
@@ -147,6 +164,7 @@ impl Model {
         for spec in reasons() {
             let key = (check, spec.name);
             if word.contains(&spec.reason) {
+                self.stood_since.entry(spec.name).or_insert(self.now);
                 self.named.insert(key);
                 self.over.remove(&key);
             }
@@ -165,19 +183,13 @@ impl Model {
                 self.over.insert(key);
             }
         }
-        let all_good = self
-            .words
-            .values()
-            .flatten()
-            .all(|r| r.status() == Status::True);
-        self.good_since = all_good.then(|| self.good_since.unwrap_or(self.now));
     }
 
     fn is_over(&self, reason: Reason) -> bool {
         let name = reason.as_str();
         let gone = |check: &usize| {
             let since = self.gone_since.get(&(*check, name));
-            let now = since.is_some_and(|since| self.now - since >= HOLD);
+            let now = since.is_some_and(|since| self.now - since >= least_spell(name));
             now || self.over.contains(&(*check, name))
         };
         let mut named = self
@@ -185,7 +197,7 @@ impl Model {
             .keys()
             .filter(|check| self.named.contains(&(**check, name)));
         // Of an earlier life's problem nobody knows which check named it.
-        let adopted = self.restarted_at > 0 && self.now - self.restarted_at >= HOLD;
+        let adopted = self.restarted_at > 0 && self.now - self.restarted_at >= least_spell(name);
         named.all(gone) || (adopted && self.words.keys().any(gone))
     }
 
@@ -218,6 +230,7 @@ impl Model {
         prop_assert_eq!(verdict.reason.status(), verdict.status);
         prop_assert!(!verdict.message.is_empty());
         prop_assert!(verdict.message.len() <= MAX_MESSAGE_BYTES);
+        let was_false = (self.shown.as_ref()).is_some_and(|shown| shown.status == Status::False);
         match self.shown.clone() {
             None if verdict.status == Status::False => self.flips_in += 1,
             Some(before) if before.status != verdict.status => {
@@ -230,8 +243,8 @@ impl Model {
             }
             None => {}
         }
-        if verdict.status != Status::False {
-            // What was gone before it was told leaves no trace.
+        if verdict.status != Status::False || !was_false {
+            // What was gone before it was told, or before it was told again, leaves no trace.
             let words = &self.words;
             let named = |check, name| words[check].iter().any(|reason| reason.as_str() == name);
             let gone = self
@@ -239,6 +252,12 @@ impl Model {
                 .iter()
                 .filter(|(check, name)| !named(check, *name));
             self.over.extend(gone);
+        }
+        // The earliest moment, so that what the property asks for is never too much.
+        if verdict.status != Status::False {
+            let named: Vec<_> = self.words.values().flatten().collect();
+            self.stood_since
+                .retain(|name, _| named.iter().any(|reason| reason.as_str() == *name));
         }
         self.shown = Some(verdict);
         Ok(())
@@ -250,39 +269,68 @@ impl Model {
         after: &Verdict,
         step: &Step,
     ) -> Result<(), TestCaseError> {
-        let stands_down = step
-            .suppression
-            .iter()
-            .any(|s| s.quiet() == Quiet::StandDown);
+        let mut asks = step.suppression.iter();
+        let stands_down = asks.any(|s| s.quiet() == Quiet::StandDown);
+        let is_lifted = step.suppression.iter().any(Suppressor::lifts);
         if before.status == Status::False {
             self.flips_out += 1;
-            prop_assert_eq!(after.status, Status::True, "Unknown never clears a problem");
-            let good_for = self.now - self.good_since.expect("everything is good");
-            prop_assert!(good_for >= HOLD, "a healthy spell");
+        }
+        if before.status == Status::False && is_lifted {
+            let is_paused = after.reason == Reason::NodePaused;
+            prop_assert!(is_paused || self.is_over(before.reason), "{after:?}");
+        } else if before.status == Status::False {
+            prop_assert!(
+                !is_will(after.reason),
+                "who has not asked for it lifts nothing"
+            );
+            prop_assert!(self.is_over(before.reason), "its check has seen it gone");
+            let mut words = self.words.values().flatten();
+            let is_bad = |reason: &Reason| reason.status() == Status::False;
+            prop_assert!(!words.any(is_bad), "nothing bad is there");
         }
         if after.status == Status::False {
             self.flips_in += 1;
             prop_assert!(!stands_down, "nobody is told what somebody wants quiet");
         }
         prop_assert!(self.flips_in <= self.flips_out + 1);
-        let waits = before.status == Status::False
-            || is_sampled(after.reason)
-            || (before.status == Status::Unknown
-                && is_sampled(before.reason)
-                && after.status == Status::True);
-        // A will that begins or ends is no flapping.
-        if waits && !is_will(before.reason) && !is_will(after.reason) {
-            if let Some(last) = self.held_flip {
-                prop_assert!(self.now - last >= HOLD, "two flips within the hold");
-            }
+        // A will that begins or ends is no flapping, and False has its own rules.
+        let is_told = after.status == Status::False || is_will(before.reason);
+        if is_told || is_will(after.reason) {
+            return Ok(());
+        }
+        let recovers = before.status == Status::False;
+        let by_sample =
+            is_sampled(after.reason) || (is_sampled(before.reason) && after.status == Status::True);
+        if let Some(last) = self.held_flip.filter(|_| by_sample && !recovers) {
+            prop_assert!(self.now - last >= HOLD, "two flips within the hold");
+        }
+        if recovers || by_sample {
             self.held_flip = Some(self.now);
         }
         Ok(())
     }
 
     fn same_status(&self, before: &Verdict, after: &Verdict) -> Result<(), TestCaseError> {
-        if after.status != Status::False || before.reason == after.reason {
+        if after.status != Status::False {
             return Ok(());
+        }
+        // Whatever the reason is: the message names each fact at once.
+        let facts = self.words.values().flatten();
+        for fact in facts.filter(|r| r.status() == Status::False && !is_sampled(**r)) {
+            prop_assert!(after.message.contains(fact.as_str()), "{fact:?}: {after:?}");
+        }
+        if before.reason == after.reason {
+            return Ok(());
+        }
+        if before.reason.remedy() != after.reason.remedy() {
+            let since = self.stood_since.get(after.reason.as_str());
+            let stood = since.map(|since| self.now - since);
+            prop_assert!(
+                stood.is_some_and(|stood| stood >= RECLASSED.as_secs()),
+                "{:?} took the place of {:?}, of another class, after {stood:?} s",
+                after.reason,
+                before.reason
+            );
         }
         let rises = after.reason.severity() > before.reason.severity();
         prop_assert!(
@@ -297,7 +345,7 @@ impl Model {
     /// So it is from now on.
     fn lasts(&mut self, reason: Reason, secs: u64) -> Result<Status, TestCaseError> {
         for _ in 0..=secs / LOOK_SECS {
-            for check in 0..2 {
+            for check in 0..CHECKS.len() {
                 self.step(&Step {
                     wait: if check == 0 { LOOK_SECS } else { 0 },
                     check,
@@ -321,30 +369,5 @@ proptest! {
         // And what lasts is told in the end, bad or good.
         prop_assert_eq!(model.lasts(Reason::KubeletHung, HOLD)?, Status::False);
         prop_assert_eq!(model.lasts(Reason::KubeletIsHealthy, LONGEST)?, Status::True);
-    }
-
-    /// The minimum hold alone: without facts and without anybody's will every flip waits for it.
-    #[test]
-    fn samples_flip_once_a_hold_at_most(
-        steps in prop::collection::vec((prop::sample::select(vec![
-            Reason::KubeletIsHealthy,
-            Reason::KubeletHung,
-            Reason::KubeletHealthzDown,
-            Reason::KubeletProbeFailed,
-        ]), 0..20_u64), 1..200)
-    ) {
-        let mut conditions = Conditions::new(Duration::from_secs(HOLD));
-        let (mut now, mut flipped_at, mut status) = (1000, None, None);
-        for (reason, wait) in steps {
-            now += wait;
-            let found = [Finding { reason, message: "m".to_owned() }];
-            conditions.observe(KIND, CHECKS[0], &found, &[], at(now));
-            let is = conditions.get(KIND).verdict().unwrap().status;
-            if status.is_some_and(|was| was != is) {
-                prop_assert!(flipped_at.is_none_or(|last| now - last >= HOLD), "{is:?}");
-                flipped_at = Some(now);
-            }
-            status = Some(is);
-        }
     }
 }

@@ -1,19 +1,23 @@
 //! One condition's memory: what its checks have said, and what the Node is told of it.
 //!
 //! The rules, in the order in which [`Health::judge`] applies them:
-//! - `False` ends by a healthy spell alone: every check of the condition has said for so long that all is well.
-//! - A fact becomes `False` at once. What is sampled or read waits while somebody holds, and for the minimum hold: the
-//!   configured spell since the status last flipped out of `False` or by such a reason.
-//! - While somebody has us stand down, what would become `False` becomes `Unknown` with his reason.
+//! - A problem ends by the word of its own check: it has known for a spell that it is gone. [`Damping`] has the spell.
+//! - A fact enters at once. What is sampled or read waits while somebody holds, and, if such a thing has ended within the hour,
+//!   until it is more than a moment's trouble.
+//! - `False` lasts as long as a problem that has entered. While somebody has us stand down, what would become `False` becomes
+//!   `Unknown` with his reason; an explicit pause does that to what is `False` already, too. It ends no problem.
 //! - Of several problems the worst is shown, and as long as its cause lasts no lesser one takes its place.
+//! - Under a `False` that stands, a reason of another class is shown only once it has stood for five minutes itself: who repairs by
+//!   reasons counts from the flip of the status. Until then the message names it, and [`Verdict::next`] does.
 
+mod past;
 mod rest;
 
 use std::time::Duration;
 
 use super::{
-    ConditionType, Finding, Reason, Severity, Status, Stored, Verdict,
-    damping::Damping,
+    ConditionType, Finding, Reason, Severity, Status, Verdict,
+    damping::{Damping, LASTS},
     message,
     problems::{Problem, Problems},
     suppress::{Asking, Suppressor},
@@ -32,8 +36,8 @@ pub struct Health {
     verdict: Option<Verdict>,
     /// The verdict's sentence without what was added to it.
     sentence: String,
-    /// Since when every check has found everything good (uptime).
-    good_since: Option<Duration>,
+    /// Whether every check finds everything good.
+    all_good: bool,
     /// When to judge again though nothing is found (uptime).
     judge_at: Option<Duration>,
     /// Whether what we say is tied to what the Node shows: by a record taken over, or by our own apply.
@@ -43,7 +47,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// A condition without a past. `healthy_for` is the spell of health that ends a problem, and the minimum hold.
+    /// A condition without a past. `healthy_for` is the spell of health that ends a problem.
     pub(super) fn new(kind: ConditionType, healthy_for: Duration) -> Self {
         Self {
             kind,
@@ -52,7 +56,7 @@ impl Health {
             damping: Damping::new(healthy_for),
             verdict: None,
             sentence: String::new(),
-            good_since: None,
+            all_good: false,
             judge_at: None,
             anchored: false,
             flipped: false,
@@ -74,56 +78,6 @@ impl Health {
         self.verdict.as_ref()
     }
 
-    /// Takes back what an earlier life of the agent published, so that a restart neither flips the status nor moves
-    /// its transition time. Late is fine: a record that comes after the first finding still gives its time.
-    pub fn adopt(&mut self, stored: Stored) {
-        if self.flipped {
-            return;
-        }
-        self.anchored = true;
-        let (verdict, is_known) = stored.verdict(self.kind);
-        let is_taken = self.verdict.as_ref().is_none_or(|ours| {
-            // Its reason too: it may remember what nobody can see any more, such as who stopped the kubelet. The next
-            // finding is judged in its light.
-            ours.status == verdict.status
-                // A problem that was published ends by a healthy spell, not by our having been away; and not to have
-                // known for a moment is no reason to take health back.
-                || verdict.status == Status::False
-                || (verdict.status == Status::True && ours.status == Status::Unknown)
-        });
-        if !is_taken {
-            return;
-        }
-        message::without_additions(&verdict.message).clone_into(&mut self.sentence);
-        if verdict.status == Status::False {
-            self.problems
-                .adopt(verdict.reason, &self.sentence, !is_known);
-            self.judge_at = self.spell_ends();
-        }
-        self.verdict = Some(verdict);
-    }
-
-    /// The Node shows our verdict.
-    pub(super) fn published(&mut self) {
-        self.anchored = true;
-    }
-
-    /// The Node was made anew under our name: what befell before it was born is no longer its story, unless it is a fact
-    /// that lasts. (A kubelet crash-loops by design until `kubeadm join`, and has no configuration; its Node must not be
-    /// born with that.)
-    pub(super) fn node_is_new(&mut self) {
-        self.problems.forget_gone();
-        self.damping.forget();
-        let failed = |v: &Verdict| v.status == Status::False;
-        let lasts = self
-            .problems
-            .worst(None, |problem| problem.reason.enter().is_fact())
-            .is_some();
-        if self.words.is_empty() || (!lasts && self.verdict.as_ref().is_some_and(failed)) {
-            self.verdict = None;
-        }
-    }
-
     /// Takes in the whole word of a check, or that it has nothing new to say if `findings` is empty; `true` if what is
     /// to be published changed.
     pub(super) fn observe(
@@ -141,24 +95,10 @@ impl Health {
             self.hear(check, findings, now);
         }
         if !self.words.is_empty() {
-            self.judge(!findings.is_empty(), asking, now);
+            let heard = (!findings.is_empty()).then_some(check);
+            self.judge(heard, asking, now);
         }
         before.as_ref() != self.verdict()
-    }
-
-    /// See [`super::Conditions::withdraw`].
-    pub(super) fn withdraw(&mut self, check: &'static str) -> bool {
-        let before = self.words.len();
-        self.words.retain(|(name, _)| *name != check);
-        let was_said = self.words.len() != before || self.verdict.is_some();
-        if !self.words.is_empty() || !was_said {
-            return false;
-        }
-        *self = Self {
-            damping: self.damping.clone(),
-            ..Self::new(self.kind, Duration::ZERO)
-        };
-        true
     }
 
     /// When to judge again though nothing is found (uptime): a healthy spell or a hold ends.
@@ -172,106 +112,158 @@ impl Health {
             Some((_, word)) => *word = findings.to_vec(),
             None => self.words.push((check, findings.to_vec())),
         }
-        let spell = self.damping.spell();
-        self.problems.hear(check, findings, spell, now.uptime);
+        self.problems.hear(check, findings, now.uptime);
         let good = |finding: &Finding| finding.reason.status() == Status::True;
-        if self.findings().all(good) {
-            self.good_since.get_or_insert(now.uptime);
-        } else {
-            self.good_since = None;
-        }
+        let all_good = self.findings().all(good);
+        self.all_good = all_good;
     }
 
     fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.words.iter().flat_map(|(_, findings)| findings)
     }
 
-    /// Makes the verdict anew. `heard`: a check has just spoken, which alone can end a problem.
-    fn judge(&mut self, heard: bool, asking: Asking<'_>, now: Now) {
-        self.judge_at = None;
-        let over = heard && self.spell_ends().is_some_and(|at| now.uptime >= at);
-        let before = self.verdict.as_ref().map(|v| (v.status, v.reason));
-        match before {
-            Some((Status::False, shown)) if !over => self.stay_false(shown, asking, now),
-            Some((Status::False, _)) => {
-                self.problems.forget_gone();
-                self.damping.recovered(now.uptime);
-                self.say_calm(&Waits::default(), now);
-            }
-            Some((status, reason)) => {
-                if over {
-                    self.problems.forget_gone();
+    /// Makes the verdict anew. `heard`: the check that has just spoken, which alone can end a problem.
+    fn judge(&mut self, heard: Option<&'static str>, asking: Asking<'_>, now: Now) {
+        let shown = self.verdict.as_ref().map(|v| (v.status, v.reason));
+        let was_false = shown.is_some_and(|(status, _)| status == Status::False);
+        if !was_false && asking.stand_down.is_none() {
+            // Over when the will ends, it is reported as nothing.
+            self.problems.forget_gone();
+        }
+        self.let_out(heard, now);
+        self.let_in(shown, asking, now);
+        self.judge_at = self.next_over();
+        let shown_reason = shown.map(|(_, reason)| reason);
+        let entered = self.problems.worst(shown_reason, |p| p.entered).cloned();
+        if let Some(problem) = entered {
+            return match asking.stand_down {
+                Some(who) if !was_false || who.lifts() => self.stand_down(&problem, who, now),
+                who => {
+                    let note = who.map(|who| format!("{}{who}", message::STANDING_DOWN));
+                    let stands = shown_reason.filter(|_| was_false);
+                    self.say_problem(&problem, stands, note.as_deref(), now);
                 }
-                // A will that has ended keeps nothing back, however short it was.
-                let willed = status == Status::Unknown && reason.condition().is_none();
-                self.consider(Some(reason), willed, asking, now);
-            }
-            None => self.consider(None, true, asking, now),
+            };
         }
-    }
-
-    fn spell_ends(&self) -> Option<Duration> {
-        Some(self.good_since? + self.damping.spell())
-    }
-
-    fn stay_false(&mut self, shown: Reason, asking: Asking<'_>, now: Now) {
-        self.judge_at = self.spell_ends();
-        let Some(problem) = self.problems.worst(Some(shown), |_| true).cloned() else {
-            return;
-        };
-        let note = asking
-            .stand_down
-            .map(|who| format!("{}{who}", message::STANDING_DOWN));
-        self.say_problem(&problem, note.as_deref(), now);
-    }
-
-    fn say_problem(&mut self, problem: &Problem, note: Option<&str>, now: Now) {
-        let others = self.problems.others(problem);
-        self.sentence.clone_from(&problem.message);
-        let message = message::compose(&problem.message, note, &others);
-        self.set(Status::False, problem.reason, message, now);
-    }
-
-    /// The status is not `False`: may it become so? `unheld`: the minimum hold does not count.
-    fn consider(&mut self, shown: Option<Reason>, unheld: bool, asking: Asking<'_>, now: Now) {
-        let waits = self.waits(unheld, asking, now);
-        let free = waits.to_worse().is_none();
-        let enters = |p: &Problem| p.present && (free || p.reason.enter().is_fact());
-        if let Some(problem) = self.problems.worst(shown, enters).cloned() {
-            if let Some(who) = asking.stand_down {
-                return self.stand_down(&problem, who, now);
-            }
-            let is_fact = problem.reason.enter().is_fact();
-            self.damping.fell(is_fact, now.uptime);
-            return self.say_problem(&problem, None, now);
-        }
-        let stands_down = shown.is_some_and(|reason| reason.condition().is_none());
-        if stands_down
-            && let Some(who) = asking.stand_down
-            && let Some(problem) = self.problems.worst(None, |_| true).cloned()
-        {
-            // What was kept back leaves as it would have left otherwise.
-            self.judge_at = self.spell_ends();
-            return self.stand_down(&problem, who, now);
-        }
-        if let Some(problem) = self.problems.worst(None, |p| p.present)
-            && let Some(held) = waits.to_worse()
-        {
+        if let Some(problem) = self.problems.worst(None, |p| p.present) {
             let waiting = format!("{}: {}", problem.reason.as_str(), problem.message);
-            return self.hold_back(&waiting, held, asking, now);
+            let held = self.held(asking, now);
+            return self.hold_back(&waiting, &held, asking, now);
         }
-        self.problems.forget_gone();
+        let waits = if was_false {
+            self.damping.recovered(now.uptime);
+            Waits::default()
+        } else {
+            self.waits(shown, asking, now)
+        };
         self.say_calm(&waits, now);
     }
 
-    /// What keeps everything but a fact from flipping the status.
-    fn waits(&self, unheld: bool, asking: Asking<'_>, now: Now) -> Waits {
-        let least = self.damping.held_until(now.uptime).filter(|_| !unheld);
+    /// Notes what is bad, and lets go of the problems of the check that has spoken which are over.
+    fn let_out(&mut self, heard: Option<&'static str>, now: Now) {
+        let is_bad = self.problems.any(|p| p.present && !p.is_fact());
+        self.damping.note(is_bad, now.uptime);
+        let damping = &self.damping;
+        let is_over = |problem: &Problem| {
+            let since = problem.gone_since();
+            since.is_some_and(|since| damping.is_over(problem.is_fact(), since, now.uptime))
+        };
+        if let Some(check) = heard {
+            self.problems.expire(check, is_over);
+        }
+    }
+
+    /// Lets the problems in that may enter.
+    fn let_in(&mut self, shown: Option<(Status, Reason)>, asking: Asking<'_>, now: Now) {
+        let stood = |problem: &Problem| problem.entered && !problem.is_fact();
+        let waits = |problem: &Problem| problem.present && !problem.entered && !problem.is_fact();
+        if self.problems.any(stood) {
+            self.damping.goes_on(now.uptime);
+        } else if !self.damping.stands() && self.problems.any(waits) {
+            // What was told gives way to what is there now, not to the same status without a reason.
+            let is_told = match shown {
+                Some((Status::False, _)) => !self.problems.any(|p| p.entered),
+                Some((Status::Unknown, reason)) => is_will(reason) && asking.is_none(),
+                _ => false,
+            };
+            let is_free = asking.hold.is_none();
+            let is_due = self.damping.enters_at(now.uptime) <= now.uptime;
+            if is_told || (is_free && is_due) {
+                self.damping.entered(now.uptime);
+            }
+        }
+        let stands = self.damping.stands();
+        self.problems
+            .enter(|problem| problem.is_fact() || stands, now.uptime);
+        if stands && !self.problems.any(stood) {
+            self.damping.ended(now.uptime);
+        }
+    }
+
+    /// When the first problem is over (uptime), if it stays away.
+    fn next_over(&self) -> Option<Duration> {
+        let over_at = |p: &Problem| Some(self.damping.over_at(p.is_fact(), p.gone_since()?));
+        self.problems.iter().filter_map(over_at).min()
+    }
+
+    /// `stands`: the reason of the `False` that stands.
+    fn say_problem(
+        &mut self,
+        worst: &Problem,
+        stands: Option<Reason>,
+        note: Option<&str>,
+        now: Now,
+    ) {
+        let waits = |p: &Problem| {
+            let is_another = |stands: Reason| stands.remedy() != p.reason.remedy();
+            p.entered && stands.is_some_and(is_another) && now.uptime < p.waits_until()
+        };
+        let may = |p: &Problem| p.entered && !waits(p);
+        // The reason that stands may be over, or have been refined into one that waits: it stays until then.
+        let shown = self.problems.worst(stands, may).cloned();
+        let due = self.problems.iter().filter(|p| waits(p));
+        let due = due.map(Problem::waits_until).min();
+        self.judge_at = self.judge_at.into_iter().chain(due).min();
+        let others: Vec<Finding> = self
+            .problems
+            .others(shown.as_ref())
+            .into_iter()
+            .map(Problem::finding)
+            .collect();
+        let reason = shown.as_ref().map_or(stands, |shown| Some(shown.reason));
+        if let Some(shown) = &shown {
+            self.sentence.clone_from(&shown.message);
+        }
+        let message = message::compose(&self.sentence, note, &sentences(&others));
+        self.set(Status::False, reason.unwrap_or(worst.reason), message, now);
+        if let Some(verdict) = &mut self.verdict {
+            verdict.next = waits(worst).then_some(worst.reason);
+            verdict.others = others;
+        }
+    }
+
+    /// What keeps a problem back that is there and has not entered.
+    fn held(&self, asking: Asking<'_>, now: Now) -> Held {
+        asking.hold.map_or_else(
+            || Held {
+                until: self.damping.enters_at(now.uptime),
+                why: format!(
+                    "until it has lasted {} s, since the last such trouble ended within the hour",
+                    LASTS.as_secs()
+                ),
+            },
+            Held::by,
+        )
+    }
+
+    /// What keeps what is sampled from flipping the status between `True` and `Unknown`.
+    fn waits(&self, shown: Option<(Status, Reason)>, asking: Asking<'_>, now: Now) -> Waits {
+        // A will that has ended keeps nothing back, however short it was.
+        let is_willed =
+            shown.is_none_or(|(status, reason)| status == Status::Unknown && is_will(reason));
+        let least = self.damping.held_until(now.uptime).filter(|_| !is_willed);
         Waits {
-            hold: asking.hold.map(|(who, until)| Held {
-                until,
-                why: format!("while {who}"),
-            }),
+            hold: asking.hold.map(Held::by),
             least: least.map(|until| Held {
                 until,
                 why: "because the status has just flipped".to_owned(),
@@ -285,8 +277,9 @@ impl Health {
             problem.reason.as_str(),
             problem.message
         );
-        let others = self.problems.others(problem);
-        let message = message::compose(&held_back, None, &others);
+        let others = self.problems.others(Some(problem));
+        let others: Vec<Finding> = others.into_iter().map(Problem::finding).collect();
+        let message = message::compose(&held_back, None, &sentences(&others));
         self.sentence = held_back;
         self.set(Status::Unknown, who.reason(), message, now);
     }
@@ -315,9 +308,13 @@ impl Health {
     /// No problem is there: the worst of the rest is said.
     fn say_calm(&mut self, waits: &Waits, now: Now) {
         let shown = self.verdict.as_ref().map(|v| (v.status, v.reason));
-        let Some(calm) = self.calm(shown.map(|(_, reason)| reason)).cloned() else {
+        let Some(mut calm) = self.calm(shown.map(|(_, reason)| reason)).cloned() else {
             return;
         };
+        let is_healthy = |f: &&Finding| f.reason.severity() == Severity::Healthy;
+        if is_healthy(&&calm) && self.findings().filter(is_healthy).any(|f| *f != calm) {
+            calm.message = message::all_well(&calm);
+        }
         let status = calm.reason.status();
         let flips = shown.filter(|(before, _)| *before != status);
         // To come by a sample and to go from one are the same: both wait.
@@ -337,13 +334,16 @@ impl Health {
             let waiting = format!("{}: {}", calm.reason.as_str(), calm.message);
             return self.hold_back(&waiting, held, Asking::default(), now);
         }
-        if flips.is_some_and(|(_, before)| is_sampled(before) || is_sampled(calm.reason)) {
-            self.damping.turned(now.uptime);
+        if let Some((before_status, before)) = flips
+            && before_status != Status::False
+            && (is_sampled(before) || is_sampled(calm.reason))
+        {
+            self.damping.turned(status == Status::True, now.uptime);
         }
         let others: Vec<String> = self
             .findings()
             .filter(|f| f.reason.status() == status && **f != calm)
-            .filter(|f| f.reason.severity() != Severity::Aside)
+            .filter(|f| f.reason.severity() > Severity::Healthy)
             .map(|f| format!("{}: {}", f.reason.as_str(), f.message))
             .collect();
         let message = message::compose(&calm.message, None, &others);
@@ -376,6 +376,18 @@ impl Health {
             reason,
             message,
             since,
+            others: Vec::new(),
+            next: None,
         });
     }
+}
+
+/// `KubeletHung: it does not answer`, of each.
+fn sentences(findings: &[Finding]) -> Vec<String> {
+    let sentence = |f: &Finding| format!("{}: {}", f.reason.as_str(), f.message);
+    findings.iter().map(sentence).collect()
+}
+
+fn is_will(reason: Reason) -> bool {
+    reason.condition().is_none()
 }

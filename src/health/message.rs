@@ -1,5 +1,7 @@
 //! What a condition's message is made of: the shown finding's sentence, whose will keeps what back, then the others.
 
+use super::{Finding, late};
+
 /// A message's bound, in bytes: conditions travel with every Node that anybody lists.
 pub const MAX_MESSAGE_BYTES: usize = 1024;
 
@@ -38,9 +40,22 @@ pub(super) fn compose(first: &str, note: Option<&str>, others: &[String]) -> Str
     message
 }
 
+/// What is said when several checks find all well, each in its own words: one sentence, whoever of them has spoken.
+pub(super) fn all_well(finding: &Finding) -> String {
+    let doc = finding
+        .reason
+        .spec()
+        .map_or(&*finding.message, |spec| spec.doc);
+    let (first, _) = doc.split_once(". ").unwrap_or((doc, ""));
+    let mut chars = first.trim_end_matches('.').chars();
+    let initial = chars.next().map(|c| c.to_ascii_lowercase());
+    initial.into_iter().chain(chars).collect()
+}
+
 /// The first sentence of a composed message.
 pub(super) fn without_additions(message: &str) -> &str {
-    let added = [STANDING_DOWN, HELD_BACK].map(|note| message.find(&format!("; {note}")));
+    let notes = [STANDING_DOWN, HELD_BACK, late::MARK];
+    let added = notes.map(|note| message.find(&format!("; {note}")));
     let ends = added.into_iter().chain([message.find(ALSO)]).flatten();
     &message[..ends.min().unwrap_or(message.len())]
 }
@@ -65,7 +80,7 @@ mod tests {
         let others = |n: usize| vec!["x".repeat(300); n];
         assert_eq!(compose("a", None, &[]), "a");
         assert_eq!(compose("a", Some("b"), &["c".to_owned()]), "a; b; also c");
-        for note in [STANDING_DOWN, HELD_BACK] {
+        for note in [STANDING_DOWN, HELD_BACK, late::MARK] {
             let message = compose("a", Some(&format!("{note}b")), &["c".to_owned()]);
             assert_eq!(without_additions(&message), "a");
         }

@@ -11,6 +11,21 @@ pub enum News {
     KernelLogOverrun,
     ClockStepped,
     LastBootEnded,
+    BootstrapStageLate,
+}
+
+/// Which share of the Events' budget a kind may use, and how its Events are merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// Sent first, and from a share of the budget that nothing else can use.
+    Urgent,
+    /// As [`Pace::Urgent`], and once for each Node and whom it is about, whatever restarts of the agent there are: the Event's
+    /// name is made of them, and the API server takes no second one of a name.
+    Once,
+    /// Sent as the common share allows.
+    Ordinary,
+    /// It repeats: what happens within an hour is one Event, whose count is updated less and less often.
+    Merged,
 }
 
 /// What the registry knows of one kind of news.
@@ -22,6 +37,8 @@ pub struct NewsSpec {
     pub name: &'static str,
     /// Whether the Event's type is `Warning`.
     pub warning: bool,
+    /// How its Events are paced.
+    pub pace: Pace,
     /// What it means, in a sentence or two.
     pub doc: &'static str,
 }
@@ -32,43 +49,57 @@ pub const NEWS: &[NewsSpec] = &[
         news: News::ProcessOOMKilled,
         name: "ProcessOOMKilled",
         warning: true,
+        pace: Pace::Merged,
         doc: "The kernel killed a process for memory; the note names it, its pod and whether the host or a limit ran out.",
     },
     NewsSpec {
         news: News::ForkRefused,
         name: "ForkRefused",
         warning: true,
+        pace: Pace::Merged,
         doc: "A cgroup may not have another process: its limit of processes is reached, and a fork in it failed.",
     },
     NewsSpec {
         news: News::ConntrackTableFull,
         name: "ConntrackTableFull",
         warning: true,
+        pace: Pace::Merged,
         doc: "The kernel's table of connections is full, and it dropped packets of new ones.",
     },
     NewsSpec {
         news: News::HardwareErrorCorrected,
         name: "HardwareErrorCorrected",
         warning: false,
+        pace: Pace::Merged,
         doc: "The hardware met an error and corrected it: nothing was lost, and many of them foretell one that cannot be corrected.",
     },
     NewsSpec {
         news: News::KernelLogOverrun,
         name: "KernelLogOverrun",
         warning: true,
+        pace: Pace::Merged,
         doc: "The kernel's log ran over before it was read: so many of its records are not known.",
     },
     NewsSpec {
         news: News::ClockStepped,
         name: "ClockStepped",
         warning: true,
+        pace: Pace::Ordinary,
         doc: "The wall clock was set by more than a few seconds; leases and certificates are judged by it.",
     },
     NewsSpec {
         news: News::LastBootEnded,
         name: "LastBootEnded",
         warning: false,
+        pace: Pace::Ordinary,
         doc: "How the boot before this one ended, as far as the machine kept a trace of it.",
+    },
+    NewsSpec {
+        news: News::BootstrapStageLate,
+        name: "BootstrapStageLate",
+        warning: true,
+        pace: Pace::Once,
+        doc: "A young Node waits for a stage of its bootstrap longer than that may take; the note names the stage, what is seen and the probable cause. The Event remains when the Node is deleted.",
     },
 ];
 

@@ -4,6 +4,9 @@ use std::{cmp::Ordering, time::Duration};
 
 use super::{Finding, Reason, Status, timing::Leave};
 
+/// How long a reason of another class must have stood until it is shown under a `False` that stands.
+pub const RECLASSED: Duration = Duration::from_mins(5);
+
 /// Something that stands for `False`, from when it is found until its cause has cleared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
@@ -14,6 +17,10 @@ pub(super) struct Problem {
     check: Option<&'static str>,
     /// Whether the check's last word names it.
     pub(super) present: bool,
+    /// Whether it has entered: until then it leaves no trace when it goes.
+    pub(super) entered: bool,
+    /// When it entered (uptime), if it has.
+    entered_at: Duration,
     /// Since when the check has known that it is gone (uptime).
     gone_since: Option<Duration>,
     /// Its place in the check's word: the check knows what comes of what.
@@ -23,6 +30,35 @@ pub(super) struct Problem {
 }
 
 impl Problem {
+    /// The check whose word it lives and ends by.
+    fn owner(&self) -> &'static str {
+        self.check.unwrap_or(self.reason.check())
+    }
+
+    /// Whether the minimum hold and the memory of the last hour do not count for it.
+    pub(super) fn is_fact(&self) -> bool {
+        self.reason.enter().is_fact()
+    }
+
+    /// Until when (uptime) it waits to be the reason under a `False` that stands with a reason of another class: a consumer that
+    /// matches reasons counts from the flip of the status.
+    pub(super) fn waits_until(&self) -> Duration {
+        self.entered_at + RECLASSED
+    }
+
+    /// What it says.
+    pub(super) fn finding(&self) -> Finding {
+        Finding {
+            reason: self.reason,
+            message: self.message.clone(),
+        }
+    }
+
+    /// Since when its check has known that it is gone (uptime).
+    pub(super) fn gone_since(&self) -> Option<Duration> {
+        self.gone_since
+    }
+
     /// An order that does not depend on history.
     fn cmp_place(&self, other: &Self) -> Ordering {
         let by_name = || self.reason.as_str().cmp(other.reason.as_str());
@@ -36,21 +72,15 @@ impl Problem {
 pub(super) struct Problems(Vec<Problem>);
 
 impl Problems {
-    /// The whole word of one check. `spell`: how long a problem must be gone before another one is shown in its place.
-    pub(super) fn hear(
-        &mut self,
-        check: &'static str,
-        findings: &[Finding],
-        spell: Duration,
-        uptime: Duration,
-    ) {
+    /// The whole word of one check: what it says of its own problems, and of nobody else's.
+    pub(super) fn hear(&mut self, check: &'static str, findings: &[Finding], uptime: Duration) {
         let certain = findings
             .iter()
             .all(|finding| finding.reason.status() != Status::Unknown);
         let bad = |finding: &&Finding| finding.reason.status() == Status::False;
         let named = findings.iter().any(|finding| bad(&finding));
         self.0.retain_mut(|problem| {
-            if problem.check.is_some_and(|other| other != check) {
+            if problem.owner() != check {
                 return true;
             }
             if findings.iter().any(|f| f.reason == problem.reason) {
@@ -71,12 +101,32 @@ impl Problems {
             let again = earlier.clone().any(|f| f.reason == finding.reason);
             self.found(check, finding, (index, again));
         }
-        if self.any_present() {
-            self.0.retain(|problem| {
-                let gone_for = problem.gone_since.map(|at| uptime.saturating_sub(at));
-                gone_for.is_none_or(|time| time < spell)
-            });
+        self.0.retain(|problem| problem.present || problem.entered);
+    }
+
+    /// Forgets those of a check that has just spoken that are over.
+    pub(super) fn expire(&mut self, check: &str, is_over: impl Fn(&Problem) -> bool) {
+        self.0
+            .retain(|problem| problem.present || problem.owner() != check || !is_over(problem));
+    }
+
+    /// Those that are there and that `may` enter.
+    pub(super) fn enter(&mut self, may: impl Fn(&Problem) -> bool, uptime: Duration) {
+        let waiting = self.0.iter_mut().filter(|p| p.present && !p.entered);
+        for problem in waiting {
+            problem.entered = may(problem);
+            problem.entered_at = uptime;
         }
+    }
+
+    /// Forgets those of a check that watches nothing any more.
+    pub(super) fn withdraw(&mut self, check: &str) {
+        self.0.retain(|problem| problem.owner() != check);
+    }
+
+    /// Whether `check` has any.
+    pub(super) fn are_of(&self, check: &str) -> bool {
+        self.any(|problem| problem.owner() == check)
     }
 
     /// `again`: the same word has named the reason before, with another sentence.
@@ -101,6 +151,8 @@ impl Problems {
                 check: Some(check),
                 present: true,
                 gone_since: None,
+                entered: false,
+                entered_at: Duration::ZERO,
                 place,
                 stand_in: false,
             }),
@@ -115,6 +167,8 @@ impl Problems {
                 message: message.to_owned(),
                 check: None,
                 present: false,
+                entered: true,
+                entered_at: Duration::ZERO,
                 gone_since: None,
                 place: 0,
                 stand_in,
@@ -134,28 +188,40 @@ impl Problems {
         })
     }
 
-    /// What else is not over, the worst first, each as a sentence.
-    pub(super) fn others(&self, shown: &Problem) -> Vec<String> {
-        let is_other = |p: &&Problem| (p.reason, p.check) != (shown.reason, shown.check);
+    /// What else is not over, the worst first; all of it if the shown one is over itself.
+    pub(super) fn others(&self, shown: Option<&Problem>) -> Vec<&Problem> {
+        let shown = shown.map(|shown| (shown.reason, shown.check));
+        let is_other = |p: &&Problem| Some((p.reason, p.check)) != shown;
         let mut others: Vec<&Problem> = self.0.iter().filter(is_other).collect();
         others.sort_by(|a, b| {
             let worse = b.reason.severity().cmp(&a.reason.severity());
             worse.then_with(|| a.cmp_place(b))
         });
-        let sentence = |p: &&Problem| format!("{}: {}", p.reason.as_str(), p.message);
-        others.iter().map(sentence).collect()
+        others
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn any_present(&self) -> bool {
-        self.0.iter().any(|problem| problem.present)
+    pub(super) fn any(&self, is: impl Fn(&Problem) -> bool) -> bool {
+        self.0.iter().any(is)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Problem> {
+        self.0.iter()
     }
 
     /// Forgets what is gone.
     pub(super) fn forget_gone(&mut self) {
         self.0.retain(|problem| problem.present);
+    }
+
+    /// Forgets what is gone, and that what is sampled had entered.
+    pub(super) fn begin_anew(&mut self) {
+        self.forget_gone();
+        for problem in &mut self.0 {
+            problem.entered = problem.is_fact();
+        }
     }
 }

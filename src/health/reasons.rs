@@ -1,22 +1,27 @@
 //! The registry of reasons: which status each stands for, how bad it is, when it enters and leaves, what it means.
 
 mod bootstrap;
+mod class;
 mod config;
 mod kernel;
 mod kubelet;
 mod memory;
 mod node;
+mod nodevigil;
+mod origin;
 mod runtime;
 mod storage;
 
 use std::{sync::LazyLock, time::Duration};
 
+pub use class::{Cause, Remedy, Scope};
 pub use runtime::CRI_PROBES;
 pub use storage::LOOKS;
 
 use super::{
     ConditionType, Status,
     timing::{Enter, Leave, Samples},
+    witness::{OneOf, Witness},
 };
 use crate::rules;
 
@@ -28,12 +33,16 @@ pub enum Reason {
     KubeletNotFound,
     KubeletStarting,
     KubeletStoppedByOperator,
+    KubeletAwaitsDependency,
+    KubeletStoppedWithDependency,
     KubeletProbeFailed,
     KubeletGone,
     KubeletCrashed,
     KubeletExitedClean,
     KubeletHung,
     KubeletHealthzDown,
+    KubeletHealthzUnreachable,
+    KubeletHealthzSilent,
     KubeletCrashLooping,
     KubeletStartLimitHit,
     KubeletWatchdogKilled,
@@ -48,6 +57,7 @@ pub enum Reason {
     KubeletClientCertExpired,
     KubeletClientCertNotYetValid,
     KubeletClientCertExpiring,
+    KubeletClientCertDoubtful,
     KubeletNothingBeside,
     KubeletConfigIsValid,
     KubeletConfigNotChecked,
@@ -60,7 +70,9 @@ pub enum Reason {
     ContainerRuntimeDown,
     ContainerRuntimeOOMKilled,
     ContainerRuntimeHung,
+    ContainerRuntimeSilent,
     ContainerRuntimeNotReady,
+    ContainerRuntimeUnconfirmed,
     StorageIsHealthy,
     StorageProbeFailed,
     StorageNearlyFull,
@@ -74,6 +86,7 @@ pub enum Reason {
     KernelIsHealthy,
     KernelLogUnreadable,
     KernelTaskHung,
+    KernelHungTaskDetectionOff,
     KernelStalled,
     KernelOops,
     KernelMemoryLost,
@@ -115,6 +128,11 @@ pub enum Reason {
     NodeShuttingDown,
     NodeBeingUpgraded,
     NodeJustStarted,
+    NodevigilStopped,
+    NodevigilIsHealthy,
+    NodevigilConfigRefused,
+    NodevigilHelperAway,
+    NodevigilBusLost,
     /// A rule of [`crate::rules`], by its index in [`crate::rules::all`]; its name in `CamelCase` is the reason's.
     ConfigRule(RuleIndex),
 }
@@ -173,6 +191,8 @@ pub struct ReasonSpec {
     pub leave: Leave,
     /// What it means, in a sentence or two.
     pub doc: &'static str,
+    /// Who must say so before it is published: one of each.
+    pub witnesses: &'static [OneOf],
 }
 
 /// Probes of healthz that make a problem.
@@ -209,6 +229,7 @@ const TABLES: &[&[ReasonSpec]] = &[
     memory::TABLE,
     bootstrap::TABLE,
     node::TABLE,
+    nodevigil::TABLE,
 ];
 
 /// Every reason that nodevigil publishes, but for the rules, which have a registry of their own.
@@ -249,6 +270,7 @@ impl Of {
             enter,
             leave,
             doc,
+            witnesses: &[],
         }
     }
 }
@@ -282,6 +304,9 @@ pub(super) fn kin(kind: ConditionType, status: Status) -> Reason {
         (ConditionType::NodeBootstrapped, Status::True) => Reason::NodeIsBootstrapped,
         (ConditionType::NodeBootstrapped, Status::False) => Reason::BootstrapStuckAtReady,
         (ConditionType::NodeBootstrapped, Status::Unknown) => Reason::NodeBootstrapping,
+        (ConditionType::NodevigilHealthy, Status::True) => Reason::NodevigilIsHealthy,
+        // It is never False; a version that says so is another one, and is followed by this one's own finding.
+        (ConditionType::NodevigilHealthy, _) => Reason::NodevigilHelperAway,
     }
 }
 

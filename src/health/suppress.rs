@@ -1,7 +1,8 @@
 //! Who asks for quiet: what keeps a problem from being told, for how long, and how the message names it.
 //!
 //! Two kinds. To *stand down* is somebody's will: what would become `False` becomes `Unknown`, with the will as its
-//! reason. A *hold* is a moment in which a problem is likely to pass by itself: what is sampled or read from a file does
+//! reason. What is `False` already stays so, unless the will is an explicit pause: a person who asks for it is at work on the node,
+//! and must not have a controller's clock run on meanwhile. A *hold* is a moment in which a problem is likely to pass by itself: what is sampled or read from a file does
 //! not flip the status until it ends, and it always ends. A fact does: a kubelet that has died is told.
 
 use std::{fmt, time::Duration};
@@ -21,8 +22,11 @@ pub enum Suppressor {
         /// Until when; `None`: until it is taken back.
         until: Option<Timestamp>,
     },
-    /// The Node has `MaintenanceInProgress=True` (KEP-5683).
-    Maintenance,
+    /// Somebody works on the Node.
+    Maintenance {
+        /// By which sign: `MaintenanceInProgress=True`, a taint's or an annotation's key.
+        sign: String,
+    },
     /// The Node is being deleted, or a controller has marked it for that.
     BeingDeleted {
         /// By which sign: `deletionTimestamp`, a taint's key.
@@ -58,18 +62,24 @@ impl Suppressor {
     pub fn quiet(&self) -> Quiet {
         match self {
             Self::Paused { .. }
-            | Self::Maintenance
+            | Self::Maintenance { .. }
             | Self::BeingDeleted { .. }
             | Self::ShuttingDown => Quiet::StandDown,
             Self::PackageUpgrade { .. } | Self::BootGrace => Quiet::Hold,
         }
     }
 
+    /// Whether what is `False` already becomes `Unknown` too, and our taints go. Nobody's but an explicit pause: who else has us
+    /// stand down has not said that he mends it.
+    pub fn lifts(&self) -> bool {
+        matches!(self, Self::Paused { .. })
+    }
+
     /// The reason that a condition shows for it.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Paused { .. } => Reason::NodePaused,
-            Self::Maintenance => Reason::NodeInMaintenance,
+            Self::Maintenance { .. } => Reason::NodeInMaintenance,
             Self::BeingDeleted { .. } => Reason::NodeBeingDeleted,
             Self::ShuttingDown => Reason::NodeShuttingDown,
             Self::PackageUpgrade { .. } => Reason::NodeBeingUpgraded,
@@ -86,13 +96,13 @@ impl Suppressor {
         }
     }
 
-    /// Which of several is named: the one that ends most.
+    /// Which of several is named: the one that does most, then the one that ends most.
     fn rank(&self) -> u8 {
         match self {
-            Self::BeingDeleted { .. } => 0,
-            Self::ShuttingDown => 1,
-            Self::Maintenance => 2,
-            Self::Paused { .. } => 3,
+            Self::Paused { .. } => 0,
+            Self::BeingDeleted { .. } => 1,
+            Self::ShuttingDown => 2,
+            Self::Maintenance { .. } => 3,
             Self::PackageUpgrade { .. } => 4,
             Self::BootGrace => 5,
         }
@@ -108,7 +118,7 @@ impl fmt::Display for Suppressor {
                 by,
                 until: Some(until),
             } => write!(f, "paused by {by} until {until:.0}"),
-            Self::Maintenance => write!(f, "the Node has MaintenanceInProgress=True"),
+            Self::Maintenance { sign } => write!(f, "the Node has {sign}"),
             Self::BeingDeleted { sign } => write!(f, "the Node is being deleted ({sign})"),
             Self::ShuttingDown => write!(f, "the host is shutting down"),
             Self::PackageUpgrade { manager } => write!(f, "{manager} is changing packages"),
@@ -138,6 +148,13 @@ pub(super) struct Asking<'a> {
     pub(super) stand_down: Option<&'a Suppressor>,
     /// The hold that is named, and when it has held long enough (uptime).
     pub(super) hold: Option<(&'a Suppressor, Duration)>,
+}
+
+impl Asking<'_> {
+    /// Whether nobody asks.
+    pub(super) fn is_none(&self) -> bool {
+        self.stand_down.is_none() && self.hold.is_none()
+    }
 }
 
 impl Holds {
@@ -209,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_ends_most_is_named_whatever_the_order() {
+    fn the_one_that_does_most_is_named_whatever_the_order() {
         let deleted = Suppressor::BeingDeleted {
             sign: "deletionTimestamp".to_owned(),
         };
@@ -217,12 +234,26 @@ mod tests {
             by: "nodevigil pause".to_owned(),
             until: Some("2026-11-21T16:00:00.25Z".parse().unwrap()),
         };
-        let mut both = [paused.clone(), deleted.clone()];
+        let mut all = [
+            Suppressor::Maintenance {
+                sign: "MaintenanceInProgress=True".to_owned(),
+            },
+            paused.clone(),
+            deleted.clone(),
+        ];
         let mut holds = Holds::default();
-        for _ in 0..2 {
-            assert_eq!(holds.ask(&both, at(1)).stand_down, Some(&deleted));
-            both.reverse();
+        for _ in 0..3 {
+            assert_eq!(holds.ask(&all, at(1)).stand_down, Some(&paused));
+            all.rotate_left(1);
         }
+        let unasked = [
+            Suppressor::Maintenance {
+                sign: "MaintenanceInProgress=True".to_owned(),
+            },
+            deleted.clone(),
+        ];
+        assert_eq!(holds.ask(&unasked, at(1)).stand_down, Some(&deleted));
+        assert!(paused.lifts() && !unasked.iter().any(Suppressor::lifts));
         assert_eq!(
             paused.to_string(),
             "paused by nodevigil pause until 2026-11-21T16:00:00Z"

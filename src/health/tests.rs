@@ -2,7 +2,7 @@
 
 use super::{suppress::Asking, timing::Leave, *};
 
-const CHECK: &str = "a check";
+const CHECK: &str = "kubelet";
 
 impl Health {
     /// The one check says this, and nobody asks for quiet.
@@ -34,6 +34,28 @@ fn stored(status: Status, reason: &str, secs: u64) -> Stored {
     }
 }
 
+/// What lets a controller delete the machine is seen in two ways, or in one that nobody else could confirm.
+#[test]
+fn a_false_has_its_witnesses() {
+    for spec in reasons() {
+        // A hint, and what is nobody's reason to replace a node.
+        let is_exempt = matches!(
+            spec.condition,
+            Some(
+                ConditionType::KubeletConfigValid
+                    | ConditionType::NodeBootstrapped
+                    | ConditionType::MemoryExhaustionImminent
+            )
+        );
+        if spec.status != Status::False || is_exempt {
+            assert!(spec.witnesses.is_empty(), "{}", spec.name);
+            continue;
+        }
+        assert!(witness::are_enough(spec.witnesses), "{}", spec.name);
+        assert!(!spec.witnesses.is_empty(), "{}", spec.name);
+    }
+}
+
 #[test]
 fn registry_is_whole() {
     for (i, spec) in reasons().enumerate() {
@@ -50,6 +72,7 @@ fn registry_is_whole() {
                 &["Memory"]
             }
             Some(ConditionType::NodeBootstrapped) => &["Node", "Bootstrap"],
+            Some(ConditionType::NodevigilHealthy) => &["Nodevigil"],
         };
         let tells = about.iter().any(|about| spec.name.starts_with(about));
         assert!(tells, "{}", spec.name);
@@ -92,9 +115,10 @@ fn every_condition_has_its_place() {
 fn what_the_node_shows_stays_until_its_own_check_has_run() {
     let mut conditions = Conditions::new(Duration::from_mins(1));
     let config = ConditionType::KubeletConfigValid;
-    conditions
-        .get_mut(config)
-        .adopt(stored(Status::True, "KubeletConfigIsValid", 5));
+    conditions.get_mut(config).adopt(
+        stored(Status::True, "KubeletConfigIsValid", 5),
+        Written::InThisBoot,
+    );
     assert_eq!(conditions.verdicts().count(), 0);
     let healthy = [finding(Reason::KubeletIsHealthy)];
     conditions.observe(
@@ -172,7 +196,7 @@ fn a_problem_leaves_only_after_a_healthy_spell() {
     assert!(!health.found(Reason::KubeletIsHealthy, at(20)));
     assert_eq!(health.next_deadline(), Some(Duration::from_secs(80)));
     // A relapse starts the spell anew.
-    assert!(health.found(Reason::KubeletHung, at(50)));
+    assert!(!health.found(Reason::KubeletCrashed, at(50)));
     assert!(!health.found(Reason::KubeletIsHealthy, at(60)));
     assert!(!health.found(Reason::KubeletIsHealthy, at(119)));
     assert!(health.found(Reason::KubeletIsHealthy, at(120)));
@@ -190,7 +214,10 @@ fn a_refined_reason_keeps_the_transition_time() {
 #[test]
 fn a_restart_keeps_status_and_time() {
     let mut health = Health::new(ConditionType::KubeletHealthy, Duration::from_mins(1));
-    health.adopt(stored(Status::False, "KubeletCrashed", 5));
+    health.adopt(
+        stored(Status::False, "KubeletCrashed", 5),
+        Written::InThisBoot,
+    );
     assert_eq!(
         health.verdict(),
         None,
@@ -204,12 +231,18 @@ fn a_restart_keeps_status_and_time() {
 fn a_late_record_gives_its_time_and_its_problem() {
     let mut health = Health::new(ConditionType::KubeletHealthy, Duration::from_mins(1));
     health.found(Reason::KubeletIsHealthy, at(30));
-    health.adopt(stored(Status::True, "KubeletIsHealthy", 5));
+    health.adopt(
+        stored(Status::True, "KubeletIsHealthy", 5),
+        Written::InThisBoot,
+    );
     assert_eq!(health.verdict().unwrap().since, at(5).wall);
 
     let mut health = Health::new(ConditionType::KubeletHealthy, Duration::from_mins(1));
     health.found(Reason::KubeletNotFound, at(30));
-    health.adopt(stored(Status::Unknown, "KubeletStoppedByOperator", 5));
+    health.adopt(
+        stored(Status::Unknown, "KubeletStoppedByOperator", 5),
+        Written::InThisBoot,
+    );
     assert_eq!(
         health.adopted().unwrap().reason,
         Reason::KubeletStoppedByOperator
@@ -217,11 +250,15 @@ fn a_late_record_gives_its_time_and_its_problem() {
 
     let mut health = Health::new(ConditionType::KubeletHealthy, Duration::from_mins(1));
     health.found(Reason::KubeletIsHealthy, at(30));
-    health.adopt(stored(Status::False, "KubeletCrashed", 5));
+    health.adopt(
+        stored(Status::False, "KubeletCrashed", 5),
+        Written::InThisBoot,
+    );
     assert_eq!(health.verdict().unwrap().reason, Reason::KubeletCrashed);
-    assert_eq!(health.next_deadline(), Some(Duration::from_secs(90)));
-    assert!(health.found(Reason::KubeletIsHealthy, at(90)));
-    assert_eq!(health.verdict().unwrap().since, at(90).wall);
+    assert!(!health.found(Reason::KubeletIsHealthy, at(31)));
+    assert_eq!(health.next_deadline(), Some(Duration::from_secs(91)));
+    assert!(health.found(Reason::KubeletIsHealthy, at(91)));
+    assert_eq!(health.verdict().unwrap().since, at(91).wall);
 }
 
 #[test]
@@ -229,12 +266,18 @@ fn what_was_thought_before_the_record_came_is_no_flip() {
     let mut health = Health::new(ConditionType::KubeletHealthy, Duration::from_mins(1));
     health.found(Reason::KubeletStarting, at(30));
     health.found(Reason::KubeletCrashed, at(31));
-    health.adopt(stored(Status::False, "KubeletCrashed", 5));
+    health.adopt(
+        stored(Status::False, "KubeletCrashed", 5),
+        Written::InThisBoot,
+    );
     assert_eq!(health.verdict().unwrap().since, at(5).wall);
     // But what has been told since the record is.
     health.found(Reason::KubeletIsHealthy, at(32));
     health.found(Reason::KubeletIsHealthy, at(92));
-    health.adopt(stored(Status::True, "KubeletIsHealthy", 5));
+    health.adopt(
+        stored(Status::True, "KubeletIsHealthy", 5),
+        Written::InThisBoot,
+    );
     assert_eq!(health.verdict().unwrap().since, at(92).wall);
 }
 
@@ -295,7 +338,9 @@ fn paused() -> Vec<Suppressor> {
 #[test]
 fn what_is_still_true_when_a_stand_down_ends_is_told_at_once() {
     let mut story = Story::healthy();
-    story.quiet = vec![Suppressor::Maintenance];
+    story.quiet = vec![Suppressor::Maintenance {
+        sign: "MaintenanceInProgress=True".to_owned(),
+    }];
     let quiet = story.tell(10, &[Reason::KubeletCrashed]);
     assert_eq!(
         (quiet.status, quiet.reason),
@@ -313,13 +358,15 @@ fn what_is_still_true_when_a_stand_down_ends_is_told_at_once() {
 }
 
 #[test]
-fn what_was_told_before_a_stand_down_stays_until_it_is_well() {
+fn what_was_told_before_an_unasked_stand_down_stays_until_it_is_well() {
     let mut story = Story::healthy();
     story.tell(10, &[Reason::KubeletCrashed]);
-    story.quiet = paused();
+    story.quiet = vec![Suppressor::Maintenance {
+        sign: "MaintenanceInProgress=True".to_owned(),
+    }];
     let told = story.tell(11, &[Reason::KubeletCrashed]);
     assert_eq!((told.status, told.since), (Status::False, at(10).wall));
-    let wanted = "KubeletCrashed; standing down: paused by nodevigil pause";
+    let wanted = "KubeletCrashed; standing down: the Node has MaintenanceInProgress=True";
     assert_eq!(told.message, wanted);
     story.tell(20, &[Reason::KubeletIsHealthy]);
     assert_eq!(
@@ -338,7 +385,7 @@ fn what_a_stand_down_keeps_back_leaves_by_a_healthy_spell_too() {
     story.quiet = paused();
     story.tell(10, &[Reason::KubeletHung]);
     story.tell(20, &[Reason::KubeletIsHealthy]);
-    let quiet = story.tell(79, &[Reason::KubeletIsHealthy]);
+    let quiet = story.tell(69, &[Reason::KubeletIsHealthy]);
     assert_eq!(
         (quiet.status, quiet.reason),
         (Status::Unknown, Reason::NodePaused)
@@ -417,42 +464,102 @@ fn two_problems_that_alternate_show_one_reason() {
     assert_eq!(told.reason, Reason::KubeletCrashed);
 }
 
+/// Several checks that are well say so in one sentence, once; a warning is said alone.
 #[test]
-fn each_relapse_makes_the_way_back_longer() {
+fn what_is_healthy_is_one_sentence() {
+    let mut health = Health::new(ConditionType::NodeKernelHealthy, Duration::from_mins(1));
+    let mut say = |check, reason, message: &str| {
+        let message = message.to_owned();
+        health.observe(
+            check,
+            &[Finding { reason, message }],
+            Asking::default(),
+            at(1),
+        );
+        health.verdict().unwrap().message.clone()
+    };
+    let well = Reason::KernelIsHealthy;
+    assert_eq!(say("clock", well, "the clock is kept"), "the clock is kept");
+    say("limits", well, "no limit of the kernel's is nearly reached");
+    let all = say("kernel", well, "the kernel reports no trouble");
+    assert_eq!(
+        all,
+        "the kernel reports nothing that would need another node"
+    );
+    let hint = "waiting in the kernel for minutes";
+    assert_eq!(say("kernel", Reason::KernelTaskHung, hint), hint);
+    assert_eq!(say("kernel", well, "the kernel reports no trouble"), all);
+}
+
+#[test]
+fn each_return_of_what_is_sampled_makes_the_way_back_longer() {
     let mut story = Story::healthy();
     let mut now = 100;
-    for spell in [60, 120, 240, 480, 900, 900] {
-        let told = story.tell(now, &[Reason::KubeletCrashed]);
+    for (wait, spell) in [
+        (0, 60),
+        (20, 120),
+        (20, 240),
+        (20, 480),
+        (20, 900),
+        (20, 900),
+    ] {
+        if wait > 0 {
+            let held = story.tell(now, &[Reason::KubeletHung]);
+            assert_eq!(held.status, Status::True);
+            let note = "KubeletIsHealthy; held back until it has lasted 20 s, since the last such trouble ended within the \
+                        hour: KubeletHung: KubeletHung";
+            assert_eq!(held.message, note);
+            let due = Duration::from_secs(now + wait);
+            assert_eq!(story.conditions.next_deadline(at(now)), Some(due));
+        }
+        now += wait;
+        let told = story.tell(now, &[Reason::KubeletHung]);
         assert_eq!((told.status, told.since), (Status::False, at(now).wall));
-        story.tell(now + 1, &[Reason::KubeletIsHealthy]);
-        let late = story.tell(now + spell, &[Reason::KubeletIsHealthy]);
+        // Bad for so long that it is over by a whole spell alone.
+        now += spell;
+        story.tell(now, &[Reason::KubeletIsHealthy]);
+        let late = story.tell(now + spell - 1, &[Reason::KubeletIsHealthy]);
         assert_eq!(late.status, Status::False);
-        let over = story.tell(now + 1 + spell, &[Reason::KubeletIsHealthy]);
+        now += spell;
+        let over = story.tell(now, &[Reason::KubeletIsHealthy]);
         assert_eq!(over.status, Status::True);
-        now += spell + 30;
+        now += 150;
     }
 }
 
 #[test]
-fn a_sample_waits_for_the_minimum_hold_and_a_fact_does_not() {
+fn a_fact_enters_at_once_and_leaves_by_the_first_spell_each_time() {
     let mut story = Story::healthy();
-    story.tell(10, &[Reason::KubeletCrashed]);
-    story.tell(11, &[Reason::KubeletIsHealthy]);
+    for now in (100..4000).step_by(90) {
+        let told = story.tell(now, &[Reason::KubeletCrashed]);
+        assert_eq!((told.status, told.since), (Status::False, at(now).wall));
+        story.tell(now + 1, &[Reason::KubeletIsHealthy]);
+        let late = story.tell(now + 60, &[Reason::KubeletIsHealthy]);
+        assert_eq!(late.status, Status::False);
+        let over = story.tell(now + 61, &[Reason::KubeletIsHealthy]);
+        assert_eq!(over.status, Status::True);
+    }
+    // What is sampled has not come back: it was never there.
     assert_eq!(
-        story.tell(71, &[Reason::KubeletIsHealthy]).status,
-        Status::True
+        story.tell(4100, &[Reason::KubeletHung]).status,
+        Status::False
     );
-    let held = story.tell(80, &[Reason::KubeletHung]);
-    assert_eq!(held.status, Status::True);
-    assert!(
-        held.message
-            .contains("held back because the status has just flipped: KubeletHung")
-    );
+}
+
+#[test]
+fn what_returns_for_a_moment_is_not_told_and_a_fact_beside_it_is() {
+    let mut story = Story::healthy();
+    story.tell(10, &[Reason::KubeletHung]);
+    story.tell(15, &[Reason::KubeletIsHealthy]);
+    let over = story.tell(75, &[Reason::KubeletIsHealthy]);
+    assert_eq!(over.status, Status::True);
+    assert_eq!(story.tell(300, &[Reason::KubeletHung]).status, Status::True);
+    let well = story.tell(310, &[Reason::KubeletIsHealthy]);
     assert_eq!(
-        story.conditions.next_deadline(at(80)),
-        Some(Duration::from_secs(131))
+        (well.status, well.message.as_str()),
+        (Status::True, "KubeletIsHealthy")
     );
-    let told = story.tell(81, &[Reason::KubeletGone, Reason::KubeletHung]);
+    let told = story.tell(600, &[Reason::KubeletGone, Reason::KubeletHung]);
     assert_eq!(
         (told.status, told.reason),
         (Status::False, Reason::KubeletGone)
@@ -460,13 +567,272 @@ fn a_sample_waits_for_the_minimum_hold_and_a_fact_does_not() {
 }
 
 #[test]
+fn an_explicit_pause_lifts_and_its_end_tells_what_is_still_true() {
+    for reason in [Reason::KubeletCrashed, Reason::KubeletHung] {
+        let mut story = Story::healthy();
+        story.tell(10, &[reason]);
+        story.quiet = vec![
+            Suppressor::Maintenance {
+                sign: "MaintenanceInProgress=True".to_owned(),
+            },
+            paused().remove(0),
+        ];
+        let lifted = story.tell(20, &[reason]);
+        let seen = (lifted.status, lifted.reason, lifted.since);
+        assert_eq!(seen, (Status::Unknown, Reason::NodePaused, at(20).wall));
+        let name = reason.as_str();
+        let wanted = format!("paused by nodevigil pause; held back: {name}: {name}");
+        assert_eq!(lifted.message, wanted);
+        assert_eq!(story.tell(500, &[]), lifted, "it stays so without a word");
+        // What has not lifted by itself does not bring it back.
+        story.quiet.pop();
+        assert_eq!(story.tell(510, &[reason]).reason, Reason::NodeInMaintenance);
+        story.quiet.clear();
+        let told = story.tell(520, &[]);
+        let seen = (told.status, told.reason, told.since);
+        assert_eq!(seen, (Status::False, reason, at(520).wall));
+        // It was one trouble, not two: the spell is the first one.
+        story.tell(530, &[Reason::KubeletIsHealthy]);
+        let late = story.tell(589, &[Reason::KubeletIsHealthy]);
+        assert_eq!(late.status, Status::False);
+        let over = story.tell(590, &[Reason::KubeletIsHealthy]);
+        assert_eq!(over.status, Status::True);
+    }
+}
+
+#[test]
+fn what_is_over_when_a_pause_ends_is_not_told_again() {
+    let mut story = Story::healthy();
+    story.tell(10, &[Reason::KubeletCrashed]);
+    story.quiet = paused();
+    story.tell(20, &[Reason::KubeletIsHealthy]);
+    story.quiet.clear();
+    let told = story.tell(30, &[]);
+    assert_eq!((told.status, told.since), (Status::True, at(30).wall));
+}
+
+/// Process ids were used up once, and then the kernel's log cannot be read: the one has nothing to do with the other.
+#[test]
+fn another_checks_unknown_keeps_nothing_alive() {
+    let kind = ConditionType::NodeKernelHealthy;
+    let mut conditions = Conditions::new(Duration::from_mins(1));
+    let mut tell = |check, reason, secs| {
+        conditions.observe(kind, check, &[finding(reason)], &[], at(secs));
+        conditions.get(kind).verdict().unwrap().clone()
+    };
+    tell("kernel", Reason::KernelIsHealthy, 1);
+    assert_eq!(
+        tell("limits", Reason::KernelPidsExhausted, 10).status,
+        Status::False
+    );
+    tell("kernel", Reason::KernelLogUnreadable, 20);
+    tell("limits", Reason::KernelIsHealthy, 30);
+    assert_eq!(
+        tell("kernel", Reason::KernelLogUnreadable, 89).status,
+        Status::False
+    );
+    assert_eq!(
+        tell("limits", Reason::KernelIsHealthy, 90).status,
+        Status::Unknown
+    );
+    // Its own check's does: nobody has seen that it is over.
+    let mut story = Story::healthy();
+    story.tell(10, &[Reason::KubeletCrashed]);
+    story.tell(20, &[Reason::KubeletNotFound]);
+    assert_eq!(
+        story.tell(9999, &[Reason::KubeletNotFound]).status,
+        Status::False
+    );
+}
+
+#[test]
+fn what_a_check_said_goes_with_the_check() {
+    let kind = ConditionType::NodeKernelHealthy;
+    let mut conditions = Conditions::new(Duration::from_mins(1));
+    let tell = |conditions: &mut Conditions, check, reason, secs| {
+        conditions.observe(kind, check, &[finding(reason)], &[], at(secs));
+        conditions.get(kind).verdict().unwrap().status
+    };
+    tell(&mut conditions, "limits", Reason::KernelPidsExhausted, 1);
+    let well = Reason::KernelIsHealthy;
+    assert_eq!(tell(&mut conditions, "kernel", well, 2), Status::False);
+    assert!(!conditions.is_withdrawn(kind, "limits"));
+    conditions.withdraw(kind, "limits");
+    assert!(conditions.is_withdrawn(kind, "limits"));
+    assert_eq!(tell(&mut conditions, "kernel", well, 3), Status::True);
+}
+
+#[test]
+fn what_cannot_survive_a_boot_is_not_taken_back_from_before_it() {
+    let kernel = ConditionType::NodeKernelHealthy;
+    let lockup = || stored(Status::False, "KernelLockedUp", 5);
+    let after = |written, late: bool| {
+        let mut health = Health::new(kernel, Duration::from_mins(1));
+        let well = [finding(Reason::KernelIsHealthy)];
+        if late {
+            health.observe("kernel", &well, Asking::default(), at(900));
+        }
+        health.adopt(lockup(), written);
+        assert!(health.adopted().is_some(), "the Node keeps what it shows");
+        health.observe("kernel", &well, Asking::default(), at(1000));
+        health.verdict().unwrap().status
+    };
+    for late in [false, true] {
+        assert_eq!(after(Written::InThisBoot, late), Status::False);
+        assert_eq!(after(Written::InAnEarlierBoot, late), Status::True);
+    }
+    // One that is found again is the same False, and a disk is as it was.
+    let mut health = Health::new(kernel, Duration::from_mins(1));
+    health.adopt(lockup(), Written::InAnEarlierBoot);
+    let found = [finding(Reason::KernelLockedUp)];
+    health.observe("kernel", &found, Asking::default(), at(1000));
+    let told = health.verdict().unwrap();
+    assert_eq!((told.status, told.since), (Status::False, at(5).wall));
+    let mut health = Health::new(ConditionType::NodeStorageHealthy, Duration::from_mins(1));
+    health.adopt(
+        stored(Status::False, "FilesystemReadOnly", 5),
+        Written::InAnEarlierBoot,
+    );
+    let well = [finding(Reason::StorageIsHealthy)];
+    health.observe("storage", &well, Asking::default(), at(1000));
+    assert_eq!(health.verdict().unwrap().status, Status::False);
+    for spec in reasons().filter(|spec| spec.status == Status::False) {
+        let words = ["Kubelet", "Killed", "Kernel", "Memory", "ContainerRuntime"];
+        let is_process = words.iter().any(|word| spec.name.contains(word));
+        let is_certificate = spec.name.contains("ClientCert");
+        assert_eq!(
+            spec.reason.survives_boot(),
+            !is_process || is_certificate || spec.name.starts_with("Bootstrap"),
+            "{}",
+            spec.name
+        );
+    }
+}
+
+#[test]
+fn every_reason_is_named_by_a_check_of_its_condition() {
+    for spec in reasons().filter(|spec| spec.condition.is_some()) {
+        let check = spec.reason.check();
+        let checks = &mut crate::checks::ALL.iter();
+        let known = checks.find(|known| known.id == check);
+        assert_eq!(
+            known.map(|known| known.condition),
+            spec.condition,
+            "{}",
+            spec.name
+        );
+    }
+}
+
+#[test]
+fn a_restart_forgets_neither_the_trouble_nor_the_pause() {
+    let mut story = Story::healthy();
+    story.tell(10, &[Reason::KubeletHung]);
+    story.tell(15, &[Reason::KubeletIsHealthy]);
+    story.tell(75, &[Reason::KubeletIsHealthy]);
+    let restarted = |story: &Story, secs| {
+        let mut next = Conditions::new(Duration::from_mins(1));
+        next.remember(&story.conditions.remembered(), at(secs));
+        let shown = story.conditions.get(Story::KIND).verdict().unwrap();
+        next.get_mut(Story::KIND)
+            .adopt(Stored::from(shown), Written::InThisBoot);
+        assert_eq!(
+            next.get(Story::KIND).adopted(),
+            Some(shown),
+            "nothing flips"
+        );
+        Story {
+            conditions: next,
+            quiet: story.quiet.clone(),
+        }
+    };
+    let mut story = restarted(&story, 80);
+    assert_eq!(
+        story.tell(90, &[Reason::KubeletIsHealthy]).since,
+        at(75).wall
+    );
+    assert_eq!(story.tell(100, &[Reason::KubeletHung]).status, Status::True);
+    assert_eq!(story.tell(117, &[]).status, Status::True);
+    assert_eq!(story.tell(120, &[]).status, Status::False);
+    story.quiet = paused();
+    let lifted = story.tell(130, &[]);
+    let mut story = restarted(&story, 135);
+    assert_eq!(story.tell(140, &[Reason::KubeletHung]).since, lifted.since);
+    story.quiet.clear();
+    assert_eq!(story.tell(150, &[]).status, Status::False);
+}
+
+#[test]
 fn a_reason_of_another_version_gives_way_to_the_first_that_is_known() {
     let mut health = Health::new(ConditionType::KubeletHealthy, Duration::from_mins(1));
-    health.adopt(stored(Status::False, "KubeletOnFire", 5));
+    health.adopt(
+        stored(Status::False, "KubeletOnFire", 5),
+        Written::InThisBoot,
+    );
     assert!(health.found(Reason::KubeletHung, at(30)));
     let told = health.verdict().unwrap();
     assert_eq!(
         (told.reason, told.message.as_str(), told.since),
         (Reason::KubeletHung, "KubeletHung", at(5).wall)
+    );
+}
+
+#[test]
+fn under_a_false_that_stands_a_reason_of_another_class_waits_for_five_minutes() {
+    let mut story = Story::healthy();
+    assert_eq!(story.tell(10, &[Reason::KubeletHung]).status, Status::False);
+    // It is refined, by what a restart does not mend.
+    let told = story.tell(20, &[Reason::KubeletUnkillable]);
+    assert_eq!(
+        (told.reason, told.since),
+        (Reason::KubeletHung, at(10).wall)
+    );
+    assert_eq!(told.next, Some(Reason::KubeletUnkillable));
+    assert_eq!(
+        told.message,
+        "KubeletHung; also KubeletUnkillable: KubeletUnkillable"
+    );
+    let health = story.conditions.get(Story::KIND);
+    assert_eq!(health.next_deadline(), Some(Duration::from_secs(320)));
+    let told = story.tell(319, &[Reason::KubeletUnkillable]);
+    assert_eq!(told.reason, Reason::KubeletHung);
+    let told = story.tell(320, &[]);
+    assert_eq!(told.reason, Reason::KubeletUnkillable);
+    assert_eq!((told.status, told.since), (Status::False, at(10).wall));
+    assert_eq!(
+        (told.next, told.message.as_str()),
+        (None, "KubeletUnkillable")
+    );
+}
+
+#[test]
+fn from_what_is_not_false_every_class_is_shown_at_once_and_within_a_class_too() {
+    let mut story = Story::healthy();
+    let told = story.tell(10, &[Reason::KubeletCrashLooping]);
+    assert_eq!(
+        (told.reason, told.next),
+        (Reason::KubeletCrashLooping, None)
+    );
+    let told = story.tell(11, &[Reason::KubeletStartLimitHit]);
+    assert_eq!(
+        (told.reason, told.next),
+        (Reason::KubeletStartLimitHit, None)
+    );
+}
+
+#[test]
+fn a_reason_that_is_over_while_another_class_waits_stays_until_then_and_no_longer() {
+    let mut story = Story::healthy();
+    story.tell(10, &[Reason::KubeletCrashed]);
+    story.tell(20, &[Reason::KubeletCrashLooping]);
+    // The loop is over before it was shown: the condition is well, by the loop's own spell.
+    story.tell(30, &[Reason::KubeletIsHealthy]);
+    assert_eq!(
+        story.tell(89, &[Reason::KubeletIsHealthy]).reason,
+        Reason::KubeletCrashed
+    );
+    assert_eq!(
+        story.tell(90, &[Reason::KubeletIsHealthy]).status,
+        Status::True
     );
 }

@@ -9,7 +9,7 @@ use super::Reason;
 pub enum Enter {
     /// The kernel or systemd says so, or it is somebody's will: at once, whatever else is going on.
     AtOnce,
-    /// A file says so: as soon as it was read, but not within the minimum hold or while something holds.
+    /// A file says so: as soon as it was read, but not while something holds, and within an hour of such trouble not before it has lasted.
     WhenRead,
     /// So many bad samples among the last ones; then as [`Enter::WhenRead`].
     Sampled(Samples),
@@ -46,7 +46,7 @@ pub enum Leave {
 }
 
 impl Enter {
-    /// Whether neither the minimum hold nor a hold of somebody's keeps it back.
+    /// Whether neither damping nor a hold of somebody's keeps it back.
     pub fn is_fact(self) -> bool {
         self == Self::AtOnce
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::suppress::Suppressor;
+
 /// Something keeps a problem back.
 #[derive(Debug, Clone)]
 pub(super) struct Held {
@@ -9,6 +11,16 @@ pub(super) struct Held {
     pub(super) until: Duration,
     /// Because or while.
     pub(super) why: String,
+}
+
+impl Held {
+    /// By somebody's hold, until then (uptime).
+    pub(super) fn by((who, until): (&Suppressor, Duration)) -> Self {
+        Self {
+            until,
+            why: format!("while {who}"),
+        }
+    }
 }
 
 /// What keeps a flip back.

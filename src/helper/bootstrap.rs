@@ -189,7 +189,7 @@ fn heard(answer: RuntimeAnswer) -> RuntimeSeen {
         Heard::Error { code, message } => silent(format!("it answers {code}: {message}"), false),
         Heard::NoSocket => silent("there is no socket".to_owned(), false),
         Heard::Refused => silent("nobody listens at it".to_owned(), false),
-        Heard::Denied(why) => RuntimeSeen::Unknown { why },
+        Heard::Doubted(why) | Heard::Denied(why) => RuntimeSeen::Unknown { why },
         Heard::TimedOut { .. } => silent("no answer in time".to_owned(), true),
         Heard::Broken(why) => silent(format!("what it says is no CRI: {why}"), false),
     }

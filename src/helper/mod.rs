@@ -4,7 +4,7 @@
 //! nothing of the cluster and runs without tokio, but to ask systemd and the container runtime: a thread for each of at
 //! most four connections, of two more that follow the configuration and two that ask for the runtime again, and one for the
 //! disk (`lane`), so that a verb that blocks in the kernel blocks nobody else. One file a verb: [`kubelet`], [`credential`],
-//! [`certificate`], [`clock`], [`journal`], [`config`] (which follows the files with [`watch`]), [`runtime`], [`storage`]
+//! [`certificate`], [`clock`], [`fork`], [`journal`], [`config`] (which follows the files with [`watch`]), [`runtime`], [`storage`]
 //! (with `canary`), [`boot`], [`bootstrap`] and [`pods`]; [`protocol`] is what both sides speak (a `line` at a time), [`server`]
 //! answers, [`activation`] and [`socket`] get the listening socket.
 
@@ -16,6 +16,7 @@ pub mod certificate;
 pub mod clock;
 pub mod config;
 pub mod credential;
+pub mod fork;
 pub mod journal;
 pub mod kubelet;
 mod lane;

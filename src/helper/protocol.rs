@@ -18,7 +18,7 @@ pub use self::cri::{Heard, Listener, RuntimeAnswer, RuntimeRequest, RuntimeStatu
 use super::{
     boot::{self, BootRequest},
     bootstrap::{self, BootstrapRequest},
-    certificate, clock, config, credential, journal, kubelet, pods, runtime,
+    certificate, clock, config, credential, fork, journal, kubelet, pods, runtime,
     storage::{self, StorageRequest},
 };
 use crate::{
@@ -57,6 +57,7 @@ pub const VERBS: &[&Verb] = &[
     &clock::VERB,
     &config::VERB,
     &credential::VERB,
+    &fork::VERB,
     &journal::VERB,
     &kubelet::VERB,
     &pods::VERB,
@@ -90,6 +91,8 @@ pub enum Request {
     Config(Box<ConfigRequest>),
     /// Whether the kernel's clock is synchronised: [`ClockState`].
     Clock,
+    /// Whether a process can be started: [`Forked`](fork::Forked).
+    Fork,
     /// The file systems of kubelet and runtime: [`StorageAnswer`](storage::StorageAnswer).
     Storage(StorageRequest),
     /// How the last boot ended, or something to keep of this one: [`LastBoot`](boot::LastBoot).
@@ -185,6 +188,7 @@ impl Request {
             Self::Config(_) => &config::VERB,
             Self::Journal { .. } => &journal::VERB,
             Self::Clock => &clock::VERB,
+            Self::Fork => &fork::VERB,
             Self::Storage(_) => &storage::VERB,
             Self::Boot(_) => &boot::VERB,
             Self::Pods => &pods::VERB,
@@ -299,6 +303,8 @@ pub enum Code {
     Forbidden,
     /// All threads are busy, or stuck in the kernel.
     Busy,
+    /// No thread could be had for the answer: the host can start no process and no thread.
+    ForkRefused,
     /// No process has this id, or it has ended.
     NoSuchProcess,
     /// The process is no kubelet of root's.

@@ -23,7 +23,7 @@ use serde::Serialize;
 use tracing::{debug, info, warn};
 
 use super::{
-    boot, bootstrap, certificate, clock, config, credential, journal, kubelet, line, pods,
+    boot, bootstrap, certificate, clock, config, credential, fork, journal, kubelet, line, pods,
     protocol::{self, Code, ConfigRequest, Refusal, Request},
     runtime,
     storage::{self, Disk},
@@ -166,26 +166,27 @@ impl Server {
                 format!("the helper is busy with {MAX_CONNECTIONS} requests; ask again later");
             return refuse(&stream, Refusal::new(Code::Busy, message));
         };
-        let root = self.root.clone();
+        let (root, stream) = (self.root.clone(), Arc::new(stream));
         let (lasting, disk) = (self.lasting.clone(), Arc::clone(&self.disk));
+        let theirs = Arc::clone(&stream);
         let worker = thread::Builder::new()
             .name("verb".into())
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                let then = answer(&root, &disk, &stream, uid);
+                let then = answer(&root, &disk, &theirs, uid);
                 // If it lasts, the place for questions that are answered and gone is free again.
                 drop(slot);
                 match then {
                     Some(Then::Follow(request)) => {
-                        follow(&root, &stream, &request, &lasting.followed);
+                        follow(&root, &theirs, &request, &lasting.followed);
                     }
-                    Some(Then::Ask) => ask_again(&root, &stream, &lasting.kept),
+                    Some(Then::Ask) => ask_again(&root, &theirs, &lasting.kept),
                     None => {}
                 }
             });
         if let Err(error) = worker {
-            // The stream went with the closure: the agent sees it closed.
             debug!(%error, "no thread for a request");
+            refuse(&stream, fork::no_thread(&self.root, &error));
         }
     }
 
@@ -295,6 +296,7 @@ fn perform(root: &Root, disk: &Arc<Disk>, request: &Request, uid: u32) -> Vec<u8
         // It is answered more than once, by `follow`.
         Request::Config(_) => Vec::new(),
         Request::Clock => encode(verb, clock::answer()),
+        Request::Fork => encode(verb, fork::answer(root)),
         Request::Kubelet { pid } => encode(verb, kubelet::answer(root, *pid)),
         Request::Journal { invocation, rke2 } => {
             encode(verb, journal::answer(root, invocation.as_deref(), *rke2))

@@ -28,6 +28,7 @@ use crate::{
         SOCKET_PATH,
         boot::{BootRequest, LastBoot},
         bootstrap::BootstrapRequest,
+        fork::Forked,
         journal::LastWords,
         pods::PodName,
         protocol::{
@@ -197,6 +198,18 @@ impl HelperClient {
     /// Whether the kernel's clock is synchronised. At most 1 s.
     pub async fn clock(&self) -> Result<ClockState, HelperError> {
         self.ask(&Request::Clock).await
+    }
+
+    /// Whether a process can be started. At most 1 s.
+    pub async fn fork(&self) -> Result<Forked, HelperError> {
+        match self.ask(&Request::Fork).await {
+            // There was no thread for the answer, so that is the answer.
+            Err(HelperError::Refused {
+                code: Code::ForkRefused,
+                ..
+            }) => Ok(Forked::Refused),
+            other => other,
+        }
     }
 
     /// How long the certificate is good that the kubelet shows to the API server. At most 2 s.
@@ -529,6 +542,23 @@ mod tests {
             if let Some(HelperError::Refused { code, message, .. }) = answer.unwrap() {
                 assert_ne!(code, Code::Busy, "{message}");
             }
+        }
+    }
+
+    /// A helper that gets no thread says so in whatever it is asked.
+    #[tokio::test]
+    async fn a_fork_is_answered_even_where_there_is_no_thread_for_it() {
+        let (_folder, client) = real_helper(Peers::only([Uid::current().as_raw()]));
+        assert_eq!(client.fork().await.unwrap(), Forked::Possible);
+        for (code, is_refused) in [(Code::ForkRefused, true), (Code::Busy, false)] {
+            let refusal = protocol::Refusal::new(code, "no thread");
+            let (_folder, client) = helper_that_says(protocol::encode_answer::<()>(Err(refusal)));
+            let forked = client.fork().await;
+            assert_eq!(
+                matches!(forked, Ok(Forked::Refused)),
+                is_refused,
+                "{forked:?}"
+            );
         }
     }
 

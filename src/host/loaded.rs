@@ -5,13 +5,11 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use zbus::{
-    Connection, OwnedObjectPath, OwnedVariant, Variant, connection::Builder, zvariant::DynamicType,
-};
+use zbus::{OwnedObjectPath, OwnedVariant, Variant};
 
+use super::systemd::Systemd;
 use crate::kubelet::snapshot::Loaded;
 
-const SYSTEMD: &str = "org.freedesktop.systemd1";
 const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
@@ -40,7 +38,7 @@ pub fn ask(unit: &str) -> Result<Told, String> {
         .build()
         .map_err(|error| error.to_string())?;
     let answer = runtime.block_on(async {
-        let asked = async { Asking::over_the_bus().await?.ask(unit).await };
+        let asked = async { about(&Systemd::connect(DEADLINE).await?, unit).await };
         match tokio::time::timeout(DEADLINE, asked).await {
             Ok(told) => told.map_err(|error| error.to_string()),
             Err(_) => Err(format!("no answer within {} s", DEADLINE.as_secs())),
@@ -54,62 +52,34 @@ pub fn ask(unit: &str) -> Result<Told, String> {
 ///
 /// # Errors
 /// The bus's.
-pub async fn read(connection: &Connection, unit_path: &OwnedObjectPath) -> zbus::Result<Loaded> {
-    let asking = Asking {
-        connection: connection.clone(),
-    };
-    Ok(asking.read(unit_path.as_str()).await?.loaded)
+pub(super) async fn read(systemd: &Systemd, unit_path: &OwnedObjectPath) -> zbus::Result<Loaded> {
+    Ok(properties(systemd, unit_path.as_str()).await?.loaded)
 }
 
-struct Asking {
-    connection: Connection,
+async fn about(systemd: &Systemd, unit: &str) -> zbus::Result<Told> {
+    let reply = systemd
+        .call(MANAGER_PATH, MANAGER, "LoadUnit", &(unit))
+        .await?;
+    let path: OwnedObjectPath = reply.body().deserialize()?;
+    properties(systemd, path.as_str()).await
 }
 
-impl Asking {
-    async fn over_the_bus() -> zbus::Result<Self> {
-        Ok(Self {
-            connection: Builder::system().method_timeout(DEADLINE).build().await?,
-        })
-    }
+async fn properties(systemd: &Systemd, path: &str) -> zbus::Result<Told> {
+    let mut unit = all(systemd, path, UNIT).await?;
+    unit.extend(all(systemd, path, SERVICE).await?);
+    let manager = all(systemd, MANAGER_PATH, MANAGER).await?;
+    Ok(told(&unit, &manager))
+}
 
-    async fn ask(&self, unit: &str) -> zbus::Result<Told> {
-        let reply = self
-            .call(MANAGER_PATH, MANAGER, "LoadUnit", &(unit))
-            .await?;
-        let path: OwnedObjectPath = reply.body().deserialize()?;
-        self.read(path.as_str()).await
-    }
-
-    async fn read(&self, path: &str) -> zbus::Result<Told> {
-        let mut properties = self.all(path, UNIT).await?;
-        properties.extend(self.all(path, SERVICE).await?);
-        let manager = self.all(MANAGER_PATH, MANAGER).await?;
-        Ok(told(&properties, &manager))
-    }
-
-    async fn all(
-        &self,
-        path: &str,
-        interface: &'static str,
-    ) -> zbus::Result<HashMap<String, OwnedVariant>> {
-        let reply = self.call(path, PROPERTIES, "GetAll", &(interface)).await?;
-        reply.body().deserialize()
-    }
-
-    async fn call<B>(
-        &self,
-        path: &str,
-        interface: &'static str,
-        method: &'static str,
-        body: &B,
-    ) -> zbus::Result<zbus::Message>
-    where
-        B: serde::Serialize + DynamicType,
-    {
-        self.connection
-            .call_method(Some(SYSTEMD), path, Some(interface), method, body)
-            .await
-    }
+async fn all(
+    systemd: &Systemd,
+    path: &str,
+    interface: &str,
+) -> zbus::Result<HashMap<String, OwnedVariant>> {
+    let reply = systemd
+        .call(path, PROPERTIES, "GetAll", &(interface))
+        .await?;
+    reply.body().deserialize()
 }
 
 fn told(unit: &HashMap<String, OwnedVariant>, manager: &HashMap<String, OwnedVariant>) -> Told {

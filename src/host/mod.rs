@@ -33,3 +33,4 @@ pub mod systemd;
 pub mod textfile;
 pub mod transient;
 pub mod tree;
+pub mod unix_sockets;

@@ -101,6 +101,20 @@ pub enum Keep {
     Last(usize),
 }
 
+/// Has the kernel make a process that has nothing to run and ends at once: no program has an empty name. (A thread would not do:
+/// a libc says EAGAIN of one for which it finds no memory, too.)
+///
+/// # Errors
+/// The kernel's, if it makes no process.
+pub(crate) fn fork_for_nothing() -> io::Result<()> {
+    match Command::new("").env_clear().spawn() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        // It cannot be.
+        Ok(mut child) => child.kill().and_then(|()| child.wait()).map(drop),
+    }
+}
+
 /// This program itself.
 pub const OURSELVES: &str = "/proc/self/exe";
 

@@ -1,5 +1,5 @@
 //! The machine's TCP sockets towards the API server, as the kernel lists them (`NETLINK_SOCK_DIAG`): whose they are by
-//! user, and whether what was sent is acknowledged. Needs no rights; which process has a socket it does not say.
+//! user, and whether what was sent is acknowledged; and how many connections wait at a port of its own. Needs no rights; which process has a socket it does not say.
 
 use std::{
     fmt, io,
@@ -12,7 +12,10 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
 };
 
-use crate::checks::lease::{Server, TcpSocket};
+use crate::checks::{
+    kubelet::Listening,
+    lease::{Server, TcpSocket},
+};
 
 /// `SOCK_DIAG_BY_FAMILY`, and how its answers end.
 const BY_FAMILY: u16 = 20;
@@ -27,6 +30,10 @@ const TCP: u8 = 6;
 /// `TCP_ESTABLISHED` and `TCP_SYN_SENT`.
 const ESTABLISHED: u8 = 1;
 const SYN_SENT: u8 = 2;
+const LISTEN: u8 = 10;
+
+/// Connections that are open or being opened.
+const TOWARDS: u32 = 1 << ESTABLISHED | 1 << SYN_SENT;
 
 /// Sizes of `struct nlmsghdr`, `inet_diag_req_v2`, `inet_diag_msg`.
 const HEADER_BYTES: usize = 16;
@@ -106,7 +113,7 @@ impl SocketTable {
     ) -> io::Result<bool> {
         for (index, slot) in (0..self.named.len()).zip(found) {
             let (name, family) = self.named[index];
-            let request = self.request(ONE, family, &name);
+            let request = self.request(ONE, family, &name, TOWARDS);
             send(self.netlink.as_raw_fd(), &request, MsgFlags::empty())?;
             let length = self.receive()?;
             let mut take_it = |_: &[u8], socket| *slot = Some(socket);
@@ -159,7 +166,7 @@ impl SocketTable {
         server: Server,
         note: &mut impl FnMut(&[u8], TcpSocket),
     ) -> io::Result<bool> {
-        let request = self.request(ALL, family, &anything_at(server.port));
+        let request = self.request(ALL, family, &anything_at(server.port), TOWARDS);
         send(self.netlink.as_raw_fd(), &request, MsgFlags::empty())?;
         for _ in 0..MAX_PARTS {
             let length = self.receive()?;
@@ -180,6 +187,7 @@ impl SocketTable {
         flags: u16,
         family: u8,
         name: &[u8; 48],
+        states: u32,
     ) -> [u8; HEADER_BYTES + REQUEST_BYTES] {
         self.sequence = self.sequence.wrapping_add(1);
         let mut bytes = [0; HEADER_BYTES + REQUEST_BYTES];
@@ -190,7 +198,6 @@ impl SocketTable {
         bytes[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
         let body = &mut bytes[HEADER_BYTES..];
         (body[0], body[1], body[2]) = (family, TCP, 1 << (INFO - 1));
-        let states: u32 = 1 << ESTABLISHED | 1 << SYN_SENT;
         body[4..8].copy_from_slice(&states.to_ne_bytes());
         body[8..56].copy_from_slice(name);
         bytes
@@ -214,13 +221,63 @@ fn netlink() -> io::Result<OwnedFd> {
     )?)
 }
 
+/// Who listens at that port of this machine, whatever the address, and how many connections wait there: most of them where
+/// several do.
+///
+/// # Errors
+/// When the kernel does not list sockets, or lists too many.
+pub fn listening(port: u16) -> io::Result<Listening> {
+    let mut table = SocketTable::open()?;
+    let mut name = anything_at(0);
+    name[..2].copy_from_slice(&port.to_be_bytes());
+    let mut found = Listening::Nobody;
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let family = u8::try_from(family as i32).unwrap_or(0);
+        let request = table.request(ALL, family, &name, 1 << LISTEN);
+        send(table.netlink.as_raw_fd(), &request, MsgFlags::empty())?;
+        let mut is_whole = false;
+        for _ in 0..MAX_PARTS {
+            let length = table.receive()?;
+            let mut note = |row: &[u8]| {
+                let Some(fixed) = row.get(..ROW_BYTES) else {
+                    return;
+                };
+                if fixed[1] == LISTEN && fixed[4..6] == port.to_be_bytes() {
+                    let queue = Listening::Waiting(u32_at(fixed, 56));
+                    found = match (found, queue) {
+                        (Listening::Waiting(a), Listening::Waiting(b)) if a >= b => found,
+                        _ => queue,
+                    };
+                }
+            };
+            if each(&table.part[..length], table.sequence, &mut note)? {
+                is_whole = true;
+                break;
+            }
+        }
+        if !is_whole {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+    }
+    Ok(found)
+}
+
 /// One part of a list; each socket is noted, with its row. `true` if it was the last.
 fn take(
-    mut part: &[u8],
+    part: &[u8],
     sequence: u32,
     server: Server,
     note: &mut impl FnMut(&[u8], TcpSocket),
 ) -> io::Result<bool> {
+    each(part, sequence, &mut |message| {
+        if let Some(found) = row(message, server) {
+            note(message, found);
+        }
+    })
+}
+
+/// Each row of a part. `true` if it was the last part.
+fn each(mut part: &[u8], sequence: u32, note: &mut impl FnMut(&[u8])) -> io::Result<bool> {
     while let Some(header) = part.get(..HEADER_BYTES) {
         let length = usize::try_from(u32_at(header, 0)).unwrap_or(usize::MAX);
         let Some(message) = part.get(HEADER_BYTES..length) else {
@@ -234,11 +291,7 @@ fn take(
                     let code = code.cast_signed().wrapping_neg();
                     return Err(io::Error::from_raw_os_error(code));
                 }
-                BY_FAMILY => {
-                    if let Some(found) = row(message, server) {
-                        note(message, found);
-                    }
-                }
+                BY_FAMILY => note(message),
                 _ => {}
             }
         }
@@ -390,6 +443,28 @@ mod tests {
         let many: Vec<_> = (0..=MAX_NAMED).map(|_| connect()).collect();
         for _ in 0..2 {
             assert_eq!(count(&mut table), (many.len(), 0), "too many for names");
+        }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test connects to itself")]
+    fn connections_that_nobody_takes_wait_at_their_port() {
+        for host in ["127.0.0.1", "::1"] {
+            let Ok(listener) = TcpListener::bind((host, 0)) else {
+                continue; // no IPv6 here
+            };
+            let port = listener.local_addr().unwrap().port();
+            assert_eq!(listening(port).unwrap(), Listening::Waiting(0));
+            let first = TcpStream::connect((host, port)).unwrap();
+            assert_eq!(listening(port).unwrap(), Listening::Waiting(1));
+            // Who gives up still waits to be taken.
+            drop(first);
+            let _second = TcpStream::connect((host, port)).unwrap();
+            assert_eq!(listening(port).unwrap(), Listening::Waiting(2));
+            let _taken = [listener.accept().unwrap(), listener.accept().unwrap()];
+            assert_eq!(listening(port).unwrap(), Listening::Waiting(0));
+            drop(listener);
+            assert_eq!(listening(port).unwrap(), Listening::Nobody);
         }
     }
 

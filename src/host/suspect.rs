@@ -3,20 +3,30 @@
 //! These are small tables of the kernel's, but some of them take locks of its own that a sick host may hold for long: they
 //! are read on the blocking worker.
 
-use super::files::Root;
-use crate::checks::kubelet::{Sample, Waiting};
+use http::Uri;
+
+use super::{files::Root, sockets};
+use crate::checks::kubelet::{Listening, Sample, Waiting};
 
 /// Threads that are looked at; a kubelet has some 30.
 const MAX_THREADS: usize = 256;
 /// A row of `/proc` has 400 bytes, the list of cgroups a few KiB.
 const MAX_BYTES: usize = 16 * 1024;
 
-/// Looks at the process with that pid.
-pub fn sample(root: &Root, pid: i32) -> Sample {
+/// Looks at the process with that pid, and at the port of its healthz.
+pub fn sample(root: &Root, pid: i32, healthz: Option<&str>) -> Sample {
     Sample {
         frozen_by: frozen_by(root, pid),
         waiting: waiting(root, pid),
+        listening: listening(healthz),
     }
+}
+
+fn listening(healthz: Option<&str>) -> Listening {
+    let uri = healthz.and_then(|url| url.parse::<Uri>().ok());
+    let port = uri.and_then(|uri| uri.port_u16());
+    let seen = port.and_then(|port| sockets::listening(port).ok());
+    seen.unwrap_or_default()
 }
 
 fn waiting(root: &Root, pid: i32) -> Vec<Waiting> {
@@ -95,9 +105,16 @@ mod tests {
             ("/proc/7/task/9/stat", "9 (kubelet) R 1 7"),
         ]);
         let waiting = vec![Waiting { tid: 8, turns: 56 }];
-        let frozen_by = None;
-        assert_eq!(sample(&root, 7), Sample { frozen_by, waiting });
-        assert_eq!(sample(&root, 8), Sample::default(), "it has gone");
+        let wanted = Sample {
+            waiting,
+            ..Sample::default()
+        };
+        assert_eq!(sample(&root, 7, None), wanted);
+        assert_eq!(
+            sample(&root, 8, Some("no URL")),
+            Sample::default(),
+            "it has gone"
+        );
     }
 
     #[test]
@@ -118,18 +135,18 @@ mod tests {
         ] {
             let (_folder, root) = host(&[("/proc/7/cgroup", groups), (file, frozen)]);
             assert!(
-                sample(&root, 7)
+                sample(&root, 7, None)
                     .frozen_by
                     .is_some_and(|path| groups.contains(&path))
             );
             root.write_atomically(file, thawed.as_bytes()).unwrap();
-            assert_eq!(sample(&root, 7).frozen_by, None);
+            assert_eq!(sample(&root, 7, None).frozen_by, None);
         }
     }
 
     #[test]
     fn we_ourselves_are_neither() {
         let pid = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(sample(&Root::default(), pid).frozen_by, None);
+        assert_eq!(sample(&Root::default(), pid, None).frozen_by, None);
     }
 }

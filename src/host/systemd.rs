@@ -1,35 +1,42 @@
-//! systemd over D-Bus: the kubelet's unit and the units beside it (the container runtime's), their state and their jobs,
+//! systemd over D-Bus: the kubelet's unit and the units beside it (the container runtime's, those that it depends on), their state and their jobs,
 //! told as they change. Reading only.
 //!
-//! One connection, match rules for these units and for the host's shutdown alone. All signals come through one stream, so that they keep the
-//! order in which systemd sent them: a job is known before the process that it ends is gone.
+//! One connection, match rules for these units and for the host's shutdown alone, and systemd alone is heard on it ([`bus`]). All signals
+//! come through one stream, so that they keep the order in which systemd sent them: a job is known before the process that it ends is gone.
 
+mod bus;
+mod dropped;
+mod ending;
+mod following;
 mod properties;
 mod questions;
 mod rules;
+mod signals;
+mod wire;
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
 
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{Notify, mpsc, watch},
     task::JoinSet,
 };
-use tracing::debug;
-use zbus::{
-    Connection, Message, MessageStream, OwnedObjectPath, OwnedVariant,
-    fdo::PropertiesProxy,
-    message::Type,
-    names::{InterfaceName, MemberName},
-};
+use zbus::{Message, OwnedObjectPath, OwnedVariant};
 
+pub(in crate::host) use self::bus::Systemd;
 use self::{
-    properties::{get, job, merge, text},
-    questions::{call, next},
-    rules::{follow, subscribe},
+    bus::Bus,
+    properties::{dependencies, job, merge},
+    questions::Awaited,
+    rules::subscribe,
+    signals::Said,
 };
-use super::loaded;
+pub use self::{
+    dropped::{Cause, dropped},
+    ending::{Ending, ending},
+};
 use crate::{
     checks::kubelet::{JobKind, Sign, Unit},
+    clock::Clock,
     kubelet::snapshot::Loaded,
 };
 
@@ -48,9 +55,11 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Wait before the bus is tried again: doubled from the first to the last.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// How often it is told at most that strangers are on the bus.
+const STRANGERS_EVERY: Duration = Duration::from_secs(1);
 
 /// How many units are followed at most.
-const MAX_UNITS: usize = 8;
+const MAX_UNITS: usize = 12;
 
 /// What the bus has to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,14 +81,15 @@ pub enum BusEvent {
 }
 
 /// Watches the first of these units that is there, the kubelet's, and those beside it, until nobody listens any more. Units may be added, none is taken away.
+/// `anew` has their states asked for.
 pub async fn watch(
     units: Vec<String>,
-    beside: watch::Receiver<Vec<String>>,
+    (beside, anew): (watch::Receiver<Vec<String>>, Arc<Notify>),
     events: mpsc::Sender<BusEvent>,
 ) {
     let mut wait = RETRY.0;
     loop {
-        let (connected, error) = session(&units, beside.clone(), &events).await;
+        let (connected, error) = session(&units, (beside.clone(), &anew), &events).await;
         if connected {
             wait = RETRY.0;
         }
@@ -94,7 +104,7 @@ pub async fn watch(
 /// One connection's life: whether it got as far as knowing the unit, and why it ended.
 async fn session(
     units: &[String],
-    beside: watch::Receiver<Vec<String>>,
+    (beside, anew): (watch::Receiver<Vec<String>>, &Notify),
     events: &mpsc::Sender<BusEvent>,
 ) -> (bool, String) {
     // A bus daemon that hangs accepts the connection and then says nothing.
@@ -110,16 +120,12 @@ async fn session(
             );
         }
     };
-    let error = match session.run().await {
-        Ok(()) => "the bus closed the connection".to_owned(),
-        Err(e) => e.to_string(),
-    };
-    (true, error)
+    let Err(error) = session.run(anew).await;
+    (true, error.to_string())
 }
 
 struct Session {
-    connection: Connection,
-    messages: MessageStream,
+    bus: Bus,
     /// The names that the kubelet's unit may have.
     candidates: Vec<String>,
     /// The kubelet's first.
@@ -128,6 +134,9 @@ struct Session {
     beside: watch::Receiver<Vec<String>>,
     events: mpsc::Sender<BusEvent>,
     questions: JoinSet<()>,
+    awaited: Vec<Awaited>,
+    /// When strangers are told of again at the soonest (uptime).
+    strangers_at: Duration,
 }
 
 /// A unit that is followed.
@@ -154,25 +163,23 @@ impl Session {
         beside: watch::Receiver<Vec<String>>,
         events: mpsc::Sender<BusEvent>,
     ) -> zbus::Result<Self> {
-        let connection = zbus::connection::Builder::system()
-            .method_timeout(CALL_TIMEOUT)
-            .build()
-            .await?;
-        let messages = MessageStream::from(&connection);
-        subscribe(&connection).await?;
+        let mut bus = Bus::connect(CALL_TIMEOUT).await?;
+        let connection = bus.connection();
+        bus.during(subscribe(&connection)).await?;
         let mut session = Self {
-            connection,
-            messages,
+            bus,
             candidates: units.to_vec(),
             units: Vec::new(),
             beside,
             events,
             questions: JoinSet::new(),
+            awaited: Vec::new(),
+            strangers_at: Duration::ZERO,
         };
         let unit = session.choose().await?;
         session.add(&unit).await?;
         session.say(BusEvent::Watching(unit)).await;
-        call(&session.connection, "Subscribe", &()).await?;
+        session.subscribe_to_signals().await?;
         session.read_unit(0).await?;
         session.ask_system_state();
         session.say(BusEvent::Connected).await;
@@ -180,136 +187,84 @@ impl Session {
         Ok(session)
     }
 
-    async fn run(&mut self) -> zbus::Result<()> {
+    async fn run(&mut self, anew: &Notify) -> zbus::Result<Infallible> {
         loop {
-            let message = tokio::select! {
+            let said = tokio::select! {
                 biased;
-                message = next(&mut self.messages) => message,
+                said = self.bus.next() => said?,
                 Ok(()) = self.beside.changed() => {
                     self.follow_beside().await;
                     continue;
                 }
+                () = anew.notified() => {
+                    self.ask_in_order().await?;
+                    continue;
+                }
             };
-            let Some(message) = message else {
-                return Ok(());
-            };
-            let message = message?;
-            while self.questions.try_join_next().is_some() {}
-            if message.message_type() == Type::Signal {
-                self.signal(&message).await?;
+            self.tell_of_strangers().await;
+            if let Some((said, message)) = said {
+                self.heard(said, &message).await?;
             }
         }
     }
 
-    /// The kubelet's unit: the first of those it may be that is there, else the first.
-    async fn choose(&self) -> zbus::Result<String> {
-        let is_open = self.candidates.len() > 1;
-        for unit in self.candidates.iter().filter(|_| is_open) {
-            let loaded = call(&self.connection, "LoadUnit", &(unit.as_str())).await?;
-            let path: OwnedObjectPath = loaded.body().deserialize()?;
-            let state = get(&self.connection, path.as_str(), UNIT, "LoadState").await?;
-            if text(&state) == "loaded" {
-                return Ok(unit.clone());
-            }
+    /// Says that somebody else than systemd speaks to us: what systemd says may come late then, or get lost.
+    async fn tell_of_strangers(&mut self) {
+        if !self.bus.take_has_dropped() {
+            return;
         }
-        Ok(self.candidates.first().cloned().unwrap_or_default())
-    }
-
-    /// Units have been read anew, and the kubelet's was not there: perhaps another one is now.
-    async fn choose_again(&mut self) -> zbus::Result<()> {
-        if self.units[0].unit.load_state == "loaded" {
-            return Ok(());
+        let uptime = Clock.now().uptime;
+        if uptime < self.strangers_at {
+            return;
         }
-        let unit = self.choose().await?;
-        if self.named(&unit).is_none() {
-            let index = self.add(&unit).await?;
-            self.units[index].is_kubelets = true;
-            self.units.swap_remove(0); // the new one takes its place
-            self.say(BusEvent::Watching(unit)).await;
-        }
-        Ok(())
-    }
-
-    /// Has the bus tell of a unit from now on; its place among those that are followed.
-    async fn add(&mut self, name: &str) -> zbus::Result<usize> {
-        let loaded = call(&self.connection, "LoadUnit", &(name)).await?;
-        let path: OwnedObjectPath = loaded.body().deserialize()?;
-        follow(&self.connection, name, &path).await?;
-        self.units.push(Followed {
-            name: name.to_owned(),
-            path,
-            unit: Unit::default(),
-            is_kubelets: self.units.is_empty(),
-        });
-        Ok(self.units.len() - 1)
-    }
-
-    /// Those that are asked for and not followed yet. One that cannot be had is no reason to lose the others.
-    async fn follow_beside(&mut self) {
-        let names = self.beside.borrow_and_update().clone();
-        for name in names {
-            let known = self.units.iter().any(|one| one.name == name);
-            if known || self.units.len() >= MAX_UNITS {
-                continue;
-            }
-            let followed = match self.add(&name).await {
-                Ok(index) => self.read_unit(index).await,
-                Err(e) => Err(e),
-            };
-            if let Err(e) = followed {
-                debug!(unit = name, error = %e, "a unit cannot be followed");
-            }
+        self.strangers_at = uptime + STRANGERS_EVERY;
+        for index in 0..self.units.len() {
+            self.tell(index, Sign::Strangers).await;
         }
     }
 
-    async fn signal(&mut self, message: &Message) -> zbus::Result<()> {
-        let header = message.header();
-        let member = header.member().map(MemberName::as_str).unwrap_or_default();
-        match member {
-            "PropertiesChanged" => {
-                let is_its = |one: &Followed| header.path().is_some_and(|p| *p == *one.path);
-                let Some(index) = self.units.iter().position(is_its) else {
-                    return Ok(());
-                };
-                let body = message.body();
-                let (_, changed, _): (String, HashMap<String, OwnedVariant>, Vec<String>) =
-                    body.deserialize()?;
-                self.merge(index, &changed).await;
+    async fn subscribe_to_signals(&mut self) -> zbus::Result<()> {
+        let systemd = self.bus.systemd();
+        let asked = self.bus.during(systemd.manager("Subscribe", &()));
+        asked.await.map(drop)
+    }
+
+    async fn heard(&mut self, said: Said, message: &Message) -> zbus::Result<()> {
+        match said {
+            Said::Changed(path, changed) => {
+                let is_its = |one: &Followed| one.path == path;
+                if let Some(index) = self.units.iter().position(is_its) {
+                    self.merge(index, &changed).await;
+                }
             }
-            "JobNew" => {
-                let (id, path, unit): (u32, OwnedObjectPath, String) =
-                    message.body().deserialize()?;
+            Said::JobNew(id, path, unit) => {
                 if unit == SHUTDOWN {
                     // Taken for what it is nearly always, until systemd says that it is being called off.
                     self.say(BusEvent::ShuttingDown(true)).await;
                     self.ask_system_state();
-                    return Ok(());
-                }
-                if let Some(index) = self.named(&unit) {
+                } else if let Some(index) = self.named(&unit) {
                     self.tell(index, Sign::Job(id, JobKind::Unasked)).await;
                     self.ask_job_type(index, id, path);
                 }
             }
-            "JobRemoved" => {
-                let (id, _, unit, _): (u32, OwnedObjectPath, String, String) =
-                    message.body().deserialize()?;
+            Said::JobRemoved(id, unit) => {
                 if unit == SHUTDOWN {
                     self.ask_system_state();
-                    return Ok(());
-                }
-                if let Some(index) = self.named(&unit) {
+                } else if let Some(index) = self.named(&unit) {
                     self.tell(index, Sign::JobDone(id)).await;
                 }
             }
             // After a reload or a re-execution every property may differ, unannounced.
-            "Reloading" | "NameOwnerChanged" => {
-                call(&self.connection, "Subscribe", &()).await.ok();
+            Said::Reloading | Said::Owner(_) => {
+                self.subscribe_to_signals().await.ok();
                 self.choose_again().await?;
                 for index in 0..self.units.len() {
                     self.read_unit(index).await?;
                 }
+                self.follow_beside().await;
             }
-            _ => {}
+            Said::Answer => self.answered(message).await,
+            Said::Nothing => {}
         }
         Ok(())
     }
@@ -317,39 +272,44 @@ impl Session {
     async fn read_unit(&mut self, index: usize) -> zbus::Result<()> {
         self.tell(index, Sign::JobsUntold).await;
         for interface in [UNIT, SERVICE] {
-            let properties = PropertiesProxy::builder(&self.connection)
-                .destination(SYSTEMD)
-                .path(self.units[index].path.clone())
-                .build()
-                .await?
-                .get_all(InterfaceName::from_static_str_unchecked(interface))
-                .await?;
-            merge(&mut self.units[index].unit, &properties);
-            // A job that was queued before we listened: `(uo)`, number 0 if there is none.
-            if let Some((id, path)) = properties.get("Job").and_then(job)
-                && id != 0
-            {
-                self.tell(index, Sign::Job(id, JobKind::Unasked)).await;
-                self.ask_job_type(index, id, path);
-            }
+            let (systemd, path) = (self.bus.systemd(), self.units[index].path.clone());
+            let asked = systemd.call(path.as_str(), PROPERTIES, "GetAll", &(interface));
+            let reply = self.bus.during(asked).await?;
+            let body = reply.body();
+            let properties: HashMap<String, OwnedVariant> = body.deserialize()?;
+            self.read(index, interface, &properties).await;
         }
+        self.tell_unit(index).await;
         let followed = &self.units[index];
-        self.tell(index, Sign::Unit(followed.unit.clone())).await;
-        if !followed.is_kubelets {
-            return Ok(());
+        if followed.is_kubelets {
+            self.ask_what_is_loaded(followed.path.clone());
         }
-        // Not waited for: an end of the process that comes meanwhile matters more.
-        let (connection, path) = (self.connection.clone(), followed.path.clone());
-        let events = self.events.clone();
-        self.questions.spawn(async move {
-            match loaded::read(&connection, &path).await {
-                Ok(loaded) => {
-                    events.send(BusEvent::Loaded(Box::new(loaded))).await.ok();
-                }
-                Err(e) => debug!(error = %e, "what systemd has loaded could not be read"),
-            }
-        });
         Ok(())
+    }
+
+    /// Takes in all properties of one interface of a unit.
+    async fn read(
+        &mut self,
+        index: usize,
+        interface: &str,
+        properties: &HashMap<String, OwnedVariant>,
+    ) {
+        merge(&mut self.units[index].unit, properties);
+        if interface == UNIT {
+            self.units[index].unit.dependencies = dependencies(properties);
+        }
+        // A job that was queued before we listened: `(uo)`, number 0 if there is none.
+        if let Some((id, path)) = properties.get("Job").and_then(job)
+            && id != 0
+        {
+            self.tell(index, Sign::Job(id, JobKind::Unasked)).await;
+            self.ask_job_type(index, id, path);
+        }
+    }
+
+    async fn tell_unit(&self, index: usize) {
+        let sign = Sign::Unit(self.units[index].unit.clone());
+        self.tell(index, sign).await;
     }
 
     async fn merge(&mut self, index: usize, changed: &HashMap<String, OwnedVariant>) {
@@ -358,8 +318,7 @@ impl Session {
         merge(&mut followed.unit, changed);
         // Each transition comes two to six times over.
         if followed.unit != before {
-            let sign = Sign::Unit(followed.unit.clone());
-            self.tell(index, sign).await;
+            self.tell_unit(index).await;
         }
     }
 

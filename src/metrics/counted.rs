@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::Histogram;
 use crate::{
     checks::{self, Reading, kernel::event::KernelEvent, kubelet::Probe},
@@ -34,6 +36,10 @@ pub struct Counted {
     kmsg_lost: u64,
     /// Whether the kernel's log can be read, once that was tried.
     kmsg: Option<bool>,
+    /// When the kubelet's client certificate expires, if it has one that could be read.
+    certificate_ends: Option<Timestamp>,
+    /// Whether the kernel logs hung tasks, once that was looked at and if it can.
+    hung_task_detection: Option<bool>,
 }
 
 /// How often a condition has come to a reason.
@@ -58,6 +64,8 @@ impl Default for Counted {
             turns: Histogram::default(),
             kmsg_lost: 0,
             kmsg: None,
+            certificate_ends: None,
+            hung_task_detection: None,
         }
     }
 }
@@ -106,6 +114,14 @@ impl Counted {
 
     /// Something was read, asked for or not.
     pub fn read(&mut self, reading: &Reading) {
+        if let Reading::Certificate(Ok(read)) = reading {
+            let ends = read.as_ref().map(|read| read.not_after_secs);
+            self.certificate_ends = ends.and_then(|secs| Timestamp::from_second(secs).ok());
+        }
+        if let Reading::KernelState(state) = reading {
+            let is_there = state.hung_task_warnings.is_some();
+            self.hung_task_detection = is_there.then(|| state.detection_off().is_none());
+        }
         let Reading::Kernel(event) = reading else {
             return;
         };
@@ -113,6 +129,11 @@ impl Counted {
         if let KernelEvent::Lost { records } = event {
             self.kmsg_lost = self.kmsg_lost.saturating_add(*records);
         }
+    }
+
+    /// When the kubelet's client certificate expires.
+    pub fn certificate_ends(&self) -> Option<Timestamp> {
+        self.certificate_ends
     }
 
     /// The loop came so late to what was due.
@@ -163,6 +184,11 @@ impl Counted {
     /// Whether the kernel's log can be read; `None`: it has said nothing yet.
     pub fn kmsg(&self) -> Option<bool> {
         self.kmsg
+    }
+
+    /// Whether the kernel logs hung tasks; `None`: it cannot, or was not looked at yet.
+    pub fn hung_task_detection(&self) -> Option<bool> {
+        self.hung_task_detection
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{
     cluster::{gate::RequestKind, tally::OUTCOMES},
     health::{self, ConditionType, Severity, news::NEWS},
     helper::protocol::VERBS,
+    host::systemd::Cause,
     rules,
 };
 
@@ -99,6 +100,7 @@ pub enum Label {
     Request,
     Outcome,
     Peer,
+    Cause,
     Node,
     Version,
 }
@@ -119,6 +121,7 @@ impl Label {
             Self::Answer | Self::Outcome => "outcome",
             Self::Request => "request",
             Self::Peer => "peer",
+            Self::Cause => "cause",
             Self::Node => "node",
             Self::Version => "version",
         }
@@ -155,6 +158,7 @@ impl Label {
             ),
             Self::Outcome => listed(OUTCOMES.to_vec()),
             Self::Peer => listed(Peer::ALL.into_iter().map(Peer::as_str).collect()),
+            Self::Cause => listed(Cause::ALL.into_iter().map(Cause::as_str).collect()),
             Self::Node | Self::Version => None,
         }
     }

@@ -5,7 +5,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{
     family::{Family, Kind},
@@ -77,6 +77,12 @@ impl<'a> Samples<'a> {
             value.as_secs(),
             value.subsec_micros()
         );
+    }
+
+    /// So many seconds, which may be less than none.
+    pub(super) fn offset(&mut self, labels: &[&str], value: SignedDuration) {
+        self.begin(self.family.kind.suffix(), labels, None);
+        let _ = writeln!(self.out, " {:.3}", value.as_secs_f64());
     }
 
     /// A moment, in seconds since 1970.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{Counted, HelperTally};
 use crate::{
     cluster::tally::Tally,
     health::{ConditionType, Severity, Status, Verdict, suppress::Quiet},
+    host::systemd::Cause,
 };
 
 /// Everything that an exposition says.
@@ -39,6 +40,8 @@ pub struct Snapshot<'a> {
     pub peers: [(Peer, Option<bool>); Peer::ALL.len()],
     /// When the API server last took our conditions.
     pub heartbeat: Option<Timestamp>,
+    /// By how much the node's wall clock is ahead of the API server's; `None` before its first answer.
+    pub clock_ahead: Option<SignedDuration>,
     /// Requests for Events that the API server has taken.
     pub events_sent: u64,
     /// Events that were never told.
@@ -47,6 +50,8 @@ pub struct Snapshot<'a> {
     pub log_lines_dropped: u64,
     /// Words to systemd that it did not take.
     pub notifications_dropped: u64,
+    /// What came over the system bus and was not believed, by cause.
+    pub bus_dropped: [(Cause, u64); Cause::ALL.len()],
     /// Our own process; `None`: it could not be read.
     pub process: Option<Process>,
 }

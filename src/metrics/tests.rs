@@ -2,18 +2,23 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::*;
 use crate::{
-    checks::{self, Reading, kernel::event::KernelEvent, kubelet::Probe},
+    checks::{
+        self, Reading,
+        kernel::{event::KernelEvent, state::KernelState},
+        kubelet::Probe,
+    },
     clock::Now,
     cluster::{
         api::ApiError,
         gate::{Gate, RequestKind},
     },
     health::{self, ConditionType, Reason, Status, Verdict, news::NEWS, suppress::Quiet},
-    helper::protocol::VERBS,
+    helper::protocol::{ClientCertificate, VERBS},
+    host::systemd::Cause,
     rules,
 };
 
@@ -23,6 +28,8 @@ fn verdict(reason: Reason) -> Verdict {
         reason,
         message: "not in the metrics".to_owned(),
         since: "2026-11-21T09:00:00.5Z".parse().unwrap(),
+        others: Vec::new(),
+        next: None,
     }
 }
 
@@ -43,6 +50,17 @@ struct Known {
     gate: Gate,
     helper: HelperTally,
     node: String,
+}
+
+/// Every question to the helper, with every outcome.
+fn every_question(took: Duration) -> HelperTally {
+    let mut helper = HelperTally::default();
+    for verb in VERBS {
+        for outcome in Outcome::ALL {
+            helper.asked(verb, outcome, took);
+        }
+    }
+    helper
 }
 
 /// All that can be seen was seen, and it took longer than any bound.
@@ -71,6 +89,16 @@ fn everything() -> Known {
     counted.turned(LONG);
     let records = u64::MAX;
     counted.read(&Reading::Kernel(KernelEvent::Lost { records }));
+    counted.read(&Reading::Certificate(Ok(Some(ClientCertificate {
+        file: String::new(),
+        not_before_secs: 0,
+        not_after_secs: 253_402_207_200,
+    }))));
+    counted.read(&Reading::KernelState(KernelState {
+        hung_task_timeout_secs: Some(120),
+        hung_task_warnings: Some(0),
+        ..KernelState::default()
+    }));
     let mut gate = Gate::new("n");
     let now = |secs| Now {
         uptime: Duration::from_secs(secs),
@@ -86,12 +114,7 @@ fn everything() -> Known {
             );
         }
     }
-    let mut helper = HelperTally::default();
-    for verb in VERBS {
-        for outcome in Outcome::ALL {
-            helper.asked(verb, outcome, LONG);
-        }
-    }
+    let helper = every_question(LONG);
     Known {
         counted,
         gate,
@@ -141,10 +164,12 @@ fn snapshot<'a>(known: &'a Known, verdicts: &'a [(ConditionType, Verdict)]) -> S
         helper: known.helper,
         peers: Peer::ALL.map(|peer| (peer, Some(peer != Peer::Kmsg))),
         heartbeat: Some("2026-11-21T09:59:00.25Z".parse().unwrap()),
+        clock_ahead: Some(SignedDuration::from_millis(-2_400_250)),
         events_sent: 3,
         events_dropped: 0,
         log_lines_dropped: 0,
         notifications_dropped: 0,
+        bus_dropped: Cause::ALL.map(|cause| (cause, 0)),
         process: Some(Process {
             resident_bytes: 7_000_000,
             locked_bytes: 12_000_000,
@@ -173,6 +198,7 @@ fn the_largest_exposition_is_within_its_bound() {
     // Every whole number as long as it gets.
     (now.events_sent, now.events_dropped) = (u64::MAX, u64::MAX);
     (now.log_lines_dropped, now.notifications_dropped) = (u64::MAX, u64::MAX);
+    now.bus_dropped = Cause::ALL.map(|cause| (cause, u64::MAX));
     for format in [Format::OpenMetrics, Format::Text] {
         let text = render(&now, format);
         let lines = text.lines().filter(|line| !line.starts_with('#')).count();

@@ -119,10 +119,51 @@ fn a_pause_is_written_shown_and_taken_back() {
             "{stdout}"
         );
     }
-    for (length, words) in [("8d", "at most 7d"), ("soon", "1h30m"), ("0s", "no length")] {
+    for (length, words) in [
+        ("8d", "7d at most"),
+        ("soon", "1h30m"),
+        ("0s", "some length"),
+    ] {
         let (code, _, stderr) = nodevigil(&["pause", "--for", length, "--dir", dir]);
         assert_eq!(code, 2, "{stderr}");
         assert!(stderr.contains(words), "{stderr}");
+    }
+}
+
+#[test]
+fn a_pause_is_no_longer_than_the_configuration_allows() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let config = folder.path().join("config.toml");
+    let path = config.to_str().unwrap();
+    let pause = |length| nodevigil(&["pause", "--for", length, "--dir", dir, "--config", path]);
+    for (text, too_long, allowed, words) in [
+        (
+            "[suppression]\nmax_pause_secs = 3600\n",
+            "61m",
+            "1h",
+            "1h at most",
+        ),
+        // A day is the default, and what counts while the configuration is broken.
+        ("[kubelet]\n", "25h", "24h", "max_pause_secs = 86400"),
+        (
+            "[nonsense]\n",
+            "25h",
+            "24h",
+            "the default of max_pause_secs counts",
+        ),
+    ] {
+        fs::write(&config, text).unwrap();
+        let file = folder.path().join("pause.json");
+        let (code, _, stderr) = pause(too_long);
+        assert!(code == 1 && stderr.contains(words), "{code}: {stderr}");
+        assert!(!file.exists(), "{stderr}");
+        let (code, stdout, stderr) = pause(allowed);
+        assert!(
+            code == 0 && stdout.contains("paused until"),
+            "{stdout}{stderr}"
+        );
+        fs::remove_file(file).unwrap();
     }
 }
 

@@ -23,3 +23,4 @@ mod stats;
 mod support;
 mod tables;
 mod tidy;
+mod trust;

@@ -90,6 +90,32 @@ fn each_reason_that_is_no_health_is_found_by_its_name() {
     );
 }
 
+/// `make docs` writes it.
+#[test]
+fn the_maintenance_table_is_made_from_the_registry() {
+    let text = operate();
+    let (before, rest) = text.split_once("<!-- maintenance: ").unwrap();
+    let (begin, rest) = rest.split_once(" -->\n").unwrap();
+    let (table, after) = rest.split_once("<!-- /maintenance -->").unwrap();
+    let made = nodevigil::cluster::api::maintenance_table();
+    if std::env::var_os("NODEVIGIL_WRITE_DOCS").is_some() {
+        let text =
+            format!("{before}<!-- maintenance: {begin} -->\n{made}<!-- /maintenance -->{after}");
+        fs::write(root().join("docs/operate.md"), text).unwrap();
+        return;
+    }
+    assert!(
+        table == made,
+        "docs/operate.md has not the table of the registry: make docs"
+    );
+    // Every row, and none that suppresses without saying so.
+    for row in nodevigil::cluster::api::MAINTENANCE_SIGNS {
+        let line = table.lines().find(|line| line.contains(row.mark.name()));
+        let line = line.unwrap_or_else(|| panic!("no row for {}", row.id));
+        assert!(line.contains(row.source), "{line}");
+    }
+}
+
 #[test]
 fn what_looks_like_a_reason_is_one() {
     let mut known: BTreeSet<String> = registry().into_iter().map(|(name, _)| name).collect();

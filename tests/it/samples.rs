@@ -1,11 +1,13 @@
-//! What the samples and docs/consumers.md have controllers do: no sample replaces a node for a hint, or before it may be well again.
+//! What the samples and docs/consumers.md have controllers do: no sample replaces a node for a hint, or before it may be well again,
+//! and none cordons one because nodevigil is away.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use nodevigil::config;
-use nodevigil::desired::TYPES;
-use nodevigil::health::{Status, damping};
+use nodevigil::desired::{Dialect, TYPES};
+use nodevigil::health::{Reason, Remedy, Scope, Status, damping, reasons};
 use nodevigil::host::files::Root;
 use serde_json::Value;
 
@@ -13,8 +15,17 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+const FOLDER: &str = "packaging/kubernetes/samples";
+
+/// One sample: its text and its documents.
+fn sample(name: &str) -> (String, Vec<Value>) {
+    let text = fs::read_to_string(root().join(FOLDER).join(name)).unwrap();
+    let documents = serde_saphyr::from_multiple(&text).unwrap();
+    (text, documents)
+}
+
 fn samples() -> Vec<(String, Vec<Value>)> {
-    let entries = fs::read_dir(root().join("packaging/kubernetes/samples")).unwrap();
+    let entries = fs::read_dir(root().join(FOLDER)).unwrap();
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
@@ -61,7 +72,12 @@ fn no_sample_acts_on_a_hint_or_too_soon() {
             }
             let spec = TYPES.iter().find(|spec| spec.name == kind);
             let spec = spec.unwrap_or_else(|| panic!("{name}: {kind} is not published"));
-            let never = ["KubeletConfigValid", "MemoryExhaustionImminent"];
+            let never = [
+                "KubeletConfigValid",
+                "MemoryExhaustionImminent",
+                "NodeBootstrapped",
+                "NodevigilHealthy",
+            ];
             assert!(!never.contains(&kind), "{name}: {kind}");
             if let Some(seconds) = waits(condition) {
                 let bad = if spec.bad == Status::True {
@@ -76,13 +92,165 @@ fn no_sample_acts_on_a_hint_or_too_soon() {
                 );
             } else {
                 assert_eq!(condition["requiredStatus"], "True", "{name}: {kind}");
-                // It waits for such a taint to go, and the rule for it.
-                assert_ne!(kind, "NodeBootstrapped", "{name}");
             }
             ours += 1;
         }
     }
     assert!(ours > 10, "{ours}");
+}
+
+/// A rule that taints may not wait for what is `Unknown` while the helper is away, nor reach for nodes in service.
+#[test]
+fn nothing_shipped_cordons_because_nodevigil_is_away() {
+    let mut rules = 0;
+    for (name, documents) in samples() {
+        for rule in documents
+            .iter()
+            .filter(|d| d["kind"] == "NodeReadinessRule")
+        {
+            rules += 1;
+            let spec = &rule["spec"];
+            assert_eq!(spec["enforcementMode"], "bootstrap-only", "{name}");
+            // Only nodes that were born for it, and with its taint, are held.
+            let labels = spec["nodeSelector"]["matchLabels"].as_object().unwrap();
+            assert!(!labels.is_empty(), "{name}");
+            for condition in spec["conditions"].as_array().unwrap() {
+                let kind = condition["type"].as_str().unwrap();
+                let needs_helper = NEEDS_HELPER.contains(&kind);
+                assert!(
+                    !needs_helper,
+                    "{name}: {kind} is Unknown without the helper"
+                );
+            }
+        }
+    }
+    assert_eq!(rules, 1);
+    let (_, pool) = sample("karpenter-nodepool.yaml");
+    let (_, rule) = sample("node-readiness-rules.yaml");
+    let template = &pool[0]["spec"]["template"];
+    let born = &template["metadata"]["labels"];
+    assert_eq!(*born, rule[0]["spec"]["nodeSelector"]["matchLabels"]);
+    assert_eq!(
+        template["spec"]["startupTaints"][0],
+        rule[0]["spec"]["taint"]
+    );
+}
+
+/// What becomes `Unknown` a minute after the helper has gone (`samples::helper_away` on a real node).
+const NEEDS_HELPER: &[&str] = &[
+    "KubeletConfigValid",
+    "ContainerRuntimeHealthy",
+    "NodeStorageHealthy",
+    "NodevigilHealthy",
+];
+
+/// Who can match reasons is given local ones; who cannot is told what that risks.
+#[test]
+fn samples_take_local_reasons_or_say_what_they_risk() {
+    for (name, documents) in samples() {
+        let text = fs::read_to_string(root().join(FOLDER).join(&name)).unwrap();
+        let policies = documents[0]["kubernetes-object-monitor"]["policies"].as_array();
+        let Some(policies) = policies else {
+            let is_gate = name == "node-readiness-rules.yaml";
+            assert!(is_gate || text.contains("# Risk"), "{name} says no risk");
+            continue;
+        };
+        for policy in policies {
+            let expression = policy["predicate"]["expression"].as_str().unwrap();
+            let quoted: Vec<&str> = expression.split('"').skip(1).step_by(2).collect();
+            let kind = TYPES
+                .iter()
+                .find(|spec| quoted.contains(&spec.name))
+                .unwrap();
+            let wanted: Vec<&str> = reasons()
+                .filter(|spec| kind.fed_by == spec.condition.as_slice())
+                .filter(|spec| is_for_machines(spec.reason))
+                .map(|spec| spec.name)
+                .collect();
+            let mut said: Vec<&str> = quoted
+                .iter()
+                .copied()
+                .filter(|q| wanted.contains(q))
+                .collect();
+            said.sort_unstable();
+            said.dedup();
+            assert_eq!(said.len(), wanted.len(), "{name}: {said:?}, not {wanted:?}");
+            for word in quoted {
+                if let Some(reason) = Reason::parse(word) {
+                    let is_will = reason.condition().is_none();
+                    assert!(is_will || is_for_machines(reason), "{name}: {word}");
+                }
+            }
+        }
+    }
+}
+
+/// A local reason that something mends.
+fn is_for_machines(reason: Reason) -> bool {
+    reason.scope() == Some(Scope::Local) && reason.remedy() != Remedy::None
+}
+
+/// `make docs` writes it.
+#[test]
+fn the_consumers_table_is_made_from_the_registry_and_the_samples() {
+    let path = root().join("docs/consumers.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once("<!-- reasons: ").unwrap();
+    let (begin, rest) = rest.split_once(" -->\n").unwrap();
+    let (table, after) = rest.split_once("<!-- /reasons -->").unwrap();
+    let made = consumers_table();
+    if std::env::var_os("NODEVIGIL_WRITE_DOCS").is_some() {
+        let text = format!("{before}<!-- reasons: {begin} -->\n{made}<!-- /reasons -->{after}");
+        fs::write(path, text).unwrap();
+        return;
+    }
+    assert!(
+        table == made,
+        "docs/consumers.md has not the table: make docs"
+    );
+}
+
+/// What each consumer does for each reason, by the samples.
+fn consumers_table() -> String {
+    let mut text =
+        "| reason | scope | class | Karpenter on AWS | Cluster API | medik8s | NVSentinel |\n\
+                    |---|---|---|---|---|---|---|\n"
+            .to_owned();
+    let (nvsentinel, _) = sample("nvsentinel-object-monitor.yaml");
+    for spec in reasons().filter(|spec| spec.status == Status::False) {
+        let reason = spec.reason;
+        let Some((scope, kind)) = reason.scope().zip(spec.condition) else {
+            continue;
+        };
+        let eks = TYPES.iter().any(|of| {
+            of.dialect == Dialect::Eks && of.fed_by.contains(&kind) && of.show(reason) == of.bad
+        });
+        let wait = |name: &str| {
+            let (_, documents) = sample(name);
+            let mut found = Vec::new();
+            for value in &documents {
+                conditions(value, &mut found);
+            }
+            let of_kind = found.into_iter().find(|c| c["type"] == kind.as_str());
+            let seconds = of_kind.and_then(waits);
+            seconds.map_or("never".to_owned(), |seconds| {
+                format!("{} min", seconds / 60)
+            })
+        };
+        let karpenter = if eks { "30 min" } else { "never" };
+        let api = wait("cluster-api-machinehealthcheck.yaml");
+        let medik8s = wait("medik8s-nodehealthcheck.yaml");
+        let at_once = nvsentinel.contains(&format!("\"{}\"", spec.name));
+        let monitor = if at_once { "at once" } else { "never" };
+        let (name, class) = (spec.name, reason.remedy().as_str());
+        writeln!(
+            text,
+            "| `{name}` | {scope} | {class} | {karpenter} | {api} | {medik8s} | {monitor} |"
+        )
+        .unwrap();
+    }
+    text.push_str("| a rule's name (`KubeletConfigValid`) | correlated (a bad rollout) | none | never | never | never | never |\n");
+    text
 }
 
 #[test]

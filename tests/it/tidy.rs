@@ -129,7 +129,7 @@ fn every_promise_names_a_test_that_exists() {
 
 #[test]
 fn documents_are_there_and_short() {
-    assert!(read("ARCHITECTURE.md").lines().count() <= 180);
+    assert!(read("ARCHITECTURE.md").lines().count() <= 200);
     assert!(read("README.md").contains("observes"));
     for file in [
         "CHANGELOG.md",

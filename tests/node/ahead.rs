@@ -16,6 +16,8 @@ use crate::trial;
 const KERNEL: &str = "NodeKernelHealthy";
 /// Looks are ten seconds apart, and a Node that was just born has fifteen of grace.
 const SOON: Duration = Duration::from_mins(1);
+/// Longer than the looks that would find it exhausted.
+const FULL_FOR: Duration = Duration::from_secs(20);
 /// Steps the machine's clock for a moment, for real: not a thing to do unasked.
 const CLOCK_STEP: &str = "CLOCK_STEP";
 
@@ -57,6 +59,17 @@ fn crowd(scene: &Scene, unit: &str, count: u32) -> Result<()> {
     Ok(())
 }
 
+/// Takes every process id that the node's own PID namespace still has, for so many seconds; what takes them stays as it is when
+/// there are no more. (Nobody could be asked to end it: not even a command can be started on the node meanwhile.)
+fn fill(scene: &Scene, unit: &str, secs: u32) -> Result<()> {
+    // The first of these shells ends when it cannot fork; the other only waits, for which it needs no process.
+    scene.node.sh(&format!(
+        "mkfifo /run/{unit}; systemd-run -q --unit={unit} -p TasksMax=infinity sh -c \
+         '(while :; do sleep {secs} & done); read line </run/{unit}'"
+    ))?;
+    Ok(())
+}
+
 /// The limit is that of the node's own PID namespace, which has one since Linux 6.14; the threads are the machine's, because
 /// the kernel counts no others.
 fn process_ids_run_out() -> Result<()> {
@@ -82,14 +95,28 @@ fn process_ids_run_out() -> Result<()> {
         ensure!(message.contains("kernel.pid_max"), "{message}");
         let how = "pid_max of the node's own PID namespace, and processes up to 93 % of it";
         row("process ids nearly exhausted", how, near, late);
-        let from = Instant::now();
+        // As many as it counts, and yet there are ids left in the namespace: load, and no fault.
         crowd(scene, "more", limit / 10)?;
+        std::thread::sleep(FULL_FOR);
+        let now = scene.plane.condition(scene.node.name(), KERNEL)?;
+        let now = now.context("no condition of the kernel")?;
+        ensure!(now["status"] == "True" && now["reason"] == near, "{now:#}");
+        row(
+            "threads at their limit, and a process can still be started",
+            "more of them, with process ids left in the node's own PID namespace",
+            "KernelPidsNearlyExhausted (True)",
+            None,
+        );
+        let from = Instant::now();
+        fill(scene, "all", 45)?;
         let (message, late) = wait_for(scene, from, "False", "KernelPidsExhausted")?;
-        ensure!(message.contains("can be started"), "{message}");
-        let how = "more of them";
+        ensure!(message.contains("the kernel starts no other"), "{message}");
+        let how =
+            "every process id of the node's own PID namespace taken: the helper's fork gets EAGAIN";
         row("process ids exhausted", how, "KernelPidsExhausted", late);
         let from = Instant::now();
-        scene.node.sh("systemctl stop crowd more")?;
+        let stop = || Ok(scene.node.sh("systemctl stop crowd more all").ok());
+        wait_until("room for a command", SOON, stop)?;
         wait_for(scene, from, "True", "KernelIsHealthy")?;
         let after = [KUBELET, AGENT].map(|unit| scene.node.main_pid(unit).unwrap_or_default());
         ensure!(pids == after, "acted upon: {pids:?}, then {after:?}");

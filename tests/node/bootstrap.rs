@@ -37,6 +37,10 @@ pub(crate) fn tests() -> Vec<Trial> {
             "bootstrap::condition",
             condition::the_daemon_tells_it_once_and_for_all,
         ),
+        trial(
+            "bootstrap::late_stage_event",
+            condition::a_late_stage_is_an_event_that_outlives_the_node,
+        ),
     ];
     tests.extend(broken);
     tests

@@ -97,6 +97,7 @@ fn all_is_well() -> Result<()> {
             "daemon",
             "bus",
             "kmsg",
+            "hung-tasks",
             "memory",
             "journal",
             "helper",

@@ -5,6 +5,7 @@
 //! the machine, and how late the Node says so. `FAULT_SECONDS` is how long the failures last (45; 300 gives the numbers
 //! of docs/promises.md). They run beside the other tests.
 
+mod clock;
 mod episode;
 mod late_write;
 mod table;
@@ -143,6 +144,7 @@ const ROWS: &[Row] = &[
 pub(crate) fn tests(arguments: &Arguments) -> Vec<Trial> {
     let mut trials = under_systemd::tests();
     trials.extend(late_write::tests());
+    trials.extend(clock::tests());
     let mut begun = Vec::new();
     for row in ROWS {
         let name = format!("faults::{}", row.name);
@@ -165,7 +167,7 @@ pub(crate) fn tests(arguments: &Arguments) -> Vec<Trial> {
 }
 
 /// As libtest-mimic selects.
-fn is_selected(arguments: &Arguments, name: &str) -> bool {
+pub(crate) fn is_selected(arguments: &Arguments, name: &str) -> bool {
     let matches = |filter: &String| {
         if arguments.exact {
             name == filter

@@ -99,10 +99,9 @@ impl Karpenter {
         std::fs::write(&kubeconfig, admin.to_string()).context("writing a kubeconfig")?;
         let arguments = [
             format!("--kubeconfig={}", kubeconfig.display()),
-            format!("--condition={OURS}"),
-            format!("--toleration={}s", TOLERATION.as_secs()),
+            format!("--policy={OURS}=False={}s", TOLERATION.as_secs()),
         ];
-        let program = tools::consumer("karpenter")?;
+        let program = tools::consumer("karpenter/karpenter")?;
         let mut daemon = Daemon::start(plane.folder(), "karpenter", &program, &arguments)?;
         wait_until("Karpenter's types", SOON, || {
             daemon.check()?;

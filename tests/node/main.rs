@@ -18,10 +18,13 @@ mod api;
 mod audit;
 mod bootstrap;
 mod bundle;
+mod bus;
 mod check;
 mod cleanup;
 mod cloud_init;
 mod config;
+mod consumers;
+mod dependency;
 mod doctor;
 mod emergency;
 mod fatal;
@@ -51,9 +54,11 @@ mod samples;
 mod sandbox;
 mod scene;
 mod standing;
+mod stopping;
 mod story;
 mod telling;
 mod tried;
+mod well;
 
 #[path = "../../packaging/build/mod.rs"]
 mod build;
@@ -61,6 +66,7 @@ mod build;
 mod support;
 
 fn main() -> ExitCode {
+    support::bus_flood::serve_if_asked();
     support::lone_agent::stand_in::serve_if_asked();
     support::enter::enter();
     if harness::is_victim() {
@@ -84,22 +90,26 @@ fn main() -> ExitCode {
         telling::tests(),
         provoked_kernel::tests(),
         memory::tests(),
+        dependency::tests(),
         doctor::tests(),
         sandbox::tests(),
         config::tests(),
         bootstrap::tests(),
         bundle::tests(),
+        bus::tests(),
         check::tests(),
         fatal::tests(),
         cloud_init::tests(),
         story::tests(),
         standing::tests(),
+        stopping::tests(),
         provoked_storage::tests(),
         provoked_boot::tests(),
         cleanup::tests(),
         packages::tests(),
         tried::tests(),
         karpenter::tests(),
+        consumers::tests(),
         samples::tests(),
         lifecycle::tests(),
         lost_nodes::tests(),
@@ -109,7 +119,9 @@ fn main() -> ExitCode {
         runtime::tests(),
         peer::tests(),
         reach::tests(),
-        faults::tests(&arguments), // last: they have begun, and the others go on beside them
+        // Last: they have begun, and the others go on beside them.
+        faults::tests(&arguments),
+        well::tests(&arguments),
     ]
     .into_iter()
     .flatten()

@@ -317,6 +317,7 @@ fn the_readme_can_be_followed() -> Result<()> {
 /// As the agent does it: the list just read, and that it still is that.
 fn taint(agent: &Api, node: &str) -> Result<()> {
     let path = things::node_path(node);
+    let patched = format!("{path}?fieldManager=nodevigil");
     for wanted in [true, false] {
         let mut tries = 0;
         loop {
@@ -334,7 +335,7 @@ fn taint(agent: &Api, node: &str) -> Result<()> {
                 {"op": "test", "path": "/spec/taints", "value": before},
                 {"op": "add", "path": "/spec/taints", "value": after},
             ]);
-            let (code, answer) = agent.request("PATCH", &path, STEPS, Some(&steps))?;
+            let (code, answer) = agent.request("PATCH", &patched, STEPS, Some(&steps))?;
             tries += 1;
             match code {
                 200 => break,

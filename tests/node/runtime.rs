@@ -279,6 +279,9 @@ fn one_without_cri_is_not_ready() -> Result<()> {
     well("runtime-cri")?.play(|scene| {
         let from = Instant::now();
         scene.node.sh("sed -i '1i disabled_plugins = [\"io.containerd.grpc.v1.cri\"]' /etc/containerd/config.toml; systemctl restart containerd")?;
+        let unsure = wait_for(scene, from, "Unknown", "ContainerRuntimeUnconfirmed")?;
+        ensure!(unsure.message.contains("Unimplemented"), "{unsure:?}");
+        // The kubelet waits 30 s before it says so.
         let told = wait_for(scene, from, "False", "ContainerRuntimeNotReady")?;
         row("containerd without CRI", "disabled_plugins, and a restart", &told.reason, told.at - from);
         ensure!(told.message.contains("Unimplemented"), "{told:?}");

@@ -4,13 +4,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
-use crate::scene::SOON;
+use crate::scene::{SOON, Scene};
+use crate::support::api::condition_status;
 use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::trust;
 use crate::support::{repository, say, tools, wait_until};
 use crate::trial;
 
@@ -20,7 +23,10 @@ const STRICT: &str = "fieldValidation=Strict";
 
 /// The tests of this topic.
 pub(crate) fn tests() -> Vec<Trial> {
-    vec![trial("samples::applied", each_sample_is_taken)]
+    vec![
+        trial("samples::applied", each_sample_is_taken),
+        trial("samples::helper_away", nothing_cordons_without_the_helper),
+    ]
 }
 
 fn each_sample_is_taken() -> Result<()> {
@@ -31,6 +37,9 @@ fn each_sample_is_taken() -> Result<()> {
         let name = file.file_name().context("a name")?.to_string_lossy();
         let objects = documents(&file)?;
         ensure!(!objects.is_empty(), "{name} is empty");
+        if objects.iter().all(|object| object["kind"].is_null()) {
+            continue; // a Helm chart's values
+        }
         for object in objects {
             let path = path(&plane, &object)?;
             refused(&plane, &path, &object).with_context(|| name.clone().into_owned())?;
@@ -44,6 +53,65 @@ fn each_sample_is_taken() -> Result<()> {
     say(&format!("samples: taken:\n  {}", taken.join("\n  ")));
     ensure!(taken.len() >= 4, "{taken:?}");
     Ok(())
+}
+
+/// The helper is stopped for more than a minute: its conditions are `Unknown`, no sample's rule or policy matches, nothing taints.
+fn nothing_cordons_without_the_helper() -> Result<()> {
+    Scene::healthy("helper-away")?.play(|scene| {
+        scene
+            .node
+            .sh("systemctl stop nodevigil-helper.socket nodevigil-helper.service")?;
+        let all = || -> Result<Value> {
+            let node = scene.plane.node(scene.node.name())?;
+            node.context("no Node")
+        };
+        let minutes = Duration::from_mins(3);
+        wait_until("NodeStorageHealthy=Unknown", minutes, || {
+            Ok((condition_status(&all()?, "NodeStorageHealthy") == Some("Unknown")).then_some(()))
+        })?;
+        let node = all()?;
+        ensure!(node["spec"]["unschedulable"] != true, "{node:#}");
+        let taints = node["spec"]["taints"].as_array();
+        let mut taints = taints.into_iter().flatten();
+        ensure!(
+            !taints.any(|taint| taint.to_string().contains("nodevigil")),
+            "{node:#}"
+        );
+        for kind in nodevigil::desired::TYPES {
+            let bad = condition_status(&node, kind.name) == Some(kind.bad.as_str());
+            ensure!(!bad, "{}: {node:#}", kind.name);
+        }
+        for file in files(&repository().join("packaging/kubernetes/samples"))? {
+            for object in documents(&file)? {
+                let wanted = object["spec"]["conditions"].as_array();
+                for wanted in wanted.into_iter().flatten() {
+                    let kind = wanted["type"].as_str().context("a type")?;
+                    let is = condition_status(&node, kind);
+                    ensure!(is == wanted["requiredStatus"].as_str(), "{kind}: {is:?}");
+                }
+            }
+        }
+        scene.node.sh("systemctl start nodevigil-helper.socket")?;
+        trust::row(
+            10,
+            "the helper is away for more than a minute",
+            "NodeStorageHealthy=Unknown; the shipped continuous rule taints NoSchedule",
+            "NodeStorageHealthy=Unknown; nothing shipped taints or cordons",
+        );
+        Ok(())
+    })
+}
+
+/// Creates what a sample holds; what it became.
+pub(crate) fn apply(plane: &ControlPlane, file: &Path) -> Result<Vec<Value>> {
+    let mut made = Vec::new();
+    for object in documents(file)? {
+        let path = format!("{}?{STRICT}", path(plane, &object)?);
+        let (code, answer) = plane.request("POST", &path, JSON, &object)?;
+        ensure!(code == 201, "{}: {code}: {answer:#}", file.display());
+        made.push(answer);
+    }
+    Ok(made)
 }
 
 /// The same with a field that is not there: so the server does look.

@@ -20,6 +20,7 @@ use crate::support::process::ending;
 use crate::support::wait_until;
 use crate::support::watch::NodeWatch;
 
+pub(crate) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 pub(crate) const KUBELET: &str = "kubelet.service";
 pub(crate) const AGENT: &str = "nodevigil.service";
 pub(crate) const HELPER: &str = "nodevigil-helper.service";
@@ -272,6 +273,17 @@ impl Scene {
             .node
             .sh(&format!("systemctl show --value --property={name} {unit}"))?;
         Ok(text.trim().to_owned())
+    }
+
+    /// Waits until the kubelet has made its Lease.
+    pub(crate) fn wait_for_lease(&self) -> Result<()> {
+        let path = format!("{LEASES}/{}", self.node.name());
+        wait_until("the kubelet's Lease", SOON, || {
+            let (code, _) = self
+                .plane
+                .request("GET", &path, "application/json", &Value::Null)?;
+            Ok((code == 200).then_some(()))
+        })
     }
 
     fn log(&self) -> String {

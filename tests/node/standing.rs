@@ -1,5 +1,7 @@
 //! Who asks for quiet, and what a Node says meanwhile: pauses, maintenance, a shutdown, a package manager at work.
 
+mod lasting;
+
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -10,6 +12,7 @@ use serde_json::{Value, json};
 use crate::scene::{SOON, Scene, Told};
 use crate::support::control_plane::ControlPlane;
 use crate::support::rows::row;
+use crate::support::trust;
 use crate::support::wait_until;
 use crate::trial;
 
@@ -21,13 +24,30 @@ pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 pub(crate) fn tests() -> Vec<Trial> {
     vec![
         trial("standing::pause", a_pause_holds_a_death_back),
+        trial("standing::pause_lifts", a_pause_lifts),
         trial("standing::pause_ends", a_pause_ends_by_itself),
         trial(
             "standing::pause_before_start",
             a_pause_is_older_than_the_daemon,
         ),
+        trial(
+            "standing::pause_ending",
+            lasting::the_end_of_a_pause_is_warned_of,
+        ),
         trial("standing::annotation", the_annotation_does_the_same),
+        trial(
+            "standing::annotation_bound",
+            lasting::the_annotation_is_bounded_over_restarts,
+        ),
         trial("standing::maintenance", maintenance_does_the_same),
+        trial(
+            "standing::maintenance_signs",
+            lasting::each_kind_of_sign_does,
+        ),
+        trial(
+            "standing::maintenance_forgotten",
+            lasting::a_forgotten_sign_no_longer_counts,
+        ),
         trial("standing::shutdown", a_shutdown_leaves_no_fault_behind),
         trial("standing::package_upgrade", a_package_upgrade_flips_nothing),
     ]
@@ -70,6 +90,37 @@ fn a_pause_holds_a_death_back() -> Result<()> {
             ensure!((1..=2).contains(&lines.len()), "{lines:#?}"); // each life of the agent says it once
         }
         scene.revive()?;
+        Ok(())
+    })
+}
+
+/// What is False when the pause begins: no controller's clock runs on while somebody mends it.
+fn a_pause_lifts() -> Result<()> {
+    Scene::healthy("pause-lifts")?.play(|scene| {
+        scene.keep_dead()?;
+        let killed = Instant::now();
+        scene.kill_kubelet()?;
+        let first = scene.wait_for(killed, "False", "KubeletCrashed")?;
+        let from = Instant::now();
+        scene.node.sh("nodevigil pause --for 30m")?;
+        standing_down(scene, from, "nodevigil pause")?;
+        let lifted = scene.wait_for(from, "Unknown", "NodePaused")?;
+        ensure!(lifted.message.contains("KubeletCrashed"), "{lifted:?}");
+        std::thread::sleep(Duration::from_secs(2)); // transition times are whole seconds
+        let resumed = Instant::now();
+        scene.node.sh("nodevigil resume")?;
+        let again = scene.wait_for(resumed, "False", "KubeletCrashed")?;
+        ensure!(again.at - resumed < Duration::from_secs(3), "{again:?}");
+        ensure!(again.since > first.since, "{first:?}, then {again:?}");
+        not_standing_down(scene)?;
+        scene.revive()?;
+        scene.ensure_only(killed, &["True", "False", "Unknown"])?;
+        trust::row(
+            2,
+            "`nodevigil pause` while KubeletCrashed stands",
+            "False stays, and every wait runs on",
+            "Unknown, NodePaused; after `nodevigil resume` False anew, with a new time",
+        );
         Ok(())
     })
 }
@@ -256,10 +307,20 @@ fn annotate(scene: &Scene, value: &str) -> Result<()> {
 }
 
 fn maintenance(scene: &Scene, status: &str) -> Result<()> {
+    lifecycle(scene, "MaintenanceInProgress", status, &now(scene)?)
+}
+
+/// One of Kubernetes' own node lifecycle conditions, as administrators write them.
+fn lifecycle(scene: &Scene, kind: &str, status: &str, since: &str) -> Result<()> {
     let path = format!("/api/v1/nodes/{}/status", scene.node.name());
-    let body = json!({"status": {"conditions": [{"type": "MaintenanceInProgress", "status": status,
-        "reason": "ByHand", "lastTransitionTime": "2026-11-21T09:00:00Z"}]}});
+    let body = json!({"status": {"conditions": [{"type": kind, "status": status, "reason": "ByHand",
+        "lastTransitionTime": since}]}});
     request(scene, "PATCH", &path, STRATEGIC, &body)
+}
+
+fn now(scene: &Scene) -> Result<String> {
+    let now = scene.node.sh("date -u +%Y-%m-%dT%H:%M:%SZ")?;
+    Ok(now.trim().to_owned())
 }
 
 pub(crate) fn request(

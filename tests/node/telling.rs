@@ -33,6 +33,10 @@ pub(crate) fn tests() -> Vec<Trial> {
             besides::a_taint_comes_and_goes_beside_others,
         ),
         trial(
+            "telling::taint_waits",
+            besides::a_sampled_reason_taints_later_and_a_blip_never,
+        ),
+        trial(
             "telling::taint_as_kubelet",
             besides::taints_are_not_tried_as_the_kubelet,
         ),

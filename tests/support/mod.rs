@@ -18,6 +18,7 @@
 pub(crate) mod api;
 pub(crate) mod audit;
 pub(crate) mod boot;
+pub(crate) mod bus_flood;
 pub(crate) mod cgroups;
 pub(crate) mod control_plane;
 pub(crate) mod enter;
@@ -38,6 +39,7 @@ pub(crate) mod stats;
 pub(crate) mod syscalls;
 pub(crate) mod tokens;
 pub(crate) mod tools;
+pub(crate) mod trust;
 pub(crate) mod watch;
 pub(crate) mod wire;
 

@@ -117,6 +117,18 @@ impl Node {
         Ok(())
     }
 
+    /// Takes away what the agent remembers of the last hour, with a new life of it: what is sampled is the first of its hour again.
+    pub(crate) fn forget_the_hour(&self) -> Result<()> {
+        self.sh("systemctl stop nodevigil && rm -f /run/nodevigil/ledger.json /run/nodevigil/status.json")?;
+        self.start_agent()?;
+        wait_until("the agent to see all again", Duration::from_mins(1), || {
+            let sees = |status: Value| {
+                status["api"]["state"] == "connected" && status["kubelet"]["state"] == "running"
+            };
+            Ok(self.status_json().is_ok_and(sees).then_some(()))
+        })
+    }
+
     /// A unit's main process, by its pid on the node; 0 if it has none.
     pub(crate) fn main_pid(&self, unit: &str) -> Result<i32> {
         let text = self.sh(&format!("systemctl show --property=MainPID --value {unit}"))?;

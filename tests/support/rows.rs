@@ -17,9 +17,20 @@ pub(crate) const ROWS: &str = "NODEVIGIL_ROWS";
 /// A fault that was provoked on a real node: what it is, how it was provoked, the reason that the Node then gave, and how
 /// long after. `None` where nothing was to be told, and nothing was.
 pub(crate) fn row(what: &str, how: &str, reason: &str, took: impl Into<Option<Duration>>) {
+    row_of("provoked", what, how, reason, took);
+}
+
+/// The same in another table of that kind.
+pub(crate) fn row_of(
+    table: &str,
+    what: &str,
+    how: &str,
+    reason: &str,
+    took: impl Into<Option<Duration>>,
+) {
     let took = took.into().map_or("–".to_owned(), seconds);
     say(&format!("ROW | {what} | {how} | {reason} | {took}"));
-    line("provoked", &[what, how, reason, &took]);
+    line(table, &[what, how, reason, &took]);
 }
 
 /// A line of any table. All cells but the last two name it: of two lines with the same name the later counts.

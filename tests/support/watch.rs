@@ -50,10 +50,20 @@ impl NodeWatch {
         node: &str,
         keep: fn(Value) -> Value,
     ) -> Result<Self> {
+        let path = format!("/api/v1/nodes?watch=1&fieldSelector=metadata.name%3D{node}");
+        Self::start_at(kubeconfig, node, path, keep)
+    }
+
+    /// The same for what belongs to a Node and stands at that path, which asks for a watch.
+    pub(crate) fn start_at(
+        kubeconfig: Value,
+        node: &str,
+        path: String,
+        keep: fn(Value) -> Value,
+    ) -> Result<Self> {
         let record = Arc::new(Record::default());
         let (stop, stopped) = oneshot::channel();
         let (connected, ready) = channel();
-        let path = format!("/api/v1/nodes?watch=1&fieldSelector=metadata.name%3D{node}");
         let into = Arc::clone(&record);
         let thread = std::thread::Builder::new()
             .name(format!("watch-{node}"))

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
+use super::debugger;
 use super::support::{enter, process, wait_until};
 
 /// The processor: with others, kernel 6.1 crashes in this emulator.
@@ -37,6 +38,7 @@ pub(crate) struct Parts<'a> {
 pub(crate) struct Emulator {
     child: Child,
     console: PathBuf,
+    debugger: PathBuf,
     monitor: BufReader<UnixStream>,
 }
 
@@ -46,7 +48,14 @@ impl Emulator {
         let folder = enter::work().join("nodes");
         let file = |kind: &str| folder.join(format!("{}.{kind}", parts.label));
         let (console, socket, errors) = (file("console"), file("monitor"), file("qemu"));
+        let debugger = file("debugger");
         let mut child = command(parts, &console, &socket)
+            .arg("-chardev")
+            .arg(format!(
+                "socket,id=debugger,path={},server=on,wait=off",
+                debugger.display()
+            ))
+            .args(["-gdb", "chardev:debugger"])
             // Where what the guest writes lies.
             .env("TMPDIR", &folder)
             .stdin(Stdio::null())
@@ -74,6 +83,7 @@ impl Emulator {
         let mut emulator = Self {
             child,
             console,
+            debugger,
             monitor,
         };
         let patience = Some(Duration::from_secs(20));
@@ -93,6 +103,17 @@ impl Emulator {
             }}))?;
         }
         Ok(())
+    }
+
+    /// Writes bytes into its memory at a physical address, and returns what was there.
+    pub(crate) fn poke(&mut self, at: u64, bytes: &[u8]) -> Result<Vec<u8>> {
+        debugger::poke(&self.debugger, at, bytes)
+    }
+
+    /// Presses its reset button. (Otherwise a reboot ends the emulator, and so does a panic.)
+    pub(crate) fn reset(&mut self) -> Result<()> {
+        self.ask(&json!({"execute": "set-action", "arguments": {"reboot": "reset"}}))?;
+        self.ask(&json!({"execute": "system_reset"}))
     }
 
     /// Fails, with the end of its console, if it has ended.

@@ -45,6 +45,8 @@ pub(crate) struct Guest {
     address: String,
     conductor: Option<BufReader<TcpStream>>,
     asked: u64,
+    /// Where its kernel was changed last.
+    poked: Option<u64>,
     /// How long its boot took, until the agent's conditions were on its Node.
     pub(crate) boot: Duration,
 }
@@ -113,6 +115,7 @@ impl Guest {
             address,
             conductor: None,
             asked: 0,
+            poked: None,
             boot: Duration::ZERO,
         };
         let up = guest.wait_up();
@@ -173,6 +176,37 @@ impl Guest {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         Ok(stream)
+    }
+
+    /// Writes these bytes over the beginning of a function of its kernel, and returns what was there.
+    pub(crate) fn poke(&mut self, function: &str, bytes: &[u8]) -> Result<Vec<u8>> {
+        let told = self.sh(&format!(
+            "sed -nE 's/^([0-9a-f]+) . ({function}|_text)$/\\2 \\1/p' /proc/kallsyms
+             sed -nE 's/^ *([0-9a-f]+)-.*Kernel code$/code \\1/p' /proc/iomem"
+        ))?;
+        let place = |name: &str| {
+            let line = told.lines().find_map(|line| line.strip_prefix(name));
+            let place = line.with_context(|| format!("{name}: {told}"))?;
+            Ok::<_, anyhow::Error>(u64::from_str_radix(place.trim(), 16)?)
+        };
+        let at = place(function)? - place("_text")? + place("code")?;
+        self.poked = Some(at);
+        self.emulator.poke(at, bytes)
+    }
+
+    /// Writes back what [`Self::poke`] returned. The guest need not answer for that.
+    pub(crate) fn poke_again(&mut self, bytes: &[u8]) -> Result<()> {
+        let at = self.poked.context("nothing was poked")?;
+        self.emulator.poke(at, bytes).map(drop)
+    }
+
+    /// Resets it, as whoever repairs machines does; returns when its systemd has started our program.
+    pub(crate) fn reset(&mut self) -> Result<()> {
+        self.emulator.reset()?;
+        self.conductor = None;
+        let stream = self.accept("the guest after its reset", BOOT_TIMEOUT)?;
+        self.conductor = Some(BufReader::new(stream));
+        Ok(())
     }
 
     /// Runs a shell script in the guest that must succeed; returns its output.

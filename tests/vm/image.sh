@@ -27,7 +27,8 @@ cp "$work"/kernel/boot/vmlinuz-* "$work/image/vmlinuz"
 modules=$(echo "$work"/kernel/lib/modules/*/kernel)
 for module in drivers/virtio/virtio_ring drivers/virtio/virtio drivers/virtio/virtio_pci_legacy_dev drivers/virtio/virtio_pci_modern_dev \
   drivers/virtio/virtio_pci drivers/block/virtio_blk net/core/failover drivers/net/net_failover drivers/net/virtio_net \
-  mm/zsmalloc lib/lzo/lzo_compress lib/lzo/lzo_decompress crypto/lzo-rle drivers/block/zram/zram; do
+  mm/zsmalloc lib/lzo/lzo_compress lib/lzo/lzo_decompress crypto/lzo-rle drivers/block/zram/zram \
+  drivers/md/dm-mod; do
   # What this kernel has built in is no file.
   [ -f "$modules/$module.ko" ] || continue
   cp "$modules/$module.ko" "$work/image/modules/"
@@ -40,7 +41,7 @@ mkdir -p "$root/usr/bin" "$root/usr/sbin" "$root/usr/lib" "$root/usr/lib64"
 for folder in bin sbin lib lib64; do ln -s "usr/$folder" "$root/$folder"; done
 for folder in proc sys dev run tmp mnt var/tmp var/lib etc root; do mkdir -p "$root/$folder"; done
 apt-cache depends --recurse --installed --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances \
-  systemd dbus util-linux coreutils dash grep sed |
+  systemd dbus util-linux coreutils dash grep sed dmsetup e2fsprogs |
   grep -E '^[a-z0-9]' | sort -u | grep -vE '^(debconf|perl-base|cdebconf|init-system-helpers|dpkg|tar|bash)' >"$work/packages"
 while read -r package; do
   dpkg -L "$package" 2>/dev/null || true

@@ -1,4 +1,4 @@
-//! The tests in a guest of their own under qemu, where a node really runs out of memory.
+//! The tests in a guest of their own under qemu, where a node really runs out of memory, and where the kernel is nobody else's.
 //!
 //! They run in namespaces of their own (`support::enter`), with a real control plane beside the guest. One guest runs at a time: an
 //! emulated processor takes a core.
@@ -7,6 +7,7 @@
 //! |---|---|
 //! | none, `short` | one guest, in which the kubelet is killed while the host thrashes: a part of `make test` |
 //! | `full NAME…` | every load that something was promised for, `VM_RUNS` times (5), each with its trace in `dist/vm-traces`: `make vm`; with names only the guests that begin with one of these loads |
+//! | `reasons NAME…` | one guest, in which each reason that is bad is provoked with the real kubelet on cgroup v2, and rows of the table of trust: a part of `make vm`; with names only those that begin so |
 //! | `record FOLDER MIB NAME…` | records loads (all, if none is named) in guests of so much memory, as traces into a folder of this tree |
 
 #![expect(
@@ -16,17 +17,24 @@
 )]
 
 mod archive;
+mod bootstrapped;
+mod by_hand;
+mod debugger;
 mod emulator;
 mod files;
 mod full;
 mod guest;
 mod judge;
+mod lab;
 mod loads;
 mod observe;
 mod programs;
+mod provoked;
+mod reasons;
 mod runs;
 mod scenarios;
 mod trace;
+mod trust;
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -57,8 +65,9 @@ fn run() -> Result<bool> {
         ["--list", ..] => Ok(true), // asked by whoever lists tests: there are none by name
         [] | ["short", ..] => full::short(),
         ["full", names @ ..] => full::full(names),
+        ["reasons", names @ ..] => reasons::run(names),
         ["record", folder, memory, names @ ..] => Ok(record(folder, memory.parse()?, names)),
-        other => bail!("{other:?}: there are `short`, `full` and `record`"),
+        other => bail!("{other:?}: there are `short`, `full`, `reasons` and `record`"),
     }
 }
 

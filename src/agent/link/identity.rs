@@ -133,11 +133,11 @@ impl State {
         self.link.gate.credential_renewed(now);
         self.link.watch = Watch::Wanted;
         effects.push(Effect::Connect(node));
-        self.wish();
+        self.wish(now);
     }
 
     /// The kubelet's own word about its Node's name may come after the first guess.
-    pub(in crate::agent) fn follow_node_name(&mut self, effects: &mut Vec<Effect>) {
+    pub(in crate::agent) fn follow_node_name(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let node = self.node_name();
         if self
             .publisher
@@ -148,7 +148,7 @@ impl State {
             self.publisher = Some(Publisher::new(&node));
             self.tell_about(&node);
             self.link.gate.spread_by(&node);
-            self.wish();
+            self.wish(now);
             self.link.forget_node();
             if self.link.is_connected() {
                 effects.push(Effect::Connect(node));

@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     checks::{
         Question, Reading,
-        kernel::troubles::KernelState,
+        kernel::state::KernelState,
         kubelet::{Found, Process},
         lease::{Sockets, Unread},
         limits,
@@ -17,8 +17,9 @@ use crate::{
     },
     cluster::{api::NodeView, events::Notice, identity::Identity, watch::NodeEvent},
     config::Settings,
-    health::ConditionType,
+    health::{ConditionType, news::Pace},
     helper::{
+        fork::Forked,
         protocol::{Heard, RuntimeAnswer, RuntimeStatus},
         storage::StorageAnswer,
     },
@@ -170,6 +171,7 @@ impl Both {
                     ..limits::Sample::default()
                 })
             }),
+            Question::Fork => Box::new(|| Reading::Fork(Ok(Forked::Refused))),
             Question::KernelState(_) => Box::new(move || {
                 Reading::KernelState(KernelState {
                     tainted: Some(if is_bad { 1 << 7 } else { 0 }),
@@ -231,7 +233,8 @@ impl Both {
             1 => {
                 let end = Duration::from_mins(self.rng.u64(1..5));
                 self.tell(millis, &|| {
-                    let pause = Pause::new(at(millis).wall, end, None, None).unwrap();
+                    let longest = Duration::from_hours(24);
+                    let pause = Pause::new(at(millis).wall, end, longest, None, None).unwrap();
                     Event::Pause(Ok(Some(pause)))
                 });
             }
@@ -243,6 +246,7 @@ impl Both {
                     action: "Observe",
                     note: "something".to_owned(),
                     about: String::new(),
+                    pace: Pace::Ordinary,
                 };
                 self.short.events.record(notice(), at(millis));
                 self.whole.events.record(notice(), at(millis));

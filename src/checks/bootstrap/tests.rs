@@ -4,7 +4,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     bootstrap::{CredentialSeen, RuntimeSeen},
-    checks::{kubelet::Process, lease::Sight},
+    checks::{
+        kubelet::Process,
+        lease::{Healthz, Sight},
+    },
+    health::Reason,
     rules::UNINITIALIZED,
 };
 
@@ -57,7 +61,7 @@ fn check() -> Bootstrap {
     };
     check.take(&Reading::Kubelet(Some(process)), at(0));
     let sight = Sight {
-        kubelet_answers: true,
+        healthz: Healthz::Answers,
         ..Sight::default()
     };
     check.take(&Reading::Sight(sight), at(0));
@@ -123,6 +127,48 @@ fn a_node_that_is_late_is_stuck_at_what_is_seen_against_it() {
     // Late is no end.
     check.take(&node("u1", true, &[], None), at(DEADLINE + 100));
     assert_eq!(reasons(&check), [Reason::NodeIsBootstrapped]);
+}
+
+/// Autoscalers do not wait for the deadline.
+#[test]
+fn a_stage_over_its_patience_is_reported_at_once_and_once() {
+    let mut check = check();
+    let first = node("u1", false, &[UNINITIALIZED], None);
+    check.take(&first, at(1));
+    check.turn(at(1));
+    check.take(&host(), at(2));
+    assert_eq!(check.told(), None);
+    // The cloud controller may take two minutes, and the check wakes when they are over.
+    let wakes = (0..20).fold(3, |clock, _| {
+        let due = check.due_at().unwrap().as_secs() - 1000;
+        if due > 120 || clock == 120 {
+            return clock;
+        }
+        assert!(due > clock, "{due} after {clock}");
+        check.turn(at(due));
+        check.take(&host(), at(due));
+        due
+    });
+    assert_eq!(wakes, 120);
+    let told = check.told().unwrap();
+    assert_eq!((told.news, told.warning), (News::BootstrapStageLate, true));
+    assert_eq!(told.about, "cloud-controller");
+    for part in ["stuck at cloud-controller", "CP005", "may take 120 s"] {
+        assert!(told.note.contains(part), "{}", told.note);
+    }
+    assert_eq!(reasons(&check), [Reason::NodeBootstrapping], "no fault yet");
+    for secs in 130..DEADLINE {
+        check.turn(at(secs));
+        check.take(&host(), at(secs));
+        assert_eq!(check.told(), None);
+    }
+    // Another Node of that name has its own.
+    check.take(
+        &node("u2", false, &[UNINITIALIZED], None),
+        at(DEADLINE - 100),
+    );
+    check.take(&host(), at(DEADLINE - 99));
+    assert!(check.told().is_some());
 }
 
 #[test]
@@ -212,7 +258,7 @@ proptest! {
                 0 => check.take(&node("u1", flag, &[], None), now),
                 1 => check.take(&node("u1", flag, &[UNINITIALIZED], None), now),
                 2 => check.take(&host(), now),
-                3 => check.take(&Reading::Sight(Sight { kubelet_answers: flag, ..Sight::default() }), now),
+                3 => check.take(&Reading::Sight(Sight { healthz: if flag { Healthz::Answers } else { Healthz::Unknown }, ..Sight::default() }), now),
                 _ => { check.turn(now); }
             }
             let is_true = reasons(&check) == [Reason::NodeIsBootstrapped];

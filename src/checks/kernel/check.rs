@@ -1,12 +1,18 @@
 //! The check: what the kernel's log and tables say → the condition `NodeKernelHealthy`, and news of what is no state.
 //!
-//! In a calm it wants nothing read. A line of the log wakes it; while a trouble lasts, the kernel's tables are looked at twice a minute.
+//! A line of the log wakes it; while a trouble lasts, or the kernel logs no hung task, its tables are looked at twice a minute,
+//! in a calm each ten minutes. What the log said before the agent came counts once a look that was asked for after it was read
+//! has confirmed it.
 
 use std::{collections::VecDeque, time::Duration};
 
 use super::{
+    assess::{Limits, assess},
     event::{Concern, KernelEvent, KernelLine, Meaning, OomKill, Scope},
-    troubles::{HungTask, KernelState, Lasts, Troubles},
+    hung::Platform,
+    state::{KernelAsk, KernelState},
+    troubles::Troubles,
+    workload::workload,
 };
 use crate::{
     checks::{Check, Question, Reading, Spec},
@@ -27,39 +33,12 @@ pub const SPEC: Spec = Spec {
 
 /// How often the kernel's tables are looked at while a trouble lasts.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// How often in a calm: for what the log never says, that the detection of hung tasks was turned off.
+const LOOK_EVERY_IN_CALM: Duration = Duration::from_mins(10);
 /// News that wait to be told.
 const MAX_NEWS: usize = 16;
 /// Kills whose pod's name is asked for.
 const MAX_NAMELESS: usize = 16;
-/// Hung tasks that a message names.
-const NAMED_TASKS: usize = 4;
-/// Without these no pod is started or stopped: the kubelet, the runtimes, the programs that carry the kubelet inside, PID 1.
-const ESSENTIAL: &[&str] = &[
-    "kubelet",
-    "containerd",
-    "dockerd",
-    "crio",
-    "systemd",
-    "k3s",
-    "rke2",
-    "k0s",
-    "kubelite",
-];
-
-/// The thresholds.
-#[derive(Debug, Clone, Copy)]
-struct Limits {
-    stalls: usize,
-    stall_window: Duration,
-    oopses: usize,
-    oops_window: Duration,
-    uncorrected: usize,
-    uncorrected_window: Duration,
-    hung_tasks: usize,
-    hung_for: Duration,
-    quiet: Duration,
-}
-
 /// What is known of the log.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Log {
@@ -76,11 +55,16 @@ pub struct Kernel {
     log: Log,
     troubles: Troubles,
     state: Option<KernelState>,
-    /// The tasks that the open question asks about.
-    asked: Vec<i32>,
+    /// What the open question asks about.
+    asked: KernelAsk,
+    /// Whether it was asked after the log had said what it had to say of the past.
+    asked_after_past: bool,
+    /// Whether such a question was answered: nothing is judged before.
+    is_confirmed: bool,
     look_at: Option<Duration>,
-    /// The kubelet, whose kill is the kubelet's own check's.
-    kubelet: Option<i32>,
+    /// Whose tasks are essential. The kubelet is also the one whose kill is the kubelet's own check's: the last one counts
+    /// after its end too, because its kill may be told later than that.
+    platform: Platform,
     /// Kills whose pod's name is asked for, the first of them now.
     nameless: VecDeque<OomKill>,
     news: VecDeque<Told>,
@@ -90,26 +74,16 @@ pub struct Kernel {
 impl Kernel {
     /// A check that knows nothing yet.
     pub fn new(settings: &Settings) -> Self {
-        let number = |name| settings.number("kernel", name) as usize;
-        let seconds = |name| settings.seconds("kernel", name);
         Self {
-            limits: Limits {
-                stalls: number("stalls"),
-                stall_window: seconds("stall_window_secs"),
-                oopses: number("oopses"),
-                oops_window: seconds("oops_window_secs"),
-                uncorrected: number("uncorrected_errors"),
-                uncorrected_window: seconds("uncorrected_window_secs"),
-                hung_tasks: number("hung_tasks"),
-                hung_for: seconds("hung_for_secs"),
-                quiet: seconds("quiet_secs"),
-            },
+            limits: Limits::new(settings),
             log: Log::Unknown,
             troubles: Troubles::default(),
             state: None,
-            asked: Vec::new(),
+            asked: KernelAsk::default(),
+            asked_after_past: false,
+            is_confirmed: false,
             look_at: Some(Duration::ZERO),
-            kubelet: None,
+            platform: Platform::new(settings),
             nameless: VecDeque::new(),
             news: VecDeque::new(),
             findings: Vec::new(),
@@ -118,8 +92,8 @@ impl Kernel {
 
     fn hear(&mut self, event: &KernelEvent, now: Now) {
         match event {
-            KernelEvent::Readable => self.log = Log::Readable,
-            KernelEvent::Unreadable(why) => self.log = Log::Unreadable(why.clone()),
+            KernelEvent::Readable => self.log_is(Log::Readable, now),
+            KernelEvent::Unreadable(why) => self.log_is(Log::Unreadable(why.clone()), now),
             KernelEvent::Line(line) if line.pattern.concern == Concern::Kernel => self.line(line, now),
             KernelEvent::Line(_) => {}
             KernelEvent::OomKill(kill) => self.killed(kill),
@@ -129,10 +103,18 @@ impl Kernel {
         }
     }
 
+    fn log_is(&mut self, log: Log, now: Now) {
+        self.log = log;
+        self.is_confirmed = false;
+        self.look_at = Some(now.uptime);
+    }
+
     fn line(&mut self, line: &KernelLine, now: Now) {
+        if !self.is_news() {
+            return self.troubles.take_past(line);
+        }
         // The kernel's stamp leaves out the time that the host slept: of what is said now, ours is the better one.
-        let at = if self.is_news() { now.uptime } else { line.at };
-        self.troubles.take(line, at);
+        self.troubles.take(line, now.uptime);
         let news = match line.pattern.meaning {
             Meaning::HardwareCorrected => News::HardwareErrorCorrected,
             Meaning::ForkRefused => News::ForkRefused,
@@ -143,14 +125,12 @@ impl Kernel {
                 return;
             }
         };
-        if self.is_news() {
-            let about = line.subject.clone().unwrap_or_default();
-            self.tell(Told::new(news, &*line.text).about(about));
-        }
+        let about = line.subject.clone().unwrap_or_default();
+        self.tell(Told::new(news, &*line.text).about(about));
     }
 
     fn killed(&mut self, kill: &OomKill) {
-        if !self.is_news() || self.kubelet == Some(kill.pid) {
+        if !self.is_news() || self.platform.kubelet == Some(kill.pid) {
             return;
         }
         if kill.pod.is_some() && self.nameless.len() < MAX_NAMELESS {
@@ -171,24 +151,45 @@ impl Kernel {
         }
     }
 
-    fn judge(&mut self, now: Now) {
-        let lasts = Lasts {
-            stalls: self.limits.stall_window,
-            oopses: self.limits.oops_window,
-            hardware: self.limits.uncorrected_window,
-            quiet: self.limits.quiet,
-        };
-        self.troubles.pass(lasts, now.uptime);
-        if let Some(state) = &self.state
-            && self.log != Log::Unknown
-        {
-            self.findings = assess(&self.troubles, state, &self.log, self.limits, now.uptime);
+    fn looked(&mut self, state: &KernelState, now: Now) {
+        let asked = std::mem::take(&mut self.asked);
+        if self.asked_after_past {
+            self.troubles.confirm_past(state);
+            self.is_confirmed = true;
         }
-        let lasts = self.troubles.is_any();
-        self.look_at = match self.look_at {
-            Some(at) => Some(at),
-            None => lasts.then(|| now.uptime + LOOK_EVERY),
+        let (waiting, tasks) = (&state.waiting, &mut self.troubles.tasks);
+        tasks.learn(waiting, &asked, &self.platform, now.uptime);
+        self.state = Some(state.clone());
+    }
+
+    fn judge(&mut self, now: Now) {
+        self.troubles.pass(self.limits.lasts(), now.uptime);
+        let Some(state) = &self.state else { return };
+        if self.is_confirmed {
+            self.findings = assess(&self.troubles, state, self.limits, now.uptime);
+            if let Log::Unreadable(why) = &self.log {
+                self.findings.insert(
+                    0,
+                    Finding {
+                        reason: Reason::KernelLogUnreadable,
+                        message: why.clone(),
+                    },
+                );
+            }
+            if self.findings.is_empty() {
+                self.findings.push(Finding {
+                    reason: Reason::KernelIsHealthy,
+                    message: "the kernel reports no trouble".to_owned(),
+                });
+            }
+        }
+        let every = if self.troubles.is_any() || state.detection_off().is_some() {
+            LOOK_EVERY
+        } else {
+            LOOK_EVERY_IN_CALM
         };
+        let next = now.uptime + every;
+        self.look_at = Some(self.look_at.map_or(next, |at| at.min(next)));
     }
 }
 
@@ -201,18 +202,20 @@ impl Check for Kernel {
         if let Reading::Kernel(event) = reading {
             self.hear(event, now);
         } else if let Reading::KernelState(state) = reading {
-            let asked = std::mem::take(&mut self.asked);
-            self.troubles.learn(state, &asked);
-            self.state = Some(state.clone());
+            self.looked(state, now);
         } else if let Reading::Pod(name) = reading {
             if let Some(kill) = self.nameless.pop_front() {
                 self.tell(told_of(&kill, name.as_deref()));
             }
             return;
         } else {
-            // The last one counts after its end too: its kill may be told later than that.
-            if let Reading::Kubelet(Some(process)) = reading {
-                self.kubelet = Some(process.pid);
+            match reading {
+                Reading::Kubelet(Some(process)) => self.platform.kubelet = Some(process.pid),
+                Reading::Runtime(Ok(answer)) => {
+                    let pid = answer.listener.as_ref().map(|listener| listener.pid);
+                    self.platform.runtime = pid.or(self.platform.runtime);
+                }
+                _ => {}
             }
             return;
         }
@@ -232,7 +235,12 @@ impl Check for Kernel {
             return Some(Question::Pod(pod.uid.clone()));
         }
         self.look_at = None;
-        self.asked = self.troubles.tids();
+        self.asked_after_past = self.log != Log::Unknown;
+        let off = self.state.as_ref().and_then(KernelState::detection_off);
+        self.asked = KernelAsk {
+            tids: self.troubles.tasks.tids(),
+            processes: off.map_or_else(Vec::new, |_| self.platform.processes()),
+        };
         Some(Question::KernelState(self.asked.clone()))
     }
 
@@ -245,123 +253,18 @@ impl Check for Kernel {
     }
 }
 
-/// What it all means.
-fn assess(
-    troubles: &Troubles,
-    state: &KernelState,
-    log: &Log,
-    limits: Limits,
-    now: Duration,
-) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let mut find = |reason, message: String| findings.push(Finding { reason, message });
-    if let Log::Unreadable(why) = log {
-        find(Reason::KernelLogUnreadable, why.clone());
-    }
-    hung(&troubles.tasks, limits, now, &mut find);
-    let stalls = troubles.stalls.within(limits.stall_window, now);
-    if stalls >= limits.stalls || troubles.hard_lockups.within(limits.quiet, now) > 0 {
-        find(
-            Reason::KernelLockedUp,
-            "the kernel's watchdogs report again and again that a CPU stands still".to_owned(),
-        );
-    } else if troubles.stalls.within(limits.quiet, now) > 0 {
-        find(
-            Reason::KernelStalled,
-            "the kernel's watchdogs report that a CPU stood still for many seconds".to_owned(),
-        );
-    }
-    if troubles.oopses.within(limits.oops_window, now) >= limits.oopses {
-        find(
-            Reason::KernelOopsRepeated,
-            "the kernel meets faults of its own again and again; see `journalctl -k`".to_owned(),
-        );
-    } else if state.has_oopsed() || troubles.oopses.within(limits.quiet, now) > 0 {
-        find(Reason::KernelOops, "the kernel has met a fault of its own since it was booted (`journalctl -k`); locks may be held for ever, and a reboot alone ends that".to_owned());
-    }
-    let lost = troubles.uncorrected.within(limits.uncorrected_window, now);
-    if lost >= limits.uncorrected || troubles.fatal.within(limits.uncorrected_window, now) > 0 {
-        find(
-            Reason::KernelHardwareFailing,
-            "the hardware reports errors that it could not correct, again and again or fatal ones"
-                .to_owned(),
-        );
-    } else if lost > 0 || state.has_lost_memory() {
-        find(Reason::KernelMemoryLost, "memory has failed since the host was booted, and the kernel has given up what was in it".to_owned());
-    }
-    if let Some((device, _)) = &troubles.netdevice {
-        find(
-            Reason::KernelNetdeviceStuck,
-            format!(
-                "the network device {device} of a container that is gone cannot be taken away; what makes or ends network namespaces may wait for it"
-            ),
-        );
-    }
-    if findings.is_empty() {
-        findings.push(Finding {
-            reason: Reason::KernelIsHealthy,
-            message: "the kernel reports no trouble".to_owned(),
-        });
-    }
-    findings
-}
-
-fn hung(tasks: &[HungTask], limits: Limits, now: Duration, find: &mut impl FnMut(Reason, String)) {
-    if tasks.is_empty() {
-        return;
-    }
-    let essential = tasks
-        .iter()
-        .filter(|task| is_essential(&task.comm))
-        .find(|task| now.saturating_sub(task.since) >= limits.hung_for);
-    if let Some(task) = essential {
-        find(
-            Reason::KernelDeadlocked,
-            format!(
-                "{} (pid {}) has waited in the kernel for minutes, cannot be killed, and no pod is started or stopped without it",
-                task.comm, task.tid
-            ),
-        );
-    } else if tasks.len() >= limits.hung_tasks {
-        find(
-            Reason::KernelDeadlocked,
-            format!(
-                "many tasks have waited in the kernel for minutes and cannot be killed: {}, …",
-                named(tasks)
-            ),
-        );
-    } else {
-        find(
-            Reason::KernelTaskHung,
-            format!(
-                "waiting in the kernel for minutes, cannot be killed: {}",
-                named(tasks)
-            ),
-        );
-    }
-}
-
-fn is_essential(comm: &str) -> bool {
-    let is_shim = comm.starts_with("containerd-shim");
-    !is_shim && ESSENTIAL.iter().any(|name| comm.starts_with(name))
-}
-
-fn named(tasks: &[HungTask]) -> String {
-    let named = tasks
-        .iter()
-        .take(NAMED_TASKS)
-        .map(|task| format!("{} (pid {})", task.comm, task.tid));
-    named.collect::<Vec<_>>().join(", ")
-}
-
 /// The news of a kill, with the pod's `namespace/name` if that is known.
 fn told_of(kill: &OomKill, name: Option<&str>) -> Told {
     let mut about = kill.cgroup.clone().unwrap_or_else(|| kill.comm.clone());
     let mut whose = String::new();
     if let Some(pod) = &kill.pod {
+        name.map_or(pod.uid.as_str(), workload)
+            .clone_into(&mut about);
         let name = name.map_or_else(|| format!("with uid {}", pod.uid), str::to_owned);
         whose = format!(" of the pod {name}");
-        about.clone_from(&pod.uid);
+    }
+    if kill.scope == Scope::Host {
+        about += " (the host's memory)"; // the node's trouble, not the workload's
     }
     let of = kill.of_limit();
     let why = match (kill.scope, &kill.limit_cgroup) {

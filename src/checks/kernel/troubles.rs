@@ -1,52 +1,20 @@
 //! What the kernel has told of and is not over: tasks that hang, CPUs that stood still, faults of its own, memory that failed.
 //!
-//! Pure and bounded. Each trouble knows when it is over: by the kernel's own state where it has one (a task that no longer waits,
+//! Pure and bounded. What was said before the agent came waits until a look at the present confirms it. Each trouble knows when it is over: by the kernel's own state where it has one (a task that no longer waits,
 //! the taint, the pages that were given up), else after a quiet time without another line.
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::event::{KernelLine, Meaning};
+use super::{
+    event::{KernelLine, Meaning},
+    hung::HungTasks,
+    state::KernelState,
+};
 
-/// Hung tasks that are remembered.
-const MAX_TASKS: usize = 16;
 /// Moments of one kind that are remembered.
 const MAX_MOMENTS: usize = 32;
 /// Lines of one trouble come together: an oops has several, and a CPU that stands still is told by more than one watchdog.
 const TOGETHER: Duration = Duration::from_secs(10);
-
-/// The taint of a kernel that has met a fault of its own (`D`, bit 7).
-const TAINT_DIE: u64 = 1 << 7;
-/// The taint of a kernel that has met a machine check (`M`, bit 4).
-const TAINT_MACHINE_CHECK: u64 = 1 << 4;
-
-/// What the kernel's tables say now; `None`: this kernel has no such table, or it cannot be read.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KernelState {
-    /// `/proc/sys/kernel/tainted`.
-    pub tainted: Option<u64>,
-    /// `HardwareCorrupted` of `/proc/meminfo`: memory that was given up, in KiB.
-    pub corrupted_kib: Option<u64>,
-    /// Uncorrected errors that the memory controllers have counted (EDAC).
-    pub uncorrected: Option<u64>,
-    /// Which of the tasks that were asked for still wait and cannot be killed.
-    pub waiting: Vec<i32>,
-}
-
-impl KernelState {
-    /// Whether it has met a fault of its own since it was booted.
-    pub fn has_oopsed(&self) -> bool {
-        self.tainted.is_some_and(|taint| taint & TAINT_DIE != 0)
-    }
-
-    /// Whether memory has failed since it was booted.
-    pub fn has_lost_memory(&self) -> bool {
-        self.corrupted_kib.is_some_and(|kib| kib > 0)
-            || self.uncorrected.is_some_and(|errors| errors > 0)
-            || self
-                .tainted
-                .is_some_and(|taint| taint & TAINT_MACHINE_CHECK != 0)
-    }
-}
 
 /// When something happened, lately.
 #[derive(Debug, Default)]
@@ -85,29 +53,23 @@ impl Moments {
     }
 }
 
-/// A task that waits and cannot be killed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct HungTask {
-    /// Its thread id.
-    pub(super) tid: i32,
-    /// Its name.
-    pub(super) comm: String,
-    /// Since when it is known to hang.
-    pub(super) since: Duration,
-}
-
 /// Everything that is not over.
 #[derive(Debug, Default)]
 pub(super) struct Troubles {
-    pub(super) tasks: Vec<HungTask>,
+    pub(super) tasks: HungTasks,
     /// Soft lockups and RCU stalls.
     pub(super) stalls: Moments,
+    /// The ones and the others of these.
+    soft_lockups: Moments,
+    rcu_stalls: Moments,
     pub(super) hard_lockups: Moments,
     pub(super) oopses: Moments,
     pub(super) uncorrected: Moments,
     pub(super) fatal: Moments,
     /// The network device that cannot be taken away, and when that was said last.
     pub(super) netdevice: Option<(String, Duration)>,
+    /// What this boot has said before the agent came, with the kernel's stamps: nothing of it counts yet.
+    past: VecDeque<(Meaning, Duration)>,
 }
 
 /// How long each trouble lasts without another line, where the kernel has no state of it.
@@ -123,45 +85,79 @@ impl Troubles {
     /// Takes in what the log says, and when.
     pub(super) fn take(&mut self, line: &KernelLine, at: Duration) {
         match line.pattern.meaning {
-            Meaning::TaskHung => self.hung(line, at),
-            Meaning::SoftLockup | Meaning::RcuStall => self.stalls.add(at),
-            Meaning::HardLockup => self.hard_lockups.add(at),
-            Meaning::Oops => self.oopses.add(at),
-            Meaning::HardwareLost => self.uncorrected.add(at),
-            Meaning::HardwareFatal => self.fatal.add(at),
+            Meaning::TaskHung => self.tasks.log(line.subject.as_deref().unwrap_or_default()),
             Meaning::NetdeviceStuck => {
                 self.netdevice = line.subject.clone().map(|device| (device, at));
             }
-            _ => {}
+            meaning => self.happened(meaning, at),
         }
     }
 
-    fn hung(&mut self, line: &KernelLine, at: Duration) {
-        let Some((comm, tid)) = line.subject.as_deref().and_then(|s| s.rsplit_once(':')) else {
-            return;
+    fn happened(&mut self, meaning: Meaning, at: Duration) {
+        let of_its_kind = match meaning {
+            Meaning::SoftLockup => &mut self.soft_lockups,
+            Meaning::RcuStall => &mut self.rcu_stalls,
+            Meaning::HardLockup => return self.hard_lockups.add(at),
+            Meaning::Oops => return self.oopses.add(at),
+            Meaning::HardwareLost => return self.uncorrected.add(at),
+            Meaning::HardwareFatal => return self.fatal.add(at),
+            _ => return,
         };
-        let Ok(tid) = tid.parse() else { return };
-        if self.tasks.iter().any(|task| task.tid == tid) || self.tasks.len() == MAX_TASKS {
-            return;
-        }
-        self.tasks.push(HungTask {
-            tid,
-            comm: comm.to_owned(),
-            since: at,
-        });
+        of_its_kind.add(at);
+        self.stalls.add(at);
     }
 
-    /// Takes in what the kernel's tables say, to a question about `asked`.
-    pub(super) fn learn(&mut self, state: &KernelState, asked: &[i32]) {
-        self.tasks
-            .retain(|task| !asked.contains(&task.tid) || state.waiting.contains(&task.tid));
+    /// Takes in what was said before the agent came. A task may still hang, and is looked for; all else needs the word of
+    /// the kernel's tables. (A device that is still stuck is named again within ten seconds.)
+    pub(super) fn take_past(&mut self, line: &KernelLine) {
+        match line.pattern.meaning {
+            Meaning::TaskHung => self.tasks.log(line.subject.as_deref().unwrap_or_default()),
+            Meaning::NetdeviceStuck => {}
+            meaning => {
+                if self.past.len() == MAX_MOMENTS {
+                    self.past.pop_front();
+                }
+                self.past.push_back((meaning, line.at));
+            }
+        }
+    }
+
+    /// A look at the tables that was asked for after the log's past had been read: what they confirm of it counts from now
+    /// on, and the rest never happened.
+    pub(super) fn confirm_past(&mut self, state: &KernelState) {
+        for (meaning, at) in std::mem::take(&mut self.past) {
+            if state.witnesses(meaning) {
+                self.happened(meaning, at);
+            }
+        }
+    }
+
+    /// How many stalls within `window` a counter or taint of their own kind stands behind.
+    pub(super) fn witnessed_stalls(
+        &self,
+        state: &KernelState,
+        window: Duration,
+        now: Duration,
+    ) -> usize {
+        let soft = state.witnesses(Meaning::SoftLockup);
+        match (soft, state.witnesses(Meaning::RcuStall)) {
+            (true, true) => self.stalls.within(window, now),
+            (true, false) => self.soft_lockups.within(window, now),
+            (false, true) => self.rcu_stalls.within(window, now),
+            (false, false) => 0,
+        }
     }
 
     /// Lets go of what is over by time.
     pub(super) fn pass(&mut self, lasts: Lasts, now: Duration) {
         // As long as a stall counts towards the next, and no shorter than it is told.
-        self.stalls
-            .forget_before(lasts.stalls.max(lasts.quiet), now);
+        for stalls in [
+            &mut self.stalls,
+            &mut self.soft_lockups,
+            &mut self.rcu_stalls,
+        ] {
+            stalls.forget_before(lasts.stalls.max(lasts.quiet), now);
+        }
         self.hard_lockups.forget_before(lasts.quiet, now);
         self.oopses
             .forget_before(lasts.oopses.max(lasts.quiet), now);
@@ -185,10 +181,5 @@ impl Troubles {
         !self.tasks.is_empty()
             || self.netdevice.is_some()
             || moments.iter().any(|moments| !moments.0.is_empty())
-    }
-
-    /// The tasks whose state is to be read.
-    pub(super) fn tids(&self) -> Vec<i32> {
-        self.tasks.iter().map(|task| task.tid).collect()
     }
 }

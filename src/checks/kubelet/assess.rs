@@ -1,6 +1,6 @@
 //! What the kubelet's state means: one finding, or that there is nothing new to say.
 
-use super::{Alive, Carrier, Endpoint, JobKind, Kubelet, Life, Probe, Unit};
+use super::{Alive, Carrier, Endpoint, JobKind, Kubelet, Life, Probe, Unit, witness::said};
 use crate::{
     clock::Now,
     health::{Finding, PROBES, Reason, Status, UNKILLABLE_AFTER, timing::Samples},
@@ -67,19 +67,14 @@ impl Kubelet {
 
     /// It lives, and is to end, or cannot do anything.
     fn assess_ending(&self, alive: &Alive, now: Now) -> Option<Assessment> {
-        let (unit, who) = (&self.unit_name, who(alive));
+        let who = who(alive);
         let lasts = |since: Option<_>, grace| since.is_some_and(|at| now.uptime >= at + grace);
-        if lasts(self.killing_since, UNKILLABLE_AFTER) {
-            let text = format!("{who} has outlived the SIGKILL that systemd sent it");
+        // systemd's word alone may be anybody's.
+        if alive.is_dying && lasts(self.killing_since, UNKILLABLE_AFTER) {
+            let text = format!(
+                "{who} has outlived the SIGKILL that systemd sent it, which is pending for it"
+            );
             return Some(found(Reason::KubeletUnkillable, text));
-        }
-        if self
-            .unit
-            .as_ref()
-            .is_some_and(|unit| unit.freezer_state == "frozen")
-        {
-            let text = format!("{who} is frozen: {unit} was frozen through systemd");
-            return Some(found(Reason::KubeletFrozen, text));
         }
         if let Some(cgroup) = &alive.suspicion.frozen_by
             && alive.misses() > 0
@@ -154,12 +149,12 @@ impl Kubelet {
             (false, _) if !alive.probes.is_full(PROBES) => return NothingNew,
             (false, _) => {}
         }
-        if let Some(starved) = assess_starved(alive, probe, url, before) {
+        if let Some(starved) = assess_starved(alive, probe, (url, before), now) {
             return starved;
         }
         // Of one that was old when we found it nobody knows whether it ever answered.
         let is_slow = !alive.answered && alive.found < grace_ends;
-        self.assess_misses(alive, probe, (url, is_slow))
+        self.assess_misses(alive, probe, (url, is_slow), now)
     }
 
     fn assess_misses(
@@ -167,6 +162,7 @@ impl Kubelet {
         alive: &Alive,
         probe: &Probe,
         (url, is_slow): (&str, bool),
+        now: Now,
     ) -> Assessment {
         let who = who(alive);
         let state = alive.state.map(describe_state).unwrap_or_default();
@@ -189,42 +185,20 @@ impl Kubelet {
             );
         }
         if is_silent && is_slow {
-            return found(
-                Reason::KubeletStartSlow,
-                format!(
-                    "{who}{state} has not answered at {url} within the {} s that a start may take",
-                    self.terms.start_grace.as_secs()
-                ),
+            let what = format!(
+                "{who}{state} has not answered at {url} within the {} s that a start may take",
+                self.terms.start_grace.as_secs()
             );
+            return alive.assess_silence(Reason::KubeletStartSlow, probe, &what, now);
         }
-        match probe {
-            Probe::Ok => NothingNew,
-            Probe::Timeout => found(
-                Reason::KubeletHung,
-                format!(
-                    "{who}{state}: {} probes of {url} in a row timed out",
-                    PROBES.bad
-                ),
-            ),
-            Probe::Refused => found(
-                Reason::KubeletHealthzDown,
-                format!("{who}{state}: nobody listens at {url}"),
-            ),
-            Probe::Unreachable => found(
-                Reason::KubeletHealthzDown,
-                format!(
-                    "{who}{state}: a connection to {url} is neither taken nor refused, as when a firewall drops it"
-                ),
-            ),
-            Probe::Status(code) => found(
-                Reason::KubeletHealthzDown,
-                format!("{who}{state}: {url} answers HTTP {code}"),
-            ),
-            Probe::Impossible(why) => found(
-                Reason::KubeletProbeFailed,
-                format!("{who}{state} lives, but {url} could not be asked: {why}"),
-            ),
-        }
+        let what = said(&format!("{who}{state}"), probe, url);
+        let reason = match probe {
+            Probe::Ok => return NothingNew,
+            Probe::Impossible(_) => return found(Reason::KubeletProbeFailed, what),
+            Probe::Timeout => Reason::KubeletHung,
+            _ => Reason::KubeletHealthzDown,
+        };
+        alive.assess_silence(reason, probe, &what, now)
     }
 
     /// No process, and none ended under our eyes: systemd may know more.
@@ -253,7 +227,7 @@ impl Kubelet {
                 Reason::KubeletNotFound,
                 format!("{name} has not been started since boot"),
             ),
-            (_, "inactive" | "deactivating", _) => ended_unseen(name, before),
+            (_, "inactive" | "deactivating", _) => self.assess_ended_unseen(before, now),
             _ => found(Reason::KubeletNotFound, format!("{name}: {why}")),
         }
     }
@@ -308,14 +282,14 @@ fn is_guessed(alive: &Alive) -> bool {
 fn assess_starved(
     alive: &Alive,
     probe: &Probe,
-    url: &str,
-    before: Option<Reason>,
+    (url, before): (&str, Option<Reason>),
+    now: Now,
 ) -> Option<Assessment> {
     // A host that runs nobody takes no connection either, as if a firewall dropped it; to refuse one is somebody's doing.
     if !matches!(probe, Probe::Timeout | Probe::Unreachable) || is_guessed(alive) {
         return None;
     }
-    let why = starved(alive)?;
+    let why = starved(alive, now)?;
     if !was_well(before) {
         return Some(NothingNew);
     }
@@ -335,25 +309,9 @@ fn was_well(before: Option<Reason>) -> bool {
 }
 
 /// Why it could not answer though it would; one that was stopped does not want to.
-fn starved(alive: &Alive) -> Option<String> {
+fn starved(alive: &Alive, now: Now) -> Option<String> {
     let is_stopped = matches!(alive.state, Some('T' | 't'));
-    alive.starved.why().filter(|_| !is_stopped)
-}
-
-/// The unit is down, and we were not there when it went: a stop and a clean exit leave the same traces.
-fn ended_unseen(name: &str, before: Option<Reason>) -> Assessment {
-    match before {
-        Some(Reason::KubeletStoppedByOperator) => found(
-            Reason::KubeletStoppedByOperator,
-            format!("{name} was stopped by a stop job of systemd's"),
-        ),
-        _ => found(
-            Reason::KubeletNotFound,
-            format!(
-                "{name} is not running; it ended before nodevigil watched it, so whether it was stopped or exited is not known"
-            ),
-        ),
-    }
+    alive.starved.why(now).filter(|_| !is_stopped)
 }
 
 /// It, by its pid and by how it is run.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    JOB_TYPE_WAIT, JobKind, Kubelet, Life, Unit,
+    JOB_TYPE_WAIT, JobKind, Kubelet, Life, STRANGERS_WAIT, Unit,
     ends::Ends,
     life::{Cause, Ended},
     signs::{Carrier, Run},
@@ -33,6 +33,8 @@ impl Kubelet {
             Cause::Unknown
         } else if self.has_job(JobKind::Unasked) || self.bus_is_awaited {
             Cause::Asked(now.uptime + JOB_TYPE_WAIT)
+        } else if self.is_among_strangers(now) {
+            Cause::Asked(now.uptime + STRANGERS_WAIT)
         } else if is_child {
             // systemd does not know it.
             self.ends.child_ended(now.uptime);
@@ -79,6 +81,7 @@ impl Kubelet {
             self.ends.want_words(run, &cause, now.uptime);
         }
         self.learn_cause(&unit);
+        self.dependencies.are(&unit.dependencies);
         let since = |so: bool, since: Option<_>| so.then(|| since.unwrap_or(now.uptime));
         self.stopping_since = since(unit.is_stopping(), self.stopping_since);
         self.killing_since = since(unit.is_being_killed(), self.killing_since);
@@ -89,14 +92,20 @@ impl Kubelet {
     /// A job that is announced while systemd is still being asked was queued before the process ended: a restart of
     /// systemd's own comes behind the news of the end. Its type says whether somebody wanted that end. `announced`: when we first
     /// heard of it.
-    pub(super) fn learn_job(&mut self, kind: JobKind, announced: Duration) {
+    pub(super) fn learn_job(&mut self, kind: JobKind, announced: Duration, now: Now) {
+        let is_beset = self.is_among_strangers(now);
         let Life::Ended(ended) = &mut self.life else {
             return;
         };
-        if !matches!(ended.cause, Cause::Asked(_)) {
+        // Among strangers systemd's word may come later than it was waited for: a stop before its word on the end is that end's.
+        let is_late = is_beset
+            && ended.cause == Cause::Unknown
+            && matches!(kind, JobKind::Unasked | JobKind::Stop);
+        if !is_late && !matches!(ended.cause, Cause::Asked(_)) {
             return;
         }
         match kind {
+            JobKind::Unasked if is_late => ended.cause = Cause::Asked(now.uptime + JOB_TYPE_WAIT),
             JobKind::Unasked => ended.cause = Cause::Asked(ended.at + JOB_TYPE_WAIT),
             JobKind::Stop => ended.cause = Cause::Stopped,
             JobKind::Restart => ended.cause = Cause::Restarting,

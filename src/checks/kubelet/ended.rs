@@ -49,13 +49,7 @@ impl Kubelet {
             {
                 Assessment::NothingNew
             }
-            Cause::Stopped => found(
-                Reason::KubeletStoppedByOperator,
-                format!(
-                    "{}: {who} was stopped by a stop job of systemd's",
-                    self.unit_name
-                ),
-            ),
+            Cause::Stopped => self.assess_stopped(&who, now),
             cause => {
                 let is_it = |run: &Run| match run {
                     Run::Invocation(id) => *id == ended.invocation,

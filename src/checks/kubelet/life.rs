@@ -6,6 +6,7 @@ use super::{
     signs::{Carrier, Endpoint, Probe, Process, Unit},
     starved::Starved,
     suspicion::Suspicion,
+    witness::LeaseLooks,
 };
 use crate::health::timing::Window;
 
@@ -42,6 +43,10 @@ pub(super) struct Ended {
 }
 
 /// A kubelet that lives.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four facts of one process that do not depend on each other"
+)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Alive {
     pub(super) process: Process,
@@ -62,6 +67,10 @@ pub(super) struct Alive {
     /// How hard it is for it to run, since it does not answer; and whether that is to be looked at.
     pub(super) starved: Starved,
     pub(super) strain_is_wanted: bool,
+    /// SIGKILL waits for it, or it has begun to exit.
+    pub(super) is_dying: bool,
+    /// What was seen of its Lease since it does not answer.
+    pub(super) lease: Option<LeaseLooks>,
 }
 
 impl Cause {
@@ -96,6 +105,8 @@ impl Alive {
             endpoint: None,
             starved: Starved::default(),
             strain_is_wanted: false,
+            is_dying: false,
+            lease: None,
         }
     }
 
@@ -109,7 +120,7 @@ impl Alive {
             self.answered = true;
             self.planned = false;
             self.suspicion = Suspicion::default();
-            self.starved = Starved::default();
+            self.lease = None;
         }
         self.strain_is_wanted = probe != Probe::Ok;
         self.probes.push(probe != Probe::Ok);

@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::starved::Strain;
+use jiff::Timestamp;
+
+use super::{dependencies::Dependency, starved::Strain};
 use crate::{checks::kernel::event::OomKill, helper::journal::LastWords};
 
 /// One process, so named that a reused pid is not taken for it.
@@ -33,6 +35,20 @@ pub struct Sample {
     pub frozen_by: Option<String>,
     /// Its threads that wait in the kernel, uninterruptible (state D).
     pub waiting: Vec<Waiting>,
+    /// Who listens at its healthz's port.
+    pub listening: Listening,
+}
+
+/// What the kernel has at a port.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Listening {
+    /// It did not say, or was not asked.
+    #[default]
+    Unknown,
+    /// Nobody listens there.
+    Nobody,
+    /// Somebody does, and so many connections wait to be taken.
+    Waiting(u32),
 }
 
 /// A thread that waits in the kernel, so named that two waits are not taken for one.
@@ -110,14 +126,14 @@ pub struct Unit {
     pub invocation: String,
     /// How often systemd has started it anew by itself; a restart by hand sets it back.
     pub restarts: u32,
-    /// `running`, `freezing`, `frozen` …
-    pub freezer_state: String,
     /// `WatchdogSec=` in microseconds, 0 or the greatest number for none.
     pub watchdog_usec: u64,
     /// `StartLimitBurst=`.
     pub start_limit_burst: u32,
     /// `StartLimitIntervalSec=` in microseconds.
     pub start_limit_interval_usec: u64,
+    /// The units with which systemd stops it, without those that every unit depends on.
+    pub dependencies: Vec<Dependency>,
 }
 
 /// A job of systemd's for the unit.
@@ -148,6 +164,13 @@ pub enum Sign {
     ProcessState(i32, char),
     /// Whether this process is being ended: SIGKILL waits for it, or it has begun to exit.
     Dying(i32, bool),
+    /// Its Lease was read, as it does not answer: when it was renewed, and for how long that is good.
+    Lease {
+        /// `spec.renewTime`.
+        renewed: Timestamp,
+        /// `spec.leaseDurationSeconds`.
+        duration: Duration,
+    },
     /// How hard it is for this process to run; looked at while its healthz does not answer.
     Strain(i32, Strain),
     /// Where this process's healthz is.
@@ -170,8 +193,12 @@ pub enum Sign {
     Job(u32, JobKind),
     /// A job for the unit ended.
     JobDone(u32),
+    /// systemd's word on another unit, on which this one may depend.
+    Other(String, Box<Self>),
     /// Jobs are about to be told anew: one whose end went by unheard must not excuse a later death.
     JobsUntold,
+    /// Somebody else than systemd speaks to us over the bus: what systemd says may come late, or get lost.
+    Strangers,
     /// The bus went away, and what it told us with it.
     BusLost,
 }

@@ -1,7 +1,7 @@
 //! Whether a kubelet whose healthz does not answer gets what it needs to run. If not, that is no fault of its own, and
 //! nothing that restarts it would help.
 
-use crate::{config::Settings, health::timing::Window};
+use crate::{clock::Now, config::Settings};
 
 /// How hard it is for a process to run, in percent of the time; `None` where the kernel does not say.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -27,12 +27,10 @@ pub struct StrainLimits {
 /// however busy the host is.
 const OWN_SHARE_PERCENT: u16 = 10;
 
-/// So long a look that showed starvation counts, in looks.
-const REMEMBERED: crate::health::timing::Samples = crate::health::timing::Samples {
-    bad: 1,
-    of: 3,
-    what: "looks",
-};
+/// So long a look that showed starvation counts, whether it answers meanwhile or not. A look can miss it: two reads that come at once,
+/// as with an agent that is starved too, make no rate, and one that starves answers now and then. Connections pile up at its port
+/// all the while, as they do at one that hangs.
+const REMEMBERED_SECS: u32 = 30;
 
 /// What it lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,12 +40,11 @@ enum Lack {
     Memory,
 }
 
-/// The looks at one kubelet, since it stopped answering.
+/// The looks at one kubelet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Starved {
-    looks: Window,
-    /// Of the first look that showed it, so that the sentence stays.
-    lack: Option<(Lack, u16)>,
+    /// Of the first look that showed it, so that the sentence stays, and when one showed it last (seconds of uptime).
+    seen: Option<(Lack, u16, u32)>,
 }
 
 impl StrainLimits {
@@ -77,15 +74,21 @@ impl StrainLimits {
 }
 
 impl Starved {
-    pub(super) fn look(&mut self, strain: Strain, limits: StrainLimits) {
-        let lack = limits.lack(strain);
-        self.looks.push(lack.is_some());
-        self.lack = self.lack.or(lack);
+    pub(super) fn look(&mut self, strain: Strain, limits: StrainLimits, now: Now) {
+        if let Some((lack, limit)) = limits.lack(strain) {
+            let (lack, limit) = self.lately(now).unwrap_or((lack, limit));
+            self.seen = Some((lack, limit, secs(now)));
+        }
+    }
+
+    fn lately(&self, now: Now) -> Option<(Lack, u16)> {
+        let (lack, limit, last) = self.seen?;
+        (secs(now) < last.saturating_add(REMEMBERED_SECS)).then_some((lack, limit))
     }
 
     /// What it lacks, as a half sentence; `None`: nothing, as far as is known.
-    pub(super) fn why(&self) -> Option<String> {
-        let (lack, limit) = self.lack.filter(|_| self.looks.is_full(REMEMBERED))?;
+    pub(super) fn why(&self, now: Now) -> Option<String> {
+        let (lack, limit) = self.lately(now)?;
         Some(match lack {
             Lack::OwnShare => format!(
                 "its threads wait for a processor more than {limit} % of the time (schedstat)"
@@ -100,14 +103,27 @@ impl Starved {
     }
 }
 
+fn secs(now: Now) -> u32 {
+    u32::try_from(now.uptime.as_secs()).unwrap_or(u32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    fn at(secs: u64) -> Now {
+        Now {
+            uptime: Duration::from_secs(secs),
+            wall: jiff::Timestamp::UNIX_EPOCH,
+        }
+    }
 
     fn why(strain: Strain) -> Option<String> {
         let mut starved = Starved::default();
-        starved.look(strain, StrainLimits::new(&Settings::default()));
-        starved.why()
+        starved.look(strain, StrainLimits::new(&Settings::default()), at(0));
+        starved.why(at(0))
     }
 
     fn strain(cpu: Option<u16>, memory: Option<u16>, waited: Option<u16>) -> Strain {
@@ -140,16 +156,18 @@ mod tests {
     }
 
     #[test]
-    fn it_is_remembered_for_three_looks_in_the_same_words() {
+    fn it_is_remembered_for_half_a_minute_in_the_same_words() {
         let limits = StrainLimits::new(&Settings::default());
         let mut starved = Starved::default();
-        starved.look(strain(None, None, Some(90)), limits);
-        let said = starved.why();
-        starved.look(strain(Some(90), None, Some(20)), limits);
-        assert_eq!(starved.why(), said);
-        for left in [true, true, false] {
-            starved.look(Strain::default(), limits);
-            assert_eq!(starved.why().is_some(), left);
+        starved.look(strain(None, None, Some(90)), limits, at(0));
+        let said = starved.why(at(0));
+        starved.look(strain(Some(90), None, Some(20)), limits, at(20));
+        for secs in 21..50 {
+            starved.look(Strain::default(), limits, at(secs));
+            assert_eq!(starved.why(at(secs)), said, "{secs}");
         }
+        assert_eq!(starved.why(at(50)), None);
+        starved.look(strain(Some(90), None, Some(20)), limits, at(51));
+        assert_ne!(starved.why(at(51)), said, "another time");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::signs::{Sample, Waiting};
+use super::signs::{Listening, Sample, Waiting};
 use crate::health::UNKILLABLE_AFTER;
 
 /// Threads whose waits are followed; one that is stuck is enough.
@@ -17,11 +17,19 @@ pub(super) struct Suspicion {
     waits: Vec<(Waiting, Duration)>,
     /// When it was looked at last (uptime).
     looked: Duration,
+    /// Who listens at its port, and whether it was so, with as many waiting or fewer, at the look before.
+    pub(super) listening: Listening,
+    keeps_waiting: bool,
 }
 
 impl Suspicion {
     pub(super) fn sampled(&mut self, sample: Sample, uptime: Duration) {
         (self.frozen_by, self.looked) = (sample.frozen_by, uptime);
+        self.keeps_waiting = matches!(
+            (self.listening, sample.listening),
+            (Listening::Waiting(before @ 1..), Listening::Waiting(now)) if now >= before
+        );
+        self.listening = sample.listening;
         self.waits.retain(|(wait, _)| sample.waiting.contains(wait));
         for wait in sample.waiting {
             let is_new = self.waits.iter().all(|(known, _)| *known != wait);
@@ -29,6 +37,11 @@ impl Suspicion {
                 self.waits.push((wait, uptime));
             }
         }
+    }
+
+    /// Whether connections wait at its port from one look to the next, and it takes none of them.
+    pub(super) fn queue_fills(&self) -> bool {
+        self.keeps_waiting
     }
 
     /// The thread that has been seen in one and the same wait for too long.
@@ -47,6 +60,7 @@ mod tests {
     fn sample(waiting: &[(i32, u64)]) -> Sample {
         Sample {
             frozen_by: None,
+            listening: Listening::Unknown,
             waiting: waiting
                 .iter()
                 .map(|(tid, turns)| Waiting {
@@ -68,6 +82,29 @@ mod tests {
         assert_eq!(suspicion.stuck(), Some(7));
         suspicion.sampled(sample(&[(8, 11)]), Duration::from_secs(11));
         assert_eq!(suspicion.stuck(), None);
+    }
+
+    #[test]
+    fn a_queue_fills_if_nobody_takes_from_it_between_two_looks() {
+        use Listening::{Nobody, Unknown, Waiting};
+        for (looks, fills) in [
+            ([Waiting(1), Waiting(1)], true),
+            ([Waiting(1), Waiting(2)], true),
+            ([Waiting(2), Waiting(1)], false),
+            ([Waiting(0), Waiting(1)], false),
+            ([Unknown, Waiting(9)], false),
+            ([Waiting(1), Nobody], false),
+        ] {
+            let mut suspicion = Suspicion::default();
+            for listening in looks {
+                let sample = Sample {
+                    listening,
+                    ..Sample::default()
+                };
+                suspicion.sampled(sample, Duration::ZERO);
+            }
+            assert_eq!(suspicion.queue_fills(), fills, "{looks:?}");
+        }
     }
 
     #[test]

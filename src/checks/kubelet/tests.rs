@@ -1,9 +1,12 @@
 //! Histories of a kubelet, told as signs.
 
+mod dependencies;
 mod ends;
 mod killed;
 mod later;
+mod strangers;
 mod stuck;
+mod witness;
 
 use jiff::Timestamp;
 
@@ -211,10 +214,11 @@ fn a_planned_restart_is_no_news_unless_it_fails() {
         kubelet.apply(Sign::Probed(101, Probe::Refused), at(12_000));
         assert_eq!(reason(&kubelet, 12_000), None);
     }
-    assert_eq!(
-        reason(&kubelet, 11_000 + 120_000),
-        Some(Reason::KubeletStartSlow)
-    );
+    let late = 11_000 + 120_000;
+    // Something may keep the probes from it.
+    assert_eq!(reason(&kubelet, late), Some(Reason::KubeletHealthzSilent));
+    kubelet.apply(Sign::Sampled(101, no_listener()), at(late));
+    assert_eq!(reason(&kubelet, late), Some(Reason::KubeletStartSlow));
 
     let mut kubelet = after(healthy(), planned);
     kubelet.tick(at(10_000 + 120_000));
@@ -234,6 +238,7 @@ fn three_misses_make_a_problem_and_each_kind_has_its_reason() {
         ),
     ] {
         let mut kubelet = healthy();
+        kubelet.apply(Sign::ProcessState(PID, 'T'), at(9_000));
         for _ in 0..2 {
             kubelet.apply(Sign::Probed(PID, probe.clone()), at(10_000));
             assert_eq!(reason(&kubelet, 10_000), None);
@@ -263,6 +268,7 @@ fn an_address_that_is_only_the_default_proves_nothing() {
         kubelet,
         [
             Sign::Probed(PID, Probe::Ok),
+            Sign::ProcessState(PID, 'D'),
             refused(),
             refused(),
             refused(),
@@ -285,7 +291,22 @@ fn a_young_kubelet_is_starting() {
         kubelet.apply(Sign::Probed(PID, Probe::Refused), at(5_000));
     }
     assert_eq!(reason(&kubelet, 5_000), Some(Reason::KubeletStarting));
+    assert!(!kubelet.is_silent(at(119_000)));
+    assert!(kubelet.is_silent(at(120_000)), "its Lease is looked at");
+    assert_eq!(
+        reason(&kubelet, 120_000),
+        Some(Reason::KubeletHealthzSilent)
+    );
+    kubelet.apply(Sign::Sampled(PID, no_listener()), at(120_000));
     assert_eq!(reason(&kubelet, 120_000), Some(Reason::KubeletStartSlow));
+}
+
+/// The kernel lists nobody at its port.
+fn no_listener() -> Sample {
+    Sample {
+        listening: Listening::Nobody,
+        ..Sample::default()
+    }
 }
 
 #[test]
@@ -551,18 +572,36 @@ fn a_starved_kubelet_is_not_called_hung() {
     for before in [Reason::KubeletHung, Reason::KubeletStarting] {
         assert_eq!(reason(&kubelet, Some(before)), None);
     }
-    // Nobody starves any more, and it does not answer all the same.
-    for _ in 0..3 {
-        kubelet.apply(Sign::Strain(PID, Strain::default()), at(10_000));
+    // Looks that miss it do not end it.
+    for millis in (11_000..40_000).step_by(1000) {
+        kubelet.apply(Sign::Strain(PID, Strain::default()), at(millis));
+        let said = reason_after(&kubelet, hint, millis);
+        assert_eq!(said, Some(Reason::KubeletStarved), "{millis}");
     }
+    // Nobody starves any more, and it does not answer all the same.
+    let reason = |kubelet: &Kubelet, before| reason_after(kubelet, before, 40_000);
+    assert_eq!(reason(&kubelet, hint), Some(Reason::KubeletHealthzSilent));
+    kubelet.apply(Sign::ProcessState(PID, 'D'), at(40_000));
     assert_eq!(reason(&kubelet, hint), Some(Reason::KubeletHung));
     // It answers once, which one that starves does now and then.
-    kubelet.apply(Sign::Probed(PID, Probe::Ok), at(10_000));
+    kubelet.apply(Sign::Probed(PID, Probe::Ok), at(40_000));
     assert_eq!(reason(&kubelet, hint), None);
     for _ in 0..4 {
-        kubelet.apply(Sign::Probed(PID, Probe::Ok), at(10_000));
+        kubelet.apply(Sign::Probed(PID, Probe::Ok), at(40_000));
     }
     assert_eq!(reason(&kubelet, hint), Some(Reason::KubeletIsHealthy));
+}
+
+#[test]
+fn a_starved_kubelet_that_answers_once_is_starved_still() {
+    let mut kubelet = times_out(STARVING, 'R');
+    kubelet.apply(Sign::Probed(PID, Probe::Ok), at(11_000));
+    for millis in [12_000, 13_000, 14_000] {
+        kubelet.apply(Sign::Probed(PID, Probe::Timeout), at(millis));
+        kubelet.apply(Sign::Strain(PID, Strain::default()), at(millis));
+    }
+    let hint = Some(Reason::KubeletStarved);
+    assert_eq!(reason_after(&kubelet, hint, 14_000), hint);
 }
 
 #[test]
@@ -571,7 +610,7 @@ fn who_does_not_want_to_run_is_not_starved() {
     let hung = Some(Reason::KubeletHung);
     assert_eq!(reason_after(&times_out(STARVING, 'T'), well, 10_000), hung);
     // A host without pressure tables, or one that is at ease.
-    let kubelet = times_out(Strain::default(), 'S');
+    let kubelet = times_out(Strain::default(), 'D');
     assert_eq!(reason_after(&kubelet, well, 10_000), hung);
 }
 
@@ -587,7 +626,7 @@ fn a_connection_that_nobody_takes_while_the_host_starves_is_no_firewalls() {
     assert_eq!(unreachable(STARVING), Some(Reason::KubeletStarved));
     assert_eq!(
         unreachable(Strain::default()),
-        Some(Reason::KubeletHealthzDown)
+        Some(Reason::KubeletHealthzSilent)
     );
 }
 
@@ -598,8 +637,8 @@ fn a_refused_connection_is_no_starvation() {
         kubelet.apply(Sign::Probed(PID, Probe::Refused), at(10_000));
     }
     let well = Some(Reason::KubeletIsHealthy);
-    let down = Some(Reason::KubeletHealthzDown);
-    assert_eq!(reason_after(&kubelet, well, 10_000), down);
+    let silent = Some(Reason::KubeletHealthzSilent);
+    assert_eq!(reason_after(&kubelet, well, 10_000), silent);
 }
 
 #[test]

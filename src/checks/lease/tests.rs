@@ -66,7 +66,7 @@ impl Story {
             clock: 0,
         };
         story.sight(0, |sight| {
-            (sight.kubelet_answers, sight.api_answers) = (true, true);
+            (sight.healthz, sight.api_answers) = (Healthz::Answers, true);
             sight.heartbeat = Some(wall(0));
         });
         story
@@ -197,7 +197,7 @@ fn a_clock_that_is_set_makes_no_stall_and_hides_none() {
 fn while_an_end_is_away_nothing_is_asked_and_nothing_told() {
     for end in [
         (|sight| sight.api_answers = false) as fn(&mut Sight),
-        |sight| sight.kubelet_answers = false,
+        |sight| sight.healthz = Healthz::Unknown,
     ] {
         let mut story = Story::new();
         story.pass(0..100, Story::renews);
@@ -208,6 +208,30 @@ fn while_an_end_is_away_nothing_is_asked_and_nothing_told() {
         assert!(!story.is_told());
         assert_eq!((story.looks.len(), story.sockets_read), (looks, sockets));
     }
+}
+
+#[test]
+fn of_a_kubelet_that_does_not_answer_the_lease_is_read_and_not_judged_here() {
+    let mut story = Story::new();
+    story.pass(0..100, Story::renews);
+    story.sight(100, |sight| {
+        sight.healthz = Healthz::Silent;
+    });
+    let sockets = story.sockets_read;
+    story.pass(100..3700, |_, _| {});
+    assert!(!story.is_told());
+    assert_eq!(story.looks[0], 100, "at once");
+    let looks = story.looks.len();
+    assert!((240..=260).contains(&looks), "{looks} looks an hour");
+    assert_eq!(story.sockets_read, sockets);
+    // One that may not be read is left alone for an hour; without the API server nobody asks.
+    story.lease = Err(Unread::Refused);
+    story.pass(3700..4700, |_, _| {});
+    assert!(story.looks.len() <= looks + 1);
+    let looks = story.looks.len();
+    story.sight(8000, |sight| sight.api_answers = false);
+    story.pass(8000..8100, |_, _| {});
+    assert_eq!(story.looks.len(), looks);
 }
 
 #[test]
@@ -330,4 +354,32 @@ fn sockets_stall_when_nothing_comes_back() {
         ..idle
     };
     assert_eq!(count(opening), (0, 1, 0));
+}
+
+#[test]
+fn an_old_lease_alone_is_no_stall() {
+    let mut story = Story::new();
+    story.sockets = STALLS;
+    story.pass(0..60, Story::renews);
+    // The Lease stays; while it is looked at, what made it suspect is over, and the Node is written.
+    let mut looks = 0;
+    story.pass(60..75, |story, _| looks = story.looks.len());
+    assert!(!story.is_told());
+    story.sockets = WELL;
+    let last = story.check.sockets;
+    story.check.sockets(WELL, at(75));
+    assert_ne!(last, WELL);
+    let old = renewed_at(50);
+    for second in [91, 96, 101, 106, 111, 130] {
+        story.check.renewal(old, at(second));
+        assert!(!story.is_told(), "{second}");
+    }
+    story.check.sockets(STALLS, at(131));
+    for second in [131, 136, 141, 146, 160, 180] {
+        story.check.renewal(old, at(second));
+    }
+    assert!(story.is_told());
+    assert!(looks > 0);
+    let message = &story.check.findings()[0].message;
+    assert!(message.contains("sock_diag"), "{message}");
 }

@@ -7,7 +7,7 @@ use super::{
     limits::Limits,
     machine::Machine,
     sample::Sample,
-    state::{Stage, Transition},
+    state::{HintTold, Stage, Thrashing, Transition},
     why::{Cause, Why},
 };
 use crate::{
@@ -57,14 +57,6 @@ struct Killed {
     at: Duration,
 }
 
-/// The hint's numbers as they are told.
-#[derive(Debug, Clone, Copy)]
-struct HintTold {
-    since: Duration,
-    at: Duration,
-    stage: Stage,
-}
-
 /// The check.
 #[derive(Debug)]
 pub struct Memory {
@@ -80,8 +72,7 @@ pub struct Memory {
     kubelet: Option<i32>,
     runtime: Option<i32>,
     killed: [Option<Killed>; 2],
-    /// Since when the host thrashes (uptime).
-    thrashing_since: Option<Duration>,
+    thrashing: Option<Thrashing>,
     /// Whether memory is about to be exhausted, or is.
     runs_out: bool,
     /// Whether the limit of all pods is what is near, and not the host's memory.
@@ -104,7 +95,7 @@ impl Memory {
             kubelet: None,
             runtime: None,
             killed: [None, None],
-            thrashing_since: None,
+            thrashing: None,
             runs_out: false,
             is_of_pods: false,
             grower: None,
@@ -135,10 +126,16 @@ impl Memory {
             return;
         };
         match to {
-            Stage::Thrashing => self.thrashing_since = self.thrashing_since.or(Some(at)),
+            Stage::Thrashing => {
+                let begun = Thrashing {
+                    since: at,
+                    is_sure: false,
+                };
+                self.thrashing = self.thrashing.or(Some(begun));
+            }
             // A kill in the midst of it is not its end.
             Stage::Oom => {}
-            Stage::Calm | Stage::Rising | Stage::Imminent => self.thrashing_since = None,
+            Stage::Calm | Stage::Rising | Stage::Imminent => self.thrashing = None,
         }
         self.is_of_pods = why.cause == Cause::PodsAtLimit;
         // Who waits while swap has room waits for a disk, or for zram to pack: nothing says that anything runs out.
@@ -204,6 +201,9 @@ impl Memory {
             return;
         }
         let stage = self.machine.state().stage();
+        if let Some(thrashing) = &mut self.thrashing {
+            thrashing.is_sure |= self.machine.is_sure_of_thrashing();
+        }
         if stage == Stage::Calm && self.says_that_all_is_well() {
             return; // as it does at nearly every look
         }
@@ -220,18 +220,18 @@ impl Memory {
     fn says_that_all_is_well(&self) -> bool {
         let is_only = |said: &[Finding], reason| matches!(said, [one] if one.reason == reason);
         !self.runs_out
-            && self.thrashing_since.is_none()
+            && self.thrashing.is_none()
             && self.killed.iter().all(Option::is_none)
             && is_only(&self.findings, Reason::MemoryIsHealthy)
             && is_only(&self.hint, Reason::MemoryIsEnough)
     }
 
     fn judge_state(&mut self, stage: Stage, now: Now) {
-        let thrashes_for = self
-            .thrashing_since
-            .map(|since| now.uptime.saturating_sub(since));
+        let lasts = |thrashing: Thrashing| {
+            thrashing.is_sure && now.uptime.saturating_sub(thrashing.since) >= THRASHING_FOR
+        };
         let state = match stage {
-            _ if thrashes_for.is_some_and(|time| time >= THRASHING_FOR) => Some((
+            _ if self.thrashing.is_some_and(lasts) => Some((
                 Reason::MemoryThrashing,
                 "the host has next to no memory left and does little but drop pages and read them anew",
             )),

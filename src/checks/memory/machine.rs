@@ -82,6 +82,12 @@ impl Machine {
         &self.signals
     }
 
+    /// Whether the last look has two witnesses that the host is short of memory: the counters of reclaim, and either what is
+    /// available or the time that tasks wait.
+    pub fn is_sure_of_thrashing(&self) -> bool {
+        self.signals.is_short_twice(&self.limits)
+    }
+
     /// When it is to be looked at again (uptime).
     pub fn due_at(&self) -> Duration {
         self.due_at

@@ -139,6 +139,14 @@ impl Signals {
             && self.platform_waits.is_some_and(|waits| waits >= most)
     }
 
+    /// Whether the counters of reclaim and one of level and pressure both say that the host is short. A limit that a group of its
+    /// own has met moves the first, and what is available is an estimate.
+    pub(super) fn is_short_twice(&self, limits: &Limits) -> bool {
+        let is_low = self.percent() <= self.level(limits);
+        (self.reclaims == Some(true) || self.is_in_vain())
+            && (is_low || self.is_waited_for(limits) == Some(true))
+    }
+
     /// Nobody waits for the host's memory. (Who waits while the kernel reclaims for nobody is at a limit of his own.)
     fn is_smooth(&self) -> bool {
         self.reclaims == Some(false) || self.waits.is_none_or(|waits| waits < QUIET_WAIT_PERCENT)
@@ -161,5 +169,46 @@ impl Signals {
                 .refaults
                 .is_none_or(|refaults| refaults < QUIET_REFAULT_PERCENT)
             && !self.is_in_vain()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+
+    #[test]
+    fn counters_alone_and_a_level_alone_are_one_witness() {
+        let limits = Limits::new(&Settings::default());
+        let ample = Signals {
+            total: 8e9,
+            available: 6e9,
+            waits: Some(0.0),
+            ..Signals::default()
+        };
+        let in_vain = Signals {
+            stalls: Some(true),
+            efficiency: Some(1.0),
+            ..ample
+        };
+        let low = Signals {
+            available: 8e7,
+            ..ample
+        };
+        assert!(!in_vain.is_short_twice(&limits) && !low.is_short_twice(&limits));
+        let (waits, available) = (Some(80.0), 8e7);
+        for both in [
+            Signals { waits, ..in_vain },
+            Signals {
+                available,
+                ..in_vain
+            },
+            Signals {
+                reclaims: Some(true),
+                ..low
+            },
+        ] {
+            assert!(both.is_short_twice(&limits), "{both:?}");
+        }
     }
 }

@@ -126,3 +126,20 @@ impl Raised {
         }
     }
 }
+
+/// The hint's numbers as they are told.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HintTold {
+    pub(super) since: Duration,
+    pub(super) at: Duration,
+    pub(super) stage: Stage,
+}
+
+/// The host thrashes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Thrashing {
+    /// Since when (uptime).
+    pub(super) since: Duration,
+    /// Whether its second witness was there since then.
+    pub(super) is_sure: bool,
+}

@@ -133,15 +133,12 @@ impl Runtime {
         let state = self.state.map(described).unwrap_or_default();
         match &last.kind {
             Kind::Ready(_) => None,
-            Kind::Unasked(why) => unasked(why),
+            Kind::Unasked(why) | Kind::Doubted(why) => unasked(why),
             Kind::Silent { io_full_percent } => {
                 self.silent(&format!("{who}{state}"), *io_full_percent, now)
             }
             Kind::NotOurs(why) => not_ours(why, &socket.to_string()),
-            Kind::NotReady { why, .. } => found(
-                Reason::ContainerRuntimeNotReady,
-                format!("{who} at {socket} {why}"),
-            ),
+            Kind::NotReady { why, .. } => self.not_ready(&format!("{who} at {socket} {why}")),
             Kind::NoSocket | Kind::Refused => found(
                 Reason::ContainerRuntimeDown,
                 format!("{who}{state} lives, but nobody listens at {socket}"),
@@ -166,7 +163,23 @@ impl Runtime {
                 format!("{text}; every task of the host waits for its disks (full ≥ {limit} %)");
             return found(Reason::ContainerRuntimeSlow, text);
         }
+        // Silence alone may be a slow answer's: the process's own state is the second witness.
+        if self.state.is_none() {
+            let text =
+                format!("{text}; its process is neither stopped (state T) nor stuck (state D)");
+            return found(Reason::ContainerRuntimeSilent, text);
+        }
         found(Reason::ContainerRuntimeHung, text)
+    }
+
+    /// It says so itself, over a channel that is ours alone: the kubelet, which has its own, must have met it too.
+    fn not_ready(&self, text: &str) -> Option<Finding> {
+        if self.kubelet_blames {
+            let text = format!("{text}; so says the kubelet on the Node");
+            return found(Reason::ContainerRuntimeNotReady, text);
+        }
+        let text = format!("{text}; the kubelet has not said so on the Node");
+        found(Reason::ContainerRuntimeUnconfirmed, text)
     }
 
     /// No process is known: what the socket and systemd say.
@@ -180,14 +193,12 @@ impl Runtime {
                 Reason::ContainerRuntimeIsHealthy,
                 ready(status, None, &socket.to_string()),
             ),
-            _ if !enough && !matches!(last.kind, Kind::NoSocket | Kind::Refused) => None,
+            _ if !enough && !last.kind.is_nobody() => None,
             Kind::Unasked(why) => unasked(why),
             Kind::Silent { io_full_percent } => self.silent(&at, *io_full_percent, now),
-            Kind::NotReady { why, .. } => {
-                found(Reason::ContainerRuntimeNotReady, format!("{at} {why}"))
-            }
+            Kind::NotReady { why, .. } => self.not_ready(&format!("{at} {why}")),
             Kind::NotOurs(why) => not_ours(why, &socket.to_string()),
-            Kind::NoSocket | Kind::Refused => self.assess_unit(enough, now),
+            Kind::NoSocket | Kind::Refused | Kind::Doubted(_) => self.assess_unit(enough, now),
         }
     }
 
@@ -245,6 +256,9 @@ impl Runtime {
                     .failing_since
                     .is_some_and(|at| now.uptime >= at + START_GRACE);
                 if long && enough {
+                    if let Kind::Doubted(why) = &self.last.as_ref()?.kind {
+                        return unasked(why);
+                    }
                     let text = format!("{name} is {state}, but {nobody}");
                     return found(Reason::ContainerRuntimeDown, text);
                 }

@@ -37,8 +37,17 @@ pub(super) enum Kind {
     NoSocket,
     /// Nobody listens.
     Refused,
+    /// Nobody takes a connection, which the kernel's list of sockets does not confirm: of a process that lives that says nothing.
+    Doubted(String),
     /// It could not be asked: that says nothing of it.
     Unasked(String),
+}
+
+impl Kind {
+    /// Whether nobody takes a connection.
+    pub(super) fn is_nobody(&self) -> bool {
+        matches!(self, Self::NoSocket | Self::Refused | Self::Doubted(_))
+    }
 }
 
 impl Outcome {
@@ -63,6 +72,7 @@ impl Outcome {
             },
             Heard::NoSocket => Kind::NoSocket,
             Heard::Refused => Kind::Refused,
+            Heard::Doubted(why) => Kind::Doubted(why.clone()),
             Heard::Denied(why) => Kind::Unasked(why.clone()),
             Heard::TimedOut { .. } => Kind::Silent {
                 io_full_percent: answer.io_full_percent,

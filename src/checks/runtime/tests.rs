@@ -7,6 +7,7 @@ use crate::{
     checks::{
         kernel::event::Scope,
         kubelet::{JobKind, Unit},
+        lease::Sight,
     },
     health::{Reason, START_GRACE},
     helper::protocol::{KubeletFacts, RuntimeStatus},
@@ -146,6 +147,13 @@ impl Story {
         });
     }
 
+    fn kubelet_blames(&mut self, blames_runtime: bool) {
+        self.take(Reading::Sight(Sight {
+            blames_runtime,
+            ..Sight::default()
+        }));
+    }
+
     fn reason(&self) -> Option<Reason> {
         self.check.findings().first().map(|f| f.reason)
     }
@@ -204,7 +212,7 @@ fn a_hang_is_told_after_three_silences_back_to_back() {
     let healthy = Some(Reason::ContainerRuntimeIsHealthy);
     assert_eq!(story.ask(silent()), healthy);
     assert_eq!(story.ask(silent()), healthy);
-    assert_eq!(story.ask(silent()), Some(Reason::ContainerRuntimeHung));
+    assert_eq!(story.ask(silent()), Some(Reason::ContainerRuntimeSilent));
     assert!((29_990..30_010).contains(&story.now), "{}", story.now);
     assert!(
         story.message().contains("3 questions"),
@@ -255,8 +263,9 @@ fn while_the_host_waits_for_its_disks_it_is_slow_and_then_hung() {
     assert_eq!(story.message(), text, "no number that changes");
     assert_eq!(
         story.ask_under(silent(), Some(49)),
-        Some(Reason::ContainerRuntimeHung)
+        Some(Reason::ContainerRuntimeSilent)
     );
+    story.take(Reading::RuntimeState(PID, 'D'));
     let begun = story.now;
     while story.ask_under(silent(), Some(99)) != Some(Reason::ContainerRuntimeHung) {
         assert!(story.now < begun + 200_000, "it ends");
@@ -484,9 +493,13 @@ fn one_that_says_that_it_is_not_ready_is_believed_the_third_time() {
     story.ask(status.clone());
     story.ask(status.clone());
     assert_eq!(story.reason(), Some(Reason::ContainerRuntimeIsHealthy));
-    assert_eq!(story.ask(status), Some(Reason::ContainerRuntimeNotReady));
+    assert_eq!(story.ask(status), Some(Reason::ContainerRuntimeUnconfirmed));
+    story.kubelet_blames(true);
+    assert_eq!(story.reason(), Some(Reason::ContainerRuntimeNotReady));
     assert!(story.message().contains("StorageNotReady: locked"));
     let mut story = Story::well();
+    story.kubelet_blames(true);
+    assert_eq!(story.reason(), Some(Reason::ContainerRuntimeIsHealthy));
     for _ in 0..3 {
         story.ask(unimplemented());
     }
@@ -494,7 +507,7 @@ fn one_that_says_that_it_is_not_ready_is_believed_the_third_time() {
     assert!(story.message().contains("Unimplemented: unknown service"));
     // Not even a young one will speak CRI one day; it may be ready one day.
     for (heard, told) in [
-        (unimplemented(), Some(Reason::ContainerRuntimeNotReady)),
+        (unimplemented(), Some(Reason::ContainerRuntimeUnconfirmed)),
         (Heard::Refused, Some(Reason::ContainerRuntimeStarting)),
     ] {
         let mut story = Story::well();
@@ -542,6 +555,20 @@ fn what_could_not_be_asked_is_unknown_and_clears_nothing() {
     // Its process is watched all the same.
     story.killed("signal");
     assert_eq!(story.reason(), Some(Reason::ContainerRuntimeDown));
+}
+
+#[test]
+fn what_the_list_of_sockets_denies_says_nothing_of_a_process_that_lives() {
+    let doubted = || Heard::Doubted("the kernel lists a listener".to_owned());
+    let mut story = Story::well();
+    for _ in 0..3 {
+        story.ask(doubted());
+    }
+    assert_eq!(story.reason(), Some(Reason::ContainerRuntimeProbeFailed));
+    // Somebody else's socket of that name hides no end.
+    story.killed("oom-kill");
+    story.ask(doubted());
+    assert_eq!(story.reason(), Some(Reason::ContainerRuntimeOOMKilled));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::{
     host::{
         files::Root,
         helper::{HelperError, KubeletFacts},
+        kernel,
         loaded::{self, Told},
         process::{self, Where},
         socket,
@@ -99,6 +100,7 @@ pub(super) fn look(lines: &Lines, ground: &Ground) -> Kubelet {
     let agent = loaded::ask(AGENT).ok().and_then(|told| told.main_pid);
     seen_memory::look(lines, ground, kubelet.pid);
     kmsg(lines, ground, agent);
+    hung_tasks(lines, ground);
     memory(lines, ground, agent);
     journal(lines, ground);
     metrics(lines, ground);
@@ -198,6 +200,25 @@ fn kmsg(lines: &Lines, ground: &Ground, agent: Option<i32>) {
             "with kernel.dmesg_restrict=1 it does not see the kernel's log; does ProtectKernelLogs= or \
              CapabilityBoundingSet= take it away?",
         );
+    }
+}
+
+/// Whether the kernel logs tasks that hang, without which the log's readers wait in vain.
+fn hung_tasks(lines: &Lines, ground: &Ground) {
+    const CHECK: &str = "hung-tasks";
+    let state = kernel::hung_task_detection(&ground.root);
+    let Some(warnings) = state.hung_task_warnings else {
+        let text = "this kernel does not look for hung tasks (CONFIG_DETECT_HUNG_TASK)";
+        return lines.skip(CHECK, text);
+    };
+    match state.detection_off() {
+        Some(off) => lines.warn(
+            CHECK,
+            off.sentence(),
+            "the daemon looks at the threads of kubelet and runtime itself",
+        ),
+        None if warnings < 0 => lines.ok(CHECK, "the kernel logs each"),
+        None => lines.ok(CHECK, format!("the kernel logs {warnings} more")),
     }
 }
 

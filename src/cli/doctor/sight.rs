@@ -119,7 +119,7 @@ async fn runtime(lines: &Lines, ground: &Ground, facts: Option<&KubeletFacts>) {
         Heard::NoSocket => return lines.skip("runtime", "no socket of a container runtime"),
         Heard::Error { code, message } => format!("{code}: {message}"),
         Heard::Refused => "nobody listens".to_owned(),
-        Heard::Denied(why) | Heard::Broken(why) => why,
+        Heard::Doubted(why) | Heard::Denied(why) | Heard::Broken(why) => why,
         Heard::TimedOut { .. } => "no answer".to_owned(),
     };
     lines.warn(

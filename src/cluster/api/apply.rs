@@ -48,31 +48,20 @@ impl Api {
     ///
     /// # Errors
     /// As [`ApiError`] says; [`ApiError::Conflict`] when the Node under our name has another uid.
-    pub async fn apply(&self, apply: &Apply, heartbeat: Timestamp) -> Result<NodeView, ApiError> {
-        self.patch(apply, heartbeat, "").await
+    pub async fn apply(&self, apply: &Apply) -> Result<NodeView, ApiError> {
+        self.patch(apply, "").await
     }
 
     /// Has the API server go through the same, admission policies included, and throw the result away.
     ///
     /// # Errors
     /// As [`Api::apply`].
-    pub async fn rehearse(
-        &self,
-        apply: &Apply,
-        heartbeat: Timestamp,
-    ) -> Result<NodeView, ApiError> {
-        self.patch(apply, heartbeat, "&dryRun=All").await
+    pub async fn rehearse(&self, apply: &Apply) -> Result<NodeView, ApiError> {
+        self.patch(apply, "&dryRun=All").await
     }
 
-    async fn patch(
-        &self,
-        apply: &Apply,
-        heartbeat: Timestamp,
-        how: &str,
-    ) -> Result<NodeView, ApiError> {
-        let text = self
-            .buffer
-            .write(&Body::new(&self.node, apply, heartbeat))?;
+    async fn patch(&self, apply: &Apply, how: &str) -> Result<NodeView, ApiError> {
+        let text = self.buffer.write(&Body::new(&self.node, apply))?;
         let request = Request::patch(format!(
             "/api/v1/nodes/{}/status?fieldManager={FIELD_MANAGER}&force=true{how}",
             self.node
@@ -99,11 +88,14 @@ struct Body<'a> {
     status: Status<'a>,
 }
 
-/// The uid makes it a precondition: a Node that was made anew is never written with the old one's state.
+/// The uid makes it a precondition: a Node that was made anew is never written with the old one's state. So does the version.
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Meta<'a> {
     name: &'a str,
     uid: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_version: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     annotations: Option<Annotations<'a>>,
 }
@@ -150,17 +142,18 @@ struct One<'a> {
 }
 
 impl<'a> Body<'a> {
-    fn new(node: &'a str, apply: &'a Apply, heartbeat: Timestamp) -> Self {
+    fn new(node: &'a str, apply: &'a Apply) -> Self {
         Self {
             api_version: "v1",
             kind: "Node",
             metadata: Meta {
                 name: node,
                 uid: &apply.uid,
+                resource_version: apply.only_version.as_deref(),
                 annotations: apply.standing_down.as_deref().map(Annotations),
             },
             status: Status {
-                conditions: Conditions(&apply.conditions, seconds(heartbeat)),
+                conditions: Conditions(&apply.conditions, seconds(apply.heartbeat)),
             },
         }
     }
@@ -191,16 +184,15 @@ mod tests {
             attempt: 1,
             uid: "u-1".to_owned(),
             conditions: vec![condition],
-            standing_down: None,
+            heartbeat: "2026-11-21T09:05:00.25Z".parse().unwrap(),
+            ..Apply::default()
         }
     }
 
     #[test]
     fn the_apply_body_is_the_whole_set_with_the_uid() {
         let mut apply = apply();
-        let heartbeat = "2026-11-21T09:05:00.25Z".parse().unwrap();
-        let text =
-            |apply: &Apply| serde_json::to_string(&Body::new("n1", apply, heartbeat)).unwrap();
+        let text = |apply: &Apply| serde_json::to_string(&Body::new("n1", apply)).unwrap();
         insta::assert_snapshot!(text(&apply), @r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1","uid":"u-1"},"status":{"conditions":[{"type":"KubeletHealthy","status":"False","reason":"KubeletCrashed","message":"m","lastHeartbeatTime":"2026-11-21T09:05:00Z","lastTransitionTime":"2026-11-21T09:00:00Z"}]}}"#);
         apply.standing_down = Some("paused".to_owned());
         let text = text(&apply);
@@ -213,7 +205,7 @@ mod tests {
     #[test]
     fn each_body_is_written_where_the_last_one_was() {
         let (buffer, apply) = (Buffer::new(), apply());
-        let body = Body::new("n1", &apply, Timestamp::UNIX_EPOCH);
+        let body = Body::new("n1", &apply);
         let first = buffer.write(&body).unwrap();
         let place = first.as_ptr();
         // Its request is still under way: what it holds is left alone.
@@ -244,10 +236,7 @@ mod tests {
             conditions: TYPES.iter().map(|t| condition(t.published)).collect(),
             ..apply()
         };
-        let (buffer, body) = (
-            Buffer::new(),
-            Body::new("n1", &apply, Timestamp::UNIX_EPOCH),
-        );
+        let (buffer, body) = (Buffer::new(), Body::new("n1", &apply));
         let took = (0..500).map(|_| {
             let began = std::time::Instant::now();
             let text = buffer.write(&body).unwrap();
@@ -273,7 +262,7 @@ mod tests {
             ..apply()
         };
         let node = "n".repeat(253);
-        let text = serde_json::to_vec(&Body::new(&node, &apply, Timestamp::UNIX_EPOCH)).unwrap();
+        let text = serde_json::to_vec(&Body::new(&node, &apply)).unwrap();
         assert!(text.len() <= BODY_BYTES, "{} bytes", text.len());
     }
 }

@@ -95,6 +95,7 @@ mod tests {
                 action: "SetCondition",
                 note: "killed".to_owned(),
                 about: String::new(),
+                pace: crate::health::news::Pace::Urgent,
             },
             first: "2026-11-21T09:00:00.5Z".parse().unwrap(),
             count: 2,

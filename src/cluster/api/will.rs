@@ -2,12 +2,11 @@
 
 use jiff::Timestamp;
 
+use super::maintenance::StandingSign;
 use crate::pause::one_line;
 
 /// The annotation by which people ask for quiet.
 pub const PAUSE_ANNOTATION: &str = "nodevigil.io/pause";
-/// The condition by which administrators say that they are at work (KEP-5683).
-pub(super) const MAINTENANCE: &str = "MaintenanceInProgress";
 
 /// Taints by which a controller says that it has decided to remove this node. Not the ones of mere candidates
 /// (`DeletionCandidateOfClusterAutoscaler`), nor advice (`aws-node-termination-handler/rebalance-recommendation`).
@@ -23,12 +22,21 @@ const DELETION_TAINTS: &[&str] = &[
 /// What others want of our Node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeWill {
-    /// It has `MaintenanceInProgress=True`.
-    pub maintenance: bool,
+    /// By which signs somebody works on it, in the registry's order, each once.
+    pub maintenance: Vec<StandingSign>,
     /// By which sign it is being deleted.
     pub deletion: Option<&'static str>,
     /// The annotation [`PAUSE_ANNOTATION`].
-    pub pause: Option<AskedPause>,
+    pub pause: Option<PauseAnnotation>,
+}
+
+/// The annotation [`PAUSE_ANNOTATION`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PauseAnnotation {
+    /// What it says.
+    pub asks: AskedPause,
+    /// By which the same value is known again, in another life too.
+    pub fingerprint: u32,
 }
 
 /// What the annotation says.
@@ -42,19 +50,32 @@ pub enum AskedPause {
     Unclear(String),
 }
 
-impl AskedPause {
-    pub(super) fn read(text: &str) -> Option<Self> {
+impl PauseAnnotation {
+    /// What the annotation with this value asks for; nothing if it is empty.
+    pub fn read(text: &str) -> Option<Self> {
         let text = text.trim();
-        if text.is_empty() {
-            return None;
-        }
-        Some(match text.parse() {
+        (!text.is_empty()).then(|| Self {
+            asks: AskedPause::read(text),
+            fingerprint: fingerprint(text),
+        })
+    }
+}
+
+/// FNV-1a: the same in every version, as std's hashes are not.
+fn fingerprint(text: &str) -> u32 {
+    let add = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+    text.as_bytes().iter().fold(0x811c_9dc5, add)
+}
+
+impl AskedPause {
+    fn read(text: &str) -> Self {
+        match text.parse() {
             Ok(until) => Self::Until(until),
             Err(_) if text.starts_with(|c: char| c.is_ascii_digit()) => {
                 Self::Unclear(one_line(text))
             }
             Err(_) => Self::UntilRemoved(one_line(text)),
-        })
+        }
     }
 }
 
@@ -74,7 +95,7 @@ mod tests {
 
     #[test]
     fn an_annotation_is_a_time_or_a_reason() {
-        let read = AskedPause::read;
+        let read = |text| PauseAnnotation::read(text).map(|pause| pause.asks);
         assert_eq!(read(""), None);
         assert_eq!(read("  "), None);
         let until = AskedPause::Until("2026-11-21T16:30:00Z".parse().unwrap());
@@ -92,5 +113,13 @@ mod tests {
             panic!()
         };
         assert!(long.len() <= 200 && !long.contains('\n'));
+    }
+    #[test]
+    fn a_value_is_known_again_by_its_fingerprint() {
+        let of = |text| PauseAnnotation::read(text).unwrap().fingerprint;
+        // From FNV's paper: it stands on Nodes, and may not change with a version.
+        assert_eq!((of("a"), of("foobar")), (0xe40c_292c, 0xbf9c_f968));
+        assert_eq!(of(" a\n"), of("a"));
+        assert_ne!(of("swap"), of("swap again"));
     }
 }

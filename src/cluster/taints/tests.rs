@@ -24,20 +24,22 @@ fn tainter(reason: Reason) -> Tainter {
         "n1",
     );
     tainter.seen(Some(("u1", &Value::Null)));
-    say(&mut tainter, reason);
+    say(&mut tainter, reason, at(0));
     tainter
 }
 
-fn say(tainter: &mut Tainter, reason: Reason) {
+fn say(tainter: &mut Tainter, reason: Reason, now: Now) {
     let verdict = Verdict {
         status: reason.status(),
         reason,
         message: String::new(),
         since: jiff::Timestamp::UNIX_EPOCH,
+        others: Vec::new(),
+        next: None,
     };
     let verdicts = [(ConditionType::KubeletHealthy, &verdict)];
-    let wished = wished(tainter.rules(), verdicts.into_iter(), false);
-    tainter.want(wished);
+    let wished = wished(tainter.rules(), verdicts.into_iter(), Suppression::None);
+    tainter.want(wished, now);
 }
 
 fn list() -> Value {
@@ -54,7 +56,7 @@ fn one_try_when_it_is_needed_and_none_when_it_is_not() {
     assert_eq!(tainter.done(first.attempt, done, at(2)), Some(Ok(())));
     assert_eq!(tainter.next(at(3)), None);
     assert_eq!((tainter.to_add().len(), tainter.shown().count()), (0, 1));
-    say(&mut tainter, Reason::KubeletIsHealthy);
+    say(&mut tainter, Reason::KubeletIsHealthy, at(3));
     assert!(tainter.next(at(4)).is_some());
 }
 
@@ -120,4 +122,56 @@ fn what_the_identity_may_not_do_is_said_once_and_only_where_it_is_asked_for() {
     assert!(tainter.next(at(2)).is_some());
     let mut unasked = Tainter::new(Rules::default(), "n1");
     assert!(!unasked.refuse(Some("no")) && unasked.problem().is_none());
+}
+
+#[test]
+fn a_sampled_reason_waits_and_a_fact_does_not() {
+    let mut tainter = tainter(Reason::KubeletIsHealthy);
+    let minute = 60_000;
+    say(&mut tainter, Reason::KubeletHung, at(1000));
+    assert_eq!(tainter.next(at(1000)), None);
+    assert_eq!(tainter.to_add().len(), 1, "it is to come");
+    let due = at(1000 + minute).uptime;
+    assert_eq!(tainter.next_deadline(at(1000)), Some(due));
+    // What is found again and again does not begin anew, and what is over does.
+    say(&mut tainter, Reason::KubeletHealthzDown, at(30_000));
+    assert_eq!(tainter.next_deadline(at(30_000)), Some(due));
+    assert_eq!(tainter.next(at(999 + minute)), None);
+    say(&mut tainter, Reason::KubeletIsHealthy, at(40_000));
+    assert_eq!(tainter.next_deadline(at(40_000)), None);
+    say(&mut tainter, Reason::KubeletHung, at(50_000));
+    assert_eq!(tainter.next(at(1000 + minute)), None);
+    let task = tainter.next(at(50_000 + minute)).unwrap();
+    let list = plan(&task.rules, &task.wished, &Value::Null, at(0).wall).unwrap();
+    assert_eq!(list[0]["value"], "KubeletHung");
+    // A fact that comes in the meantime taints at once.
+    tainter.forget_in_flight();
+    say(&mut tainter, Reason::KubeletIsHealthy, at(200_000));
+    say(&mut tainter, Reason::KubeletHung, at(210_000));
+    assert_eq!(tainter.next(at(210_000)), None);
+    say(&mut tainter, Reason::KubeletCrashed, at(211_000));
+    assert!(tainter.next(at(211_000)).is_some());
+}
+
+#[test]
+fn a_restart_counts_anew_and_leaves_what_is_there() {
+    let mut there = tainter(Reason::KubeletHung);
+    there.seen(Some(("u1", &list())));
+    assert_eq!(there.next_deadline(at(1)), None);
+    assert_eq!(there.next(at(100_000)), None);
+    // Not there yet: the whole wait, from the first verdict of this life on.
+    let mut missing = tainter(Reason::KubeletHung);
+    assert_eq!(missing.next(at(59_999)), None);
+    assert!(missing.next(at(60_000)).is_some());
+}
+
+#[test]
+fn a_suppression_in_between_starts_the_wait_anew() {
+    let mut tainter = tainter(Reason::KubeletHung);
+    let kept = wished(tainter.rules(), std::iter::empty(), Suppression::NoNew);
+    tainter.want(kept, at(30_000));
+    assert_eq!(tainter.next_deadline(at(30_000)), None);
+    say(&mut tainter, Reason::KubeletHung, at(50_000));
+    assert_eq!(tainter.next(at(109_999)), None);
+    assert!(tainter.next(at(110_000)).is_some());
 }

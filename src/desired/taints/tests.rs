@@ -15,15 +15,17 @@ fn rules() -> Rules {
     }
 }
 
-fn after(reason: Option<Reason>, quiet: bool) -> Vec<Wished> {
+fn after(reason: Option<Reason>, suppression: Suppression) -> Vec<Wished> {
     let verdict = reason.map(|reason| Verdict {
         status: reason.status(),
         reason,
         message: String::new(),
         since: NOW,
+        others: Vec::new(),
+        next: None,
     });
     let verdicts = verdict.iter().map(|v| (ConditionType::KubeletHealthy, v));
-    wished(&rules(), verdicts, quiet)
+    wished(&rules(), verdicts, suppression)
 }
 
 fn ours(effect: &str) -> Value {
@@ -36,7 +38,7 @@ fn foreign() -> Value {
 
 #[test]
 fn a_problem_taints_beside_the_others() {
-    let wished = after(Some(Reason::KubeletCrashed), false);
+    let wished = after(Some(Reason::KubeletCrashed), Suppression::None);
     let added = json!({
         "key": KEY, "value": "KubeletCrashed", "effect": "NoSchedule", "timeAdded": "1970-01-01T00:00:00Z",
     });
@@ -55,23 +57,34 @@ fn a_problem_taints_beside_the_others() {
 #[test]
 fn it_goes_with_the_problem_and_with_nothing_less() {
     let list = json!([foreign(), ours("NoSchedule")]);
-    for (reason, quiet) in [
-        (None, false),
-        (Some(Reason::KubeletStarting), false),
-        (Some(Reason::KubeletCrashed), false),
-        (Some(Reason::KubeletCrashed), true),
+    for (reason, suppression) in [
+        (None, Suppression::None),
+        (Some(Reason::KubeletStarting), Suppression::None),
+        (Some(Reason::KubeletCrashed), Suppression::None),
+        (Some(Reason::KubeletCrashed), Suppression::NoNew),
     ] {
-        assert_eq!(plan(&rules(), &after(reason, quiet), &list, NOW), None);
+        assert_eq!(
+            plan(&rules(), &after(reason, suppression), &list, NOW),
+            None
+        );
     }
-    for quiet in [true, false] {
-        let well = after(Some(Reason::KubeletIsHealthy), quiet);
+    for suppression in [Suppression::None, Suppression::NoNew] {
+        let well = after(Some(Reason::KubeletIsHealthy), suppression);
         assert_eq!(plan(&rules(), &well, &list, NOW), Some(json!([foreign()])));
+    }
+    // An explicit pause lifts them, whatever is found meanwhile.
+    for reason in [None, Some(Reason::NodePaused), Some(Reason::KubeletCrashed)] {
+        let lifted = after(reason, Suppression::Lifted);
+        assert_eq!(
+            plan(&rules(), &lifted, &list, NOW),
+            Some(json!([foreign()]))
+        );
     }
 }
 
 #[test]
 fn standing_down_adds_none() {
-    let wished = after(Some(Reason::KubeletCrashed), true);
+    let wished = after(Some(Reason::KubeletCrashed), Suppression::NoNew);
     assert_eq!(plan(&rules(), &wished, &Value::Null, NOW), None);
 }
 
@@ -80,7 +93,7 @@ fn orphans_go() {
     let other =
         json!({"key": format!("{DEFAULT_PREFIX}of-an-older-version"), "effect": "NoSchedule"});
     let list = json!([other, foreign(), ours("NoSchedule")]);
-    let kept = after(None, false);
+    let kept = after(None, Suppression::None);
     assert_eq!(
         plan(&rules(), &kept, &list, NOW),
         Some(json!([foreign(), ours("NoSchedule")]))
@@ -130,9 +143,11 @@ proptest! {
         reason in prop::option::of(prop::sample::select(vec![
             Reason::KubeletCrashed, Reason::KubeletIsHealthy, Reason::KubeletStarting,
         ])),
-        quiet: bool,
+        suppression in prop::sample::select(vec![
+            Suppression::None, Suppression::NoNew, Suppression::Lifted,
+        ]),
     ) {
-        let (rules, wished) = (rules(), after(reason, quiet));
+        let (rules, wished) = (rules(), after(reason, suppression));
         let foreign = |list: &[Value]| -> Vec<Value> {
             let is_foreign = |t: &&Value| !rules.owns(t["key"].as_str().unwrap());
             list.iter().filter(is_foreign).cloned().collect()
@@ -151,6 +166,6 @@ proptest! {
     #[test]
     fn nonsense_is_kept_or_ignored(text in "[\\[\\]{}\":,a-z0-9]{0,40}") {
         let current: Value = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        let _ = plan(&rules(), &after(Some(Reason::KubeletCrashed), false), &current, NOW);
+        let _ = plan(&rules(), &after(Some(Reason::KubeletCrashed), Suppression::None), &current, NOW);
     }
 }

@@ -12,7 +12,8 @@ impl Health {
     /// Whether [`Health::withdraw`] would change nothing.
     pub(in crate::health) fn is_withdrawn(&self, check: &str) -> bool {
         let has_word = self.words.iter().any(|(name, _)| *name == check);
-        !has_word && (!self.words.is_empty() || self.verdict.is_none())
+        let is_silent = !has_word && !self.problems.are_of(check);
+        is_silent && (!self.words.is_empty() || self.verdict.is_none())
     }
 
     /// Whether nothing can come of it: all is well, it was before, the check says what it said, and nobody waits for anything.
@@ -30,8 +31,9 @@ impl Health {
             .is_some_and(|v| v.status == Status::True);
         quiet
             && well
-            && self.good_since.is_some()
+            && self.all_good
             && self.problems.is_empty()
+            && !self.damping.is_bad()
             && (findings.is_empty() || said())
     }
 }

@@ -1,8 +1,8 @@
 //! The reasons of `KubeletHealthy`.
 
 use super::{
-    ASIDE, ConditionType, DEGRADED, Enter, FAILED, GOOD, LEASE_LOOKS, Leave, Of, PROBES, Reason,
-    ReasonSpec, START_GRACE, UNKILLABLE_AFTER, UNSURE, WARNING,
+    ASIDE, ConditionType, DEGRADED, Enter, FAILED, GOOD, LEASE_LOOKS, Leave, Of, OneOf, PROBES,
+    Reason, ReasonSpec, START_GRACE, UNKILLABLE_AFTER, UNSURE, WARNING, Witness as W,
 };
 
 /// What may be learnt of an end only a moment after it.
@@ -14,6 +14,9 @@ const ENDS_THAT_SAY_MORE: &[Reason] = &[
 ];
 
 const OF: Of = Of(Some(ConditionType::KubeletHealthy));
+
+/// Of a kubelet that does not answer.
+const SILENT: &[OneOf] = &[&[W::Probes], &[W::ProcessState, W::Sockets, W::Lease]];
 
 pub(super) const TABLE: &[ReasonSpec] = &[
     OF.row(
@@ -42,8 +45,22 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         "KubeletStoppedByOperator",
         UNSURE,
         (Enter::AtOnce, Leave::AtOnce),
-        "The kubelet's process is gone and systemd had a stop job for its unit (systemctl stop, a shutdown): that is no fault.",
+        "The kubelet's process is gone and systemd had a stop job for its unit (systemctl stop, a shutdown), or for a unit that it is stopped with: that is no fault.",
     ),
+    OF.row(
+        Reason::KubeletAwaitsDependency,
+        "KubeletAwaitsDependency",
+        UNSURE,
+        (Enter::AtOnce, Leave::AtOnce),
+        "systemd stopped the kubelet with a unit that it depends on (BindsTo=, Requires=, PartOf=, Conflicts=), that unit is back or has ended by itself, and the kubelet may take [kubelet] start_grace_secs to come back.",
+    ),
+    OF.row(
+        Reason::KubeletStoppedWithDependency,
+        "KubeletStoppedWithDependency",
+        FAILED,
+        (Enter::After(START_GRACE), Leave::HealthySpell),
+        "systemd stopped the kubelet with a unit that it depends on (BindsTo=, Requires=, PartOf=, Conflicts=), and nothing has started it within [kubelet] start_grace_secs since that unit was active again or ended by itself: nobody asked for that, and it stays away until somebody starts it. While the other unit is down by a stop job of its own, the kubelet is KubeletStoppedByOperator. Witnesses: the end of the kubelet's pidfd, and systemd's jobs and states of both units.",
+    ).seen_by(&[&[W::ProcessEnd], &[W::SystemdJobs]]),
     OF.row(
         Reason::KubeletProbeFailed,
         "KubeletProbeFailed",
@@ -57,21 +74,21 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         FAILED,
         (Enter::AtOnce, Leave::Refined),
         "The kubelet's process is gone, nobody had asked for that, and systemd has not said how it ended.",
-    ),
+    ).seen_by(&[&[W::ProcessEnd]]),
     OF.row(
         Reason::KubeletCrashed,
         "KubeletCrashed",
         FAILED,
         (Enter::AtOnce, Leave::RefinedBy(ENDS_THAT_SAY_MORE)),
         "The kubelet's process ended by a signal or with an exit code other than 0, and nobody had asked for that. The message ends with its last words, as soon as its log was read.",
-    ),
+    ).seen_by(&[&[W::ProcessEnd]]),
     OF.row(
         Reason::KubeletExitedClean,
         "KubeletExitedClean",
         FAILED,
         (Enter::AtOnce, Leave::RefinedBy(ENDS_THAT_SAY_MORE)),
         "The kubelet exited with code 0 and nobody had asked for that; with Restart=on-failure it stays away for ever.",
-    ),
+    ).seen_by(&[&[W::ProcessEnd]]),
     OF.row(
         Reason::KubeletHung,
         "KubeletHung",
@@ -80,14 +97,28 @@ pub(super) const TABLE: &[ReasonSpec] = &[
             Enter::Sampled(PROBES),
             Leave::RefinedBy(&[Reason::KubeletFrozen, Reason::KubeletUnkillable]),
         ),
-        "The kubelet's process lives, but probes of its healthz time out.",
-    ),
+        "The kubelet's process lives, but probes of its healthz time out, and a second witness says that it does not work: its process is stopped or stuck in the kernel (state T or D), connections wait at its port and it takes none (sock_diag), or its Lease is older than 40 s.",
+    ).seen_by(SILENT),
     OF.row(
         Reason::KubeletHealthzDown,
         "KubeletHealthzDown",
         DEGRADED,
         (Enter::Sampled(PROBES), Leave::HealthySpell),
-        "The kubelet's process lives, but its healthz refuses probes or answers them with an error.",
+        "The kubelet's process lives, but its healthz refuses probes or answers them with an error, and a second witness says that it does not work: the kernel has no listener at its port (sock_diag), its process is stopped or stuck in the kernel (state T or D), or its Lease is older than 40 s.",
+    ).seen_by(SILENT),
+    OF.row(
+        Reason::KubeletHealthzUnreachable,
+        "KubeletHealthzUnreachable",
+        WARNING,
+        (Enter::Sampled(PROBES), Leave::AtOnce),
+        "Probes of the kubelet's healthz fail, perhaps since it was started, but it renews its Lease: it works. A firewall on the port, or another program there, keeps the probes from it, or it says by itself that a part of it is not well (an HTTP status other than 200).",
+    ),
+    OF.row(
+        Reason::KubeletHealthzSilent,
+        "KubeletHealthzSilent",
+        UNSURE,
+        (Enter::Sampled(PROBES), Leave::MinimumHold),
+        "Probes of the kubelet's healthz fail, and nothing else says whether it works: its process is neither stopped nor stuck, no connections wait at its port, and its Lease could not be read or was not seen to grow old.",
     ),
     OF.row(
         Reason::KubeletCrashLooping,
@@ -98,14 +129,14 @@ pub(super) const TABLE: &[ReasonSpec] = &[
             Leave::RefinedBy(&[Reason::KubeletStartLimitHit]),
         ),
         "Runs of the kubelet's unit end again and again and nobody had asked for that: three within five minutes ([kubelet] crash_loop_ends, crash_loop_within_secs), counted by the unit's InvocationID; systemd's own counter begins anew at each restart by hand. The message tells the last end and the last words.",
-    ),
+    ).seen_by(&[&[W::ProcessEnd, W::SystemdResult]]),
     OF.row(
         Reason::KubeletStartLimitHit,
         "KubeletStartLimitHit",
         FAILED,
         (Enter::AtOnce, Leave::HealthySpell),
         "systemd has given up starting the kubelet (Result=start-limit-hit): it stays away until somebody starts it.",
-    ),
+    ).seen_by(&[&[W::SystemdResult]]),
     OF.row(
         Reason::KubeletWatchdogKilled,
         "KubeletWatchdogKilled",
@@ -115,7 +146,7 @@ pub(super) const TABLE: &[ReasonSpec] = &[
             Leave::RefinedBy(&[Reason::KubeletCrashLooping, Reason::KubeletStartLimitHit]),
         ),
         "systemd killed the kubelet because it gave no sign of life within its unit's WatchdogSec= (Result=watchdog).",
-    ),
+    ).seen_by(&[&[W::SystemdResult]]),
     OF.row(
         Reason::KubeletOOMKilled,
         "KubeletOOMKilled",
@@ -125,28 +156,31 @@ pub(super) const TABLE: &[ReasonSpec] = &[
             Leave::RefinedBy(&[Reason::KubeletCrashLooping, Reason::KubeletStartLimitHit]),
         ),
         "The kernel killed the kubelet for memory: its log says so (with the pid, the cgroup, and whether the host ran out or which limit was reached), or systemd does (Result=oom-kill).",
-    ),
+    ).seen_by(&[&[W::OomRecord, W::SystemdResult]]),
     OF.row(
         Reason::KubeletUnkillable,
         "KubeletUnkillable",
         FAILED,
         (Enter::After(UNKILLABLE_AFTER), Leave::HealthySpell),
-        "The kubelet does not answer, and a thread of it has been waiting in the kernel, uninterruptible (state D), or it has outlived systemd's SIGKILL: no signal and no restart helps, its disk or mount must answer first, or the host be rebooted.",
-    ),
+        "The kubelet does not answer, and a thread of it has been waiting in the kernel, uninterruptible (state D), or it has outlived systemd's SIGKILL, which the kernel shows as pending for it: no signal and no restart helps, its disk or mount must answer first, or the host be rebooted.",
+    ).seen_by(&[&[W::Probes], &[W::ProcessState, W::PendingSignals]]),
     OF.row(
         Reason::KubeletFrozen,
         "KubeletFrozen",
         DEGRADED,
         (Enter::AtOnce, Leave::HealthySpell),
-        "The kubelet's cgroup is frozen (systemctl freeze, or a freezer below systemd): nothing thaws it by itself.",
-    ),
+        "The kubelet does not answer, and its cgroup is frozen by the cgroup's own file (cgroup.events, freezer.state), as by systemctl freeze: nothing thaws it by itself.",
+    ).seen_by(&[&[W::Probes], &[W::Freezer]]),
     OF.row(
         Reason::KubeletStartSlow,
         "KubeletStartSlow",
         DEGRADED,
         (Enter::After(START_GRACE), Leave::HealthySpell),
-        "The kubelet was started, and its healthz has not answered within [kubelet] start_grace_secs, or its unit is still busy with what comes before it.",
-    ),
+        "The kubelet was started, its healthz has not answered within [kubelet] start_grace_secs, and a second witness says that it does not work, as of KubeletHung; or its unit is still busy with what comes before it, and no process is the kubelet. With a fresh Lease it is KubeletHealthzUnreachable, without any witness KubeletHealthzSilent.",
+    ).seen_by(&[
+        &[W::Probes, W::SystemdJobs],
+        &[W::ProcessState, W::Sockets, W::Lease, W::ProcessList],
+    ]),
     OF.row(
         Reason::KubeletStopStuck,
         "KubeletStopStuck",
@@ -173,28 +207,35 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         "KubeletAPIConnectionStalled",
         DEGRADED,
         (Enter::Sampled(LEASE_LOOKS), Leave::HealthySpell),
-        "The kubelet's healthz answers and the API server answers nodevigil, but the kubelet does not renew its Lease. A connection that is half open heals by itself after 45 s with kubelets since 1.22; if this lasts, something between the two lets the kubelet's packets not through, or the API server refuses it.",
-    ),
+        "The kubelet's healthz answers and the API server answers nodevigil, but the kubelet does not renew its Lease, and a second witness says that it does not get through: nothing of what root sends there is acknowledged or root has no connection there any more (sock_diag), it has not written the Node's status for eight minutes, or the control plane has given it up. A connection that is half open heals by itself after 45 s with kubelets since 1.22; if this lasts, something between the two lets the kubelet's packets not through, or the API server refuses it.",
+    ).seen_by(&[&[W::Lease], &[W::Sockets, W::NodeStatus]]),
     OF.row(
         Reason::KubeletClientCertExpired,
         "KubeletClientCertExpired",
         FAILED,
         (Enter::WhenRead, Leave::HealthySpell),
-        "The certificate that the kubelet shows to the API server has expired: the API server refuses it, and the kubelet exits.",
-    ),
+        "The certificate that the kubelet shows to the API server has expired, by this machine's clock and by the API server's: the API server refuses it, and the kubelet exits. An agent without an identity of its own speaks with that certificate, and cannot publish this.",
+    ).seen_by(&[&[W::NodeClock], &[W::ClusterClock]]),
     OF.row(
         Reason::KubeletClientCertNotYetValid,
         "KubeletClientCertNotYetValid",
         DEGRADED,
         (Enter::WhenRead, Leave::HealthySpell),
-        "The certificate that the kubelet shows to the API server is not valid yet, by this machine's clock: the clock or the certificate is wrong.",
-    ),
+        "The certificate that the kubelet shows to the API server is not valid yet, by this machine's clock and by the API server's: the API server refuses it.",
+    ).seen_by(&[&[W::NodeClock], &[W::ClusterClock]]),
     OF.row(
         Reason::KubeletClientCertExpiring,
         "KubeletClientCertExpiring",
         WARNING,
         (Enter::AtOnce, Leave::AtOnce),
         "The certificate that the kubelet shows to the API server is about to expire, and nothing has renewed it: within `[kubelet] certificate_expiring_hours`, or when the last tenth of its life has begun, if that is later.",
+    ),
+    OF.row(
+        Reason::KubeletClientCertDoubtful,
+        "KubeletClientCertDoubtful",
+        WARNING,
+        (Enter::AtOnce, Leave::AtOnce),
+        "By one clock the certificate that the kubelet shows to the API server has expired or is not valid yet, and the other does not say so: this machine's clock or the API server's is wrong, or the API server's is not known, because it has not answered since nodevigil was started.",
     ),
     OF.row(
         Reason::KubeletNothingBeside,

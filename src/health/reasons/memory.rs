@@ -2,7 +2,7 @@
 
 use super::{
     AWAY_GRACE, ConditionType, DEGRADED, Enter, FAILED, GOOD, Leave, Of, Reason, ReasonSpec,
-    THRASHING_FOR, UNSURE, WARNING,
+    THRASHING_FOR, UNSURE, WARNING, Witness as W,
 };
 
 const OF: Of = Of(Some(ConditionType::NodeMemoryHealthy));
@@ -35,22 +35,22 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         "MemoryThrashing",
         DEGRADED,
         (Enter::After(THRASHING_FOR), Leave::HealthySpell),
-        "The host has thrashed for that long: next to nothing is available, what is dropped from memory is read anew at once, or the kubelet or the runtime waits for memory for most of the time. Nobody was killed, and nothing gets on ([memory] thrashing_percent, refault_percent).",
-    ),
+        "The host has thrashed for that long: next to nothing is available, what is dropped from memory is read anew at once, or the kubelet or the runtime waits for memory for most of the time. The kernel's counters of reclaim say so, and what is available or how long tasks wait for memory (PSI). Nobody was killed, and nothing gets on ([memory] thrashing_percent, refault_percent).",
+    ).seen_by(&[&[W::KernelCounter], &[W::MemoryTables]]),
     OF.row(
         Reason::MemoryKilledContainerRuntime,
         "MemoryKilledContainerRuntime",
         FAILED,
         (Enter::AtOnce, Leave::HealthySpell),
         "The kernel has killed the container runtime for memory: the host's, or at the limit of its own group. Over a minute after the last such kill, once memory is calm.",
-    ),
+    ).seen_by(&[&[W::OomRecord]]),
     OF.row(
         Reason::MemoryKilledKubelet,
         "MemoryKilledKubelet",
         FAILED,
         (Enter::AtOnce, Leave::HealthySpell),
         "The kernel has killed the kubelet for memory: the host's, or at the limit of its own group (system-reserved, MemoryMax=). Over a minute after the last such kill, once memory is calm.",
-    ),
+    ).seen_by(&[&[W::OomRecord]]),
     HINT.row(
         Reason::MemoryIsEnough,
         "MemoryIsEnough",

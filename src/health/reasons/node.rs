@@ -1,4 +1,4 @@
-//! The reasons of whoever asks for quiet: any condition may have them.
+//! The reasons of whoever asks for quiet, and of an agent that was stopped: any condition may have them.
 
 use super::{Enter, Leave, Of, Reason, ReasonSpec, UNSURE};
 
@@ -13,7 +13,7 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         Reason::NodeInMaintenance,
         "NodeInMaintenance",
         Leave::HealthySpell,
-        "There is a problem, and the Node has the condition MaintenanceInProgress=True.",
+        "There is a problem, and somebody works on the Node: it has a sign of maintenance, such as the condition MaintenanceInProgress=True (docs/operate.md has them all).",
     ),
     row(
         Reason::NodeBeingDeleted,
@@ -38,6 +38,12 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         "NodeJustStarted",
         Leave::AtOnce,
         "There is a problem that may pass by itself, because the host or its Node has just started, and nothing was told before it. It holds two minutes at most.",
+    ),
+    row(
+        Reason::NodevigilStopped,
+        "NodevigilStopped",
+        Leave::AtOnce,
+        "There was a problem when nodevigil was stopped (`systemctl stop nodevigil`), and nobody looks any more whether it lasts. The message says what it was. Published by the agent as its last write, and replaced when it runs again. Not published at a restart, a kill, a crash of the agent, or when the host goes down.",
     ),
 ];
 

@@ -2,7 +2,7 @@
 
 use super::{
     ConditionType, DEGRADED, Enter, FAILED, GOOD, Leave, Of, Reason, ReasonSpec, START_GRACE,
-    UNSURE, WARNING,
+    UNSURE, WARNING, Witness as W,
 };
 use crate::health::timing::Samples;
 
@@ -29,7 +29,7 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         "ContainerRuntimeSlow",
         WARNING,
         (Enter::Sampled(CRI_PROBES), Leave::MinimumHold),
-        "The container runtime does not answer over CRI in time while every task of the host waits for its disks. After two minutes it is ContainerRuntimeHung.",
+        "The container runtime does not answer over CRI in time while every task of the host waits for its disks. After two minutes it is judged as if they did not.",
     ),
     OF.row(
         Reason::ContainerRuntimeNotFound,
@@ -57,34 +57,51 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         "ContainerRuntimeProbeFailed",
         UNSURE,
         (Enter::Sampled(CRI_PROBES), Leave::MinimumHold),
-        "The container runtime could not be asked: the helper is away, or may not open its socket. That says nothing of the runtime.",
+        "The container runtime could not be asked: the helper is away, or may not open its socket; or a connection to it is refused though the kernel's list of sockets has a listener there. That says nothing of the runtime.",
     ),
     OF.row(
         Reason::ContainerRuntimeDown,
         "ContainerRuntimeDown",
         FAILED,
         (Enter::AtOnce, Leave::Refined),
-        "The container runtime's process is gone and nobody had asked for that, or nobody listens at its socket. Pods that run go on; none can be started, stopped or looked at.",
-    ),
+        "The container runtime's process is gone and nobody had asked for that, or nobody listens at its socket, as a connection that is refused and the kernel's list of sockets say. Pods that run go on; none can be started, stopped or looked at.",
+    ).seen_by(&[
+        &[W::ProcessEnd, W::SystemdResult, W::Probes],
+        &[W::ProcessEnd, W::SystemdResult, W::Sockets],
+    ]),
     OF.row(
         Reason::ContainerRuntimeOOMKilled,
         "ContainerRuntimeOOMKilled",
         FAILED,
         (Enter::AtOnce, Leave::HealthySpell),
         "The kernel killed the container runtime because memory ran out: the host's, or that of a cgroup with a limit.",
-    ),
+    ).seen_by(&[&[W::OomRecord, W::SystemdResult]]),
     OF.row(
         Reason::ContainerRuntimeHung,
         "ContainerRuntimeHung",
         DEGRADED,
         (Enter::Sampled(CRI_PROBES), Leave::HealthySpell),
-        "The container runtime's process lives and takes connections, but does not answer over CRI in time.",
+        "The container runtime's process lives and takes connections, but does not answer over CRI in time, and it is stopped or stuck in the kernel (state T or D).",
+    ).seen_by(&[&[W::Probes], &[W::ProcessState]]),
+    OF.row(
+        Reason::ContainerRuntimeSilent,
+        "ContainerRuntimeSilent",
+        UNSURE,
+        (Enter::Sampled(CRI_PROBES), Leave::MinimumHold),
+        "The container runtime's process lives and takes connections, but does not answer over CRI in time, and nothing else says whether it works: its process is neither stopped nor stuck (state T or D).",
     ),
     OF.row(
         Reason::ContainerRuntimeNotReady,
         "ContainerRuntimeNotReady",
         DEGRADED,
         (Enter::Sampled(CRI_PROBES), Leave::HealthySpell),
-        "The container runtime answers over CRI that it is not ready (RuntimeReady), or answers with an error: without its CRI plugin the kubelet cannot work with it.",
+        "The container runtime answers over CRI that it is not ready (RuntimeReady), or answers with an error, and the kubelet says so too: its Node is not Ready for that. (Without its CRI plugin the kubelet cannot work with it.) That the network is not ready (NetworkReady) is not the runtime's fault.",
+    ).seen_by(&[&[W::RuntimeStatus], &[W::NodeStatus]]),
+    OF.row(
+        Reason::ContainerRuntimeUnconfirmed,
+        "ContainerRuntimeUnconfirmed",
+        UNSURE,
+        (Enter::Sampled(CRI_PROBES), Leave::MinimumHold),
+        "The container runtime answers over CRI that it is not ready (RuntimeReady), or answers with an error, and the Node does not say that the kubelet has met that too: it says so within 40 s, if it runs and reaches the API server.",
     ),
 ];

@@ -1,8 +1,8 @@
 //! The reasons of `NodeStorageHealthy`.
 
 use super::{
-    AWAY_GRACE, ConditionType, DEGRADED, Enter, FAILED, GOOD, Leave, Of, Reason, ReasonSpec,
-    Samples, UNSURE, WARNING,
+    AWAY_GRACE, ConditionType, DEGRADED, Enter, FAILED, GOOD, Leave, Of, OneOf, Reason, ReasonSpec,
+    Samples, UNSURE, WARNING, Witness as W,
 };
 
 /// Looks at a file system that make a problem.
@@ -13,6 +13,9 @@ pub const LOOKS: Samples = Samples {
 };
 
 const OF: Of = Of(Some(ConditionType::NodeStorageHealthy));
+
+/// What is tried fails.
+const TRIED: &[OneOf] = &[&[W::HelperAttempt]];
 
 pub(super) const TABLE: &[ReasonSpec] = &[
     OF.row(
@@ -56,33 +59,33 @@ pub(super) const TABLE: &[ReasonSpec] = &[
         DEGRADED,
         (Enter::Sampled(LOOKS), Leave::HealthySpell),
         "A write to a file system of the kubelet or the container runtime fails because there is no room (ENOSPC, EDQUOT).",
-    ),
+    ).seen_by(TRIED),
     OF.row(
         Reason::StorageInodesExhausted,
         "StorageInodesExhausted",
         DEGRADED,
         (Enter::Sampled(LOOKS), Leave::HealthySpell),
         "No file can be made on a file system of the kubelet or the container runtime, because it has no inodes left.",
-    ),
+    ).seen_by(TRIED),
     OF.row(
         Reason::StorageHung,
         "StorageHung",
         DEGRADED,
         (Enter::Sampled(LOOKS), Leave::HealthySpell),
         "A write to a file system of the kubelet or the container runtime does not come back within [storage] write_deadline_secs.",
-    ),
+    ).seen_by(TRIED),
     OF.row(
         Reason::StorageIOError,
         "StorageIOError",
         FAILED,
         (Enter::AtOnce, Leave::HealthySpell),
         "A write to a file system of the kubelet or the container runtime, or reading it back, fails with an I/O error.",
-    ),
+    ).seen_by(TRIED),
     OF.row(
         Reason::FilesystemReadOnly,
         "FilesystemReadOnly",
         FAILED,
         (Enter::AtOnce, Leave::HealthySpell),
         "A file system that the kubelet or the container runtime writes to has become read-only: the kernel does that after an error. Restarting the kubelet makes it worse: it deletes running pods (kubernetes/kubernetes#94305).",
-    ),
+    ).seen_by(TRIED),
 ];

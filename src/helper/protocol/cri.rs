@@ -70,6 +70,10 @@ pub enum Heard {
     NoSocket,
     /// Nobody listens at the socket.
     Refused,
+    /// Nobody takes a connection, and yet the kernel lists a listener there, or its list could not be read: which of the two. The agent
+    /// adds it; the helper has no such list.
+    #[serde(skip)]
+    Doubted(String),
     /// We may not connect: the system's words.
     Denied(String),
     /// No answer within the deadline.

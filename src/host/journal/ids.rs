@@ -53,6 +53,10 @@ pub enum Kind {
     TaintsRefused,
     /// Says where the metrics are, or why they are not there.
     Metrics,
+    /// A pause ends within the hour, or what asked for quiet has done so for too long and is ignored.
+    PauseEnds,
+    /// The configuration that is written cannot be used: file, line and key, and which is used in its place.
+    ConfigRefused,
 }
 
 impl Kind {
@@ -81,6 +85,8 @@ impl Kind {
         Self::TypeTaken,
         Self::TaintsRefused,
         Self::Metrics,
+        Self::PauseEnds,
+        Self::ConfigRefused,
     ];
 
     /// The id, 32 hexadecimal digits.
@@ -109,6 +115,8 @@ impl Kind {
             Self::TypeTaken => "4132a11138c041869e5e6a85dc871da7",
             Self::TaintsRefused => "54d0faa6ff474a758eb7c1e516b7661a",
             Self::Metrics => "b551aebff35f42d7bb8f17ca19e5bcaf",
+            Self::PauseEnds => "90c4995f21984fa1ad108063a65e46aa",
+            Self::ConfigRefused => "6815a9b36edd4d23b2639ae1fa51a236",
         }
     }
 
@@ -162,6 +170,12 @@ impl Kind {
                 "No taints can be set: the daemon speaks with the kubelet's identity; the line says what to do."
             }
             Self::Metrics => "Says where the metrics are, or why they are not there.",
+            Self::PauseEnds => {
+                "A pause ends within the hour, or what asked for quiet has done so for too long and is ignored."
+            }
+            Self::ConfigRefused => {
+                "The configuration that is written cannot be used: file, line and key, and which is used in its place."
+            }
         }
     }
 }
@@ -186,9 +200,9 @@ mod tests {
         }
         assert_eq!(
             Kind::ALL.last(),
-            Some(&Kind::Metrics),
+            Some(&Kind::ConfigRefused),
             "a new kind belongs in ALL"
         );
-        assert_eq!(Kind::ALL.len(), Kind::Metrics as usize + 1);
+        assert_eq!(Kind::ALL.len(), Kind::ConfigRefused as usize + 1);
     }
 }

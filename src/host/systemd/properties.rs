@@ -2,39 +2,18 @@
 
 use std::{collections::HashMap, fmt::Write as _};
 
-use zbus::{Connection, OwnedObjectPath, OwnedVariant, Variant};
+use zbus::{OwnedObjectPath, OwnedVariant, Variant};
 
-use super::{JOB, PROPERTIES, SYSTEMD};
-use crate::checks::kubelet::{JobKind, Unit};
+use super::{JOB, bus::Systemd};
+use crate::checks::kubelet::{Dependency, JobKind, MAX_DEPENDENCIES, Tie, Unit};
 
 pub(super) fn job(value: &OwnedVariant) -> Option<(u32, OwnedObjectPath)> {
     let value = value.try_clone().ok()?;
     <(u32, OwnedObjectPath)>::try_from(value).ok()
 }
 
-pub(super) async fn get(
-    connection: &Connection,
-    path: &str,
-    interface: &str,
-    property: &str,
-) -> zbus::Result<OwnedVariant> {
-    let reply = connection
-        .call_method(
-            Some(SYSTEMD),
-            path,
-            Some(PROPERTIES),
-            "Get",
-            &(interface, property),
-        )
-        .await?;
-    reply.body().deserialize()
-}
-
-pub(super) async fn job_type(
-    connection: &Connection,
-    path: OwnedObjectPath,
-) -> zbus::Result<JobKind> {
-    let value = get(connection, path.as_str(), JOB, "JobType").await?;
+pub(super) async fn job_type(systemd: &Systemd, path: &OwnedObjectPath) -> zbus::Result<JobKind> {
+    let value = systemd.get(path.as_str(), JOB, "JobType").await?;
     Ok(match text(&value).as_str() {
         "stop" => JobKind::Stop,
         "restart" | "try-restart" | "reload-or-restart" | "reload-or-try-restart" => {
@@ -60,12 +39,60 @@ pub(super) fn merge(unit: &mut Unit, properties: &HashMap<String, OwnedVariant>)
             "InactiveExitTimestampMonotonic" => unit.ever_started = number::<u64>(value) != 0,
             "InvocationID" => unit.invocation = hexadecimal(value),
             "NRestarts" => unit.restarts = number(value),
-            "FreezerState" => unit.freezer_state = text(value),
             "WatchdogUSec" => unit.watchdog_usec = number(value),
             "StartLimitBurst" => unit.start_limit_burst = number(value),
             "StartLimitIntervalUSec" => unit.start_limit_interval_usec = number(value),
             _ => {}
         }
+    }
+}
+
+/// Properties that name units with which a unit is stopped, those that say most first.
+const TIES: [(&str, Tie); 7] = [
+    ("BindsTo", Tie::BindsTo),
+    ("Requires", Tie::Requires),
+    ("Requisite", Tie::Requisite),
+    ("PartOf", Tie::PartOf),
+    ("StopPropagatedFrom", Tie::StopPropagatedFrom),
+    ("Conflicts", Tie::Conflicts),
+    ("ConflictedBy", Tie::Conflicts),
+];
+/// What every service depends on by default (`DefaultDependencies=`): its stop is a shutdown.
+const DEFAULTS: [&str; 5] = [
+    "-.mount",
+    "basic.target",
+    "shutdown.target",
+    "sysinit.target",
+    "umount.target",
+];
+
+/// The units with which systemd stops this one.
+pub(super) fn dependencies(properties: &HashMap<String, OwnedVariant>) -> Vec<Dependency> {
+    let mut found: Vec<Dependency> = Vec::new();
+    for (property, tie) in TIES {
+        for unit in properties
+            .get(property)
+            .map(|value| texts(value))
+            .unwrap_or_default()
+        {
+            let is_default = DEFAULTS.contains(&unit.as_str())
+                || unit
+                    .rsplit_once('.')
+                    .is_some_and(|(_, kind)| kind == "slice");
+            let is_known = found.iter().any(|one| one.unit == unit);
+            if !is_default && !is_known && found.len() < MAX_DEPENDENCIES {
+                found.push(Dependency { unit, tie });
+            }
+        }
+    }
+    found
+}
+
+fn texts(value: &Variant<'_>) -> Vec<String> {
+    match value {
+        Variant::Array(list) => list.iter().map(text).collect(),
+        Variant::Variant(inner) => texts(inner),
+        _ => Vec::new(),
     }
 }
 
@@ -113,6 +140,42 @@ fn number<T: TryFrom<i128> + Default>(value: &Variant<'_>) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_every_service_depends_on_is_left_out_and_the_rest_is_bounded() {
+        let list = |units: &[&str]| {
+            let units: Vec<String> = units.iter().map(|unit| (*unit).to_owned()).collect();
+            Variant::from(units).try_to_owned().unwrap()
+        };
+        let many: Vec<String> = (0..100).map(|n| format!("{n}.service")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let mut properties = HashMap::from([
+            (
+                "Requires".to_owned(),
+                list(&[
+                    "system.slice",
+                    "sysinit.target",
+                    "-.mount",
+                    "a.service",
+                    "b.socket",
+                ]),
+            ),
+            ("BindsTo".to_owned(), list(&["a.service"])),
+            ("Conflicts".to_owned(), list(&["shutdown.target"])),
+            ("PartOf".to_owned(), OwnedVariant::from(7_u32)),
+        ]);
+        let named = |unit: &str, tie| Dependency {
+            unit: unit.to_owned(),
+            tie,
+        };
+        let wanted = [
+            named("a.service", Tie::BindsTo),
+            named("b.socket", Tie::Requires),
+        ];
+        assert_eq!(dependencies(&properties), wanted);
+        properties.insert("ConflictedBy".to_owned(), list(&many));
+        assert_eq!(dependencies(&properties).len(), MAX_DEPENDENCIES);
+    }
 
     #[test]
     fn properties_are_merged_by_name_and_type() {

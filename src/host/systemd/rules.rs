@@ -1,13 +1,29 @@
-//! Which of the bus's signals are ours to hear.
+//! Which of the bus's broadcasts are ours to hear. What is addressed to us comes whatever they say: [`super::bus`].
 
 use zbus::{
     Connection, MatchRule, OwnedObjectPath, fdo::DBusProxy, match_rule::Builder, message::Type,
 };
 
-use super::{MANAGER, MANAGER_PATH, PROPERTIES, SHUTDOWN, SYSTEMD};
+use super::{
+    MANAGER, MANAGER_PATH, PROPERTIES, SHUTDOWN, SYSTEMD,
+    signals::{BUS, BUS_PATH},
+};
 
 fn from_systemd() -> Builder<'static> {
     MatchRule::builder().msg_type(Type::Signal).sender(SYSTEMD)
+}
+
+/// Who speaks for systemd.
+pub(super) async fn hear_of_owners(connection: &Connection) -> zbus::Result<()> {
+    let rule = MatchRule::builder()
+        .msg_type(Type::Signal)
+        .sender(BUS)
+        .path(BUS_PATH)
+        .interface(BUS)
+        .member("NameOwnerChanged")
+        .arg(0, SYSTEMD)
+        .build()?;
+    add_rules(connection, [rule]).await
 }
 
 /// What is told of systemd itself.
@@ -17,12 +33,6 @@ pub(super) async fn subscribe(connection: &Connection) -> zbus::Result<()> {
         manager().member("JobNew").arg(2, SHUTDOWN).build()?,
         manager().member("JobRemoved").arg(2, SHUTDOWN).build()?,
         manager().member("Reloading").build()?,
-        MatchRule::builder()
-            .msg_type(Type::Signal)
-            .sender("org.freedesktop.DBus")
-            .member("NameOwnerChanged")
-            .arg(0, SYSTEMD)
-            .build()?,
     ];
     add_rules(connection, rules).await
 }

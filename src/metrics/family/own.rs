@@ -28,6 +28,18 @@ pub(super) const TABLE: &[Family] = &[
         samples: |now, out| out.moment(&[], now.wall),
     },
     Family {
+        name: "nodevigil_cluster_clock_offset_seconds",
+        kind: Gauge,
+        unit: Some("seconds"),
+        labels: &[],
+        help: "By how much the node's clock is ahead of the API server's, as the Date of its answers says; up to two seconds too much. What is published has the API server's time. Absent before the first answer.",
+        samples: |now, out| {
+            if let Some(ahead) = now.clock_ahead {
+                out.offset(&[], ahead);
+            }
+        },
+    },
+    Family {
         name: "nodevigil_peer_up",
         kind: Gauge,
         unit: None,
@@ -146,6 +158,18 @@ pub(super) const TABLE: &[Family] = &[
         labels: &[],
         help: "Words to systemd that it did not take.",
         samples: |now, out| out.number(&[], now.notifications_dropped),
+    },
+    Family {
+        name: "nodevigil_dbus_signals_dropped",
+        kind: Counter,
+        unit: None,
+        labels: &[Label::Cause],
+        help: "Messages on the system bus that were not believed, by cause: not from systemd (sender), too long (size), or systemd's and not as they should be (kind, body).",
+        samples: |now, out| {
+            for (cause, count) in now.bus_dropped {
+                out.number(&[cause.as_str()], count);
+            }
+        },
     },
     Family {
         name: "nodevigil_kmsg_records_lost",

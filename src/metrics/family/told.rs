@@ -85,6 +85,30 @@ pub(super) const TABLE: &[Family] = &[
         },
     },
     Family {
+        name: "nodevigil_kubelet_client_certificate_expiration_timestamp_seconds",
+        kind: Gauge,
+        unit: Some("seconds"),
+        labels: &[],
+        help: "When the client certificate expires that the kubelet shows to the API server. Absent without such a certificate.",
+        samples: |now, out| {
+            if let Some(at) = now.counted.certificate_ends() {
+                out.moment(&[], at);
+            }
+        },
+    },
+    Family {
+        name: "nodevigil_kernel_hung_task_detection",
+        kind: Gauge,
+        unit: None,
+        labels: &[],
+        help: "Whether the kernel logs hung tasks: 0 if kernel.hung_task_timeout_secs is 0 or kernel.hung_task_warnings is used up. Absent on a kernel without the detection.",
+        samples: |now, out| {
+            if let Some(is_on) = now.counted.hung_task_detection() {
+                out.flag(&[], is_on);
+            }
+        },
+    },
+    Family {
         name: "nodevigil_quiet",
         kind: Gauge,
         unit: None,

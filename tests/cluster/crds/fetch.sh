@@ -12,8 +12,14 @@ take() {
   cp "$folder/$2" "$partial/"
 }
 take github.com/medik8s/node-healthcheck-operator config/crd/bases/remediation.medik8s.io_nodehealthchecks.yaml
-take sigs.k8s.io/cluster-api core/config/crd/bases/cluster.x-k8s.io_machinehealthchecks.yaml
-take sigs.k8s.io/karpenter pkg/apis/crds/karpenter.sh_nodepools.yaml
+# Besides the samples' own types those of the controllers that are run over them.
+for kind in machinehealthchecks machines clusters; do
+  take sigs.k8s.io/cluster-api core/config/crd/bases/cluster.x-k8s.io_$kind.yaml
+done
+for kind in nodepools nodeclaims nodeoverlays; do
+  take sigs.k8s.io/karpenter pkg/apis/crds/karpenter.sh_$kind.yaml
+done
+take sigs.k8s.io/karpenter kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml
 chmod -R u+w "$partial"
 rm -rf "$out"
 mv "$partial" "$out"

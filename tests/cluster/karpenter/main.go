@@ -1,5 +1,6 @@
 // Runs the node health controller of Karpenter's core, and nothing else of Karpenter, against a real API server: with
-// the one repair policy that its flags say, and a cloud in which nothing can be made or unmade.
+// the repair policies that its flags say, and a cloud in which nothing can be made or unmade. By the machine's clock, or by
+// one that its input steps.
 package main
 
 import (
@@ -7,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"log"
+	"strings"
 	"time"
 
 	"github.com/awslabs/operatorpkg/status"
@@ -33,10 +35,25 @@ import (
 )
 
 var (
-	condition       = flag.String("condition", "", "the policy's condition type")
-	conditionStatus = flag.String("status", "False", "the policy's condition status")
-	toleration      = flag.Duration("toleration", 30*time.Minute, "how long the policy tolerates it")
+	policies  []cloudprovider.RepairPolicy
+	isStepped = flag.Bool("stepped", false, "live by the times on standard input")
 )
+
+func init() {
+	flag.Func("policy", "TYPE=STATUS=TOLERATION of a repair policy; may be repeated", func(value string) error {
+		parts := strings.Split(value, "=")
+		if len(parts) != 3 {
+			return errors.New("TYPE=STATUS=TOLERATION")
+		}
+		toleration, err := time.ParseDuration(parts[2])
+		policies = append(policies, cloudprovider.RepairPolicy{
+			ConditionType:      corev1.NodeConditionType(parts[0]),
+			ConditionStatus:    corev1.ConditionStatus(parts[1]),
+			TolerationDuration: toleration,
+		})
+		return err
+	})
+}
 
 // Nodes are managed if they carry the label nodevigil.test/testclass.
 type nodeClass struct {
@@ -69,14 +86,8 @@ func (cloud) GetInstanceTypes(context.Context, *v1.NodePool) ([]*cloudprovider.I
 func (cloud) IsDrifted(context.Context, *v1.NodeClaim) (cloudprovider.DriftReason, error) {
 	return "", nil
 }
-func (cloud) RepairPolicies() []cloudprovider.RepairPolicy {
-	return []cloudprovider.RepairPolicy{{
-		ConditionType:      corev1.NodeConditionType(*condition),
-		ConditionStatus:    corev1.ConditionStatus(*conditionStatus),
-		TolerationDuration: *toleration,
-	}}
-}
-func (cloud) Name() string { return "none" }
+func (cloud) RepairPolicies() []cloudprovider.RepairPolicy { return policies }
+func (cloud) Name() string                                 { return "none" }
 func (cloud) GetSupportedNodeClasses() []status.Object {
 	return []status.Object{&nodeClass{}}
 }
@@ -155,6 +166,9 @@ func run(ctx context.Context) error {
 		return err
 	}
 	recorder := events.NewRecorder(manager.GetEventRecorderFor("karpenter")) //nolint:staticcheck // as Karpenter itself
+	if *isStepped {
+		return step(ctx, manager, recorder)
+	}
 	controller := health.NewController(manager.GetClient(), cloud{}, clock.RealClock{}, recorder)
 	if err := controller.Register(ctx, manager); err != nil {
 		return err

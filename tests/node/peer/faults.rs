@@ -98,7 +98,11 @@ impl Duel<'_> {
 
     /// SIGSTOP, until both have told of it. `look` is called while both ask a kubelet that does not answer.
     pub(crate) fn hangs(&self, count: usize, mut look: impl FnMut()) -> Result<Tried> {
+        let mut is_again = false;
         self.spread("stopped", count, || {
+            if std::mem::replace(&mut is_again, true) {
+                self.scene.node.forget_the_hour()?; // else only what lasts is told again
+            }
             let stopped = self.scene.node.signal_unit(KUBELET, Signal::SIGSTOP)?;
             let ours = self.ours(stopped, "False");
             let told = wait_until("node-problem-detector to see the hang", SOON, || {

@@ -3,13 +3,16 @@
 use serde_json::{Value, json};
 
 use super::things::{CORE_EVENTS, EVENTS, Thing, event, merge};
+use crate::scene::LEASES;
 
 const EVENT: &str = "Events about its own Node only";
 const REPORTER: &str = "in the name of nodevigil.io/agent only";
+const EVENT_METADATA: &str = "may give Events a name";
 const EVENT_VERB: &str = "may only create and change Events";
 
 pub(super) fn things(node: &str, other: &str) -> Vec<Thing> {
-    let mut things = of_events(node, other);
+    let mut things = of_event_metadata(node, other);
+    things.extend(of_events(node, other));
     things.extend(of_leases_and_reads(node, other));
     things.extend(of_the_way_up(node, other));
     things
@@ -27,6 +30,33 @@ fn event_of_core(kind: &str, about: &str) -> Value {
             "namespace": if kind == "Node" { Value::Null } else { "default".into() },
         },
     })
+}
+
+fn of_event_metadata(node: &str, other: &str) -> Vec<Thing> {
+    let with = |what, key: &str, value: Value| {
+        let mut event = event("Node", node, "default", "nodevigil.io/agent");
+        event["metadata"][key] = value;
+        Thing::post(what, EVENTS, event).policy(EVENT_METADATA)
+    };
+    let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": other, "uid": "0-0"}]);
+    vec![
+        with(
+            "an Event that goes with another Node",
+            "ownerReferences",
+            owner,
+        ),
+        with(
+            "an Event that stays",
+            "finalizers",
+            json!(["example.com/stay"]),
+        ),
+        with("an Event with a label", "labels", json!({"tier": "gold"})),
+        with(
+            "an Event with an annotation",
+            "annotations",
+            json!({"lab": "x"}),
+        ),
+    ]
 }
 
 fn of_events(node: &str, other: &str) -> Vec<Thing> {
@@ -93,7 +123,6 @@ fn of_events(node: &str, other: &str) -> Vec<Thing> {
 }
 /// What no policy looks at, because no right leads there.
 fn of_leases_and_reads(node: &str, other: &str) -> Vec<Thing> {
-    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
     let renew = |what, of: &str| {
         let body = merge(json!({"spec": {"leaseDurationSeconds": 4000}}));
         Thing::patch(what, format!("{LEASES}/{of}"), body)

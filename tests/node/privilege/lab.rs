@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::things::{self, EVENTS, JSON, MERGE, Thing};
-use crate::scene::SOON;
+use crate::scene::{LEASES, SOON};
 use crate::support::api::Api;
 use crate::support::control_plane::ControlPlane;
 use crate::support::{pki, wait_until};
@@ -31,8 +31,7 @@ pub(super) fn furnish(plane: &ControlPlane, node: &str, other: &str) -> Result<(
         let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": name, "namespace": "kube-node-lease"},
             "spec": {"holderIdentity": name, "leaseDurationSeconds": 40}});
-        let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
-        create(plane, leases, &lease)?;
+        create(plane, LEASES, &lease)?;
     }
     let mut told = things::event("Pod", "p", "default", "kubelet");
     told["metadata"] = json!({"name": "of-a-pod", "namespace": "default"});

@@ -18,6 +18,9 @@ const STATUS: &str = "nothing of the status";
 const CONDITION: &str = "a condition that is not its own";
 const TIME: &str = "needs its lastTransitionTime";
 const SHAPE: &str = "needs the status True, False or Unknown";
+const FORCED: &str = "by server-side apply only";
+const MANAGER: &str = "as the field manager nodevigil only";
+const OWNERSHIP: &str = "what other managers own";
 
 pub(super) fn things(node: &str, other: &str) -> Vec<Thing> {
     [
@@ -25,6 +28,7 @@ pub(super) fn things(node: &str, other: &str) -> Vec<Thing> {
         of_malformed_conditions(node),
         of_the_status(node),
         of_metadata(node),
+        of_ownership(node),
         of_the_spec(node, other),
         of_whole_nodes(node, other),
     ]
@@ -193,6 +197,70 @@ fn of_metadata(node: &str) -> Vec<Thing> {
             set(json!({"annotations": {"nodevigil.io/standing-down": "x".repeat(1025)}})),
         )
         .policy(ANNOTATION),
+    ]
+}
+
+/// Whoever is made to own nothing can no longer take back what it set, and the next apply of it takes fields from others.
+fn of_ownership(node: &str) -> Vec<Thing> {
+    let (path, status) = (node_path(node), status_path(node));
+    let own = || apply(node, json!([condition(OURS, "False")]), Value::Null);
+    let with = |metadata: &str, value: Value| {
+        let (kind, mut body) = own();
+        body["metadata"][metadata] = value;
+        (kind, body)
+    };
+    let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "0-0"}]);
+    let record = |value: Value| {
+        steps(json!([{"op": "replace", "path": "/metadata/managedFields", "value": value}]))
+    };
+    // The first may be the node lifecycle controller's, who owns the list of taints and nothing else: a list that agents write.
+    let second = || steps(json!([{"op": "remove", "path": "/metadata/managedFields/1"}]));
+    let claim = json!({
+        "manager": "lab", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:metadata": {"f:labels": {"f:lab": {}}}},
+    });
+    let as_ours = format!("{path}?fieldManager=nodevigil");
+    vec![
+        Thing::patch(
+            "the own condition by another patch than an apply",
+            format!("{status}?fieldManager=nodevigil"),
+            merge(json!({"status": {"conditions": [condition(OURS, "False")]}})),
+        )
+        .policy(FORCED),
+        Thing::patch(
+            "an apply in another manager's name",
+            format!("{status}?fieldManager=lab&force=true"),
+            own(),
+        )
+        .policy(MANAGER),
+        Thing::patch("nobody owns anything", &as_ours, record(json!([{}]))).policy(METADATA),
+        Thing::patch("one manager owns nothing", &as_ours, second()).policy(OWNERSHIP),
+        Thing::patch(
+            "what one manager owns becomes another's",
+            &as_ours,
+            steps(
+                json!([{"op": "replace", "path": "/metadata/managedFields/0/manager", "value": "lab"}]),
+            ),
+        )
+        .policy(OWNERSHIP),
+        Thing::patch(
+            "a manager owns what it never set",
+            &as_ours,
+            steps(json!([{"op": "add", "path": "/metadata/managedFields/-", "value": claim}])),
+        )
+        .policy(OWNERSHIP),
+        Thing::patch(
+            "an owner, by apply",
+            apply_path(node),
+            with("ownerReferences", owner),
+        )
+        .policy(METADATA),
+        Thing::patch(
+            "a finalizer, by apply",
+            apply_path(node),
+            with("finalizers", json!(["example.com/stay"])),
+        )
+        .policy(METADATA),
     ]
 }
 

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{elsewhere, own_node};
+use crate::scene::LEASES;
 
 /// A request, and what is to become of it.
 pub(crate) struct Thing {
@@ -178,11 +179,7 @@ pub(crate) fn allowed(node: &str) -> Vec<Thing> {
             format!("{EVENTS}/{node}.1"),
             merge(series),
         ),
-        Thing::new(
-            "reading the own Lease",
-            "GET",
-            format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}"),
-        ),
+        Thing::new("reading the own Lease", "GET", format!("{LEASES}/{node}")),
         Thing::post(
             "asking what one may",
             "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",

@@ -254,10 +254,11 @@ impl<'a> Writer<'a> {
         let apply = Apply {
             uid: self.race.uid.clone(),
             conditions: vec![condition],
+            heartbeat: Timestamp::now(),
             ..Apply::default()
         };
         let ours = self.ours.as_ref().context("our code has its client")?;
-        let sent = ours.api.apply(&apply, Timestamp::now());
+        let sent = ours.api.apply(&apply);
         let node = ours.runtime.block_on(sent)?;
         let answer = json!({"metadata": {"resourceVersion": node.version}});
         self.note(OUR_TYPE, value, Some(answer))
@@ -273,6 +274,7 @@ impl<'a> Writer<'a> {
             conditions: vec![ConditionType::KubeletHealthy],
             prefix: OUR_PREFIX.to_owned(),
             effect: Effect::PreferNoSchedule,
+            after: std::time::Duration::ZERO,
         };
         let task = TaintTry {
             attempt: 1,
@@ -280,6 +282,7 @@ impl<'a> Writer<'a> {
             wished: vec![Wished {
                 key: rules.key(ConditionType::KubeletHealthy),
                 want,
+                waits: false,
             }],
             rules,
         };

@@ -1,15 +1,17 @@
 //! The Node's taints, and Events about it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::Signal;
 use nodevigil::host::journal::Kind;
 use serde_json::{Value, json};
 
 use super::{KEY, RESTART, STRATEGIC, TAINTING};
-use crate::scene::{SOON, Scene};
+use crate::scene::{KUBELET, SOON, Scene};
 use crate::support::control_plane::{ControlPlane, Options};
 use crate::support::node_builder::NodeBuilder;
+use crate::support::trust;
 use crate::support::{say, wait_until};
 
 fn taints(scene: &Scene) -> Result<Vec<Value>> {
@@ -78,6 +80,42 @@ pub(super) fn a_taint_comes_and_goes_beside_others() -> Result<()> {
         ensure!(about.len() <= 14, "{about:?}");
         Ok(())
     })
+}
+
+/// A kubelet that is stopped for some seconds is reported as hung at once, and taints only if that lasts.
+pub(super) fn a_sampled_reason_taints_later_and_a_blip_never() -> Result<()> {
+    const AFTER: Duration = Duration::from_secs(12);
+    let after = format!("{TAINTING}after_secs = {}\n", AFTER.as_secs());
+    Scene::healthy_with("taint-waits", |node| node.config("60-taints.toml", &after))?.play(
+        |scene| {
+            let tainted = || Ok::<_, anyhow::Error>(taints(scene)?.iter().any(|t| t["key"] == KEY));
+            let blip = scene.node.signal_unit(KUBELET, Signal::SIGSTOP)?;
+            scene.wait_for(blip, "False", "KubeletHung")?;
+            let back = scene.node.signal_unit(KUBELET, Signal::SIGCONT)?;
+            scene.wait_for(back, "True", "KubeletIsHealthy")?;
+            let hung = scene.node.signal_unit(KUBELET, Signal::SIGSTOP)?;
+            let told = scene.wait_for(hung, "False", "KubeletHung")?;
+            ensure!(!tainted()?, "at once, or by the blip");
+            let taint = wait_taint(scene, KEY, true)?.context("a taint")?;
+            let waited = told.at.elapsed();
+            say(&format!("tainted {waited:?} after the condition was False"));
+            // The watch shows the condition a moment after it was decided.
+            let least = AFTER.saturating_sub(Duration::from_secs(1));
+            ensure!(
+                waited >= least && taint["value"] == "KubeletHung",
+                "{waited:?}: {taint:#}"
+            );
+            scene.node.signal_unit(KUBELET, Signal::SIGCONT)?;
+            wait_taint(scene, KEY, false)?;
+            trust::row(
+                13,
+                "the kubelet is stopped by SIGSTOP for some seconds, with `[taints]` set",
+                "tainted after 2.4 s",
+                "no taint; one after `[taints] after_secs` if it stays so",
+            );
+            Ok(())
+        },
+    )
 }
 
 pub(super) fn taints_are_not_tried_as_the_kubelet() -> Result<()> {

@@ -4,12 +4,15 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, anyhow};
-use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, TRANSFER_ENCODING, USER_AGENT};
+use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, DATE, TRANSFER_ENCODING, USER_AGENT};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::{Body, Bytes, Frame, Incoming};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimePrinter;
 use kube::client::Body as KubeBody;
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -87,6 +90,15 @@ pub(super) async fn answer(
                 .wait_for(|now| *now != Some(Fault::Hold(held)))
                 .await?;
             forward(&shared, request).await
+        }
+        Some(Fault::DateAhead(secs)) => {
+            let request = read(&shared, request).await?;
+            let mut answer = forward(&shared, request).await?;
+            let date = SystemTime::now() + Duration::from_secs(secs.into());
+            let date = Timestamp::try_from(date)?;
+            let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&date)?;
+            answer.headers_mut().insert(DATE, date.parse()?);
+            Ok(answer)
         }
         // What has arrived is carried out, as by the API server itself, whether or not the client still waits.
         _ => {

@@ -41,6 +41,8 @@ pub(crate) enum Fault {
     BrokenJson,
     /// Behind the TLS handshake something speaks that is no HTTP.
     NotHttp,
+    /// No failure: every answer's `Date` is so many seconds ahead, as if the node's clock were behind the cluster's.
+    DateAhead(u32),
 }
 
 impl Fault {
@@ -48,7 +50,7 @@ impl Fault {
     pub(super) fn resets_connections(self) -> bool {
         !matches!(
             self,
-            Self::Hang | Self::HalfOpen | Self::Hold(_) | Self::Slow
+            Self::Hang | Self::HalfOpen | Self::Hold(_) | Self::Slow | Self::DateAhead(_)
         )
     }
 }

@@ -146,3 +146,22 @@ fn of_a_child_its_unit_tells_nothing() {
         Some(Reason::KubeletCrashLooping)
     );
 }
+
+#[test]
+fn who_wakes_up_late_reads_before_the_wait_is_over() {
+    let gone = || after(healthy(), [Sign::Gone(PID)]);
+    let mut kubelet = gone();
+    kubelet.tick(at(10_200));
+    assert_eq!(reason(&kubelet, 10_200), None);
+    assert_eq!(kubelet.next_deadline(at(10_200)), Some(at(10_203).uptime));
+    kubelet.apply(Sign::Job(7, JobKind::Restart), at(10_201));
+    kubelet.tick(at(10_203));
+    assert_eq!(reason(&kubelet, 10_203), None);
+    // Not for ever.
+    let mut kubelet = gone();
+    for millis in [10_200, 10_400, 10_600, 10_800, 11_000] {
+        assert_eq!(reason(&kubelet, millis), None);
+        kubelet.tick(at(millis));
+    }
+    assert_eq!(reason(&kubelet, 11_000), Some(Reason::KubeletGone));
+}

@@ -22,6 +22,7 @@ fn sampled(waiting: &[(i32, u64)], frozen_by: Option<&str>) -> Sign {
     Sign::Sampled(
         PID,
         Sample {
+            listening: Listening::Unknown,
             frozen_by: frozen_by.map(str::to_owned),
             waiting: waiting.collect(),
         },
@@ -71,6 +72,7 @@ fn one_that_hangs_and_that_systemd_ends_by_itself_is_hung() {
     let mut kubelet = healthy();
     kubelet.apply(stopping("stop-watchdog"), at(SECOND));
     silent(&mut kubelet, 5 * SECOND);
+    kubelet.apply(Sign::ProcessState(PID, 'T'), at(5 * SECOND));
     assert_eq!(reason(&kubelet, 60 * SECOND), Some(Reason::KubeletHung));
 }
 
@@ -79,6 +81,12 @@ fn who_outlives_sigkill_is_unkillable() {
     let mut kubelet = healthy();
     kubelet.apply(Sign::Job(7, JobKind::Stop), at(SECOND));
     kubelet.apply(stopping("stop-sigkill"), at(SECOND));
+    // The bus alone is nobody's word.
+    assert_eq!(
+        reason(&kubelet, 11 * SECOND),
+        Some(Reason::KubeletIsHealthy)
+    );
+    kubelet.apply(Sign::Dying(PID, true), at(2 * SECOND));
     assert_eq!(
         reason(&kubelet, 10 * SECOND),
         Some(Reason::KubeletIsHealthy)
@@ -95,6 +103,7 @@ fn a_thread_in_one_wait_makes_a_silent_kubelet_unkillable() {
     assert!(!kubelet.is_suspect());
     silent(&mut kubelet, 0);
     assert!(kubelet.is_suspect());
+    kubelet.apply(Sign::ProcessState(PID, 'D'), at(0));
     for secs in 0..=10 {
         kubelet.apply(sampled(&[(7, 1), (8, secs)], None), at(secs * SECOND));
         let expected = if secs < 10 {
@@ -112,19 +121,10 @@ fn a_thread_in_one_wait_makes_a_silent_kubelet_unkillable() {
 }
 
 #[test]
-fn ice_is_told_by_systemd_at_once_and_by_the_cgroup_on_suspicion() {
+fn ice_is_told_by_the_cgroups_own_file_and_a_missed_probe() {
     let mut kubelet = healthy();
-    let mut frozen = Unit {
-        freezer_state: "frozen".to_owned(),
-        active_state: "active".to_owned(),
-        ..Unit::default()
-    };
-    kubelet.apply(Sign::Unit(frozen.clone()), at(10));
-    assert_eq!(reason(&kubelet, 10), Some(Reason::KubeletFrozen));
-    frozen.freezer_state = "running".to_owned();
-    kubelet.apply(Sign::Unit(frozen), at(20));
-    assert_eq!(reason(&kubelet, 20), Some(Reason::KubeletIsHealthy));
-
+    kubelet.apply(sampled(&[], Some("/ice")), at(10));
+    assert_eq!(reason(&kubelet, 10), Some(Reason::KubeletIsHealthy));
     kubelet.apply(Sign::Probed(PID, Probe::Timeout), at(30));
     // On cgroup v1 the frozen are in state D.
     kubelet.apply(sampled(&[(7, 1)], Some("/ice")), at(40));
@@ -147,6 +147,7 @@ fn only_one_that_was_seen_starting_is_slow_to_start() {
         kubelet.apply(Sign::Found(Found::One(process(PID))), at(millis));
         let url = "http://127.0.0.1:10248/healthz".into();
         kubelet.apply(Sign::Endpoint(PID, Endpoint::Known(url)), at(millis));
+        kubelet.apply(Sign::ProcessState(PID, 'D'), at(millis));
         for _ in 0..3 {
             kubelet.apply(Sign::Probed(PID, Probe::Refused), at(millis));
         }
