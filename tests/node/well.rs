@@ -126,6 +126,10 @@ fn awake(stage: &Stage<'_>, witness: &Witness) -> Result<()> {
         "WELL | at the end a crash was told after {late:?}"
     ));
     ensure!(late <= TOLD_WITHIN, "a crash was told after {late:?}");
+    // The witness looks from time to time only: one that is back at once was never gone for it.
+    wait_until("the witness to see the kubelet gone", SOON, || {
+        Ok((!witness.lives.now()).then_some(()))
+    })?;
     let from = Instant::now();
     stage.sh("systemctl start kubelet")?;
     wait_until("the kubelet to be well again", CALM, || {

@@ -78,7 +78,7 @@ impl fmt::Display for Bad {
 /// What is known of a node besides what its Node says.
 pub(super) struct Witness {
     leases: NodeWatch,
-    lives: Lives,
+    pub(super) lives: Lives,
     /// One moment by both clocks.
     moment: (Instant, Timestamp),
 }
@@ -176,7 +176,7 @@ fn bad_news(events: &[Arrival]) -> Vec<(Instant, &'static str, &Value)> {
 }
 
 /// Looks all the time whether the kubelet's process is there.
-struct Lives {
+pub(super) struct Lives {
     changes: Arc<Mutex<Vec<(Instant, bool)>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -208,6 +208,12 @@ impl Lives {
             stop,
             thread: Some(thread),
         })
+    }
+
+    /// Whether it was there at the last look.
+    pub(super) fn now(&self) -> bool {
+        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.last().is_some_and(|(_, lives)| *lives)
     }
 
     /// Whether it was there at that moment, and just before.
