@@ -10,7 +10,10 @@ use std::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 
-use crate::{host::files::Root, kubelet::yaml};
+use crate::{
+    host::{files::Root, trusted},
+    kubelet::yaml,
+};
 
 /// The longest kubeconfig that is read.
 pub const MAX_KUBECONFIG_BYTES: usize = 128 * 1024;
@@ -187,21 +190,39 @@ pub fn is_kubeconfig(text: &str) -> bool {
         .is_none_or(|kind| kind.is_empty() || kind == "Config")
 }
 
+/// Reads a file that a kubeconfig names, up to so many bytes; else the sentence that says why it cannot be read.
+type ReadFile<'a> = dyn Fn(&Path, usize) -> Result<Vec<u8>, String> + 'a;
+
 /// What the current context of the kubeconfig `text` says, which lies at `path`: certificate, key, authority and token
 /// files are read (relative paths count from the kubeconfig's folder) and put in.
 ///
 /// # Errors
 /// The fault, naming kubeconfig and field.
 pub fn read(root: &Root, path: &Path, text: &str) -> Result<Access, Fault> {
-    let files = Files { root, path };
-    let read: Kubeconfig = yaml::read(text)
+    let read = |file: &Path, max| root.read(file, max).map_err(|error| error.to_string());
+    read_with(&read, path, text)
+}
+
+/// The same for whoever reads as root: each file must be one that only root can have written.
+///
+/// # Errors
+/// As of [`read`]; of a file that others can write, which folder or file that is.
+pub fn read_roots(root: &Root, path: &Path, text: &str) -> Result<Access, Fault> {
+    let read =
+        |file: &Path, max| trusted::read(root, file, max).map_err(|error| format!("read {error}"));
+    read_with(&read, path, text)
+}
+
+fn read_with(read: &ReadFile<'_>, path: &Path, text: &str) -> Result<Access, Fault> {
+    let files = Files { read, path };
+    let kubeconfig: Kubeconfig = yaml::read(text)
         .map_err(|place| files.bad(&format!("not a kubeconfig at {place}; correct it there")))?;
-    let name = read.current_context;
-    let context = pick(read.contexts, |context| context.name == name)
+    let name = kubeconfig.current_context;
+    let context = pick(kubeconfig.contexts, |context| context.name == name)
         .ok_or_else(|| files.bad("its current-context is none of its contexts"))?;
-    let cluster = pick(read.clusters, |c| c.name == context.context.cluster)
+    let cluster = pick(kubeconfig.clusters, |c| c.name == context.context.cluster)
         .ok_or_else(|| files.bad("its current context names a cluster that is not there"))?;
-    let user = pick(read.users, |u| u.name == context.context.user)
+    let user = pick(kubeconfig.users, |u| u.name == context.context.user)
         .ok_or_else(|| files.bad("its current context names a user that is not there"))?;
     let mut access = Access::default();
     fill_cluster(&files, cluster.cluster, &mut access)?;
@@ -271,7 +292,7 @@ fn said(field: Option<String>) -> Option<String> {
 
 /// The files that the kubeconfig at `path` names.
 struct Files<'a> {
-    root: &'a Root,
+    read: &'a ReadFile<'a>,
     path: &'a Path,
 }
 
@@ -294,15 +315,13 @@ impl Files<'_> {
     fn read(&self, field: &str, file: &str) -> Result<Vec<u8>, Fault> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let file: PathBuf = folder.join(file);
-        self.root
-            .read(&file, MAX_FILE_BYTES)
-            .map_err(|error| Fault {
-                kind: FaultKind::Unreadable,
-                message: format!(
-                    "{error}; it is the {field} of kubeconfig {}",
-                    self.path.display()
-                ),
-            })
+        (self.read)(&file, MAX_FILE_BYTES).map_err(|error| Fault {
+            kind: FaultKind::Unreadable,
+            message: format!(
+                "{error}; it is the {field} of kubeconfig {}",
+                self.path.display()
+            ),
+        })
     }
 
     fn bad(&self, what: &str) -> Fault {

@@ -37,13 +37,12 @@ fn server(url: &str) -> Option<Server> {
 }
 
 impl Agent {
-    pub(super) fn find_identity(&mut self, pid: Option<i32>) {
+    pub(super) fn find_identity(&mut self) {
         let sources = Sources {
             explicit: self.settings.kubernetes.kubeconfig.clone(),
             default: PathBuf::from(identity::DEFAULT_KUBECONFIG),
             root: self.outside.root.clone(),
             helper: self.outside.helper.clone(),
-            pid,
             keeps_note: true,
             timer: Some(self.alarm.coarse()),
         };

@@ -34,8 +34,8 @@ pub(super) struct Checking {
     loaded: Option<Loaded>,
     /// What the API says of the Node.
     node: Option<NodeFacts>,
-    /// What was asked last.
-    asked: Option<ConfigRequest>,
+    /// What was asked last, and which kubelet ran.
+    asked: Option<(ConfigRequest, Option<i32>)>,
     /// The number of the question that is open; answers to earlier ones are stale.
     question: u64,
     /// When to ask (uptime).
@@ -125,18 +125,20 @@ impl State {
         self.checking.ask_at = None;
         let node = self.checking.node.as_ref();
         let mut request = ConfigRequest {
-            unit: self.settings.kubelet.unit.clone(),
-            pid: self.kubelet.process().map(|process| process.pid),
             kubelet_version: node.and_then(|node| node.kubelet_version.clone()),
             intent: self.settings.intent.clone(),
             loaded: self.checking.loaded.clone(),
             cluster: node.map(cluster_facts),
             network: None, // read when the question goes out
         };
-        if self.checking.asked.as_ref() == Some(&request) {
+        let asked = (
+            request.clone(),
+            self.kubelet.process().map(|kubelet| kubelet.pid),
+        );
+        if self.checking.asked.as_ref() == Some(&asked) {
             return;
         }
-        self.checking.asked = Some(request.clone());
+        self.checking.asked = Some(asked);
         let age = node
             .and_then(|node| node.created)
             .map(|at| self.link.time.of(now).wall.duration_since(at));

@@ -163,7 +163,7 @@ pub enum Effect {
     /// Look whether a package manager is at work.
     LookForPackages,
     /// Look for an identity; the kubelet's pid helps the helper.
-    FindIdentity(Option<i32>),
+    FindIdentity,
     /// Abort the connection, whatever is under way on it. The next request opens another.
     Disconnect,
     /// Speak of the Node of this name from now on, with the identity found last.

@@ -46,7 +46,7 @@ impl Agent {
             Effect::FollowUnit(unit) => self.follow_unit(unit),
             Effect::AskFacts(pid) => {
                 let helper = self.outside.helper.clone();
-                self.spawn(async move { Event::Facts(pid, helper.kubelet(pid).await) });
+                self.spawn(async move { Event::Facts(pid, helper.kubelet_with(pid).await) });
             }
             Effect::Sample(pid, healthz) => self.sample(pid, healthz),
             Effect::AskWords(run) => self.ask_words(run),
@@ -58,7 +58,7 @@ impl Agent {
                 let manager = files.and_then(|files| files.held(&self.outside.root));
                 self.known.push_back(Event::Packages(manager));
             }
-            Effect::FindIdentity(pid) => self.find_identity(pid),
+            Effect::FindIdentity => self.find_identity(),
             Effect::Disconnect => self.disconnect(),
             Effect::Connect(node) => self.connect(&node),
             Effect::ReadNode => self.read_node(),

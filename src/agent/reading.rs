@@ -266,9 +266,9 @@ impl Agent {
                     Event::Answered(id, Reading::Clock(state))
                 });
             }
-            Question::Storage(request) => {
+            Question::Storage => {
                 self.spawn(async move {
-                    let answer = helper.storage(request).await;
+                    let answer = helper.storage().await;
                     let reading = Reading::Storage(answer.map_err(|error| error.to_string()));
                     Event::Answered(id, reading)
                 });
@@ -299,7 +299,7 @@ impl Agent {
             }
             Question::KernelState(ask) => self.look_at_kernel(id, ask),
             Question::Pod(uid) => self.name_pod(id, uid),
-            Question::Certificate(pid) => self.read_certificate(id, pid),
+            Question::Certificate => self.read_certificate(id),
             Question::Sockets => {
                 let reading = Reading::Sockets(self.sockets());
                 self.known.push_back(Event::Answered(id, reading));
@@ -346,10 +346,10 @@ impl Agent {
         });
     }
 
-    fn read_certificate(&mut self, id: &'static str, pid: Option<i32>) {
+    fn read_certificate(&mut self, id: &'static str) {
         let helper = self.outside.helper.clone();
         self.spawn(async move {
-            let read = match helper.certificate(pid).await {
+            let read = match helper.certificate().await {
                 Ok(certificate) => Ok(Some(certificate)),
                 Err(HelperError::Refused {
                     code: Code::NoCredential,

@@ -324,8 +324,7 @@ impl State {
         self.ask_about_config(now, effects);
         self.follow_packages(now, effects);
         if self.link.is_due(now) {
-            let pid = self.kubelet.process().map(|process| process.pid);
-            effects.push(Effect::FindIdentity(pid));
+            effects.push(Effect::FindIdentity);
         }
         self.feed_watchdog(now, effects);
         self.write_metrics(now, effects);

@@ -83,7 +83,7 @@ impl Story {
             started: at(millis).uptime,
         };
         self.tell(millis, Event::Looked(Found::One(process)));
-        let facts = KubeletFacts::answering();
+        let facts = KubeletFacts::answering(pid);
         self.tell(millis, Event::Facts(pid, Ok(facts)));
     }
 
@@ -258,7 +258,7 @@ fn a_request_that_hangs_costs_its_connection() {
         16_002,
         Event::WatchEnded(1, End::Failed(ApiError::Unauthorized)),
     );
-    assert!(!story.has(|e| matches!(e, Effect::FindIdentity(_))));
+    assert!(!story.has(|e| matches!(e, Effect::FindIdentity)));
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn another_credential_is_used_by_what_was_refused() {
     let mut story = Story::settled();
     let attempt = story.crash(10_000).applied().attempt;
     story.tell(10_010, Event::Applied(attempt, Err(ApiError::Unauthorized)));
-    assert!(story.has(|e| matches!(e, Effect::FindIdentity(_))), "once");
+    assert!(story.has(|e| matches!(e, Effect::FindIdentity)), "once");
     assert!(!story.has(|e| *e == Effect::Disconnect));
     story.tell(10_020, Event::Identity(Ok(Identity::Own("/k".into()))));
     let position = |wanted: &dyn Fn(&Effect) -> bool| story.effects.iter().position(wanted);
@@ -279,7 +279,7 @@ fn another_credential_is_used_by_what_was_refused() {
     );
     let attempt = story.applied().attempt;
     story.tell(10_030, Event::Applied(attempt, Err(ApiError::Unauthorized)));
-    assert!(!story.has(|e| matches!(e, Effect::FindIdentity(_))));
+    assert!(!story.has(|e| matches!(e, Effect::FindIdentity)));
     assert!(story.state.next_deadline(at(10_031)) <= at(12_000).uptime);
     story.tell(60_000, Event::Tick);
     assert!(!story.has(|e| matches!(e, Effect::Apply(_))), "minutes");
@@ -390,6 +390,7 @@ fn the_kubelets_own_word_names_the_node() {
         })),
     );
     let facts = KubeletFacts {
+        pid: PID,
         runtime_socket: None,
         healthz: Healthz::Disabled,
         hostname_override: Some("Other".to_owned()),
@@ -408,7 +409,7 @@ fn standing_alone_it_looks_for_an_identity_more_and_more_slowly() {
     let mut next = 0;
     while next < 600_000 {
         story.tell(next, Event::Tick);
-        if story.has(|e| matches!(e, Effect::FindIdentity(_))) {
+        if story.has(|e| matches!(e, Effect::FindIdentity)) {
             looks += 1;
             let slow = IdentityError::Slow { path: "/k".into() };
             story.tell(next, Event::Identity(Err(slow)));

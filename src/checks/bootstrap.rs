@@ -67,6 +67,10 @@ pub struct Bootstrap {
     deadline: Duration,
     patience: Patience,
     config: ConfigRequest,
+    /// The kubelet's unit, as it is configured.
+    unit: String,
+    /// The kubelet that runs.
+    pid: Option<i32>,
     way: Way,
     node: Option<NodeWords>,
     host: Option<HostSeen>,
@@ -94,10 +98,11 @@ impl Bootstrap {
             deadline: settings.seconds("bootstrap", "deadline_secs"),
             patience: settings.patience(),
             config: ConfigRequest {
-                unit: settings.kubelet.unit.clone(),
                 intent: settings.intent.clone(),
                 ..ConfigRequest::default()
             },
+            unit: settings.kubelet.unit.clone(),
+            pid: None,
             way: Way::NoNode,
             node: None,
             host: None,
@@ -185,13 +190,13 @@ impl Bootstrap {
                 };
             }
         }
-        let run = match self.config.pid {
+        let run = match self.pid {
             Some(pid) => KubeletRun::Runs { pid },
             None if node.ready || !self.has_seen_kubelet => KubeletRun::Unknown {
                 why: "no kubelet was found".to_owned(),
             },
             None => KubeletRun::Down(UnitSeen {
-                name: self.config.unit.clone(),
+                name: self.unit.clone(),
                 load: "loaded".to_owned(),
                 active: "not running".to_owned(),
                 result: String::new(),
@@ -308,8 +313,8 @@ impl Check for Bootstrap {
         match reading {
             Reading::Node(seen) => self.see(seen.as_deref(), now),
             Reading::Kubelet(process) => {
-                self.config.pid = process.as_ref().map(|process| process.pid);
-                self.has_seen_kubelet |= self.config.pid.is_some();
+                self.pid = process.as_ref().map(|process| process.pid);
+                self.has_seen_kubelet |= self.pid.is_some();
             }
             Reading::Sight(sight) => self.is_well = sight.healthz == super::lease::Healthz::Answers,
             Reading::Bootstrap(Ok(host)) if self.is_on_its_way() => {

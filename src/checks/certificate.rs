@@ -140,7 +140,7 @@ impl Check for Certificate {
             return None;
         }
         self.due_at = now.uptime + ALERT;
-        Some(Question::Certificate(self.pid))
+        Some(Question::Certificate)
     }
 
     fn findings(&self) -> &[Finding] {
@@ -303,7 +303,7 @@ mod tests {
 
         /// Reads it at that moment; what is found, and when it wants to read again.
         fn read(&mut self, certificate: ClientCertificate, secs: i64) -> (Reason, u64) {
-            assert_eq!(self.0.turn(at(secs)), Some(Question::Certificate(Some(7))));
+            assert_eq!(self.0.turn(at(secs)), Some(Question::Certificate));
             let cluster = Reading::ClusterTime(Some(at(secs).wall));
             self.0.take(&cluster, at(secs));
             self.0
@@ -376,13 +376,10 @@ mod tests {
     fn the_places_are_searched_only_if_no_kubelet_has_named_its_own() {
         let mut certificate = Certificate::new(&Settings::default());
         assert_eq!(certificate.turn(at(0)), None, "a kubelet is waited for");
-        assert_eq!(certificate.turn(at(5)), Some(Question::Certificate(None)));
+        assert_eq!(certificate.turn(at(5)), Some(Question::Certificate));
         certificate.take(&kubelet(Some(7)), at(6));
         assert_eq!(certificate.due_at(), Some(Duration::from_secs(6)));
-        assert_eq!(
-            certificate.turn(at(6)),
-            Some(Question::Certificate(Some(7)))
-        );
+        assert_eq!(certificate.turn(at(6)), Some(Question::Certificate));
         let time = Reading::ClusterTime(Some(at(6).wall));
         certificate.take(&time, at(6));
         certificate.take(&Reading::Certificate(Ok(Some(good(0, 5)))), at(6));

@@ -37,7 +37,7 @@ use crate::{
         bootstrap::BootstrapRequest,
         fork::Forked,
         protocol::{ClientCertificate, ClockState, KubeletFacts, RuntimeAnswer, RuntimeRequest},
-        storage::{StorageAnswer, StorageRequest},
+        storage::StorageAnswer,
     },
 };
 
@@ -142,7 +142,7 @@ pub enum Question {
     /// Whether the kernel's clock is synchronised.
     Clock,
     /// The helper looks at the file systems.
-    Storage(StorageRequest),
+    Storage,
     /// The helper says how the last boot ended, or keeps something of this one.
     Boot(BootRequest),
     /// What the kernel's tables say of its health, and which of these tasks wait and cannot be killed.
@@ -150,7 +150,7 @@ pub enum Question {
     /// The name of the pod with this uid.
     Pod(String),
     /// The client certificate of the kubelet with that pid, if it runs.
-    Certificate(Option<i32>),
+    Certificate,
     /// Root's connections to the API server.
     Sockets,
     /// The kubelet's Lease.

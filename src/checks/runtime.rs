@@ -143,7 +143,15 @@ impl Runtime {
         }
     }
 
+    /// A helper that was restarted while no kubelet runs does not know the kubelet's socket: then it is another runtime's answer.
+    fn is_of_another(&self, answer: &RuntimeAnswer) -> bool {
+        answer.is_guess && self.socket().is_some_and(|socket| socket != answer.socket)
+    }
+
     fn heard(&mut self, answer: &RuntimeAnswer, now: Now) {
+        if self.is_of_another(answer) {
+            return self.unasked(&not_known(), now);
+        }
         let ended = match self.standing() {
             Standing::Ended { pid, .. } => Some(pid),
             _ => None,
@@ -330,6 +338,15 @@ impl Runtime {
     }
 }
 
+fn not_known() -> Unasked {
+    Unasked {
+        is_away: false,
+        why:
+            "the helper was restarted while no kubelet runs, and does not know the kubelet's socket"
+                .to_owned(),
+    }
+}
+
 impl Check for Runtime {
     fn spec(&self) -> Spec {
         SPEC
@@ -380,7 +397,6 @@ impl Check for Runtime {
         self.asked_at = now.uptime;
         self.ask_at = Some(now.uptime + self.every);
         Some(Question::Runtime(RuntimeRequest {
-            socket: self.socket(),
             timeout_millis: u32::try_from(self.timeout.as_millis()).unwrap_or(u32::MAX),
         }))
     }

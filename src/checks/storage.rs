@@ -9,7 +9,7 @@ use crate::{
     clock::Now,
     config::Settings,
     health::{AWAY_GRACE, ConditionType, Finding, LOOKS, Reason, Severity, timing::Window},
-    helper::storage::{Canary, FileSystem, StorageAnswer, StorageRequest},
+    helper::storage::{Canary, FileSystem, StorageAnswer},
 };
 
 mod fault;
@@ -47,8 +47,9 @@ struct Limits {
 #[derive(Debug)]
 pub struct Storage {
     limits: Limits,
-    /// The running kubelet, and its `--root-dir`.
-    asked_with: StorageRequest,
+    kubelet_runs: bool,
+    /// The kubelet's `--root-dir`.
+    root_dir: Option<PathBuf>,
     places: Vec<Place>,
     /// Looks that did not come back in time.
     hung: Window,
@@ -85,7 +86,8 @@ impl Storage {
                 free_percent: number("free_percent"),
                 free_inodes_percent: number("free_inodes_percent"),
             },
-            asked_with: StorageRequest::default(),
+            kubelet_runs: false,
+            root_dir: None,
             places: Vec::new(),
             hung: Window::default(),
             logged: Logged::default(),
@@ -178,7 +180,7 @@ impl Storage {
 
     /// One file system; `true` if it is suspect.
     fn judge(&mut self, file_system: &FileSystem, found: &mut Vec<Finding>, now: Now) -> bool {
-        let (limits, kubelet_runs) = (self.limits, self.asked_with.pid.is_some());
+        let (limits, kubelet_runs) = (self.limits, self.kubelet_runs);
         let unknown_for = now
             .uptime
             .saturating_sub(self.away_since.unwrap_or(now.uptime));
@@ -316,10 +318,10 @@ impl Check for Storage {
     fn take(&mut self, reading: &Reading, now: Now) {
         match reading {
             Reading::Kubelet(process) => {
-                self.asked_with.pid = process.as_ref().map(|process| process.pid);
+                self.kubelet_runs = process.is_some();
             }
-            Reading::Facts(facts) if self.asked_with.root_dir != facts.root_dir => {
-                self.asked_with.root_dir.clone_from(&facts.root_dir);
+            Reading::Facts(facts) if self.root_dir != facts.root_dir => {
+                self.root_dir.clone_from(&facts.root_dir);
                 self.hurry(now);
             }
             Reading::Kernel(event) => self.hear(event, now),
@@ -335,7 +337,7 @@ impl Check for Storage {
 
     fn turn(&mut self, now: Now) -> Option<Question> {
         (self.last_asked, self.due_at) = (now.uptime, now.uptime + self.limits.interval);
-        Some(Question::Storage(self.asked_with.clone()))
+        Some(Question::Storage)
     }
 
     fn findings(&self) -> &[Finding] {

@@ -83,7 +83,6 @@ impl Cleanup {
             default: PathBuf::from(identity::DEFAULT_KUBECONFIG),
             root: root.clone(),
             helper: HelperClient::default(),
-            pid: None,
             keeps_note: false,
             timer: None,
         };

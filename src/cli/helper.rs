@@ -35,6 +35,10 @@ pub struct Helper {
     #[arg(long, value_name = "NAME", default_value = "nodevigil")]
     pub allow_user: String,
 
+    /// Read the configuration from these files and folders instead of the default ones, as `nodevigil run` does
+    #[arg(long, value_name = "PATH")]
+    pub config: Vec<PathBuf>,
+
     /// What to log: a level, or TARGET=LEVEL,…
     #[arg(long, value_name = "FILTER", default_value = "info")]
     pub log_level: String,
@@ -65,7 +69,7 @@ impl Helper {
         let mut uids = vec![0];
         uids.extend(user.map(|user| user.uid.as_raw()));
         info!(user = self.allow_user, "the helper answers");
-        Err(Server::new(Root::default(), Peers::only(uids)).serve(&listener))
+        Err(Server::new(Root::default(), self.config, Peers::only(uids)).serve(&listener))
             .context("accept a connection")
     }
 }

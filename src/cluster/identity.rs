@@ -114,8 +114,6 @@ pub struct Sources {
     pub root: Root,
     /// The helper.
     pub helper: HelperClient,
-    /// The kubelet's pid, if it lives.
-    pub pid: Option<i32>,
     /// Whether it is noted which credential this machine uses ([`inherited`]): the agent does.
     pub keeps_note: bool,
     /// What the pings of a connection go by; else tokio's.
@@ -202,7 +200,7 @@ pub async fn look(sources: Sources, known: Option<Known>) -> Result<Found, Ident
         None => {
             let (connection, mark) = known.clone().unzip();
             let mark = mark.flatten();
-            let given = sources.helper.credential(sources.pid, mark).await?;
+            let given = sources.helper.credential(mark).await?;
             let path = given.source.clone();
             (Identity::Kubelet(path), from_helper(given, connection))
         }
@@ -350,7 +348,6 @@ mod tests {
             default: PATH.into(),
             root,
             helper: HelperClient::new(folder.path().join("none")),
-            pid: None,
             keeps_note: false,
             timer: None,
         };

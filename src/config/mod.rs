@@ -12,7 +12,10 @@ mod settings;
 mod sources;
 mod values;
 
-use std::path::PathBuf;
+use std::{
+    cell::RefCell,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +30,10 @@ pub use self::{
     },
     values::{absolute_path, cloud_provider, node_ip, node_labels, node_name, provider_id},
 };
-use crate::host::files::Root;
+use crate::host::{
+    files::Root,
+    trusted::{self, NotTrusted, Why},
+};
 
 /// Reads the configuration: the files and folders in `given`, in that order, or where there are none the fragments in
 /// `nodevigil/config.d/` below `/usr/lib`, `/run` and `/etc`. Also says which files had something to say, in the order
@@ -77,11 +83,47 @@ pub struct Loaded {
     pub files: Vec<Written>,
 }
 
+/// The same of those files alone that only root can have written, for whoever acts as root: `/run/nodevigil` is the agent's own
+/// folder. Also says what was left out.
+///
+/// # Errors
+/// As of [`load`].
+pub fn load_roots(
+    root: &Root,
+    given: &[PathBuf],
+) -> Result<(Settings, Vec<NotTrusted>), ConfigError> {
+    let left_out = RefCell::new(Vec::new());
+    let is_roots = |path: &Path| match trusted::find(root, path) {
+        Ok(_) => true,
+        // Every link on the way is root's.
+        Err(NotTrusted {
+            why: Why::Missing | Why::NotAFile { .. },
+            ..
+        }) if sources::is_mask(root, path) => true,
+        Err(error) => {
+            left_out.borrow_mut().push(error);
+            false
+        }
+    };
+    let settings = settle(&read_those(root, given, &is_roots)?)?;
+    Ok((settings, left_out.into_inner()))
+}
+
 fn read_all(root: &Root, given: &[PathBuf]) -> Result<Vec<Written>, ConfigError> {
+    read_those(root, given, &|_| true)
+}
+
+fn read_those(
+    root: &Root,
+    given: &[PathBuf],
+    is_read: &dyn Fn(&Path) -> bool,
+) -> Result<Vec<Written>, ConfigError> {
     let paths = if given.is_empty() {
-        sources::default_files(root)?
+        sources::default_files(root, is_read)?
     } else {
-        sources::given_files(root, given)?
+        let mut files = sources::given_files(root, given)?;
+        files.retain(|path| is_read(path));
+        files
     };
     let mut read = Vec::new();
     for path in paths {

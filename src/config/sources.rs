@@ -18,15 +18,20 @@ const FOLDERS: [&str; 3] = [
 /// No fragment comes near this; it bounds our memory, whatever the path leads to.
 const MAX_BYTES: usize = 256 * 1024;
 
-/// The fragments below the default folders, sorted by file name wherever they lie. None of the folders has to exist.
-pub(super) fn default_files(root: &Root) -> Result<Vec<PathBuf>, ConfigError> {
+/// The fragments below the default folders that are to be read, sorted by file name wherever they lie. None of the folders has to
+/// exist.
+pub(super) fn default_files(
+    root: &Root,
+    is_read: &dyn Fn(&Path) -> bool,
+) -> Result<Vec<PathBuf>, ConfigError> {
     let mut by_name = BTreeMap::new();
     for folder in FOLDERS {
         match fragments_in(root, Path::new(folder)) {
             Ok(names) => by_name.extend(
                 names
                     .into_iter()
-                    .map(|name| (name.clone(), Path::new(folder).join(name))),
+                    .map(|name| (name.clone(), Path::new(folder).join(name)))
+                    .filter(|(_, path)| is_read(path)),
             ),
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(ConfigError::File(error)),
@@ -54,10 +59,7 @@ pub(super) fn given_files(root: &Root, given: &[PathBuf]) -> Result<Vec<PathBuf>
 
 /// The text of one fragment; empty for a link to `/dev/null`, which masks (and need not exist below a root).
 pub(super) fn read(root: &Root, path: &Path) -> Result<String, ConfigError> {
-    if root
-        .read_link(path)
-        .is_ok_and(|target| target == Path::new("/dev/null"))
-    {
+    if is_mask(root, path) {
         return Ok(String::new());
     }
     let bytes = root.read(path, MAX_BYTES).map_err(ConfigError::File)?;
@@ -66,6 +68,12 @@ pub(super) fn read(root: &Root, path: &Path) -> Result<String, ConfigError> {
         let text = String::from_utf8_lossy(error.as_bytes());
         Source::new(path, &text).not_text(valid)
     })
+}
+
+/// Whether the fragment only masks those of its name in lower folders.
+pub(super) fn is_mask(root: &Root, path: &Path) -> bool {
+    let target = root.read_link(path);
+    target.is_ok_and(|target| target == Path::new("/dev/null"))
 }
 
 fn fragments_in(root: &Root, folder: &Path) -> Result<Vec<String>, FileError> {

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     certificate, config,
+    configured::Wanted,
     protocol::{Code, ConfigRequest, Heard, Refusal, RuntimeAnswer, RuntimeRequest, Verb},
     runtime,
     storage::{Disk, OWN_FOLDER},
@@ -22,6 +23,7 @@ use crate::{
         By, CredentialSeen, HostSeen, MAX_FINDINGS, MAX_NAMES, MAX_TEXT_BYTES, Record, RuleSeen,
         RuntimeSeen, ServingSeen,
     },
+    config::KubeletSettings,
     health::bounded,
     host::{files::Root, tree::HostTree},
     kubelet::{
@@ -63,10 +65,11 @@ const WAIT: Duration = Duration::from_secs(3);
 pub fn answer(
     disk: &Arc<Disk>,
     root: &Root,
+    wanted: &Wanted,
     request: &BootstrapRequest,
 ) -> Result<HostSeen, Refusal> {
     let Some(record) = &request.keep else {
-        return look(root, &request.config);
+        return look(root, wanted, &request.config);
     };
     let (root, record) = (root.clone(), record.clone());
     let kept = disk.lane.run("the record of the bootstrap", WAIT, move || {
@@ -109,14 +112,12 @@ pub fn path(by: By) -> PathBuf {
 ///
 /// # Errors
 /// When there is no host to look at.
-pub fn look(root: &Root, request: &ConfigRequest) -> Result<HostSeen, Refusal> {
+pub fn look(root: &Root, wanted: &Wanted, request: &ConfigRequest) -> Result<HostSeen, Refusal> {
     let tree = HostTree::new(&root.join("/"))
         .map_err(|error| Refusal::new(Code::Unreadable, format!("the host's files: {error}")))?;
-    let request = ConfigRequest {
-        unit: unit(&tree, &request.unit),
-        ..request.clone()
-    };
-    let (snapshot, report) = config::look(&tree, root, &request);
+    let mut wanted = wanted.clone();
+    wanted.kubelet.unit = unit(&tree, &wanted.kubelet.unit);
+    let (snapshot, report) = config::look(&tree, root, &wanted, request);
     // What is not resolved from files (k0s) has its runtime at one of the well-known places.
     let is_known = snapshot.unit.load != LoadState::NotFound;
     let socket = snapshot.machine.socket_path.as_deref();
@@ -126,7 +127,7 @@ pub fn look(root: &Root, request: &ConfigRequest) -> Result<HostSeen, Refusal> {
         cloud_init,
         join_words,
         runtime: runtime(root, socket.filter(|_| is_known)),
-        credential: credential(root, request.pid, &snapshot),
+        credential: credential(root, &wanted.kubelet, &snapshot),
         cni_folder: machine
             .cni_dir
             .as_ref()
@@ -162,10 +163,9 @@ fn few(mut names: Vec<String>) -> Vec<String> {
 
 fn runtime(root: &Root, socket: Option<&str>) -> RuntimeSeen {
     let request = RuntimeRequest {
-        socket: socket.map(PathBuf::from),
         timeout_millis: RUNTIME_TIMEOUT_MILLIS,
     };
-    match runtime::answer(root, &request) {
+    match runtime::answer_at(root, socket, &request) {
         Ok(answer) => heard(answer),
         Err(refusal) => RuntimeSeen::Unknown {
             why: refusal.message,
@@ -195,7 +195,7 @@ fn heard(answer: RuntimeAnswer) -> RuntimeSeen {
     }
 }
 
-fn credential(root: &Root, pid: Option<i32>, snapshot: &Snapshot) -> CredentialSeen {
+fn credential(root: &Root, settings: &KubeletSettings, snapshot: &Snapshot) -> CredentialSeen {
     let machine = &snapshot.machine;
     match &machine.kubeconfig {
         // A kubelet that rotates its certificate writes the kubeconfig first, and bootstraps then.
@@ -223,7 +223,7 @@ fn credential(root: &Root, pid: Option<i32>, snapshot: &Snapshot) -> CredentialS
             why: format!("{at}: {reason}"),
         },
         // A kubelet inside another program; its files lie where its distribution keeps them.
-        Needed::NotAsked => match certificate::answer(root, pid) {
+        Needed::NotAsked => match certificate::answer(root, settings) {
             Ok(found) => CredentialSeen::Certificate {
                 file: found.file,
                 not_before_secs: found.not_before_secs,

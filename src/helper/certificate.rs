@@ -8,7 +8,8 @@ use super::{
     protocol::{ClientCertificate, Code, Refusal, Verb},
 };
 use crate::{
-    host::{files::Root, tree::HostTree},
+    config::KubeletSettings,
+    host::{files::Root, trusted::RootsTree},
     kubelet::machine::{ClientCredential, Needed, of_running},
 };
 
@@ -19,18 +20,14 @@ pub const VERB: Verb = Verb {
     deadline: Duration::from_secs(2),
 };
 
-/// Answers for the kubeconfig that the kubelet `pid` was started with, else for that in the well-known places.
+/// Answers for the kubeconfig that the running kubelet was started with, else for that in the well-known places.
 /// [`Code::NoCredential`]: there is no certificate that could expire.
-pub fn answer(root: &Root, pid: Option<i32>) -> Result<ClientCertificate, Refusal> {
-    let path = match credential::named_by(root, pid)? {
-        Some(path) => path,
-        None => credential::search(root)?.0,
-    };
-    let flags = pid
-        .map(|pid| process::kubelet_flags(root, pid))
-        .transpose()?;
-    let cert_dir = flags.flatten().and_then(|flags| flags.cert_dir);
-    let tree = HostTree::new(&root.join("/"))
+pub fn answer(root: &Root, settings: &KubeletSettings) -> Result<ClientCertificate, Refusal> {
+    let kubelet = process::find(root, settings)?;
+    let (path, _) = credential::kubelets(root, kubelet.as_ref())?;
+    let flags = kubelet.and_then(|kubelet| kubelet.flags());
+    let cert_dir = flags.and_then(|flags| flags.cert_dir);
+    let tree = RootsTree::new(root)
         .map_err(|error| Refusal::new(Code::Unreadable, format!("the host's files: {error}")))?;
     let read = of_running(&tree, &path.to_string_lossy(), cert_dir.as_deref());
     let shown = path.display();
@@ -77,6 +74,10 @@ mod tests {
     const IN_2026: i64 = 1_767_225_600;
     const IN_2027: i64 = 1_798_761_600;
 
+    fn ask(root: &Root) -> Result<ClientCertificate, Refusal> {
+        answer(root, &KubeletSettings::default())
+    }
+
     fn with_user(user: &str) -> String {
         kubeconfig_with_token("t").replace("token: t", user)
     }
@@ -92,15 +93,13 @@ mod tests {
         write(&root, KUBECONFIG, &with_user(&user));
         write(&root, CURRENT, &pem("system:node:a", 2025, 2026, false));
         Process::kubelet(9, &["kubelet", "--kubeconfig", KUBECONFIG]).write(&root);
-        for pid in [Some(9), None] {
-            let found = answer(&root, pid).unwrap();
-            assert_eq!(
-                (found.file.as_str(), found.not_after_secs),
-                (CURRENT, IN_2026)
-            );
-        }
+        let found = ask(&root).unwrap();
+        assert_eq!(
+            (found.file.as_str(), found.not_after_secs),
+            (CURRENT, IN_2026)
+        );
         write(&root, CURRENT, &pem("system:node:a", 2026, 2027, false));
-        let renewed = answer(&root, Some(9)).unwrap();
+        let renewed = ask(&root).unwrap();
         assert_eq!(renewed.not_before_secs, IN_2026);
         assert_eq!(renewed.not_after_secs, IN_2027);
     }
@@ -111,10 +110,10 @@ mod tests {
         let data = BASE64_STANDARD.encode(pem("system:node:a", 2025, 2026, false));
         let user = format!("client-certificate-data: {data}, client-key-data: aw==");
         write(&root, KUBECONFIG, &with_user(&user));
-        assert_eq!(ends(answer(&root, None)), IN_2026);
+        assert_eq!(ends(ask(&root)), IN_2026);
         // A leftover of a time in which the kubelet renewed its certificates.
         write(&root, CURRENT, &pem("system:node:a", 2024, 2025, false));
-        assert_eq!(ends(answer(&root, None)), IN_2026);
+        assert_eq!(ends(ask(&root)), IN_2026);
         write(
             &root,
             "/pki/kubelet-client-current.pem",
@@ -122,13 +121,13 @@ mod tests {
         );
         let argv = ["kubelet", "--cert-dir=/pki", "--kubeconfig", KUBECONFIG];
         Process::kubelet(9, &argv).write(&root);
-        assert_eq!(ends(answer(&root, Some(9))), IN_2027);
+        assert_eq!(ends(ask(&root)), IN_2027);
     }
 
     #[test]
     fn without_a_certificate_there_is_none_to_expire() {
         let (_folder, root) = host();
-        let code = |root| answer(root, None).unwrap_err().code;
+        let code = |root| ask(root).unwrap_err().code;
         assert_eq!(code(&root), Code::NoCredential);
         write(&root, KUBECONFIG, &kubeconfig_with_token("t"));
         assert_eq!(code(&root), Code::NoCredential);
@@ -143,7 +142,7 @@ mod tests {
         let user = format!("client-certificate: {CURRENT}, client-key: {CURRENT}");
         write(&root, KUBECONFIG, &with_user(&user));
         write(&root, CURRENT, "s3cret");
-        let refused = answer(&root, None).unwrap_err();
+        let refused = ask(&root).unwrap_err();
         assert_eq!(refused.code, Code::BadFile);
         assert!(refused.message.contains(CURRENT), "{refused}");
         assert!(!refused.message.contains("s3cret"), "{refused}");

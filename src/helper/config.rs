@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, io, os::unix::net::UnixStream, path::PathBuf, t
 use tracing::debug;
 
 use super::{
+    configured::{Configured, Wanted},
     line, process,
     protocol::{self, ConfigAnswer, ConfigFinding, ConfigRequest, Verb},
     watch::{Change, Watch},
@@ -17,7 +18,7 @@ use crate::{
     kubelet::{
         machine::{Machine, Needed, kernel},
         resolve::{Inputs, Overrides, snapshot},
-        snapshot::{Process, Snapshot},
+        snapshot::{Loaded, Process, Snapshot},
         systemd::{LoadState, Manager},
         tree::{Asked, Recording, Tree},
     },
@@ -41,17 +42,22 @@ const QUIET: Duration = Duration::from_millis(200);
 const MAX_ROUNDS: usize = 3;
 
 /// Answers, and again at each change of a file that was read, until the peer closes.
-pub fn follow(root: &Root, stream: &UnixStream, request: &ConfigRequest) {
-    if let Err(error) = try_follow(root, stream, request) {
+pub fn follow(root: &Root, configured: &Configured, stream: &UnixStream, request: &ConfigRequest) {
+    if let Err(error) = try_follow(root, configured, stream, request) {
         debug!(%error, "the configuration is no longer followed");
     }
 }
 
-fn try_follow(root: &Root, stream: &UnixStream, request: &ConfigRequest) -> io::Result<()> {
+fn try_follow(
+    root: &Root,
+    configured: &Configured,
+    stream: &UnixStream,
+    request: &ConfigRequest,
+) -> io::Result<()> {
     let mut told: Option<ConfigAnswer> = None;
     let mut watch = Watch::new(root)?;
     loop {
-        let answer = judge(root, request, &mut watch)?;
+        let answer = judge(root, &configured.wanted(), request, &mut watch)?;
         if told.as_ref() != Some(&answer) {
             line::write(stream, &protocol::encode_answer(Ok(&answer)))?;
             told = Some(answer);
@@ -67,12 +73,17 @@ fn try_follow(root: &Root, stream: &UnixStream, request: &ConfigRequest) -> io::
 }
 
 /// Judges, with every file watched that was read for it.
-fn judge(root: &Root, request: &ConfigRequest, watch: &mut Watch) -> io::Result<ConfigAnswer> {
+fn judge(
+    root: &Root,
+    wanted: &Wanted,
+    request: &ConfigRequest,
+    watch: &mut Watch,
+) -> io::Result<ConfigAnswer> {
     let tree =
         HostTree::new(&root.join("/")).map_err(|error| io::Error::other(error.to_string()))?;
     let mut answered = None;
     for _ in 0..MAX_ROUNDS {
-        let (answer, asked) = check(&tree, root, request);
+        let (answer, asked) = check(&tree, root, wanted, request);
         answered = Some(answer);
         // What was not watched while it was read may have changed since.
         if !watch.set(&tree, &asked)? {
@@ -86,10 +97,11 @@ fn judge(root: &Root, request: &ConfigRequest, watch: &mut Watch) -> io::Result<
 pub fn check(
     tree: &dyn Tree,
     root: &Root,
+    wanted: &Wanted,
     request: &ConfigRequest,
 ) -> (ConfigAnswer, BTreeMap<PathBuf, Asked>) {
     let tree = Recording::new(tree);
-    let (snapshot, report) = look(&tree, root, request);
+    let (snapshot, report) = look(&tree, root, wanted, request);
     let answer = ConfigAnswer {
         not_resolved: not_resolved(&snapshot),
         ..summary(&snapshot, &report)
@@ -98,14 +110,19 @@ pub fn check(
 }
 
 /// Everything that the rules judge, and what they find.
-pub(super) fn look(tree: &dyn Tree, root: &Root, request: &ConfigRequest) -> (Snapshot, Report) {
-    let snapshot = snapshot(tree, inputs(root, tree, request));
+pub(super) fn look(
+    tree: &dyn Tree,
+    root: &Root,
+    wanted: &Wanted,
+    request: &ConfigRequest,
+) -> (Snapshot, Report) {
+    let snapshot = snapshot(tree, inputs(root, tree, wanted, request));
     let mut report = rules::run(&snapshot);
     report.findings = rules::allow::part(tree, report.findings).findings;
     (snapshot, report)
 }
 
-fn inputs(root: &Root, tree: &dyn Tree, request: &ConfigRequest) -> Inputs {
+fn inputs(root: &Root, tree: &dyn Tree, wanted: &Wanted, request: &ConfigRequest) -> Inputs {
     let text = |path: &str| {
         tree.read_text(std::path::Path::new(path))
             .map(|text| text.trim().to_owned())
@@ -116,14 +133,10 @@ fn inputs(root: &Root, tree: &dyn Tree, request: &ConfigRequest) -> Inputs {
     let defaults = Manager::default();
     let loaded = request.loaded.as_ref();
     Inputs {
-        unit: Some(request.unit.clone()),
+        unit: Some(wanted.kubelet.unit.clone()),
         manager: Manager {
-            environment: loaded
-                .map(|loaded| loaded.manager_environment.clone())
-                .unwrap_or_default(),
-            unit_path: loaded
-                .map(|loaded| loaded.unit_path.iter().map(PathBuf::from).collect())
-                .filter(|path: &Vec<PathBuf>| !path.is_empty()),
+            environment: loaded.map(without_paths).unwrap_or_default(),
+            unit_path: None,
             version: loaded
                 .and_then(|loaded| loaded.systemd_version)
                 .unwrap_or(defaults.version),
@@ -140,7 +153,7 @@ fn inputs(root: &Root, tree: &dyn Tree, request: &ConfigRequest) -> Inputs {
         intent: request.intent.clone(),
         now_secs: Some(Clock.now().wall.as_second()),
         loaded: request.loaded.clone(),
-        process: request.pid.and_then(|pid| running(root, pid)),
+        process: running(root, wanted),
         cluster: request.cluster.clone(),
         addresses: request
             .network
@@ -166,12 +179,21 @@ fn sysctls(request: &ConfigRequest) -> BTreeMap<&'static str, String> {
         .collect()
 }
 
+/// systemd's own environment, as the agent says it is. What could name a file is left out: the kubelet's words are made of it, and
+/// the files that they name are opened.
+fn without_paths(loaded: &Loaded) -> BTreeMap<String, String> {
+    let all = loaded.manager_environment.iter();
+    all.filter(|(_, value)| !value.contains('/'))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
 /// The running kubelet's argument list; none for a program that holds a kubelet inside.
-fn running(root: &Root, pid: i32) -> Option<Process> {
-    let argv = process::kubelet_argv(root, pid).ok().flatten()?;
+fn running(root: &Root, wanted: &Wanted) -> Option<Process> {
+    let kubelet = process::find(root, &wanted.kubelet).ok().flatten()?;
     Some(Process {
-        pid: u32::try_from(pid).ok()?,
-        argv,
+        pid: u32::try_from(kubelet.pid()).ok()?,
+        argv: kubelet.argv?,
         age_secs: None,
     })
 }

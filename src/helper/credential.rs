@@ -9,13 +9,16 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    OWN_KUBECONFIG, plugin, process,
+    OWN_KUBECONFIG, plugin,
+    process::{self, Kubelet},
     protocol::{Code, Credential, Plugin, Refusal, Verb},
 };
 use crate::{
+    config::KubeletSettings,
     host::{
-        files::{FileError, Root},
+        files::Root,
         tree::HostTree,
+        trusted::{self, NotTrusted},
     },
     kubeconfig::{self, Access, Exec, Fault, FaultKind, MAX_KUBECONFIG_BYTES},
 };
@@ -73,28 +76,24 @@ pub const PLACES: &[Place] = &[
     },
 ];
 
-/// Answers with what is in the kubeconfig that the kubelet `pid` was started with, else (no process given, or one without
+/// Answers with what is in the kubeconfig that the running kubelet was started with, else (none runs, or one without
 /// `--kubeconfig`) in the first of [`PLACES`] that holds one; or in the agent's `own`. Without the content, if it is the
 /// `known` one.
 pub fn answer(
     root: &Root,
-    pid: Option<i32>,
+    settings: &KubeletSettings,
     own: bool,
     known: Option<&str>,
 ) -> Result<Credential, Refusal> {
-    let named = if own {
-        Some(PathBuf::from(OWN_KUBECONFIG))
+    let (source, text) = if own {
+        let path = PathBuf::from(OWN_KUBECONFIG);
+        let text = read(root, &path).map_err(|error| missing_or(&error))?;
+        (path, text)
     } else {
-        named_by(root, pid)?
+        kubelets(root, process::find(root, settings)?.as_ref())?
     };
-    let (source, text) = match named {
-        Some(path) => {
-            let text = read(root, &path).map_err(|error| missing_or(&error))?;
-            (path, text)
-        }
-        None => search(root)?,
-    };
-    let mut access = kubeconfig::read(root, &source, &text).map_err(|fault| refusal(&fault))?;
+    let mut access =
+        kubeconfig::read_roots(root, &source, &text).map_err(|fault| refusal(&fault))?;
     let plugin = match access.exec.take() {
         None if own => {
             let message = format!(
@@ -153,26 +152,31 @@ fn refusal(fault: &Fault) -> Refusal {
     Refusal::new(code, format!("{}; {what_to_do}{OWN}", fault.message))
 }
 
-/// The file behind `--kubeconfig` of the kubelet `pid`.
-pub(super) fn named_by(root: &Root, pid: Option<i32>) -> Result<Option<PathBuf>, Refusal> {
-    let Some(pid) = pid else {
-        return Ok(None);
+/// The kubeconfig that the running kubelet was started with, else the one in the well-known places, and what it says.
+pub(super) fn kubelets(
+    root: &Root,
+    kubelet: Option<&Kubelet>,
+) -> Result<(PathBuf, String), Refusal> {
+    let Some(kubelet) = kubelet else {
+        return search(root);
     };
-    process::kubelet_flags(root, pid)?
-        .and_then(|flags| flags.kubeconfig)
-        .map(|path| process::resolve(root, pid, &path))
-        .transpose()
+    let Some(named) = kubelet.flags().and_then(|flags| flags.kubeconfig) else {
+        return search(root);
+    };
+    let path = kubelet.resolve(root, &named)?;
+    let text = read(root, &path).map_err(|error| missing_or(&error))?;
+    Ok((path, text))
 }
 
 /// The first of the places with a kubeconfig in it. A file that is there and cannot be read ends the search: the next
 /// place would be a leftover.
-pub(super) fn search(root: &Root) -> Result<(PathBuf, String), Refusal> {
+fn search(root: &Root) -> Result<(PathBuf, String), Refusal> {
     for place in PLACES {
         let path = Path::new(place.path);
         match read(root, path) {
             Ok(text) if kubeconfig::is_kubeconfig(&text) => return Ok((path.to_owned(), text)),
             Ok(_) => {}
-            Err(error) if error.is_not_found() => {}
+            Err(error) if error.is_missing() => {}
             Err(error) => return Err(missing_or(&error)),
         }
     }
@@ -185,15 +189,16 @@ pub(super) fn search(root: &Root) -> Result<(PathBuf, String), Refusal> {
     Err(Refusal::new(Code::NoCredential, message))
 }
 
-fn read(root: &Root, path: &Path) -> Result<String, FileError> {
-    root.read_text(path, MAX_KUBECONFIG_BYTES)
+/// A kubeconfig says which files are read and which program is run, so it must be root's alone.
+fn read(root: &Root, path: &Path) -> Result<String, NotTrusted> {
+    trusted::read_text(root, path, MAX_KUBECONFIG_BYTES)
 }
 
 /// A kubeconfig that is not there is what a node has before it has joined, and no fault of a file.
-fn missing_or(error: &FileError) -> Refusal {
-    if error.is_not_found() {
+fn missing_or(error: &NotTrusted) -> Refusal {
+    if error.is_missing() {
         let message = format!(
-            "{error}; the kubelet writes it when it joins: wait, or look at its bootstrap kubeconfig"
+            "read {error}; the kubelet writes it when it joins: wait, or look at its bootstrap kubeconfig"
         );
         return Refusal::new(Code::NoCredential, message);
     }
@@ -208,6 +213,10 @@ mod tests {
     use super::*;
     use crate::helper::testing::{Process, host, kubeconfig_with_token, write};
 
+    fn ask(root: &Root, own: bool, known: Option<&str>) -> Result<Credential, Refusal> {
+        answer(root, &KubeletSettings::default(), own, known)
+    }
+
     #[test]
     fn every_place_is_found_and_named() {
         let paths: BTreeSet<_> = PLACES.iter().map(|place| place.path).collect();
@@ -215,7 +224,7 @@ mod tests {
         for place in PLACES {
             let (_folder, root) = host();
             write(&root, place.path, &kubeconfig_with_token("t"));
-            let credential = answer(&root, None, false, None).unwrap();
+            let credential = ask(&root, false, None).unwrap();
             assert_eq!(
                 credential.source,
                 Path::new(place.path),
@@ -231,13 +240,13 @@ mod tests {
         write(&root, PLACES[0].path, &kubeconfig_with_token("leftover"));
         write(&root, "/srv/k", &kubeconfig_with_token("mine"));
         Process::kubelet(9, &["kubelet", "--kubeconfig", "/srv/k"]).write(&root);
-        let credential = answer(&root, Some(9), false, None).unwrap();
+        let credential = ask(&root, false, None).unwrap();
         assert_eq!(credential.source, Path::new("/srv/k"));
         assert_eq!(credential.access.unwrap().token.as_deref(), Some("mine"));
-        // One without the flag (k3s) falls back to the places.
-        Process::kubelet(10, &["kubelet"]).write(&root);
+        // One without the flag falls back to the places.
+        Process::kubelet(9, &["kubelet"]).write(&root);
         assert_eq!(
-            answer(&root, Some(10), false, None).unwrap().source,
+            ask(&root, false, None).unwrap().source,
             Path::new(PLACES[0].path)
         );
     }
@@ -255,7 +264,7 @@ mod tests {
             "/var/lib/kubelet/kubeconfig",
             &kubeconfig_with_token("t"),
         );
-        let credential = answer(&root, None, false, None).unwrap();
+        let credential = ask(&root, false, None).unwrap();
         assert_eq!(credential.source, Path::new("/var/lib/kubelet/kubeconfig"));
     }
 
@@ -268,7 +277,7 @@ mod tests {
             let (_folder, root) = host();
             let text = kubeconfig_with_token("t").replace("token: t", user);
             write(&root, PLACES[0].path, &text);
-            let refused = answer(&root, None, false, None).unwrap_err();
+            let refused = ask(&root, false, None).unwrap_err();
             assert_eq!(refused.code, code, "{refused}");
             assert!(refused.message.contains(OWN) && refused.message.contains(PLACES[0].path));
             assert!(!refused.message.contains("s3cret"), "{refused}");
@@ -279,12 +288,12 @@ mod tests {
     fn the_one_that_is_known_is_not_handed_out_again() {
         let (_folder, root) = host();
         write(&root, PLACES[0].path, &kubeconfig_with_token("old"));
-        let first = answer(&root, None, false, None).unwrap();
+        let first = ask(&root, false, None).unwrap();
         let known = Some(first.mark.as_str());
-        let again = answer(&root, None, false, known).unwrap();
+        let again = ask(&root, false, known).unwrap();
         assert_eq!((again.access, &again.mark), (None, &first.mark));
         write(&root, PLACES[0].path, &kubeconfig_with_token("new"));
-        let other = answer(&root, None, false, known).unwrap();
+        let other = ask(&root, false, known).unwrap();
         assert_eq!(other.access.unwrap().token.as_deref(), Some("new"));
     }
 
@@ -301,7 +310,7 @@ mod tests {
             let user = format!("exec: {{{exec}}}");
             let text = kubeconfig_with_token("t").replace("token: t", &user);
             write(&root, PLACES[0].path, &text);
-            let refused = answer(&root, None, false, None).unwrap_err();
+            let refused = ask(&root, false, None).unwrap_err();
             assert_eq!(refused.code, Code::ExecPlugin);
             assert!(refused.message.contains(word), "{refused}");
             assert!(!refused.message.contains("s3cret"), "{refused}");
@@ -309,20 +318,53 @@ mod tests {
     }
 
     #[test]
+    fn what_others_can_write_is_not_followed() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let (_folder, root) = host();
+        write(&root, "/etc/canary", "s3cret");
+        let user = "tokenFile: /etc/canary";
+        let text = kubeconfig_with_token("t").replace("token: t", user);
+        write(&root, "/opt/e/kc", &text);
+        Process::kubelet(9, &["kubelet", "--kubeconfig=/opt/e/kc"]).write(&root);
+        let given = ask(&root, false, None).unwrap().access.unwrap();
+        assert_eq!(
+            given.token.as_deref(),
+            Some("s3cret"),
+            "all of it is root's"
+        );
+        for (at, mode) in [
+            ("/opt/e", 0o777),
+            ("/opt/e/kc", 0o664),
+            ("/etc/canary", 0o666),
+        ] {
+            let set = |mode| {
+                let mode = std::fs::Permissions::from_mode(mode);
+                std::fs::set_permissions(root.join(at), mode).unwrap();
+            };
+            set(mode);
+            let refused = ask(&root, false, None).unwrap_err();
+            assert_eq!(refused.code, Code::Unreadable, "{refused}");
+            assert!(refused.message.contains(at), "{refused}");
+            assert!(!refused.message.contains("s3cret"), "{refused}");
+            set(0o755);
+        }
+    }
+
+    #[test]
     fn of_the_agents_own_only_the_plugins_credential_is_handed_out() {
         let (_folder, root) = host();
         write(&root, OWN_KUBECONFIG, &kubeconfig_with_token("t"));
-        let refused = answer(&root, None, true, None).unwrap_err();
+        let refused = ask(&root, true, None).unwrap_err();
         assert_eq!(refused.code, Code::BadRequest);
     }
 
     #[test]
     fn before_the_node_has_joined_there_is_no_credential() {
         let (_folder, root) = host();
-        let refused = answer(&root, None, false, None).unwrap_err();
+        let refused = ask(&root, false, None).unwrap_err();
         assert_eq!(refused.code, Code::NoCredential);
         Process::kubelet(9, &["kubelet", "--kubeconfig=/etc/kubernetes/kubelet.conf"]).write(&root);
-        let refused = answer(&root, Some(9), false, None).unwrap_err();
+        let refused = ask(&root, false, None).unwrap_err();
         assert_eq!(refused.code, Code::NoCredential);
         assert!(refused.message.contains("/etc/kubernetes/kubelet.conf"));
     }

@@ -1,4 +1,4 @@
-//! The verb `kubelet`: where a running kubelet answers and where its files lie, from its command line and the
+//! The verb `kubelet`: which process the kubelet is, where it answers and where its files lie, from its command line and the
 //! configuration behind it. Neither is read in the agent's loop, because both may block.
 
 use std::{
@@ -7,21 +7,24 @@ use std::{
 };
 
 use super::{
-    process,
+    process::{self, Kubelet},
     protocol::{Code, KubeletFacts, Refusal, Verb},
 };
 use crate::{
-    host::files::{FileError, Root},
+    config::KubeletSettings,
+    host::{files::Root, tree::HostTree},
     kubelet::{
+        args::KubeletFlags,
         endpoint::runtime_socket,
         healthz::{ConfigText, healthz},
+        tree::{Tree, Unreadable},
     },
 };
 
 /// The verb.
 pub const VERB: Verb = Verb {
     name: "kubelet",
-    sentence: "Tells where a running kubelet answers /healthz and where its configuration lies.",
+    sentence: "Tells which process the kubelet is, where it answers /healthz and where its configuration lies.",
     deadline: Duration::from_secs(1),
 };
 
@@ -31,37 +34,34 @@ const MAX_CONFIG_BYTES: usize = 1024 * 1024;
 /// More drop-ins than this are refused, because the last one might be the one that counts.
 const MAX_DROP_INS: usize = 64;
 
-/// Answers for the kubelet with this process id.
-pub fn answer(root: &Root, pid: i32) -> Result<KubeletFacts, Refusal> {
-    let flags = process::kubelet_flags(root, pid)?.ok_or_else(|| {
+/// Answers for the kubelet that runs.
+pub fn answer(root: &Root, settings: &KubeletSettings) -> Result<KubeletFacts, Refusal> {
+    facts(root, &process::find_one(root, settings)?)
+}
+
+/// What the arguments and files of that kubelet say.
+pub(super) fn facts(root: &Root, kubelet: &Kubelet) -> Result<KubeletFacts, Refusal> {
+    let pid = kubelet.pid();
+    let flags = kubelet.flags().ok_or_else(|| {
         let message = format!(
             "process {pid} holds a kubelet inside, and its arguments are its own; set [kubelet] healthz_url unless it answers at the default"
         );
         Refusal::new(Code::Unreadable, message)
     })?;
     let path = |path: &Option<String>| {
-        path.as_deref()
-            .map(|path| process::resolve(root, pid, path))
-            .transpose()
+        let path = path.as_deref();
+        path.map(|path| kubelet.resolve(root, path)).transpose()
     };
     let config = path(&flags.config)?;
-    let mut files: Vec<PathBuf> = config.iter().cloned().collect();
-    if let Some(folder) = path(&flags.config_dir)? {
-        files.extend(drop_ins(root, &folder)?);
-    }
-    let texts = files
+    let texts = configuration(root, kubelet, &flags)?;
+    let configs: Vec<_> = texts
         .iter()
-        .map(|file| root.read_text(file, MAX_CONFIG_BYTES))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| unreadable(&error))?;
-    let configs: Vec<_> = files
-        .iter()
-        .zip(&texts)
         .map(|(path, text)| ConfigText { path, text })
         .collect();
     let healthz = healthz(&flags, &configs)
         .map_err(|error| Refusal::new(Code::BadFile, error.to_string()))?;
     Ok(KubeletFacts {
+        pid,
         runtime_socket: runtime_socket(&flags, &configs),
         healthz,
         kubeconfig: path(&flags.kubeconfig)?,
@@ -71,10 +71,38 @@ pub fn answer(root: &Root, pid: i32) -> Result<KubeletFacts, Refusal> {
     })
 }
 
+/// The files that its configuration is in, with what they say. No link of another process's is followed, and nothing but a
+/// regular file is opened.
+fn configuration(
+    root: &Root,
+    kubelet: &Kubelet,
+    flags: &KubeletFlags,
+) -> Result<Vec<(PathBuf, String)>, Refusal> {
+    let tree =
+        HostTree::new(&root.join("/")).map_err(|error| unreadable(Path::new("/"), &error))?;
+    let mut files = Vec::new();
+    if let Some(path) = &flags.config {
+        files.push(kubelet.resolve(root, path)?);
+    }
+    if let Some(folder) = &flags.config_dir {
+        files.extend(drop_ins(&tree, &kubelet.resolve(root, folder)?)?);
+    }
+    let read = |file: PathBuf| match tree.read_bounded(&file, MAX_CONFIG_BYTES) {
+        Ok(bytes) => Ok((file, String::from_utf8_lossy(&bytes).into_owned())),
+        Err(error) => Err(unreadable(&file, &error)),
+    };
+    files.into_iter().map(read).collect()
+}
+
 /// The `*.conf` files of `--config-dir`, in the order in which the kubelet merges them. (It looks into subfolders
 /// too; nobody is known to use that.)
-fn drop_ins(root: &Root, folder: &Path) -> Result<Vec<PathBuf>, Refusal> {
-    let mut names = root.list(folder).map_err(|error| unreadable(&error))?;
+fn drop_ins(tree: &HostTree, folder: &Path) -> Result<Vec<PathBuf>, Refusal> {
+    let listed = tree
+        .list(folder)
+        .map_err(|error| unreadable(folder, &error))?;
+    let mut names: Vec<String> = (listed.into_iter())
+        .filter_map(|name| name.into_string().ok())
+        .collect();
     names.retain(|name| name.strip_suffix(".conf").is_some());
     if names.len() > MAX_DROP_INS {
         let (count, folder) = (names.len(), folder.display());
@@ -84,8 +112,11 @@ fn drop_ins(root: &Root, folder: &Path) -> Result<Vec<PathBuf>, Refusal> {
     Ok(names.iter().map(|name| folder.join(name)).collect())
 }
 
-fn unreadable(error: &FileError) -> Refusal {
-    let message = format!("{error}; the kubelet's arguments name it, so look there or at the file");
+fn unreadable(path: &Path, error: &Unreadable) -> Refusal {
+    let message = format!(
+        "read {}: it {error}; the kubelet's arguments name it, so look there or at the file",
+        path.display()
+    );
     Refusal::new(Code::Unreadable, message)
 }
 
@@ -98,6 +129,10 @@ mod tests {
     };
 
     const CONFIG: &str = "/var/lib/kubelet/config.yaml";
+
+    fn ask(root: &Root) -> Result<KubeletFacts, Refusal> {
+        answer(root, &KubeletSettings::default())
+    }
 
     fn url(text: &str) -> Healthz {
         Healthz::Url(format!("http://{text}/healthz"))
@@ -122,8 +157,9 @@ mod tests {
         )
         .write(&root);
         assert_eq!(
-            answer(&root, 812).unwrap(),
+            ask(&root).unwrap(),
             KubeletFacts {
+                pid: 812,
                 healthz: url("127.0.0.1:10300"),
                 hostname_override: Some("N1".into()),
                 kubeconfig: Some("/etc/kubernetes/kubelet.conf".into()),
@@ -143,32 +179,32 @@ mod tests {
         write(&root, "/etc/k/30.conf.bak", "healthzPort: 4\n");
         let argv = ["kubelet", "--config", CONFIG, "--config-dir=/etc/k"];
         Process::kubelet(7, &argv).write(&root);
-        assert_eq!(answer(&root, 7).unwrap().healthz, url("[::1]:3"));
+        assert_eq!(ask(&root).unwrap().healthz, url("[::1]:3"));
     }
 
     #[test]
     fn what_cannot_be_read_is_named_and_never_quoted() {
         let (_folder, root) = host();
         Process::kubelet(7, &["kubelet", "--config", CONFIG]).write(&root);
-        let refused = answer(&root, 7).unwrap_err();
+        let refused = ask(&root).unwrap_err();
         assert_eq!(refused.code, Code::Unreadable);
         assert!(refused.message.contains(CONFIG), "{refused}");
 
         write(&root, CONFIG, "root:$6$s3cret:19000:0:99999:7:::\n\tx: [");
-        let refused = answer(&root, 7).unwrap_err();
+        let refused = ask(&root).unwrap_err();
         assert_eq!(refused.code, Code::BadFile);
         assert!(refused.message.contains(CONFIG), "{refused}");
         assert!(!refused.message.contains("s3cret"), "{refused}");
 
         write(&root, CONFIG, &"#".repeat(MAX_CONFIG_BYTES + 1));
-        assert_eq!(answer(&root, 7).unwrap_err().code, Code::Unreadable);
+        assert_eq!(ask(&root).unwrap_err().code, Code::Unreadable);
     }
 
     #[test]
     fn without_a_file_the_defaults_are_told() {
         let (_folder, root) = host();
         Process::kubelet(7, &["kubelet"]).write(&root);
-        let facts = answer(&root, 7).unwrap();
+        let facts = ask(&root).unwrap();
         assert_eq!(facts.healthz, url("127.0.0.1:10248"));
         assert_eq!((facts.config, facts.kubeconfig), (None, None));
     }

@@ -15,6 +15,7 @@ mod canary;
 pub mod certificate;
 pub mod clock;
 pub mod config;
+pub mod configured;
 pub mod credential;
 pub mod fork;
 pub mod journal;
@@ -30,7 +31,7 @@ pub mod server;
 pub mod socket;
 pub mod storage;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod watch;
 
 /// The one kubeconfig of the agent's own for which the helper has an exec plugin run: root's, like the program. Any file

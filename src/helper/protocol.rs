@@ -1,10 +1,13 @@
 //! What the agent and the helper say to each other: one request and one answer a connection, each a line of JSON; after a
 //! question about the container runtime another may follow, and what is followed is answered again and again.
 //!
+//! No request names a process, a path or a socket: which ones are meant the helper finds out by itself ([`super::process`],
+//! [`super::configured`]), so that whoever has the agent chooses no file for it to read.
+//!
 //! ```text
-//! → {"version":1,"verb":"kubelet","pid":812}
-//! ← {"version":1,"answer":{"healthz":{"url":"http://127.0.0.1:10248/healthz"},…}}
-//! ← {"version":1,"error":{"code":"not_a_kubelet","message":"…"}}
+//! → {"version":2,"verb":"kubelet"}
+//! ← {"version":2,"answer":{"pid":812,"healthz":{"url":"http://127.0.0.1:10248/healthz"},…}}
+//! ← {"version":2,"error":{"code":"no_such_process","message":"…"}}
 //! ```
 
 mod cri;
@@ -18,8 +21,7 @@ pub use self::cri::{Heard, Listener, RuntimeAnswer, RuntimeRequest, RuntimeStatu
 use super::{
     boot::{self, BootRequest},
     bootstrap::{self, BootstrapRequest},
-    certificate, clock, config, credential, fork, journal, kubelet, pods, runtime,
-    storage::{self, StorageRequest},
+    certificate, clock, config, credential, fork, journal, kubelet, pods, runtime, storage,
 };
 use crate::{
     kubeconfig::Access,
@@ -30,7 +32,7 @@ use crate::{
 };
 
 /// The protocol's version; both sides come in one package, so any other is refused.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The longest request, its newline included.
 pub const MAX_REQUEST_BYTES: usize = 64 * 1024;
@@ -69,16 +71,10 @@ pub const VERBS: &[&Verb] = &[
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "snake_case")]
 pub enum Request {
-    /// Where the kubelet with this process id answers, and where its files lie: [`KubeletFacts`].
-    Kubelet {
-        /// Its process id, as the helper sees it.
-        pid: i32,
-    },
+    /// Which process the kubelet is, where it answers, and where its files lie: [`KubeletFacts`].
+    Kubelet,
     /// What the kubelet speaks to the API server with: [`Credential`].
     Credential {
-        /// The running kubelet, whose flags name the file; without it, the well-known places are searched.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pid: Option<i32>,
         /// Whether it is the agent's own that is wanted, where [`OWN_KUBECONFIG`](super::OWN_KUBECONFIG) says.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         own: bool,
@@ -94,7 +90,7 @@ pub enum Request {
     /// Whether a process can be started: [`Forked`](fork::Forked).
     Fork,
     /// The file systems of kubelet and runtime: [`StorageAnswer`](storage::StorageAnswer).
-    Storage(StorageRequest),
+    Storage,
     /// How the last boot ended, or something to keep of this one: [`LastBoot`](boot::LastBoot).
     Boot(BootRequest),
     /// What the kubelet said last: [`LastWords`](journal::LastWords).
@@ -109,11 +105,7 @@ pub enum Request {
     /// Which pods there are: a [`PodName`](pods::PodName) each.
     Pods,
     /// How long the client certificate is good that the kubelet shows to the API server: a [`ClientCertificate`].
-    Certificate {
-        /// The running kubelet, whose flags name its kubeconfig; without it, the well-known places are searched.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pid: Option<i32>,
-    },
+    Certificate,
     /// Whether the container runtime answers, and what it says: [`RuntimeAnswer`].
     Runtime(RuntimeRequest),
     /// How far the host is on its way to being of use: [`HostSeen`](crate::bootstrap::HostSeen).
@@ -124,15 +116,11 @@ pub enum Request {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ConfigRequest {
-    /// The kubelet's unit.
-    pub unit: String,
-    /// The running kubelet.
-    pub pid: Option<i32>,
     /// The kubelet's version, as the Node shows it.
     pub kubelet_version: Option<String>,
     /// What the operator wants.
     pub intent: Intent,
-    /// What systemd has loaded.
+    /// What systemd has loaded: compared with what the files say, and no path to open.
     pub loaded: Option<Loaded>,
     /// What the API says of the Node.
     pub cluster: Option<ClusterFacts>,
@@ -183,16 +171,16 @@ impl Request {
     /// The verb that it asks for.
     pub fn verb(&self) -> &'static Verb {
         match self {
-            Self::Kubelet { .. } => &kubelet::VERB,
+            Self::Kubelet => &kubelet::VERB,
             Self::Credential { .. } => &credential::VERB,
             Self::Config(_) => &config::VERB,
             Self::Journal { .. } => &journal::VERB,
             Self::Clock => &clock::VERB,
             Self::Fork => &fork::VERB,
-            Self::Storage(_) => &storage::VERB,
+            Self::Storage => &storage::VERB,
             Self::Boot(_) => &boot::VERB,
             Self::Pods => &pods::VERB,
-            Self::Certificate { .. } => &certificate::VERB,
+            Self::Certificate => &certificate::VERB,
             Self::Runtime(_) => &runtime::VERB,
             Self::Bootstrap(_) => &bootstrap::VERB,
         }
@@ -202,6 +190,8 @@ impl Request {
 /// What the helper tells of a running kubelet: these fields and no others, so that nothing secret leaves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KubeletFacts {
+    /// Its process id.
+    pub pid: i32,
     /// Where it answers `/healthz`.
     pub healthz: Healthz,
     /// `--hostname-override` as it was written (the kubelet makes it lower case).
@@ -219,9 +209,10 @@ pub struct KubeletFacts {
 
 #[cfg(test)]
 impl KubeletFacts {
-    /// What a test needs to know of a kubelet: where it answers.
-    pub(crate) fn answering() -> Self {
+    /// What a test needs to know of a kubelet: who it is, and where it answers.
+    pub(crate) fn answering(pid: i32) -> Self {
         Self {
+            pid,
             healthz: Healthz::Url("http://127.0.0.1:1/healthz".to_owned()),
             hostname_override: None,
             kubeconfig: None,
@@ -307,7 +298,7 @@ pub enum Code {
     ForkRefused,
     /// No process has this id, or it has ended.
     NoSuchProcess,
-    /// The process is no kubelet of root's.
+    /// There is no one process that is the kubelet.
     NotAKubelet,
     /// A file could not be read.
     Unreadable,
@@ -344,8 +335,18 @@ enum Body<T> {
 }
 
 /// The request as a line.
-pub fn encode_request(request: &Request) -> Vec<u8> {
-    encode(request).expect("a request holds numbers only")
+///
+/// # Errors
+/// A sentence, if it is no JSON or longer than [`MAX_REQUEST_BYTES`].
+pub fn encode_request(request: &Request) -> Result<Vec<u8>, String> {
+    let line = encode(request).map_err(|error| format!("the question is no JSON: {error}"))?;
+    if line.len() > MAX_REQUEST_BYTES {
+        return Err(format!(
+            "the question has {} bytes; {MAX_REQUEST_BYTES} are allowed",
+            line.len()
+        ));
+    }
+    Ok(line)
 }
 
 /// Reads a request's line; whatever it is, the refusal can be sent back.
@@ -375,8 +376,9 @@ pub fn encode_answer<T: Serialize>(answer: Result<T, Refusal>) -> Vec<u8> {
         _ => {
             let message =
                 format!("answer: longer than the {MAX_ANSWER_BYTES} bytes that are allowed");
+            // Two short texts are always JSON; a peer that reads an empty line says that it is no answer.
             encode(&Body::<()>::Error(Refusal::new(Code::TooLarge, message)))
-                .expect("two short texts are always JSON")
+                .unwrap_or_else(|_| b"\n".to_vec())
         }
     }
 }
@@ -422,23 +424,24 @@ mod tests {
         for verb in VERBS {
             assert!(verb.sentence.ends_with('.'), "{}", verb.name);
             assert!(verb.deadline <= Duration::from_secs(12), "{}", verb.name);
-            let line = format!(r#"{{"version":1,"verb":"{}","pid":1}}"#, verb.name);
+            let line = format!(r#"{{"version":2,"verb":"{}"}}"#, verb.name);
             let request = decode_request(line.as_bytes()).unwrap();
             assert_eq!(request.verb(), *verb);
-            assert_eq!(decode_request(&encode_request(&request)).unwrap(), request);
+            let line = encode_request(&request).unwrap();
+            assert_eq!(decode_request(&line).unwrap(), request);
         }
     }
 
     #[test]
     fn the_wire_looks_as_documented() {
         let request = Request::Credential {
-            pid: None,
             own: false,
             known: None,
         };
-        let line = encode_request(&request);
-        assert_eq!(line, b"{\"version\":1,\"verb\":\"credential\"}\n");
+        let line = encode_request(&request).unwrap();
+        assert_eq!(line, b"{\"version\":2,\"verb\":\"credential\"}\n");
         let facts = KubeletFacts {
+            pid: 812,
             healthz: Healthz::Url("u".into()),
             hostname_override: None,
             kubeconfig: Some("/k".into()),
@@ -449,7 +452,7 @@ mod tests {
         let line = encode_answer(Ok(&facts));
         assert_eq!(
             String::from_utf8_lossy(&line),
-            "{\"version\":1,\"answer\":{\"healthz\":{\"url\":\"u\"},\"hostname_override\":null,\
+            "{\"version\":2,\"answer\":{\"pid\":812,\"healthz\":{\"url\":\"u\"},\"hostname_override\":null,\
              \"kubeconfig\":\"/k\",\"config\":null,\"root_dir\":null,\"runtime_socket\":\"/s\"}}\n"
         );
         assert_eq!(
@@ -460,19 +463,59 @@ mod tests {
         let line = encode_answer::<()>(Err(refusal.clone()));
         assert_eq!(
             line,
-            b"{\"version\":1,\"error\":{\"code\":\"busy\",\"message\":\"later\"}}\n"
+            b"{\"version\":2,\"error\":{\"code\":\"busy\",\"message\":\"later\"}}\n"
         );
         assert_eq!(decode_answer::<()>(&line).unwrap().unwrap_err(), refusal);
     }
 
     #[test]
+    fn no_request_says_what_to_open() {
+        let loaded = Loaded {
+            unit_path: vec!["/tmp/units".to_owned()],
+            ..Loaded::default()
+        };
+        let config = ConfigRequest {
+            loaded: Some(loaded),
+            network: Some(Network::default()),
+            cluster: Some(ClusterFacts::default()),
+            ..ConfigRequest::default()
+        };
+        let requests = [
+            Request::Config(Box::new(config.clone())),
+            Request::Bootstrap(Box::new(BootstrapRequest { config, keep: None })),
+            Request::Runtime(RuntimeRequest::default()),
+            Request::Credential {
+                own: true,
+                known: Some(String::new()),
+            },
+            Request::Journal {
+                invocation: Some(String::new()),
+                rke2: true,
+            },
+        ];
+        for request in requests {
+            let line = String::from_utf8(encode_request(&request).unwrap()).unwrap();
+            for name in ["pid", "unit", "unit_path", "socket", "root_dir", "path"] {
+                assert!(!line.contains(&format!("\"{name}\":")), "{name}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_question_that_is_too_long_is_not_sent() {
+        let known = Some("x".repeat(MAX_REQUEST_BYTES));
+        let request = Request::Credential { own: false, known };
+        assert!(encode_request(&request).unwrap_err().contains("allowed"));
+    }
+
+    #[test]
     fn other_versions_and_unknown_codes_are_told_apart() {
-        let refused = decode_request(br#"{"version":2,"verb":"new"}"#).unwrap_err();
+        let refused = decode_request(br#"{"version":1,"verb":"new"}"#).unwrap_err();
         assert_eq!(refused.code, Code::BadVersion);
-        let refused = decode_request(br#"{"version":1,"verb":"shell"}"#).unwrap_err();
+        let refused = decode_request(br#"{"version":2,"verb":"shell"}"#).unwrap_err();
         assert_eq!(refused.code, Code::BadRequest);
-        assert!(decode_answer::<()>(br#"{"version":2,"answer":null}"#).is_err());
-        let line = br#"{"version":1,"error":{"code":"new_one","message":"m"}}"#;
+        assert!(decode_answer::<()>(br#"{"version":1,"answer":null}"#).is_err());
+        let line = br#"{"version":2,"error":{"code":"new_one","message":"m"}}"#;
         assert_eq!(
             decode_answer::<()>(line).unwrap().unwrap_err().code,
             Code::Unknown
@@ -501,7 +544,7 @@ mod tests {
             plugin: None,
         };
         assert!(!format!("{credential:?}").contains("s3cret"));
-        let broken = decode_answer::<Credential>(br#"{"version":1,"answer":"s3cret"}"#);
+        let broken = decode_answer::<Credential>(br#"{"version":2,"answer":"s3cret"}"#);
         assert!(!broken.unwrap_err().contains("s3cret"));
     }
 

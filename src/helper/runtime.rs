@@ -6,8 +6,14 @@ use std::{
     time::Duration,
 };
 
-use super::protocol::{Code, Heard, Listener, Refusal, RuntimeAnswer, RuntimeRequest, Verb};
+use super::{
+    configured::{Configured, Wanted},
+    kubelet,
+    process::{self as kubelets, Kubelet},
+    protocol::{Code, Heard, Listener, Refusal, RuntimeAnswer, RuntimeRequest, Verb},
+};
 use crate::{
+    checks::kubelet::Process,
     clock::Clock,
     host::{
         cri::{self, Asked},
@@ -40,9 +46,64 @@ const SOCKETS: &[&str] = &[
     "/run/containerd/containerd.sock",
 ];
 
+/// The runtime's socket, and on whose word; `None`: the well-known ones are tried.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Socket {
+    /// Nobody has named one.
+    #[default]
+    Unknown,
+    /// The operator's configuration.
+    Operators(PathBuf),
+    /// The arguments or the configuration of a kubelet that runs, or ran last. `None`: they name no socket (`tcp://`).
+    Kubelets(Option<PathBuf>),
+}
+
+impl Socket {
+    /// The socket that the operator has named, else that of the kubelet `kubelet`.
+    fn of(root: &Root, wanted: &Wanted, kubelet: Option<&Kubelet>) -> Self {
+        if let Some(path) = &wanted.runtime_socket {
+            return Self::Operators(path.clone());
+        }
+        let facts = kubelet.and_then(|kubelet| kubelet::facts(root, kubelet).ok());
+        facts.map_or(Self::Unknown, |facts| Self::Kubelets(facts.runtime_socket))
+    }
+
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Unknown => None,
+            Self::Operators(path) => Some(path),
+            Self::Kubelets(path) => path.as_deref(),
+        }
+    }
+}
+
 /// Asks once.
-pub fn answer(root: &Root, request: &RuntimeRequest) -> Result<RuntimeAnswer, Refusal> {
-    Asker::default().answer(root, request)
+///
+/// # Errors
+/// As of [`Asker::answer`].
+pub fn answer(
+    root: &Root,
+    configured: &Configured,
+    request: &RuntimeRequest,
+) -> Result<RuntimeAnswer, Refusal> {
+    Asker::default().answer(root, configured, request)
+}
+
+/// Asks once at `socket`, which the helper has found in the kubelet's files; without it, at the well-known ones.
+///
+/// # Errors
+/// As of [`Asker::answer`].
+pub(super) fn answer_at(
+    root: &Root,
+    socket: Option<&str>,
+    request: &RuntimeRequest,
+) -> Result<RuntimeAnswer, Refusal> {
+    let socket = socket.map(PathBuf::from);
+    let mut asker = Asker {
+        socket: socket.map_or(Socket::Unknown, |path| Socket::Kubelets(Some(path))),
+        ..Asker::default()
+    };
+    asker.answer_at(root, request)
 }
 
 /// Asks again and again, on one connection while there is one.
@@ -51,6 +112,9 @@ pub struct Asker {
     cri: cri::Asker,
     /// Who listens at the other end of what it keeps.
     listener: Option<Listener>,
+    /// The kubelet whose word `socket` is: a kubelet goes by what was written when it started.
+    kubelet: Option<Process>,
+    socket: Socket,
 }
 
 impl Asker {
@@ -59,23 +123,57 @@ impl Asker {
         &mut self.cri
     }
 
-    /// Asks the runtime at the socket that was named; with none, the first of the well-known ones that answers.
+    /// Asks the kubelet's runtime; where no socket is known, the first of the well-known ones that answers.
     ///
     /// # Errors
-    /// The refusal for the peer: a socket without an absolute path, or one that could not be asked.
+    /// The refusal for the peer: the socket could not be asked.
     pub fn answer(
+        &mut self,
+        root: &Root,
+        configured: &Configured,
+        request: &RuntimeRequest,
+    ) -> Result<RuntimeAnswer, Refusal> {
+        self.find_socket(root, configured);
+        self.answer_at(root, request)
+    }
+
+    /// Nothing is looked for while the kubelet is the one whose word is known. While none runs, the last one's word counts.
+    fn find_socket(&mut self, root: &Root, configured: &Configured) {
+        let known = self.kubelet.as_ref();
+        if known.is_some_and(|known| process::identify(root, known.pid).as_ref() == Some(known)) {
+            return;
+        }
+        let wanted = configured.wanted();
+        let kubelet = kubelets::find(root, &wanted.kubelet).ok().flatten();
+        let socket = Socket::of(root, &wanted, kubelet.as_ref());
+        if socket != Socket::Unknown {
+            configured.keep_socket(&socket);
+        }
+        self.socket = match socket {
+            Socket::Unknown => configured.kept_socket(),
+            socket => socket,
+        };
+        self.kubelet = kubelet.map(|kubelet| kubelet.process);
+    }
+
+    fn answer_at(
         &mut self,
         root: &Root,
         request: &RuntimeRequest,
     ) -> Result<RuntimeAnswer, Refusal> {
         let timeout = request.timeout().min(MAX_TIMEOUT);
-        if let Some(socket) = &request.socket {
-            if !socket.is_absolute() {
-                let message = format!("socket {}: wanted an absolute path", socket.display());
-                return Err(Refusal::new(Code::BadRequest, message));
-            }
-            return self.ask(root, socket, timeout);
+        if let Some(socket) = self.socket.path().map(Path::to_owned) {
+            return self.ask(root, &socket, timeout);
         }
+        let answer = self.try_all(root, timeout)?;
+        Ok(RuntimeAnswer {
+            is_guess: true,
+            ..answer
+        })
+    }
+
+    /// The first of the well-known sockets that answers.
+    fn try_all(&mut self, root: &Root, timeout: Duration) -> Result<RuntimeAnswer, Refusal> {
         let begin = Clock.now().uptime;
         let mut first = None;
         for socket in SOCKETS {
@@ -89,6 +187,7 @@ impl Asker {
         }
         Ok(first.unwrap_or_else(|| RuntimeAnswer {
             socket: PathBuf::new(),
+            is_guess: true,
             listener: None,
             took_micros: 0,
             io_full_percent: None,
@@ -124,6 +223,7 @@ impl Asker {
         let is_late = matches!(heard, Heard::TimedOut { .. });
         Ok(RuntimeAnswer {
             socket: socket.to_owned(),
+            is_guess: false,
             listener,
             took_micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
             io_full_percent: is_late.then(|| io_full_percent(root)).flatten(),
@@ -153,15 +253,16 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
-    use crate::helper::testing::{host, write};
+    use crate::helper::testing::{Process as Kubelet, host, write};
 
     const CONTAINERD: &str = "/run/containerd/containerd.sock";
 
-    fn request(socket: Option<&str>) -> RuntimeRequest {
-        RuntimeRequest {
-            socket: socket.map(PathBuf::from),
-            timeout_millis: 200,
-        }
+    const REQUEST: RuntimeRequest = RuntimeRequest {
+        timeout_millis: 200,
+    };
+
+    fn ask(root: &Root, socket: Option<&str>) -> RuntimeAnswer {
+        answer_at(root, socket, &REQUEST).unwrap()
     }
 
     fn listen(root: &Root, socket: &str) -> UnixListener {
@@ -174,14 +275,12 @@ mod tests {
     #[test]
     fn without_any_socket_there_is_none() {
         let (_folder, root) = host();
-        let answer = answer(&root, &request(None)).unwrap();
+        let answer = ask(&root, None);
         assert_eq!(answer.heard, Heard::NoSocket);
         assert_eq!(answer.socket, Path::new(""));
-        let named = super::answer(&root, &request(Some("/run/x.sock"))).unwrap();
+        let named = ask(&root, Some("/run/x.sock"));
         assert_eq!(named.heard, Heard::NoSocket);
         assert_eq!(named.socket, Path::new("/run/x.sock"));
-        let refused = super::answer(&root, &request(Some("x.sock"))).unwrap_err();
-        assert_eq!(refused.code, Code::BadRequest);
     }
 
     #[test]
@@ -194,12 +293,41 @@ mod tests {
             "/proc/pressure/io",
             "some avg10=93.10 avg60=1.00 avg300=0.00 total=1\nfull avg10=81.90 avg60=1.00 avg300=0.00 total=1\n",
         );
-        let answer = answer(&root, &request(None)).unwrap();
+        let answer = ask(&root, None);
         assert_eq!(answer.heard, Heard::Refused, "the first that is there");
-        let answer = super::answer(&root, &request(Some(CONTAINERD))).unwrap();
+        let answer = ask(&root, Some(CONTAINERD));
         assert_eq!(answer.heard, Heard::TimedOut { connected: true });
         assert_eq!(answer.io_full_percent, Some(81));
         assert!((200_000..2_000_000).contains(&answer.took_micros));
+    }
+
+    #[test]
+    fn the_socket_is_the_operators_else_the_kubelets_else_a_guess() {
+        let (_folder, root) = host();
+        let configured = Configured::new(root.clone(), Vec::new());
+        let mut asker = Asker::default();
+        let mut at = || {
+            let answer = asker.answer(&root, &configured, &REQUEST).unwrap();
+            (answer.socket.display().to_string(), answer.is_guess)
+        };
+        assert_eq!(at(), (String::new(), true));
+        let argv = [
+            "kubelet",
+            "--container-runtime-endpoint=unix:///run/mine.sock",
+        ];
+        Kubelet::kubelet(7, &argv).write(&root);
+        let of_kubelet = ("/run/mine.sock".to_owned(), false);
+        assert_eq!(at(), of_kubelet);
+        std::fs::remove_dir_all(root.join("/proc/7")).unwrap();
+        assert_eq!(at(), of_kubelet, "that of the kubelet that ran last");
+        let other = Asker::default().answer(&root, &configured, &REQUEST);
+        assert_eq!(other.unwrap().socket, Path::new("/run/mine.sock"));
+        write(
+            &root,
+            "/etc/nodevigil/config.d/50-local.toml",
+            "[runtime]\nsocket = \"/run/operators.sock\"\n",
+        );
+        assert_eq!(at(), ("/run/operators.sock".to_owned(), false));
     }
 
     #[test]
@@ -207,8 +335,8 @@ mod tests {
         let (_folder, root) = host();
         let me = i32::try_from(std::process::id()).unwrap();
         let _listener = listen(&root, CONTAINERD);
-        let ask = || answer(&root, &request(Some(CONTAINERD))).unwrap().listener;
-        assert_eq!(ask(), None, "this host does not know the process");
+        let listener = || ask(&root, Some(CONTAINERD)).listener;
+        assert_eq!(listener(), None, "this host does not know the process");
         for file in ["stat", "status"] {
             let text = Root::new("/")
                 .read_text(format!("/proc/{me}/{file}"), 4096)
@@ -232,7 +360,7 @@ mod tests {
             ("0::/user.slice\n", None),
         ] {
             write(&root, &cgroup, text);
-            let listener = ask().unwrap();
+            let listener = listener().unwrap();
             assert_eq!(listener.pid, me);
             assert_eq!(listener.unit.as_deref(), unit);
         }

@@ -6,6 +6,7 @@ use std::{
         fd::AsFd as _,
         unix::net::{UnixListener, UnixStream},
     },
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -23,7 +24,9 @@ use serde::Serialize;
 use tracing::{debug, info, warn};
 
 use super::{
-    boot, bootstrap, certificate, clock, config, credential, fork, journal, kubelet, line, pods,
+    boot, bootstrap, certificate, clock, config,
+    configured::Configured,
+    credential, fork, journal, kubelet, line, pods,
     protocol::{self, Code, ConfigRequest, Refusal, Request},
     runtime,
     storage::{self, Disk},
@@ -66,11 +69,19 @@ impl Peers {
 #[derive(Debug)]
 pub struct Server {
     root: Root,
+    configured: Arc<Configured>,
     peers: Peers,
     busy: Arc<AtomicUsize>,
     lasting: Lasting,
     disk: Arc<Disk>,
     refused_uids: Vec<u32>,
+}
+
+/// What a verb is answered from.
+struct Host {
+    root: Root,
+    configured: Arc<Configured>,
+    disk: Arc<Disk>,
 }
 
 /// Connections that last beyond their first answer, counted.
@@ -111,9 +122,11 @@ impl Drop for Slot {
 }
 
 impl Server {
-    /// A helper for the host below `root`.
-    pub fn new(root: Root, peers: Peers) -> Self {
+    /// A helper for the host below `root`, whose operator has written the configuration files `given`, or those in the default
+    /// folders.
+    pub fn new(root: Root, given: Vec<PathBuf>, peers: Peers) -> Self {
         Self {
+            configured: Arc::new(Configured::new(root.clone(), given)),
             root,
             peers,
             busy: Arc::default(),
@@ -166,21 +179,25 @@ impl Server {
                 format!("the helper is busy with {MAX_CONNECTIONS} requests; ask again later");
             return refuse(&stream, Refusal::new(Code::Busy, message));
         };
-        let (root, stream) = (self.root.clone(), Arc::new(stream));
-        let (lasting, disk) = (self.lasting.clone(), Arc::clone(&self.disk));
+        let host = Host {
+            root: self.root.clone(),
+            configured: Arc::clone(&self.configured),
+            disk: Arc::clone(&self.disk),
+        };
+        let (stream, lasting) = (Arc::new(stream), self.lasting.clone());
         let theirs = Arc::clone(&stream);
         let worker = thread::Builder::new()
             .name("verb".into())
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                let then = answer(&root, &disk, &theirs, uid);
+                let then = answer(&host, &theirs, uid);
                 // If it lasts, the place for questions that are answered and gone is free again.
                 drop(slot);
                 match then {
                     Some(Then::Follow(request)) => {
-                        follow(&root, &theirs, &request, &lasting.followed);
+                        follow(&host, &theirs, &request, &lasting.followed);
                     }
-                    Some(Then::Ask) => ask_again(&root, &theirs, &lasting.kept),
+                    Some(Then::Ask) => ask_again(&host, &theirs, &lasting.kept),
                     None => {}
                 }
             });
@@ -221,13 +238,13 @@ fn refuse(mut stream: &UnixStream, refusal: Refusal) {
 
 /// One connection: reads the request, does it, writes the answer. A peer that has gone away is no matter. What goes on after
 /// it is handed back.
-fn answer(root: &Root, disk: &Arc<Disk>, stream: &UnixStream, uid: u32) -> Option<Then> {
+fn answer(host: &Host, stream: &UnixStream, uid: u32) -> Option<Then> {
     let request = line::read(stream).and_then(|line| protocol::decode_request(&line));
     let (line, then) = match request {
         Ok(Request::Config(request)) => return Some(Then::Follow(request)),
         Ok(request) => {
             let then = matches!(request, Request::Runtime(_)).then_some(Then::Ask);
-            (perform(root, disk, &request, uid), then)
+            (perform(host, &request, uid), then)
         }
         Err(refusal) => (protocol::encode_answer::<()>(Err(refusal)), None),
     };
@@ -240,7 +257,7 @@ fn answer(root: &Root, disk: &Arc<Disk>, stream: &UnixStream, uid: u32) -> Optio
 
 /// Answers questions about the container runtime, and no others, until the peer closes. A peer that finds no place is not
 /// told: its connection is closed after its answer, as every other is.
-fn ask_again(root: &Root, stream: &UnixStream, kept: &Arc<AtomicUsize>) {
+fn ask_again(host: &Host, stream: &UnixStream, kept: &Arc<AtomicUsize>) {
     let Some(_slot) = Slot::take(kept, MAX_KEPT) else {
         return;
     };
@@ -250,7 +267,8 @@ fn ask_again(root: &Root, stream: &UnixStream, kept: &Arc<AtomicUsize>) {
         let Ok(Request::Runtime(request)) = request else {
             return;
         };
-        let line = encode(runtime::VERB.name, asker.answer(root, &request));
+        let answer = asker.answer(&host.root, &host.configured, &request);
+        let line = encode(runtime::VERB.name, answer);
         if line::write(stream, &line).is_err() {
             return;
         }
@@ -274,9 +292,9 @@ fn wait(stream: &UnixStream, runtime: &mut cri::Asker) -> bool {
 }
 
 /// Answers each time that something changes, until the peer closes.
-fn follow(root: &Root, stream: &UnixStream, request: &ConfigRequest, followed: &Arc<AtomicUsize>) {
+fn follow(host: &Host, stream: &UnixStream, request: &ConfigRequest, followed: &Arc<AtomicUsize>) {
     match Slot::take(followed, MAX_FOLLOWED) {
-        Some(_slot) => config::follow(root, stream, request),
+        Some(_slot) => config::follow(&host.root, &host.configured, stream, request),
         None => refuse(
             stream,
             Refusal::new(
@@ -290,25 +308,33 @@ fn follow(root: &Root, stream: &UnixStream, request: &ConfigRequest, followed: &
 }
 
 /// Does what is asked; the answer as a line.
-fn perform(root: &Root, disk: &Arc<Disk>, request: &Request, uid: u32) -> Vec<u8> {
+fn perform(host: &Host, request: &Request, uid: u32) -> Vec<u8> {
     let verb = request.verb().name;
+    let Host {
+        root,
+        configured,
+        disk,
+    } = host;
+    let wanted = || configured.wanted();
     match request {
         // It is answered more than once, by `follow`.
         Request::Config(_) => Vec::new(),
         Request::Clock => encode(verb, clock::answer()),
         Request::Fork => encode(verb, fork::answer(root)),
-        Request::Kubelet { pid } => encode(verb, kubelet::answer(root, *pid)),
+        Request::Kubelet => encode(verb, kubelet::answer(root, &wanted().kubelet)),
         Request::Journal { invocation, rke2 } => {
             encode(verb, journal::answer(root, invocation.as_deref(), *rke2))
         }
-        Request::Runtime(request) => encode(verb, runtime::answer(root, request)),
-        Request::Storage(request) => encode(verb, storage::answer(disk, root, request)),
+        Request::Runtime(request) => encode(verb, runtime::answer(root, configured, request)),
+        Request::Storage => encode(verb, storage::answer(disk, root, &wanted().kubelet)),
         Request::Boot(request) => encode(verb, boot::answer(disk, root, request)),
-        Request::Bootstrap(request) => encode(verb, bootstrap::answer(disk, root, request)),
+        Request::Bootstrap(request) => {
+            encode(verb, bootstrap::answer(disk, root, &wanted(), request))
+        }
         Request::Pods => encode(verb, pods::answer(root)),
-        Request::Certificate { pid } => encode(verb, certificate::answer(root, *pid)),
-        Request::Credential { pid, own, known } => {
-            let answer = credential::answer(root, *pid, *own, known.as_deref());
+        Request::Certificate => encode(verb, certificate::answer(root, &wanted().kubelet)),
+        Request::Credential { own, known } => {
+            let answer = credential::answer(root, &wanted().kubelet, *own, known.as_deref());
             // A plugin's lives for minutes: it is said once.
             if let Ok(credential) = &answer
                 && credential.access.is_some()

@@ -36,7 +36,7 @@ impl Helper {
         let socket = folder.path().join("helper.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         // It ends with the test's process.
-        thread::spawn(move || Server::new(root, peers).serve(&listener));
+        thread::spawn(move || Server::new(root, Vec::new(), peers).serve(&listener));
         Self {
             _folder: folder,
             socket,
@@ -73,6 +73,10 @@ fn since(start: Duration) -> Duration {
     Clock.now().uptime.saturating_sub(start)
 }
 
+fn question(request: &Request) -> Vec<u8> {
+    encode_request(request).unwrap()
+}
+
 fn hear(stream: &UnixStream) -> Vec<u8> {
     let mut line = Vec::new();
     BufReader::new(stream).read_until(b'\n', &mut line).unwrap();
@@ -89,18 +93,15 @@ fn code(line: &[u8]) -> Code {
 #[test]
 fn each_verb_answers_on_a_real_socket() {
     let helper = Helper::for_us();
-    let line = helper.ask(&encode_request(&Request::Kubelet { pid: 812 }));
+    let line = helper.ask(&question(&Request::Kubelet));
     let facts: KubeletFacts = decode_answer(&line).unwrap().unwrap();
     assert_eq!(facts.kubeconfig, Some("/k".into()));
-    let line = helper.ask(&encode_request(&Request::Credential {
-        pid: Some(812),
+    let line = helper.ask(&question(&Request::Credential {
         own: false,
         known: None,
     }));
     let credential: Credential = decode_answer(&line).unwrap().unwrap();
     assert_eq!(credential.access.unwrap().token.as_deref(), Some("t0ken"));
-    let line = helper.ask(&encode_request(&Request::Kubelet { pid: 813 }));
-    assert_eq!(code(&line), Code::NoSuchProcess);
 }
 
 #[test]
@@ -108,8 +109,7 @@ fn another_user_is_refused_each_time() {
     let nobody_like_us = Uid::current().as_raw() + 1;
     let helper = Helper::start(Peers::only([nobody_like_us]));
     for _ in 0..3 {
-        let line = helper.ask(&encode_request(&Request::Credential {
-            pid: None,
+        let line = helper.ask(&question(&Request::Credential {
             own: false,
             known: None,
         }));
@@ -124,9 +124,9 @@ fn what_is_no_request_is_refused() {
         &b"\n"[..],
         b"GET / HTTP/1.1\r\n",
         b"\xff\xfe\n",
-        b"{\"version\":1}\n",
-        b"{\"version\":1,\"verb\":\"kubelet\"}\n",
-        b"{\"version\":1,\"verb\":\"kubelet\",\"pid\":\"1; rm\"}\n",
+        b"{\"version\":2}\n",
+        b"{\"version\":2,\"verb\":\"kubelets\"}\n",
+        b"{\"version\":2,\"verb\":\"journal\",\"rke2\":\"1; rm\"}\n",
     ] {
         assert_eq!(code(&helper.ask(garbage)), Code::BadRequest);
     }
@@ -141,8 +141,7 @@ fn what_is_no_request_is_refused() {
 #[test]
 fn about_the_runtime_a_peer_asks_again() {
     let helper = Helper::for_us();
-    let request = encode_request(&Request::Runtime(RuntimeRequest {
-        socket: Some("/run/none.sock".into()),
+    let request = question(&Request::Runtime(RuntimeRequest {
         timeout_millis: 200,
     }));
     let ask = |mut stream: &UnixStream| -> Heard {
@@ -156,16 +155,14 @@ fn about_the_runtime_a_peer_asks_again() {
             assert_eq!(ask(stream), Heard::NoSocket);
         }
         // None of them takes a place from those who come and go.
-        let line = helper.ask(&encode_request(&Request::Kubelet { pid: 812 }));
+        let line = helper.ask(&question(&Request::Kubelet));
         assert!(decode_answer::<KubeletFacts>(&line).unwrap().is_ok());
     }
     let one_more = helper.connect();
     assert_eq!(ask(&one_more), Heard::NoSocket);
     assert!(hear(&one_more).is_empty(), "closed");
     let mut first = &kept[0];
-    first
-        .write_all(&encode_request(&Request::Kubelet { pid: 812 }))
-        .unwrap();
+    first.write_all(&question(&Request::Kubelet)).unwrap();
     assert!(hear(first).is_empty(), "closed");
 }
 
@@ -173,7 +170,7 @@ fn about_the_runtime_a_peer_asks_again() {
 fn silent_peers_make_it_busy_until_their_deadline() {
     let helper = Helper::for_us();
     let silent: Vec<_> = (0..MAX_CONNECTIONS).map(|_| helper.connect()).collect();
-    let request = encode_request(&Request::Kubelet { pid: 812 });
+    let request = question(&Request::Kubelet);
     let start = Clock.now().uptime;
     assert_eq!(code(&helper.ask(&request)), Code::Busy);
     assert!(since(start) < READ_DEADLINE / 2);

@@ -24,9 +24,10 @@ use serde::{Deserialize, Serialize};
 use super::{
     boot, canary,
     lane::Lane,
+    process,
     protocol::{Refusal, Verb},
 };
-use crate::{clock::Clock, host::files::Root};
+use crate::{clock::Clock, config::KubeletSettings, host::files::Root};
 use mounts::Mount;
 
 /// The verb.
@@ -68,16 +69,29 @@ const RUNTIME_ROOTS: &[(&str, &str)] = &[
     ("/var/lib/k0s/containerd", "io.containerd.metadata.v1.bolt"),
 ];
 
-/// What the agent asks.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct StorageRequest {
-    /// The running kubelet, whose view of the mounts counts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pid: Option<i32>,
+/// What is known of the kubelet.
+#[derive(Debug, Default)]
+struct Kubelets {
+    /// Its process, whose view of the mounts counts.
+    pid: Option<i32>,
     /// Its `--root-dir`; without it the usual places are looked at.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub root_dir: Option<PathBuf>,
+    root_dir: Option<PathBuf>,
+}
+
+impl Kubelets {
+    /// What is known of the folder outlives the process: its disk is looked at while it is down, too.
+    fn find(disk: &Disk, root: &Root, settings: &KubeletSettings) -> Self {
+        let mut last = disk.root_dir.lock().unwrap_or_else(PoisonError::into_inner);
+        let kubelet = process::find(root, settings).ok().flatten();
+        if let Some(kubelet) = &kubelet {
+            let named = kubelet.flags().and_then(|flags| flags.root_dir);
+            *last = named.and_then(|path| kubelet.resolve(root, &path).ok());
+        }
+        Self {
+            pid: kubelet.map(|kubelet| kubelet.pid()),
+            root_dir: last.clone(),
+        }
+    }
 }
 
 /// What is known of the file systems.
@@ -173,6 +187,8 @@ pub struct Disk {
     pub(super) lane: Arc<Lane>,
     pub(super) memory: boot::Memory,
     progress: Mutex<Progress>,
+    /// The `--root-dir` of the kubelet that was seen last.
+    root_dir: Mutex<Option<PathBuf>>,
 }
 
 /// How far the last look at the file systems has come.
@@ -196,21 +212,21 @@ impl Disk {
 pub fn answer(
     disk: &Arc<Disk>,
     root: &Root,
-    request: &StorageRequest,
+    settings: &KubeletSettings,
 ) -> Result<StorageAnswer, Refusal> {
-    Ok(answer_within(WAIT, disk, root, request))
+    Ok(answer_within(WAIT, disk, root, settings))
 }
 
 fn answer_within(
     wait: Duration,
     disk: &Arc<Disk>,
     root: &Root,
-    request: &StorageRequest,
+    settings: &KubeletSettings,
 ) -> StorageAnswer {
-    let job = (Arc::clone(disk), root.clone(), request.clone());
+    let job = (Arc::clone(disk), root.clone(), settings.clone());
     let looked = disk.lane.run("the helper's disk thread", wait, move || {
-        let (disk, root, request) = job;
-        look(&disk, &root, &request);
+        let (disk, root, settings) = job;
+        look(&disk, &root, &Kubelets::find(&disk, &root, &settings));
         // The disk has just shown that it works.
         boot::keep_alive(&disk.memory, &root, Clock.now());
     });
@@ -238,12 +254,12 @@ struct Place {
     device: u64,
 }
 
-fn look(disk: &Disk, root: &Root, request: &StorageRequest) {
+fn look(disk: &Disk, root: &Root, kubelets: &Kubelets) {
     *disk.progress() = Progress::default();
-    let places = places(disk, root, request);
+    let places = places(disk, root, kubelets);
     let paths: Vec<&Path> = places.iter().map(|place| place.real.as_path()).collect();
     // The kubelet's own view of the mounts, else that of the host: ours has every mount read-only by its sandbox.
-    let whose = request.pid.into_iter().chain([1]);
+    let whose = kubelets.pid.into_iter().chain([1]);
     let mounts = whose
         .map(|pid| format!("/proc/{pid}/mountinfo"))
         .find_map(|table| mounts::find(root, &table, &paths).ok())
@@ -257,12 +273,12 @@ fn look(disk: &Disk, root: &Root, request: &StorageRequest) {
 }
 
 /// The folders, each file system once: what of it cannot be opened counts, what is not there does not.
-fn places(disk: &Disk, root: &Root, request: &StorageRequest) -> Vec<Place> {
-    let kubelets: Vec<PathBuf> = match &request.root_dir {
+fn places(disk: &Disk, root: &Root, kubelets: &Kubelets) -> Vec<Place> {
+    let roots: Vec<PathBuf> = match &kubelets.root_dir {
         Some(path) => vec![path.clone()],
         None => KUBELET_ROOTS.iter().map(PathBuf::from).collect(),
     };
-    let kubelet = kubelets
+    let kubelet = roots
         .into_iter()
         .find_map(|path| place(disk, root, Owner::Kubelet, path));
     let runtimes = RUNTIME_ROOTS.iter().filter_map(|(path, within)| {

@@ -14,6 +14,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustix::fs::OFlags;
+
 /// By what a file that was changed or replaced is known: inode, and when it was last written.
 pub type Stamp = (u64, i64, i64);
 
@@ -271,11 +273,24 @@ fn remove(path: &Path) -> io::Result<bool> {
 /// A kubeconfig, a unit file, a row of `/proc`.
 const USUAL_BYTES: usize = 4096;
 
+/// A regular file, which those of `/proc` and `/sys` are, too. To open a FIFO would wait for a writer.
+fn open_file(path: &Path) -> io::Result<fs::File> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.cast_signed())
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    Ok(file)
+}
+
 fn read_bounded(path: &Path, max_bytes: usize) -> io::Result<Vec<u8>> {
     let limit = u64::try_from(max_bytes).unwrap_or(u64::MAX);
     // Most are smaller: one read for all of it, and one for the end.
     let mut bytes = Vec::with_capacity(max_bytes.min(USUAL_BYTES));
-    fs::File::open(path)?
+    open_file(path)?
         .take(limit.saturating_add(1))
         .read_to_end(&mut bytes)?;
     if bytes.len() > max_bytes {
@@ -318,6 +333,20 @@ mod tests {
         fs::remove_dir(root.join("/run/ours")).unwrap();
         root.create_dir_all("/run/ours").unwrap();
         changes("it was made anew");
+    }
+
+    #[test]
+    fn nothing_blocks_a_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        nix::unistd::mkfifo(&root.join("/fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for path in ["/fifo", "/"] {
+            let refused = root.read(path, 99).unwrap_err().to_string();
+            assert!(refused.contains("regular file"), "{refused}");
+        }
+        let host = Root::default();
+        assert!(host.read_text("/proc/self/stat", 4096).is_ok());
+        assert!(host.read("/dev/zero", 99).is_err());
     }
 
     #[test]

@@ -37,7 +37,7 @@ use crate::{
         },
         runtime,
         server::MAX_CONNECTIONS,
-        storage::{StorageAnswer, StorageRequest},
+        storage::StorageAnswer,
     },
     metrics::{HelperTally, Outcome},
 };
@@ -174,9 +174,25 @@ impl HelperClient {
         &self.socket
     }
 
-    /// Where the kubelet with this process id answers, and where its files lie. At most 1 s.
-    pub async fn kubelet(&self, pid: i32) -> Result<KubeletFacts, HelperError> {
-        self.ask(&Request::Kubelet { pid }).await
+    /// Which process the kubelet is, where it answers, and where its files lie. At most 1 s.
+    pub async fn kubelet(&self) -> Result<KubeletFacts, HelperError> {
+        self.ask(&Request::Kubelet).await
+    }
+
+    /// The same of the kubelet with that process id, which may have ended, or be another for the helper. At most 1 s.
+    pub async fn kubelet_with(&self, pid: i32) -> Result<KubeletFacts, HelperError> {
+        let facts = self.kubelet().await?;
+        if facts.pid == pid {
+            return Ok(facts);
+        }
+        Err(HelperError::Refused {
+            verb: Request::Kubelet.verb().name,
+            code: Code::NotAKubelet,
+            message: format!(
+                "its kubelet is process {}, and process {pid} is watched; agent and helper must have one [kubelet] configuration",
+                facts.pid
+            ),
+        })
     }
 
     /// Which pods there are. At most 1 s.
@@ -184,15 +200,11 @@ impl HelperClient {
         self.ask(&Request::Pods).await
     }
 
-    /// What the kubelet speaks to the API server with: the one that runs as `pid`, else the one that the well-known
-    /// places hold; its content only if it is not the one with the mark `known`. At most 12 s.
-    pub async fn credential(
-        &self,
-        pid: Option<i32>,
-        known: Option<String>,
-    ) -> Result<Credential, HelperError> {
+    /// What the kubelet speaks to the API server with: the one that runs, else the one that the well-known places hold; its
+    /// content only if it is not the one with the mark `known`. At most 12 s.
+    pub async fn credential(&self, known: Option<String>) -> Result<Credential, HelperError> {
         let own = false;
-        self.ask(&Request::Credential { pid, own, known }).await
+        self.ask(&Request::Credential { own, known }).await
     }
 
     /// Whether the kernel's clock is synchronised. At most 1 s.
@@ -213,14 +225,13 @@ impl HelperClient {
     }
 
     /// How long the certificate is good that the kubelet shows to the API server. At most 2 s.
-    pub async fn certificate(&self, pid: Option<i32>) -> Result<ClientCertificate, HelperError> {
-        self.ask(&Request::Certificate { pid }).await
+    pub async fn certificate(&self) -> Result<ClientCertificate, HelperError> {
+        self.ask(&Request::Certificate).await
     }
 
     /// What the exec plugin of the agent's own kubeconfig gives. At most 12 s.
     pub async fn own_credential(&self) -> Result<Credential, HelperError> {
         self.ask(&Request::Credential {
-            pid: None,
             own: true,
             known: None,
         })
@@ -267,8 +278,8 @@ impl HelperClient {
     }
 
     /// What the file systems of kubelet and runtime are like. At most 4 s.
-    pub async fn storage(&self, request: StorageRequest) -> Result<StorageAnswer, HelperError> {
-        self.ask(&Request::Storage(request)).await
+    pub async fn storage(&self) -> Result<StorageAnswer, HelperError> {
+        self.ask(&Request::Storage).await
     }
 
     /// How the last boot ended, or something to keep of this one. At most 4 s.
@@ -363,9 +374,11 @@ async fn converse<T: DeserializeOwned>(
     request: &Request,
 ) -> Result<T, HelperError> {
     // A helper that refuses us may close before it has read the question; its answer is there all the same.
-    let question = protocol::encode_request(request);
+    let verb = request.verb().name;
+    let question =
+        protocol::encode_request(request).map_err(|what| HelperError::Protocol { verb, what })?;
     let written = connection.get_mut().write_all(&question).await;
-    read_answer(request.verb().name, written, connection).await
+    read_answer(verb, written, connection).await
 }
 
 /// One answer, a line of at most [`MAX_ANSWER_BYTES`]; `written` is how sending the question went.
@@ -408,7 +421,10 @@ mod tests {
     use super::*;
     use crate::{
         clock::Clock,
-        helper::server::{Peers, Server},
+        helper::{
+            server::{Peers, Server},
+            testing::Process,
+        },
         host::files::Root,
     };
 
@@ -423,7 +439,7 @@ mod tests {
         let (folder, client) = place();
         let listener = std::os::unix::net::UnixListener::bind(client.socket()).unwrap();
         let root = Root::new(folder.path());
-        std::thread::spawn(move || Server::new(root, peers).serve(&listener));
+        std::thread::spawn(move || Server::new(root, Vec::new(), peers).serve(&listener));
         (folder, client)
     }
 
@@ -441,7 +457,7 @@ mod tests {
 
     async fn assert_times_out(client: &HelperClient) {
         let start = Clock.now().uptime;
-        let error = client.kubelet(1).await.unwrap_err();
+        let error = client.kubelet().await.unwrap_err();
         let took = Clock.now().uptime.saturating_sub(start);
         assert!(
             matches!(
@@ -460,18 +476,21 @@ mod tests {
     async fn a_real_helper_answers_and_refuses() {
         let (folder, client) = real_helper(Peers::only([Uid::current().as_raw()]));
         let root = Root::new(folder.path());
-        root.create_dir_all("/proc/7").unwrap();
-        for (file, text) in [
-            ("comm", "kubelet\n"),
-            ("status", "Uid:\t0\t0\t0\t0\n"),
-            ("cmdline", "kubelet\0"),
-        ] {
-            root.write_atomically(format!("/proc/7/{file}"), text.as_bytes())
-                .unwrap();
-        }
-        let facts = client.kubelet(7).await.unwrap();
-        assert_eq!(facts.config, None);
-        let error = client.credential(Some(7), None).await.unwrap_err();
+        Process::kubelet(7, &["kubelet"]).write(&root);
+        let facts = client.kubelet_with(7).await.unwrap();
+        assert_eq!((facts.pid, facts.config), (7, None));
+        let other = client.kubelet_with(8).await.unwrap_err();
+        assert!(
+            matches!(
+                other,
+                HelperError::Refused {
+                    code: Code::NotAKubelet,
+                    ..
+                }
+            ),
+            "{other}"
+        );
+        let error = client.credential(None).await.unwrap_err();
         assert!(
             matches!(
                 error,
@@ -503,6 +522,7 @@ mod tests {
                     *counts.lock().unwrap().last_mut().unwrap() += 1;
                     let answer = RuntimeAnswer {
                         socket: "/run/x.sock".into(),
+                        is_guess: false,
                         listener: None,
                         took_micros: 1,
                         io_full_percent: None,
@@ -515,7 +535,6 @@ mod tests {
         });
         for _ in 0..5 {
             let request = RuntimeRequest {
-                socket: None,
                 timeout_millis: 100,
             };
             let answer = client.clone().runtime(request).await.unwrap();
@@ -533,8 +552,8 @@ mod tests {
             let client = client.clone();
             asking.spawn(async move {
                 match number % 2 {
-                    0 => client.kubelet(7).await.err(),
-                    _ => client.credential(Some(7), None).await.err(),
+                    0 => client.kubelet().await.err(),
+                    _ => client.credential(None).await.err(),
                 }
             });
         }
@@ -566,7 +585,7 @@ mod tests {
     async fn a_helper_that_does_not_know_us_says_so() {
         let (_folder, client) = real_helper(Peers::only([Uid::current().as_raw() + 1]));
         for _ in 0..20 {
-            let error = client.credential(None, None).await.unwrap_err();
+            let error = client.credential(None).await.unwrap_err();
             assert!(
                 matches!(
                     error,
@@ -583,11 +602,11 @@ mod tests {
     #[tokio::test]
     async fn an_absent_helper_is_absent_at_once() {
         let (_folder, client) = place();
-        let error = client.kubelet(1).await.unwrap_err();
+        let error = client.kubelet().await.unwrap_err();
         assert!(matches!(error, HelperError::Absent { .. }), "{error}");
         // A socket that nobody listens on any more.
         drop(UnixListener::bind(client.socket()).unwrap());
-        let error = client.kubelet(1).await.unwrap_err();
+        let error = client.kubelet().await.unwrap_err();
         assert!(matches!(error, HelperError::Absent { .. }), "{error}");
     }
 
@@ -612,7 +631,7 @@ mod tests {
             endless,
         ] {
             let (_folder, client) = helper_that_says(bytes);
-            let error = client.kubelet(1).await.unwrap_err();
+            let error = client.kubelet().await.unwrap_err();
             assert!(
                 matches!(
                     error,

@@ -33,4 +33,5 @@ pub mod systemd;
 pub mod textfile;
 pub mod transient;
 pub mod tree;
+pub mod trusted;
 pub mod unix_sockets;

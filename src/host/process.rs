@@ -3,150 +3,27 @@
 //! Everything here reads kernel tables that do not block (`stat`, `status`, `cgroup.procs`); `/proc/PID/cmdline`,
 //! which waits for the process's own lock, is the helper's.
 
-use std::{
-    os::fd::OwnedFd,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+mod find;
+
+use std::{os::fd::OwnedFd, time::Duration};
 
 use procfs::process::{Process as ProcProcess, Stat};
 use tokio::io::{Interest, unix::AsyncFd};
 
+use self::find::Candidate;
+pub use self::find::{Where, find_kubelet, find_roots_kubelet};
 use crate::{
-    checks::kubelet::{Carrier, Found, Process},
+    checks::kubelet::{Carrier, Process},
     host::{files::Root, kept},
 };
 
 /// The kernel's name of the process: what `comm` must say for a process of the unit to be the kubelet.
 const COMM: &str = "kubelet";
-/// Programs of which the kubelet is a part. (RKE2 and k0s are none: theirs is a child, which may be away for a moment.)
-const WITH_KUBELET_INSIDE: &[&str] = &["k3s-server", "k3s-agent", "k3s", "kubelite", "hyperkube"];
 /// Beginnings of the names of programs that start a kubelet as their child, and start it anew by themselves.
 const PARENTS: &[&str] = &["rke2", "k0s"];
-/// Names that a pid file may point to: the kubelet, or a program that carries it inside.
-const COMM_PREFIXES: &[&str] = &["kubelet", "kubelite", "k3s", "k0s", "rke2", "hyperkube"];
 /// Bounds a pid file and a `cgroup.procs`: 16 pids a line of six digits would be 112 bytes; a unit with more than
 /// some ten thousand processes is not the kubelet's.
 const MAX_BYTES: usize = 128 * 1024;
-
-/// Where to look for the kubelet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Where {
-    /// In the cgroup of its unit: `/system.slice/kubelet.service`.
-    ControlGroup(String),
-    /// In a pid file, for a kubelet outside systemd.
-    PidFile(PathBuf),
-}
-
-/// Looks for the kubelet's process.
-pub fn find_kubelet(root: &Root, place: &Where) -> Found {
-    match place {
-        Where::PidFile(path) => find_by_pid_file(root, path),
-        Where::ControlGroup(group) => find_in_cgroup(root, group),
-    }
-}
-
-fn find_by_pid_file(root: &Root, path: &Path) -> Found {
-    let shown = path.display();
-    let text = match root.read_text(path, MAX_BYTES) {
-        Ok(text) => text,
-        Err(e) => return Found::None(format!("no kubelet: {e}")),
-    };
-    let Ok(pid) = text.trim().parse::<i32>() else {
-        return Found::None(format!("no kubelet: {shown} holds no pid"));
-    };
-    let Some(candidate) = Candidate::read(root, pid) else {
-        return Found::None(format!(
-            "no kubelet: {shown} says pid {pid}, which does not live"
-        ));
-    };
-    // A pid file outlives its process, and the pid is given to another one.
-    if !COMM_PREFIXES
-        .iter()
-        .any(|prefix| candidate.comm.starts_with(prefix))
-    {
-        return Found::None(format!(
-            "no kubelet: {shown} says pid {pid}, which is `{}`",
-            candidate.comm
-        ));
-    }
-    Found::One(candidate.process)
-}
-
-fn find_in_cgroup(root: &Root, group: &str) -> Found {
-    let Some(pids) = cgroup_pids(root, group) else {
-        return Found::None(format!("no kubelet: the cgroup {group} does not exist"));
-    };
-    let hosts: Vec<Candidate> = pids
-        .into_iter()
-        .filter_map(|pid| Candidate::read(root, pid))
-        .filter(Candidate::is_of_host)
-        .collect();
-    let named = |is_it: fn(&str) -> bool| -> Vec<Process> {
-        let those = hosts.iter().filter(|candidate| is_it(&candidate.comm));
-        those.map(|candidate| candidate.process.clone()).collect()
-    };
-    let mut found = named(|comm| comm == COMM);
-    if found.is_empty() {
-        found = named(|comm| WITH_KUBELET_INSIDE.contains(&comm));
-    }
-    match (found.pop(), found.is_empty()) {
-        (None, _) => Found::None(format!(
-            "no kubelet: no process named {COMM} in the cgroup {group}"
-        )),
-        (Some(one), true) => Found::One(one),
-        (Some(last), false) => Found::Many(
-            found
-                .iter()
-                .map(|process| process.pid)
-                .chain([last.pid])
-                .collect(),
-        ),
-    }
-}
-
-/// The processes of a cgroup, on cgroup v2, v1 and both together.
-fn cgroup_pids(root: &Root, group: &str) -> Option<Vec<i32>> {
-    ["", "systemd", "unified"].iter().find_map(|hierarchy| {
-        let path = Path::new("/sys/fs/cgroup")
-            .join(hierarchy)
-            .join(group.trim_start_matches('/'))
-            .join("cgroup.procs");
-        let text = root.read_text(path, MAX_BYTES).ok()?;
-        Some(text.lines().filter_map(|line| line.parse().ok()).collect())
-    })
-}
-
-struct Candidate {
-    process: Process,
-    comm: String,
-    uid: u32,
-    /// How many PID namespaces it is in, counted from ours: more than one is a container's.
-    pid_namespaces: usize,
-}
-
-impl Candidate {
-    fn read(root: &Root, pid: i32) -> Option<Self> {
-        let process = ProcProcess::new_with_root(root.join(format!("/proc/{pid}"))).ok()?;
-        let stat = process.stat().ok()?;
-        let status = process.status().ok()?;
-        Some(Self {
-            process: Process {
-                pid,
-                started: since_boot(stat.starttime),
-            },
-            comm: stat.comm,
-            uid: status.ruid,
-            // Kernels before 4.1 have no such line: then no container can be told from the host.
-            pid_namespaces: status.nspid.map_or(1, |pids| pids.len()),
-        })
-    }
-
-    /// Whether it is root's, and in no container.
-    fn is_of_host(&self) -> bool {
-        self.uid == 0 && self.pid_namespaces == 1
-    }
-}
 
 fn since_boot(ticks: u64) -> Duration {
     let per_second = procfs::ticks_per_second();
@@ -307,6 +184,7 @@ impl Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checks::kubelet::Found;
 
     struct Host(tempfile::TempDir);
 

@@ -268,13 +268,13 @@ fn is_link(fd: &OwnedFd) -> Result<bool, Errno> {
     Ok(FileType::from_raw_mode(fstat(fd)?.st_mode) == FileType::Symlink)
 }
 
-fn link_target(fd: &OwnedFd) -> Result<PathBuf, Errno> {
+pub(super) fn link_target(fd: &OwnedFd) -> Result<PathBuf, Errno> {
     let target = readlinkat(fd, c"", Vec::new())?;
     Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
 }
 
 /// The names of a path, the first one last.
-fn components(path: &Path) -> Vec<OsString> {
+pub(super) fn components(path: &Path) -> Vec<OsString> {
     path.components()
         .rev()
         .filter_map(|component| match component {
@@ -304,7 +304,7 @@ fn meta(stat: &Stat) -> Meta {
 }
 
 /// Reads to the end. Files below `/proc` have the size 0, and others grow while they are read: the size is a hint.
-fn read_up_to(
+pub(super) fn read_up_to(
     file: BorrowedFd<'_>,
     max_bytes: usize,
     size_hint: u64,

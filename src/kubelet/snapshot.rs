@@ -63,7 +63,8 @@ pub struct Loaded {
     pub active_state: String,
     /// `Result`.
     pub result: String,
-    /// The manager's search path for units (`UnitPath`).
+    /// The manager's search path for units (`UnitPath`). It is not sent to the helper, which opens no path on somebody's word.
+    #[serde(skip)]
     pub unit_path: Vec<String>,
     /// systemd's major version.
     pub systemd_version: Option<u32>,

@@ -84,7 +84,7 @@ impl World {
             pid: PID,
             started: at(0).uptime,
         };
-        let facts = KubeletFacts::answering();
+        let facts = KubeletFacts::answering(PID);
         world.later(0, Event::Looked(Found::One(process)));
         world.later(1, Event::Facts(PID, Ok(facts)));
         world.run_until(10_000);
@@ -155,7 +155,7 @@ impl World {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::FindIdentity(_) => {
+            Effect::FindIdentity => {
                 self.looks.push(self.now);
                 match self.terms {
                     Some(terms) => self.later(3, Event::Terms(terms)),

@@ -137,7 +137,7 @@ impl Both {
                 self.later(millis, move || Event::Looked(Found::One(process.clone())));
             }
             Effect::AskFacts(pid) => self.later(millis + 2, move || {
-                let facts = KubeletFacts::answering();
+                let facts = KubeletFacts::answering(pid);
                 Event::Facts(pid, Ok(facts))
             }),
             Effect::LookForPackages => {
@@ -193,6 +193,7 @@ impl Both {
                     network_not_ready: None,
                 };
                 Reading::Runtime(Ok(RuntimeAnswer {
+                    is_guess: false,
                     socket: "/run/containerd/containerd.sock".into(),
                     listener: None,
                     took_micros: 900,
@@ -200,7 +201,7 @@ impl Both {
                     heard: Heard::Status(status),
                 }))
             }),
-            Question::Storage(_) => Box::new(|| {
+            Question::Storage => Box::new(|| {
                 Reading::Storage(Ok(StorageAnswer {
                     file_systems: Vec::new(),
                     stuck: None,
@@ -210,7 +211,7 @@ impl Both {
             Question::Clock => Box::new(|| Reading::Clock(None)),
             Question::Bootstrap(_) => Box::new(|| Reading::Bootstrap(Err("none".to_owned()))),
             Question::Boot(_) => Box::new(|| Reading::Boot(Err("none".to_owned()))),
-            Question::Certificate(_) => Box::new(|| Reading::Certificate(Ok(None))),
+            Question::Certificate => Box::new(|| Reading::Certificate(Ok(None))),
             Question::Lease => Box::new(|| Reading::Lease(Err(Unread::Failed))),
             Question::Pod(_) => Box::new(|| Reading::Pod(None)),
         };

@@ -44,6 +44,7 @@ impl Story {
             started: Duration::from_secs(20),
         };
         story.take(Reading::Facts(Box::new(KubeletFacts {
+            pid: 7,
             healthz: Healthz::Disabled,
             hostname_override: None,
             kubeconfig: None,
@@ -89,6 +90,7 @@ impl Story {
         );
         self.after(if is_silent { 5000 } else { 1 });
         self.take(Reading::Runtime(Ok(RuntimeAnswer {
+            is_guess: false,
             socket: SOCKET.into(),
             listener: listens.then(|| Listener {
                 pid: self.pid,
@@ -314,6 +316,7 @@ fn an_answer_from_before_the_end_does_not_revive_it() {
     story.question();
     story.killed("signal");
     story.take(Reading::Runtime(Ok(RuntimeAnswer {
+        is_guess: false,
         socket: SOCKET.into(),
         listener: Some(Listener {
             pid: PID,
@@ -648,6 +651,7 @@ fn the_unit_of_the_process_counts_whatever_its_name() {
         unit: Some("k3s.service".to_owned()),
     };
     story.take(Reading::Runtime(Ok(RuntimeAnswer {
+        is_guess: false,
         socket: "/run/k3s/containerd/containerd.sock".into(),
         listener: Some(listener),
         took_micros: 1,

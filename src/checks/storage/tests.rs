@@ -381,21 +381,6 @@ fn a_host_without_kubelet_and_runtime_has_no_such_condition() {
     assert!(asked.check.applies());
 }
 
-#[test]
-fn it_asks_with_what_is_known_of_the_kubelet() {
-    let mut asked = Asked::new();
-    asked.kubelet_runs();
-    let Some(Question::Storage(request)) = asked.check.turn(at(1)) else {
-        panic!("no question");
-    };
-    assert_eq!(request.pid, Some(812));
-    asked.hears(&Reading::Kubelet(None));
-    let Some(Question::Storage(request)) = asked.check.turn(at(2)) else {
-        panic!("no question");
-    };
-    assert_eq!(request.pid, None);
-}
-
 fn any_look() -> impl Strategy<Value = StorageAnswer> {
     let file_systems = prop::collection::vec(
         prop_oneof![

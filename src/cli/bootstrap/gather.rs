@@ -19,7 +19,7 @@ use crate::{
     },
     config::Settings,
     health::bounded,
-    helper::{self, protocol::ConfigRequest},
+    helper::{self, configured::Wanted, protocol::ConfigRequest},
     host::{
         files::Root,
         kubelet::Healthz,
@@ -74,9 +74,9 @@ impl Gatherer {
             KubeletRun::Runs { pid } => Some(pid),
             _ => None,
         };
-        let host = self.host(&unit, told.as_ref().ok(), pid);
-        let healthz = pid.map_or(HealthzSeen::Unknown, |pid| self.healthz(pid));
-        let (server, node) = self.ask(&host, pid);
+        let host = self.host(&unit, told.as_ref().ok());
+        let healthz = pid.map_or(HealthzSeen::Unknown, |_| self.healthz());
+        let (server, node) = self.ask(&host);
         let is_well = healthz == HealthzSeen::Well && matches!(node, NodeSeen::There(_));
         let invocation = told.ok().and_then(|told| told.invocation);
         Evidence {
@@ -131,11 +131,11 @@ impl Gatherer {
         }
     }
 
-    fn host(&self, unit: &str, told: Option<&Told>, pid: Option<i32>) -> HostSeen {
+    fn host(&self, unit: &str, told: Option<&Told>) -> HostSeen {
         let facts = self.node.as_ref().map(|node| &node.facts);
+        let mut wanted = Wanted::from(self.settings.clone());
+        unit.clone_into(&mut wanted.kubelet.unit);
         let request = ConfigRequest {
-            unit: unit.to_owned(),
-            pid,
             kubelet_version: facts.and_then(|facts| facts.kubelet_version.clone()),
             intent: self.settings.intent.clone(),
             loaded: told.map(|told| told.loaded.clone()),
@@ -147,7 +147,7 @@ impl Gatherer {
             }),
             network: Some(network::read(&self.root)),
         };
-        helper::bootstrap::look(&self.root, &request).unwrap_or_else(|refusal| HostSeen {
+        helper::bootstrap::look(&self.root, &wanted, &request).unwrap_or_else(|refusal| HostSeen {
             runtime: RuntimeSeen::Unknown {
                 why: refusal.message.clone(),
             },
@@ -158,9 +158,12 @@ impl Gatherer {
         })
     }
 
-    fn healthz(&self, pid: i32) -> HealthzSeen {
+    fn healthz(&self) -> HealthzSeen {
         let configured = self.settings.kubelet.healthz_url.clone();
-        let url = match (configured, helper::kubelet::answer(&self.root, pid)) {
+        let url = match (
+            configured,
+            helper::kubelet::answer(&self.root, &self.settings.kubelet),
+        ) {
             (Some(url), _) => url,
             (None, Ok(facts)) => match facts.healthz {
                 healthz::Healthz::Url(url) => url,
@@ -187,8 +190,8 @@ impl Gatherer {
     }
 
     /// Asks the API server for our Node, as the kubelet itself.
-    fn ask(&mut self, host: &HostSeen, pid: Option<i32>) -> (ServerSeen, NodeSeen) {
-        let access = match self.access(host, pid) {
+    fn ask(&mut self, host: &HostSeen) -> (ServerSeen, NodeSeen) {
+        let access = match self.access(host) {
             Ok(access) => access,
             Err(why) => return (ServerSeen::NotAsked { why }, NodeSeen::Unknown),
         };
@@ -233,7 +236,7 @@ impl Gatherer {
         }
     }
 
-    fn access(&self, host: &HostSeen, pid: Option<i32>) -> Result<Access, String> {
+    fn access(&self, host: &HostSeen) -> Result<Access, String> {
         let access = match &host.credential {
             CredentialSeen::Bootstrap { file } => {
                 let path = Path::new(file);
@@ -241,7 +244,7 @@ impl Gatherer {
                 let text = text.map_err(|error| error.to_string())?;
                 kubeconfig::read(&self.root, path, &text).map_err(|fault| fault.message)?
             }
-            _ => helper::credential::answer(&self.root, pid, false, None)
+            _ => helper::credential::answer(&self.root, &self.settings.kubelet, false, None)
                 .map_err(|refusal| refusal.message)?
                 .access
                 .unwrap_or_default(),

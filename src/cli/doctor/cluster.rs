@@ -97,19 +97,13 @@ const NEEDS: &[Need] = &[
 ];
 
 /// Looks at all of it, as far as the API server answers.
-pub(super) async fn look(
-    lines: &Lines,
-    ground: &Ground,
-    kubelet: Option<i32>,
-    facts: Option<KubeletFacts>,
-) {
+pub(super) async fn look(lines: &Lines, ground: &Ground, facts: Option<KubeletFacts>) {
     let node = node_name(ground, facts);
     let sources = Sources {
         explicit: ground.settings.kubernetes.kubeconfig.clone(),
         default: DEFAULT_KUBECONFIG.into(),
         root: ground.root.clone(),
         helper: ground.helper.clone(),
-        pid: kubelet,
         keeps_note: false,
         timer: None,
     };

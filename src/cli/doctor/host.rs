@@ -304,7 +304,7 @@ pub(super) async fn helper(
         }
         return None;
     };
-    match ground.helper.kubelet(pid).await {
+    match ground.helper.kubelet_with(pid).await {
         Ok(facts) => {
             lines.ok("helper", format!("answers at {socket}"));
             Some(facts)

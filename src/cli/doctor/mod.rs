@@ -199,7 +199,7 @@ impl Doctor {
                     if facts.is_some() {
                         evidence::look(lines, &ground, kubelet.invocation).await;
                     }
-                    cluster::look(lines, &ground, kubelet.pid, facts).await;
+                    cluster::look(lines, &ground, facts).await;
                 });
                 runtime.shutdown_background();
             }

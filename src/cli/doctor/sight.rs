@@ -44,7 +44,7 @@ pub(super) async fn look(
         ),
     }
     if facts.is_some() {
-        runtime(lines, ground, facts).await;
+        runtime(lines, ground).await;
     }
 }
 
@@ -93,9 +93,8 @@ async fn healthz(lines: &Lines, ground: &Ground, facts: Option<&KubeletFacts>) {
     lines.fail("healthz", format!("{url}: {why}"), advice);
 }
 
-async fn runtime(lines: &Lines, ground: &Ground, facts: Option<&KubeletFacts>) {
+async fn runtime(lines: &Lines, ground: &Ground) {
     let request = RuntimeRequest {
-        socket: facts.and_then(|facts| facts.runtime_socket.clone()),
         timeout_millis: RUNTIME_MILLIS,
     };
     let answer = match ground.helper.runtime(request).await {

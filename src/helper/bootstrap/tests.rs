@@ -94,11 +94,8 @@ fn a_host_before_its_join_is_told_from_one_that_bootstraps() {
         "/etc/systemd/system/kubelet.service",
         "[Service]\nExecStart=/usr/bin/kubelet --bootstrap-kubeconfig=/b.conf --kubeconfig=/k.conf --cloud-provider=external --hostname-override=N1\n",
     );
-    let request = ConfigRequest {
-        unit: "kubelet.service".to_owned(),
-        ..ConfigRequest::default()
-    };
-    let seen = look(&root, &request).unwrap();
+    let ask = || look(&root, &Wanted::default(), &ConfigRequest::default()).unwrap();
+    let seen = ask();
     assert!(seen.awaits_join);
     assert_eq!(seen.credential, CredentialSeen::Missing);
     assert_eq!(
@@ -107,7 +104,7 @@ fn a_host_before_its_join_is_told_from_one_that_bootstraps() {
     );
     assert!(seen.findings.len() <= MAX_FINDINGS);
     write(&root, "/b.conf", &kubeconfig_with_token("t"));
-    let seen = look(&root, &request).unwrap();
+    let seen = ask();
     assert!(!seen.awaits_join);
     assert_eq!(
         seen.credential,
@@ -121,7 +118,7 @@ fn a_host_before_its_join_is_told_from_one_that_bootstraps() {
     let rotating = kubeconfig_with_token("t").replace("token: t", &user);
     write(&root, "/k.conf", &rotating);
     assert_eq!(
-        look(&root, &request).unwrap().credential,
+        ask().credential,
         CredentialSeen::Bootstrap {
             file: "/b.conf".to_owned()
         }

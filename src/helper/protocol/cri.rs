@@ -6,12 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::helper::runtime::MAX_TIMEOUT;
 
-/// Which container runtime to ask, and how long it may take.
+/// How long the container runtime may take. Which one to ask the helper knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RuntimeRequest {
-    /// Its socket, an absolute path; without it the well-known ones are tried.
-    pub socket: Option<PathBuf>,
     /// How long it may take; 0: as long as the verb allows.
     pub timeout_millis: u32,
 }
@@ -31,6 +29,9 @@ impl RuntimeRequest {
 pub struct RuntimeAnswer {
     /// Where it was asked; empty if there is no socket at any of the well-known places.
     pub socket: PathBuf,
+    /// Whether neither the operator nor a running kubelet has named it: it is one of the well-known ones.
+    #[serde(default)]
+    pub is_guess: bool,
     /// The process that listens there, if somebody does and it is not systemd.
     pub listener: Option<Listener>,
     /// How long it took.

@@ -5,7 +5,7 @@ use std::{sync::mpsc, thread};
 use super::*;
 use crate::helper::{
     protocol::{Request, decode_answer, encode_answer, encode_request},
-    testing::{host, write},
+    testing::{Process, host, write},
 };
 
 const NODE: &str = "1 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw,errors=remount-ro\n";
@@ -24,8 +24,8 @@ fn node() -> (tempfile::TempDir, Root) {
     (folder, root)
 }
 
-fn ask(root: &Root, request: &StorageRequest) -> StorageAnswer {
-    answer(&Arc::default(), root, request).unwrap()
+fn ask(root: &Root) -> StorageAnswer {
+    answer(&Arc::default(), root, &KubeletSettings::default()).unwrap()
 }
 
 fn only(mut answer: StorageAnswer) -> FileSystem {
@@ -36,7 +36,7 @@ fn only(mut answer: StorageAnswer) -> FileSystem {
 #[test]
 fn one_file_system_is_looked_at_once_and_for_the_kubelet() {
     let (_folder, root) = node();
-    let found = only(ask(&root, &StorageRequest::default()));
+    let found = only(ask(&root));
     assert_eq!(found.path, Path::new("/var/lib/kubelet"));
     assert_eq!((found.owner, found.kind.as_str()), (Owner::Kubelet, "ext4"));
     assert_eq!(found.read_only, None);
@@ -47,7 +47,7 @@ fn one_file_system_is_looked_at_once_and_for_the_kubelet() {
 #[test]
 fn a_page_is_written_where_there_is_a_folder_for_it_and_nothing_is_left() {
     let (_folder, root) = node();
-    let canary = |root: &Root| only(ask(root, &StorageRequest::default())).canary;
+    let canary = |root: &Root| only(ask(root)).canary;
     assert_eq!(canary(&root), Canary::Flushed);
     root.create_dir_all("/var/lib/kubelet/.nodevigil").unwrap();
     assert_eq!(canary(&root), Canary::Written);
@@ -65,7 +65,7 @@ fn no_link_leads_the_page_astray() {
     let (_folder, root) = node();
     root.create_dir_all("/precious").unwrap();
     std::os::unix::fs::symlink("/precious", root.join("/var/lib/kubelet/.nodevigil")).unwrap();
-    let found = only(ask(&root, &StorageRequest::default()));
+    let found = only(ask(&root));
     assert_eq!(found.canary, Canary::Flushed);
 }
 
@@ -75,29 +75,28 @@ fn the_kubelets_own_root_and_its_own_view_of_the_mounts_count() {
     root.create_dir_all("/data/kubelet").unwrap();
     let remounted = "1 1 8:1 / / rw,relatime - ext4 /dev/sda1 ro\n";
     write(&root, "/proc/812/mountinfo", remounted);
-    let request = StorageRequest {
-        pid: Some(812),
-        root_dir: Some("/data/kubelet".into()),
-    };
-    let found = only(ask(&root, &request));
+    let argv = ["kubelet", "--root-dir=/data/kubelet"];
+    Process::kubelet(812, &argv).write(&root);
+    let disk = Arc::default();
+    let ask = || answer(&disk, &root, &KubeletSettings::default()).unwrap();
+    let found = only(ask());
     assert_eq!(found.path, Path::new("/data/kubelet"));
     assert!(found.read_only.is_some());
-    // A kubelet that is gone leaves the host's view.
-    let gone = StorageRequest {
-        pid: Some(813),
-        ..request
-    };
-    assert_eq!(only(ask(&root, &gone)).read_only, None);
+    // A kubelet that is gone leaves the host's view, of its own folder.
+    std::fs::remove_dir_all(root.join("/proc/812")).unwrap();
+    let found = only(ask());
+    assert_eq!(found.path, Path::new("/data/kubelet"));
+    assert_eq!(found.read_only, None);
 }
 
 #[test]
 fn a_host_without_any_of_it_has_nothing_to_look_at() {
     let (_folder, root) = host();
-    let none = ask(&root, &StorageRequest::default());
+    let none = ask(&root);
     assert_eq!(none, StorageAnswer::default());
     // Nor is what is no folder one.
     write(&root, "/var/lib/kubelet", "a file");
-    assert_eq!(ask(&root, &StorageRequest::default()), none);
+    assert_eq!(ask(&root), none);
 }
 
 #[test]
@@ -124,8 +123,8 @@ fn what_hangs_is_named_at_once_to_whoever_asks_next() {
         assert_eq!(stuck.what, "test");
     }
     let look = || {
-        let request = StorageRequest::default();
-        answer_within(Duration::from_millis(10), &disk, &root, &request)
+        let settings = KubeletSettings::default();
+        answer_within(Duration::from_millis(10), &disk, &root, &settings)
     };
     let stuck = look().stuck.unwrap();
     assert_eq!(stuck.what, long.what);
@@ -144,9 +143,9 @@ fn what_hangs_is_named_at_once_to_whoever_asks_next() {
 #[test]
 fn an_answer_goes_over_the_wire_whole() {
     let (_folder, root) = node();
-    let found = ask(&root, &StorageRequest::default());
+    let found = ask(&root);
     let line = encode_answer(Ok(&found));
     assert_eq!(decode_answer::<StorageAnswer>(&line).unwrap(), Ok(found));
-    let asked = encode_request(&Request::Storage(StorageRequest::default()));
-    assert_eq!(asked, b"{\"version\":1,\"verb\":\"storage\"}\n");
+    let asked = encode_request(&Request::Storage).unwrap();
+    assert_eq!(asked, b"{\"version\":2,\"verb\":\"storage\"}\n");
 }
