@@ -19,7 +19,7 @@ use crate::{
 pub struct Wanted {
     /// The kubelet.
     pub kubelet: KubeletSettings,
-    /// `[runtime] socket`.
+    /// The socket of `[runtime] endpoint`.
     pub runtime_socket: Option<PathBuf>,
 }
 

@@ -325,7 +325,7 @@ mod tests {
         write(
             &root,
             "/etc/nodevigil/config.d/50-local.toml",
-            "[runtime]\nsocket = \"/run/operators.sock\"\n",
+            "[runtime]\nendpoint = \"unix:///run/operators.sock\"\n",
         );
         assert_eq!(at(), ("/run/operators.sock".to_owned(), false));
     }

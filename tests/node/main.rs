@@ -31,6 +31,7 @@ mod fatal;
 mod faults;
 mod harness;
 mod host;
+mod hostile;
 mod identity;
 mod karpenter;
 mod life;
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
         api::tests(),
         audit::tests(),
         host::tests(),
+        hostile::tests(),
         identity::tests(),
         privilege::tests(),
         telling::tests(),
