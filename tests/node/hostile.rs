@@ -108,7 +108,7 @@ fn namesakes_get_nothing() -> Result<()> {
         (
             "a user of the host",
             format!(
-                "systemd-run -q --uid=nobody --slice=user.slice --unit=mine {WAITS}; sleep 0.3"
+                "systemctl reset-failed mine 2>/dev/null; systemd-run -q --uid=nobody --slice=user.slice --unit=mine {WAITS}; sleep 0.3; systemctl is-active mine || {{ journalctl --sync; journalctl -q -o cat -u mine >&2; exit 1; }}"
             ),
         ),
         (
