@@ -31,6 +31,5 @@ pub mod strain;
 pub mod suspect;
 pub mod systemd;
 pub mod textfile;
-pub mod transient;
 pub mod tree;
 pub mod unix_sockets;
