@@ -25,7 +25,7 @@ fi
 # The agent must never delay, follow or stop the kubelet. The preflight goes before it, for ten seconds at most, and the
 # kubelet starts whatever becomes of it: the one line that may name a kubelet is its Before=.
 # (A path that is opened in a sandbox, if it is there, orders nothing.)
-if grep -nE '^[A-Za-z]+=.*(kubelet|k3s|rke2|kubelite)' ./*.service ./*.socket ./*.slice | grep -vE '^./(nodevigil-preflight.service:[0-9]*:(Before|Description)=|nodevigil-helper.service:[0-9]*:ReadWritePaths=-)' >&2; then
+if grep -nE '^[A-Za-z]+=.*(kubelet|k3s|rke2|kubelite)' ./*.service ./*.socket ./*.slice | grep -vE '^./(nodevigil-preflight.service:[0-9]*:(Before|Description)=|nodevigil-(helper|plugin).service:[0-9]*:(ReadWrite|Inaccessible)Paths=-)' >&2; then
   fail "a unit refers to the kubelet"
 fi
 for line in Type=oneshot TimeoutStartSec=10 TimeoutStopSec=2 WantedBy=multi-user.target; do
@@ -42,6 +42,7 @@ gate() {
 }
 gate nodevigil.service 25
 gate nodevigil-helper.service 20
+gate nodevigil-plugin.service 25
 gate nodevigil-preflight.service 20
 gate ../packaging/monitoring/nodevigil-metrics.service 10
 

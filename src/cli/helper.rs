@@ -55,7 +55,9 @@ impl Helper {
             .with_context(|| format!("look up user {}", self.allow_user))?;
         let listener = match &self.socket {
             Some(path) => socket::bind_at(path, user.as_ref().map(|user| user.gid))?,
-            None => activation.take()?,
+            None => activation.take(
+                "start nodevigil-helper.socket, or give --socket PATH to run without systemd",
+            )?,
         };
         let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let _log = journal::init(Sink::detect(no_color), &self.log_level)?;

@@ -12,6 +12,7 @@ pub mod generate;
 pub mod helper;
 pub mod metrics;
 pub mod pause;
+pub mod plugin;
 pub mod replay;
 pub mod run;
 pub mod status;
@@ -36,6 +37,8 @@ enum Command {
     Run(run::Run),
     /// Answer the agent's questions about root's files (the privileged helper, socket-activated)
     Helper(helper::Helper),
+    #[command(hide = true)]
+    Plugin(plugin::Plugin),
     Bootstrap(bootstrap::BootstrapCommand),
     Bundle(bundle::Bundle),
     Check(check::Check),
@@ -61,6 +64,7 @@ impl Cli {
         match self.command {
             Command::Run(run) => run.run(),
             Command::Helper(helper) => helper.run().map(|()| ExitCode::SUCCESS),
+            Command::Plugin(plugin) => plugin.run().map(|()| ExitCode::SUCCESS),
             Command::Bootstrap(bootstrap) => bootstrap.run(),
             Command::Bundle(bundle) => bundle.run(),
             Command::Check(check) => check.run(),

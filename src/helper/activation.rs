@@ -5,7 +5,10 @@ use std::os::{
     unix::net::UnixListener,
 };
 
-use nix::sys::socket::{SockType, UnixAddr, getsockname, getsockopt, sockopt};
+use nix::{
+    fcntl::{FcntlArg, FdFlag, fcntl},
+    sys::socket::{SockType, UnixAddr, getsockname, getsockopt, sockopt},
+};
 
 use crate::door;
 
@@ -23,10 +26,12 @@ pub struct Activation {
 pub enum ActivationError {
     /// systemd handed nothing to this process.
     #[error(
-        "listening socket: none was handed over ($LISTEN_FDS is not for this process); start \
-         nodevigil-helper.socket, or give --socket PATH to run without systemd"
+        "listening socket: none was handed over ($LISTEN_FDS is not for this process); {advice}"
     )]
-    Absent,
+    Absent {
+        /// What to do.
+        advice: &'static str,
+    },
     /// Not exactly one was handed over.
     #[error(
         "listening socket: wanted $LISTEN_FDS=1, got `{0}`; give the socket unit one ListenStream="
@@ -43,20 +48,23 @@ pub enum ActivationError {
 }
 
 impl Activation {
-    /// Takes over the one listening socket, once.
-    pub fn take(&self) -> Result<UnixListener, ActivationError> {
-        self.check(std::process::id())?;
+    /// Takes over the one listening socket, once. The `advice` is for whoever started this without one.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn take(&self, advice: &'static str) -> Result<UnixListener, ActivationError> {
+        self.check(std::process::id(), advice)?;
         into_listener(door::take_first_fd().ok_or(ActivationError::Taken)?)
     }
 
     /// Whether the environment says that this process was handed exactly one socket.
-    fn check(&self, own_pid: u32) -> Result<(), ActivationError> {
+    fn check(&self, own_pid: u32, advice: &'static str) -> Result<(), ActivationError> {
         let pid = self.listen_pid.as_deref().and_then(|pid| pid.parse().ok());
         if pid != Some(own_pid) {
-            return Err(ActivationError::Absent);
+            return Err(ActivationError::Absent { advice });
         }
         match self.listen_fds.as_deref() {
-            None | Some("" | "0") => Err(ActivationError::Absent),
+            None | Some("" | "0") => Err(ActivationError::Absent { advice }),
             Some("1") => Ok(()),
             Some(count) => Err(ActivationError::Count(count.to_owned())),
         }
@@ -71,8 +79,10 @@ fn into_listener(fd: OwnedFd) -> Result<UnixListener, ActivationError> {
     let is_unix = getsockname::<UnixAddr>(fd.as_raw_fd()).is_ok();
     if is_stream && listens && is_unix {
         let listener = UnixListener::from(fd);
-        // Whether it blocks is shared with whoever held the socket before.
-        if listener.set_nonblocking(false).is_ok() {
+        // Whether it blocks is shared with whoever held the socket before. systemd passes it so that a program that is
+        // started would have it, too.
+        let closes = fcntl(&listener, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).is_ok();
+        if closes && listener.set_nonblocking(false).is_ok() {
             return Ok(listener);
         }
     }
@@ -90,7 +100,7 @@ mod tests {
             listen_pid: Some(pid.into()),
             listen_fds: Some(fds.into()),
         };
-        activation.check(42)
+        activation.check(42, "ADVICE")
     }
 
     #[test]
@@ -98,7 +108,7 @@ mod tests {
         assert!(said("42", "1").is_ok());
         for (pid, fds) in [("41", "1"), ("", "1"), ("x", "1"), ("42", "0"), ("42", "")] {
             assert!(
-                matches!(said(pid, fds), Err(ActivationError::Absent)),
+                matches!(said(pid, fds), Err(ActivationError::Absent { .. })),
                 "{pid} {fds}"
             );
         }
@@ -108,15 +118,17 @@ mod tests {
                 "{fds}"
             );
         }
-        let nothing = Activation::default().check(42).unwrap_err();
-        assert!(nothing.to_string().contains("--socket"));
+        let nothing = Activation::default().check(42, "ADVICE").unwrap_err();
+        assert!(nothing.to_string().contains("ADVICE"));
     }
 
     #[test]
     fn only_a_listening_unix_stream_socket_is_a_listener() {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join("s")).unwrap();
-        assert!(into_listener(listener.into()).is_ok());
+        fcntl(&listener, FcntlArg::F_SETFD(FdFlag::empty())).unwrap(); // as systemd hands it over
+        let taken = into_listener(listener.into()).unwrap();
+        assert_eq!(fcntl(&taken, FcntlArg::F_GETFD), Ok(1), "FD_CLOEXEC");
         let (connected, _other) = UnixStream::pair().unwrap();
         assert!(into_listener(connected.into()).is_err());
         let (datagram, _other) = UnixDatagram::pair().unwrap();

@@ -116,7 +116,7 @@ pub fn answer(
     })
 }
 
-/// Has systemd run the plugin that the kubeconfig names.
+/// Has the plugin run that the kubeconfig names.
 fn from_plugin(
     root: &Root,
     source: &Path,
@@ -130,6 +130,30 @@ fn from_plugin(
             let message = format!("kubeconfig {}: {why}", source.display());
             Refusal::new(Code::ExecPlugin, message)
         })
+}
+
+/// Whose exec plugin this node has: the agent's own kubeconfig's, if that names one, else the kubelet's.
+pub(super) fn exec_source(root: &Root) -> Result<(PathBuf, Access, Exec), Refusal> {
+    let own = Path::new(OWN_KUBECONFIG);
+    let ours = read(root, own)
+        .ok()
+        .and_then(|text| kubeconfig::read(root, own, &text).ok())
+        .filter(|access| access.exec.is_some());
+    let (source, mut access) = match ours {
+        Some(access) => (own.to_owned(), access),
+        None => {
+            let (source, text) = search(root)?;
+            let access = kubeconfig::read(root, &source, &text).map_err(|fault| refusal(&fault))?;
+            (source, access)
+        }
+    };
+    match access.exec.take() {
+        Some(exec) => Ok((source, access, exec)),
+        None => {
+            let message = format!("kubeconfig {}: it names no exec plugin", source.display());
+            Err(Refusal::new(Code::ExecPlugin, message))
+        }
+    }
 }
 
 /// Not secret, and no way back to what is: both sides compare it, nobody shows it.

@@ -1,7 +1,7 @@
 //! The privileged side: reads what only root may read, for the agent, through a few fixed verbs.
 //!
-//! It starts nothing itself (an exec plugin is started by systemd: `plugin`), writes in a folder of its own alone, knows
-//! nothing of the cluster and runs without tokio, but to ask systemd and the container runtime: a thread for each of at
+//! It starts nothing itself (an exec plugin is run by a service of its own: [`plugin`]), writes in a folder of its own alone,
+//! knows nothing of the cluster nor of systemd, and runs without tokio: a thread for each of at
 //! most four connections, of two more that follow the configuration and two that ask for the runtime again, and one for the
 //! disk (`lane`), so that a verb that blocks in the kernel blocks nobody else. One file a verb: [`kubelet`], [`credential`],
 //! [`certificate`], [`clock`], [`fork`], [`journal`], [`config`] (which follows the files with [`watch`]), [`runtime`], [`storage`]
@@ -22,7 +22,7 @@ pub mod journal;
 pub mod kubelet;
 mod lane;
 mod line;
-mod plugin;
+pub mod plugin;
 pub mod pods;
 pub mod process;
 pub mod protocol;
@@ -40,3 +40,6 @@ pub const OWN_KUBECONFIG: &str = "/etc/nodevigil/kubeconfig";
 
 /// Where the helper listens: `ListenStream=` of `nodevigil-helper.socket`.
 pub const SOCKET_PATH: &str = "/run/nodevigil-helper.sock";
+
+/// Where exec plugins are had run: `ListenStream=` of `nodevigil-plugin.socket`.
+pub const PLUGIN_SOCKET_PATH: &str = "/run/nodevigil-plugin.sock";

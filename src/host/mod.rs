@@ -31,7 +31,6 @@ pub mod strain;
 pub mod suspect;
 pub mod systemd;
 pub mod textfile;
-pub mod transient;
 pub mod tree;
 pub mod trusted;
 pub mod unix_sockets;

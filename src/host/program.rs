@@ -1,7 +1,7 @@
 //! The one door by which a program is started: `nodevigil check` asks the kubelet's own binary for its version, `nodevigil
-//! bundle` runs this program's other commands, journalctl and systemctl.
+//! bundle` runs this program's other commands, journalctl and systemctl, `nodevigil plugin` runs a kubeconfig's exec plugin.
 //!
-//! The agent and the helper start no programs. The two commands do, and only a program that nobody but root can have put
+//! The agent and the helper start no programs. The three commands do, and only a program that nobody but root can have put
 //! there (the kubelet's will run as root a moment later anyway), or this very one.
 #![expect(
     clippy::disallowed_methods,
@@ -11,7 +11,7 @@
 use std::{
     io::{self, Read},
     path::Path,
-    process::{ChildStdout, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
     sync::mpsc::{self, Receiver},
     thread,
     time::Duration,
@@ -170,6 +170,26 @@ pub fn run(program: &Path, words: &[&str], deadline: Duration, keep: Keep) -> Re
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err(format!("no answer within {} s", deadline.as_secs())),
     }
+}
+
+/// Starts a program with this environment and no more. What it prints is read by whoever starts it, its complaints go where
+/// ours go. Nobody ends it: that is for the cgroup that both are in.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn start(
+    program: &Path,
+    words: &[String],
+    environment: &[(String, String)],
+) -> io::Result<Child> {
+    Command::new(program)
+        .args(words)
+        .env_clear()
+        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
 }
 
 fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {

@@ -1,16 +1,22 @@
-//! Whether somebody listens at a Unix socket: a connection is made and closed, nothing is sent.
+//! Connections to Unix sockets: to ask over one, or to see whether somebody listens, when nothing is sent.
 #![expect(
     clippy::disallowed_methods,
     reason = "this is the door that the ban on connecting points to"
 )]
 
 use std::{
-    os::unix::net::{UnixDatagram, UnixStream},
+    io,
+    os::{
+        fd::AsRawFd,
+        unix::net::{UnixDatagram, UnixStream},
+    },
     path::Path,
     sync::mpsc,
     thread,
     time::Duration,
 };
+
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, UnixAddr};
 
 /// A connection to a socket whose queue is full waits.
 const DEADLINE: Duration = Duration::from_secs(1);
@@ -18,6 +24,17 @@ const DEADLINE: Duration = Duration::from_secs(1);
 /// Why there was no connection.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refused(pub String);
+
+/// A connection that does not block, made without waiting: a queue that is full is an error.
+///
+/// # Errors
+/// The system's.
+pub fn connect(path: &Path) -> io::Result<UnixStream> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let socket = socket::socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    socket::connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    Ok(socket.into())
+}
 
 /// Connects and hangs up.
 pub fn takes_connections(path: &Path) -> Result<(), Refused> {

@@ -125,7 +125,7 @@ fn a_revoked_token_is_read_anew_once() -> Result<()> {
     })
 }
 
-/// As on EKS: the kubeconfig names a program. The kubelet runs it, and systemd does for the helper.
+/// As on EKS: the kubeconfig names a program. The kubelet runs it, and nodevigil-plugin.service does for the helper.
 fn the_kubelets_exec_plugin_serves() -> Result<()> {
     let plane = ControlPlane::shared()?;
     let name = "exec-plugin";
@@ -181,10 +181,10 @@ fn an_exec_plugin_of_its_own_serves() -> Result<()> {
     })
 }
 
-const PLUGIN: &str = "/opt/cloud/bin/credential";
+pub(crate) const PLUGIN: &str = "/opt/cloud/bin/credential";
 
 /// The kubeconfig with a program in place of the certificate, and that program.
-fn with_plugin(kubeconfig: &Value) -> Result<(Value, String)> {
+pub(crate) fn with_plugin(kubeconfig: &Value) -> Result<(Value, String)> {
     let mut kubeconfig = kubeconfig.clone();
     let user = &mut kubeconfig["users"][0]["user"];
     let credential = json!({

@@ -115,7 +115,7 @@ pub(crate) fn upgrade(scene: &Scene, command: &str, format: &Format) -> Result<D
 
 /// Nothing runs, nothing is enabled, nothing will be by a preset, and nothing is remembered.
 fn at_rest(scene: &Scene) -> Result<()> {
-    let units = "nodevigil.service nodevigil-helper.service nodevigil-helper.socket nodevigil-preflight.service";
+    let units = "nodevigil.service nodevigil-helper.service nodevigil-helper.socket nodevigil-plugin.service nodevigil-plugin.socket nodevigil-preflight.service";
     let (_, active) = scene.node.run(&format!("systemctl is-active {units}"))?;
     ensure!(active.lines().all(|line| line == "inactive"), "{active}");
     let units = "nodevigil.service nodevigil-helper.socket nodevigil-preflight.service";
@@ -249,7 +249,7 @@ fn baked(scene: &Scene, kit: &Kit) -> Result<()> {
     let install = kit.install(&DEB);
     let bake = format!("mount -t tmpfs none /run; {install}; systemctl enable nodevigil");
     scene.node.sh(&format!("unshare --mount sh -ec '{bake}'"))?;
-    let active = "systemctl is-active nodevigil nodevigil-helper.service nodevigil-helper.socket";
+    let active = "systemctl is-active nodevigil nodevigil-helper.service nodevigil-helper.socket nodevigil-plugin.socket";
     let (_, active) = scene.node.run(active)?;
     ensure!(active.lines().all(|line| line == "inactive"), "{active}");
     let written = "find /var/lib/nodevigil /var/lib/nodevigil-helper /run/nodevigil* -type f 2>/dev/null; true";

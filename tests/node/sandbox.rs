@@ -1,5 +1,5 @@
-//! The units' sandboxes under the real systemd: what the agent needs works inside, and of each line that would take something
-//! away, `nodevigil doctor` names what is missing.
+//! The units' sandboxes under the real systemd: what the agent needs works inside, of each line that would take something
+//! away, `nodevigil doctor` names what is missing, and `reach` shows what the others keep from uid 0.
 
 use anyhow::{Context as _, Result, ensure};
 use libtest_mimic::Trial;
@@ -9,6 +9,8 @@ use crate::scene::Scene;
 use crate::support::rows::row;
 use crate::support::wait_until;
 use crate::trial;
+
+mod reach;
 
 /// Where the line is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +155,17 @@ const WORKS: &[&str] = &[
 
 /// The tests of this topic.
 pub(crate) fn tests() -> Vec<Trial> {
-    vec![trial("sandbox::taken_away", what_is_taken_away_is_named)]
+    vec![
+        trial("sandbox::taken_away", what_is_taken_away_is_named),
+        trial(
+            "sandbox::reach",
+            reach::who_has_uid_0_comes_to_this_and_no_more,
+        ),
+        trial(
+            "sandbox::plugin",
+            reach::the_runner_of_exec_plugins_takes_no_orders,
+        ),
+    ]
 }
 
 fn what_is_taken_away_is_named() -> Result<()> {

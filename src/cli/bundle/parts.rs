@@ -232,6 +232,7 @@ fn units(check: &Value) -> Vec<String> {
         "crio.service",
         "nodevigil.service",
         "nodevigil-helper.service",
+        "nodevigil-plugin.service",
         "nodevigil-preflight.service",
     ] {
         if !units.iter().any(|known| known == unit) {
