@@ -17,7 +17,6 @@ use crate::{
     config::KubeletSettings,
     host::{
         files::Root,
-        tree::HostTree,
         trusted::{self, NotTrusted},
     },
     kubeconfig::{self, Access, Exec, Fault, FaultKind, MAX_KUBECONFIG_BYTES},
@@ -123,27 +122,28 @@ fn from_plugin(
     access: &mut Access,
     exec: &Exec,
 ) -> Result<Option<Timestamp>, Refusal> {
-    HostTree::new(&root.join("/"))
-        .map_err(|e| e.to_string())
-        .and_then(|tree| plugin::fill(&tree, source, access, exec))
-        .map_err(|why| {
-            let message = format!("kubeconfig {}: {why}", source.display());
-            Refusal::new(Code::ExecPlugin, message)
-        })
+    plugin::fill(root, source, access, exec).map_err(|why| {
+        let message = format!("kubeconfig {}: {why}", source.display());
+        Refusal::new(Code::ExecPlugin, message)
+    })
 }
 
 /// Whose exec plugin this node has: the agent's own kubeconfig's, if that names one, else the kubelet's.
-pub(super) fn exec_source(root: &Root) -> Result<(PathBuf, Access, Exec), Refusal> {
+pub(super) fn exec_source(
+    root: &Root,
+    settings: &KubeletSettings,
+) -> Result<(PathBuf, Access, Exec), Refusal> {
     let own = Path::new(OWN_KUBECONFIG);
     let ours = read(root, own)
         .ok()
-        .and_then(|text| kubeconfig::read(root, own, &text).ok())
+        .and_then(|text| kubeconfig::read_roots(root, own, &text).ok())
         .filter(|access| access.exec.is_some());
     let (source, mut access) = match ours {
         Some(access) => (own.to_owned(), access),
         None => {
-            let (source, text) = search(root)?;
-            let access = kubeconfig::read(root, &source, &text).map_err(|fault| refusal(&fault))?;
+            let (source, text) = kubelets(root, process::find(root, settings)?.as_ref())?;
+            let access =
+                kubeconfig::read_roots(root, &source, &text).map_err(|fault| refusal(&fault))?;
             (source, access)
         }
     };

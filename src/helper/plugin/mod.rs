@@ -19,9 +19,8 @@ use serde::{Deserialize, Serialize};
 use super::PLUGIN_SOCKET_PATH;
 use crate::{
     clock::Clock,
-    host::{program, socket},
+    host::{files::Root, socket, trusted},
     kubeconfig::{Access, Exec},
-    kubelet::tree::Tree,
 };
 
 pub mod service;
@@ -86,19 +85,19 @@ struct Status {
 /// # Errors
 /// A sentence that quotes nothing of what it printed.
 pub(super) fn fill(
-    tree: &dyn Tree,
+    root: &Root,
     kubeconfig: &Path,
     access: &mut Access,
     exec: &Exec,
 ) -> Result<Option<Timestamp>, String> {
     // The service looks at it, too. What it would refuse is refused without starting it.
-    let program = find(tree, kubeconfig, exec)?;
+    let program = find(root, kubeconfig, exec)?;
     let printed = ask(Path::new(PLUGIN_SOCKET_PATH), kubeconfig, DEADLINE)?;
     read(printed.as_bytes(), access).map_err(|e| format!("{}: {e}", program.display()))
 }
 
-/// The program that `exec` names, with links resolved, if it may be run.
-fn find(tree: &dyn Tree, kubeconfig: &Path, exec: &Exec) -> Result<PathBuf, String> {
+/// The program that `exec` names, with links resolved, if only root can have put it and each link to it there.
+fn find(root: &Root, kubeconfig: &Path, exec: &Exec) -> Result<PathBuf, String> {
     if !VERSIONS.contains(&exec.api_version.as_str()) {
         return Err(format!(
             "its exec plugin speaks `{}`; wanted one of {}",
@@ -116,12 +115,17 @@ fn find(tree: &dyn Tree, kubeconfig: &Path, exec: &Exec) -> Result<PathBuf, Stri
             .map(|dir| Path::new(dir).join(command))
             .collect()
     };
-    let found = candidates.iter().find_map(|path| tree.real_path(path).ok());
-    let real = found.ok_or_else(|| {
-        format!("its exec plugin `{command}` is not there; a command without a slash is looked for in {}", SEARCH.join(":"))
-    })?;
-    program::only_roots(tree, &real)?;
-    Ok(real)
+    for path in &candidates {
+        match trusted::find(root, path) {
+            Ok(found) => return Ok(found.real),
+            Err(error) if error.is_missing() => {}
+            Err(error) => return Err(format!("its exec plugin is not run: {error}")),
+        }
+    }
+    Err(format!(
+        "its exec plugin `{command}` is not there; a command without a slash is looked for in {}",
+        SEARCH.join(":")
+    ))
 }
 
 /// What the program of this kubeconfig printed, by the service that listens at `socket`.

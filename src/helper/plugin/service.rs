@@ -25,8 +25,8 @@ use tracing::{debug, warn};
 use super::{Answer, MAX_OUTPUT_BYTES, SEARCH, SEE, Wanted, Word, find};
 use crate::{
     clock::Clock,
-    helper::{credential, line},
-    host::{files::Root, program, tree::HostTree},
+    helper::{configured::Configured, credential, line},
+    host::{files::Root, program},
     kubeconfig::{Access, Exec},
 };
 
@@ -126,7 +126,8 @@ fn answer(root: &Root, stream: &UnixStream, limits: Limits) {
 
 /// Finds out what is to be run, and runs it.
 fn derive(root: &Root, deadline: Duration) -> Answer {
-    let (source, access, exec) = match credential::exec_source(root) {
+    let wanted = Configured::new(root.clone(), Vec::new()).wanted();
+    let (source, access, exec) = match credential::exec_source(root, &wanted.kubelet) {
         Ok(found) => found,
         Err(refusal) => {
             return Answer {
@@ -149,8 +150,7 @@ fn printed(
     exec: &Exec,
     deadline: Duration,
 ) -> Result<String, String> {
-    let tree = HostTree::new(&root.join("/")).map_err(|e| e.to_string())?;
-    let path = find(&tree, kubeconfig, exec)?;
+    let path = find(root, kubeconfig, exec)?;
     run(&root.join(&path), access, exec, deadline)
         .map_err(|why| format!("{}: {why}", path.display()))
 }

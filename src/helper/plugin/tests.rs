@@ -7,7 +7,7 @@ use std::{
 use tempfile::TempDir;
 
 use super::*;
-use crate::kubelet::tree::MemoryTree;
+use crate::helper::testing::{host, write};
 
 const KUBECONFIG: &str = "/etc/kubernetes/kubelet.conf";
 const SOON: Duration = Duration::from_secs(5);
@@ -79,9 +79,9 @@ fn anything_else_is_refused_and_not_quoted() {
 
 #[test]
 fn a_command_is_found_where_it_is_said() {
-    let tree = MemoryTree::new()
-        .file("/etc/kubernetes/bin/own", "")
-        .file("/usr/bin/aws", "");
+    let (_folder, root) = host();
+    write(&root, "/etc/kubernetes/bin/own", "");
+    write(&root, "/usr/bin/aws", "");
     let kubeconfig = Path::new("/etc/kubernetes/kubelet.conf");
     for (command, path) in [
         ("aws", Some("/usr/bin/aws")),
@@ -94,9 +94,22 @@ fn a_command_is_found_where_it_is_said() {
             command: command.to_owned(),
             ..Exec::default()
         };
-        let found = find(&tree, kubeconfig, &exec).ok();
+        let found = find(&root, kubeconfig, &exec).ok();
         assert_eq!(found.as_deref(), path.map(Path::new), "{command}");
     }
+    // Others could have put it there.
+    std::fs::set_permissions(
+        root.join("/usr/bin"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o775),
+    )
+    .unwrap();
+    let exec = Exec {
+        api_version: VERSIONS[0].to_owned(),
+        command: "aws".to_owned(),
+        ..Exec::default()
+    };
+    let why = find(&root, kubeconfig, &exec).unwrap_err();
+    assert!(why.contains("/usr/bin can be written"), "{why}");
 }
 
 #[test]
