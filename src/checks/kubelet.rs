@@ -14,6 +14,7 @@ mod life;
 pub(in crate::checks) mod service;
 mod signs;
 mod starved;
+mod stopped;
 mod suspicion;
 mod terms;
 mod witness;
@@ -282,46 +283,6 @@ impl Kubelet {
             of_systemd => self.apply_of_systemd(of_systemd, now),
         }
         self.tick(now);
-    }
-
-    /// What systemd says of the unit, of its jobs and of the units that it depends on.
-    fn apply_of_systemd(&mut self, sign: Sign, now: Now) {
-        match sign {
-            Sign::Watching(unit) => (self.unit_name, self.unit) = (unit, None),
-            Sign::Unit(unit) => self.learn_unit(unit, now),
-            Sign::Job(id, kind) => {
-                let announced = self.jobs.get(&id).map_or(now.uptime, |(_, at)| *at);
-                self.jobs.insert(id, (kind, announced));
-                while self.jobs.len() > MAX_JOBS {
-                    self.jobs.pop_first(); // the oldest
-                }
-                if kind == JobKind::Stop {
-                    self.dependencies.stop_asked(id, announced);
-                }
-                self.learn_job(kind, announced, now);
-            }
-            Sign::JobDone(id) => {
-                if let Some((JobKind::Unasked, announced)) = self.jobs.remove(&id) {
-                    self.dependencies.stop_asked(id, announced);
-                    self.job_vanished(announced);
-                }
-            }
-            Sign::Other(unit, sign) => {
-                let has_ended = matches!(self.life, Life::Ended(_));
-                self.dependencies.said(&unit, &sign, has_ended, now);
-            }
-            Sign::JobsUntold => self.jobs.clear(),
-            Sign::Strangers => self.strangers = Some(now.uptime),
-            Sign::BusLost => {
-                self.unit = None;
-                self.jobs.clear();
-                self.dependencies.bus_lost();
-                self.bus_is_awaited = false;
-                (self.stopping_since, self.killing_since) = (None, None);
-                self.activating_since = None;
-            }
-            _ => {} // of the process: taken in before
-        }
     }
 
     fn found(&mut self, found: Found, now: Now) {

@@ -8,6 +8,7 @@ mod bus;
 mod dropped;
 mod ending;
 mod following;
+mod jobs;
 mod properties;
 mod questions;
 mod rules;
@@ -25,6 +26,7 @@ use zbus::{Message, OwnedObjectPath, OwnedVariant};
 pub(in crate::host) use self::bus::Systemd;
 use self::{
     bus::Bus,
+    jobs::Jobs,
     properties::{dependencies, job, merge},
     questions::Awaited,
     rules::subscribe,
@@ -135,6 +137,9 @@ struct Session {
     events: mpsc::Sender<BusEvent>,
     questions: JoinSet<()>,
     awaited: Vec<Awaited>,
+    jobs: Jobs,
+    /// Whether the bus tells of jobs that change.
+    hears_of_jobs: bool,
     /// When strangers are told of again at the soonest (uptime).
     strangers_at: Duration,
 }
@@ -174,6 +179,8 @@ impl Session {
             events,
             questions: JoinSet::new(),
             awaited: Vec::new(),
+            jobs: Jobs::default(),
+            hears_of_jobs: false,
             strangers_at: Duration::ZERO,
         };
         let unit = session.choose().await?;
@@ -243,11 +250,20 @@ impl Session {
                     self.say(BusEvent::ShuttingDown(true)).await;
                     self.ask_system_state();
                 } else if let Some(index) = self.named(&unit) {
+                    self.jobs.began(id, unit);
                     self.tell(index, Sign::Job(id, JobKind::Unasked)).await;
                     self.ask_job_type(index, id, path);
                 }
             }
+            Said::JobChanged(id) => {
+                if let Some(unit) = self.jobs.changed(id)
+                    && let Some(index) = self.named(&unit)
+                {
+                    self.tell(index, Sign::JobAgain(id)).await;
+                }
+            }
             Said::JobRemoved(id, unit) => {
+                self.jobs.ended(id);
                 if unit == SHUTDOWN {
                     self.ask_system_state();
                 } else if let Some(index) = self.named(&unit) {

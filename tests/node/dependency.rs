@@ -21,6 +21,8 @@ pub(crate) fn tests() -> Vec<Trial> {
         trial("dependency::required", a_runtime_is_back_and_it_is_not),
         trial("dependency::operator_stop", who_stops_the_runtime_means_it),
         trial("dependency::conflicts", what_excludes_it_comes_and_goes),
+        trial("dependency::chain", a_runtime_that_dies_takes_a_chain_along),
+        trial("dependency::both", who_stops_both_means_the_kubelet_too),
     ]
 }
 
@@ -31,8 +33,10 @@ fn tied(name: &str, tie: &str) -> Result<Scene> {
         let path = "/etc/systemd/system/kubelet.service.d/60-tie.conf";
         let grace = format!("[kubelet]\nstart_grace_secs = {}\n", GRACE.as_secs());
         let exclusive = "[Service]\nExecStart=/bin/sleep 3600\n";
+        let between = format!("[Unit]\nBindsTo={CONTAINERD}\nAfter={CONTAINERD}\n{exclusive}");
         node.file(path, &unit, 0o644)
             .file("/etc/systemd/system/exclusive.service", exclusive, 0o644)
+            .file("/etc/systemd/system/between.service", &between, 0o644)
             .config("60-grace.toml", &grace)
     })
 }
@@ -154,5 +158,55 @@ fn what_excludes_it_comes_and_goes() -> Result<()> {
         is_told_and_ends(scene, ended, "Conflicts=exclusive.service")?;
         scene.revive()?;
         scene.ensure_only(from, &["True", "Unknown", "False"])
+    })
+}
+
+fn a_runtime_that_dies_takes_a_chain_along() -> Result<()> {
+    tied(
+        "dependency-chain",
+        "BindsTo=between.service\nAfter=between.service",
+    )?
+    .play(|scene| {
+        let from = Instant::now();
+        scene
+            .node
+            .sh("systemctl kill --kill-who=main --signal=KILL containerd")?;
+        let told = is_told_and_ends(scene, from, "BindsTo=containerd.service")?;
+        ensure!(told.message.contains("BindsTo=between.service"), "{told:?}");
+        scene.revive()?;
+        scene.ensure_only(from, &["True", "Unknown", "False"])?;
+        // The same chain, stopped by a person at its far end.
+        let stopped = Instant::now();
+        scene.node.sh("systemctl stop containerd")?;
+        let told = scene.wait_for(stopped, "Unknown", "KubeletStoppedByOperator")?;
+        ensure!(
+            told.message.contains("BindsTo=containerd.service"),
+            "{told:?}"
+        );
+        std::thread::sleep(GRACE + Duration::from_secs(2)); // that nothing happens shows in nothing but time
+        let now = scene.now()?;
+        ensure!(now.reason == "KubeletStoppedByOperator", "{now:?}");
+        scene.node.sh("systemctl start containerd between")?;
+        scene.revive()
+    })
+}
+
+fn who_stops_both_means_the_kubelet_too() -> Result<()> {
+    tied("dependency-both", "Requires=containerd.service")?.play(|scene| {
+        for command in ["stop containerd kubelet", "stop kubelet containerd"] {
+            let from = Instant::now();
+            scene.node.sh(&format!("systemctl {command}"))?;
+            scene.wait_for(from, "Unknown", "KubeletStoppedByOperator")?;
+            scene.node.sh("systemctl start containerd")?;
+            std::thread::sleep(GRACE + Duration::from_secs(2)); // that nothing happens shows in nothing but time
+            let now = scene.now()?;
+            ensure!(
+                now.reason == "KubeletStoppedByOperator",
+                "{command}: {now:?}"
+            );
+            scene.revive()?;
+            scene.ensure_only(from, &["True", "Unknown"])?;
+        }
+        Ok(())
     })
 }

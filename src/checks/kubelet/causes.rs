@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    JOB_TYPE_WAIT, JobKind, Kubelet, Life, STRANGERS_WAIT, Unit,
+    JOB_TYPE_WAIT, JobKind, Kubelet, Life, MAX_JOBS, STRANGERS_WAIT, Sign, Unit,
     ends::Ends,
     life::{Cause, Ended},
     signs::{Carrier, Run},
@@ -11,6 +11,55 @@ use super::{
 use crate::{checks::kernel::event::OomKill, clock::Now};
 
 impl Kubelet {
+    /// What systemd says of the unit, of its jobs and of the units that it depends on.
+    pub(super) fn apply_of_systemd(&mut self, sign: Sign, now: Now) {
+        match sign {
+            Sign::Watching(unit) => (self.unit_name, self.unit) = (unit, None),
+            Sign::Unit(unit) => self.learn_unit(unit, now),
+            Sign::Job(id, kind) => {
+                let announced = self.jobs.get(&id).map_or(now.uptime, |(_, at)| *at);
+                self.jobs.insert(id, (kind, announced));
+                while self.jobs.len() > MAX_JOBS {
+                    self.jobs.pop_first(); // the oldest
+                }
+                if kind == JobKind::Stop {
+                    self.stop_asked(id, announced);
+                }
+                self.learn_job(kind, announced, now);
+            }
+            Sign::JobDone(id) => {
+                if let Some((JobKind::Unasked, announced)) = self.jobs.remove(&id) {
+                    self.stop_asked(id, announced);
+                    self.job_vanished(announced);
+                }
+            }
+            Sign::JobAgain(id) => self.dependencies.asked_again(id),
+            Sign::Other(unit, sign) => {
+                let has_ended = matches!(self.life, Life::Ended(_));
+                self.dependencies.said(&unit, &sign, has_ended, now);
+            }
+            Sign::JobsUntold => self.jobs.clear(),
+            Sign::Strangers => self.strangers = Some(now.uptime),
+            Sign::BusLost => {
+                self.unit = None;
+                self.jobs.clear();
+                self.dependencies.bus_lost();
+                self.bus_is_awaited = false;
+                (self.stopping_since, self.killing_since) = (None, None);
+                self.activating_since = None;
+            }
+            _ => {} // of the process: taken in before
+        }
+    }
+
+    /// A stop job of that number. systemd makes none for a unit that is down already unless somebody asks for it.
+    fn stop_asked(&mut self, id: u32, announced: Duration) {
+        let is_down = |unit: &Unit| ["inactive", "failed"].contains(&unit.active_state.as_str());
+        let has_ended =
+            matches!(self.life, Life::Ended(_)) || self.unit.as_ref().is_some_and(is_down);
+        self.dependencies.stop_asked(id, announced, has_ended);
+    }
+
     pub(super) fn gone(&mut self, pid: i32, now: Now) {
         let Life::Alive(alive) = &self.life else {
             return;

@@ -3,18 +3,21 @@
 //!
 //! systemd stops the kubelet with another unit in two ways. A stop job for the other unit (or a start job, if the two exclude
 //! each other) brings one for the kubelet in the same transaction, whose first job has the lowest number. And a unit that the
-//! kubelet is bound to ends by itself: then systemd makes a stop job for the kubelet alone, just after that.
+//! kubelet is bound to ends by itself: then systemd makes a stop job for the kubelet alone, just after that. Either way that unit's
+//! own stop job may follow from a unit that it depends on in turn: such a chain is followed to its beginning.
+//!
+//! Who asks for a stop of the kubelet while it is being stopped with another unit gets the job that is there: systemd announces no
+//! other one, but says that job's state once more. Who asks for it after its end gets a job of its own.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Assessment, JobKind, Kubelet, Life, MAX_JOBS, Sign, Unit, assess::found, life::Cause};
-use crate::{
-    clock::Now,
-    health::{Reason, Status},
-};
+use super::{JobKind, MAX_JOBS, Sign, Unit};
+use crate::clock::Now;
 
-/// How many units are remembered at most.
+/// How many units on which the kubelet's depends are remembered at most, and as many on which these depend in turn.
 pub const MAX_DEPENDENCIES: usize = 8;
+/// How many units of a chain are looked at, the kubelet's own dependency first.
+const MAX_DEPTH: usize = 4;
 /// What belongs together lies no further apart: systemd's signals come in one stream, each a moment after its cause.
 const TOGETHER: Duration = Duration::from_secs(1);
 
@@ -61,11 +64,13 @@ pub struct Dependency {
 /// A job, and when it was announced (uptime). Numbers grow within a transaction and from one to the next.
 type Announced = (u32, Duration);
 
-/// What is known of a unit on which the kubelet's depends.
+/// What is known of a unit on which the kubelet's depends, or a unit of which that is so.
 #[derive(Debug)]
-struct Other {
-    dependency: Dependency,
-    /// Whether the kubelet may run beside it as it is: it is active, or not active if the two exclude each other.
+pub(super) struct Other {
+    /// Whose dependency it is; `None`: the kubelet's.
+    of: Option<String>,
+    pub(super) dependency: Dependency,
+    /// Whether the one that depends on it may run beside it as it is: it is active, or not active if the two exclude each other.
     allows: Option<bool>,
     jobs: BTreeMap<u32, (JobKind, Duration)>,
     /// The last job by which it was to stop allowing it.
@@ -78,10 +83,11 @@ struct Other {
 }
 
 impl Other {
-    fn new(dependency: Dependency) -> Self {
+    fn new(of: Option<&str>, dependency: Dependency, is_active: Option<bool>) -> Self {
         Self {
+            of: of.map(str::to_owned),
+            allows: is_active.map(|active| active != (dependency.tie == Tie::Conflicts)),
             dependency,
-            allows: None,
             jobs: BTreeMap::new(),
             asked: None,
             by_will: false,
@@ -90,8 +96,8 @@ impl Other {
         }
     }
 
-    /// The kind of job by which it ceases to allow the kubelet.
-    fn parting(&self) -> JobKind {
+    /// The kind of job by which it ceases to allow it.
+    pub(super) fn parting(&self) -> JobKind {
         match self.dependency.tie {
             Tie::Conflicts => JobKind::Start,
             _ => JobKind::Stop,
@@ -131,8 +137,7 @@ impl Other {
     }
 
     fn learn(&mut self, unit: &Unit, kubelet_has_ended: bool, uptime: Duration) {
-        let is_active = ["active", "reloading"].contains(&unit.active_state.as_str());
-        let allows = is_active != (self.dependency.tie == Tie::Conflicts);
+        let allows = is_active(unit) != (self.dependency.tie == Tie::Conflicts);
         match (self.allows.replace(allows), allows) {
             (Some(false) | None, true) => {
                 self.by_will = false;
@@ -158,89 +163,24 @@ impl Other {
         self.jobs.values().any(|(kind, _)| *kind == parting)
     }
 
-    /// Whether that stop job for the kubelet followed from this unit.
+    /// The job by which it was to stop allowing the other, if that was announced beside that stop job of the other's.
+    fn asked_beside(&self, stop: Announced) -> Option<Announced> {
+        let is_near = |(_, when): &Announced| when.abs_diff(stop.1) <= TOGETHER;
+        self.asked.filter(is_near)
+    }
+
+    /// Whether that stop job for the one that depends on it followed from this unit.
     fn is_behind(&self, stop: Announced) -> bool {
-        let (id, at) = stop;
-        let is_near = |other: Duration| other.abs_diff(at) <= TOGETHER;
-        if let Some((asked, when)) = self.asked
-            && is_near(when)
-        {
-            // The kubelet's came first if somebody stopped the kubelet, and this one after it.
-            return asked < id;
+        if let Some((asked, _)) = self.asked_beside(stop) {
+            // The other's came first if somebody stopped the other, and this one after it.
+            return asked < stop.0;
         }
+        let is_near = |left: Duration| left.abs_diff(stop.1) <= TOGETHER;
         self.dependency.tie == Tie::BindsTo && self.left.is_some_and(is_near)
     }
-}
 
-/// What is known of the units on which the kubelet's depends.
-#[derive(Debug, Default)]
-pub(super) struct Dependencies {
-    others: Vec<Other>,
-    /// The last stop job for the kubelet.
-    stop: Option<Announced>,
-}
-
-/// Where the unit stands with which the kubelet was stopped.
-enum Standing {
-    /// It does not allow the kubelet, by somebody's will or as far as is known.
-    Willed,
-    /// It is back since then (uptime), or has ended by itself then and not come back.
-    Due { since: Duration, is_back: bool },
-}
-
-impl Dependencies {
-    /// systemd has read the unit: on these it depends.
-    pub(super) fn are(&mut self, list: &[Dependency]) {
-        let is_listed = |other: &Other| list.contains(&other.dependency);
-        self.others.retain(is_listed);
-        for dependency in list.iter().take(MAX_DEPENDENCIES) {
-            if !self.others.iter().any(|o| o.dependency == *dependency) {
-                self.others.push(Other::new(dependency.clone()));
-            }
-        }
-    }
-
-    pub(super) fn said(&mut self, unit: &str, sign: &Sign, has_ended: bool, now: Now) {
-        let its = |other: &&mut Other| other.dependency.unit == unit;
-        for other in self.others.iter_mut().filter(its) {
-            other.said(sign, has_ended, now.uptime);
-        }
-    }
-
-    /// A stop job for the kubelet.
-    pub(super) fn stop_asked(&mut self, id: u32, announced: Duration) {
-        self.stop = Some((id, announced));
-    }
-
-    /// Another kubelet lives: what ended the last one does not matter any more.
-    pub(super) fn begin(&mut self) {
-        self.stop = None;
-        for other in &mut self.others {
-            (other.asked, other.left, other.back) = (None, None, None);
-        }
-    }
-
-    pub(super) fn bus_lost(&mut self) {
-        for other in &mut self.others {
-            other.allows = None;
-            other.jobs.clear();
-        }
-    }
-
-    /// Units and jobs that are remembered.
-    #[cfg(test)]
-    pub(super) fn size(&self) -> usize {
-        self.others.iter().map(|other| 1 + other.jobs.len()).sum()
-    }
-
-    fn behind(&self) -> Option<&Other> {
-        let stop = self.stop?;
-        self.others.iter().find(|other| other.is_behind(stop))
-    }
-}
-
-impl Other {
-    fn standing(&self) -> Standing {
+    /// Where it stands now.
+    pub(super) fn standing(&self) -> Standing {
         match (self.allows, self.back, self.left) {
             (Some(true), Some(since), _) => Standing::Due {
                 since,
@@ -255,94 +195,168 @@ impl Other {
     }
 }
 
-impl Kubelet {
-    /// When a kubelet that was stopped with another unit must be back (uptime).
-    pub(super) fn back_is_due_at(&self) -> Option<Duration> {
-        match &self.life {
-            Life::Ended(ended) if ended.cause == Cause::Stopped => {}
-            _ => return None,
+fn is_active(unit: &Unit) -> bool {
+    ["active", "reloading"].contains(&unit.active_state.as_str())
+}
+
+/// Where a unit stands with which the kubelet was stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It does not allow the kubelet, by somebody's will or as far as is known.
+    Willed,
+    /// It is back since then (uptime), or has ended by itself then and not come back.
+    Due { since: Duration, is_back: bool },
+}
+
+/// A stop job for the kubelet.
+#[derive(Debug, Clone, Copy)]
+struct Stop {
+    job: Announced,
+    /// Whether somebody asked for it, whatever else was stopped then.
+    is_own: bool,
+}
+
+/// What is known of the units on which the kubelet's depends, and of those on which these depend.
+#[derive(Debug, Default)]
+pub(super) struct Dependencies {
+    others: Vec<Other>,
+    /// Which units were active when they were heard of last: one may become a dependency later.
+    active: BTreeMap<String, bool>,
+    /// The last stop job for the kubelet.
+    stop: Option<Stop>,
+    /// The last job for it that was asked for once more, of whatever type.
+    again: Option<u32>,
+}
+
+impl Dependencies {
+    /// systemd has read the kubelet's unit: on these it depends.
+    pub(super) fn are(&mut self, list: &[Dependency]) {
+        self.list(None, list);
+    }
+
+    /// On these a unit depends, or the kubelet's.
+    fn list(&mut self, of: Option<&str>, list: &[Dependency]) {
+        let is_its = |other: &Other| other.of.as_deref() == of;
+        self.others
+            .retain(|other| !is_its(other) || list.contains(&other.dependency));
+        for dependency in list.iter().take(MAX_DEPENDENCIES) {
+            let is_known = |other: &Other| is_its(other) && other.dependency == *dependency;
+            let is_alike = |other: &&Other| other.of.is_none() == of.is_none();
+            let alike = self.others.iter().filter(is_alike).count();
+            if alike < MAX_DEPENDENCIES && !self.others.iter().any(is_known) {
+                let active = self.active.get(&dependency.unit).copied();
+                self.others.push(Other::new(of, dependency.clone(), active));
+            }
         }
-        match self.dependencies.behind()?.standing() {
-            Standing::Due { since, .. } => Some(since + self.terms.start_grace),
-            Standing::Willed => None,
+        self.drop_unneeded();
+    }
+
+    /// Forgets what units depend on that nobody depends on any more.
+    fn drop_unneeded(&mut self) {
+        for _ in 0..MAX_DEPTH {
+            let units: Vec<String> = self.units().map(str::to_owned).collect();
+            let is_needed = |of: &String| units.contains(of);
+            self.others
+                .retain(|other| other.of.as_ref().is_none_or(is_needed));
         }
     }
 
-    /// It ended by a stop job.
-    pub(super) fn assess_stopped(&self, who: &str, now: Now) -> Assessment {
-        let (name, grace) = (&self.unit_name, self.terms.start_grace);
-        let Some(other) = self.dependencies.behind() else {
-            return found(
-                Reason::KubeletStoppedByOperator,
-                format!("{name}: {who} was stopped by a stop job of systemd's"),
-            );
+    fn units(&self) -> impl Iterator<Item = &str> {
+        let unit = |other| -> &str {
+            let other: &Other = other;
+            &other.dependency.unit
         };
-        let Dependency { unit, tie } = &other.dependency;
-        let tie = tie.as_str();
-        let with = format!("{name}: {who} was stopped by systemd with {unit} ({tie}={unit})");
-        match other.standing() {
-            Standing::Willed => {
-                let what = match other.parting() {
-                    JobKind::Start => "start",
-                    _ => "stop",
-                };
-                found(
-                    Reason::KubeletStoppedByOperator,
-                    format!("{with}, for which there was a {what} job"),
-                )
+        self.others.iter().map(unit)
+    }
+
+    pub(super) fn said(&mut self, unit: &str, sign: &Sign, has_ended: bool, now: Now) {
+        if let Sign::Unit(word) = sign {
+            if self.active.len() >= 4 * MAX_DEPENDENCIES {
+                self.active.clear(); // more than are followed
             }
-            Standing::Due { since, is_back } => {
-                let became = match (is_back, other.dependency.tie) {
-                    (true, Tie::Conflicts) => "ended",
-                    (true, _) => "was active again",
-                    (false, _) => "ended by itself",
-                };
-                let secs = grace.as_secs();
-                if now.uptime < since + grace {
-                    let text =
-                        format!("{with}, and is to be back within {secs} s since {unit} {became}");
-                    return found(Reason::KubeletAwaitsDependency, text);
-                }
-                let text = format!(
-                    "{with}, and has not come back within {secs} s since {unit} {became}: systemctl start {name}"
-                );
-                found(Reason::KubeletStoppedWithDependency, text)
+            self.active.insert(unit.to_owned(), is_active(word));
+        }
+        let its = |other: &&mut Other| other.dependency.unit == unit;
+        for other in self.others.iter_mut().filter(its) {
+            other.said(sign, has_ended, now.uptime);
+        }
+        if let Sign::Unit(word) = sign
+            && self.units().any(|known| known == unit)
+        {
+            self.list(Some(unit), &word.dependencies);
+        }
+    }
+
+    /// A stop job for the kubelet, which has ended already or not.
+    pub(super) fn stop_asked(&mut self, id: u32, announced: Duration, has_ended: bool) {
+        let job = (id, announced);
+        match &mut self.stop {
+            Some(stop) if stop.job.0 == id => stop.job = job,
+            stop => {
+                let is_own = (has_ended && stop.is_some()) || self.again == Some(id);
+                *stop = Some(Stop { job, is_own });
             }
         }
     }
 
-    /// The unit is down, and we were not there when it went: a stop and a clean exit leave the same traces.
-    pub(super) fn assess_ended_unseen(&self, before: Option<Reason>, now: Now) -> Assessment {
-        let name = &self.unit_name;
-        let (stopped, awaits) = (
-            Reason::KubeletStoppedByOperator,
-            Reason::KubeletAwaitsDependency,
-        );
-        match before {
-            Some(reason) if reason == stopped => found(
-                stopped,
-                format!("{name} was stopped by a stop job of systemd's"),
-            ),
-            // Which one it was is forgotten: a unit that it depends on and that is down may be down by somebody's will.
-            Some(reason) if [awaits, Reason::KubeletStoppedWithDependency].contains(&reason) => {
-                let others = &self.dependencies.others;
-                let all_allow = others.iter().all(|other| other.allows == Some(true));
-                let grace = self.terms.start_grace;
-                let is_late = self.absent_since.is_some_and(|at| now.uptime >= at + grace);
-                let with = format!("{name} was stopped by systemd with a unit that it depends on");
-                if reason.status() == Status::False || (all_allow && is_late) {
-                    let text = format!("{with}, and has not come back: systemctl start {name}");
-                    found(Reason::KubeletStoppedWithDependency, text)
-                } else {
-                    found(awaits, format!("{with}, and has not come back yet"))
-                }
-            }
-            _ => found(
-                Reason::KubeletNotFound,
-                format!(
-                    "{name} is not running; it ended before nodevigil watched it, so whether it was stopped or exited is not known"
-                ),
-            ),
+    /// Somebody asked for that job of the kubelet's once more. Its type may become known later.
+    pub(super) fn asked_again(&mut self, id: u32) {
+        self.again = Some(id);
+        if let Some(stop) = self.stop.as_mut().filter(|stop| stop.job.0 == id) {
+            stop.is_own = true;
         }
+    }
+
+    /// Another kubelet lives: what ended the last one does not matter any more.
+    pub(super) fn begin(&mut self) {
+        self.stop = None;
+        for other in &mut self.others {
+            (other.asked, other.left, other.back) = (None, None, None);
+        }
+    }
+
+    pub(super) fn bus_lost(&mut self) {
+        self.active.clear();
+        for other in &mut self.others {
+            other.allows = None;
+            other.jobs.clear();
+        }
+    }
+
+    /// Whether each of the kubelet's own allows it.
+    pub(super) fn all_allow(&self) -> bool {
+        let mut own = self.others.iter().filter(|other| other.of.is_none());
+        own.all(|other| other.allows == Some(true))
+    }
+
+    /// Units and jobs that are remembered.
+    #[cfg(test)]
+    pub(super) fn size(&self) -> usize {
+        let others = self.others.iter().map(|other| 1 + other.jobs.len());
+        others.sum::<usize>() + self.active.len()
+    }
+
+    /// The units behind the kubelet's stop, its own dependency first and the one with which it began last; none if it was stopped
+    /// for itself.
+    pub(super) fn behind(&self) -> Vec<&Other> {
+        let mut chain: Vec<&Other> = Vec::new();
+        let mut stop = match self.stop {
+            Some(stop) if !stop.is_own => Some(stop.job),
+            _ => None,
+        };
+        while let Some(job) = stop
+            && chain.len() < MAX_DEPTH
+        {
+            let of = chain.last().map(|other| other.dependency.unit.as_str());
+            let is_next = |other: &&Other| other.of.as_deref() == of && other.is_behind(job);
+            let Some(next) = self.others.iter().find(is_next) else {
+                break;
+            };
+            chain.push(next);
+            // A start, of one that excludes the other, follows from no stop.
+            let is_stop = next.parting() == JobKind::Stop;
+            stop = next.asked_beside(job).filter(|_| is_stop);
+        }
+        chain
     }
 }

@@ -191,6 +191,8 @@ pub enum Sign {
     Unit(Unit),
     /// A job for the unit came, or its type became known.
     Job(u32, JobKind),
+    /// A job for the unit was asked for once more while it was open.
+    JobAgain(u32),
     /// A job for the unit ended.
     JobDone(u32),
     /// systemd's word on another unit, on which this one may depend.

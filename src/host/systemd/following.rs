@@ -1,9 +1,15 @@
 //! Which units are followed: the kubelet's, and those beside it.
 
+use std::collections::VecDeque;
+
 use tracing::debug;
 use zbus::OwnedObjectPath;
 
-use super::{BusEvent, Followed, MAX_UNITS, Session, UNIT, properties::text, rules::follow};
+use super::{
+    BusEvent, Followed, MAX_UNITS, Session, UNIT,
+    properties::text,
+    rules::{follow, hear_of_jobs},
+};
 use crate::checks::kubelet::Unit;
 
 impl Session {
@@ -57,23 +63,53 @@ impl Session {
         Ok(self.units.len() - 1)
     }
 
-    /// Those that are asked for, or that the kubelet's unit depends on, and not followed yet. One that cannot be had is no reason to lose the others.
+    /// Those that are asked for, or that the kubelet's unit depends on, and those on which these depend, if they are not followed
+    /// yet: the nearest first, as many as there is room for. One that cannot be had is no reason to lose the others.
     pub(super) async fn follow_beside(&mut self) {
-        let mut names = self.beside.borrow_and_update().clone();
-        let dependencies = &self.units[0].unit.dependencies;
-        names.extend(dependencies.iter().map(|one| one.unit.clone()));
-        for name in names {
-            let known = self.units.iter().any(|one| one.name == name);
-            if known || self.units.len() >= MAX_UNITS {
+        let mut names = VecDeque::from(self.beside.borrow_and_update().clone());
+        names.extend(self.depended_upon(0));
+        if !self.units[0].unit.dependencies.is_empty() {
+            self.hear_of_jobs().await;
+        }
+        let mut looked_at: Vec<String> = Vec::new();
+        while let Some(name) = names.pop_front()
+            && looked_at.len() < 2 * MAX_UNITS
+        {
+            if looked_at.contains(&name) {
                 continue;
             }
-            let followed = match self.add(&name).await {
-                Ok(index) => self.read_unit(index).await,
-                Err(e) => Err(e),
-            };
-            if let Err(e) = followed {
-                debug!(unit = name, error = %e, "a unit cannot be followed");
+            looked_at.push(name.clone());
+            if self.named(&name).is_none() && self.units.len() < MAX_UNITS {
+                let followed = match self.add(&name).await {
+                    Ok(index) => self.read_unit(index).await,
+                    Err(e) => Err(e),
+                };
+                if let Err(e) = followed {
+                    debug!(unit = name, error = %e, "a unit cannot be followed");
+                }
             }
+            if let Some(index) = self.named(&name) {
+                names.extend(self.depended_upon(index));
+            }
+        }
+    }
+
+    fn depended_upon(&self, index: usize) -> Vec<String> {
+        let list = &self.units[index].unit.dependencies;
+        list.iter().map(|one| one.unit.clone()).collect()
+    }
+
+    /// A stop of the kubelet that is asked for while it is under way shows in its job alone. Nobody needs that unless it may be
+    /// stopped with another unit.
+    async fn hear_of_jobs(&mut self) {
+        if self.hears_of_jobs {
+            return;
+        }
+        let connection = self.bus.connection();
+        let heard = self.bus.during(hear_of_jobs(&connection)).await;
+        match heard {
+            Ok(()) => self.hears_of_jobs = true,
+            Err(e) => debug!(error = %e, "changes of jobs cannot be heard of"),
         }
     }
 }

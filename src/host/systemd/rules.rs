@@ -6,7 +6,7 @@ use zbus::{
 
 use super::{
     MANAGER, MANAGER_PATH, PROPERTIES, SHUTDOWN, SYSTEMD,
-    signals::{BUS, BUS_PATH},
+    signals::{BUS, BUS_PATH, JOBS_PATH},
 };
 
 fn from_systemd() -> Builder<'static> {
@@ -35,6 +35,16 @@ pub(super) async fn subscribe(connection: &Connection) -> zbus::Result<()> {
         manager().member("Reloading").build()?,
     ];
     add_rules(connection, rules).await
+}
+
+/// What is told of every job, as there is no telling the paths of those to come.
+pub(super) async fn hear_of_jobs(connection: &Connection) -> zbus::Result<()> {
+    let rule = from_systemd()
+        .path_namespace(JOBS_PATH)
+        .interface(PROPERTIES)
+        .member("PropertiesChanged")
+        .build()?;
+    add_rules(connection, [rule]).await
 }
 
 /// What is told of a unit.

@@ -8,11 +8,14 @@ use zbus::{
     names::{InterfaceName, MemberName, UniqueName},
 };
 
-use super::{MANAGER, MANAGER_PATH, PROPERTIES, SERVICE, SYSTEMD, UNIT, dropped::Cause};
+use super::{JOB, MANAGER, MANAGER_PATH, PROPERTIES, SERVICE, SYSTEMD, UNIT, dropped::Cause};
 
 /// The bus itself, by a name that the bus gives nobody else.
 pub(super) const BUS: &str = "org.freedesktop.DBus";
 pub(super) const BUS_PATH: &str = "/org/freedesktop/DBus";
+
+/// Where the jobs are, each by its number.
+pub(super) const JOBS_PATH: &str = "/org/freedesktop/systemd1/job";
 
 /// What was said.
 #[derive(Debug, PartialEq)]
@@ -21,6 +24,8 @@ pub(super) enum Said {
     Changed(OwnedObjectPath, HashMap<String, OwnedVariant>),
     /// A job for the unit of that name.
     JobNew(u32, OwnedObjectPath, String),
+    /// The state of the job of that number was said.
+    JobChanged(u32),
     /// Its end.
     JobRemoved(u32, String),
     /// systemd has read its units anew, or is about to.
@@ -56,6 +61,9 @@ pub(super) fn read(message: &Message, owner: Option<&str>) -> Result<Said, Cause
         (PROPERTIES, "PropertiesChanged") => {
             let (of, changed, _): (String, HashMap<String, OwnedVariant>, Vec<String>) =
                 body.deserialize().map_err(|_| Cause::Body)?;
+            if of == JOB {
+                return job_at(path).map(Said::JobChanged).ok_or(Cause::Kind);
+            }
             if of != UNIT && of != SERVICE {
                 return Err(Cause::Kind);
             }
@@ -74,6 +82,11 @@ pub(super) fn read(message: &Message, owner: Option<&str>) -> Result<Said, Cause
         (MANAGER, "Reloading") if path == MANAGER_PATH => Ok(Said::Reloading),
         _ => Err(Cause::Kind),
     }
+}
+
+fn job_at(path: &str) -> Option<u32> {
+    let number = path.strip_prefix(JOBS_PATH)?.strip_prefix('/')?;
+    number.parse().ok()
 }
 
 fn of_the_bus(message: &Message) -> Said {
@@ -99,7 +112,7 @@ fn of_the_bus(message: &Message) -> Said {
 mod tests {
     use zbus::{DynamicType, Variant};
 
-    use super::{super::JOB, *};
+    use super::*;
 
     const OWNER: &str = ":1.1";
     const UNIT_PATH: &str = "/org/freedesktop/systemd1/unit/kubelet_2eservice";
@@ -142,6 +155,14 @@ mod tests {
             (
                 signal(OWNER, at_unit, &(JOB, properties(), Vec::<String>::new())),
                 Err(Cause::Kind),
+            ),
+            (
+                signal(
+                    OWNER,
+                    (job_path.as_str(), PROPERTIES, "PropertiesChanged"),
+                    &(JOB, properties(), Vec::<String>::new()),
+                ),
+                Ok(Said::JobChanged(7)),
             ),
             (
                 signal(OWNER, (UNIT_PATH, UNIT, "PropertiesChanged"), &changed),
