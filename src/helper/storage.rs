@@ -28,6 +28,8 @@ use super::{
 };
 use crate::{clock::Clock, host::files::Root};
 use mounts::Mount;
+#[doc(hidden)] // public for the fuzz target
+pub use mounts::mounts_in;
 
 /// The verb.
 pub const VERB: Verb = Verb {

@@ -66,8 +66,13 @@ fn progress(root: &Root) -> CloudInit {
             };
         }
     };
-    match serde_json::from_slice::<Status>(&text) {
-        Ok(status) => of_status(&status.v1, root.identity(FINISHED).is_some()),
+    progress_of(&text, root.identity(FINISHED).is_some())
+}
+
+/// What its status file says.
+pub fn progress_of(text: &[u8], is_marked_finished: bool) -> CloudInit {
+    match serde_json::from_slice::<Status>(text) {
+        Ok(status) => of_status(&status.v1, is_marked_finished),
         Err(error) => CloudInit::Unknown {
             why: format!("{STATUS}: not what was expected (line {})", error.line()),
         },
@@ -111,7 +116,11 @@ fn join_words(root: &Root) -> Option<String> {
     let start = length.saturating_sub(TAIL_BYTES);
     let mut bytes = vec![0; usize::try_from(length - start).ok()?];
     file.read_exact_at(&mut bytes, start).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
+    join_words_in(&String::from_utf8_lossy(&bytes))
+}
+
+/// The same of the end of its output.
+pub fn join_words_in(text: &str) -> Option<String> {
     let says = |line: &&str| FAILURES.iter().any(|failure| line.starts_with(failure));
     let mut lines: Vec<&str> = text.lines().map(str::trim).filter(says).collect();
     let lines = lines.split_off(lines.len().saturating_sub(2));
