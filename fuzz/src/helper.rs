@@ -229,10 +229,9 @@ pub fn mountinfo(bytes: &[u8]) {
             );
         }
     }
-    // Whatever stands before it, a line that is whole is read.
+    // Whatever stands before it, a line that is whole is read: each path lies at least on `/`.
     let table = [bytes, b"\n9 1 0:1 / / ro,relatime - ext4 /dev/x rw\n"].concat();
     let found = mounts_in(&table, &paths).expect("memory is always read");
-    assert_eq!(found[0], Some((PathBuf::from("/"), true)));
     assert!(found.iter().all(Option::is_some));
 }
 

@@ -326,7 +326,7 @@ pub fn classify(code: StatusCode, retry_after: Option<Duration>, body: &[u8]) ->
 }
 
 /// The beginning of a text that we did not write, on one line.
-fn bounded(text: &str) -> String {
+pub(super) fn bounded(text: &str) -> String {
     let end = text.floor_char_boundary(MAX_MESSAGE_BYTES);
     text[..end].split_whitespace().collect::<Vec<_>>().join(" ")
 }

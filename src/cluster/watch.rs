@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio::{sync::mpsc, time::timeout};
 
 use super::api::{
-    Api, ApiError, MAX_ANSWER_BYTES, Node, NodeView, REQUEST_TIMEOUT, WATCH_SECS, append,
+    Api, ApiError, MAX_ANSWER_BYTES, Node, NodeView, REQUEST_TIMEOUT, WATCH_SECS, append, bounded,
     innermost, nonsense,
 };
 
@@ -140,11 +140,12 @@ impl WatchLine<'_> {
     fn read(&self, version: &mut String) -> Result<Option<NodeEvent>, ApiError> {
         if self.r#type == "ERROR" {
             let status: WatchStatus = serde_json::from_str(self.object.get()).map_err(nonsense)?;
+            let message = bounded(&status.message);
             return Err(match status.code {
-                410 => ApiError::Expired(status.message),
+                410 => ApiError::Expired(message),
                 code => ApiError::Server {
                     code,
-                    message: status.message,
+                    message,
                     retry_after: None,
                 },
             });

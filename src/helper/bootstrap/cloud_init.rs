@@ -25,6 +25,8 @@ const TAIL_BYTES: u64 = 16 * 1024;
 const MAX_ERRORS: usize = 4;
 /// Python shows the whole of a command that failed.
 const MAX_ERROR_BYTES: usize = 80;
+/// The longest that there is, `modules-config`, has 14.
+const MAX_STAGE_BYTES: usize = 64;
 /// The stage that runs the commands of the user data.
 const LAST: &str = "modules-final";
 
@@ -99,7 +101,7 @@ fn of_status(v1: &Value, is_marked_finished: bool) -> CloudInit {
     let stage = v1.get("stage").and_then(Value::as_str).unwrap_or_default();
     CloudInit::Running {
         is_last: stage == LAST || is_number("start"),
-        stage: bounded(stage, 64),
+        stage: presentable(stage, MAX_STAGE_BYTES),
         errors,
     }
 }
