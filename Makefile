@@ -69,7 +69,7 @@ NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-dae
   curl:curl mkfs.ext4:e2fsprogs losetup:mount python3:python3-minimal strace:strace lintian:lintian rpmlint:rpmlint rpm:rpm \
   qemu-system-x86_64:qemu-system-x86 busybox:busybox-static dmsetup:dmsetup
 
-.PHONY: help demo story test well well-short packages arm nfpm packed prometheus rules unit trees kubelet kubelets consumers crds peer node guest memory vm promises check docs table fleet bench soak order oracle fuzz release install tools setup cargo-deny clean
+.PHONY: help demo story test well well-short packages arm nfpm packed prometheus rules unit trees kubelet kubelets consumers crds peer node guest memory vm promises check docs table fleet bench soak order oracle fuzz audit release install tools setup cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -200,6 +200,11 @@ oracle: setup tools kubelets ## A thousand random trees against a real systemd, 
 # FUZZ_SECONDS for each target; the first build takes ten minutes.
 fuzz: ## Random input for the readers of other people's files, a minute for each
 	@fuzz/run.sh "$${FUZZ_SECONDS:-60}"
+
+# Not in `make check`: the answer changes with the day, and the database is no package registry's.
+audit: cargo-deny ## Whether RustSec's advisories name a crate that we use; fetches their database (not part of make check)
+	@echo "== cargo deny check advisories"
+	@tests/audit.sh "$(CACHE)/cargo/bin/cargo-deny"
 
 check: cargo-deny ## Format, lints, dependencies' licences and sources, unit files
 	@echo "== cargo fmt"

@@ -1,6 +1,11 @@
 //! What the fuzz targets do with their input: everything that `nodevigil check` does with it, and what must hold of the
 //! result. The ordinary tests include this file, and hold the kept corpus against it (`tests/it/corpus.rs`).
 
+mod cluster;
+mod helper;
+mod host;
+mod secrets;
+
 use nodevigil::{
     checks::kernel::{
         event::{KernelEvent, MAX_TEXT_BYTES},
@@ -14,6 +19,13 @@ use nodevigil::{
     rules,
 };
 
+pub use self::{
+    cluster::node,
+    helper::{cloud_init, journal, kubeconfig, mountinfo, protocol},
+    host::{cri, dbus, healthz, netlink, scrape, unix_sockets},
+    secrets::{hide_secrets, redactor},
+};
+
 /// What is done with an input.
 pub type Target = fn(&[u8]);
 
@@ -25,6 +37,20 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("kubelet_config", kubelet_config),
     ("k3s_config", k3s_config),
     ("kmsg", kmsg),
+    ("journal", journal),
+    ("protocol", protocol),
+    ("kubeconfig", kubeconfig),
+    ("mountinfo", mountinfo),
+    ("cloud_init", cloud_init),
+    ("node", node),
+    ("cri", cri),
+    ("scrape", scrape),
+    ("healthz", healthz),
+    ("dbus", dbus),
+    ("netlink", netlink),
+    ("unix_sockets", unix_sockets),
+    ("redactor", redactor),
+    ("hide_secrets", hide_secrets),
 ];
 
 /// The kubelet's unit.

@@ -30,6 +30,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use cleaning::{Cleaned, STANDING_DOWN, Stuck};
+#[doc(hidden)] // public for the fuzz target
+pub use lease::parse as read_lease;
 pub use maintenance::{
     Age, Effect, MAINTENANCE_SIGNS, MaintenanceSign, Mark, StandingSign, maintenance_table,
 };
@@ -192,9 +194,7 @@ impl Api {
         let bytes = self
             .within(REQUEST_TIMEOUT, request.map_err(nonsense)?)
             .await?;
-        let list: NodeList = serde_json::from_slice(&bytes).map_err(nonsense)?;
-        let node = list.items.into_iter().next().map(NodeView::from);
-        Ok((node, list.metadata.resource_version))
+        read_list(&bytes)
     }
 
     /// Starts a watch of our Node from `version`: the answer's body is a line of JSON for each change.
@@ -250,6 +250,14 @@ impl Api {
     }
 }
 
+/// Our Node in a list that holds no other, and the list's version.
+#[doc(hidden)] // public for the fuzz target
+pub fn read_list(bytes: &[u8]) -> Result<(Option<NodeView>, String), ApiError> {
+    let list: NodeList = serde_json::from_slice(bytes).map_err(nonsense)?;
+    let node = list.items.into_iter().next().map(NodeView::from);
+    Ok((node, list.metadata.resource_version))
+}
+
 /// A whole body, if it has no more bytes than that; the rest of a longer one is not waited for.
 async fn read(answer: Response<Incoming>, max_bytes: usize) -> Result<Vec<u8>, ApiError> {
     let mut body = answer.into_body();
@@ -292,7 +300,8 @@ fn retry_after(answer: &Response<Incoming>) -> Option<Duration> {
     Some(Duration::try_from(wait).unwrap_or_default())
 }
 
-fn classify(code: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> ApiError {
+#[doc(hidden)] // public for the fuzz target
+pub fn classify(code: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> ApiError {
     let message = serde_json::from_slice::<Value>(body)
         .ok()
         .and_then(|status| Some(status.get("message")?.as_str()?.to_owned()))
@@ -317,7 +326,7 @@ fn classify(code: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> Api
 }
 
 /// The beginning of a text that we did not write, on one line.
-fn bounded(text: &str) -> String {
+pub(super) fn bounded(text: &str) -> String {
     let end = text.floor_char_boundary(MAX_MESSAGE_BYTES);
     text[..end].split_whitespace().collect::<Vec<_>>().join(" ")
 }

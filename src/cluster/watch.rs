@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio::{sync::mpsc, time::timeout};
 
 use super::api::{
-    Api, ApiError, MAX_ANSWER_BYTES, Node, NodeView, REQUEST_TIMEOUT, WATCH_SECS, append,
+    Api, ApiError, MAX_ANSWER_BYTES, Node, NodeView, REQUEST_TIMEOUT, WATCH_SECS, append, bounded,
     innermost, nonsense,
 };
 
@@ -105,14 +105,20 @@ async fn read(
 ) -> Result<bool, ApiError> {
     let mut lines = Lines::default();
     while let Some(line) = lines.next(body).await? {
-        let line: WatchLine<'_> = serde_json::from_slice(line).map_err(nonsense)?;
-        if let Some(event) = line.read(version)?
+        if let Some(event) = read_line(line, version)?
             && events.send(WatchEvent::Node(event)).await.is_err()
         {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// What a line of a watch says; `version` becomes the one that it names.
+#[doc(hidden)] // public for the fuzz target
+pub fn read_line(line: &[u8], version: &mut String) -> Result<Option<NodeEvent>, ApiError> {
+    let line: WatchLine<'_> = serde_json::from_slice(line).map_err(nonsense)?;
+    line.read(version)
 }
 
 #[derive(Deserialize)]
@@ -134,11 +140,12 @@ impl WatchLine<'_> {
     fn read(&self, version: &mut String) -> Result<Option<NodeEvent>, ApiError> {
         if self.r#type == "ERROR" {
             let status: WatchStatus = serde_json::from_str(self.object.get()).map_err(nonsense)?;
+            let message = bounded(&status.message);
             return Err(match status.code {
-                410 => ApiError::Expired(status.message),
+                410 => ApiError::Expired(message),
                 code => ApiError::Server {
                     code,
-                    message: status.message,
+                    message,
                     retry_after: None,
                 },
             });
@@ -241,5 +248,16 @@ mod tests {
         assert_eq!(event, Ok(Some(NodeEvent::Missing)));
         let (event, _) = read(r#"{"type":"ERROR","object":{"code":410,"message":"too old"}}"#);
         assert_eq!(event, Err(ApiError::Expired("too old".to_owned())));
+    }
+
+    #[test]
+    fn the_message_of_an_error_is_bounded_and_one_line() {
+        for code in [410, 500] {
+            let message = "x\\n".repeat(100_000);
+            let line =
+                format!(r#"{{"type":"ERROR","object":{{"code":{code},"message":"{message}"}}}}"#);
+            let text = read(&line).0.unwrap_err().to_string();
+            assert!(text.len() < 600 && text.lines().count() == 1, "{text:.600}");
+        }
     }
 }

@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+#[doc(hidden)] // public for the fuzz target
+pub use cloud_init::{join_words_in, progress_of};
 use serde::{Deserialize, Serialize};
 
 use super::{

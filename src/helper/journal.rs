@@ -114,6 +114,12 @@ pub fn files(root: &Root) -> Vec<PathBuf> {
 /// `None` if the file holds nothing of that run.
 fn from_journal(root: &Root, path: &PathBuf, field: &[u8]) -> io::Result<Option<LastWords>> {
     let file = root.open(path).map_err(|error| error.source)?;
+    words_of(file, field)
+}
+
+/// The same of a file that is open.
+#[doc(hidden)] // public for the fuzz target
+pub fn words_of(file: impl FileExt, field: &[u8]) -> io::Result<Option<LastWords>> {
     let journal = JournalFile::open(file)?;
     let mut choice = Choice::default();
     let is_there = journal.entries_with(field, WANTED, |entry| choice.weigh(&entry))?;
@@ -126,11 +132,16 @@ fn from_log(root: &Root) -> io::Result<LastWords> {
     let start = length.saturating_sub(LOG_TAIL_BYTES);
     let mut bytes = vec![0; usize::try_from(length - start).unwrap_or(0)];
     file.read_exact_at(&mut bytes, start)?;
-    let text = String::from_utf8_lossy(&bytes);
+    Ok(words_in(&String::from_utf8_lossy(&bytes)))
+}
+
+/// Those of a log in plain text.
+#[doc(hidden)] // public for the fuzz target
+pub fn words_in(text: &str) -> LastWords {
     let mut choice = Choice::default();
     let mut lines = text.lines().rev().take(MAX_LINES);
     let _ = lines.find(|line| choice.line(line));
-    Ok(choice.words())
+    choice.words()
 }
 
 /// The last line, and the last that says that something failed.

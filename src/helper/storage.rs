@@ -29,6 +29,8 @@ use super::{
 };
 use crate::{clock::Clock, config::KubeletSettings, host::files::Root};
 use mounts::Mount;
+#[doc(hidden)] // public for the fuzz target
+pub use mounts::mounts_in;
 
 /// The verb.
 pub const VERB: Verb = Verb {

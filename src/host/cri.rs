@@ -301,6 +301,10 @@ where
     };
     let status = call::<_, _, StatusResponse>(client, STATUS, StatusRequest::default());
     let (version, status) = tokio::try_join!(version, status)?;
+    Ok(Heard::Status(read(&version, status)))
+}
+
+fn read(version: &VersionResponse, status: StatusResponse) -> RuntimeStatus {
     let conditions = status.status.unwrap_or_default().conditions;
     let find = |wanted: &str| conditions.iter().find(|one| one.r#type == wanted);
     let why = |one: &RuntimeCondition| {
@@ -310,12 +314,19 @@ where
     };
     // One that does not speak of it is ready: it answers.
     let not_ready = |wanted| find(wanted).filter(|one| !one.status).map(why);
-    Ok(Heard::Status(RuntimeStatus {
+    RuntimeStatus {
         name: text(&version.runtime_name),
         version: text(&version.runtime_version),
         not_ready: not_ready("RuntimeReady"),
         network_not_ready: not_ready("NetworkReady"),
-    }))
+    }
+}
+
+/// What a runtime says in these two messages.
+#[doc(hidden)] // public for the fuzz target
+pub fn status_in(version: &[u8], status: &[u8]) -> Option<RuntimeStatus> {
+    let version = VersionResponse::decode(version).ok()?;
+    Some(read(&version, StatusResponse::decode(status).ok()?))
 }
 
 async fn call<T, Q, A>(mut client: Grpc<T>, path: &'static str, question: Q) -> Result<A, Status>

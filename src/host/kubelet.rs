@@ -292,6 +292,13 @@ fn parse(answer: &[u8], has_ended: bool) -> Result<Option<Read>, Failure> {
     Ok(Some(Read { status, is_whole }))
 }
 
+/// The status that an answer tells, and whether its connection may carry another request.
+#[doc(hidden)] // public for the fuzz target
+pub fn status_in(answer: &[u8], has_ended: bool) -> Option<(u16, bool)> {
+    let read = parse(answer, has_ended).ok().flatten();
+    read.map(|read| (read.status, read.is_whole))
+}
+
 fn number(digits: &[u8]) -> Option<usize> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }

@@ -263,7 +263,8 @@ pub fn listening(port: u16) -> io::Result<Listening> {
 }
 
 /// One part of a list; each socket is noted, with its row. `true` if it was the last.
-fn take(
+#[doc(hidden)] // public for the fuzz target
+pub fn take(
     part: &[u8],
     sequence: u32,
     server: Server,

@@ -13,6 +13,8 @@ mod properties;
 mod questions;
 mod rules;
 mod signals;
+#[doc(hidden)]
+pub mod stream;
 mod wire;
 
 use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};

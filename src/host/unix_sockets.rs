@@ -26,7 +26,8 @@ pub fn is_listening(root: &Root, path: &Path) -> Result<bool, FileError> {
 }
 
 /// Where the socket of that row listens: `Num RefCount Protocol Flags Type St Inode Path`.
-fn bound_to(row: &str) -> Option<&str> {
+#[doc(hidden)] // public for the fuzz target
+pub fn bound_to(row: &str) -> Option<&str> {
     let mut rest = row;
     let mut flags = 0;
     for column in 0..7 {

@@ -6,6 +6,7 @@
     reason = "tests start programs, read files and wait, and fail by panicking: the doors are the product's"
 )]
 
+mod audit;
 mod bundle;
 mod check;
 mod cli;

@@ -1,11 +1,14 @@
 //! What is in the files that are generated: licences, list of parts, manual, completions, catalogue.
 
-use std::{collections::BTreeSet, fs};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::{Made, packed, said, text};
+use super::{Made, build, packed, said, text};
 
 fn parts(made: &Made) -> Result<Value> {
     let bytes = packed(made, "usr/share/nodevigil/nodevigil.cdx.json")?;
@@ -90,6 +93,110 @@ pub(crate) fn the_list_of_parts_is_whole(made: &Made) -> Result<()> {
         ensure!(unknown.is_none(), "{unknown:?} is no part");
     }
     Ok(())
+}
+
+/// By another way than it was made: the manifest without what only tests use, followed along what is used at run time, each with
+/// the checksum that Cargo.lock holds it to.
+pub(crate) fn the_list_of_parts_is_what_cargo_links(made: &Made) -> Result<()> {
+    let parts = parts(made)?;
+    let this = &parts["metadata"]["component"];
+    let components = parts["components"].as_array().context("components")?;
+    let listed: BTreeSet<(String, String)> = components
+        .iter()
+        .chain([this])
+        .filter(|part| part["version"].is_string())
+        .map(|part| {
+            let checksum = part["hashes"][0]["content"].as_str();
+            let name = format!("{}@{}", as_text(&part["name"]), as_text(&part["version"]));
+            (name, checksum.unwrap_or_default().to_owned())
+        })
+        .collect();
+    let lock = fs::read_to_string(build::repository().join("Cargo.lock"))?;
+    let lock: Value = serde_json::to_value(toml::from_str::<toml::Table>(&lock)?)?;
+    let locked = lock["package"].as_array().context("packages")?;
+    let checksums: BTreeMap<String, &str> = locked
+        .iter()
+        .map(|part| {
+            let name = format!("{}@{}", as_text(&part["name"]), as_text(&part["version"]));
+            (name, as_text(&part["checksum"]))
+        })
+        .collect();
+    let linked: BTreeSet<(String, String)> = linked(made)?
+        .into_iter()
+        .map(|name| {
+            let checksum = checksums.get(&name).copied().unwrap_or_default();
+            (name, checksum.to_owned())
+        })
+        .collect();
+    let differ: Vec<_> = listed.symmetric_difference(&linked).collect();
+    ensure!(differ.is_empty(), "in one of the two only: {differ:#?}");
+    Ok(())
+}
+
+fn as_text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// `name@version` of each crate that cargo links into the program.
+fn linked(made: &Made) -> Result<BTreeSet<String>> {
+    let manifest = fs::read_to_string(build::repository().join("Cargo.toml"))?;
+    let whole: toml::Table = toml::from_str(&manifest)?;
+    let kept = ["package", "dependencies"];
+    let kept: toml::Table = whole
+        .into_iter()
+        .filter(|(key, _)| kept.contains(&key.as_str()))
+        .collect();
+    let folder = made.work.join("without tests");
+    fs::create_dir_all(folder.join("src"))?;
+    fs::write(folder.join("src/main.rs"), "fn main() {}\n")?;
+    fs::write(folder.join("Cargo.toml"), toml::to_string(&kept)?)?;
+    fs::copy(
+        build::repository().join("Cargo.lock"),
+        folder.join("Cargo.lock"),
+    )?;
+    let manifest = folder.join("Cargo.toml");
+    let metadata = said(
+        "cargo",
+        &[
+            "metadata",
+            "--offline",
+            "--format-version=1",
+            "--filter-platform",
+            build::Arch::Amd64.target(),
+            "--manifest-path",
+            text(&manifest),
+        ],
+    )?;
+    let metadata: Value = serde_json::from_str(&metadata)?;
+    let rows = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let packages = rows(&metadata["packages"]);
+    let nodes = rows(&metadata["resolve"]["nodes"]);
+    let mut left = vec![metadata["resolve"]["root"].clone()];
+    let mut seen = BTreeSet::new();
+    while let Some(id) = left.pop() {
+        let package = packages.iter().find(|package| package["id"] == id);
+        let package = package.context("a package of that id")?;
+        let mut kinds = rows(&package["targets"])
+            .into_iter()
+            .flat_map(|target| rows(&target["kind"]));
+        let name = format!(
+            "{}@{}",
+            as_text(&package["name"]),
+            as_text(&package["version"])
+        );
+        // A macro runs in the compiler, and so does what it uses.
+        if kinds.any(|kind| kind == "proc-macro") || !seen.insert(name) {
+            continue;
+        }
+        let node = nodes.iter().find(|node| node["id"] == id);
+        let used = rows(&node.context("a node of that id")?["deps"]).into_iter();
+        let at_run_time = |used: &Value| {
+            let kinds = rows(&used["dep_kinds"]);
+            kinds.iter().any(|kind| kind["kind"].is_null())
+        };
+        left.extend(used.filter(at_run_time).map(|used| used["pkg"].clone()));
+    }
+    Ok(seen)
 }
 
 pub(crate) fn every_subcommand_has_its_page(made: &Made) -> Result<()> {

@@ -65,6 +65,7 @@ fn main() -> ExitCode {
             generated::every_part_has_its_copyright_and_licence,
         ),
         trial("parts", generated::the_list_of_parts_is_whole),
+        trial("linked", generated::the_list_of_parts_is_what_cargo_links),
         trial("manual", generated::every_subcommand_has_its_page),
         trial("completions", generated::shells_can_read_their_completions),
         trial("catalogue", generated::the_journal_reads_the_catalogue),

@@ -64,6 +64,15 @@ pub struct Bundle {
     config: Vec<PathBuf>,
 }
 
+/// A text as it is in a bundle of a machine that keeps this secret, and what is secret in `credentials`.
+#[doc(hidden)] // public for the fuzz target
+pub fn redacted(secret: &str, credentials: &str, text: &str) -> String {
+    let mut redactor = redact::Redactor::default();
+    redactor.learn(secret);
+    redactor.learn_credentials(credentials);
+    redactor.text(text)
+}
+
 /// What is in a bundle, and what is not.
 #[derive(Debug, Serialize)]
 struct Manifest {

@@ -37,7 +37,8 @@ impl Api {
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Renewal, ApiError> {
+#[doc(hidden)] // public for the fuzz target
+pub fn parse(bytes: &[u8]) -> Result<Renewal, ApiError> {
     let Lease { spec } = serde_json::from_slice(bytes).map_err(nonsense)?;
     let secs = spec.lease_duration_seconds.unwrap_or(DURATION_SECS);
     Ok(Renewal {

@@ -25,6 +25,8 @@ const TAIL_BYTES: u64 = 16 * 1024;
 const MAX_ERRORS: usize = 4;
 /// Python shows the whole of a command that failed.
 const MAX_ERROR_BYTES: usize = 80;
+/// The longest that there is, `modules-config`, has 14.
+const MAX_STAGE_BYTES: usize = 64;
 /// The stage that runs the commands of the user data.
 const LAST: &str = "modules-final";
 
@@ -66,8 +68,13 @@ fn progress(root: &Root) -> CloudInit {
             };
         }
     };
-    match serde_json::from_slice::<Status>(&text) {
-        Ok(status) => of_status(&status.v1, root.identity(FINISHED).is_some()),
+    progress_of(&text, root.identity(FINISHED).is_some())
+}
+
+/// What its status file says.
+pub fn progress_of(text: &[u8], is_marked_finished: bool) -> CloudInit {
+    match serde_json::from_slice::<Status>(text) {
+        Ok(status) => of_status(&status.v1, is_marked_finished),
         Err(error) => CloudInit::Unknown {
             why: format!("{STATUS}: not what was expected (line {})", error.line()),
         },
@@ -94,7 +101,7 @@ fn of_status(v1: &Value, is_marked_finished: bool) -> CloudInit {
     let stage = v1.get("stage").and_then(Value::as_str).unwrap_or_default();
     CloudInit::Running {
         is_last: stage == LAST || is_number("start"),
-        stage: bounded(stage, 64),
+        stage: presentable(stage, MAX_STAGE_BYTES),
         errors,
     }
 }
@@ -111,7 +118,11 @@ fn join_words(root: &Root) -> Option<String> {
     let start = length.saturating_sub(TAIL_BYTES);
     let mut bytes = vec![0; usize::try_from(length - start).ok()?];
     file.read_exact_at(&mut bytes, start).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
+    join_words_in(&String::from_utf8_lossy(&bytes))
+}
+
+/// The same of the end of its output.
+pub fn join_words_in(text: &str) -> Option<String> {
     let says = |line: &&str| FAILURES.iter().any(|failure| line.starts_with(failure));
     let mut lines: Vec<&str> = text.lines().map(str::trim).filter(says).collect();
     let lines = lines.split_off(lines.len().saturating_sub(2));

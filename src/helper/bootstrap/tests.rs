@@ -58,6 +58,16 @@ fn cloud_inits_own_word_is_read() {
 }
 
 #[test]
+fn a_stage_of_no_known_name_steers_no_terminal_and_tells_no_secret() {
+    let running = cloud_init_of(&status(r#""x\u001b[31m token=abcdefgh""#, "null", ""));
+    let CloudInit::Running { stage, .. } = running else {
+        panic!("{running:?}")
+    };
+    assert!(stage.starts_with("x\u{241b}[31m token=***"), "{stage}");
+    assert!(!stage.contains("abcdefgh"), "{stage}");
+}
+
+#[test]
 fn what_kubeadm_said_is_found_at_the_end_and_holds_no_token() {
     let (_folder, root) = host();
     let noise = "[preflight] Running pre-flight checks\n".repeat(2000);

@@ -102,10 +102,13 @@ pub(super) fn find(
         path: table.into(),
         source,
     };
-    let mut reader = BufReader::new(file.take(MAX_TABLE_BYTES));
+    find_in(BufReader::new(file.take(MAX_TABLE_BYTES)), paths).map_err(error)
+}
+
+fn find_in(mut reader: impl io::BufRead, paths: &[&Path]) -> io::Result<Vec<Option<Mount>>> {
     let mut found: Vec<Option<Mount>> = vec![None; paths.len()];
     let mut line = Vec::new();
-    while next_line(&mut reader, &mut line).map_err(error)? {
+    while next_line(&mut reader, &mut line)? {
         let Some(mount) = Mount::parse(&line) else {
             continue;
         };
@@ -120,6 +123,13 @@ pub(super) fn find(
         }
     }
     Ok(found)
+}
+
+/// Of a table that is there already: the mount that each path lies on by its point, and whether that is read-only.
+pub fn mounts_in(table: &[u8], paths: &[&Path]) -> io::Result<Vec<Option<(PathBuf, bool)>>> {
+    let shown = |mount: Mount| (mount.point.clone(), mount.read_only().is_some());
+    let found = find_in(table, paths)?;
+    Ok(found.into_iter().map(|found| found.map(shown)).collect())
 }
 
 /// The next line without its newline; of one that is too long the beginning. `false` at the end.

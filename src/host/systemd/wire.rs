@@ -125,7 +125,7 @@ enum At {
 
 /// The half that is read: what comes through it is whole messages of at most [`MAX_MESSAGE`].
 #[derive(Debug)]
-struct Reader<R> {
+pub(super) struct Reader<R> {
     from: R,
     buffer: Box<[u8]>,
     /// What of the buffer has been read and not handed on.
@@ -136,7 +136,7 @@ struct Reader<R> {
 }
 
 impl<R: AsyncRead + Unpin> Reader<R> {
-    fn new(from: R, ear: Arc<Ear>) -> Self {
+    pub(super) fn new(from: R, ear: Arc<Ear>) -> Self {
         Self {
             from,
             buffer: vec![0; BUFFER].into_boxed_slice(),

@@ -1,0 +1,33 @@
+#!/bin/sh
+# `make audit`: whether RustSec's advisories name a crate that we use. The database is a download of its own, renewed first;
+# where it cannot be, the one that is there is used, and of what day it is is said.
+#
+#   tests/audit.sh CARGO_DENY
+#
+# Exit code: 0 none is named, 1 one is, or there is no database.
+set -eu
+deny=$1
+url=https://github.com/RustSec/advisory-db
+folder=${CARGO_HOME:-$HOME/.cargo}/advisory-dbs
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+
+if ! "$deny" --locked fetch db >"$said" 2>&1; then
+  why=$(sed -n 's/^fatal: //p' "$said" | head -n 1)
+  [ -n "$why" ] || why=$(tail -n 1 "$said")
+  # advisory-db-HASH, as cargo-deny names it. FETCH_HEAD is written by each renewal, HEAD by the first.
+  day=
+  for database in "$folder"/advisory-db-*/.git; do
+    for file in HEAD FETCH_HEAD; do
+      if [ -e "$database/$file" ]; then day=$(date -u -r "$database/$file" +%F); fi
+    done
+  done
+  if [ -z "$day" ]; then
+    echo "audit: nothing was checked: RustSec's advisory database is not in $folder, and $url cannot be fetched ($why): run this where it can be, or copy that folder from such a machine" >&2
+    exit 1
+  fi
+  echo "audit: $url cannot be fetched ($why); the database of $day is used" >&2
+fi
+# Offline, so that the database is not asked for again; but then every crate must be there, those for other systems too.
+cargo fetch --quiet --locked
+"$deny" --locked --offline check --hide-inclusion-graph advisories
