@@ -91,8 +91,10 @@ impl FileExt for Memory<'_> {
 pub fn protocol(bytes: &[u8]) {
     match protocol::decode_request(bytes) {
         Ok(request) => {
-            let line = protocol::encode_request(&request);
-            assert_eq!(protocol::decode_request(&line).as_ref(), Ok(&request));
+            // With its escapes it may be longer than a question may be.
+            if let Ok(line) = protocol::encode_request(&request) {
+                assert_eq!(protocol::decode_request(&line).as_ref(), Ok(&request));
+            }
         }
         Err(refusal) => {
             let line = protocol::encode_answer::<()>(Err(refusal));

@@ -2,6 +2,7 @@ use std::{
     fs,
     io::{Read, Write},
     os::unix::fs::PermissionsExt,
+    path::PathBuf,
 };
 
 use nix::unistd::getuid;
