@@ -7,6 +7,7 @@
 mod assess;
 mod outcome;
 mod services;
+mod socket;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -132,25 +133,9 @@ impl Runtime {
         self.services.apply(&name, sign, now);
     }
 
-    fn learn_socket(&mut self, socket: Option<&PathBuf>) {
-        if self.kubelets.as_ref() == socket {
-            return;
-        }
-        self.kubelets = socket.cloned();
-        if self.last.as_ref().map(|last| &last.socket) != socket && self.settings.socket.is_none() {
-            self.forget_answers();
-            self.hasten(Duration::ZERO);
-        }
-    }
-
-    /// A helper that was restarted while no kubelet runs does not know the kubelet's socket: then it is another runtime's answer.
-    fn is_of_another(&self, answer: &RuntimeAnswer) -> bool {
-        answer.is_guess && self.socket().is_some_and(|socket| socket != answer.socket)
-    }
-
     fn heard(&mut self, answer: &RuntimeAnswer, now: Now) {
         if self.is_of_another(answer) {
-            return self.unasked(&not_known(), now);
+            return self.unasked(&socket::not_known(), now);
         }
         let ended = match self.standing() {
             Standing::Ended { pid, .. } => Some(pid),
@@ -299,18 +284,6 @@ impl Runtime {
         }
     }
 
-    /// The socket that is asked; `None`: the well-known ones.
-    fn socket(&self) -> Option<PathBuf> {
-        self.settings
-            .socket
-            .clone()
-            .or_else(|| self.kubelets.clone())
-    }
-
-    fn is_guess(&self) -> bool {
-        self.settings.socket.is_none() && self.kubelets.is_none()
-    }
-
     /// Whether this host has no runtime at all.
     fn is_none(&self) -> bool {
         if !self.last.as_ref().is_some_and(Outcome::is_none) {
@@ -335,15 +308,6 @@ impl Runtime {
             .chain(self.grace_ends())
             .filter(|at| *at > now.uptime);
         self.look_at = ahead.min();
-    }
-}
-
-fn not_known() -> Unasked {
-    Unasked {
-        is_away: false,
-        why:
-            "the helper was restarted while no kubelet runs, and does not know the kubelet's socket"
-                .to_owned(),
     }
 }
 
