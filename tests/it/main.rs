@@ -20,6 +20,7 @@ mod operate;
 mod oracle;
 mod policy;
 mod samples;
+mod security;
 mod stats;
 mod support;
 mod tables;

@@ -25,7 +25,7 @@ fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-fn sources(dir: &str) -> Vec<(PathBuf, String)> {
+pub(crate) fn sources(dir: &str) -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();
     rust_files(&root().join(dir), &mut files);
     files.sort();
