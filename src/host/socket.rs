@@ -57,7 +57,7 @@ pub fn takes_datagrams(path: &Path) -> Result<(), Refused> {
     connected.map_err(|error| Refused(words(&error)))
 }
 
-fn words(error: &std::io::Error) -> String {
+fn words(error: &io::Error) -> String {
     let text = error.to_string();
     let words = text.split(" (os error").next().unwrap_or(&text);
     words.to_lowercase()

@@ -10,7 +10,7 @@ use std::{
         fd::AsFd,
         unix::net::{UnixListener, UnixStream},
     },
-    path::{Path, PathBuf},
+    path::Path,
     thread,
     time::Duration,
 };
