@@ -113,11 +113,12 @@ pub(super) fn who_has_uid_0_comes_to_this_and_no_more() -> Result<()> {
         let victim = scene.node.main_pid("listeners")?;
         let told = scene.now()?.message;
         let healthz = told.split(" at ").last().context("no address of healthz")?;
-        let mut script = format!("{REACH}\nVICTIM={victim}\nHEALTHZ={healthz}\n");
-        for (at, one) in TRIES.iter().enumerate() {
+        let tries = TRIES.iter().enumerate().map(|(at, one)| {
             let command = one.command;
-            script += &format!("({command}) >/dev/null 2>&1 && echo {at} yes || echo {at} no\n");
-        }
+            format!("({command}) >/dev/null 2>&1 && echo {at} yes || echo {at} no\n")
+        });
+        let tries: String = tries.collect();
+        let script = format!("{REACH}\nVICTIM={victim}\nHEALTHZ={healthz}\n{tries}");
         scene
             .node
             .sh(&format!("cat >/run/tries.sh <<'EOF'\n{script}EOF"))?;
