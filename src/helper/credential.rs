@@ -138,22 +138,19 @@ pub(super) fn exec_source(
         .ok()
         .and_then(|text| kubeconfig::read_roots(root, own, &text).ok())
         .filter(|access| access.exec.is_some());
-    let (source, mut access) = match ours {
-        Some(access) => (own.to_owned(), access),
-        None => {
-            let (source, text) = kubelets(root, process::find(root, settings)?.as_ref())?;
-            let access =
-                kubeconfig::read_roots(root, &source, &text).map_err(|fault| refusal(&fault))?;
-            (source, access)
-        }
+    let (source, mut access) = if let Some(access) = ours {
+        (own.to_owned(), access)
+    } else {
+        let (source, text) = kubelets(root, process::find(root, settings)?.as_ref())?;
+        let access =
+            kubeconfig::read_roots(root, &source, &text).map_err(|fault| refusal(&fault))?;
+        (source, access)
     };
-    match access.exec.take() {
-        Some(exec) => Ok((source, access, exec)),
-        None => {
-            let message = format!("kubeconfig {}: it names no exec plugin", source.display());
-            Err(Refusal::new(Code::ExecPlugin, message))
-        }
+    if let Some(exec) = access.exec.take() {
+        return Ok((source, access, exec));
     }
+    let message = format!("kubeconfig {}: it names no exec plugin", source.display());
+    Err(Refusal::new(Code::ExecPlugin, message))
 }
 
 /// Not secret, and no way back to what is: both sides compare it, nobody shows it.

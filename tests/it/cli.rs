@@ -85,6 +85,17 @@ fn a_helper_without_a_socket_says_what_to_do() {
 }
 
 #[test]
+fn the_runner_of_exec_plugins_cannot_be_told_what_to_run() {
+    let (code, _, stderr) = nodevigil(&["plugin"]);
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("nodevigil-plugin.socket"), "{stderr}");
+    for word in ["/bin/sh", "--kubeconfig=/tmp/mine", "--socket=/tmp/s"] {
+        assert_eq!(nodevigil(&["plugin", word]).0, 2, "{word}");
+    }
+    assert!(!nodevigil(&["--help"]).1.contains("plugin"));
+}
+
+#[test]
 fn a_pause_is_written_shown_and_taken_back() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("run");

@@ -70,7 +70,7 @@ const TRIES: &[Try] = &[
     },
     Try {
         what: "the network",
-        command: "curl -sS -m 2 http://127.0.0.1:10248/healthz",
+        command: "curl -sS -m 2 $HEALTHZ",
         helper: false,
         plugin: true,
     },
@@ -111,11 +111,14 @@ pub(super) fn who_has_uid_0_comes_to_this_and_no_more() -> Result<()> {
     Scene::healthy("sandbox-reach")?.play(|scene| {
         scene.node.sh(PREPARE)?;
         let victim = scene.node.main_pid("listeners")?;
-        let mut script = format!("{REACH}\nVICTIM={victim}\n");
-        for (at, one) in TRIES.iter().enumerate() {
+        let told = scene.now()?.message;
+        let healthz = told.split(" at ").last().context("no address of healthz")?;
+        let tries = TRIES.iter().enumerate().map(|(at, one)| {
             let command = one.command;
-            script += &format!("({command}) >/dev/null 2>&1 && echo {at} yes || echo {at} no\n");
-        }
+            format!("({command}) >/dev/null 2>&1 && echo {at} yes || echo {at} no\n")
+        });
+        let tries: String = tries.collect();
+        let script = format!("{REACH}\nVICTIM={victim}\nHEALTHZ={healthz}\n{tries}");
         scene
             .node
             .sh(&format!("cat >/run/tries.sh <<'EOF'\n{script}EOF"))?;
