@@ -1,4 +1,5 @@
-//! When to apply what: the whole set at once on a change, a heartbeat each five minutes, and patience after failures.
+//! When to apply what: the whole set at once on a change, a heartbeat each five minutes, and patience after failures. A message
+//! alone has less of a hurry: [`MESSAGE_EVERY`].
 //!
 //! Every `now` has the cluster's time in the place of the wall clock's ([`super::time::ClusterTime::of`]).
 //!
@@ -21,6 +22,7 @@ use super::{
 use crate::{
     clock::Now,
     desired::{Condition, PublishedType, Wish},
+    health::Status,
 };
 
 /// The heartbeat's period, a tenth more or less (as the kubelet's own status report): 11 to 14 writes an hour.
@@ -28,6 +30,12 @@ pub const HEARTBEAT: Duration = Duration::from_mins(5);
 
 /// How often what somebody else overwrote is written again.
 pub const REPAIR_EVERY: Duration = Duration::from_mins(1);
+
+/// A change of messages alone, with the statuses and reasons as they are, is written once in that time, …
+pub const MESSAGE_EVERY: Duration = Duration::from_mins(1);
+
+/// … but so many at once, if there was none for long: what ended a kubelet becomes known in several steps.
+const MESSAGES_AT_ONCE: u32 = 4;
 
 /// One apply.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -96,6 +104,8 @@ pub struct Publisher {
     repair_at: Duration,
     /// From when on what was overwritten may be written again.
     overwritten: Option<Duration>,
+    /// Until when the messages that were written alone have used up their turns.
+    messages_until: Duration,
     heartbeat_at: Duration,
     backoff: Backoff,
     last_success: Option<Now>,
@@ -120,6 +130,7 @@ impl Publisher {
             version: None,
             repair_at: Duration::ZERO,
             overwritten: None,
+            messages_until: Duration::ZERO,
             heartbeat_at: Duration::ZERO,
             backoff: Backoff::new(node, "heartbeat"),
             last_success: None,
@@ -171,14 +182,21 @@ impl Publisher {
         self.last_success
     }
 
+    /// The transition time that the Node shows of a condition of ours, if it shows that status.
+    pub fn shown_since(&self, condition: &Condition) -> Option<Timestamp> {
+        let is_it = |c: &&Condition| (c.r#type, c.status) == (condition.r#type, condition.status);
+        let shown = self.published.as_ref()?.conditions.iter().find(is_it)?;
+        Some(shown.last_transition_time)
+    }
+
     /// What the API server took last, if nothing has happened since that makes it doubtful.
     pub fn published(&self) -> Option<&Apply> {
         self.published.as_ref()
     }
 
-    /// Whether the Node shows what we wish.
+    /// Whether the Node shows what we wish, but for a message that waits for its turn.
     pub fn is_current(&self) -> bool {
-        self.overwritten.is_none() && self.wish_is_published()
+        self.overwritten.is_none() && (self.wish_is_published() || self.differs_in_messages_alone())
     }
 
     fn wish_is_published(&self) -> bool {
@@ -191,6 +209,21 @@ impl Publisher {
             .eq(&published.wished)
             && wish.standing_down == published.standing_down
             && self.uid() == Some(&published.uid)
+    }
+
+    /// Whether the wish differs from what is published, and in messages alone.
+    fn differs_in_messages_alone(&self) -> bool {
+        let (Some(wish), Some(published)) = (&self.wish, &self.published) else {
+            return false;
+        };
+        let wished = wish.conditions.iter();
+        wished
+            .filter(|c| !self.owners.refuses(c.r#type))
+            .map(but_message)
+            .eq(published.wished.iter().map(but_message))
+            && wish.standing_down == published.standing_down
+            && self.uid() == Some(&published.uid)
+            && !self.wish_is_published()
     }
 
     /// The UID of the Node that is there.
@@ -317,6 +350,9 @@ impl Publisher {
             only_version: self.unanswered.as_ref().and(self.seen_version.clone()),
             standing_down,
         };
+        if self.differs_in_messages_alone() {
+            self.messages_until = self.messages_until.max(now.uptime) + MESSAGE_EVERY;
+        }
         self.attempts = apply.attempt;
         self.in_flight = Some(apply.clone());
         Some(apply)
@@ -334,8 +370,12 @@ impl Publisher {
         let idle =
             self.uid().is_some() && self.in_flight.is_none() && self.has_something_to_write();
         idle.then(|| {
+            let due_anyway = self.overwritten.unwrap_or(self.heartbeat_at);
             if self.wish_is_published() {
-                self.overwritten.unwrap_or(self.heartbeat_at)
+                due_anyway
+            } else if self.differs_in_messages_alone() {
+                let ahead = MESSAGE_EVERY * (MESSAGES_AT_ONCE - 1);
+                self.messages_until.saturating_sub(ahead).min(due_anyway)
             } else {
                 Duration::ZERO
             }
@@ -384,6 +424,17 @@ impl Publisher {
     }
 }
 
+fn but_message(condition: &Condition) -> (PublishedType, Status, &str, Timestamp) {
+    let Condition {
+        r#type,
+        status,
+        reason,
+        last_transition_time,
+        message: _,
+    } = condition;
+    (*r#type, *status, reason, *last_transition_time)
+}
+
 fn types(conditions: &[Condition]) -> Vec<PublishedType> {
     conditions.iter().map(|c| c.r#type).collect()
 }
@@ -395,10 +446,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::{
-        cluster::api::Ownership,
-        health::{Status, Stored},
-    };
+    use crate::{cluster::api::Ownership, health::Stored};
 
     fn at(millis: u64) -> Now {
         Now {
@@ -478,6 +526,54 @@ mod tests {
             }
         }
         assert!((11..=14).contains(&writes), "{writes}");
+    }
+
+    #[test]
+    fn messages_alone_wait_for_their_turn_and_nothing_else_does() {
+        let says = |status, message: u64| {
+            let message = format!("for {message} s");
+            vec![Condition {
+                message,
+                ..condition(status)
+            }]
+        };
+        let mut publisher = ready();
+        publisher.next(at(1)).unwrap();
+        done(&mut publisher, Ok(view("u1")), at(5));
+        let (mut writes, mut last) = (Vec::new(), String::new());
+        for second in 1..=7200_u64 {
+            want(&mut publisher, says(Status::True, second));
+            if let Some(apply) = publisher.next(at(second * 1000)) {
+                writes.push(second);
+                last.clone_from(&apply.conditions[0].message);
+                assert_eq!(last, format!("for {second} s"), "the newest");
+                done(&mut publisher, Ok(view("u1")), at(second * 1000 + 5));
+            } else {
+                let due = publisher.next_deadline().unwrap();
+                assert!(due <= at(second * 1000).uptime + MESSAGE_EVERY);
+            }
+        }
+        assert_eq!(writes[..4], [1, 2, 3, 4], "some at once");
+        let first_hour = writes.iter().filter(|at| **at <= 3600).count();
+        assert!((60..=64).contains(&first_hour), "{first_hour}");
+        assert!((119..=124).contains(&writes.len()), "{}", writes.len());
+        // A status and a reason wait for nothing, and carry the message.
+        let mut conditions = says(Status::True, 7201);
+        want(&mut publisher, conditions.clone());
+        assert_eq!(publisher.next(at(7_200_100)), None);
+        conditions[0].reason = "KubeletStarting".to_owned();
+        want(&mut publisher, conditions);
+        assert!(publisher.next(at(7_200_200)).is_some());
+        done(&mut publisher, Ok(view("u1")), at(7_200_205));
+        want(&mut publisher, says(Status::False, 7202));
+        assert!(publisher.next(at(7_200_300)).is_some());
+        done(&mut publisher, Ok(view("u1")), at(7_200_305));
+        // What was not taken is no message alone.
+        want(&mut publisher, says(Status::False, 7203));
+        assert_eq!(publisher.next(at(7_200_400)), None);
+        publisher.node(NodeEvent::Missing, at(7_200_500));
+        publisher.node(seen("u2"), at(7_200_600));
+        assert!(publisher.next(at(7_200_600)).is_some());
     }
 
     #[test]
