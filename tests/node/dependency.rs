@@ -187,7 +187,7 @@ fn a_runtime_that_dies_takes_a_chain_along() -> Result<()> {
         let now = scene.now()?;
         ensure!(now.reason == "KubeletStoppedByOperator", "{now:?}");
         scene.node.sh("systemctl start containerd between")?;
-        scene.revive()
+        scene.revive().map(drop)
     })
 }
 
