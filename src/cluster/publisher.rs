@@ -1,11 +1,12 @@
 //! When to apply what: the whole set at once on a change, a heartbeat each five minutes, and patience after failures. A message
-//! alone has less of a hurry: [`MESSAGE_EVERY`].
+//! alone has less of a hurry (`messages`).
 //!
 //! Every `now` has the cluster's time in the place of the wall clock's ([`super::time::ClusterTime::of`]).
 //!
 //! Pure and level-triggered: there is one wish and one thing in flight; after any outage one apply brings the Node up
 //! to date.
 
+mod messages;
 mod transitions;
 
 use std::time::Duration;
@@ -22,7 +23,6 @@ use super::{
 use crate::{
     clock::Now,
     desired::{Condition, PublishedType, Wish},
-    health::Status,
 };
 
 /// The heartbeat's period, a tenth more or less (as the kubelet's own status report): 11 to 14 writes an hour.
@@ -30,12 +30,6 @@ pub const HEARTBEAT: Duration = Duration::from_mins(5);
 
 /// How often what somebody else overwrote is written again.
 pub const REPAIR_EVERY: Duration = Duration::from_mins(1);
-
-/// A change of messages alone, with the statuses and reasons as they are, is written once in that time, …
-pub const MESSAGE_EVERY: Duration = Duration::from_mins(1);
-
-/// … but so many at once, if there was none for long: what ended a kubelet becomes known in several steps.
-const MESSAGES_AT_ONCE: u32 = 4;
 
 /// One apply.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -182,13 +176,6 @@ impl Publisher {
         self.last_success
     }
 
-    /// The transition time that the Node shows of a condition of ours, if it shows that status.
-    pub fn shown_since(&self, condition: &Condition) -> Option<Timestamp> {
-        let is_it = |c: &&Condition| (c.r#type, c.status) == (condition.r#type, condition.status);
-        let shown = self.published.as_ref()?.conditions.iter().find(is_it)?;
-        Some(shown.last_transition_time)
-    }
-
     /// What the API server took last, if nothing has happened since that makes it doubtful.
     pub fn published(&self) -> Option<&Apply> {
         self.published.as_ref()
@@ -197,33 +184,6 @@ impl Publisher {
     /// Whether the Node shows what we wish, but for a message that waits for its turn.
     pub fn is_current(&self) -> bool {
         self.overwritten.is_none() && (self.wish_is_published() || self.differs_in_messages_alone())
-    }
-
-    fn wish_is_published(&self) -> bool {
-        let (Some(wish), Some(published)) = (&self.wish, &self.published) else {
-            return false;
-        };
-        let wished = wish.conditions.iter();
-        wished
-            .filter(|c| !self.owners.refuses(c.r#type))
-            .eq(&published.wished)
-            && wish.standing_down == published.standing_down
-            && self.uid() == Some(&published.uid)
-    }
-
-    /// Whether the wish differs from what is published, and in messages alone.
-    fn differs_in_messages_alone(&self) -> bool {
-        let (Some(wish), Some(published)) = (&self.wish, &self.published) else {
-            return false;
-        };
-        let wished = wish.conditions.iter();
-        wished
-            .filter(|c| !self.owners.refuses(c.r#type))
-            .map(but_message)
-            .eq(published.wished.iter().map(but_message))
-            && wish.standing_down == published.standing_down
-            && self.uid() == Some(&published.uid)
-            && !self.wish_is_published()
     }
 
     /// The UID of the Node that is there.
@@ -351,7 +311,7 @@ impl Publisher {
             standing_down,
         };
         if self.differs_in_messages_alone() {
-            self.messages_until = self.messages_until.max(now.uptime) + MESSAGE_EVERY;
+            self.takes_a_turn(now);
         }
         self.attempts = apply.attempt;
         self.in_flight = Some(apply.clone());
@@ -374,8 +334,7 @@ impl Publisher {
             if self.wish_is_published() {
                 due_anyway
             } else if self.differs_in_messages_alone() {
-                let ahead = MESSAGE_EVERY * (MESSAGES_AT_ONCE - 1);
-                self.messages_until.saturating_sub(ahead).min(due_anyway)
+                self.message_is_due_at().min(due_anyway)
             } else {
                 Duration::ZERO
             }
@@ -424,17 +383,6 @@ impl Publisher {
     }
 }
 
-fn but_message(condition: &Condition) -> (PublishedType, Status, &str, Timestamp) {
-    let Condition {
-        r#type,
-        status,
-        reason,
-        last_transition_time,
-        message: _,
-    } = condition;
-    (*r#type, *status, reason, *last_transition_time)
-}
-
 fn types(conditions: &[Condition]) -> Vec<PublishedType> {
     conditions.iter().map(|c| c.r#type).collect()
 }
@@ -445,8 +393,12 @@ mod any_outage;
 mod tests {
     use jiff::Timestamp;
 
+    use super::messages::MESSAGE_EVERY;
     use super::*;
-    use crate::{cluster::api::Ownership, health::Stored};
+    use crate::{
+        cluster::api::Ownership,
+        health::{Status, Stored},
+    };
 
     fn at(millis: u64) -> Now {
         Now {
@@ -526,6 +478,36 @@ mod tests {
             }
         }
         assert!((11..=14).contains(&writes), "{writes}");
+    }
+
+    #[test]
+    fn the_time_that_is_shown_is_the_one_that_was_published() {
+        let at = |millis: u64| Now {
+            wall: Timestamp::from_millisecond(i64::try_from(millis).unwrap()).unwrap(),
+            ..at(millis)
+        };
+        let mut publisher = ready();
+        publisher.next(at(1)).unwrap();
+        done(&mut publisher, Ok(view("u1")), at(5));
+        let own = Condition {
+            last_transition_time: at(10_000).wall,
+            ..condition(Status::False)
+        };
+        assert_eq!(publisher.shown_since(&own), None, "it shows another status");
+        let wish = Wish {
+            conditions: vec![own.clone()],
+            standing_down: None,
+        };
+        publisher.want(Some(wish), at(10_000));
+        publisher.next(at(10_000)).unwrap();
+        let refused = Err(ApiError::Forbidden("no".to_owned()));
+        done(&mut publisher, refused, at(10_010));
+        assert_eq!(publisher.shown_since(&own), None, "nothing is known");
+        let apply = publisher.next(at(60_000)).unwrap();
+        done(&mut publisher, Ok(view("u1")), at(60_005));
+        let shown = publisher.shown_since(&own);
+        assert_eq!(shown, Some(apply.conditions[0].last_transition_time));
+        assert_eq!(shown, Some(at(60_000).wall));
     }
 
     #[test]
