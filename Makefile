@@ -88,9 +88,10 @@ story: setup tools release ## The life of one real node: cloud-init, deb, prefli
 
 test: setup unit trees tools rules kubelet release packed node well-short memory promises ## Every test: unit, integration, oracle, real node, promises in short form
 
+# With PROPTEST_CASES the histories of `health::flips` have their full length; 256 cases are proptest's own number.
 unit:
 	@echo "== unit and integration tests"
-	@cargo test --locked --lib --test it --test allocations
+	@PROPTEST_CASES=$${PROPTEST_CASES:-256} cargo test --locked --lib --test it --test allocations
 
 # Fifty trees, the same in every run.
 trees:

@@ -36,6 +36,9 @@ pub struct Ledger {
     /// What damping remembered; its uptimes are of this boot, as the record is.
     #[serde(default)]
     pub remembered: Vec<(ConditionType, Remembered)>,
+    /// The pauses whose end was warned of.
+    #[serde(default)]
+    pub warned: Vec<String>,
 }
 
 /// What is to be kept.
@@ -49,6 +52,8 @@ pub struct Kept {
     pub conditions: Vec<Condition>,
     /// What damping remembers.
     pub remembered: Vec<(ConditionType, Remembered)>,
+    /// The pauses whose end was warned of.
+    pub warned: Vec<String>,
 }
 
 /// Where the record lies, and in which boot we are.
@@ -104,6 +109,7 @@ impl Place {
             uid: kept.uid,
             conditions: kept.conditions,
             remembered: kept.remembered,
+            warned: kept.warned,
         };
         let text = serde_json::to_vec(&ledger).expect("a ledger has string keys only");
         self.root.write_atomically(&self.path, &text)
@@ -144,9 +150,11 @@ mod tests {
             uid: Some("u1".to_owned()),
             conditions: vec![condition.clone()],
             remembered: Vec::new(),
+            warned: vec!["file".to_owned()],
         };
         place.save(kept).unwrap();
         let ledger = place.load().unwrap();
+        assert_eq!(ledger.warned, ["file"]);
         assert_eq!(
             (
                 ledger.node.as_deref(),

@@ -8,6 +8,7 @@ mod error;
 mod told;
 
 use std::{
+    collections::BTreeMap,
     ffi::OsStr,
     path::{Path, PathBuf},
 };
@@ -80,6 +81,12 @@ pub struct StatusFile {
     /// What has happened lately and is no condition, the oldest first; at most [`MAX_NEWS`].
     #[serde(default)]
     pub news: Vec<News>,
+    /// What asks for quiet for too long and is ignored: who, and since when.
+    #[serde(default)]
+    pub ignored_requests: Vec<String>,
+    /// The reasons that `[reasons.X] as` tells as less than `False`, each with the word that stands there.
+    #[serde(default)]
+    pub turned_down: BTreeMap<String, String>,
     /// What is wrong with the configuration that is written, and which is used in its place; `None`: the written one is used.
     #[serde(default)]
     pub config_refused: Option<String>,
@@ -300,6 +307,8 @@ impl StatusFile {
             quiet: Vec::new(),
             conditions: Vec::new(),
             news: Vec::new(),
+            ignored_requests: Vec::new(),
+            turned_down: BTreeMap::new(),
             config_refused: None,
             shadow: false,
             taints: Taints::default(),

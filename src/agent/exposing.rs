@@ -108,6 +108,7 @@ impl State {
             shadow: self.desired.choice().shadow,
             quiet: suppressors.map(Suppressor::quiet).collect(),
             conditions: self.health.verdicts().collect(),
+            transitions: self.transition_times(),
             published: ConditionType::ALL
                 .iter()
                 .copied()

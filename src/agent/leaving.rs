@@ -205,6 +205,7 @@ impl State {
             uid: uid.map(str::to_owned).or_else(|| self.past_of.clone()),
             conditions: conditions.to_vec(),
             remembered: self.health.remembered(),
+            warned: self.standing.warned(),
         }
     }
 

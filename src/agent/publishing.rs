@@ -40,6 +40,7 @@ impl State {
             (condition.r#type, stored)
         });
         self.health.remember(&ledger.remembered, now);
+        self.standing.have_warned(ledger.warned);
         // The ledger is this boot's: it was emptied with it.
         self.take_back(&stored.collect::<Vec<_>>(), |_| Written::InThisBoot);
     }

@@ -4,6 +4,7 @@
 //! Level-triggered: the list is made anew in each turn from what is known and what time it is.
 
 mod asked;
+mod kept;
 mod sights;
 
 use std::time::Duration;
@@ -58,6 +59,8 @@ pub(super) struct Standing {
     over: Vec<Asked>,
     /// The pauses whose end was warned of.
     warned: Vec<Which>,
+    /// Those of which an earlier life warned, and that this one has not met yet, by [`Which::key`].
+    warned_before: Vec<String>,
     /// When one of those who ask comes to its end, or is to be warned of (uptime).
     ends_at: Option<Duration>,
     /// What is to be told of pauses that end.
@@ -252,8 +255,9 @@ impl Standing {
         file.into_iter().chain(annotation).chain(signs)
     }
 
-    /// Once for each pause, an hour before it ends; one that this life finds so near its end is said again.
+    /// Once for each pause, an hour before it ends.
     fn warn_of_ends(&mut self, asked: &[Asked], now: Now) {
+        self.meet_those_warned_before(asked);
         (self.warned).retain(|which| asked.iter().any(|asked| asked.which == *which));
         self.ends_at = None;
         for asked in asked {
@@ -266,6 +270,7 @@ impl Standing {
                 warn!(message_id = Kind::PauseEnds.id(), "{}", notice.note);
                 self.news.push(notice);
                 self.warned.push(asked.which);
+                self.changed = true; // so that the ledger has it
             }
             let at = now.uptime + left;
             self.ends_at = Some(self.ends_at.map_or(at, |soonest| soonest.min(at)));

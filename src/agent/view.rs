@@ -5,7 +5,7 @@ use crate::{
     checks::kubelet::Carrier,
     clock::Now,
     cluster::{identity::Identity, publisher::Publisher},
-    desired::PublishedType,
+    desired::{self, PublishedType},
     health::{
         ConditionType, Reason, Status,
         suppress::{Quiet, Suppressor},
@@ -31,6 +31,8 @@ impl State {
             quiet: self.quiet_status(),
             conditions: self.condition_status(),
             news: self.recent.iter().cloned().collect(),
+            ignored_requests: self.standing.ignored(),
+            turned_down: self.turned_down(),
             config_refused: self.settings.stand_in.as_ref().map(ToString::to_string),
             shadow: self.desired.choice().shadow,
             taints: self.taint_status(),
@@ -149,6 +151,14 @@ impl State {
         self.standing.suppressors().iter().map(quiet).collect()
     }
 
+    fn turned_down(&self) -> std::collections::BTreeMap<String, String> {
+        let chosen = self.settings.reasons.iter();
+        let words = chosen.map(|(reason, told_as)| (reason.as_str(), told_as.as_str()));
+        words
+            .map(|(reason, word)| (reason.to_owned(), word.to_owned()))
+            .collect()
+    }
+
     fn condition_status(&self) -> Vec<Condition> {
         let told = self.desired.told();
         let native = told.iter().filter(|c| c.r#type.spec().is_native());
@@ -162,10 +172,29 @@ impl State {
                     reason: condition.reason.clone(),
                     severity: severity(&condition.reason).to_owned(),
                     message: condition.message.clone(),
-                    last_transition_time: Some(condition.last_transition_time),
+                    last_transition_time: Some(self.transition_time(condition)),
                     published_at: self.published_at().filter(|_| is_out),
                     published_as,
                 }
+            })
+            .collect()
+    }
+
+    /// When its status flipped, as the Node shows it where it does: an outage may have hidden the flip for a while.
+    fn transition_time(&self, condition: &desired::Condition) -> jiff::Timestamp {
+        let publisher = self.publisher.as_ref();
+        let shown = publisher.and_then(|publisher| publisher.shown_since(condition));
+        shown.unwrap_or(condition.last_transition_time)
+    }
+
+    /// The same of every condition under its own name.
+    pub(super) fn transition_times(&self) -> Vec<(ConditionType, jiff::Timestamp)> {
+        let told = self.desired.told().iter();
+        let native = told.filter(|c| c.r#type.spec().is_native());
+        native
+            .flat_map(|c| {
+                let at = self.transition_time(c);
+                c.r#type.spec().fed_by.iter().map(move |kind| (*kind, at))
             })
             .collect()
     }
@@ -186,7 +215,7 @@ impl State {
                 kind: c.r#type.as_str().to_owned(),
                 dialect: c.r#type.spec().dialect.as_str().to_owned(),
                 status: word(c.status),
-                last_transition_time: Some(c.last_transition_time),
+                last_transition_time: Some(self.transition_time(c)),
                 refused: self.refusal(c.r#type),
             })
             .collect()

@@ -9,6 +9,7 @@ mod hung;
 pub mod oom;
 pub mod pattern;
 pub mod patterns;
+pub mod place;
 pub mod record;
 pub mod sift;
 pub mod state;

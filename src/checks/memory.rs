@@ -7,6 +7,7 @@
 mod check;
 pub mod growth;
 mod history;
+mod kills;
 mod limits;
 mod machine;
 pub mod recording;

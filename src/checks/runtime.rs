@@ -14,7 +14,10 @@ use std::{path::PathBuf, time::Duration};
 use crate::{
     checks::{
         Check, Question, Reading, Spec, Unasked,
-        kernel::event::{KernelEvent, OomKill},
+        kernel::{
+            event::{KernelEvent, OomKill},
+            place::may_be_own_unit,
+        },
         kubelet::{Found, Probe, Process, Sign, service::Standing},
     },
     clock::Now,
@@ -23,7 +26,7 @@ use crate::{
     helper::protocol::{Heard, Listener, RuntimeAnswer, RuntimeRequest},
 };
 
-pub use services::UNITS;
+pub use services::{ALL_UNITS, UNITS};
 
 use outcome::Outcome;
 use services::{Change, Service, Services};
@@ -252,14 +255,9 @@ impl Runtime {
             Standing::Ended { pid, .. } => Some(pid),
             Standing::Unseen => None,
         };
-        let in_unit = || {
-            let unit = self.unit_name();
-            let groups = [&kill.cgroup, &kill.limit_cgroup].into_iter().flatten();
-            COMMS.contains(&kill.comm.as_str())
-                && kill.pod.is_none()
-                && groups.into_iter().any(|group| group.ends_with(unit))
-        };
-        if pid == Some(kill.pid) || in_unit() {
+        let is_units = |group| may_be_own_unit(group, |unit| unit == self.unit_name());
+        let in_unit = COMMS.contains(&kill.comm.as_str()) && kill.place().is_some_and(is_units);
+        if !kill.is_of_pods() && (pid == Some(kill.pid) || in_unit) {
             self.killed_for_memory = Some((kill.clone(), now.uptime));
         }
     }

@@ -235,6 +235,9 @@ fn facts(file: &StatusFile, now: Timestamp) -> Vec<(&'static str, String)> {
         ("kubelet", kubelet(file, now)),
     ];
     facts.extend(file.quiet.iter().map(|quiet| ("quiet", held_back(quiet))));
+    let ignored = file.ignored_requests.iter();
+    facts.extend(ignored.map(|text| ("quiet", text.clone())));
+    facts.extend(told::turned_down(&file.turned_down).map(|text| ("reasons", text)));
     facts.extend(told::taints(&file.taints).map(|text| ("taints", text)));
     facts.extend(told::events(&file.events).map(|text| ("events", text)));
     facts.extend(file.config_refused.clone().map(|text| ("config", text)));
@@ -433,6 +436,27 @@ mod tests {
             line.ends_with(", its client certificate expired 24h ago"),
             "{line}"
         );
+    }
+
+    #[test]
+    fn what_is_ignored_and_what_is_turned_down_is_shown() {
+        let mut file = file();
+        let is_said = |file: &StatusFile, word: &str, text: &str| {
+            let facts = facts(file, at("2026-11-21T09:00:00Z"));
+            facts.contains(&(word, text.to_owned()))
+        };
+        let ignored = "ignored: annotation nodevigil.io/pause since 2026-11-19T09:00:00Z, longer than max_pause_secs";
+        assert!(!is_said(&file, "quiet", ignored));
+        file.ignored_requests = vec![ignored.to_owned()];
+        assert!(is_said(&file, "quiet", ignored));
+        let pair = |reason: &str, word: &str| (reason.to_owned(), word.to_owned());
+        file.turned_down = [
+            pair("KernelOopsRepeated", "off"),
+            pair("KubeletCrashed", "warning"),
+        ]
+        .into();
+        let text = "KernelOopsRepeated is off, KubeletCrashed is a warning only, by [reasons]";
+        assert!(is_said(&file, "reasons", text));
     }
 
     #[test]

@@ -1,10 +1,12 @@
-//! When to apply what: the whole set at once on a change, a heartbeat each five minutes, and patience after failures.
+//! When to apply what: the whole set at once on a change, a heartbeat each five minutes, and patience after failures. A message
+//! alone has less of a hurry (`messages`).
 //!
 //! Every `now` has the cluster's time in the place of the wall clock's ([`super::time::ClusterTime::of`]).
 //!
 //! Pure and level-triggered: there is one wish and one thing in flight; after any outage one apply brings the Node up
 //! to date.
 
+mod messages;
 mod transitions;
 
 use std::time::Duration;
@@ -96,6 +98,8 @@ pub struct Publisher {
     repair_at: Duration,
     /// From when on what was overwritten may be written again.
     overwritten: Option<Duration>,
+    /// Until when the messages that were written alone have used up their turns.
+    messages_until: Duration,
     heartbeat_at: Duration,
     backoff: Backoff,
     last_success: Option<Now>,
@@ -120,6 +124,7 @@ impl Publisher {
             version: None,
             repair_at: Duration::ZERO,
             overwritten: None,
+            messages_until: Duration::ZERO,
             heartbeat_at: Duration::ZERO,
             backoff: Backoff::new(node, "heartbeat"),
             last_success: None,
@@ -176,21 +181,9 @@ impl Publisher {
         self.published.as_ref()
     }
 
-    /// Whether the Node shows what we wish.
+    /// Whether the Node shows what we wish, but for a message that waits for its turn.
     pub fn is_current(&self) -> bool {
-        self.overwritten.is_none() && self.wish_is_published()
-    }
-
-    fn wish_is_published(&self) -> bool {
-        let (Some(wish), Some(published)) = (&self.wish, &self.published) else {
-            return false;
-        };
-        let wished = wish.conditions.iter();
-        wished
-            .filter(|c| !self.owners.refuses(c.r#type))
-            .eq(&published.wished)
-            && wish.standing_down == published.standing_down
-            && self.uid() == Some(&published.uid)
+        self.overwritten.is_none() && (self.wish_is_published() || self.differs_in_messages_alone())
     }
 
     /// The UID of the Node that is there.
@@ -317,6 +310,9 @@ impl Publisher {
             only_version: self.unanswered.as_ref().and(self.seen_version.clone()),
             standing_down,
         };
+        if self.differs_in_messages_alone() {
+            self.takes_a_turn(now);
+        }
         self.attempts = apply.attempt;
         self.in_flight = Some(apply.clone());
         Some(apply)
@@ -334,8 +330,11 @@ impl Publisher {
         let idle =
             self.uid().is_some() && self.in_flight.is_none() && self.has_something_to_write();
         idle.then(|| {
+            let due_anyway = self.overwritten.unwrap_or(self.heartbeat_at);
             if self.wish_is_published() {
-                self.overwritten.unwrap_or(self.heartbeat_at)
+                due_anyway
+            } else if self.differs_in_messages_alone() {
+                self.message_is_due_at().min(due_anyway)
             } else {
                 Duration::ZERO
             }
@@ -394,6 +393,7 @@ mod any_outage;
 mod tests {
     use jiff::Timestamp;
 
+    use super::messages::MESSAGE_EVERY;
     use super::*;
     use crate::{
         cluster::api::Ownership,
@@ -478,6 +478,84 @@ mod tests {
             }
         }
         assert!((11..=14).contains(&writes), "{writes}");
+    }
+
+    #[test]
+    fn the_time_that_is_shown_is_the_one_that_was_published() {
+        let at = |millis: u64| Now {
+            wall: Timestamp::from_millisecond(i64::try_from(millis).unwrap()).unwrap(),
+            ..at(millis)
+        };
+        let mut publisher = ready();
+        publisher.next(at(1)).unwrap();
+        done(&mut publisher, Ok(view("u1")), at(5));
+        let own = Condition {
+            last_transition_time: at(10_000).wall,
+            ..condition(Status::False)
+        };
+        assert_eq!(publisher.shown_since(&own), None, "it shows another status");
+        let wish = Wish {
+            conditions: vec![own.clone()],
+            standing_down: None,
+        };
+        publisher.want(Some(wish), at(10_000));
+        publisher.next(at(10_000)).unwrap();
+        let refused = Err(ApiError::Forbidden("no".to_owned()));
+        done(&mut publisher, refused, at(10_010));
+        assert_eq!(publisher.shown_since(&own), None, "nothing is known");
+        let apply = publisher.next(at(60_000)).unwrap();
+        done(&mut publisher, Ok(view("u1")), at(60_005));
+        let shown = publisher.shown_since(&own);
+        assert_eq!(shown, Some(apply.conditions[0].last_transition_time));
+        assert_eq!(shown, Some(at(60_000).wall));
+    }
+
+    #[test]
+    fn messages_alone_wait_for_their_turn_and_nothing_else_does() {
+        let says = |status, message: u64| {
+            let message = format!("for {message} s");
+            vec![Condition {
+                message,
+                ..condition(status)
+            }]
+        };
+        let mut publisher = ready();
+        publisher.next(at(1)).unwrap();
+        done(&mut publisher, Ok(view("u1")), at(5));
+        let (mut writes, mut last) = (Vec::new(), String::new());
+        for second in 1..=7200_u64 {
+            want(&mut publisher, says(Status::True, second));
+            if let Some(apply) = publisher.next(at(second * 1000)) {
+                writes.push(second);
+                last.clone_from(&apply.conditions[0].message);
+                assert_eq!(last, format!("for {second} s"), "the newest");
+                done(&mut publisher, Ok(view("u1")), at(second * 1000 + 5));
+            } else {
+                let due = publisher.next_deadline().unwrap();
+                assert!(due <= at(second * 1000).uptime + MESSAGE_EVERY);
+            }
+        }
+        assert_eq!(writes[..4], [1, 2, 3, 4], "some at once");
+        let first_hour = writes.iter().filter(|at| **at <= 3600).count();
+        assert!((60..=64).contains(&first_hour), "{first_hour}");
+        assert!((119..=124).contains(&writes.len()), "{}", writes.len());
+        // A status and a reason wait for nothing, and carry the message.
+        let mut conditions = says(Status::True, 7201);
+        want(&mut publisher, conditions.clone());
+        assert_eq!(publisher.next(at(7_200_100)), None);
+        conditions[0].reason = "KubeletStarting".to_owned();
+        want(&mut publisher, conditions);
+        assert!(publisher.next(at(7_200_200)).is_some());
+        done(&mut publisher, Ok(view("u1")), at(7_200_205));
+        want(&mut publisher, says(Status::False, 7202));
+        assert!(publisher.next(at(7_200_300)).is_some());
+        done(&mut publisher, Ok(view("u1")), at(7_200_305));
+        // What was not taken is no message alone.
+        want(&mut publisher, says(Status::False, 7203));
+        assert_eq!(publisher.next(at(7_200_400)), None);
+        publisher.node(NodeEvent::Missing, at(7_200_500));
+        publisher.node(seen("u2"), at(7_200_600));
+        assert!(publisher.next(at(7_200_600)).is_some());
     }
 
     #[test]

@@ -84,9 +84,8 @@ fn is_sampled(reason: Reason) -> bool {
 }
 
 /// How long it must be gone at the least until it may be over.
-fn least_spell(reason: &str) -> u64 {
-    let is_fact = !is_sampled(Reason::parse(reason).unwrap());
-    if is_fact {
+fn least_spell(reason: Reason) -> u64 {
+    if !is_sampled(reason) {
         HOLD
     } else {
         damping::LASTS.as_secs().min(HOLD)
@@ -103,13 +102,13 @@ struct Model {
     now: u64,
     words: BTreeMap<usize, Vec<Reason>>,
     /// Since when a check has known that a reason's cause is gone.
-    gone_since: BTreeMap<(usize, &'static str), u64>,
+    gone_since: BTreeMap<(usize, Reason), u64>,
     /// What a check has known to be gone for a spell since it named it last, or has replaced by what says more.
-    over: BTreeSet<(usize, &'static str)>,
+    over: BTreeSet<(usize, Reason)>,
     /// Since when a reason may have stood: a check has named it, and it was not over since.
-    stood_since: BTreeMap<&'static str, u64>,
+    stood_since: BTreeMap<Reason, u64>,
     /// Which check has named what in this life.
-    named: BTreeSet<(usize, &'static str)>,
+    named: BTreeSet<(usize, Reason)>,
     shown: Option<Verdict>,
     restarted_at: u64,
     flips_out: u64,
@@ -156,15 +155,16 @@ impl Model {
     fn hear(&mut self, check: usize, word: &[Reason]) {
         let status = |reason: &Reason| reason.status();
         let gone = self.gone_since.iter();
-        let over = gone.filter(|((_, name), since)| self.now - **since >= least_spell(name));
+        let over = gone.filter(|((_, r), since)| self.now - **since >= least_spell(*r));
         self.over.extend(over.map(|(key, _)| *key));
         let certain = word.iter().map(status).all(|s| s != Status::Unknown);
         let names_problem = word.iter().map(status).any(|s| s == Status::False);
         let last = self.words.insert(check, word.to_vec()).unwrap_or_default();
-        for spec in reasons() {
-            let key = (check, spec.name);
+        // Of another condition's nothing is ever said, nor asked.
+        for spec in reasons().filter(|spec| spec.condition == Some(KIND)) {
+            let key = (check, spec.reason);
             if word.contains(&spec.reason) {
-                self.stood_since.entry(spec.name).or_insert(self.now);
+                self.stood_since.entry(spec.reason).or_insert(self.now);
                 self.named.insert(key);
                 self.over.remove(&key);
             }
@@ -186,18 +186,18 @@ impl Model {
     }
 
     fn is_over(&self, reason: Reason) -> bool {
-        let name = reason.as_str();
+        let least = least_spell(reason);
         let gone = |check: &usize| {
-            let since = self.gone_since.get(&(*check, name));
-            let now = since.is_some_and(|since| self.now - since >= least_spell(name));
-            now || self.over.contains(&(*check, name))
+            let since = self.gone_since.get(&(*check, reason));
+            let now = since.is_some_and(|since| self.now - since >= least);
+            now || self.over.contains(&(*check, reason))
         };
         let mut named = self
             .words
             .keys()
-            .filter(|check| self.named.contains(&(**check, name)));
+            .filter(|check| self.named.contains(&(**check, reason)));
         // Of an earlier life's problem nobody knows which check named it.
-        let adopted = self.restarted_at > 0 && self.now - self.restarted_at >= least_spell(name);
+        let adopted = self.restarted_at > 0 && self.now - self.restarted_at >= least;
         named.all(gone) || (adopted && self.words.keys().any(gone))
     }
 
@@ -246,18 +246,16 @@ impl Model {
         if verdict.status != Status::False || !was_false {
             // What was gone before it was told, or before it was told again, leaves no trace.
             let words = &self.words;
-            let named = |check, name| words[check].iter().any(|reason| reason.as_str() == name);
             let gone = self
                 .named
                 .iter()
-                .filter(|(check, name)| !named(check, *name));
+                .filter(|(check, reason)| !words[check].contains(reason));
             self.over.extend(gone);
         }
         // The earliest moment, so that what the property asks for is never too much.
         if verdict.status != Status::False {
             let named: Vec<_> = self.words.values().flatten().collect();
-            self.stood_since
-                .retain(|name, _| named.iter().any(|reason| reason.as_str() == *name));
+            self.stood_since.retain(|reason, _| named.contains(&reason));
         }
         self.shown = Some(verdict);
         Ok(())
@@ -323,7 +321,7 @@ impl Model {
             return Ok(());
         }
         if before.reason.remedy() != after.reason.remedy() {
-            let since = self.stood_since.get(after.reason.as_str());
+            let since = self.stood_since.get(&after.reason);
             let stood = since.map(|since| self.now - since);
             prop_assert!(
                 stood.is_some_and(|stood| stood >= RECLASSED.as_secs()),

@@ -52,7 +52,9 @@ fn flips_of(reasons: &'static [Reason]) -> impl Strategy<Value = Vec<(Reason, u6
         0..70_u64,
         0..1000_u64
     ];
-    prop::collection::vec((prop::sample::select(reasons), lasts), 1..300)
+    // The memory of the damping is an hour: a hundred steps are four on average. Whoever asks for more cases gets longer ones too.
+    let most = std::env::var_os("PROPTEST_CASES").map_or(100, |_| 300);
+    prop::collection::vec((prop::sample::select(reasons), lasts), 1..most)
 }
 
 /// When the status flips, with a healthy spell of a minute and a look each second.

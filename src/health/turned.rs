@@ -16,6 +16,16 @@ pub enum ToldAs {
     Off,
 }
 
+impl ToldAs {
+    /// The word in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Warning => "warning",
+            Self::Off => "off",
+        }
+    }
+}
+
 /// The operator's choice, by reason.
 pub type TurnedDown = BTreeMap<Reason, ToldAs>;
 

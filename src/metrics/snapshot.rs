@@ -28,6 +28,8 @@ pub struct Snapshot<'a> {
     pub quiet: Vec<Quiet>,
     /// The conditions as they are told, or would be.
     pub conditions: Vec<(ConditionType, &'a Verdict)>,
+    /// When their statuses flipped, as the Node shows it where it does.
+    pub transitions: Vec<(ConditionType, Timestamp)>,
     /// The conditions that the Node has as they stand here.
     pub published: Vec<ConditionType>,
     /// What the loop has counted.

@@ -158,6 +158,7 @@ fn snapshot<'a>(known: &'a Known, verdicts: &'a [(ConditionType, Verdict)]) -> S
         shadow: false,
         quiet: vec![Quiet::StandDown],
         conditions: verdicts.iter().map(|(kind, v)| (*kind, v)).collect(),
+        transitions: verdicts.iter().map(|(kind, v)| (*kind, v.since)).collect(),
         published: vec![ConditionType::KubeletHealthy],
         counted: &known.counted,
         requests: known.gate.tally(),

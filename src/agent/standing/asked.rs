@@ -28,6 +28,18 @@ pub(super) enum Which {
     OnNode(Subject),
 }
 
+impl Which {
+    /// The same as the ledger keeps it.
+    pub(super) fn key(self) -> String {
+        match self {
+            Self::File(until) => format!("file until {until}"),
+            Self::OnNode(Subject { name, fingerprint }) => {
+                format!("{name} {}", fingerprint.unwrap_or_default())
+            }
+        }
+    }
+}
+
 /// Something that is asked for, and is not over by its own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asked {

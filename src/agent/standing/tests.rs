@@ -185,6 +185,48 @@ fn a_pause_is_warned_of_once_an_hour_before_its_end_and_a_short_one_not() {
 }
 
 #[test]
+fn the_end_of_a_pause_is_warned_of_once_over_restarts() {
+    let restarted = |kept: &Standing, ask: &dyn Fn(&mut Standing, u64)| {
+        let mut standing = standing();
+        standing.have_warned(kept.warned());
+        // It is settled before the pause is read, as at each start.
+        asking(&mut standing, 3700);
+        assert_eq!(standing.warned(), kept.warned());
+        ask(&mut standing, 3700);
+        asking(&mut standing, 3701);
+        standing
+    };
+    let by_file = |standing: &mut Standing, secs| {
+        standing.learn_pause(Ok(Some(pause(0, 7200))), at(secs));
+    };
+    let by_annotation = |standing: &mut Standing, secs| {
+        let until = at(7200).wall.to_string();
+        standing.learn_will(&annotated(&until), at(secs));
+    };
+    let ways: [&dyn Fn(&mut Standing, u64); 2] = [&by_file, &by_annotation];
+    for ask in ways {
+        let mut first = standing();
+        ask(&mut first, 0);
+        asking(&mut first, 3599);
+        assert_eq!((news(&mut first).len(), first.warned().len()), (0, 0));
+        first.changed = false;
+        asking(&mut first, 3600);
+        assert_eq!(news(&mut first), ["PauseEnding"]);
+        assert!(first.changed, "it is kept");
+        let mut second = restarted(&first, ask);
+        assert!(news(&mut second).is_empty(), "it was said");
+        let mut third = restarted(&second, ask);
+        assert!(news(&mut third).is_empty(), "it was said");
+        // Another pause is another one.
+        third.learn_will(&NodeWill::default(), at(8000));
+        third.learn_pause(Ok(Some(pause(8000, 7200))), at(8000));
+        asking(&mut third, 8000 + 3600);
+        assert_eq!(news(&mut third), ["PauseEnding"]);
+        assert_eq!(third.warned().len(), 1, "the other one is over");
+    }
+}
+
+#[test]
 fn a_pause_file_that_asks_for_more_is_bounded_and_that_is_said() {
     let mut standing = Standing::new(Duration::from_mins(10));
     standing.learn_pause(Ok(Some(pause(0, 3000))), at(1));
@@ -192,6 +234,7 @@ fn a_pause_file_that_asks_for_more_is_bounded_and_that_is_said() {
     assert!(asking(&mut standing, 601).is_empty());
     assert_eq!(news(&mut standing), ["PauseTooLong"]);
     let annotation = standing.annotation().unwrap();
+    assert_eq!(standing.ignored(), [annotation.clone()]);
     assert!(
         annotation.starts_with("ignored: nodevigil pause (swap)"),
         "{annotation}"

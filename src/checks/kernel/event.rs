@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::place::is_below_pods;
+
 pub use super::pattern::{Concern, Meaning, Pattern};
 
 /// Something that the kernel's log says, or something about the log itself.
@@ -46,6 +48,16 @@ pub struct OomKill {
 }
 
 impl OomKill {
+    /// The cgroup that it was in, else the one whose limit it was above, if the kernel said either.
+    pub fn place(&self) -> Option<&str> {
+        self.cgroup.as_deref().or(self.limit_cgroup.as_deref())
+    }
+
+    /// Whether it was a pod's.
+    pub fn is_of_pods(&self) -> bool {
+        self.pod.is_some() || self.place().is_some_and(is_below_pods)
+    }
+
     /// ` of 16 MiB`, to be said behind the word limit; empty if it is not known.
     pub fn of_limit(&self) -> String {
         let said = |bytes: u64| match bytes / 1024 {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::{
     event::PodRef,
+    place::{is_below_pods, is_own_unit},
     state::{KernelAsk, WaitingTask},
 };
 use crate::{checks::runtime, config::Settings};
@@ -35,16 +36,6 @@ const ESSENTIAL: &[&str] = &[
 ];
 /// PID 1, which essential is under this name alone.
 const INIT: &str = "systemd";
-/// Units of runtimes, beside the configured one and [`runtime::UNITS`].
-const RUNTIME_UNITS: &[&str] = &[
-    "docker.service",
-    "cri-docker.service",
-    "cri-o.service",
-    "snap.docker.dockerd.service",
-    "snap.microk8s.daemon-containerd.service",
-    "snap.k8s.containerd.service",
-];
-
 /// What belongs to the platform on this host.
 #[derive(Debug)]
 pub(super) struct Platform {
@@ -57,7 +48,7 @@ pub(super) struct Platform {
 
 impl Platform {
     pub(super) fn new(settings: &Settings) -> Self {
-        let known = runtime::UNITS.iter().chain(RUNTIME_UNITS);
+        let known = runtime::ALL_UNITS.iter();
         let configured = settings.runtime.unit.iter().cloned();
         let mut units = settings.kubelet.units();
         units.extend(configured);
@@ -87,25 +78,9 @@ impl Platform {
             return false;
         }
         // A kubelet that no unit runs is known by its pid file.
-        self.is_own_unit(cgroup) || (self.kubelet == Some(task.pid) && !is_below_pods(cgroup))
+        is_own_unit(cgroup, |unit| self.units.iter().any(|own| own == unit))
+            || (self.kubelet == Some(task.pid) && !is_below_pods(cgroup))
     }
-
-    /// systemd has its units below slices and nowhere else: one inside a container has that container's scope or folder
-    /// above it.
-    fn is_own_unit(&self, cgroup: &str) -> bool {
-        let Some((above, unit)) = cgroup.rsplit_once('/') else {
-            return false;
-        };
-        let slices = above.split('/').filter(|folder| !folder.is_empty());
-        let in_slices = slices
-            .clone()
-            .all(|folder| folder.strip_suffix(".slice").is_some());
-        in_slices && !is_below_pods(above) && self.units.iter().any(|own| own == unit)
-    }
-}
-
-fn is_below_pods(cgroup: &str) -> bool {
-    cgroup.split('/').any(|folder| folder.contains("kubepods"))
 }
 
 /// One and the same wait, as two looks or more have seen it.

@@ -8,7 +8,10 @@ use super::{
     signs::{Run, Unit},
 };
 use crate::{
-    checks::kernel::event::{OomKill, Scope},
+    checks::kernel::{
+        event::{OomKill, Scope},
+        place::may_be_within,
+    },
     health::Reason,
     helper::journal::LastWords,
 };
@@ -139,12 +142,10 @@ impl Ends {
 
     /// Takes in that the kernel killed a process; `true` if it may have been this unit's kubelet.
     pub(super) fn killed(&mut self, kill: OomKill, pid: Option<i32>, group: Option<&str>) -> bool {
-        let in_group = |cgroup: &str| {
-            let group = group.unwrap_or_default().trim_end_matches('/');
-            !group.is_empty() && is_within(cgroup, group)
-        };
-        let is_ours = pid == Some(kill.pid)
-            || (kill.comm == COMM && kill.cgroup.as_deref().is_none_or(in_group));
+        let in_group = |cgroup| group.is_some_and(|group| may_be_within(cgroup, group));
+        let is_there = kill.cgroup.as_deref().is_some_and(in_group);
+        let is_ours =
+            (pid == Some(kill.pid) && !kill.is_of_pods()) || (kill.comm == COMM && is_there);
         if is_ours {
             self.oom = Some(kill);
             self.oom_is_open = true;
@@ -313,13 +314,6 @@ fn sentence(told: &LastWords) -> Option<String> {
         (_, Some(line)) => Some(format!("; its last line: {line}")),
         (_, None) => None,
     }
-}
-
-/// Whether `cgroup`, as the kernel's log has it, is `group` or below it, as our own cgroup namespace has it.
-fn is_within(cgroup: &str, group: &str) -> bool {
-    cgroup
-        .match_indices(group)
-        .any(|(at, _)| matches!(cgroup.as_bytes().get(at + group.len()), None | Some(b'/')))
 }
 
 /// What the kernel's word adds to a sentence.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{
     growth::{Grower, Who},
+    kills::Kills,
     limits::Limits,
     machine::Machine,
     sample::Sample,
@@ -13,7 +14,7 @@ use super::{
 use crate::{
     checks::{
         Check, Question, Reading, Spec,
-        kernel::event::{KernelEvent, OomKill, Scope},
+        kernel::event::{KernelEvent, OomKill},
     },
     clock::Now,
     config::Settings,
@@ -36,26 +37,12 @@ pub const HINT: Spec = Spec {
 
 /// How long after a kill the kernel's word of it still counts: at the agent's start the log is read from the boot on.
 const KILL_OLD: Duration = Duration::from_mins(1);
-/// How long a kill of the kubelet or the runtime is told for, at least.
-const KILL_LASTS: Duration = Duration::from_mins(1);
 /// How often the numbers of a hint are told anew: at first, and after a minute of it.
 const REFRESH: Duration = Duration::from_secs(10);
 const REFRESH_LATER: Duration = Duration::from_mins(1);
 /// How long until memory is tried to be read again.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
-/// The runtimes' names, as the kernel has them.
-const RUNTIMES: [&str; 3] = ["containerd", "crio", "dockerd"];
-
 const MIB: f64 = 1024.0 * 1024.0;
-
-/// The kubelet or the runtime, killed.
-#[derive(Debug)]
-struct Killed {
-    reason: Reason,
-    message: String,
-    /// When that was heard (uptime).
-    at: Duration,
-}
 
 /// The check.
 #[derive(Debug)]
@@ -68,10 +55,7 @@ pub struct Memory {
     unread_since: Option<Duration>,
     /// When it is to be read again after a failure (uptime).
     try_at: Duration,
-    /// The last ones, also after their end: their kill may be told later than that.
-    kubelet: Option<i32>,
-    runtime: Option<i32>,
-    killed: [Option<Killed>; 2],
+    kills: Kills,
     thrashing: Option<Thrashing>,
     /// Whether memory is about to be exhausted, or is.
     runs_out: bool,
@@ -92,9 +76,7 @@ impl Memory {
             oom_kills: None,
             unread_since: None,
             try_at: Duration::ZERO,
-            kubelet: None,
-            runtime: None,
-            killed: [None, None],
+            kills: Kills::new(settings),
             thrashing: None,
             runs_out: false,
             is_of_pods: false,
@@ -162,27 +144,7 @@ impl Memory {
         }
         let died = self.machine.killed(now.uptime, kill.scope);
         self.passed(died);
-        let is_runtime = self.runtime == Some(kill.pid)
-            || (kill.pod.is_none() && RUNTIMES.contains(&kill.comm.as_str()));
-        let (reason, who, place) = if self.kubelet == Some(kill.pid) {
-            (Reason::MemoryKilledKubelet, "kubelet", 0)
-        } else if is_runtime {
-            (Reason::MemoryKilledContainerRuntime, "container runtime", 1)
-        } else {
-            return self.judge(now);
-        };
-        let of = kill.of_limit();
-        let why = match (kill.scope, &kill.limit_cgroup) {
-            (Scope::Host, _) => "the host had no memory left".to_owned(),
-            (Scope::Cgroup, Some(limit)) => format!("{limit} reached its memory limit{of}"),
-            (Scope::Cgroup, None) => format!("its control group reached its memory limit{of}"),
-        };
-        let (comm, pid) = (&kill.comm, kill.pid);
-        self.killed[place] = Some(Killed {
-            reason,
-            message: format!("the kernel killed the {who} (`{comm}`, pid {pid}), because {why}"),
-            at: now.uptime,
-        });
+        self.kills.heard(kill, now);
         self.judge(now);
     }
 
@@ -209,10 +171,7 @@ impl Memory {
         }
         let is_alarmed = stage >= Stage::Imminent;
         self.runs_out |= stage == Stage::Thrashing && !self.machine.signals().swap_has_room();
-        for killed in &mut self.killed {
-            let is_old = |killed: &mut Killed| now.uptime.saturating_sub(killed.at) >= KILL_LASTS;
-            let _ = killed.take_if(|killed| !is_alarmed && is_old(killed));
-        }
+        self.kills.forget_old(is_alarmed, now);
         self.judge_state(stage, now);
         self.judge_hint(stage, now);
     }
@@ -221,7 +180,7 @@ impl Memory {
         let is_only = |said: &[Finding], reason| matches!(said, [one] if one.reason == reason);
         !self.runs_out
             && self.thrashing.is_none()
-            && self.killed.iter().all(Option::is_none)
+            && self.kills.told().next().is_none()
             && is_only(&self.findings, Reason::MemoryIsHealthy)
             && is_only(&self.hint, Reason::MemoryIsEnough)
     }
@@ -245,7 +204,8 @@ impl Memory {
             )),
             Stage::Calm | Stage::Rising | Stage::Imminent => None,
         };
-        let is_killed = self.killed.iter().any(Option::is_some);
+        let kills = self.kills.told();
+        let is_killed = kills.clone().next().is_some();
         let (reason, sentence) = match state {
             Some(state) => state,
             None => (
@@ -255,12 +215,8 @@ impl Memory {
         };
         // Asked for at each turn of the loop, and made anew ten times a second at worst: only if it is another.
         let mut wanted = usize::from(state.is_some() || !is_killed);
-        wanted += self.killed.iter().flatten().count();
-        let killed = self
-            .killed
-            .iter()
-            .flatten()
-            .map(|killed| (killed.reason, killed.message.as_str()));
+        wanted += kills.clone().count();
+        let killed = kills.map(|killed| (killed.reason, killed.message.as_str()));
         let all = killed.chain((state.is_some() || !is_killed).then_some((reason, sentence)));
         let is_same = self.findings.len() == wanted
             && self
@@ -364,10 +320,15 @@ impl Check for Memory {
             }
             Reading::Grower(grower) => self.grower.clone_from(grower),
             Reading::Kernel(event) => self.hear(event, now),
-            Reading::Kubelet(Some(process)) => self.kubelet = Some(process.pid),
+            Reading::Kubelet(Some(process)) => self.kills.kubelet = Some(process.pid),
             Reading::Runtime(Ok(answer)) => {
-                let pid = answer.listener.as_ref().map(|listener| listener.pid);
-                self.runtime = pid.or(self.runtime);
+                if let Some(listener) = &answer.listener {
+                    self.kills.runtime_is(listener);
+                }
+            }
+            Reading::RuntimeGone(pid) => {
+                self.kills.runtime_gone(*pid, now);
+                self.judge(now);
             }
             _ => {}
         }

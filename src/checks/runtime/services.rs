@@ -10,6 +10,18 @@ use crate::{
 /// Units of which one may be the runtime's, until its process says which.
 pub const UNITS: &[&str] = &["containerd.service", "crio.service"];
 
+/// Every unit that may run a container runtime, beside the configured one: which of them is this host's does not matter.
+pub const ALL_UNITS: &[&str] = &[
+    "containerd.service",
+    "crio.service",
+    "docker.service",
+    "cri-docker.service",
+    "cri-o.service",
+    "snap.docker.dockerd.service",
+    "snap.microk8s.daemon-containerd.service",
+    "snap.k8s.containerd.service",
+];
+
 /// How long systemd is waited for to say how the runtime ended. containerd obeys a SIGTERM within milliseconds: on a host
 /// that is busy its end is seen before the stop job is heard of that asked for it.
 const CAUSE_WAIT: Duration = Duration::from_secs(1);

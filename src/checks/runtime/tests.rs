@@ -427,6 +427,14 @@ fn the_kernel_says_that_it_was_killed_for_memory() {
     for (pid, comm, cgroup) in [
         (4711, "containerd-shim", group),
         (4711, "containerd", "/system.slice/other.service"),
+        (4711, "containerd", "/system.slice/my-containerd.service"),
+        (4711, "containerd", "/docker/1/containerd.service"),
+        (
+            4711,
+            "containerd",
+            "/kubepods/pod1/1/system.slice/containerd.service",
+        ),
+        (PID, "containerd", "/kubepods/burstable/pod1/1"),
     ] {
         let (reason, _) = told(kill(pid, comm, cgroup));
         assert_eq!(reason, Reason::ContainerRuntimeDown, "{comm} {cgroup}");

@@ -1,6 +1,6 @@
 //! What is told besides the conditions, for people: news, taints, Events.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use jiff::Timestamp;
 
@@ -47,4 +47,17 @@ pub(super) fn events(events: &status::Events) -> Option<String> {
     parts.extend(some.map(|(count, word)| format!("{count} {word}")));
     parts.extend(events.problem.clone());
     (*events != status::Events::default()).then(|| parts.join(", "))
+}
+
+/// The reasons that are told as less than `False`.
+pub(super) fn turned_down(reasons: &BTreeMap<String, String>) -> Option<String> {
+    let words = reasons.iter().map(|(reason, word)| {
+        let what = match word.as_str() {
+            "warning" => "a warning only",
+            other => other,
+        };
+        format!("{reason} is {what}")
+    });
+    let words: Vec<String> = words.collect();
+    (!words.is_empty()).then(|| format!("{}, by [reasons]", words.join(", ")))
 }

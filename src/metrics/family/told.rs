@@ -41,10 +41,10 @@ pub(super) const TABLE: &[Family] = &[
         kind: Gauge,
         unit: Some("seconds"),
         labels: &[Label::Condition],
-        help: "When the condition's status last changed: its lastTransitionTime.",
+        help: "When the condition's status last changed: its lastTransitionTime, as the Node shows it where it does.",
         samples: |now, out| {
-            for (kind, verdict) in &now.conditions {
-                out.moment(&[kind.as_str()], verdict.since);
+            for (kind, at) in &now.transitions {
+                out.moment(&[kind.as_str()], *at);
             }
         },
     },

@@ -170,6 +170,13 @@ fn strangers_and_older_kills_are_not_the_kubelets_end() {
     };
     stranger.cgroup = Some("/system.slice/kubelet.service-not".to_owned());
     kubelet.apply(Sign::OomKill(stranger.clone()), at(20 * SECOND));
+    for cgroup in [
+        Some("/kubepods/burstable/pod1/1/system.slice/kubelet.service"),
+        None,
+    ] {
+        stranger.cgroup = cgroup.map(str::to_owned);
+        kubelet.apply(Sign::OomKill(stranger.clone()), at(20 * SECOND));
+    }
     stranger.comm = "java".to_owned();
     stranger.cgroup = Some("/system.slice/kubelet.service".to_owned());
     kubelet.apply(Sign::OomKill(stranger), at(20 * SECOND));

@@ -3,7 +3,10 @@ use jiff::Timestamp;
 use super::*;
 use crate::{
     checks::{
-        kernel::event::PodRef,
+        kernel::{
+            event::{PodRef, Scope},
+            oom::OomLines,
+        },
         kubelet::Process,
         memory::{
             Depth,
@@ -11,6 +14,7 @@ use crate::{
         },
     },
     health::Status,
+    helper::protocol::{Heard, Listener, RuntimeAnswer},
 };
 
 const GIB: u64 = 1 << 30;
@@ -275,7 +279,7 @@ fn the_kubelet_killed_for_memory_is_a_problem_whosever_memory_it_was() {
 }
 
 #[test]
-fn the_runtime_is_known_by_its_name_and_another_process_is_nobody() {
+fn the_runtime_is_known_by_its_units_cgroup_and_another_process_is_nobody() {
     let mut story = Story::new();
     story.pass(5.0);
     story.kill(901, "hog", Scope::Cgroup, Some("/kubepods/podx"));
@@ -294,6 +298,168 @@ fn the_runtime_is_known_by_its_name_and_another_process_is_nobody() {
         Reason::MemoryExhausted,
     ];
     assert_eq!(story.reasons(), all);
+}
+
+const RUNTIME: i32 = 88;
+
+/// The runtime answers: this process of that unit's listens.
+fn runtime_listens(story: &mut Story, pid: i32, unit: Option<&str>) {
+    let listener = Listener {
+        pid,
+        started: Duration::from_secs(5),
+        unit: unit.map(str::to_owned),
+    };
+    story.take(&Reading::Runtime(Ok(RuntimeAnswer {
+        socket: "/run/containerd/containerd.sock".into(),
+        listener: Some(listener),
+        took_micros: 900,
+        io_full_percent: None,
+        heard: Heard::Refused,
+    })));
+}
+
+/// A process is killed at a limit of its own cgroup, in the words of a kernel since 5.0, or of one before.
+fn is_killed(story: &mut Story, is_new: bool, (pid, comm, cgroup): (i32, &str, &str)) {
+    let mut lines = OomLines::default();
+    let text = if is_new {
+        [
+            format!(
+                "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,mems_allowed=0,oom_memcg={cgroup},task_memcg={cgroup},task={comm},pid={pid},uid=0"
+            ),
+            format!(
+                "Memory cgroup out of memory: Killed process {pid} ({comm}) total-vm:9000kB, anon-rss:8000kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:60kB oom_score_adj:0"
+            ),
+        ]
+    } else {
+        [
+            format!("Task in {cgroup} killed as a result of limit of {cgroup}"),
+            format!(
+                "Killed process {pid} ({comm}) total-vm:9000kB, anon-rss:8000kB, file-rss:0kB, shmem-rss:0kB"
+            ),
+        ]
+    };
+    let mut kills = Vec::new();
+    for line in &text {
+        lines.take(story.at, line, &mut |kill| kills.push(kill));
+    }
+    assert_eq!(kills.len(), 1, "{text:?}");
+    for kill in kills {
+        story.take(&Reading::Kernel(KernelEvent::OomKill(Box::new(kill))));
+    }
+}
+
+#[test]
+fn a_runtimes_name_in_another_cgroup_is_nobodys() {
+    // cgroup v1 with the kubelet's own driver, and with systemd's; v2.
+    let pod = "/kubepods/burstable/pod0c5d5fc1-2c1c-4b1a-a5d0-7d1bd8ab8d2e/8b0a";
+    let pod_v2 = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0c5d5fc1_2c1c_4b1a_a5d0_7d1bd8ab8d2e.slice/cri-containerd-8b0a.scope";
+    let nested = format!("{pod}/system.slice/containerd.service");
+    let nested_v2 = format!("{pod_v2}/system.slice/containerd.service");
+    for is_new in [true, false] {
+        for (pid, comm, cgroup) in [
+            (900, "containerd", pod),
+            (900, "containerd", pod_v2),
+            (900, "containerd", nested.as_str()),
+            (900, "containerd", nested_v2.as_str()),
+            (900, "crio", "/user.slice/user-1000.slice/session-1.scope"),
+            (900, "dockerd", "/docker/8b0a"),
+            (900, "containerd", "/system.slice/my-containerd.service"),
+            (900, "containerd-shim", "/system.slice/containerd.service"),
+            // Another host of this kernel's, such as a node in a container: its own runtime lives.
+            (
+                900,
+                "containerd",
+                "/machine/a/system.slice/containerd.service",
+            ),
+            // By chance the same numbers, as another PID namespace has them.
+            (RUNTIME, "containerd", pod_v2),
+            (RUNTIME, "java", "/system.slice/java.service"),
+            (KUBELET, "kubelet", pod),
+        ] {
+            let mut story = Story::new();
+            story.pass(5.0);
+            runtime_listens(&mut story, RUNTIME, Some("containerd.service"));
+            is_killed(&mut story, is_new, (pid, comm, cgroup));
+            let case = format!("{is_new} {pid} {comm} {cgroup}");
+            assert_eq!(story.reasons(), [Reason::MemoryIsHealthy], "{case}");
+            // The end of another process is not its.
+            story.take(&Reading::RuntimeGone(RUNTIME + 1));
+            assert_eq!(story.reasons(), [Reason::MemoryIsHealthy], "{case}");
+        }
+    }
+}
+
+#[test]
+fn the_runtime_is_the_very_process_or_of_its_name_in_its_units_cgroup() {
+    let killed = [Reason::MemoryKilledContainerRuntime];
+    for is_new in [true, false] {
+        for (unit, pid, comm, cgroup) in [
+            (
+                Some("containerd.service"),
+                RUNTIME,
+                "containerd",
+                "/system.slice/containerd.service",
+            ),
+            (
+                Some("containerd.service"),
+                RUNTIME,
+                "containerd",
+                "/m/a/system.slice/containerd.service",
+            ),
+            // It has not listened yet: it is killed each time that it starts.
+            (
+                Some("containerd.service"),
+                900,
+                "containerd",
+                "/system.slice/containerd.service",
+            ),
+            (None, 900, "crio", "/system.slice/crio.service"),
+            (None, 900, "dockerd", "/system.slice/docker.service"),
+            // A runtime within another program, of any name.
+            (
+                Some("k3s.service"),
+                RUNTIME,
+                "k3s-server",
+                "/system.slice/k3s.service",
+            ),
+            (
+                Some("k3s.service"),
+                900,
+                "containerd",
+                "/system.slice/k3s.service",
+            ),
+            (None, RUNTIME, "containerd", "/podruntime/runtime"),
+        ] {
+            let mut story = Story::new();
+            story.pass(5.0);
+            runtime_listens(&mut story, RUNTIME, unit);
+            is_killed(&mut story, is_new, (pid, comm, cgroup));
+            assert_eq!(story.reasons(), killed, "{is_new} {pid} {comm} {cgroup}");
+        }
+    }
+    // In namespaces of our own it is known by its end, which comes before the line or after it.
+    let line = (900, "containerd", "/m/a/system.slice/containerd.service");
+    for is_first in [true, false] {
+        for wait in [1.0, 30.0] {
+            let mut story = Story::new();
+            story.pass(5.0);
+            runtime_listens(&mut story, RUNTIME, Some("containerd.service"));
+            if is_first {
+                is_killed(&mut story, true, line);
+                assert_eq!(story.reasons(), [Reason::MemoryIsHealthy]);
+            } else {
+                story.take(&Reading::RuntimeGone(RUNTIME));
+            }
+            story.pass(wait);
+            if is_first {
+                story.take(&Reading::RuntimeGone(RUNTIME));
+            } else {
+                is_killed(&mut story, true, line);
+            }
+            let is_told = story.reasons() == killed;
+            assert_eq!(is_told, wait < 10.0, "{is_first} {wait}");
+        }
+    }
 }
 
 #[test]
