@@ -55,4 +55,9 @@ pub fn hide_secrets(bytes: &[u8]) {
     }
     let short = shown::few_stars(&shown::harmless(&shown));
     assert!(short.len() <= 3 * text.len() && !short.contains("****"));
+    assert_eq!(
+        shown::few_stars(&shown::harmless(&short)),
+        short,
+        "twice is once"
+    );
 }
