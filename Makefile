@@ -198,8 +198,8 @@ oracle: setup tools kubelets ## A thousand random trees against a real systemd, 
 	@echo "== flags against real kubelets"
 	@KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_KUBELETS="$(CACHE)/kubelets" cargo test --locked --test kubelet
 
-# FUZZ_SECONDS for each target; the first build takes ten minutes.
-fuzz: ## Random input for the readers of other people's files, a minute for each
+# FUZZ_SECONDS for each target; the first build takes six minutes.
+fuzz: ## Random input for the readers of what others write, a minute for each of twenty targets
 	@fuzz/run.sh "$${FUZZ_SECONDS:-60}"
 
 # Not in `make check`: the answer changes with the day, and the database is no package registry's.

@@ -33,11 +33,14 @@ use serde_json::Value;
 const MAX_JOURNAL_BYTES: usize = 1024 * 1024 + 4096;
 /// The longest line that is told.
 const MAX_WORDS_BYTES: usize = 400;
-/// A secret that no input can hold by chance.
+/// A secret that is put into the input. One that has it already, which libFuzzer makes of what it sees compared, says nothing.
 const PLANTED: &str = "Wombat7inTheYard";
 
 /// A file of the journal's; the same as a log in plain text.
 pub fn journal(bytes: &[u8]) {
+    if has_it(bytes) {
+        return;
+    }
     let read = Cell::new(0);
     let file = Memory { bytes, read: &read };
     let field = b"_SYSTEMD_INVOCATION_ID=0123456789abcdef0123456789abcdef";
@@ -58,6 +61,12 @@ fn is_one_line(words: &LastWords) {
         assert!(line.len() <= MAX_WORDS_BYTES, "{} bytes", line.len());
         is_harmless(line);
     }
+}
+
+fn has_it(bytes: &[u8]) -> bool {
+    bytes
+        .windows(PLANTED.len())
+        .any(|part| part == PLANTED.as_bytes())
 }
 
 /// It steers no terminal and tells no secret.
@@ -239,6 +248,9 @@ pub fn mountinfo(bytes: &[u8]) {
 
 /// cloud-init's status, or the end of its output.
 pub fn cloud_init(bytes: &[u8]) {
+    if has_it(bytes) {
+        return;
+    }
     for is_marked in [false, true] {
         let progress = progress_of(bytes, is_marked);
         let (texts, most) = match &progress {

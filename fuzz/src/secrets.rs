@@ -2,7 +2,7 @@
 
 use nodevigil::{cli::bundle::redacted, kubelet::shown};
 
-/// A secret that no input can hold by chance.
+/// A secret that is put into the input.
 const PLANTED: &str = "Wombat7inTheYard";
 /// Of an input that begins with this, the text is repeated: what costs more than the text is long does so then.
 const REPEATED: u8 = b'*';
@@ -35,6 +35,10 @@ pub fn redactor(bytes: &[u8]) {
 /// A text that is to be shown.
 pub fn hide_secrets(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
+    // libFuzzer makes inputs of what it sees compared: in such a one it may stand where nothing tells that it is secret.
+    if text.contains(PLANTED) {
+        return;
+    }
     let shown = shown::hide_secrets(&text);
     assert_eq!(shown.chars().count(), text.chars().count());
     let is_kept_or_star = |(before, after): (char, char)| after == before || after == '*';
@@ -51,4 +55,9 @@ pub fn hide_secrets(bytes: &[u8]) {
     }
     let short = shown::few_stars(&shown::harmless(&shown));
     assert!(short.len() <= 3 * text.len() && !short.contains("****"));
+    assert_eq!(
+        shown::few_stars(&shown::harmless(&short)),
+        short,
+        "twice is once"
+    );
 }

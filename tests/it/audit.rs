@@ -1,4 +1,4 @@
-//! `make audit` where RustSec's database cannot be had: the script, with a cargo-deny of ours.
+//! `make audit` where the advisories' database cannot be had: the script, with a cargo-deny of ours.
 
 use std::{
     fs,
