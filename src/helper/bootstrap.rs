@@ -12,7 +12,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    certificate, config,
+    certificate, config, mask,
     protocol::{Code, ConfigRequest, Heard, Refusal, RuntimeAnswer, RuntimeRequest, Verb},
     runtime,
     storage::{Disk, OWN_FOLDER},
@@ -122,7 +122,7 @@ pub fn look(root: &Root, request: &ConfigRequest) -> Result<HostSeen, Refusal> {
     let socket = snapshot.machine.socket_path.as_deref();
     let machine = &snapshot.machine;
     let (cloud_init, join_words) = cloud_init::look(root);
-    Ok(HostSeen {
+    let seen = HostSeen {
         cloud_init,
         join_words,
         runtime: runtime(root, socket.filter(|_| is_known)),
@@ -139,6 +139,11 @@ pub fn look(root: &Root, request: &ConfigRequest) -> Result<HostSeen, Refusal> {
         node_name: node_name(&snapshot),
         findings: findings(&report),
         awaits_join: config::has_no_credentials(machine),
+    };
+    // The command, which asks no helper, shows it as it is.
+    mask::seen(&seen).ok_or_else(|| {
+        let message = "the host's files: what was seen of them cannot be written as JSON";
+        Refusal::new(Code::Unreadable, message)
     })
 }
 
