@@ -108,6 +108,7 @@ pub(super) async fn look(
         explicit: ground.settings.kubernetes.kubeconfig.clone(),
         default: DEFAULT_KUBECONFIG.into(),
         root: ground.root.clone(),
+        kubelets: ground.settings.kubernetes.kubelet_identity,
         helper: ground.helper.clone(),
         pid: kubelet,
         keeps_note: false,
