@@ -43,7 +43,7 @@ use super::{
     connection::Connection,
     time::{DatedAnswer, DatedAnswers},
 };
-use crate::clock::Clock;
+use crate::{clock::Clock, kubelet::shown::harmless};
 
 pub use super::events::EventTask;
 
@@ -316,10 +316,11 @@ fn classify(code: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> Api
     }
 }
 
-/// The beginning of a text that we did not write, on one line.
-fn bounded(text: &str) -> String {
+/// The beginning of a text that we did not write, on one line; it steers no terminal.
+pub(super) fn bounded(text: &str) -> String {
     let end = text.floor_char_boundary(MAX_MESSAGE_BYTES);
-    text[..end].split_whitespace().collect::<Vec<_>>().join(" ")
+    let words: Vec<&str> = text[..end].split_whitespace().collect();
+    harmless(&words.join(" "))
 }
 
 pub(super) fn nonsense(error: impl std::fmt::Display) -> ApiError {

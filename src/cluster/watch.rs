@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio::{sync::mpsc, time::timeout};
 
 use super::api::{
-    Api, ApiError, MAX_ANSWER_BYTES, Node, NodeView, REQUEST_TIMEOUT, WATCH_SECS, append,
+    Api, ApiError, MAX_ANSWER_BYTES, Node, NodeView, REQUEST_TIMEOUT, WATCH_SECS, append, bounded,
     innermost, nonsense,
 };
 
@@ -134,11 +134,13 @@ impl WatchLine<'_> {
     fn read(&self, version: &mut String) -> Result<Option<NodeEvent>, ApiError> {
         if self.r#type == "ERROR" {
             let status: WatchStatus = serde_json::from_str(self.object.get()).map_err(nonsense)?;
+            // A line of the watch may be as long as a Node; this goes into the journal and the status file.
+            let message = bounded(&status.message);
             return Err(match status.code {
-                410 => ApiError::Expired(status.message),
+                410 => ApiError::Expired(message),
                 code => ApiError::Server {
                     code,
-                    message: status.message,
+                    message,
                     retry_after: None,
                 },
             });
@@ -241,5 +243,20 @@ mod tests {
         assert_eq!(event, Ok(Some(NodeEvent::Missing)));
         let (event, _) = read(r#"{"type":"ERROR","object":{"code":410,"message":"too old"}}"#);
         assert_eq!(event, Err(ApiError::Expired("too old".to_owned())));
+    }
+
+    #[test]
+    fn an_errors_message_is_one_bounded_line() {
+        let message = format!("a\\u001b[2J\\n{}", "x".repeat(100_000));
+        for code in [410, 500, 0] {
+            let line =
+                format!(r#"{{"type":"ERROR","object":{{"code":{code},"message":"{message}"}}}}"#);
+            let said = read(&line).0.unwrap_err().to_string();
+            assert!(
+                said.contains("a\u{241b}[2J x") && said.len() < 1000,
+                "{code}: {} bytes",
+                said.len()
+            );
+        }
     }
 }
