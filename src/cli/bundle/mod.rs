@@ -36,9 +36,9 @@ use crate::{clock::Clock, host::files::Root};
 /// Everything together.
 const DEADLINE: Duration = Duration::from_mins(1);
 /// Of that, what is left at least to make presentable what was read, and to write it.
-const TO_PRESENT: Duration = Duration::from_secs(12);
+const TO_PRESENT: Duration = Duration::from_secs(15);
 /// Of that, to write it.
-const TO_WRITE: Duration = Duration::from_secs(2);
+const TO_WRITE: Duration = Duration::from_secs(5);
 /// All parts together, as they are in the archive.
 const MAX_BYTES: usize = 8 << 20;
 /// Of the Node's name in that of the archive.

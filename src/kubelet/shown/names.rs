@@ -27,10 +27,10 @@ const PARTS: &[&str] = &[
     "credential",
 ];
 const KEYS: &[&str] = &["key", "keys", "apikey"];
-/// A variable of such a name tells where a secret is, or something about it.
+/// A variable of such a name tells where a secret is, or something about it, or holds flags, whose own names tell.
 const ABOUT: &[&str] = &[
-    "file", "files", "path", "dir", "folder", "name", "url", "ttl", "timeout", "mode", "type",
-    "enabled",
+    "args", "opts", "flags", "options", "file", "files", "path", "dir", "folder", "name", "url",
+    "ttl", "timeout", "mode", "type", "enabled",
 ];
 /// In a URL's query these are secrets, and elsewhere mostly not.
 const OF_QUERIES: &[&str] = &["key", "pass", "pwd", "auth", "awsaccesskeyid"];

@@ -246,6 +246,7 @@ fn names_of_variables_tell_what_is_secret() {
         "MONKEY",
         "KUBELET_EXTRA_ARGS",
         "SECRET_NAME",
+        "KUBELET_CREDENTIAL_PROVIDER_ARGS",
         "PATH",
         "ENCRYPTION_KEY_FILE",
     ] {
