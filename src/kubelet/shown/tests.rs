@@ -80,6 +80,7 @@ fn the_word_after_a_flag_of_a_secret_is_one() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list of forms")]
 fn secrets_of_urls_and_headers_become_stars() {
     const SECRET: &str = "5aVeWombat07xyz";
     for (text, what_is_left) in [
@@ -219,7 +220,7 @@ fn no_text_takes_long() {
         let begun = crate::clock::Clock.now().uptime;
         let text = piece.repeat(BYTES / piece.len());
         assert_eq!(hide_secrets(&text).chars().count(), text.chars().count());
-        let took = crate::clock::Clock.now().uptime - begun;
+        let took = crate::clock::Clock.now().uptime.saturating_sub(begun);
         eprintln!("{piece:?} {took:?}");
         assert!(took.as_secs() < 10, "{piece}: {took:?}");
     }
