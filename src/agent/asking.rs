@@ -42,6 +42,7 @@ impl Agent {
             explicit: self.settings.kubernetes.kubeconfig.clone(),
             default: PathBuf::from(identity::DEFAULT_KUBECONFIG),
             root: self.outside.root.clone(),
+            kubelets: self.settings.kubernetes.kubelet_identity,
             helper: self.outside.helper.clone(),
             keeps_note: true,
             timer: Some(self.alarm.coarse()),

@@ -82,6 +82,7 @@ impl Cleanup {
             explicit: self.kubeconfig.or(settings.kubernetes.kubeconfig),
             default: PathBuf::from(identity::DEFAULT_KUBECONFIG),
             root: root.clone(),
+            kubelets: settings.kubernetes.kubelet_identity,
             helper: HelperClient::default(),
             keeps_note: false,
             timer: None,

@@ -45,7 +45,7 @@ use super::{
     connection::Connection,
     time::{DatedAnswer, DatedAnswers},
 };
-use crate::clock::Clock;
+use crate::{clock::Clock, kubelet::shown::harmless};
 
 pub use super::events::EventTask;
 
@@ -325,10 +325,11 @@ pub fn classify(code: StatusCode, retry_after: Option<Duration>, body: &[u8]) ->
     }
 }
 
-/// The beginning of a text that we did not write, on one line.
+/// The beginning of a text that we did not write, on one line; it steers no terminal.
 pub(super) fn bounded(text: &str) -> String {
     let end = text.floor_char_boundary(MAX_MESSAGE_BYTES);
-    text[..end].split_whitespace().collect::<Vec<_>>().join(" ")
+    let words: Vec<&str> = text[..end].split_whitespace().collect();
+    harmless(&words.join(" "))
 }
 
 pub(super) fn nonsense(error: impl std::fmt::Display) -> ApiError {

@@ -90,6 +90,15 @@ pub enum IdentityError {
         /// The file.
         path: PathBuf,
     },
+    /// There is none of our own, and the kubelet's is not wanted.
+    #[error(
+        "there is no kubeconfig of our own at {}, and [kubernetes] kubelet_identity = false rules out the kubelet's; put one \
+         there, or allow it", path.display()
+    )]
+    NotLent {
+        /// Where one was looked for.
+        path: PathBuf,
+    },
     /// The helper has none for us.
     #[error("the kubelet's credential could not be had: {0}")]
     Helper(#[from] HelperError),
@@ -112,6 +121,8 @@ pub struct Sources {
     pub default: PathBuf,
     /// The machine's files.
     pub root: Root,
+    /// Whether the kubelet's is taken where there is none of our own: `[kubernetes] kubelet_identity`.
+    pub kubelets: bool,
     /// The helper.
     pub helper: HelperClient,
     /// Whether it is noted which credential this machine uses ([`inherited`]): the agent does.
@@ -197,6 +208,8 @@ pub async fn look(sources: Sources, known: Option<Known>) -> Result<Found, Ident
                 path.display()
             )));
         }
+        // The helper is not even asked: what it hands over is then in the agent's memory.
+        None if !sources.kubelets => return Err(IdentityError::NotLent { path }),
         None => {
             let (connection, mark) = known.clone().unzip();
             let mark = mark.flatten();
@@ -347,6 +360,7 @@ mod tests {
             explicit: Some(PATH.into()),
             default: PATH.into(),
             root,
+            kubelets: true,
             helper: HelperClient::new(folder.path().join("none")),
             keeps_note: false,
             timer: None,
@@ -416,6 +430,34 @@ mod tests {
         let root = Root::new(folder.path());
         assert!(own(&root, PATH.as_ref(), false, false).unwrap().is_none());
         assert!(own(&root, PATH.as_ref(), true, false).is_err());
+    }
+
+    /// A helper that is asked answers, or it is seen that nobody came.
+    #[tokio::test]
+    async fn the_kubelets_is_not_asked_for_where_it_is_not_wanted() {
+        let (folder, mut sources) = host(&kubeconfig(r#""token":"t""#, ""));
+        let socket = folder.path().join("helper.sock");
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        sources.explicit = None;
+        sources.helper = HelperClient::new(&socket);
+        sources.kubelets = false;
+        let own = find(sources.clone()).await.unwrap().0;
+        assert_eq!(own, Identity::Own(PATH.into()));
+        sources.root.remove(PATH).unwrap();
+        let error = find(sources.clone()).await.unwrap_err();
+        assert!(matches!(&error, IdentityError::NotLent { path } if path == Path::new(PATH)));
+        let said = error.to_string();
+        assert!(
+            said.contains("kubelet_identity = false") && said.contains(PATH),
+            "{said}"
+        );
+        let nobody = std::io::ErrorKind::WouldBlock;
+        assert_eq!(listener.accept().unwrap_err().kind(), nobody);
+        sources.kubelets = true;
+        let asked = tokio::time::timeout(Duration::from_secs(1), find(sources)).await;
+        assert!(!matches!(asked, Ok(Err(IdentityError::NotLent { .. }))));
+        assert!(listener.accept().is_ok(), "the helper is asked by default");
     }
 
     #[tokio::test]

@@ -69,6 +69,7 @@ struct NodeFragment {
 #[serde(default, deny_unknown_fields)]
 struct KubernetesFragment {
     kubeconfig: Option<Spanned<String>>,
+    kubelet_identity: Option<Spanned<bool>>,
     publish: Option<Spanned<String>>,
     dialects: Option<Spanned<Vec<String>>>,
 }
@@ -128,6 +129,7 @@ impl<T> Placed<T> {
 pub(super) struct Merged {
     pub(super) node_name: Option<Placed<String>>,
     pub(super) kubeconfig: Option<Placed<String>>,
+    pub(super) lends: Option<Placed<bool>>,
     pub(super) publish: Option<Placed<String>>,
     pub(super) dialects: Option<Placed<Vec<String>>>,
     pub(super) condition_publish: BTreeMap<String, Option<Placed<bool>>>,
@@ -174,6 +176,7 @@ impl Merged {
         } = parse(source, &mut self.numbers)?;
         place(&mut self.node_name, node.name, source);
         place(&mut self.kubeconfig, kubernetes.kubeconfig, source);
+        place(&mut self.lends, kubernetes.kubelet_identity, source);
         place(&mut self.publish, kubernetes.publish, source);
         place(&mut self.dialects, kubernetes.dialects, source);
         for (name, condition) in conditions {

@@ -82,6 +82,15 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         section: "kubernetes",
+        name: "kubelet_identity",
+        kind: Kind::Boolean,
+        default: Some("true"),
+        example: "false",
+        bounds: "true or false",
+        doc: "With false the agent never asks for the kubelet's credential: without a kubeconfig of its own it observes, and publishes nothing.",
+    },
+    Key {
+        section: "kubernetes",
         name: "publish",
         kind: Kind::Text,
         default: Some("\"all\""),

@@ -7,6 +7,7 @@ mod error;
 mod fragment;
 mod kept;
 mod keys;
+mod kubernetes;
 mod reasons;
 mod settings;
 mod sources;
@@ -24,9 +25,10 @@ pub use self::{
     error::{ConfigError, EX_CONFIG},
     kept::{Keeper, StandIn},
     keys::{KEYS, Key, Kind},
+    kubernetes::KubernetesSettings,
     settings::{
-        EventSettings, KubeletSettings, KubernetesSettings, MetricsSettings, NodeSettings,
-        RuntimeSettings, Settings, SocketPlace,
+        EventSettings, KubeletSettings, MetricsSettings, NodeSettings, RuntimeSettings, Settings,
+        SocketPlace,
     },
     values::{absolute_path, cloud_provider, node_ip, node_labels, node_name, provider_id},
 };

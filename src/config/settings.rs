@@ -6,7 +6,7 @@ use super::{
     error::ConfigError,
     fragment::{Merged, Numbers, Placed},
     kept::StandIn,
-    keys, values,
+    keys, kubernetes, values,
 };
 use crate::{
     bootstrap::Patience,
@@ -21,7 +21,7 @@ pub struct Settings {
     /// `[node]`.
     pub node: NodeSettings,
     /// `[kubernetes]`.
-    pub kubernetes: KubernetesSettings,
+    pub kubernetes: kubernetes::KubernetesSettings,
     /// `[kubelet]`.
     pub kubelet: KubeletSettings,
     /// `[runtime]`.
@@ -115,13 +115,6 @@ pub struct NodeSettings {
     pub name: Option<String>,
 }
 
-/// How to reach the cluster.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct KubernetesSettings {
-    /// The agent's own kubeconfig, an absolute path; `None`: the default places are looked at.
-    pub kubeconfig: Option<PathBuf>,
-}
-
 /// Which kubelet to watch, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KubeletSettings {
@@ -195,6 +188,7 @@ impl TryFrom<Merged> for Settings {
         let intent = intent(&mut merged)?;
         let runtime = runtime(&mut merged)?;
         let metrics = metrics(&mut merged)?;
+        let kubernetes = kubernetes::settings(&mut merged)?;
         let per_hour = merged
             .events_per_hour
             .map(|placed| placed.check("events.per_hour", values::per_hour))
@@ -224,13 +218,7 @@ impl TryFrom<Merged> for Settings {
             node: NodeSettings {
                 name: text(merged.node_name, "node.name", values::node_name)?,
             },
-            kubernetes: KubernetesSettings {
-                kubeconfig: text(
-                    merged.kubeconfig,
-                    "kubernetes.kubeconfig",
-                    values::absolute_path,
-                )?,
-            },
+            kubernetes,
             kubelet: KubeletSettings {
                 unit: unit.unwrap_or(default.unit),
                 pid_file: text(
@@ -387,7 +375,7 @@ fn list<T>(
         .transpose()
 }
 
-fn text<T>(
+pub(super) fn text<T>(
     placed: Option<Placed<String>>,
     key: &str,
     check: impl FnOnce(&str) -> Result<T, String>,

@@ -85,10 +85,10 @@ fn is_sampled(reason: Reason) -> bool {
 
 /// How long it must be gone at the least until it may be over.
 fn least_spell(reason: Reason) -> u64 {
-    if !is_sampled(reason) {
-        HOLD
-    } else {
+    if is_sampled(reason) {
         damping::LASTS.as_secs().min(HOLD)
+    } else {
+        HOLD
     }
 }
 

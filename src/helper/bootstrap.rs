@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     certificate, config,
     configured::Wanted,
+    mask,
     protocol::{Code, ConfigRequest, Heard, Refusal, RuntimeAnswer, RuntimeRequest, Verb},
     runtime,
     storage::{Disk, OWN_FOLDER},
@@ -125,7 +126,7 @@ pub fn look(root: &Root, wanted: &Wanted, request: &ConfigRequest) -> Result<Hos
     let socket = snapshot.machine.socket_path.as_deref();
     let machine = &snapshot.machine;
     let (cloud_init, join_words) = cloud_init::look(root);
-    Ok(HostSeen {
+    let seen = HostSeen {
         cloud_init,
         join_words,
         runtime: runtime(root, socket.filter(|_| is_known)),
@@ -142,6 +143,11 @@ pub fn look(root: &Root, wanted: &Wanted, request: &ConfigRequest) -> Result<Hos
         node_name: node_name(&snapshot),
         findings: findings(&report),
         awaits_join: config::has_no_credentials(machine),
+    };
+    // The command, which asks no helper, shows it as it is.
+    mask::seen(&seen).ok_or_else(|| {
+        let message = "the host's files: what was seen of them cannot be written as JSON";
+        Refusal::new(Code::Unreadable, message)
     })
 }
 

@@ -15,12 +15,20 @@ use crate::{
 };
 
 /// Which kubelet to look for, and which container runtime to ask.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// The kubelet.
     pub kubelet: KubeletSettings,
     /// The socket of `[runtime] endpoint`.
     pub runtime_socket: Option<PathBuf>,
+    /// Whether the kubelet's credential is handed out: `[kubernetes] kubelet_identity`.
+    pub lends_identity: bool,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self::from(Settings::default())
+    }
 }
 
 /// The configuration, read anew at each question: it is a few small files, and the helper outlives changes of them.
@@ -94,6 +102,7 @@ impl From<Settings> for Wanted {
         Self {
             kubelet: settings.kubelet,
             runtime_socket: settings.runtime.socket,
+            lends_identity: settings.kubernetes.kubelet_identity,
         }
     }
 }

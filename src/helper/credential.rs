@@ -9,12 +9,13 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    OWN_KUBECONFIG, plugin,
+    OWN_KUBECONFIG,
+    configured::Wanted,
+    plugin,
     process::{self, Kubelet},
     protocol::{Code, Credential, Plugin, Refusal, Verb},
 };
 use crate::{
-    config::KubeletSettings,
     host::{
         files::Root,
         trusted::{self, NotTrusted},
@@ -80,7 +81,7 @@ pub const PLACES: &[Place] = &[
 /// `known` one.
 pub fn answer(
     root: &Root,
-    settings: &KubeletSettings,
+    wanted: &Wanted,
     own: bool,
     known: Option<&str>,
 ) -> Result<Credential, Refusal> {
@@ -89,7 +90,7 @@ pub fn answer(
         let text = read(root, &path).map_err(|error| missing_or(&error))?;
         (path, text)
     } else {
-        kubelets(root, process::find(root, settings)?.as_ref())?
+        lent(root, wanted)?
     };
     let mut access =
         kubeconfig::read_roots(root, &source, &text).map_err(|fault| refusal(&fault))?;
@@ -131,7 +132,7 @@ fn from_plugin(
 /// Whose exec plugin this node has: the agent's own kubeconfig's, if that names one, else the kubelet's.
 pub(super) fn exec_source(
     root: &Root,
-    settings: &KubeletSettings,
+    wanted: &Wanted,
 ) -> Result<(PathBuf, Access, Exec), Refusal> {
     let own = Path::new(OWN_KUBECONFIG);
     let ours = read(root, own)
@@ -141,7 +142,7 @@ pub(super) fn exec_source(
     let (source, mut access) = if let Some(access) = ours {
         (own.to_owned(), access)
     } else {
-        let (source, text) = kubelets(root, process::find(root, settings)?.as_ref())?;
+        let (source, text) = lent(root, wanted)?;
         let access =
             kubeconfig::read_roots(root, &source, &text).map_err(|fault| refusal(&fault))?;
         (source, access)
@@ -171,6 +172,17 @@ fn refusal(fault: &Fault) -> Refusal {
         FaultKind::Program => (Code::ExecPlugin, ""),
     };
     Refusal::new(code, format!("{}; {what_to_do}{OWN}", fault.message))
+}
+
+/// The kubelet's kubeconfig for the agent, unless the operator does not lend it.
+fn lent(root: &Root, wanted: &Wanted) -> Result<(PathBuf, String), Refusal> {
+    if !wanted.lends_identity {
+        let message = format!(
+            "the kubelet's credential is not handed out: [kubernetes] kubelet_identity = false; {OWN}"
+        );
+        return Err(Refusal::new(Code::NoCredential, message));
+    }
+    kubelets(root, process::find(root, &wanted.kubelet)?.as_ref())
 }
 
 /// The kubeconfig that the running kubelet was started with, else the one in the well-known places, and what it says.
@@ -235,7 +247,7 @@ mod tests {
     use crate::helper::testing::{Process, host, kubeconfig_with_token, write};
 
     fn ask(root: &Root, own: bool, known: Option<&str>) -> Result<Credential, Refusal> {
-        answer(root, &KubeletSettings::default(), own, known)
+        answer(root, &Wanted::default(), own, known)
     }
 
     #[test]
@@ -336,6 +348,20 @@ mod tests {
             assert!(refused.message.contains(word), "{refused}");
             assert!(!refused.message.contains("s3cret"), "{refused}");
         }
+    }
+
+    #[test]
+    fn what_the_operator_does_not_lend_is_not_handed_out() {
+        let (_folder, root) = host();
+        write(&root, PLACES[0].path, &kubeconfig_with_token("s3cret"));
+        let wanted = Wanted {
+            lends_identity: false,
+            ..Wanted::default()
+        };
+        let refused = answer(&root, &wanted, false, None).unwrap_err();
+        assert_eq!(refused.code, Code::NoCredential);
+        assert!(refused.message.contains("kubelet_identity"), "{refused}");
+        assert!(exec_source(&root, &wanted).is_err());
     }
 
     #[test]

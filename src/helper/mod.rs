@@ -5,7 +5,7 @@
 //! most four connections, of two more that follow the configuration and two that ask for the runtime again, and one for the
 //! disk (`lane`), so that a verb that blocks in the kernel blocks nobody else. One file a verb: [`kubelet`], [`credential`],
 //! [`certificate`], [`clock`], [`fork`], [`journal`], [`config`] (which follows the files with [`watch`]), [`runtime`], [`storage`]
-//! (with `canary`), [`boot`], [`bootstrap`] and [`pods`]; [`protocol`] is what both sides speak (a `line` at a time), [`server`]
+//! (with `canary`), [`boot`], [`bootstrap`] and [`pods`]; [`protocol`] is what both sides speak (a `line` at a time, without secrets: `mask`), [`server`]
 //! answers, [`activation`] and [`socket`] get the listening socket.
 
 pub mod activation;
@@ -22,6 +22,7 @@ pub mod journal;
 pub mod kubelet;
 mod lane;
 mod line;
+mod mask;
 pub mod plugin;
 pub mod pods;
 pub mod process;

@@ -371,7 +371,7 @@ pub fn encode_answer<T: Serialize>(answer: Result<T, Refusal>) -> Vec<u8> {
         Ok(answer) => Body::Answer(answer),
         Err(refusal) => Body::Error(refusal),
     });
-    match line {
+    match line.map(super::mask::line::<T>) {
         Ok(line) if line.len() <= MAX_ANSWER_BYTES => line,
         _ => {
             let message =
@@ -524,10 +524,13 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_too_long_becomes_a_refusal() {
-        let line = encode_answer(Ok("x".repeat(MAX_ANSWER_BYTES)));
+        let line = encode_answer(Ok(vec!["x".repeat(1000); MAX_ANSWER_BYTES / 1000]));
         assert!(line.len() < 200);
         assert_eq!(
-            decode_answer::<String>(&line).unwrap().unwrap_err().code,
+            decode_answer::<Vec<String>>(&line)
+                .unwrap()
+                .unwrap_err()
+                .code,
             Code::TooLarge
         );
     }

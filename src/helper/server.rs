@@ -334,7 +334,7 @@ fn perform(host: &Host, request: &Request, uid: u32) -> Vec<u8> {
         Request::Pods => encode(verb, pods::answer(root)),
         Request::Certificate => encode(verb, certificate::answer(root, &wanted().kubelet)),
         Request::Credential { own, known } => {
-            let answer = credential::answer(root, &wanted().kubelet, *own, known.as_deref());
+            let answer = credential::answer(root, &wanted(), *own, known.as_deref());
             // A plugin's lives for minutes: it is said once.
             if let Ok(credential) = &answer
                 && credential.access.is_some()

@@ -26,7 +26,9 @@ use tonic::{
 use tonic_prost::ProstCodec;
 
 use self::line::{End, Line, Tasks};
-use crate::{clock::Clock, helper::protocol::Heard, helper::protocol::RuntimeStatus};
+use crate::{
+    clock::Clock, helper::protocol::Heard, helper::protocol::RuntimeStatus, kubelet::shown::told,
+};
 
 /// The longest answer; containerd's has some hundred bytes.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
@@ -368,15 +370,13 @@ fn refused(status: &Status) -> Heard {
     }
 }
 
-/// In one line, and not too long.
+/// In one line, without secrets (a runtime quotes the URL that it pulls from), and not too long.
 fn text(said: &str) -> String {
-    let mut line: String = said
+    let line: String = said
         .chars()
-        .take(MAX_TEXT_BYTES)
         .map(|letter| if letter.is_control() { ' ' } else { letter })
         .collect();
-    line.truncate(line.floor_char_boundary(MAX_TEXT_BYTES));
-    line
+    told(&line, MAX_TEXT_BYTES)
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 //! older kernel, a sandbox that forbids it), and where the resolved path itself is asked for, each component is opened
 //! below the one before it, and the text of each link is followed from there.
 
+mod open;
+
 use std::{
     ffi::{OsStr, OsString},
     io,

@@ -27,7 +27,7 @@ use crate::kubelet::tree::{Meta, Tree, Unreadable};
 /// As many links as Linux follows.
 const MAX_LINKS: usize = 40;
 /// `PROC_SUPER_MAGIC` of `linux/magic.h`: what lies there is a process's, not somebody's file.
-const PROC_FS: u32 = 0x9fa0;
+const PROC_FS: i64 = 0x9fa0;
 
 /// Why a file is not read as root's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -216,7 +216,7 @@ impl Walk {
             }
             let at = self.real.join(&name);
             let fd = below(self.here(), &name, OFlags::PATH).map_err(why)?;
-            if fstatfs(&fd).map_err(why)?.f_type as u32 == PROC_FS {
+            if fstatfs(&fd).map_err(why)?.f_type == PROC_FS {
                 return Err(Why::InProc { at });
             }
             let stat = fstat(&fd).map_err(why)?;

@@ -21,6 +21,7 @@ mod order;
 mod references;
 mod resources;
 mod runtime;
+mod secret;
 mod settings;
 mod syntax;
 mod unit;
@@ -236,6 +237,7 @@ pub fn run(snapshot: &Snapshot) -> Report {
         (rule.run)(snapshot, &mut report);
     }
     order::settle(&mut report);
+    secret::hide(snapshot, &mut report);
     report
 }
 

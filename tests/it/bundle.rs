@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+mod hostile;
 mod node;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};

@@ -10,7 +10,10 @@ fn named(document: &str) -> BTreeSet<&str> {
     let is_name = |text: &&str| {
         let parts: Vec<_> = text.split("::").collect();
         let is_word = |part: &&str| {
-            !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+            !part.is_empty()
+                && part
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
         };
         parts.len() == 2 && parts.iter().all(is_word)
     };

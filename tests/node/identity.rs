@@ -22,6 +22,10 @@ pub(crate) fn tests() -> Vec<Trial> {
         trial("identity::own", its_own_kubeconfig_comes_first),
         trial("identity::kubelet", the_kubelets_rotated_certificate_serves),
         trial("identity::none", without_one_it_stands_alone),
+        trial(
+            "identity::not_lent",
+            the_kubelets_is_refused_by_configuration,
+        ),
         trial("identity::token_rotated", a_rotated_token_is_used),
         trial("identity::token_revoked", a_revoked_token_is_read_anew_once),
         trial(
@@ -360,6 +364,38 @@ fn without_one_it_stands_alone() -> Result<()> {
         scene.kill_kubelet()?;
         scene.status_file("the crash", |file| is(file, "KubeletCrashed"))?;
         ensure!(scene.requests()?.is_empty(), "it asked the API");
+        said_once(scene, "none")
+    })
+}
+
+/// The helper would hand it over, and is not asked.
+fn the_kubelets_is_refused_by_configuration() -> Result<()> {
+    let plane = ControlPlane::shared()?;
+    let scene = Scene::booted(&plane, "not-lent", |node| node)?;
+    scene.play(|scene| {
+        scene.node.sh(
+            "rm /etc/nodevigil/kubeconfig
+             printf '[kubernetes]\nkubelet_identity = false\n' >/etc/nodevigil/config.d/70-not-lent.toml
+             systemctl start nodevigil",
+        )?;
+        let file = scene.status_file("a verdict without an identity", |file| {
+            file["identity"]["kind"] == "none"
+                && file["conditions"][0]["reason"] == "KubeletIsHealthy"
+        })?;
+        let detail = file["identity"]["detail"].as_str().unwrap_or_default();
+        ensure!(detail.contains("kubelet_identity = false"), "{file:#}");
+        scene.keep_dead()?;
+        scene.kill_kubelet()?;
+        scene.status_file("the crash", |file| {
+            file["conditions"][0]["reason"] == "KubeletCrashed"
+        })?;
+        ensure!(scene.requests()?.is_empty(), "it asked the API");
+        let user = "system:node:not-lent";
+        ensure!(writes_of(scene, user)?.is_empty(), "as the kubelet");
+        let journal = scene.node.sh("journalctl --no-pager -u nodevigil-helper")?;
+        ensure!(!journal.contains("credential handed out"), "{journal}");
+        let (_, doctor) = scene.node.run("nodevigil doctor")?;
+        ensure!(doctor.contains("kubelet_identity = false"), "{doctor}");
         said_once(scene, "none")
     })
 }

@@ -162,15 +162,7 @@ impl Both {
     fn ask(&mut self, millis: u64, id: &'static str, question: &Question) {
         let is_bad = self.one_in(60);
         let reading: Box<dyn Fn() -> Reading> = match question {
-            Question::Limits => Box::new(move || {
-                let now = if is_bad { 990 } else { 10 };
-                let used = Some(limits::Used { now, limit: 1000 });
-                Reading::Limits(limits::Sample {
-                    files: used,
-                    pids: used,
-                    ..limits::Sample::default()
-                })
-            }),
+            Question::Limits => Box::new(move || limits_read(is_bad)),
             Question::Fork => Box::new(|| Reading::Fork(Ok(Forked::Refused))),
             Question::KernelState(_) => Box::new(move || {
                 Reading::KernelState(KernelState {
@@ -308,4 +300,14 @@ fn a_short_turn_comes_to_what_a_whole_one_would() {
     // Whoever stands down in that moment tells it as unknown.
     assert!(hints >= 3, "{hints} told of the memory");
     assert!(shorts > turns / 3, "{shorts} of {turns} were short");
+}
+
+fn limits_read(is_bad: bool) -> Reading {
+    let now = if is_bad { 990 } else { 10 };
+    let used = Some(limits::Used { now, limit: 1000 });
+    Reading::Limits(limits::Sample {
+        files: used,
+        pids: used,
+        ..limits::Sample::default()
+    })
 }

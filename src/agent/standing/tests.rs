@@ -203,8 +203,7 @@ fn the_end_of_a_pause_is_warned_of_once_over_restarts() {
         let until = at(7200).wall.to_string();
         standing.learn_will(&annotated(&until), at(secs));
     };
-    let ways: [&dyn Fn(&mut Standing, u64); 2] = [&by_file, &by_annotation];
-    for ask in ways {
+    for ask in [&by_file as &dyn Fn(&mut Standing, u64), &by_annotation] {
         let mut first = standing();
         ask(&mut first, 0);
         asking(&mut first, 3599);
@@ -234,7 +233,7 @@ fn a_pause_file_that_asks_for_more_is_bounded_and_that_is_said() {
     assert!(asking(&mut standing, 601).is_empty());
     assert_eq!(news(&mut standing), ["PauseTooLong"]);
     let annotation = standing.annotation().unwrap();
-    assert_eq!(standing.ignored(), [annotation.clone()]);
+    assert_eq!(standing.ignored(), std::slice::from_ref(&annotation));
     assert!(
         annotation.starts_with("ignored: nodevigil pause (swap)"),
         "{annotation}"

@@ -14,6 +14,14 @@ const MAX_PREFIX_BYTES: usize = 155;
 pub(super) struct Archive(Vec<u8>);
 
 impl Archive {
+    /// An empty one, with room for files of these lengths: to grow would take twice the memory.
+    pub(super) fn with_room_for(lengths: impl Iterator<Item = usize>) -> Self {
+        let file = |length: usize| BLOCK + length.next_multiple_of(BLOCK);
+        Self(Vec::with_capacity(
+            lengths.map(file).sum::<usize>() + 2 * BLOCK,
+        ))
+    }
+
     /// Whether a file can have that name: short enough for the format, and none that programs refuse to unpack.
     pub(super) fn takes(name: &str) -> bool {
         split(name).is_some() && name.split('/').all(|folder| folder != "..")

@@ -1,6 +1,7 @@
 //! Reads every part, each on a thread of its own, learns what is secret, and makes the parts presentable.
 
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::mpsc,
     thread,
@@ -10,9 +11,9 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    MAX_BYTES, State, mask,
-    parts::{self, Form, Lacking, Part},
-    reading::{self, MAX_PART_BYTES},
+    MAX_BYTES, State, TO_PRESENT, TO_WRITE, mask,
+    parts::{self, Form, Lacking, MAX_PART_BYTES, Part},
+    reading,
     redact::Redactor,
     say, secrets,
 };
@@ -21,12 +22,17 @@ use crate::{clock::Clock, host::files::Root};
 /// What was read of a part.
 pub(super) type Read = Result<Vec<u8>, Lacking>;
 
+/// All parts together, as they are read: each is held until the last one has taught what is secret.
+const MAX_READ_BYTES: usize = 10 << 20;
+
 /// Reads and makes presentable.
 pub(super) struct Collector {
     root: Root,
-    /// When all has to be read.
+    /// When the archive has to be written.
     end: Duration,
     pub(super) redactor: Redactor,
+    /// So much more is read.
+    unread_bytes: usize,
     /// So much fits in.
     left: usize,
     /// What `check` found.
@@ -41,6 +47,7 @@ impl Collector {
             root: Root::new(root),
             end,
             redactor: Redactor::default(),
+            unread_bytes: MAX_READ_BYTES,
             left: MAX_BYTES,
             check: Value::Null,
             unread: Vec::new(),
@@ -67,15 +74,16 @@ impl Collector {
                 reading::read_file(&root, &path, limit)
             });
             match read {
-                Ok(bytes) => secrets::learn(&mut self.redactor, &source, &bytes),
-                Err(Lacking::Absent) => {}
-                Err(Lacking::Failed(why)) => {
-                    self.unread
-                        .push(format!("{}: {why}", source.path.display()));
+                Ok(bytes) => {
+                    if let Err(why) = secrets::learn(&mut self.redactor, &source, &bytes) {
+                        self.miss(&source.path, &why);
+                    }
                 }
+                Err(Lacking::Absent) => {}
+                Err(Lacking::Failed(why)) => self.miss(&source.path, &why),
             }
         }
-        mask::findings(&mut self.check.clone(), &mut self.redactor);
+        mask::findings(&mut self.check, &mut self.redactor);
         let mut gathered = vec![(check, read)];
         for part in parts::all(&self.root, is_live, config, &self.check) {
             if part.from.starts_a_program() {
@@ -92,14 +100,28 @@ impl Collector {
         Ok(gathered)
     }
 
-    fn read(&self, part: &Part) -> Read {
+    /// A file with secrets that are not known.
+    fn miss(&mut self, path: &Path, why: &str) {
+        self.unread.push(format!("{}: {why}", path.display()));
+    }
+
+    fn read(&mut self, part: &Part) -> Read {
         let (from, root) = (part.from.clone(), self.root.clone());
-        self.in_time(from.deadline(), move || from.read(&root))
+        let bytes = self.in_time(from.deadline(), move || from.read(&root))?;
+        let most = part.max_bytes().min(self.unread_bytes);
+        if bytes.len() > most {
+            let length = bytes.len();
+            return Err(Lacking::Failed(format!(
+                "too long: {length} bytes, and {most} at most are looked through here"
+            )));
+        }
+        self.unread_bytes -= bytes.len();
+        Ok(bytes)
     }
 
     /// What `work` gives, on a thread of its own: one that hangs is left behind.
     fn in_time(&self, deadline: Duration, work: impl FnOnce() -> Read + Send + 'static) -> Read {
-        let left = self.end.saturating_sub(Clock.now().uptime);
+        let left = self.end.saturating_sub(TO_PRESENT + Clock.now().uptime);
         if left.is_zero() {
             return Err(Lacking::Failed("no time was left for it".to_owned()));
         }
@@ -127,13 +149,22 @@ impl Collector {
 
     fn presented(&mut self, part: &Part, read: Read) -> Result<(String, State), Lacking> {
         let bytes = read?;
+        let cannot = |why: &str| Err(Lacking::Failed(why.to_owned()));
+        if self.redactor.is_full() && !part.is_plain() {
+            return cannot("more secrets are on this node than can be looked for: it may hold one");
+        }
+        if self.left == 0 {
+            return cannot("no room: the bundle is full");
+        }
+        if Clock.now().uptime + TO_WRITE >= self.end {
+            return cannot("no time was left to look for secrets in it");
+        }
         let masked = self.masked(part, &bytes).map_err(Lacking::Failed)?;
         let mut text = match masked {
             Masked::Text(text) => self.redactor.text(&text),
             Masked::Json(mut value) => {
                 self.redactor.json(&mut value);
-                let text = serde_json::to_string_pretty(&value);
-                text.map_err(|error| Lacking::Failed(error.to_string()))? + "\n"
+                pretty(&value).map_err(Lacking::Failed)?
             }
         };
         let room = self.left.min(MAX_PART_BYTES);
@@ -185,6 +216,30 @@ impl Collector {
             Form::Environment => Masked::Text(mask::environment(&text, &mut self.redactor, &shown)),
         })
     }
+}
+
+/// JSON for people, as long as a part may be: where it is nested deeply, most of it would be blanks.
+fn pretty(value: &Value) -> Result<String, String> {
+    struct Bounded(Vec<u8>);
+    impl io::Write for Bounded {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.0.len() + bytes.len() > MAX_PART_BYTES {
+                return Err(io::Error::other(format!(
+                    "no room: more than {MAX_PART_BYTES} bytes"
+                )));
+            }
+            self.0.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut text = Bounded(Vec::new());
+    let written = serde_json::to_writer_pretty(&mut text, value);
+    written.map_err(|error| error.to_string())?;
+    text.0.push(b'\n');
+    String::from_utf8(text.0).map_err(|error| error.to_string())
 }
 
 enum Masked {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::redact::{Redactor, STARS};
-use crate::kubelet::{place::Place, shown::is_secret_name, systemd::env_file};
+use crate::kubelet::{place::Place, shown::is_secret_variable, systemd::env_file};
 
 /// Settings of a unit whose value is a secret or may be one.
 const SECRET_SETTINGS: &[&str] = &[
@@ -22,7 +22,7 @@ pub(super) fn may_be_shown(name: &str, is_referenced: bool) -> bool {
         || ["_ARGS", "_OPTS", "_FLAGS", "_PROXY"]
             .iter()
             .any(|end| upper.ends_with(end));
-    (is_known || is_referenced) && !is_secret_name(name)
+    (is_known || is_referenced) && !is_secret_variable(name)
 }
 
 /// The assignments of an environment file as systemd reads them, one a line. Text that is none (comments, broken lines, the

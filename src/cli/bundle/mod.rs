@@ -6,6 +6,8 @@
 
 mod archive;
 mod collect;
+mod find;
+mod journal;
 mod mask;
 mod parts;
 mod reading;
@@ -33,6 +35,10 @@ use crate::{clock::Clock, host::files::Root};
 
 /// Everything together.
 const DEADLINE: Duration = Duration::from_mins(1);
+/// Of that, what is left at least to make presentable what was read, and to write it.
+const TO_PRESENT: Duration = Duration::from_secs(15);
+/// Of that, to write it.
+const TO_WRITE: Duration = Duration::from_secs(5);
 /// All parts together, as they are in the archive.
 const MAX_BYTES: usize = 8 << 20;
 /// Of the Node's name in that of the archive.
@@ -47,7 +53,7 @@ const VERSION: u32 = 1;
 /// and facts of the host. manifest.json says what is in it, what is not, and why. At most 8 MiB, within a minute.
 ///
 /// Tokens, keys, passwords and the values of environment variables are left out, wherever they stand: look through it
-/// before you hand it on all the same. Run it as root: another user can read less, and the manifest says what was missed.
+/// before you hand it on all the same. What is too much to be looked through is left out as well. Run it as root: another user can read less, and the manifest says what was missed.
 ///
 /// Exit code: 0 the archive is written, 1 it is not.
 #[derive(Debug, Clone, clap::Args)]
@@ -64,13 +70,15 @@ pub struct Bundle {
     config: Vec<PathBuf>,
 }
 
-/// A text as it is in a bundle of a machine that keeps this secret, and what is secret in `credentials`.
+/// A text as it is in a bundle of a machine that keeps this secret, and what is secret in `credentials`; nothing, where that is not known.
 #[doc(hidden)] // public for the fuzz target
 pub fn redacted(secret: &str, credentials: &str, text: &str) -> String {
     let mut redactor = redact::Redactor::default();
     redactor.learn(secret);
-    redactor.learn_credentials(credentials);
-    redactor.text(text)
+    match redactor.learn_credentials(credentials) {
+        Ok(()) => redactor.text(text),
+        Err(_) => String::new(),
+    }
 }
 
 /// What is in a bundle, and what is not.
@@ -93,7 +101,7 @@ struct Manifest {
 struct Redaction {
     /// Forms of secrets that were looked for by themselves, beside those that are known by name and looks.
     known: usize,
-    /// There were more: those that were found last are known by name and looks alone.
+    /// There were more than can be looked for: what might quote one of them was left out.
     is_full: bool,
     /// Files with secrets that could not be read; what stands in them is known by name and looks alone.
     unread: Vec<String>,
@@ -173,8 +181,9 @@ impl Bundle {
         let text = serde_json::to_string_pretty(&manifest).context("write the manifest")?;
         files.insert(0, ("manifest.json".to_owned(), text + "\n"));
         let modified = u64::try_from(begun.wall.as_second()).unwrap_or(0);
-        let mut archive = Archive::default();
-        for (part, text) in &files {
+        let lengths = files.iter().map(|(_, text)| text.len());
+        let mut archive = Archive::with_room_for(lengths);
+        for (part, text) in files {
             archive.add(&format!("{name}/{part}"), text.as_bytes(), modified);
         }
         self.write(&archive.finish(), &name)?;
@@ -245,7 +254,10 @@ fn summary(manifest: &Manifest) -> String {
         }
     }
     if manifest.redaction.is_full {
-        lines.push("this node has more secrets than are looked for one by one".to_owned());
+        lines.push(
+            "this node has more secrets than are looked for one by one: most parts were left out"
+                .to_owned(),
+        );
     }
     if manifest.uid != 0 {
         lines.push("you are not root, who can read more".to_owned());

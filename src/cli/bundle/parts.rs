@@ -4,10 +4,27 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::host::files::Root;
+use crate::{
+    host::{files::Root, tree::HostTree},
+    kubelet::tree::Tree as _,
+};
 
+pub(super) const JOURNALCTL: &str = "/usr/bin/journalctl";
 /// Lines of each unit's journal that are asked for.
 const JOURNAL_LINES: &str = "--lines=1500";
+/// The longest part, before and after it is made presentable.
+pub(super) const MAX_PART_BYTES: usize = 1 << 20;
+/// What `check` says, some ten kilobytes.
+pub(super) const MAX_FINDINGS_BYTES: usize = 512 << 10;
+/// The longest document, of which a node's have some kilobytes.
+pub(super) const MAX_PARSED_BYTES: usize = 128 << 10;
+/// Of the host's facts those in which somebody's words stand.
+const HOST_WITH_WORDS: [&str; 4] = [
+    "host/kernel-command-line",
+    "host/mounts",
+    "host/failed-units",
+    "host/units",
+];
 /// So many files of one folder.
 const MAX_FILES: usize = 32;
 
@@ -43,6 +60,8 @@ pub(super) enum From {
     Program(&'static str, Vec<String>),
     /// The lines of the kernel's log that say something of its health.
     Kernel,
+    /// journalctl with these arguments, over the journal of a tree.
+    Journal(Vec<String>),
 }
 
 /// One file of the bundle.
@@ -51,6 +70,22 @@ pub(super) struct Part {
     pub(super) name: String,
     pub(super) from: From,
     pub(super) form: Form,
+}
+
+impl Part {
+    /// Whether nobody but the kernel and the distribution has written it: no secret can be in it.
+    pub(super) fn is_plain(&self) -> bool {
+        self.name.starts_with("host/") && !HOST_WITH_WORDS.contains(&self.name.as_str())
+    }
+
+    /// The longest that is made presentable. What is taken apart takes many times as much memory meanwhile.
+    pub(super) fn max_bytes(&self) -> usize {
+        match self.form {
+            Form::Text | Form::KubeletConfiguration => MAX_PART_BYTES,
+            Form::Findings => MAX_FINDINGS_BYTES,
+            Form::Json | Form::Toml | Form::Unit | Form::Environment => MAX_PARSED_BYTES,
+        }
+    }
 }
 
 /// Why there is nothing of a part.
@@ -113,7 +148,7 @@ pub(super) fn all(root: &Root, is_live: bool, config: &[PathBuf], check: &Value)
     parts.extend(kubelets(check));
     parts.extend(runtimes(root));
     let units = units(check);
-    parts.extend(units.iter().map(|unit| journal(root, is_live, unit)));
+    parts.extend(units.iter().map(|unit| journal(is_live, unit)));
     let rke2 = "/var/lib/rancher/rke2/agent/logs/kubelet.log";
     parts.push(part(
         "journal/rke2-kubelet.log",
@@ -242,7 +277,7 @@ fn units(check: &Value) -> Vec<String> {
     units
 }
 
-fn journal(root: &Root, is_live: bool, unit: &str) -> Part {
+fn journal(is_live: bool, unit: &str) -> Part {
     let mut words: Vec<String> = [
         "--no-pager",
         "--quiet",
@@ -252,16 +287,14 @@ fn journal(root: &Root, is_live: bool, unit: &str) -> Part {
     ]
     .map(str::to_owned)
     .into();
-    if !is_live {
-        words.push(format!("--root={}", root.join("/").display()));
-    }
     words.push(format!("--unit={unit}"));
     let name = unit.strip_suffix(".service").unwrap_or(unit);
-    part(
-        format!("journal/{name}.log"),
-        Form::Text,
-        From::Program("/usr/bin/journalctl", words),
-    )
+    let from = if is_live {
+        From::Program(JOURNALCTL, words)
+    } else {
+        From::Journal(words)
+    };
+    part(format!("journal/{name}.log"), Form::Text, from)
 }
 
 /// What the machine is, and how it is.
@@ -336,12 +369,20 @@ pub(super) fn files_in(
     folder: &str,
     end: &str,
 ) -> impl Iterator<Item = (String, String)> {
-    let mut names = root.list(folder).unwrap_or_default();
-    names.retain(|name| name.ends_with(end));
+    let mut names = names_in(root, folder, end);
     names.truncate(MAX_FILES);
     let folder = folder.to_owned();
     names.into_iter().map(move |name| {
         let path = format!("{folder}/{name}");
         (name, path)
     })
+}
+
+/// The names of a folder that end so. The folder is one of the tree's, wherever links lead.
+pub(super) fn names_in(root: &Root, folder: &str, end: &str) -> Vec<String> {
+    let tree = HostTree::new(&root.join("/"));
+    let names = tree.and_then(|tree| tree.list(Path::new(folder)));
+    let names = names.unwrap_or_default().into_iter();
+    let names = names.map(|name| name.to_string_lossy().into_owned());
+    names.filter(|name| name.ends_with(end)).collect()
 }

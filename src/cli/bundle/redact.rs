@@ -4,12 +4,15 @@
 //! whatever the machine is known to keep secret. That is learnt from the files where secrets lie, none of which is in a
 //! bundle itself, and found in any text: plain, in base64, as JSON writes it.
 
-use std::collections::BTreeSet;
+use std::{cell::OnceCell, collections::BTreeSet};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use serde_json::Value;
 
-use crate::kubelet::shown::{few_stars, harmless, hide_in_words, hide_secrets, is_secret_name};
+use super::find::Finder;
+use crate::kubelet::shown::{
+    few_stars, harmless_lines, hide_in_words, hide_secrets, is_secret_name,
+};
 
 /// What stands for a secret.
 pub(super) const STARS: &str = "***";
@@ -19,8 +22,12 @@ const MIN_SECRET_BYTES: usize = 6;
 const MIN_VALUE_BYTES: usize = 10;
 /// Longer ones are looked for in pieces.
 const MAX_SECRET_BYTES: usize = 512;
-/// So many are kept in mind.
-const MAX_SECRETS: usize = 4096;
+/// So many forms are kept in mind, and so many bytes of them. A secret has five forms, and [`Finder`] takes 15 bytes for
+/// each byte of theirs: 12 MiB. A control plane with its keys and kubeconfigs has some 300 KiB.
+const MAX_SECRETS: usize = 16 * 1024;
+const MAX_FORMS_BYTES: usize = 768 << 10;
+/// Longer ones are not read as JSON: it takes many times as much memory meanwhile.
+const MAX_JSON_BYTES: usize = 128 << 10;
 /// Below these keys every value is a secret, whatever its name: a registry's credentials, the headers of a request.
 const SECRET_BRANCHES: &[&str] = &["auth", "auths", "header", "headers", "staticPodURLHeader"];
 
@@ -28,6 +35,10 @@ const SECRET_BRANCHES: &[&str] = &["auth", "auths", "header", "headers", "static
 #[derive(Debug, Default)]
 pub(super) struct Redactor {
     secrets: BTreeSet<String>,
+    /// All of them together.
+    bytes: usize,
+    /// Made of them when it is first needed.
+    finder: OnceCell<Finder>,
     /// Whether there were more than are kept in mind.
     is_full: bool,
 }
@@ -66,10 +77,16 @@ impl Redactor {
 
     /// Learns what a file with credentials has beside what names tell: the environment of an exec plugin, an argument below
     /// the one that names it, a user's name and a registry's `auth`.
-    pub(super) fn learn_credentials(&mut self, text: &str) {
+    ///
+    /// # Errors
+    /// When it was too long for that: then what is secret in it is not known.
+    pub(super) fn learn_credentials(&mut self, text: &str) -> Result<(), String> {
         self.learn_text(text);
         // JSON on one line has no lines to go by.
-        let json: Option<Value> = serde_json::from_str(text).ok();
+        let is_json = text.trim_start().starts_with(['{', '[']);
+        let is_too_long = is_json && text.len() > MAX_JSON_BYTES;
+        let json = (is_json && !is_too_long).then(|| serde_json::from_str(text).ok());
+        let json: Option<Value> = json.flatten();
         let json = json.and_then(|json| serde_json::to_string_pretty(&json).ok());
         let text = json.as_deref().unwrap_or(text);
         let mut is_next = false; // what follows an item `--token`
@@ -91,6 +108,10 @@ impl Redactor {
                 self.learn(&unquoted(value));
             }
         }
+        if is_too_long {
+            return Err(format!("is longer than {MAX_JSON_BYTES} bytes, for JSON"));
+        }
+        Ok(())
     }
 
     /// Learns a value of which nothing tells that it is secret: the whole, and where it has several words each of them. Not
@@ -146,39 +167,30 @@ impl Redactor {
         if form.len() < MIN_SECRET_BYTES || self.secrets.contains(form) {
             return;
         }
-        if self.secrets.len() >= MAX_SECRETS {
+        if self.secrets.len() >= MAX_SECRETS || self.bytes + form.len() > MAX_FORMS_BYTES {
             self.is_full = true;
         } else {
+            self.bytes += form.len();
             self.secrets.insert(form.to_owned());
+            self.finder.take();
         }
     }
 
     /// A text that may be shown: it steers no terminal either.
     pub(super) fn text(&self, text: &str) -> String {
         let hidden = hide_secrets(&self.without_known(text));
-        let lines: Vec<String> = hidden.split('\n').map(harmless).collect();
-        few_stars(&lines.join("\n"))
+        few_stars(&harmless_lines(&hidden))
     }
 
     /// Every occurrence is looked for in the text as it is: where two overlap, both are hidden whole.
     fn without_known(&self, text: &str) -> String {
-        let mut hidden: Vec<(usize, usize)> = Vec::new();
-        for secret in &self.secrets {
-            let mut from = 0;
-            while let Some(at) = text[from..].find(secret.as_str()) {
-                let start = from + at;
-                hidden.push((start, start + secret.len()));
-                from = text.ceil_char_boundary(start + 1);
-            }
-        }
-        hidden.sort_unstable();
+        let secrets = self.secrets.iter().map(String::as_str);
+        let finder = self.finder.get_or_init(|| Finder::new(secrets));
         let (mut shown, mut end) = (String::with_capacity(text.len()), 0);
-        for (start, after) in hidden {
-            if start > end || (end == 0 && after > 0) {
-                shown += &text[end..start];
-                shown += STARS;
-            }
-            end = end.max(after);
+        for found in finder.find(text) {
+            shown += &text[end..found.start];
+            shown += STARS;
+            end = found.end;
         }
         shown + &text[end..]
     }
@@ -249,7 +261,10 @@ mod tests {
             r#"{"a":"***"}"#
         );
         let mut redactor = Redactor::default();
-        redactor.learn_credentials(r#"{"users":[{"user":{"exec":{"args":["--secret","wombat of"],"env":[{"name":"A","value":"dingo of"}]}}}]}"#);
+        let learnt = redactor.learn_credentials(r#"{"users":[{"user":{"exec":{"args":["--secret","wombat of"],"env":[{"name":"A","value":"dingo of"}]}}}]}"#);
+        assert_eq!(learnt, Ok(()));
+        let long = format!("{{\"a\": \"{}\"}}", "x".repeat(MAX_JSON_BYTES));
+        assert!(redactor.learn_credentials(&long).is_err());
         assert_eq!(redactor.text("dingo of, wombat of"), "***, ***");
         assert_eq!(knowing("short").known(), 0);
     }
@@ -262,11 +277,15 @@ mod tests {
             learnt += 1;
             redactor.learn(&format!("wombat number {learnt:06}"));
         }
-        assert_eq!(redactor.known(), MAX_SECRETS);
+        let known = redactor.known();
+        assert!(
+            known <= MAX_SECRETS && redactor.bytes <= MAX_FORMS_BYTES,
+            "{known}"
+        );
         let first = redactor.text("wombat number 000001");
         assert_eq!(first, STARS);
         redactor.learn("wombat number 000001");
-        assert_eq!(redactor.known(), MAX_SECRETS);
+        assert_eq!(redactor.known(), known);
     }
 
     #[test]

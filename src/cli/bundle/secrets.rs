@@ -135,10 +135,13 @@ pub(super) fn sources(root: &Root, check: &Value) -> Vec<Source> {
 }
 
 /// Takes in what is secret in it.
-pub(super) fn learn(redactor: &mut Redactor, source: &Source, bytes: &[u8]) {
+///
+/// # Errors
+/// When it was not read to its end.
+pub(super) fn learn(redactor: &mut Redactor, source: &Source, bytes: &[u8]) -> Result<(), String> {
     let text = String::from_utf8_lossy(bytes);
-    redactor.learn_credentials(&text);
     if source.holds == Holds::Secret {
         redactor.learn_lines(&text);
     }
+    redactor.learn_credentials(&text)
 }

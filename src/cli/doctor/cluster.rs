@@ -103,6 +103,7 @@ pub(super) async fn look(lines: &Lines, ground: &Ground, facts: Option<KubeletFa
         explicit: ground.settings.kubernetes.kubeconfig.clone(),
         default: DEFAULT_KUBECONFIG.into(),
         root: ground.root.clone(),
+        kubelets: ground.settings.kubernetes.kubelet_identity,
         helper: ground.helper.clone(),
         keeps_note: false,
         timer: None,

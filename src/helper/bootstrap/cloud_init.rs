@@ -7,9 +7,8 @@ use serde_json::Value;
 
 use crate::{
     bootstrap::{CloudInit, MAX_TEXT_BYTES},
-    health::bounded,
     host::files::Root,
-    kubelet::shown::{harmless, hide_secrets},
+    kubelet::shown::told,
 };
 
 const STATUS: &str = "/run/cloud-init/status.json";
@@ -108,7 +107,7 @@ fn of_status(v1: &Value, is_marked_finished: bool) -> CloudInit {
 
 /// One line that holds no secret.
 fn presentable(text: &str, max_bytes: usize) -> String {
-    bounded(&harmless(&hide_secrets(text)), max_bytes)
+    told(text, max_bytes)
 }
 
 /// The last two lines that say why kubeadm failed.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kubelet::shown::{few_stars, harmless, hide_secrets};
+use crate::kubelet::shown::told;
 
 /// As much of a line is shown: the condition's message holds it beside how the kubelet ended.
 pub(super) const MAX_WORDS_BYTES: usize = 400;
@@ -48,16 +48,7 @@ pub(super) fn is_error(line: &str) -> bool {
 pub(super) fn shown(line: &str) -> String {
     let line = line.lines().next().unwrap_or_default().trim();
     let plain = plain(line);
-    let safe = harmless(&hide_secrets(&plain));
-    cut(few_stars(&safe))
-}
-
-fn cut(mut text: String) -> String {
-    if text.len() > MAX_WORDS_BYTES {
-        text.truncate(text.floor_char_boundary(MAX_WORDS_BYTES - '…'.len_utf8()));
-        text.push('…');
-    }
-    text
+    told(&plain, MAX_WORDS_BYTES)
 }
 
 fn plain(line: &str) -> String {

@@ -127,7 +127,7 @@ fn answer(root: &Root, stream: &UnixStream, limits: Limits) {
 /// Finds out what is to be run, and runs it.
 fn derive(root: &Root, deadline: Duration) -> Answer {
     let wanted = Configured::new(root.clone(), Vec::new()).wanted();
-    let (source, access, exec) = match credential::exec_source(root, &wanted.kubelet) {
+    let (source, access, exec) = match credential::exec_source(root, &wanted) {
         Ok(found) => found,
         Err(refusal) => {
             return Answer {

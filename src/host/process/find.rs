@@ -163,8 +163,8 @@ fn is_service_of_hosts(root: &Root, pid: i32) -> bool {
         .filter_map(|line| line.splitn(3, ':').nth(2))
         .flat_map(|path| path.split('/'));
     let is_foreign = |folder: &str| {
-        folder.ends_with(".scope")
-            || folder.ends_with(".slice") && !is_slice_of_hosts(folder)
+        folder.strip_suffix(".scope").is_some()
+            || folder.strip_suffix(".slice").is_some() && !is_slice_of_hosts(folder)
             || FOREIGN_GROUPS.iter().any(|name| folder.starts_with(name))
     };
     !folders.any(is_foreign)

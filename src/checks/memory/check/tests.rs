@@ -310,6 +310,7 @@ fn runtime_listens(story: &mut Story, pid: i32, unit: Option<&str>) {
         unit: unit.map(str::to_owned),
     };
     story.take(&Reading::Runtime(Ok(RuntimeAnswer {
+        is_guess: false,
         socket: "/run/containerd/containerd.sock".into(),
         listener: Some(listener),
         took_micros: 900,
@@ -437,7 +438,11 @@ fn the_runtime_is_the_very_process_or_of_its_name_in_its_units_cgroup() {
             assert_eq!(story.reasons(), killed, "{is_new} {pid} {comm} {cgroup}");
         }
     }
-    // In namespaces of our own it is known by its end, which comes before the line or after it.
+}
+
+#[test]
+fn in_other_namespaces_the_runtime_is_known_by_its_end_before_the_line_or_after_it() {
+    let killed = [Reason::MemoryKilledContainerRuntime];
     let line = (900, "containerd", "/m/a/system.slice/containerd.service");
     for is_first in [true, false] {
         for wait in [1.0, 30.0] {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::kubelet::{
     layers::Launcher,
     place::Place,
-    shown::{hide_in_words, hide_secrets, is_secret_name},
+    shown::{hide_in_words, hide_secrets, is_secret_variable},
     snapshot::Snapshot,
     systemd::{Assignment, EnvFileState, LoadState, Source, Word},
 };
@@ -113,7 +113,19 @@ pub(super) fn unit(snapshot: &Snapshot) -> Unit {
 
 /// What may be shown of each word.
 pub(in crate::cli::check) fn texts(words: &[Word]) -> Vec<String> {
-    hide_in_words(words.iter().map(|word| word.text.as_str()))
+    let hidden = hide_in_words(words.iter().map(|word| word.text.as_str()));
+    let is_secret = |word: &Word| {
+        let mut names = word.origins.iter().map(|origin| origin.variable.as_str());
+        names.any(is_secret_variable)
+    };
+    let texts = words.iter().zip(hidden);
+    texts
+        .map(|(word, text)| match text.split_once('=') {
+            Some((flag, _)) if is_secret(word) && flag.starts_with("--") => format!("{flag}=***"),
+            _ if is_secret(word) => "***".to_owned(),
+            _ => text,
+        })
+        .collect()
 }
 
 pub(super) fn rows(words: &[Word]) -> Vec<WordRow> {
@@ -141,7 +153,7 @@ fn row(word: &Word, text: String) -> WordRow {
 
 /// A variable's value, or stars.
 pub(in crate::cli::check) fn shown_value(assignment: &Assignment) -> String {
-    if is_secret_name(&assignment.name) && !assignment.value.is_empty() {
+    if is_secret_variable(&assignment.name) && !assignment.value.is_empty() {
         "********".to_owned()
     } else {
         hide_secrets(&assignment.value)
