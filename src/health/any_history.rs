@@ -85,10 +85,10 @@ fn is_sampled(reason: Reason) -> bool {
 
 /// How long it must be gone at the least until it may be over.
 fn least_spell(reason: Reason) -> u64 {
-    if !is_sampled(reason) {
-        HOLD
-    } else {
+    if is_sampled(reason) {
         damping::LASTS.as_secs().min(HOLD)
+    } else {
+        HOLD
     }
 }
 
@@ -252,8 +252,8 @@ impl Model {
                 .filter(|(check, reason)| !words[check].contains(reason));
             self.over.extend(gone);
         }
-        // The earliest moment, so that what the property asks for is never too much.
-        if verdict.status != Status::False {
+        // The earliest moment, so that what the property asks for is never too much: a lift is not the end of what it lifts.
+        if verdict.status != Status::False && !is_will(verdict.reason) {
             let named: Vec<_> = self.words.values().flatten().collect();
             self.stood_since.retain(|reason, _| named.contains(&reason));
         }

@@ -42,6 +42,7 @@ proptest! {
 }
 
 /// For hours: often only just as long as something waits.
+#[expect(clippy::disallowed_methods, reason = "it is proptest's variable")]
 fn flips_of(reasons: &'static [Reason]) -> impl Strategy<Value = Vec<(Reason, u64)>> {
     let lasts = prop_oneof![
         Just(1_u64),

@@ -184,9 +184,12 @@ fn a_pause_is_warned_of_once_an_hour_before_its_end_and_a_short_one_not() {
     }
 }
 
+/// Asks for a pause, at that second.
+type Ask<'a> = &'a dyn Fn(&mut Standing, u64);
+
 #[test]
 fn the_end_of_a_pause_is_warned_of_once_over_restarts() {
-    let restarted = |kept: &Standing, ask: &dyn Fn(&mut Standing, u64)| {
+    let restarted = |kept: &Standing, ask: Ask<'_>| {
         let mut standing = standing();
         standing.have_warned(kept.warned());
         // It is settled before the pause is read, as at each start.
@@ -203,7 +206,7 @@ fn the_end_of_a_pause_is_warned_of_once_over_restarts() {
         let until = at(7200).wall.to_string();
         standing.learn_will(&annotated(&until), at(secs));
     };
-    let ways: [&dyn Fn(&mut Standing, u64); 2] = [&by_file, &by_annotation];
+    let ways: [Ask<'_>; 2] = [&by_file, &by_annotation];
     for ask in ways {
         let mut first = standing();
         ask(&mut first, 0);
@@ -234,7 +237,7 @@ fn a_pause_file_that_asks_for_more_is_bounded_and_that_is_said() {
     assert!(asking(&mut standing, 601).is_empty());
     assert_eq!(news(&mut standing), ["PauseTooLong"]);
     let annotation = standing.annotation().unwrap();
-    assert_eq!(standing.ignored(), [annotation.clone()]);
+    assert_eq!(standing.ignored(), std::slice::from_ref(&annotation));
     assert!(
         annotation.starts_with("ignored: nodevigil pause (swap)"),
         "{annotation}"
