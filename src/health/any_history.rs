@@ -252,8 +252,8 @@ impl Model {
                 .filter(|(check, reason)| !words[check].contains(reason));
             self.over.extend(gone);
         }
-        // The earliest moment, so that what the property asks for is never too much.
-        if verdict.status != Status::False {
+        // The earliest moment, so that what the property asks for is never too much: a lift is not the end of what it lifts.
+        if verdict.status != Status::False && !is_will(verdict.reason) {
             let named: Vec<_> = self.words.values().flatten().collect();
             self.stood_since.retain(|reason, _| named.contains(&reason));
         }

@@ -42,9 +42,7 @@ proptest! {
 }
 
 /// For hours: often only just as long as something waits.
-/// As many as proptest draws if `PROPTEST_CASES` does not say otherwise.
-const USUAL_CASES: u32 = 256;
-
+#[expect(clippy::disallowed_methods, reason = "it is proptest's variable")]
 fn flips_of(reasons: &'static [Reason]) -> impl Strategy<Value = Vec<(Reason, u64)>> {
     let lasts = prop_oneof![
         Just(1_u64),
@@ -56,8 +54,7 @@ fn flips_of(reasons: &'static [Reason]) -> impl Strategy<Value = Vec<(Reason, u6
         0..1000_u64
     ];
     // The memory of the damping is an hour: a hundred steps are four on average. Whoever asks for more cases gets longer ones too.
-    let is_long = ProptestConfig::default().cases > USUAL_CASES;
-    let most = if is_long { 300 } else { 100 };
+    let most = std::env::var_os("PROPTEST_CASES").map_or(100, |_| 300);
     prop::collection::vec((prop::sample::select(reasons), lasts), 1..most)
 }
 

@@ -184,9 +184,12 @@ fn a_pause_is_warned_of_once_an_hour_before_its_end_and_a_short_one_not() {
     }
 }
 
+/// Asks for a pause, at that second.
+type Ask<'a> = &'a dyn Fn(&mut Standing, u64);
+
 #[test]
 fn the_end_of_a_pause_is_warned_of_once_over_restarts() {
-    let restarted = |kept: &Standing, ask: &dyn Fn(&mut Standing, u64)| {
+    let restarted = |kept: &Standing, ask: Ask<'_>| {
         let mut standing = standing();
         standing.have_warned(kept.warned());
         // It is settled before the pause is read, as at each start.
@@ -203,7 +206,8 @@ fn the_end_of_a_pause_is_warned_of_once_over_restarts() {
         let until = at(7200).wall.to_string();
         standing.learn_will(&annotated(&until), at(secs));
     };
-    for ask in [&by_file as &dyn Fn(&mut Standing, u64), &by_annotation] {
+    let ways: [Ask<'_>; 2] = [&by_file, &by_annotation];
+    for ask in ways {
         let mut first = standing();
         ask(&mut first, 0);
         asking(&mut first, 3599);
