@@ -1,5 +1,7 @@
 //! As whom the agent speaks: as itself, as the kubelet, as nobody. Each is said once.
 
+mod not_lent;
+
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -364,38 +366,6 @@ fn without_one_it_stands_alone() -> Result<()> {
         scene.kill_kubelet()?;
         scene.status_file("the crash", |file| is(file, "KubeletCrashed"))?;
         ensure!(scene.requests()?.is_empty(), "it asked the API");
-        said_once(scene, "none")
-    })
-}
-
-/// The helper would hand it over, and is not asked.
-fn the_kubelets_is_refused_by_configuration() -> Result<()> {
-    let plane = ControlPlane::shared()?;
-    let scene = Scene::booted(&plane, "not-lent", |node| node)?;
-    scene.play(|scene| {
-        scene.node.sh(
-            "rm /etc/nodevigil/kubeconfig
-             printf '[kubernetes]\nkubelet_identity = false\n' >/etc/nodevigil/config.d/70-not-lent.toml
-             systemctl start nodevigil",
-        )?;
-        let file = scene.status_file("a verdict without an identity", |file| {
-            file["identity"]["kind"] == "none"
-                && file["conditions"][0]["reason"] == "KubeletIsHealthy"
-        })?;
-        let detail = file["identity"]["detail"].as_str().unwrap_or_default();
-        ensure!(detail.contains("kubelet_identity = false"), "{file:#}");
-        scene.keep_dead()?;
-        scene.kill_kubelet()?;
-        scene.status_file("the crash", |file| {
-            file["conditions"][0]["reason"] == "KubeletCrashed"
-        })?;
-        ensure!(scene.requests()?.is_empty(), "it asked the API");
-        let user = "system:node:not-lent";
-        ensure!(writes_of(scene, user)?.is_empty(), "as the kubelet");
-        let journal = scene.node.sh("journalctl --no-pager -u nodevigil-helper")?;
-        ensure!(!journal.contains("credential handed out"), "{journal}");
-        let (_, doctor) = scene.node.run("nodevigil doctor")?;
-        ensure!(doctor.contains("kubelet_identity = false"), "{doctor}");
         said_once(scene, "none")
     })
 }
