@@ -22,7 +22,7 @@ fn named(document: &str) -> BTreeSet<&str> {
 
 #[test]
 fn every_test_that_security_names_is_there() {
-    let document = read(&root().join("SECURITY.md"));
+    let document = read(root().join("SECURITY.md"));
     let names = named(&document);
     assert!(names.len() >= 8, "{names:?}");
     let sources: String = (sources("tests/node").into_iter())

@@ -43,7 +43,7 @@ fn scene(name: &str) -> Result<Scene> {
 }
 
 /// Asks the helper as the agent's user.
-fn ask(scene: &Scene, request: &str) -> Result<Value> {
+pub(crate) fn ask(scene: &Scene, request: &str) -> Result<Value> {
     let asked = format!(
         "setpriv --reuid=nodevigil --regid=nodevigil --clear-groups python3 - <<'END'
 import socket

@@ -26,7 +26,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         trial("identity::none", without_one_it_stands_alone),
         trial(
             "identity::not_lent",
-            the_kubelets_is_refused_by_configuration,
+            not_lent::the_kubelets_is_refused_by_configuration,
         ),
         trial("identity::token_rotated", a_rotated_token_is_used),
         trial("identity::token_revoked", a_revoked_token_is_read_anew_once),

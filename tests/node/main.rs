@@ -75,7 +75,13 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(2); // each boots a node, and few machines have cores for more
-    let tests = [
+    let tests = tests(&arguments);
+    libtest_mimic::run(&arguments, tests).exit_code()
+}
+
+/// The tests of every topic.
+fn tests(arguments: &Arguments) -> Vec<Trial> {
+    [
         harness::tests(),
         life::tests(),
         provoked_life::tests(),
@@ -122,13 +128,12 @@ fn main() -> ExitCode {
         peer::tests(),
         reach::tests(),
         // Last: they have begun, and the others go on beside them.
-        faults::tests(&arguments),
-        well::tests(&arguments),
+        faults::tests(arguments),
+        well::tests(arguments),
     ]
     .into_iter()
     .flatten()
-    .collect();
-    libtest_mimic::run(&arguments, tests).exit_code()
+    .collect()
 }
 
 /// A test, while nobody fills the kernel's log; its error says all it knows. One that fails is tried once more, and its failure is

@@ -124,11 +124,11 @@ fn dear_tree(secrets: usize) -> Tree {
     tree.file("/run/nodevigil/ledger.json", nested);
     tree.file(
         "/etc/containerd/config.toml",
-        (0..60_000).map(|n| format!("a{n}=0\n")).collect::<String>(),
+        many(60_000, |n| format!("a{n}=0\n")),
     );
     tree.file(
         "/etc/default/kubelet",
-        (0..200_000).map(|n| format!("A{n}=\n")).collect::<String>(),
+        many(200_000, |n| format!("A{n}=\n")),
     );
     for n in 0..32 {
         let path = format!("/var/lib/nodevigil/{n}.json");
@@ -185,4 +185,8 @@ fn where_more_is_secret_than_can_be_looked_for_nothing_is_shown() {
         "{}",
         bundle.stderr
     );
+}
+
+fn many(count: u32, line: impl Fn(u32) -> String) -> String {
+    (0..count).map(line).collect::<Vec<_>>().concat()
 }

@@ -3,10 +3,11 @@
 use anyhow::{Result, ensure};
 
 use super::{said_once, writes_of};
+use crate::hostile;
 use crate::scene::Scene;
 use crate::support::control_plane::ControlPlane;
 
-/// The helper would hand it over, and is not asked.
+/// The helper is not asked, and hands nothing over to whoever asks all the same.
 pub(super) fn the_kubelets_is_refused_by_configuration() -> Result<()> {
     let plane = ControlPlane::shared()?;
     let scene = Scene::booted(&plane, "not-lent", |node| node)?;
@@ -32,6 +33,8 @@ pub(super) fn the_kubelets_is_refused_by_configuration() -> Result<()> {
         ensure!(writes_of(scene, user)?.is_empty(), "as the kubelet");
         let journal = scene.node.sh("journalctl --no-pager -u nodevigil-helper")?;
         ensure!(!journal.contains("credential handed out"), "{journal}");
+        let refused = hostile::ask(scene, r#"{"version":2,"verb":"credential"}"#)?.to_string();
+        ensure!(refused.contains("kubelet_identity = false"), "{refused}");
         let (_, doctor) = scene.node.run("nodevigil doctor")?;
         ensure!(doctor.contains("kubelet_identity = false"), "{doctor}");
         said_once(scene, "none")

@@ -391,7 +391,6 @@ fn a_runtimes_name_in_another_cgroup_is_nobodys() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn the_runtime_is_the_very_process_or_of_its_name_in_its_units_cgroup() {
     let killed = [Reason::MemoryKilledContainerRuntime];
     for is_new in [true, false] {
