@@ -5,6 +5,7 @@
 //! what hangs and for how long.
 
 mod devices;
+mod kubelets;
 mod mounts;
 
 use std::{
@@ -24,10 +25,10 @@ use serde::{Deserialize, Serialize};
 use super::{
     boot, canary,
     lane::Lane,
-    process,
     protocol::{Refusal, Verb},
 };
 use crate::{clock::Clock, config::KubeletSettings, host::files::Root};
+use kubelets::Kubelets;
 use mounts::Mount;
 #[doc(hidden)] // public for the fuzz target
 pub use mounts::mounts_in;
@@ -70,31 +71,6 @@ const RUNTIME_ROOTS: &[(&str, &str)] = &[
     ),
     ("/var/lib/k0s/containerd", "io.containerd.metadata.v1.bolt"),
 ];
-
-/// What is known of the kubelet.
-#[derive(Debug, Default)]
-struct Kubelets {
-    /// Its process, whose view of the mounts counts.
-    pid: Option<i32>,
-    /// Its `--root-dir`; without it the usual places are looked at.
-    root_dir: Option<PathBuf>,
-}
-
-impl Kubelets {
-    /// What is known of the folder outlives the process: its disk is looked at while it is down, too.
-    fn find(disk: &Disk, root: &Root, settings: &KubeletSettings) -> Self {
-        let mut last = disk.root_dir.lock().unwrap_or_else(PoisonError::into_inner);
-        let kubelet = process::find(root, settings).ok().flatten();
-        if let Some(kubelet) = &kubelet {
-            let named = kubelet.flags().and_then(|flags| flags.root_dir);
-            *last = named.and_then(|path| kubelet.resolve(root, &path).ok());
-        }
-        Self {
-            pid: kubelet.map(|kubelet| kubelet.pid()),
-            root_dir: last.clone(),
-        }
-    }
-}
 
 /// What is known of the file systems.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,9 +4,11 @@
     reason = "this is the door to the helper that the ban on connecting points to"
 )]
 
+mod error;
+
 use std::{
     io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -19,6 +21,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+pub use self::error::HelperError;
 pub use crate::helper::protocol::{ClientCertificate, ClockState, Code, Credential, KubeletFacts};
 use crate::{
     bootstrap::HostSeen,
@@ -88,50 +91,6 @@ impl Turns {
         };
         [slow, self.all.acquire().await.ok()]
     }
-}
-
-/// Why the helper gave no answer that can be used.
-#[derive(Debug, thiserror::Error)]
-pub enum HelperError {
-    /// Nobody listens: no helper is installed, its socket unit is stopped, or we may not connect.
-    #[error("connect to the helper at {}: {source}; start nodevigil-helper.socket", socket.display())]
-    Absent {
-        /// Where it was looked for.
-        socket: PathBuf,
-        /// The system's word.
-        #[source]
-        source: io::Error,
-    },
-    /// No answer within the verb's deadline: the helper is stopped, or stuck in the kernel.
-    #[error(
-        "ask the helper for `{verb}`: no answer within {secs} s; look at nodevigil-helper.service"
-    )]
-    TimedOut {
-        /// The verb.
-        verb: &'static str,
-        /// Its deadline, in seconds.
-        secs: u64,
-    },
-    /// The helper said no.
-    #[error("ask the helper for `{verb}`: {message}")]
-    Refused {
-        /// The verb.
-        verb: &'static str,
-        /// The kind, for the program.
-        code: Code,
-        /// The helper's sentence.
-        message: String,
-    },
-    /// The helper broke off, or what it said is no answer; the content is not quoted.
-    #[error(
-        "ask the helper for `{verb}`: {what}; agent and helper must be of one version, restart both"
-    )]
-    Protocol {
-        /// The verb.
-        verb: &'static str,
-        /// What was wrong.
-        what: String,
-    },
 }
 
 impl Default for HelperClient {

@@ -43,7 +43,7 @@ pub fn hide_secrets(text: &str) -> String {
     };
     let mut scan = Scan::of(&chars);
     let mut start = 0;
-    let mut hidden_to = 0;
+    let mut last = 0..0;
     while start < chars.len() {
         if !is_name(chars[start]) {
             start += 1;
@@ -52,10 +52,11 @@ pub fn hide_secrets(text: &str) -> String {
         let end = run(&chars, start, is_name);
         let value = scan.value_after(start, end);
         start = end;
-        // Values begin in the order of their names, and may lie in each other: nothing is hidden twice.
-        if value.end > hidden_to {
-            hide(value.start.max(hidden_to)..value.end);
-            hidden_to = value.end;
+        // In `token=token=…` each value lies in the one before it: no character is hidden again and again.
+        let is_within = last.start <= value.start && value.end <= last.end;
+        if !value.is_empty() && !is_within {
+            last = value.clone();
+            hide(value);
         }
     }
     for range in by_looks(&chars) {

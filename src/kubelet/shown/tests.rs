@@ -298,3 +298,17 @@ proptest! {
         prop_assert!(!shown.contains(&secret), "{} in {}", secret, shown);
     }
 }
+
+/// Found by a fuzz target: what has no value of its own kept the secrets behind it in sight.
+#[test]
+fn a_flag_without_a_value_uncovers_nothing_behind_it() {
+    for text in [
+        "--password\n--token=Wombat7inTheYard",
+        "?]m --password\n--token=Wombat7inTheYard",
+        "x --token\r --token Wombat7inTheYard",
+        "--token --password -x\npassword: \"Wombat7inTheYard\"",
+    ] {
+        let shown = hide_secrets(text);
+        assert!(!shown.contains("Wombat7"), "{shown:?}");
+    }
+}
