@@ -216,13 +216,14 @@ impl Health {
     ) {
         let waits = |p: &Problem| {
             let is_another = |stands: Reason| stands.remedy() != p.reason.remedy();
-            p.entered && stands.is_some_and(is_another) && now.uptime < p.waits_until()
+            let is_early = p.waits_until().is_none_or(|until| now.uptime < until);
+            p.entered && stands.is_some_and(is_another) && is_early
         };
         let may = |p: &Problem| p.entered && !waits(p);
         // The reason that stands may be over, or have been refined into one that waits: it stays until then.
         let shown = self.problems.worst(stands, may).cloned();
         let due = self.problems.iter().filter(|p| waits(p));
-        let due = due.map(Problem::waits_until).min();
+        let due = due.filter_map(Problem::waits_until).min();
         self.judge_at = self.judge_at.into_iter().chain(due).min();
         let others: Vec<Finding> = self
             .problems

@@ -19,8 +19,9 @@ pub(super) struct Problem {
     pub(super) present: bool,
     /// Whether it has entered: until then it leaves no trace when it goes.
     pub(super) entered: bool,
-    /// When it entered (uptime), if it has.
-    entered_at: Duration,
+    /// When it entered (uptime), if it has. What an earlier life has told enters again when a check of this life names it: for how
+    /// long it had stood nobody knows any more.
+    entered_at: Option<Duration>,
     /// Since when the check has known that it is gone (uptime).
     gone_since: Option<Duration>,
     /// Its place in the check's word: the check knows what comes of what.
@@ -41,9 +42,9 @@ impl Problem {
     }
 
     /// Until when (uptime) it waits to be the reason under a `False` that stands with a reason of another class: a consumer that
-    /// matches reasons counts from the flip of the status.
-    pub(super) fn waits_until(&self) -> Duration {
-        self.entered_at + RECLASSED
+    /// matches reasons counts from the flip of the status. `None`: until a check names it.
+    pub(super) fn waits_until(&self) -> Option<Duration> {
+        self.entered_at.map(|at| at + RECLASSED)
     }
 
     /// What it says.
@@ -99,7 +100,7 @@ impl Problems {
         for (index, finding) in findings.iter().filter(bad).enumerate() {
             let earlier = findings.iter().filter(bad).take(index);
             let again = earlier.clone().any(|f| f.reason == finding.reason);
-            self.found(check, finding, (index, again));
+            self.found(check, finding, (index, again), uptime);
         }
         self.0.retain(|problem| problem.present || problem.entered);
     }
@@ -115,7 +116,7 @@ impl Problems {
         let waiting = self.0.iter_mut().filter(|p| p.present && !p.entered);
         for problem in waiting {
             problem.entered = may(problem);
-            problem.entered_at = uptime;
+            problem.entered_at = Some(uptime);
         }
     }
 
@@ -130,7 +131,13 @@ impl Problems {
     }
 
     /// `again`: the same word has named the reason before, with another sentence.
-    fn found(&mut self, check: &'static str, finding: &Finding, (place, again): (usize, bool)) {
+    fn found(
+        &mut self,
+        check: &'static str,
+        finding: &Finding,
+        (place, again): (usize, bool),
+        uptime: Duration,
+    ) {
         let is_it = |p: &&mut Problem| {
             p.reason == finding.reason && p.check.is_none_or(|owner| owner == check)
         };
@@ -141,6 +148,9 @@ impl Problems {
             }
             Some(problem) => {
                 problem.message.clone_from(&finding.message);
+                if problem.check.is_none() && problem.entered {
+                    problem.entered_at = Some(uptime);
+                }
                 (problem.check, problem.place) = (Some(check), place);
                 (problem.present, problem.stand_in) = (true, false);
                 problem.gone_since = None;
@@ -152,7 +162,7 @@ impl Problems {
                 present: true,
                 gone_since: None,
                 entered: false,
-                entered_at: Duration::ZERO,
+                entered_at: None,
                 place,
                 stand_in: false,
             }),
@@ -168,7 +178,7 @@ impl Problems {
                 check: None,
                 present: false,
                 entered: true,
-                entered_at: Duration::ZERO,
+                entered_at: None,
                 gone_since: None,
                 place: 0,
                 stand_in,
