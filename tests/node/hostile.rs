@@ -6,6 +6,7 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::scene::Scene;
+use crate::support::rows::row;
 use crate::trial;
 
 /// The tests of this topic.
@@ -139,6 +140,12 @@ fn namesakes_get_nothing() -> Result<()> {
         let answer = ask(scene, r#"{"version":2,"verb":"credential"}"#)?;
         let token = answer["answer"]["access"]["token"].as_str();
         ensure!(token == Some(CANARY), "{answer}");
+        row(
+            "processes named `kubelet` that are not the kubelet",
+            "a pod of uid 0, a pod's cgroup named like the unit, a user, a setuid program at its prompt; by unit and by a stale pid file",
+            "no byte of what their kubeconfig names; the same process in the unit gets it",
+            None,
+        );
         Ok(())
     })
 }
@@ -177,6 +184,12 @@ fn what_others_can_write_is_not_followed() -> Result<()> {
         )?;
         let answer = ask(scene, config)?.to_string();
         ensure!(!answer.contains(CANARY) && !answer.contains("/srv/units"), "{answer}");
+        row(
+            "a kubeconfig, or a file that it names, below a folder that others can write",
+            "mode 0777 and 0775, of the folder and behind a link; a unit path of the agent's",
+            "refused, naming the folder; taken once it is root's alone",
+            None,
+        );
         Ok(())
     })
 }
@@ -200,6 +213,12 @@ fn what_is_no_file_of_roots_is_not_opened() -> Result<()> {
                 "{target}: {answer}"
             );
         }
+        row(
+            "a kubeconfig that names what is no file of root's",
+            "a FIFO, a device, a socket, `/proc/1/root/…`, `/proc/1/environ`",
+            "refused at once, none is opened",
+            None,
+        );
         Ok(())
     })
 }
