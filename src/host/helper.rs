@@ -49,6 +49,12 @@ use crate::{
 const FAST: Duration = Duration::from_secs(2);
 /// How long to wait before connecting again to a helper whose queue is full.
 const QUEUE_FULL_PAUSE: Duration = Duration::from_millis(50);
+/// A helper is busy for a moment longer than its answers take: the thread of one that was given has yet to end.
+const BUSY_PAUSES: [Duration; 3] = [
+    Duration::from_millis(20),
+    QUEUE_FULL_PAUSE,
+    QUEUE_FULL_PAUSE,
+];
 
 /// Asks the helper; between two questions it holds a connection only for those about the container runtime.
 #[derive(Debug, Clone)]
@@ -285,8 +291,17 @@ impl HelperClient {
     async fn ask<T: DeserializeOwned>(&self, request: &Request) -> Result<T, HelperError> {
         let verb = request.verb();
         let exchange = async {
-            let mut connection = BufReader::new(self.connect().await?);
-            converse(&mut connection, request).await
+            let mut pauses = BUSY_PAUSES.iter();
+            loop {
+                let mut connection = BufReader::new(self.connect().await?);
+                let answer = converse(&mut connection, request).await;
+                match (answer, pauses.next()) {
+                    (Err(HelperError::Refused { code, .. }), Some(pause)) if code == Code::Busy => {
+                        sleep(*pause).await;
+                    }
+                    (answer, _) => return answer,
+                }
+            }
         };
         self.within(verb.deadline, verb, exchange).await
     }
@@ -520,6 +535,28 @@ mod tests {
             if let Some(HelperError::Refused { code, message, .. }) = answer.unwrap() {
                 assert_ne!(code, Code::Busy, "{message}");
             }
+        }
+    }
+
+    /// It is asked again while it is busy, and not for ever.
+    #[tokio::test]
+    async fn a_helper_that_is_busy_for_a_moment_is_asked_again() {
+        for (busy_times, is_answered) in [(3, true), (9, false)] {
+            let (_folder, client) = place();
+            let listener = UnixListener::bind(client.socket()).unwrap();
+            tokio::spawn(async move {
+                for time in 0.. {
+                    let (mut stream, _) = listener.accept().await.unwrap();
+                    let refusal = protocol::Refusal::new(Code::Busy, "later");
+                    let line = if time < busy_times {
+                        protocol::encode_answer::<()>(Err(refusal))
+                    } else {
+                        protocol::encode_answer(Ok(KubeletFacts::answering(7)))
+                    };
+                    stream.write_all(&line).await.unwrap();
+                }
+            });
+            assert_eq!(client.kubelet().await.is_ok(), is_answered, "{busy_times}");
         }
     }
 
