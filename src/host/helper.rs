@@ -296,9 +296,12 @@ impl HelperClient {
                 let mut connection = BufReader::new(self.connect().await?);
                 let answer = converse(&mut connection, request).await;
                 match (answer, pauses.next()) {
-                    (Err(HelperError::Refused { code, .. }), Some(pause)) if code == Code::Busy => {
-                        sleep(*pause).await;
-                    }
+                    (
+                        Err(HelperError::Refused {
+                            code: Code::Busy, ..
+                        }),
+                        Some(pause),
+                    ) => sleep(*pause).await,
                     (answer, _) => return answer,
                 }
             }
