@@ -76,6 +76,7 @@ printf '[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestartSec=2\n' >/run/system
 mkdir -p /run/systemd/system/containerd.service.d; mv /run/systemd/system/lab.conf /run/systemd/system/containerd.service.d/70-lab.conf
 sed -i 's/$/ --rotate-certificates=false --v=4/' /etc/default/kubelet
 sysctl -q kernel.hung_task_timeout_secs=10 2>/dev/null || echo 10 >/proc/sys/kernel/hung_task_timeout_secs
+echo 1 >/proc/sys/net/ipv4/ip_forward # KN002
 echo 10 >/proc/sys/kernel/hung_task_check_interval_secs; echo -1 >/proc/sys/kernel/hung_task_warnings
 systemctl daemon-reload
 systemctl start nodevigil-helper.socket kubelet nodevigil
