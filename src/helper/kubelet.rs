@@ -14,7 +14,6 @@ use crate::{
     config::KubeletSettings,
     host::{files::Root, tree::HostTree},
     kubelet::{
-        args::KubeletFlags,
         endpoint::runtime_socket,
         healthz::{ConfigText, healthz},
         tree::{Tree, Unreadable},
@@ -53,7 +52,7 @@ pub(super) fn facts(root: &Root, kubelet: &Kubelet) -> Result<KubeletFacts, Refu
         path.map(|path| kubelet.resolve(root, path)).transpose()
     };
     let config = path(&flags.config)?;
-    let texts = configuration(root, kubelet, &flags)?;
+    let texts = configuration(root, config.as_deref(), path(&flags.config_dir)?.as_deref())?;
     let configs: Vec<_> = texts
         .iter()
         .map(|(path, text)| ConfigText { path, text })
@@ -71,21 +70,18 @@ pub(super) fn facts(root: &Root, kubelet: &Kubelet) -> Result<KubeletFacts, Refu
     })
 }
 
-/// The files that its configuration is in, with what they say. No link of another process's is followed, and nothing but a
-/// regular file is opened.
+/// The files that its configuration is in (`--config`, and those of `--config-dir`), with what they say. No link of another
+/// process's is followed, and nothing but a regular file is opened.
 fn configuration(
     root: &Root,
-    kubelet: &Kubelet,
-    flags: &KubeletFlags,
+    config: Option<&Path>,
+    config_dir: Option<&Path>,
 ) -> Result<Vec<(PathBuf, String)>, Refusal> {
     let tree =
         HostTree::new(&root.join("/")).map_err(|error| unreadable(Path::new("/"), &error))?;
-    let mut files = Vec::new();
-    if let Some(path) = &flags.config {
-        files.push(kubelet.resolve(root, path)?);
-    }
-    if let Some(folder) = &flags.config_dir {
-        files.extend(drop_ins(&tree, &kubelet.resolve(root, folder)?)?);
+    let mut files: Vec<PathBuf> = config.map(Path::to_owned).into_iter().collect();
+    if let Some(folder) = config_dir {
+        files.extend(drop_ins(&tree, folder)?);
     }
     let read = |file: PathBuf| match tree.read_bounded(&file, MAX_CONFIG_BYTES) {
         Ok(bytes) => Ok((file, String::from_utf8_lossy(&bytes).into_owned())),

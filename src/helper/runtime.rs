@@ -13,7 +13,6 @@ use super::{
     protocol::{Code, Heard, Listener, Refusal, RuntimeAnswer, RuntimeRequest, Verb},
 };
 use crate::{
-    checks::kubelet::Process,
     clock::Clock,
     host::{
         cri::{self, Asked},
@@ -113,7 +112,7 @@ pub struct Asker {
     /// Who listens at the other end of what it keeps.
     listener: Option<Listener>,
     /// The kubelet whose word `socket` is: a kubelet goes by what was written when it started.
-    kubelet: Option<Process>,
+    kubelet: Option<Kubelet>,
     socket: Socket,
 }
 
@@ -139,21 +138,23 @@ impl Asker {
 
     /// Nothing is looked for while the kubelet is the one whose word is known. While none runs, the last one's word counts.
     fn find_socket(&mut self, root: &Root, configured: &Configured) {
-        let known = self.kubelet.as_ref();
+        let known = self.kubelet.as_ref().map(|kubelet| &kubelet.process);
         if known.is_some_and(|known| process::identify(root, known.pid).as_ref() == Some(known)) {
             return;
         }
         let wanted = configured.wanted();
         let kubelet = kubelets::find(root, &wanted.kubelet).ok().flatten();
-        let socket = Socket::of(root, &wanted, kubelet.as_ref());
-        if socket != Socket::Unknown {
-            configured.keep_socket(&socket);
-        }
-        self.socket = match socket {
-            Socket::Unknown => configured.kept_socket(),
-            socket => socket,
+        (self.socket, self.kubelet) = match Socket::of(root, &wanted, kubelet.as_ref()) {
+            // Of a kubelet whose files could not be read just now it is tried again. One within another program never names it.
+            Socket::Unknown => {
+                let never_names = kubelet.filter(|kubelet| kubelet.argv.is_none());
+                (configured.kept_socket(), never_names)
+            }
+            socket => {
+                configured.keep_socket(&socket);
+                (socket, kubelet)
+            }
         };
-        self.kubelet = kubelet.map(|kubelet| kubelet.process);
     }
 
     fn answer_at(
@@ -165,10 +166,9 @@ impl Asker {
         if let Some(socket) = self.socket.path().map(Path::to_owned) {
             return self.ask(root, &socket, timeout);
         }
-        let answer = self.try_all(root, timeout)?;
         Ok(RuntimeAnswer {
             is_guess: true,
-            ..answer
+            ..self.try_all(root, timeout)?
         })
     }
 
@@ -328,6 +328,26 @@ mod tests {
             "[runtime]\nendpoint = \"unix:///run/operators.sock\"\n",
         );
         assert_eq!(at(), ("/run/operators.sock".to_owned(), false));
+    }
+
+    #[test]
+    fn a_kubelets_files_that_could_not_be_read_are_read_again() {
+        let (_folder, root) = host();
+        let configured = Configured::new(root.clone(), Vec::new());
+        Kubelet::kubelet(7, &["kubelet", "--config=/k"]).write(&root);
+        let mut asker = Asker::default();
+        let mut answer = || asker.answer(&root, &configured, &REQUEST).unwrap();
+        assert!(answer().is_guess, "not there yet");
+        write(
+            &root,
+            "/k",
+            "containerRuntimeEndpoint: unix:///run/mine.sock\n",
+        );
+        let found = answer();
+        assert_eq!(
+            (found.socket.to_str(), found.is_guess),
+            (Some("/run/mine.sock"), false)
+        );
     }
 
     #[test]

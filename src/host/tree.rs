@@ -186,20 +186,10 @@ impl Tree for HostTree {
     }
 
     fn read_bounded(&self, path: &Path, max_bytes: usize) -> Result<Vec<u8>, Unreadable> {
-        // Looked at before it is opened: opening a device may set it off, opening a FIFO would wait.
-        let before = self.stat(path)?;
-        match before.kind {
-            Kind::File => {}
-            Kind::Null => return Ok(Vec::new()),
-            _ => return Err(Unreadable::NotAFile),
+        match self.open_regular(path)? {
+            Some((file, meta)) => read_up_to(file.as_fd(), max_bytes, meta.size_bytes),
+            None => Ok(Vec::new()),
         }
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = self.open(path, flags).map_err(unreadable)?;
-        // It may have been replaced meanwhile.
-        if meta(&fstat(&file).map_err(unreadable)?).kind != Kind::File {
-            return Err(Unreadable::NotAFile);
-        }
-        read_up_to(file.as_fd(), max_bytes, before.size_bytes)
     }
 
     fn list(&self, path: &Path) -> Result<Vec<OsString>, Unreadable> {
@@ -261,7 +251,7 @@ fn is_null(path: &Path) -> bool {
     path == Path::new(NULL)
 }
 
-fn below(parent: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub(super) fn below(parent: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(parent, name, flags, Mode::empty())
 }

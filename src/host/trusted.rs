@@ -20,7 +20,7 @@ use rustix::{
 
 use super::{
     files::Root,
-    tree::{HostTree, components, link_target, read_up_to},
+    tree::{self, HostTree, components, link_target, read_up_to},
 };
 use crate::kubelet::tree::{Meta, Tree, Unreadable};
 
@@ -91,8 +91,6 @@ pub struct Trusted {
     file: OwnedFd,
     /// Where it lies, every link followed.
     pub real: PathBuf,
-    /// Its permission bits.
-    pub mode: u32,
 }
 
 /// Reads a file that only root can have written; a larger one than `max_bytes` is refused.
@@ -272,11 +270,7 @@ impl Walk {
         if (stat.st_dev, stat.st_ino) != (before.st_dev, before.st_ino) {
             return Err(Why::Io("replaced while it was read; try again".to_owned()));
         }
-        Ok(Trusted {
-            file,
-            real: at,
-            mode: stat.st_mode & 0o7777,
-        })
+        Ok(Trusted { file, real: at })
     }
 
     fn here(&self) -> BorrowedFd<'_> {
@@ -304,7 +298,7 @@ fn below(folder: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> Result<OwnedFd,
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     match openat2(folder, name, flags, Mode::empty(), resolve) {
         // Before Linux 5.6, or in a sandbox that forbids it. One component that is not followed leads nowhere else either.
-        Err(Errno::NOSYS | Errno::PERM) => openat(folder, name, flags, Mode::empty()),
+        Err(Errno::NOSYS | Errno::PERM) => tree::below(folder, name, flags),
         opened => opened,
     }
 }

@@ -27,22 +27,25 @@ pub enum Where {
 /// Looks for the kubelet's process.
 pub fn find_kubelet(root: &Root, place: &Where) -> Found {
     match place {
-        Where::PidFile(path) => find_by_pid_file(root, path),
+        Where::PidFile(path) => {
+            let found = by_pid_file(root, path);
+            found.map_or_else(Found::None, |candidate| Found::One(candidate.process))
+        }
         Where::ControlGroup(group) => find_in_cgroup(root, group),
     }
 }
 
-fn find_by_pid_file(root: &Root, path: &Path) -> Found {
+/// The process that the pid file names, or why it names no kubelet.
+fn by_pid_file(root: &Root, path: &Path) -> Result<Candidate, String> {
     let shown = path.display();
-    let text = match root.read_text(path, MAX_BYTES) {
-        Ok(text) => text,
-        Err(e) => return Found::None(format!("no kubelet: {e}")),
-    };
+    let text = root
+        .read_text(path, MAX_BYTES)
+        .map_err(|e| format!("no kubelet: {e}"))?;
     let Ok(pid) = text.trim().parse::<i32>() else {
-        return Found::None(format!("no kubelet: {shown} holds no pid"));
+        return Err(format!("no kubelet: {shown} holds no pid"));
     };
     let Some(candidate) = Candidate::read(root, pid) else {
-        return Found::None(format!(
+        return Err(format!(
             "no kubelet: {shown} says pid {pid}, which does not live"
         ));
     };
@@ -51,12 +54,12 @@ fn find_by_pid_file(root: &Root, path: &Path) -> Found {
         .iter()
         .any(|prefix| candidate.comm.starts_with(prefix))
     {
-        return Found::None(format!(
+        return Err(format!(
             "no kubelet: {shown} says pid {pid}, which is `{}`",
             candidate.comm
         ));
     }
-    Found::One(candidate.process)
+    Ok(candidate)
 }
 
 fn find_in_cgroup(root: &Root, group: &str) -> Found {
@@ -174,23 +177,8 @@ fn is_service_of_hosts(root: &Root, pid: i32) -> bool {
 /// in a pid file, if it is a service of the host's.
 pub fn find_roots_kubelet(root: &Root, units: &[String], pid_file: Option<&Path>) -> Found {
     if let Some(path) = pid_file {
-        if let Err(error) = trusted::find(root, path) {
-            return Found::None(format!("no kubelet: {error}"));
-        }
-        let found = find_by_pid_file(root, path);
-        let Found::One(process) = &found else {
-            return found;
-        };
-        let candidate = Candidate::read(root, process.pid);
-        let is_same = candidate.as_ref().map(|one| &one.process) == Some(process);
-        let is_hosts = candidate.is_some_and(|one| one.is_of_host());
-        if is_same && is_hosts && is_service_of_hosts(root, process.pid) {
-            return found;
-        }
-        let (pid, shown) = (process.pid, path.display());
-        return Found::None(format!(
-            "no kubelet: {shown} says pid {pid}, which is no service of root's on this host"
-        ));
+        let found = roots_by_pid_file(root, path);
+        return found.map_or_else(Found::None, Found::One);
     }
     let mut why = None;
     for unit in units {
@@ -203,6 +191,20 @@ pub fn find_roots_kubelet(root: &Root, units: &[String], pid_file: Option<&Path>
     }
     let none = || format!("no kubelet: no cgroup of {}", units.join(", "));
     Found::None(why.unwrap_or_else(none))
+}
+
+/// The process that root's pid file names, if it is a service of the host's.
+fn roots_by_pid_file(root: &Root, path: &Path) -> Result<Process, String> {
+    trusted::find(root, path).map_err(|error| format!("no kubelet: {error}"))?;
+    let candidate = by_pid_file(root, path)?;
+    let pid = candidate.process.pid;
+    if candidate.is_of_host() && is_service_of_hosts(root, pid) {
+        return Ok(candidate.process);
+    }
+    Err(format!(
+        "no kubelet: {} says pid {pid}, which is no service of root's on this host",
+        path.display()
+    ))
 }
 
 pub(super) struct Candidate {

@@ -1,4 +1,4 @@
-//! Files of a tree that are opened by themselves: one that is too long to be read as a whole.
+//! Opening regular files of a tree, and reading the end of one that is too long to be read as a whole.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use rustix::{
 };
 
 use super::{HostTree, Kind, Unreadable, meta, unreadable};
-use crate::kubelet::tree::Tree as _;
+use crate::kubelet::tree::{Meta, Tree as _};
 
 impl HostTree {
     /// Opens a regular file for reading, inside the root whatever links lead to it.
@@ -17,14 +17,24 @@ impl HostTree {
     /// # Errors
     /// When there is none; a FIFO or a device is not opened.
     pub fn open_file(&self, path: &Path) -> Result<OwnedFd, Unreadable> {
-        // Looked at before it is opened, as in `read_bounded`.
-        if self.stat(path)?.kind != Kind::File {
-            return Err(Unreadable::NotAFile);
+        let opened = self.open_regular(path)?;
+        opened.map(|(file, _)| file).ok_or(Unreadable::NotAFile)
+    }
+
+    /// The same, with what the file is like; `None` for `/dev/null`, which stands for an empty file.
+    pub(super) fn open_regular(&self, path: &Path) -> Result<Option<(OwnedFd, Meta)>, Unreadable> {
+        // Looked at before it is opened: opening a device may set it off, opening a FIFO would wait.
+        match self.stat(path)?.kind {
+            Kind::File => {}
+            Kind::Null => return Ok(None),
+            _ => return Err(Unreadable::NotAFile),
         }
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = self.open(path, flags).map_err(unreadable)?;
-        match meta(&fstat(&file).map_err(unreadable)?).kind {
-            Kind::File => Ok(file),
+        // It may have been replaced meanwhile.
+        let meta = meta(&fstat(&file).map_err(unreadable)?);
+        match meta.kind {
+            Kind::File => Ok(Some((file, meta))),
             _ => Err(Unreadable::NotAFile),
         }
     }
@@ -34,8 +44,8 @@ impl HostTree {
     /// # Errors
     /// As [`HostTree::open_file`].
     pub fn read_end(&self, path: &Path, max_bytes: usize) -> Result<Vec<u8>, Unreadable> {
-        let file = self.open_file(path)?;
-        let size = meta(&fstat(&file).map_err(unreadable)?).size_bytes;
+        let (file, meta) = self.open_regular(path)?.ok_or(Unreadable::NotAFile)?;
+        let size = meta.size_bytes;
         let start = size.saturating_sub(max_bytes as u64);
         let mut bytes = vec![0; usize::try_from(size - start).unwrap_or(max_bytes)];
         let mut read = 0;
