@@ -235,7 +235,7 @@ impl Conditions {
         self
     }
 
-    /// What was found since the last call that is to be told as a warning alone.
+    /// What was found since the last call that is only a warning by `[reasons]`.
     pub fn take_warnings(&mut self) -> Vec<(ConditionType, Finding)> {
         std::mem::take(&mut self.turned.warnings)
     }

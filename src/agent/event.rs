@@ -148,7 +148,7 @@ pub enum Effect {
     ReadRuntimeState,
     /// Hold the container runtime's pidfd.
     WatchRuntime(Process),
-    /// Ask systemd for the units' states: an end is to be told among strangers' signals.
+    /// Ask systemd for the units' states: an end is to be told among forged signals.
     AskUnits,
     /// Have systemd tell of this unit too.
     FollowUnit(String),

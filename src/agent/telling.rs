@@ -73,7 +73,7 @@ impl State {
         }
     }
 
-    /// What is found and, by the operator's choice, told as a warning alone: an Event and a count.
+    /// What is found and, by the operator's choice, only a warning: an Event and a count.
     pub(super) fn tell_warnings(&mut self, now: Now) {
         for (kind, finding) in self.health.take_warnings() {
             self.counted.came_to(kind, finding.reason);

@@ -126,7 +126,7 @@ impl State {
 
     /// A process has ended. Where others than systemd speak to us, what it says of that may be late or lost: it is asked.
     fn ask_units(&self, now: Now, effects: &mut Vec<Effect>) {
-        if self.kubelet.is_among_strangers(now) {
+        if self.kubelet.is_among_foreign_signals(now) {
             effects.push(Effect::AskUnits);
         }
     }

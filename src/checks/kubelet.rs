@@ -47,10 +47,10 @@ pub const SPEC: Spec = Spec {
 pub const CAUSE_WAIT: Duration = Duration::from_millis(3);
 /// How long the type of a job that is known by number alone is waited for: a wrong `False` would be worse than a late one.
 const JOB_TYPE_WAIT: Duration = Duration::from_secs(1);
-/// How long systemd's word on an end is waited for among strangers' signals, which it may stand behind.
-const STRANGERS_WAIT: Duration = Duration::from_secs(1);
+/// How long systemd's word on an end is waited for among forged signals, which it may stand behind.
+const FOREIGN_SIGNALS_WAIT: Duration = Duration::from_secs(1);
 /// How long after the last of them that is so.
-const STRANGERS_LAST: Duration = Duration::from_secs(10);
+const FOREIGN_SIGNALS_LAST: Duration = Duration::from_secs(10);
 /// Open jobs that are remembered: systemd has one of a unit at a time.
 const MAX_JOBS: usize = 4;
 /// At our start the helper is waited for to say whether the host has joined a cluster at all: before that an end that
@@ -92,7 +92,7 @@ pub struct Kubelet {
     /// Whether systemd is still to be heard for the first time: until then its jobs are not known.
     bus_is_awaited: bool,
     /// When others than systemd spoke to us last (uptime).
-    strangers: Option<Duration>,
+    foreign_signals_at: Option<Duration>,
     /// Since when there has been no process (uptime), if there is none and none ended under our eyes.
     absent_since: Option<Duration>,
     /// Since when systemd has waited for its end, has sent SIGKILL, has been busy with what comes before it (uptime).
@@ -121,7 +121,7 @@ impl Kubelet {
             jobs: BTreeMap::new(),
             dependencies: Dependencies::default(),
             bus_is_awaited: true,
-            strangers: None,
+            foreign_signals_at: None,
             absent_since: None,
             stopping_since: None,
             killing_since: None,
@@ -331,9 +331,9 @@ impl Kubelet {
     }
 
     /// Whether others than systemd speak to us over the bus: of an end it is to be asked then.
-    pub fn is_among_strangers(&self, now: Now) -> bool {
-        self.strangers
-            .is_some_and(|at| now.uptime < at + STRANGERS_LAST)
+    pub fn is_among_foreign_signals(&self, now: Now) -> bool {
+        self.foreign_signals_at
+            .is_some_and(|at| now.uptime < at + FOREIGN_SIGNALS_LAST)
     }
 
     fn has_job(&self, kind: JobKind) -> bool {

@@ -1,4 +1,4 @@
-//! `[reasons.NAME]`: which reasons are told as less than `False`.
+//! `[reasons.NAME]`: which reasons for `False` are only warnings, or off.
 
 use std::collections::BTreeMap;
 

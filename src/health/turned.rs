@@ -7,7 +7,7 @@ use std::{
 
 use super::{ConditionType, Finding, Reason, Status, reasons};
 
-/// What a reason that stands for `False` is told as instead.
+/// What becomes of a reason for `False` that is switched by `[reasons]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToldAs {
     /// An Event of type `Warning` when it is found, and a count.

@@ -59,8 +59,8 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Wait before the bus is tried again: doubled from the first to the last.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// How often it is told at most that strangers are on the bus.
-const STRANGERS_EVERY: Duration = Duration::from_secs(1);
+/// How often it is told at most that others send signals to the agent.
+const FOREIGN_SIGNALS_EVERY: Duration = Duration::from_secs(1);
 
 /// How many units are followed at most.
 const MAX_UNITS: usize = 12;
@@ -142,8 +142,8 @@ struct Session {
     jobs: Jobs,
     /// Whether the bus tells of jobs that change.
     hears_of_jobs: bool,
-    /// When strangers are told of again at the soonest (uptime).
-    strangers_at: Duration,
+    /// When foreign signals are reported again at the soonest (uptime).
+    foreign_signals_at: Duration,
 }
 
 /// A unit that is followed.
@@ -183,7 +183,7 @@ impl Session {
             awaited: Vec::new(),
             jobs: Jobs::default(),
             hears_of_jobs: false,
-            strangers_at: Duration::ZERO,
+            foreign_signals_at: Duration::ZERO,
         };
         let unit = session.choose().await?;
         session.add(&unit).await?;
@@ -210,7 +210,7 @@ impl Session {
                     continue;
                 }
             };
-            self.tell_of_strangers().await;
+            self.report_foreign_signals().await;
             if let Some((said, message)) = said {
                 self.heard(said, &message).await?;
             }
@@ -218,17 +218,17 @@ impl Session {
     }
 
     /// Says that somebody else than systemd speaks to us: what systemd says may come late then, or get lost.
-    async fn tell_of_strangers(&mut self) {
+    async fn report_foreign_signals(&mut self) {
         if !self.bus.take_has_dropped() {
             return;
         }
         let uptime = Clock.now().uptime;
-        if uptime < self.strangers_at {
+        if uptime < self.foreign_signals_at {
             return;
         }
-        self.strangers_at = uptime + STRANGERS_EVERY;
+        self.foreign_signals_at = uptime + FOREIGN_SIGNALS_EVERY;
         for index in 0..self.units.len() {
-            self.tell(index, Sign::Strangers).await;
+            self.tell(index, Sign::ForeignSignals).await;
         }
     }
 

@@ -13,7 +13,7 @@ use crate::support::{process, say, wait_until};
 use crate::trial;
 
 const METRIC: &str = "nodevigil_dbus_signals_dropped_total";
-/// How long strangers speak: as long as it takes a kubelet to be stopped, started, killed and well again, and more.
+/// How long the forged signals go on: as long as it takes a kubelet to be stopped, started, killed and well again, and more.
 const FLOOD_SECS: u64 = 20;
 /// What the kernel takes of the agent's memory while nobody speaks to it differs by as much from time to time.
 const FLAT_KIB: u64 = 6 * 1024;
@@ -21,8 +21,8 @@ const FLAT_KIB: u64 = 6 * 1024;
 /// The tests of this topic.
 pub(crate) fn tests() -> Vec<Trial> {
     vec![
-        trial("bus::nobody", || strangers_change_nothing("nobody")),
-        trial("bus::root", || strangers_change_nothing("root")),
+        trial("bus::nobody", || foreign_signals_change_nothing("nobody")),
+        trial("bus::root", || foreign_signals_change_nothing("root")),
         trial("bus::large", large_messages_are_read_past),
         trial("bus::unread", a_full_queue_blinds_nobody),
     ]
@@ -87,7 +87,7 @@ fn ensure_steady(scene: &Scene, before: &Told, seconds: u64) -> Result<()> {
     scene.ensure_no_flip(before)
 }
 
-fn strangers_change_nothing(user: &str) -> Result<()> {
+fn foreign_signals_change_nothing(user: &str) -> Result<()> {
     scene(&format!("bus-{user}"))?.play(|scene| {
         let before = scene.now()?;
         let pid = scene.node.unit_pid(AGENT)?;
@@ -129,7 +129,7 @@ fn strangers_change_nothing(user: &str) -> Result<()> {
         ensure!(part < 0.5, "{part:.2} of a CPU");
         ensure!(scene.node.unit_pid(AGENT)? == pid, "another agent");
         row(
-            "death among strangers' signals",
+            "death among forged signals",
             &format!("`kill -9` while {user} sends the agent 10 000 forged signals a second"),
             &crashed.reason,
             late,

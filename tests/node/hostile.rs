@@ -177,7 +177,7 @@ fn what_others_can_write_is_not_followed() -> Result<()> {
         ensure!(!answer.contains(CANARY) && answer.contains("/srv/open"), "{answer}");
         scene.node.sh("chmod 755 /srv/open")?;
         ensure!(credential()?.to_string().contains(CANARY), "root's alone again");
-        // Nor does a stranger's unit path lead the rules to root's files.
+        // Nor does a unit path in the request lead the rules to root's files.
         let config = r#"{"version":2,"verb":"config","loaded":{"unit_path":["/srv/units"],"manager_environment":{"KUBELET_EXTRA_ARGS":"--config=/etc/canary"}}}"#;
         scene.node.sh(
             "mkdir -p /srv/units; printf '[Service]\\nEnvironmentFile=/etc/canary\\nExecStart=/usr/bin/kubelet\\n' >/srv/units/kubelet.service",

@@ -192,7 +192,7 @@ impl Run {
     /// Plays both lanes, and has nodes join beside them; how many did.
     fn play(&self, stage: &Stage<'_>, seed: u64) -> Result<usize> {
         std::thread::scope(|scope| {
-            let lanes = [Lane::Load, Lane::Blow].map(|lane| {
+            let lanes = [Lane::Load, Lane::Fault].map(|lane| {
                 let mut rng = Rng::with_seed(seed ^ u64::from(lane == Lane::Load) << 32);
                 scope.spawn(move || self.kept(self.lane(stage, lane, &mut rng)))
             });

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    JOB_TYPE_WAIT, JobKind, Kubelet, Life, MAX_JOBS, STRANGERS_WAIT, Sign, Unit,
+    FOREIGN_SIGNALS_WAIT, JOB_TYPE_WAIT, JobKind, Kubelet, Life, MAX_JOBS, Sign, Unit,
     ends::Ends,
     life::{Cause, Ended},
     signs::{Carrier, Run},
@@ -39,7 +39,7 @@ impl Kubelet {
                 self.dependencies.said(&unit, &sign, has_ended, now);
             }
             Sign::JobsUntold => self.jobs.clear(),
-            Sign::Strangers => self.strangers = Some(now.uptime),
+            Sign::ForeignSignals => self.foreign_signals_at = Some(now.uptime),
             Sign::BusLost => {
                 self.unit = None;
                 self.jobs.clear();
@@ -82,8 +82,8 @@ impl Kubelet {
             Cause::Unknown
         } else if self.has_job(JobKind::Unasked) || self.bus_is_awaited {
             Cause::Asked(now.uptime + JOB_TYPE_WAIT)
-        } else if self.is_among_strangers(now) {
-            Cause::Asked(now.uptime + STRANGERS_WAIT)
+        } else if self.is_among_foreign_signals(now) {
+            Cause::Asked(now.uptime + FOREIGN_SIGNALS_WAIT)
         } else if is_child {
             // systemd does not know it.
             self.ends.child_ended(now.uptime);
@@ -142,12 +142,12 @@ impl Kubelet {
     /// systemd's own comes behind the news of the end. Its type says whether somebody wanted that end. `announced`: when we first
     /// heard of it.
     pub(super) fn learn_job(&mut self, kind: JobKind, announced: Duration, now: Now) {
-        let is_beset = self.is_among_strangers(now);
+        let has_foreign_signals = self.is_among_foreign_signals(now);
         let Life::Ended(ended) = &mut self.life else {
             return;
         };
-        // Among strangers systemd's word may come later than it was waited for: a stop before its word on the end is that end's.
-        let is_late = is_beset
+        // Among foreign signals systemd's word may come later than it was waited for: a stop before its word on the end is that end's.
+        let is_late = has_foreign_signals
             && ended.cause == Cause::Unknown
             && matches!(kind, JobKind::Unasked | JobKind::Stop);
         if !is_late && !matches!(ended.cause, Cause::Asked(_)) {

@@ -200,7 +200,7 @@ pub enum Sign {
     /// Jobs are about to be told anew: one whose end went by unheard must not excuse a later death.
     JobsUntold,
     /// Somebody else than systemd speaks to us over the bus: what systemd says may come late, or get lost.
-    Strangers,
+    ForeignSignals,
     /// The bus went away, and what it told us with it.
     BusLost,
 }

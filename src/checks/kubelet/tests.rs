@@ -2,9 +2,9 @@
 
 mod dependencies;
 mod ends;
+mod foreign_signals;
 mod killed;
 mod later;
-mod strangers;
 mod stuck;
 mod witness;
 

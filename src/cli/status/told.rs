@@ -49,7 +49,7 @@ pub(super) fn events(events: &status::Events) -> Option<String> {
     (*events != status::Events::default()).then(|| parts.join(", "))
 }
 
-/// The reasons that are told as less than `False`.
+/// The reasons for `False` that are only warnings, or off.
 pub(super) fn turned_down(reasons: &BTreeMap<String, String>) -> Option<String> {
     let words = reasons.iter().map(|(reason, word)| {
         let what = match word.as_str() {

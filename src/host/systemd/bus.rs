@@ -24,7 +24,7 @@ use super::{
     wire::{self, Ear},
 };
 
-/// Messages that wait to be looked at: with [`wire::MAX_MESSAGE`] the bound of what strangers can have us hold.
+/// Messages that wait to be looked at: with [`wire::MAX_MESSAGE`] the bound of what other senders can have us hold.
 const MAX_UNREAD: NonZeroUsize = NonZeroUsize::new(4).expect("it is not 0");
 /// systemd's words that wait while an answer is waited for.
 const MAX_WAITING: usize = 1024;
@@ -173,7 +173,7 @@ impl Bus {
         std::mem::take(&mut self.has_dropped)
     }
 
-    /// What systemd says next, and the message; `None` if strangers alone were heard.
+    /// What systemd says next, and the message; `None` if other senders alone were heard.
     ///
     /// # Errors
     /// The connection is over.
@@ -243,7 +243,7 @@ impl Bus {
             }
             Err(cause) => {
                 drop_one(cause);
-                self.has_dropped |= cause.is_a_strangers();
+                self.has_dropped |= cause.is_foreign();
                 None
             }
         }

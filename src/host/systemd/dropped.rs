@@ -21,7 +21,7 @@ impl Cause {
 
     /// Whether somebody else than systemd may have sent it. systemd itself tells of interfaces that nobody reads, of a mount or a
     /// slice that the kubelet depends on.
-    pub(super) fn is_a_strangers(self) -> bool {
+    pub(super) fn is_foreign(self) -> bool {
         matches!(self, Self::Sender | Self::Size)
     }
 

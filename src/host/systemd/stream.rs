@@ -66,7 +66,7 @@ mod tests {
     use crate::host::systemd::{PROPERTIES, UNIT};
 
     #[test]
-    fn what_systemd_says_is_heard_and_nothing_of_a_strangers() {
+    fn what_systemd_says_is_heard_and_nothing_of_another_sender() {
         let signal = |sender: &str, state: &'static str| {
             let state = Variant::from(state).try_to_owned().unwrap();
             let changed = HashMap::from([("ActiveState".to_owned(), state)]);

@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_of_a_stranger_is_read_past() {
+    fn a_signal_of_another_sender_is_read_past() {
         let signal = |sender: &str| {
             let message = zbus::Message::signal("/org/freedesktop/systemd1", "a.b", "JobNew");
             let message = message.sender(sender).build(&"x").unwrap();

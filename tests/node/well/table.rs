@@ -24,7 +24,7 @@ pub(super) enum Lane {
     /// The node has work.
     Load,
     /// Something is done to it.
-    Blow,
+    Fault,
 }
 
 /// What is done.
@@ -66,10 +66,10 @@ const fn load(name: &'static str, begin: Act, secs: (u64, u64), end: Act) -> Row
     }
 }
 
-const fn blow(name: &'static str, begin: Act, secs: (u64, u64), end: Act) -> Row {
+const fn fault(name: &'static str, begin: Act, secs: (u64, u64), end: Act) -> Row {
     Row {
         name,
-        lane: Lane::Blow,
+        lane: Lane::Fault,
         begin,
         secs,
         end,
@@ -102,97 +102,97 @@ pub(super) const ROWS: &[Row] = &[
         (15, 30),
         Shell("systemctl set-property --runtime nodevigil.slice CPUQuota="),
     ),
-    blow(
+    fault(
         "agent restarted",
         Shell("systemctl restart nodevigil"),
         (2, 6),
         Nothing,
     ),
-    blow(
+    fault(
         "agent killed",
         Do(|stage, _| kill(stage, AGENT)),
         (3, 8),
         Nothing,
     ),
-    blow(
+    fault(
         "agent stopped for a moment",
         Do(|stage, rng| stop_for(stage, AGENT, rng.u64(2000..8000))),
         (1, 4),
         Nothing,
     ),
-    blow(
+    fault(
         "helper killed",
         Do(|stage, _| kill(stage, HELPER)),
         (3, 8),
         Nothing,
     ),
-    blow(
+    fault(
         "helper stopped for a moment",
         Do(|stage, rng| stop_for(stage, HELPER, rng.u64(3000..15_000))),
         (1, 4),
         Nothing,
     ),
-    blow(
+    fault(
         "our package upgraded",
         Do(|stage, _| stage.upgrade()),
         (2, 6),
         Nothing,
     ),
-    blow(
+    fault(
         "the kubelet's package upgraded",
         Shell("dpkg --no-triggers --install /root/test.deb"),
         (4, 8),
         Nothing,
     ),
-    blow(
+    fault(
         "kubelet restarted",
         Shell("systemctl restart kubelet"),
         (4, 8),
         Nothing,
     ),
-    blow(
+    fault(
         "containerd restarted",
         Shell("systemctl restart containerd"),
         (4, 8),
         Nothing,
     ),
-    blow(
+    fault(
         "systemd reloaded and executed anew",
         Shell("systemctl daemon-reload; systemctl daemon-reexec"),
         (2, 5),
         Nothing,
     ),
-    blow(
+    fault(
         "paused and resumed",
         Shell("nodevigil pause --for 2m --reason well"),
         (3, 10),
         Shell("nodevigil resume"),
     ),
-    blow(
+    fault(
         "bus restarted",
         Shell("systemctl restart dbus"),
         (5, 10),
         Nothing,
     ),
-    blow(
+    fault(
         "bus stopped",
         Shell("systemctl stop dbus.socket dbus.service"),
         (3, 12),
         Shell("systemctl start dbus.socket dbus.service"),
     ),
-    blow(
+    fault(
         "bus hangs",
         Shell("systemctl kill --kill-who=main --signal=STOP dbus"),
         (3, 15),
         Shell("systemctl kill --kill-who=main --signal=CONT dbus"),
     ),
-    blow(
+    fault(
         "API server hangs",
         Do(|stage, _| stage.scene.plane.pause_apiserver()),
         (5, 20),
         Do(|stage, _| stage.scene.plane.resume_apiserver()),
     ),
-    blow(
+    fault(
         "API server down",
         Do(|stage, _| {
             stage.scene.plane.stop_apiserver();
@@ -201,25 +201,25 @@ pub(super) const ROWS: &[Row] = &[
         (2, 10),
         Do(|stage, _| stage.scene.plane.start_apiserver()),
     ),
-    blow(
+    fault(
         "API fails for the agent alone",
         Do(fail),
         (10, 25),
         Do(serve),
     ),
-    blow(
+    fault(
         "kubelet cut off from the API",
         Do(|stage, _| stage.cut()),
         (3, 8),
         Do(|stage, _| stage.no_firewall("way")),
     ),
-    blow(
+    fault(
         "both cut off from the API",
         Do(cut_both),
         (50, 65),
         Do(mend_both),
     ),
-    blow(
+    fault(
         "node's clock hours behind the cluster's, and right again",
         Do(|stage, rng| {
             stage.proxy.set(Some(Fault::DateAhead(rng.u32(60..20_000))));
@@ -228,37 +228,37 @@ pub(super) const ROWS: &[Row] = &[
         (12, 25),
         Do(serve),
     ),
-    blow(
+    fault(
         "firewall drops healthz",
         Do(|stage, _| healthz(stage, "drop")),
         (6, 20),
         Do(|stage, _| stage.no_firewall("healthz")),
     ),
-    blow(
+    fault(
         "firewall resets healthz",
         Do(|stage, _| healthz(stage, "reject with tcp reset")),
         (6, 20),
         Do(|stage, _| stage.no_firewall("healthz")),
     ),
-    blow(
+    fault(
         "kubelet stopped for a moment",
         Do(|stage, rng| stop_for(stage, KUBELET, rng.u64(300..2000))),
         (8, 15),
         Nothing,
     ),
-    blow(
+    fault(
         "containerd stopped for a moment",
         Do(|stage, rng| stop_for(stage, "containerd.service", rng.u64(2000..9000))),
         (4, 8),
         Nothing,
     ),
-    blow(
+    fault(
         "the kubelet's disk hangs for a moment",
         Shell("fsfreeze -f /srv/kubelet; sleep 3; fsfreeze -u /srv/kubelet"),
         (4, 8),
         Nothing,
     ),
-    blow(
+    fault(
         "the kubelet's disk full for a moment",
         Shell(
             "dd if=/dev/zero of=/srv/kubelet/fill bs=1M 2>/dev/null; sleep 3; rm /srv/kubelet/fill",
@@ -266,13 +266,13 @@ pub(super) const ROWS: &[Row] = &[
         (4, 8),
         Nothing,
     ),
-    blow(
+    fault(
         "process ids nearly used up",
         Do(pids),
         (6, 15),
         Shell("cat /run/pid_max >/proc/sys/kernel/pid_max"),
     ),
-    blow(
+    fault(
         "kubelet starved, 5 % of a processor for five",
         Shell(STARVE),
         (20, 35),
