@@ -83,12 +83,12 @@ pub(super) fn linked(target: &str) -> Result<Vec<Crate>> {
     let tree = cargo(&[
         "tree",
         "--locked",
+        "--package=nodevigil",
         "--target",
         target,
         "--edges",
         "normal,no-proc-macro",
-        "--prefix",
-        "none",
+        "--prefix=none",
         "--format",
         "{p}",
     ])?;

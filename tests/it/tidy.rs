@@ -142,8 +142,7 @@ fn documents_are_there_and_short() {
     }
     // `make test` is what the CI runs and what a newcomer is told to run.
     assert!(read("README.md").contains("make test"));
-    let gate = read(".ci/run");
-    assert!(gate.contains("for step in check test;") && gate.contains("make \"$step\""));
+    assert!(read(".ci/run").contains("make test"));
 }
 
 #[test]

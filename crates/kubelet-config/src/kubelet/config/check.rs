@@ -1,0 +1,248 @@
+//! A document held against the table of fields: what the kubelet takes, what it passes over, what makes it exit.
+
+use std::{collections::HashSet, sync::OnceLock};
+
+use super::{
+    super::{flags, place::Place, quantity, version::Version},
+    UnknownField,
+    document::{Node, Value},
+    fields::{self, FIELDS, Field, Kind},
+};
+
+/// A value that the kubelet cannot decode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WrongType {
+    pub(super) at: Place,
+    pub(super) reason: String,
+}
+
+/// What was found in a document.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    pub(super) unknown: Vec<UnknownField>,
+    pub(super) wrong: Vec<WrongType>,
+}
+
+/// The most findings of each kind that are kept of a document.
+const MAX_FINDINGS: usize = 200;
+
+/// Holds a document, or the merge of several, against the table.
+pub(super) fn check(root: &Node, version: Option<&Version>) -> Checked {
+    let mut checked = Checked::default();
+    checked.structure(root, "", version);
+    checked
+}
+
+impl Checked {
+    fn structure(&mut self, node: &Node, prefix: &str, version: Option<&Version>) {
+        let mut seen = HashSet::new();
+        for entry in node.entries() {
+            let path = format!("{prefix}{}", entry.key);
+            let is_duplicate = !seen.insert(entry.key.as_str()) && !entry.merged;
+            let field = fields::find(&path);
+            if is_duplicate || field.is_none_or(|field| !field.is_known_in(version)) {
+                if self.unknown.len() < MAX_FINDINGS {
+                    self.unknown.push(UnknownField {
+                        meant: field
+                            .map_or_else(|| meant(prefix, &entry.key), |field| Some(field.path)),
+                        since: field
+                            .filter(|field| !field.is_known_in(version))
+                            .and_then(|field| field.since),
+                        value: short(&entry.node),
+                        duplicate: is_duplicate,
+                        at: entry.at.clone(),
+                        path: path.clone(),
+                    });
+                }
+                if field.is_none_or(|field| !field.is_known_in(version)) {
+                    continue;
+                }
+            }
+            if let Some(field) = field {
+                self.value(&entry.node, &path, field.kind, version);
+            }
+        }
+    }
+
+    fn value(&mut self, node: &Node, path: &str, kind: Kind, version: Option<&Version>) {
+        if node.value == Value::Null {
+            return;
+        }
+        if !fits(node, kind) {
+            if self.wrong.len() < MAX_FINDINGS {
+                self.wrong.push(WrongType {
+                    at: node.at.clone(),
+                    reason: format!("{path} wants {}, not {}", wanted(kind), got(node, kind)),
+                });
+            }
+            return;
+        }
+        match kind {
+            Kind::Object => self.structure(node, &format!("{path}."), version),
+            Kind::List(Kind::Object) => {
+                let prefix = format!("{path}[].");
+                for item in node.items() {
+                    if item.value != Value::Null && !fits(item, Kind::Object) {
+                        self.value(item, path, Kind::Object, version);
+                    } else {
+                        self.structure(item, &prefix, version);
+                    }
+                }
+            }
+            Kind::List(of) => {
+                for item in node.items() {
+                    self.value(item, path, *of, version);
+                }
+            }
+            Kind::Map(of) => {
+                let mut seen = HashSet::new();
+                for entry in node.entries() {
+                    let path = format!("{path}.{}", shortened(&entry.key));
+                    if !seen.insert(entry.key.as_str())
+                        && !entry.merged
+                        && self.unknown.len() < MAX_FINDINGS
+                    {
+                        self.unknown.push(UnknownField {
+                            path: path.clone(),
+                            at: entry.at.clone(),
+                            value: short(&entry.node),
+                            meant: None,
+                            duplicate: true,
+                            since: None,
+                        });
+                    }
+                    self.value(&entry.node, &path, *of, version);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether Go's decoder takes the value itself; what is in lists and maps is not looked at.
+fn fits(node: &Node, kind: Kind) -> bool {
+    match (kind, &node.value) {
+        (Kind::Bool, Value::Bool(_))
+        | (Kind::String, Value::String(_))
+        | (Kind::Float, Value::Number(_))
+        | (Kind::Object | Kind::Map(_), Value::Map(_))
+        | (Kind::List(_), Value::List(_)) => true,
+        (Kind::Int32, Value::Number(text)) => text.parse::<i32>().is_ok(),
+        (Kind::Uint32, Value::Number(text)) => text.parse::<u32>().is_ok(),
+        (Kind::Int64 | Kind::Flexible, Value::Number(text)) => text.parse::<i64>().is_ok(),
+        (Kind::Duration | Kind::Flexible, Value::String(text)) => {
+            flags::duration_nanos(text).is_ok()
+        }
+        (Kind::Quantity, Value::String(text) | Value::Number(text)) => {
+            quantity::parse(text.trim()).is_some()
+        }
+        _ => false,
+    }
+}
+
+fn wanted(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bool => "true or false",
+        Kind::Int32 => "a whole number of 32 bits",
+        Kind::Int64 => "a whole number",
+        Kind::Uint32 => "a whole number from 0",
+        Kind::Float => "a number",
+        Kind::String => "text (numbers and yes, no, on, off in quotes)",
+        Kind::Duration => "a duration such as 1m30s",
+        Kind::Flexible => "a duration such as 5s, or nanoseconds",
+        Kind::Quantity => "a quantity such as 100Mi",
+        Kind::Object | Kind::Map(_) => "a map",
+        Kind::List(_) => "a list",
+    }
+}
+
+fn got(node: &Node, kind: Kind) -> &'static str {
+    match (&node.value, kind) {
+        (Value::String(_), Kind::Duration | Kind::Flexible | Kind::Quantity) => "text that is none",
+        (Value::Number(_), Kind::Int32 | Kind::Int64 | Kind::Uint32 | Kind::Flexible) => {
+            "another number"
+        }
+        _ => node.kind(),
+    }
+}
+
+/// A field as keys are compared with it.
+struct Named {
+    field: &'static Field,
+    /// What stands before its name.
+    parent: &'static str,
+    /// Its name in small letters, without `-` and `_`.
+    bare: String,
+}
+
+fn bare(name: &str) -> String {
+    name.replace(['-', '_'], "").to_lowercase()
+}
+
+/// The fields, prepared once: a file may have a hundred thousand keys that are none.
+fn named() -> &'static [Named] {
+    static NAMED: OnceLock<Vec<Named>> = OnceLock::new();
+    NAMED.get_or_init(|| {
+        let name = |field: &'static Field| {
+            let start = field.path.rfind('.').map_or(0, |dot| dot + 1);
+            let (parent, name) = field.path.split_at(start);
+            Named {
+                field,
+                parent,
+                bare: bare(name),
+            }
+        };
+        FIELDS.iter().map(name).collect()
+    })
+}
+
+/// The field that a key which is none was probably meant to be.
+fn meant(prefix: &str, key: &str) -> Option<&'static str> {
+    const MAX_CHARS: usize = 64;
+    // Longer than any field or flag.
+    if key.len() > 4 * MAX_CHARS {
+        return None;
+    }
+    let written = bare(key);
+    let same = || named().iter().filter(|named| named.bare == written);
+    if let Some(sibling) = same().find(|named| named.parent == prefix) {
+        return Some(sibling.field.path);
+    }
+    if let Some(path) = flags::table::find(&key.replace('_', "-")).and_then(|spec| spec.field) {
+        return Some(path);
+    }
+    let mut elsewhere = same();
+    if let (Some(named), None) = (elsewhere.next(), elsewhere.next()) {
+        return Some(named.field.path);
+    }
+    let length = written.chars().count();
+    if !(5..=MAX_CHARS).contains(&length) {
+        return None;
+    }
+    let near = |named: &&Named| named.parent == prefix && named.bare.len().abs_diff(length) <= 2;
+    named()
+        .iter()
+        .filter(near)
+        .map(|named| {
+            (
+                strsim::osa_distance(&named.bare, &written),
+                named.field.path,
+            )
+        })
+        .filter(|(distance, _)| *distance <= 2)
+        .min()
+        .map(|(_, path)| path)
+}
+
+fn short(node: &Node) -> String {
+    match &node.value {
+        Value::List(_) => "[…]".to_owned(),
+        Value::Map(_) => "{…}".to_owned(),
+        _ => shortened(&node.to_json().to_string()),
+    }
+}
+
+/// At most 64 characters.
+fn shortened(text: &str) -> String {
+    text.chars().take(64).collect()
+}

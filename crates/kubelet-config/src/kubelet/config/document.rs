@@ -1,0 +1,147 @@
+//! YAML or JSON with the place of every key and value, scalars understood as Kubernetes' `sigs.k8s.io/yaml` does.
+//!
+//! Nesting, aliases and size are bounded. An error tells a place and never a word of the content: the helper reads
+//! root's files with this, and its errors leave the process.
+
+mod build;
+mod scalar;
+
+use super::super::place::Place;
+
+/// The deepest nesting that is read; a `KubeletConfiguration` or a kubeconfig has 7 levels. Parsing takes no stack by
+/// level, but whoever walks or drops the result does.
+pub const MAX_DEPTH: usize = 64;
+
+/// A value and its place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// The value.
+    pub value: Value,
+    /// Where it begins; what comes by an alias stands where its anchor does.
+    pub at: Place,
+}
+
+/// A value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// `null`, `~`, nothing.
+    Null,
+    /// `true`, `false`, and YAML 1.1's `yes`, `no`, `on`, `off`, `y`, `n`.
+    Bool(bool),
+    /// A number, as JSON writes it: `0x10` is `16`, `010` is `8`.
+    Number(String),
+    /// Text.
+    String(String),
+    /// A list.
+    List(Vec<Node>),
+    /// A map, in the order of the text; a key that stands there twice is there twice, the last one counts.
+    Map(Vec<Entry>),
+}
+
+/// A key of a map, with its value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// Where the key stands.
+    pub at: Place,
+    /// Its value.
+    pub node: Node,
+    /// Whether it comes by `<<`, from another map.
+    pub merged: bool,
+}
+
+/// Text that is neither YAML nor JSON, or more than we are ready to take.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{at}: {reason}")]
+pub struct BadDocument {
+    /// Where.
+    pub at: Place,
+    /// Why.
+    pub reason: String,
+}
+
+/// Reads the first document of `text`, as the kubelet does. Text without a document is `null`.
+pub fn parse(file: &Place, text: &str) -> Result<Node, BadDocument> {
+    build::first_document(file, text)
+}
+
+impl Node {
+    /// The value of a key of a map; the last one, if it is there twice.
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        self.entry(key).map(|entry| &entry.node)
+    }
+
+    /// A key of a map with its value; the last one, if it is there twice.
+    pub fn entry(&self, key: &str) -> Option<&Entry> {
+        self.entries().iter().rev().find(|entry| entry.key == key)
+    }
+
+    /// A key with its value, deeper down: the keys with dots between them.
+    pub fn find(&self, path: &str) -> Option<&Entry> {
+        let (parents, key) = path.rsplit_once('.').unwrap_or(("", path));
+        parents
+            .split('.')
+            .filter(|parent| !parent.is_empty())
+            .try_fold(self, |node, parent| node.get(parent))?
+            .entry(key)
+    }
+
+    /// The entries of a map; none of anything else.
+    pub fn entries(&self) -> &[Entry] {
+        match &self.value {
+            Value::Map(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    /// The items of a list; none of anything else.
+    pub fn items(&self) -> &[Self] {
+        match &self.value {
+            Value::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// The text of a scalar: of a string, a number, a bool.
+    pub fn text(&self) -> Option<String> {
+        match &self.value {
+            Value::String(text) | Value::Number(text) => Some(text.clone()),
+            Value::Bool(value) => Some(value.to_string()),
+            _ => None,
+        }
+    }
+
+    /// What kind of value it is, for messages: `a number`, `a list`.
+    pub fn kind(&self) -> &'static str {
+        match &self.value {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::String(_) => "a string",
+            Value::List(_) => "a list",
+            Value::Map(_) => "a map",
+        }
+    }
+
+    /// As JSON; numbers that JSON does not know become text.
+    pub fn to_json(&self) -> serde_json::Value {
+        match &self.value {
+            Value::Null => serde_json::Value::Null,
+            Value::Bool(value) => (*value).into(),
+            Value::Number(text) => text
+                .parse::<serde_json::Number>()
+                .map_or_else(|_| text.clone().into(), Into::into),
+            Value::String(text) => text.clone().into(),
+            Value::List(items) => items.iter().map(Self::to_json).collect(),
+            Value::Map(entries) => entries
+                .iter()
+                .map(|entry| (entry.key.clone(), entry.node.to_json()))
+                .collect::<serde_json::Map<_, _>>()
+                .into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

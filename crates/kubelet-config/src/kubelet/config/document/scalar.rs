@@ -1,0 +1,145 @@
+//! What a YAML scalar means to the kubelet.
+//!
+//! Read from go.yaml.in/yaml/v2 v2.4.3 `resolve.go` (YAML 1.1 without base 60), which `sigs.k8s.io/yaml` v1.6.0 uses, and
+//! from Go's `encoding/json` for the way back into text.
+
+use super::Value;
+
+/// What an explicit tag asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tag {
+    /// There is none.
+    None,
+    /// `!!str`.
+    Str,
+    /// `!!bool`, `!!int`, `!!float`, `!!null`: the content has to be one.
+    Wants(&'static str),
+    /// Any other: the text as it is.
+    Other,
+}
+
+/// A plain scalar's value, or why it cannot be one.
+pub(super) fn resolve(tag: Tag, text: &str) -> Result<Value, &'static str> {
+    let value = match tag {
+        Tag::Str | Tag::Other => return Ok(Value::String(text.to_owned())),
+        Tag::None | Tag::Wants(_) => plain(text)?,
+    };
+    let Tag::Wants(wanted) = tag else {
+        return Ok(value);
+    };
+    let fits = match (&value, wanted) {
+        (Value::Null, "null") | (Value::Bool(_), "bool") | (Value::Number(_), "float") => true,
+        (Value::Number(number), "int") => !number.contains(['.', 'e']),
+        _ => false,
+    };
+    if fits {
+        Ok(value)
+    } else {
+        Err("a value does not fit its tag")
+    }
+}
+
+fn plain(text: &str) -> Result<Value, &'static str> {
+    let value = match text {
+        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
+        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
+            Value::Bool(true)
+        }
+        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
+            Value::Bool(false)
+        }
+        ".nan" | ".NaN" | ".NAN" | ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF"
+        | "-.inf" | "-.Inf" | "-.INF" => return Err("JSON has no number for infinity or NaN"),
+        _ => number(text).map_or_else(|| Value::String(text.to_owned()), Value::Number),
+    };
+    Ok(value)
+}
+
+/// A number as JSON writes it.
+fn number(text: &str) -> Option<String> {
+    match text.as_bytes().first()? {
+        b'.' => float(text),
+        b'0'..=b'9' | b'+' | b'-' => {
+            let bare = text.replace('_', "");
+            integer(&bare).or_else(|| float(&bare))
+        }
+        _ => None,
+    }
+}
+
+/// As Go's `strconv.ParseInt(text, 0, 64)`, and where that does not fit `ParseUint`.
+fn integer(text: &str) -> Option<String> {
+    let (negative, digits) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let signed = digits.len() != text.len();
+    let (radix, digits) = match digits.as_bytes() {
+        [b'0', b'x' | b'X', _, ..] => (16, &digits[2..]),
+        [b'0', b'o' | b'O', _, ..] => (8, &digits[2..]),
+        [b'0', b'b' | b'B', _, ..] => (2, &digits[2..]),
+        [b'0', _, ..] => (8, &digits[1..]),
+        _ => (10, digits),
+    };
+    // Rust would take a second sign.
+    if digits.starts_with(['+', '-']) {
+        return None;
+    }
+    let magnitude = u64::from_str_radix(digits, radix).ok()?;
+    if negative {
+        0_i64
+            .checked_sub_unsigned(magnitude)
+            .map(|value| value.to_string())
+    } else if signed && i64::try_from(magnitude).is_err() {
+        None
+    } else {
+        Some(magnitude.to_string())
+    }
+}
+
+/// As go-yaml's `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, in the range of a float64.
+fn float(text: &str) -> Option<String> {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (unsigned, None),
+    };
+    let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let is_float = all_digits(whole)
+        && all_digits(fraction)
+        && !(whole.is_empty() && fraction.is_empty())
+        && exponent.is_none_or(|exponent| {
+            let digits = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
+            !digits.is_empty() && all_digits(digits)
+        });
+    let value: f64 = is_float.then(|| text.parse().ok()).flatten()?;
+    value.is_finite().then(|| go_float(value))
+}
+
+/// A float64 as Go's `encoding/json` writes it.
+pub(super) fn go_float(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
+        let text = format!("{value:e}");
+        match text.split_once('e') {
+            Some((mantissa, exponent)) if !exponent.starts_with('-') => {
+                format!("{mantissa}e+{exponent}")
+            }
+            _ => text,
+        }
+    } else {
+        value.to_string()
+    }
+}
+
+/// A key of a map as text.
+pub(super) fn key(value: Value) -> Result<String, &'static str> {
+    match value {
+        Value::String(text) | Value::Number(text) => Ok(text),
+        Value::Bool(value) => Ok(value.to_string()),
+        Value::Null => Err("a key of a map is null"),
+        Value::List(_) | Value::Map(_) => Err("a key of a map is a list or a map"),
+    }
+}

@@ -1,0 +1,288 @@
+//! Reads `--config` and the drop-ins of `--config-dir`, as `cmd/kubelet/app/server.go` does (read from 1.36.3, and tried
+//! with that kubelet): the file strictly and then leniently, drop-ins strictly alone.
+
+use std::{
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    super::{
+        flags::{CommandLine, FlagUse},
+        place::Place,
+        tree::{Kind, Tree, Unreadable},
+        version::Version,
+    },
+    ConfigFile, Configuration, FileState, UnknownField, check,
+    document::{self, Node, Value},
+    merge,
+};
+
+/// The most entries of a `--config-dir` that are looked at.
+const MAX_DROP_INS: usize = 2000;
+
+/// How deep a `--config-dir` is walked.
+const MAX_FOLDERS: usize = 16;
+
+/// Reads the configuration that the flags name.
+pub(super) fn load(
+    tree: &dyn Tree,
+    flags: &CommandLine,
+    version: Option<&Version>,
+) -> Configuration {
+    let mut config = Configuration::default();
+    let mut merged = None;
+    if let Some((used, path)) = path_of(flags, "config") {
+        config.given = true;
+        let file = read(tree, &path, used, false);
+        if let Some(document) = file.document.clone() {
+            merged = Some(merge::base(document, version));
+        }
+        config.files.push(file);
+        config.judge_main(version);
+    }
+    if let Some((used, folder)) = path_of(flags, "config-dir") {
+        let has_drop_ins = config.files.len();
+        for path in walk(tree, &folder, used, &mut config.files) {
+            let file = read(tree, &path, used, true);
+            let document = file.document.clone();
+            config.files.push(file);
+            let Some(document) = document else { continue };
+            let unknown = check::check(&document, version).unknown;
+            let before = merged.unwrap_or_else(|| empty(&folder));
+            let renamed = merge::drop_in(document, &before, version);
+            let is_taken = |unknown: &UnknownField| {
+                let entry = unknown.meant.and_then(|path| renamed.find(path));
+                entry.is_some_and(|entry| entry.at == unknown.at)
+            };
+            config
+                .unknown
+                .extend(unknown.into_iter().filter(|field| !is_taken(field)));
+            merged = Some(merge::patch(Some(before), renamed));
+        }
+        if config.files.len() > has_drop_ins {
+            config.judge_merge(merged.as_ref(), version);
+        }
+    }
+    config.merged = merged;
+    config
+}
+
+fn empty(folder: &Path) -> Node {
+    Node {
+        value: Value::Map(Vec::new()),
+        at: Place::file(folder),
+    }
+}
+
+/// A flag's path as the kubelet takes it: systemd starts services in `/`.
+fn path_of<'a>(flags: &'a CommandLine, name: &str) -> Option<(&'a FlagUse, PathBuf)> {
+    let used = flags.last(name).filter(|used| !used.value.is_empty())?;
+    Some((used, Path::new("/").join(&used.value)))
+}
+
+impl Configuration {
+    /// The main file's unknown fields, and its values that cannot be decoded.
+    fn judge_main(&mut self, version: Option<&Version>) {
+        let Some(file) = self.files.last_mut() else {
+            return;
+        };
+        let Some(document) = &file.document else {
+            return;
+        };
+        let checked = check::check(document, version);
+        self.unknown.extend(checked.unknown);
+        if let (FileState::Read, Some(wrong)) = (&file.state, checked.wrong.into_iter().next()) {
+            file.state = FileState::Bad {
+                at: wrong.at,
+                reason: wrong.reason,
+            };
+        }
+    }
+
+    /// Drop-ins are decoded after they are merged, so that a later one may mend an earlier one.
+    fn judge_merge(&mut self, merged: Option<&Node>, version: Option<&Version>) {
+        let Some(merged) = merged else {
+            return;
+        };
+        for wrong in check::check(merged, version).wrong {
+            let file = self
+                .files
+                .iter_mut()
+                .find(|file| file.drop_in && file.at.file == wrong.at.file);
+            if let Some(file) = file.filter(|file| file.state == FileState::Read) {
+                file.state = FileState::Bad {
+                    at: wrong.at,
+                    reason: wrong.reason,
+                };
+            }
+        }
+    }
+}
+
+/// The files of a `--config-dir` that are read: `*.conf`, in lexical order, folders in their place. The others go to
+/// `files`. A link in the folder's own place is not followed, and no folder behind a link is entered.
+fn walk(
+    tree: &dyn Tree,
+    folder: &Path,
+    used: &FlagUse,
+    files: &mut Vec<ConfigFile>,
+) -> Vec<PathBuf> {
+    let other = |path: &Path, state| ConfigFile {
+        at: Place::file(path),
+        declared: used.at.clone(),
+        drop_in: true,
+        state,
+        document: None,
+    };
+    let root = if used.value.ends_with('/') {
+        tree.stat(folder)
+    } else {
+        tree.lstat(folder)
+    };
+    let mut found = Vec::new();
+    let mut seen = 0;
+    let mut rest = match root {
+        Ok(meta) => vec![(folder.to_owned(), meta.kind, 0)],
+        Err(error) => {
+            let state = if error.is_not_found() {
+                FileState::Missing
+            } else {
+                bad(Place::file(folder), error.to_string())
+            };
+            files.push(other(folder, state));
+            return found;
+        }
+    };
+    while let Some((path, kind, depth)) = rest.pop() {
+        seen += 1;
+        if seen > MAX_DROP_INS || depth > MAX_FOLDERS {
+            files.push(other(
+                &path,
+                bad(Place::file(&path), "holds more than we are ready to read"),
+            ));
+            break;
+        }
+        if kind == Kind::Folder {
+            match tree.list(&path) {
+                Ok(names) => rest.extend(names.into_iter().rev().map(|name| {
+                    let below = path.join(name);
+                    let kind = tree.lstat(&below).map_or(Kind::Other, |meta| meta.kind);
+                    (below, kind, depth + 1)
+                })),
+                Err(error) => {
+                    let state = bad(Place::file(&path), error.to_string());
+                    files.push(other(&path, state));
+                }
+            }
+        } else if path.as_os_str().as_bytes().ends_with(b".conf") {
+            found.push(path);
+        } else {
+            files.push(other(&path, FileState::Ignored));
+        }
+    }
+    found
+}
+
+fn bad(at: Place, reason: impl Into<String>) -> FileState {
+    FileState::Bad {
+        at,
+        reason: reason.into(),
+    }
+}
+
+fn read(tree: &dyn Tree, path: &Path, used: &FlagUse, drop_in: bool) -> ConfigFile {
+    let at = Place::file(path);
+    let (state, document) = match tree.read(path) {
+        Err(error) if error.is_not_found() => (FileState::Missing, None),
+        Err(error) => (bad(at.clone(), unreadable(&error)), None),
+        Ok(bytes) => match parse(&at, &bytes, drop_in) {
+            Ok(document) => (FileState::Read, Some(document)),
+            Err((state, document)) => (state, document),
+        },
+    };
+    ConfigFile {
+        at,
+        declared: used.at.clone(),
+        drop_in,
+        state,
+        document,
+    }
+}
+
+fn unreadable(error: &Unreadable) -> String {
+    error.to_string()
+}
+
+/// A document, or why the kubelet exits over it; a document that could be read in spite of that goes along.
+fn parse(at: &Place, bytes: &[u8], drop_in: bool) -> Result<Node, (FileState, Option<Node>)> {
+    let fatal = |state| (state, None);
+    if bytes.is_empty() {
+        return Err(fatal(bad(at.clone(), "is empty")));
+    }
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return Err(fatal(bad(at.clone(), "is not UTF-8")));
+    };
+    let document = document::parse(at, text).map_err(|error| fatal(bad(error.at, error.reason)))?;
+    // What begins with a brace is read as JSON, which is stricter than YAML's flow style.
+    if text.trim_start().starts_with('{')
+        && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text)
+    {
+        let number = |value: usize| u32::try_from(value).unwrap_or(0);
+        let place = at.at(number(error.line()), number(error.column()), 0);
+        let reason = "begins with a brace, so that it is read as JSON, and is none from here on";
+        return Err((bad(place, reason), Some(document)));
+    }
+    match wrong_kind(at, &document)
+        .or_else(|| drop_in.then(|| first_duplicate(&document)).flatten())
+    {
+        Some((place, reason)) => Err((bad(place, reason), Some(document))),
+        None => Ok(document),
+    }
+}
+
+const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
+const KIND: &str = "KubeletConfiguration";
+
+/// Why a document is no `KubeletConfiguration`, and where.
+pub(super) fn wrong_kind(at: &Place, document: &Node) -> Option<(Place, String)> {
+    if !matches!(document.value, Value::Map(_)) {
+        return Some((
+            at.clone(),
+            format!("holds {}, not a {KIND}", document.kind()),
+        ));
+    }
+    for (key, wanted) in [("kind", KIND), ("apiVersion", API_VERSION)] {
+        // Go's own decoder reads these two, and takes any case.
+        let entry = document
+            .entries()
+            .iter()
+            .rev()
+            .find(|entry| entry.key.eq_ignore_ascii_case(key));
+        match entry.map(|entry| (&entry.node.value, &entry.node.at)) {
+            Some((Value::String(text), _)) if text == wanted => {}
+            Some((Value::Null, _)) | None => {
+                return Some((at.clone(), format!("has no {key}: write {key}: {wanted}")));
+            }
+            Some((_, place)) => {
+                return Some((place.clone(), format!("its {key} is not {wanted}")));
+            }
+        }
+    }
+    None
+}
+
+/// The first key that stands twice in its map: no drop-in may have one.
+fn first_duplicate(node: &Node) -> Option<(Place, String)> {
+    let mut seen = std::collections::HashSet::new();
+    for entry in node.entries() {
+        if !seen.insert(entry.key.as_str()) {
+            let reason = "a key stands twice in its map, which a drop-in must not have";
+            return Some((entry.at.clone(), reason.to_owned()));
+        }
+        if let Some(found) = first_duplicate(&entry.node) {
+            return Some(found);
+        }
+    }
+    node.items().iter().find_map(first_duplicate)
+}

@@ -1,0 +1,108 @@
+//! The `KubeletConfiguration` that the kubelet gets: its file, the drop-ins of `--config-dir`, each field with its place.
+
+mod check;
+pub mod document;
+pub mod fields;
+mod load;
+mod merge;
+
+use document::{Entry, Node};
+
+use super::place::Place;
+
+/// What became of a configuration file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileState {
+    /// It was merged.
+    Read,
+    /// It is not there.
+    Missing,
+    /// It is there and was not read: `--config-dir` takes `*.conf` alone.
+    Ignored,
+    /// The kubelet would exit: not YAML, the wrong kind, a wrong type.
+    Bad {
+        /// Where, as well as it is known.
+        at: Place,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A file of the configuration.
+#[derive(Debug, Clone)]
+pub struct ConfigFile {
+    /// The file as a whole.
+    pub at: Place,
+    /// The flag that names it or its folder.
+    pub declared: Place,
+    /// Whether it comes from `--config-dir`.
+    pub drop_in: bool,
+    /// What became of it.
+    pub state: FileState,
+    /// Its content, where it could be parsed.
+    pub document: Option<Node>,
+}
+
+impl ConfigFile {
+    /// Whether it could be parsed, and is no `KubeletConfiguration` of `v1beta1`.
+    pub fn lacks_kind(&self) -> bool {
+        self.document
+            .as_ref()
+            .is_some_and(|document| load::wrong_kind(&self.at, document).is_some())
+    }
+}
+
+/// A key that the kubelet does not take: of its main file it logs a warning and goes on without it, of a drop-in it
+/// says nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownField {
+    /// Its path with dots, as written.
+    pub path: String,
+    /// Where the key stands.
+    pub at: Place,
+    /// Its value, as JSON, shortened.
+    pub value: String,
+    /// What was probably meant: the right case, or the field of a flag.
+    pub meant: Option<&'static str>,
+    /// Whether the key is known but stands there twice.
+    pub duplicate: bool,
+    /// The release that brought the field, where this kubelet is older.
+    pub since: Option<super::version::Minor>,
+}
+
+/// The merged configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Configuration {
+    /// Whether `--config` was given: the defaults depend on it.
+    pub given: bool,
+    /// Its files, in the order in which they are merged; those that were not, too.
+    pub files: Vec<ConfigFile>,
+    /// The fields, merged; each with the place that it comes from.
+    pub merged: Option<Node>,
+    /// What the kubelet does not take.
+    pub unknown: Vec<UnknownField>,
+}
+
+impl Configuration {
+    /// The merged value of a field, its path with dots.
+    pub fn get(&self, path: &str) -> Option<&Node> {
+        self.entry(path).map(|entry| &entry.node)
+    }
+
+    /// The merged entry of a field, its path with dots: key and value.
+    pub fn entry(&self, path: &str) -> Option<&Entry> {
+        self.merged.as_ref()?.find(path)
+    }
+}
+
+/// Reads the configuration that the flags name.
+pub fn load(
+    tree: &dyn super::tree::Tree,
+    flags: &super::flags::CommandLine,
+    version: Option<&super::version::Version>,
+) -> Configuration {
+    load::load(tree, flags, version)
+}
+
+#[cfg(test)]
+mod tests;

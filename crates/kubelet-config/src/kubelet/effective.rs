@@ -1,0 +1,102 @@
+//! The settings that count: flags over files over defaults, each with where it came from.
+
+mod defaults;
+mod files;
+mod flags;
+
+use std::collections::BTreeMap;
+
+use super::place::Place;
+
+/// Where a setting comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum From {
+    /// A flag.
+    Flag(Place),
+    /// A file of the configuration: the place of the key.
+    File(Place),
+    /// Nobody set it.
+    Default {
+        /// Whether it is the default of a kubelet that was given no `--config`.
+        legacy: bool,
+    },
+    /// The distribution sets it itself (k3s, RKE2).
+    Distribution,
+}
+
+/// A setting and where it comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Effective {
+    /// Its value, as JSON.
+    pub value: serde_json::Value,
+    /// Where it comes from; of a map the place that was merged last.
+    pub from: From,
+    /// For maps: where each key comes from.
+    pub keys: BTreeMap<String, From>,
+}
+
+/// The settings, by the path of their field (`authentication.anonymous.enabled`), or by the name of their flag with
+/// two dashes where they have no field (`--node-ip`).
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Settings(pub BTreeMap<String, Effective>);
+
+impl Settings {
+    /// A setting.
+    pub fn get(&self, path: &str) -> Option<&Effective> {
+        self.0.get(path)
+    }
+
+    /// A setting that is text, and not empty.
+    pub fn text(&self, path: &str) -> Option<&str> {
+        self.get(path)?
+            .value
+            .as_str()
+            .filter(|text| !text.is_empty())
+    }
+
+    /// A setting that is true or false.
+    pub fn bool(&self, path: &str) -> Option<bool> {
+        self.get(path)?.value.as_bool()
+    }
+
+    /// A setting that is a whole number.
+    pub fn int(&self, path: &str) -> Option<i64> {
+        self.get(path)?.value.as_i64()
+    }
+
+    /// A setting that is a map of texts; empty if it is not set.
+    pub fn map(&self, path: &str) -> BTreeMap<&str, &str> {
+        self.get(path)
+            .and_then(|setting| setting.value.as_object())
+            .map(|map| {
+                map.iter()
+                    .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
+                    .collect()
+            })
+            .unwrap_or_default()
+    }
+
+    /// A setting that is a list of texts; empty if it is not set.
+    pub fn list(&self, path: &str) -> Vec<&str> {
+        self.get(path)
+            .and_then(|setting| setting.value.as_array())
+            .map(|list| list.iter().filter_map(serde_json::Value::as_str).collect())
+            .unwrap_or_default()
+    }
+}
+
+/// Settles what counts: flags over files over defaults, by the rules of each flag and of the kubelet's version. Without
+/// a version the newest that the tables know is assumed.
+pub fn settle(
+    flags: &super::flags::CommandLine,
+    config: &super::config::Configuration,
+    version: Option<&super::version::Version>,
+) -> Settings {
+    let mut settings = Settings(defaults::defaults(config.given, version));
+    files::lay_over(&mut settings, config, version);
+    flags::lay_over(&mut settings, flags, version);
+    settings
+}
+
+#[cfg(test)]
+mod tests;

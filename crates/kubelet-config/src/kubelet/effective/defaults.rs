@@ -1,0 +1,131 @@
+//! What counts where nobody says anything; it depends on the version, and on whether `--config` is given.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        config::fields::{Absent, FIELDS, Field, Kind},
+        version::Version,
+    },
+    Effective, From,
+};
+
+/// Values that older releases had by default: up to which one, field, value. From the change logs of 1.27
+/// (kubernetes/kubernetes#116121) and 1.35 (#134298), and from the feature gates of `pkg/features/kube_features.go` 1.36.3.
+const BEFORE: &[(u16, &str, Option<&str>)] = &[
+    (27, "eventBurst", Some("10")),
+    (27, "eventRecordQPS", Some("5")),
+    (27, "kubeAPIBurst", Some("10")),
+    (27, "kubeAPIQPS", Some("5")),
+    (35, "failCgroupV1", Some("false")),
+    (35, "crashLoopBackOff.maxContainerRestartPeriod", None),
+    (35, "imagePullCredentialsVerificationPolicy", None),
+];
+
+/// What a kubelet without `--config` has instead: `applyLegacyDefaults` in `cmd/kubelet/app/options/options.go`. Its
+/// eviction thresholds are set by `loadConfigFile` alone.
+const LEGACY: &[(&str, &str)] = &[
+    ("authentication.anonymous.enabled", "true"),
+    ("authentication.webhook.enabled", "false"),
+    ("authorization.mode", "\"AlwaysAllow\""),
+    ("evictionHard", "{}"),
+    ("readOnlyPort", "10255"),
+];
+
+/// Fields that stay unset, in Go a nil pointer, and then mean something else than zero.
+const UNSET: &[&str] = &[
+    "maxParallelImagePulls",
+    "singleProcessOOMKill",
+    "tracing.samplingRatePerMillion",
+    "userNamespaces.idsPerPod",
+];
+
+/// Flags without a field that have a default: `cmd/kubelet/app/options/options.go`.
+const FLAGS: &[(&str, &str)] = &[
+    ("--cert-dir", "\"/var/lib/kubelet/pki\""),
+    ("--root-dir", "\"/var/lib/kubelet\""),
+];
+
+/// The settings that nobody made.
+pub(super) fn defaults(
+    config_given: bool,
+    version: Option<&Version>,
+) -> BTreeMap<String, Effective> {
+    let mut settings = BTreeMap::new();
+    for field in FIELDS.iter().filter(|field| is_setting(field)) {
+        let known = field.is_known_in(version);
+        // Before it was a field, it was a flag with the same default.
+        if !known && field.path != "containerRuntimeEndpoint" {
+            continue;
+        }
+        if let Some(value) = of_field(field, version) {
+            settings.insert(field.path.to_owned(), nobody(value, false));
+        }
+    }
+    for (flag, value) in FLAGS {
+        settings.insert((*flag).to_owned(), nobody(parse(value), false));
+    }
+    if !config_given {
+        for (path, value) in LEGACY {
+            settings.insert((*path).to_owned(), nobody(parse(value), true));
+        }
+    }
+    settings
+}
+
+/// Whether a field holds a value of its own, and is not a structure or a part of a list.
+pub(super) fn is_setting(field: &Field) -> bool {
+    field.kind != Kind::Object
+        && !field.path.contains('[')
+        && !matches!(field.path, "kind" | "apiVersion")
+}
+
+/// A field's default in that version.
+pub(super) fn of_field(field: &Field, version: Option<&Version>) -> Option<Value> {
+    let earlier = BEFORE.iter().find(|(until, path, _)| {
+        *path == field.path && version.is_some_and(|version| version.minor.0 < *until)
+    });
+    if let Some((_, _, value)) = earlier {
+        return value.map(parse);
+    }
+    match field.default {
+        Absent::IfAbsent(value) | Absent::UnlessZero(value) => Some(parse(value)),
+        Absent::Nothing if UNSET.contains(&field.path) => None,
+        Absent::Nothing => zero(field.kind),
+    }
+}
+
+fn zero(kind: Kind) -> Option<Value> {
+    match kind {
+        Kind::Bool => Some(json!(false)),
+        Kind::Int32 | Kind::Int64 | Kind::Uint32 | Kind::Float => Some(json!(0)),
+        Kind::String => Some(json!("")),
+        Kind::Duration | Kind::Flexible => Some(json!("0s")),
+        Kind::List(_) => Some(json!([])),
+        Kind::Map(_) => Some(json!({})),
+        Kind::Object | Kind::Quantity => None,
+    }
+}
+
+/// Whether Go takes the value for an unset one where the field is no pointer.
+pub(super) fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty() || text == "0s",
+        _ => false,
+    }
+}
+
+fn nobody(value: Value, legacy: bool) -> Effective {
+    Effective {
+        value,
+        from: From::Default { legacy },
+        keys: BTreeMap::new(),
+    }
+}
+
+fn parse(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or(Value::Null)
+}

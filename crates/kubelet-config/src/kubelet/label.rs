@@ -1,0 +1,176 @@
+//! Labels of a Node: what Kubernetes takes for a key and a value, and which keys a kubelet may give its own Node.
+
+/// Whether Kubernetes takes a label's key (`validation.IsQualifiedName`).
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_key(key: &str) -> Result<(), String> {
+    const NAME: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+                        alphanumeric character";
+    let name = match key.split_once('/') {
+        None => key,
+        Some((_, name)) if name.contains('/') => {
+            return Err("a valid label key has one '/' at most".to_owned());
+        }
+        Some(("", _)) => return Err("prefix part must be non-empty".to_owned()),
+        Some((prefix, name)) => {
+            check_domain(prefix).map_err(|why| format!("prefix part {why}"))?;
+            name
+        }
+    };
+    if name.is_empty() {
+        return Err("name part must be non-empty".to_owned());
+    }
+    if name.len() > 63 {
+        return Err("name part must be no more than 63 bytes".to_owned());
+    }
+    if is_label_word(name) {
+        Ok(())
+    } else {
+        Err(format!("name part {NAME}"))
+    }
+}
+
+/// Whether Kubernetes takes a label's value (`validation.IsValidLabelValue`).
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_value(value: &str) -> Result<(), String> {
+    if value.len() > 63 {
+        return Err("must be no more than 63 bytes".to_owned());
+    }
+    if value.is_empty() || is_label_word(value) {
+        return Ok(());
+    }
+    Err("a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start \
+         and end with an alphanumeric character"
+        .to_owned())
+}
+
+fn is_label_word(text: &str) -> bool {
+    let ends = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let mut bytes = text.bytes();
+    ends(text.bytes().next())
+        && ends(text.bytes().next_back())
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+/// Whether a text is a DNS name in lower case (`validation.IsDNS1123Subdomain`), as a Node's name must be.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_domain(text: &str) -> Result<(), String> {
+    if text.len() > 253 {
+        return Err("must be no more than 253 bytes".to_owned());
+    }
+    let fine = text.split('.').all(|part| {
+        let ends = |byte: Option<u8>| {
+            byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        };
+        ends(part.bytes().next())
+            && ends(part.bytes().next_back())
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    });
+    if fine {
+        return Ok(());
+    }
+    Err("must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric \
+         character"
+        .to_owned())
+}
+
+/// Keys of the `kubernetes.io` and `k8s.io` domains that a kubelet may set; read from
+/// `k8s.io/kubelet/pkg/apis/well_known_labels.go` of 1.36.3.
+const ALLOWED_KEYS: [&str; 11] = [
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "kubernetes.io/arch",
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+];
+
+/// Domains of which, and of whose subdomains, a kubelet may set any key; same source.
+const ALLOWED_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
+
+/// Whether a kubelet refuses to start with that key in `--node-labels` (`ValidateKubeletFlags`).
+pub fn is_forbidden(key: &str) -> bool {
+    let Some((domain, _)) = key.split_once('/') else {
+        return false;
+    };
+    let within = |parent: &str| {
+        domain
+            .strip_suffix(parent)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    (within("kubernetes.io") || within("k8s.io"))
+        && !ALLOWED_KEYS.contains(&key)
+        && !ALLOWED_DOMAINS.iter().any(|domain| within(domain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_values_are_judged_as_kubernetes_does() {
+        for key in ["a", "example.com/pool", "a_b.c-D", "node.kubernetes.io/x"] {
+            assert_eq!(check_key(key), Ok(()), "{key}");
+        }
+        let long = "a".repeat(64);
+        for key in [
+            "",
+            "-a",
+            "a b",
+            "/a",
+            "a/",
+            "a/b/c",
+            "Example.com/a",
+            "ä",
+            &long,
+        ] {
+            assert!(check_key(key).is_err(), "{key}");
+        }
+        for value in ["", "a", "A_1.b-c", &"v".repeat(63)] {
+            assert_eq!(check_value(value), Ok(()), "{value}");
+        }
+        for value in ["-", "a b", "a/b", "${X}", &long] {
+            assert!(check_value(value).is_err(), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_kubelet_may_set_few_keys_of_kubernetes_own_domains() {
+        for key in [
+            "node-role.kubernetes.io/worker",
+            "kubernetes.io/role",
+            "k8s.io/x",
+            "sub.k8s.io/x",
+            "node-restriction.kubernetes.io/x",
+            "kops.k8s.io/instancegroup",
+        ] {
+            assert!(is_forbidden(key), "{key}");
+        }
+        for key in [
+            "role",
+            "kubernetes.azure.com/agentpool",
+            "cloud.google.com/gke-nodepool",
+            "mykubernetes.io/x",
+            "eks.amazonaws.com/nodegroup",
+            "node.kubernetes.io/pool",
+            "sub.node.kubernetes.io/pool",
+            "kubelet.kubernetes.io/x",
+            "kubernetes.io/hostname",
+            "topology.kubernetes.io/zone",
+        ] {
+            assert!(!is_forbidden(key), "{key}");
+        }
+    }
+}

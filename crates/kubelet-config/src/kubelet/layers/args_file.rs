@@ -1,0 +1,93 @@
+//! Arguments files of the snaps, read as their readers read them: `MicroK8s`' kubelite (`ReadArgsFromFile` of its patch
+//! to Kubernetes), and bash, to which Canonical's k8s snap gives the file as the text of an array
+//! (`declare -a args="($(cat …))"`; tried with bash 5.2).
+
+mod bash;
+mod kubelite;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use super::{
+    super::place::Place,
+    {ArgsOddity, Oddity},
+};
+
+pub(super) use {bash::split as bash, kubelite::split as kubelite};
+
+/// The environment in which a file's variables are expanded.
+pub(super) type Environment = BTreeMap<String, String>;
+
+/// The most text that expansion may make of a file: a variable of a few kilobytes, named a thousand times over, must
+/// not fill the memory.
+const MAX_EXPANDED_BYTES: usize = 4 << 20;
+
+/// The most oddities that are kept: beyond them nobody reads.
+const MAX_ODDITIES: usize = 100;
+
+/// A word of an arguments file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Arg {
+    /// As the kubelet gets it.
+    pub(super) text: String,
+    /// Where it stands.
+    pub(super) at: Place,
+}
+
+/// What a reader makes of an arguments file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Split {
+    /// The words.
+    pub(super) args: Vec<Arg>,
+    /// Where it makes something else of them than was meant.
+    pub(super) oddities: Vec<ArgsOddity>,
+    /// Where the words cannot be known, and why.
+    pub(super) unknown: Option<(Place, String)>,
+    /// How much text there is in `args`.
+    bytes: usize,
+}
+
+impl Split {
+    /// Adds a word; false when there is more than we are ready to take.
+    fn push(&mut self, text: String, at: Place) -> bool {
+        self.bytes = self.bytes.saturating_add(text.len() + 1);
+        if self.bytes > MAX_EXPANDED_BYTES {
+            self.give_up(
+                at,
+                format!("expands to more than {MAX_EXPANDED_BYTES} bytes"),
+            );
+            return false;
+        }
+        self.args.push(Arg { text, at });
+        true
+    }
+
+    /// Adds an oddity; one of a kind is enough for a line.
+    fn odd(&mut self, what: Oddity, at: Place, line: &str) {
+        let known = self
+            .oddities
+            .iter()
+            .rev()
+            .take_while(|odd| odd.at.line == at.line)
+            .any(|odd| odd.what == what);
+        if !known && self.oddities.len() < MAX_ODDITIES {
+            self.oddities.push(ArgsOddity {
+                at,
+                what,
+                text: super::shortened(line.trim()),
+            });
+        }
+    }
+
+    /// Says that the words cannot be known.
+    fn give_up(&mut self, at: Place, reason: String) {
+        self.args.clear();
+        self.unknown = Some((at, reason));
+    }
+}
+
+/// A count of characters or lines as a place has it.
+fn position(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,100 @@
+//! Which units of a tree could run a kubelet.
+
+use std::path::Path;
+
+use super::super::{
+    systemd::SEARCH_PATH,
+    tree::{Kind, Tree},
+};
+
+/// The names under which a kubelet is usually started, the likeliest first.
+pub const NAMES: [&str; 8] = [
+    "kubelet.service",
+    "k3s-agent.service",
+    "k3s.service",
+    "rke2-agent.service",
+    "rke2-server.service",
+    "snap.microk8s.daemon-kubelite.service",
+    "snap.k8s.kubelet.service",
+    "kubelite.service",
+];
+
+/// The most that are named, beside [`NAMES`].
+const MAX_OTHERS: usize = 16;
+
+/// The units of this tree that could run a kubelet, the likeliest first: those that start at boot, then those that are
+/// there, then masked ones. `kubelet.service` if there is none.
+pub fn candidates(tree: &dyn Tree) -> Vec<String> {
+    let mut found: Vec<(u8, String)> = NAMES
+        .iter()
+        .map(|name| (*name).to_owned())
+        .chain(others(tree))
+        .filter_map(|name| Some((rank(tree, &name)?, name)))
+        .collect();
+    found.sort_by_key(|(rank, _)| *rank);
+    if found.is_empty() {
+        return vec!["kubelet.service".to_owned()];
+    }
+    found.into_iter().map(|(_, name)| name).collect()
+}
+
+/// `kubelet-*.service`, and parallel installations of the snaps.
+fn others(tree: &dyn Tree) -> Vec<String> {
+    let mut names: Vec<String> = SEARCH_PATH
+        .iter()
+        .filter_map(|folder| tree.list(Path::new(folder)).ok())
+        .flatten()
+        .filter_map(|name| name.into_string().ok())
+        .filter(|name| is_other(name))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names.truncate(MAX_OTHERS);
+    names
+}
+
+fn is_other(name: &str) -> bool {
+    let Some(stem) = name.strip_suffix(".service") else {
+        return false;
+    };
+    !NAMES.contains(&name)
+        && (stem.starts_with("kubelet-")
+            || stem.starts_with("k3s-")
+            || stem.starts_with("snap.microk8s_") && stem.ends_with(".daemon-kubelite")
+            || stem.starts_with("snap.k8s_") && stem.ends_with(".kubelet"))
+}
+
+/// 0 for a unit that starts at boot, 1 for one that is there, 2 for a mask; `None` for none.
+fn rank(tree: &dyn Tree, name: &str) -> Option<u8> {
+    let path = SEARCH_PATH
+        .iter()
+        .map(|folder| Path::new(folder).join(name))
+        .find(|path| tree.lstat(path).is_ok())?;
+    if is_mask(tree, &path) {
+        return Some(2);
+    }
+    Some(u8::from(!is_wanted(tree, name)))
+}
+
+fn is_mask(tree: &dyn Tree, path: &Path) -> bool {
+    tree.stat(path).is_ok_and(|meta| {
+        meta.kind == Kind::Null || meta.kind == Kind::File && meta.size_bytes == 0
+    })
+}
+
+/// Whether a target pulls the unit in: a link in a `.wants` or `.requires` folder.
+fn is_wanted(tree: &dyn Tree, name: &str) -> bool {
+    SEARCH_PATH.iter().any(|folder| {
+        tree.list(Path::new(folder))
+            .unwrap_or_default()
+            .iter()
+            .filter(|entry| {
+                let entry = entry.to_string_lossy();
+                entry.ends_with(".wants") || entry.ends_with(".requires")
+            })
+            .any(|entry| {
+                tree.lstat(&Path::new(folder).join(entry).join(name))
+                    .is_ok()
+            })
+    })
+}

@@ -1,0 +1,225 @@
+//! From the unit's argument list to the kubelet's: wrappers before it, and distributions with a configuration of
+//! their own (k3s, RKE2, `MicroK8s`, snaps). One adapter each: "give me the kubelet's words with their places".
+
+mod args_file;
+mod candidates;
+mod direct;
+mod rancher;
+mod snaps;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+
+use super::{
+    effective::{Effective, From as Origin, Settings},
+    place::Place,
+    systemd::{Unit, Word},
+    tree::Tree,
+};
+
+pub use candidates::{NAMES, candidates};
+
+/// Which way the kubelet gets its arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Launcher {
+    /// The unit runs the kubelet, perhaps through a wrapper that hands its words on.
+    Direct,
+    /// k3s: the kubelet runs inside its process.
+    K3s,
+    /// RKE2: the kubelet is its child.
+    Rke2,
+    /// `MicroK8s`: kubelite, with an arguments file.
+    MicroK8s,
+    /// Canonical's k8s snap, with an arguments file.
+    K8sSnap,
+    /// A shell or a script: its arguments cannot be derived from the unit.
+    Script,
+}
+
+impl Launcher {
+    /// Whether the kubelet has no process of its own.
+    pub fn is_in_process(self) -> bool {
+        matches!(self, Self::K3s | Self::MicroK8s)
+    }
+}
+
+/// A list of a second layer that a later file or the command line replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplacedList {
+    /// The key: `kubelet-arg`.
+    pub key: String,
+    /// Where the lost list begins: its key.
+    pub at: Place,
+    /// What was in it and is nowhere else, each with its place.
+    pub lost: Vec<(String, Place)>,
+    /// What replaces it: the key in the later file, or the word of the command line.
+    pub by: Place,
+    /// Whether the command line replaces it, where no `+` helps.
+    pub by_command_line: bool,
+}
+
+/// An oddity of an arguments file: its reader makes something else of the line than its writer meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArgsOddity {
+    /// Where.
+    pub at: Place,
+    /// What it is.
+    pub what: Oddity,
+    /// The line, shortened.
+    pub text: String,
+}
+
+/// What an [`ArgsOddity`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Oddity {
+    /// Two blanks: an empty argument between them.
+    TwoBlanks,
+    /// Quotes around a blank: they are deleted, and the blank splits.
+    QuoteDeleted,
+    /// A word that is empty once its variables, which are not set, are expanded.
+    EmptyVariable,
+    /// `''` or `""`: an empty argument.
+    EmptyQuotes,
+    /// A character that means something to the shell that reads the file, outside quotes.
+    ShellSyntax(char),
+    /// A quote that is never closed.
+    QuoteNotClosed,
+}
+
+/// The kubelet's own words.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// How it is started.
+    pub launcher: Launcher,
+    /// The kubelet's words, its name first; empty if they cannot be known.
+    pub words: Vec<Word>,
+    /// For each of `words` whether the distribution adds it by itself: no finding blames the user's files for it.
+    pub built_in: Vec<bool>,
+    /// Whether the order of the words is known.
+    pub order_significant: bool,
+    /// The second layer's files that were read, in order.
+    pub files: Vec<Place>,
+    /// Lists that were replaced.
+    pub replaced: Vec<ReplacedList>,
+    /// Oddities of an arguments file.
+    pub oddities: Vec<ArgsOddity>,
+    /// Whether the distribution's server is known not to add `--cloud-provider=external` (`None`: not known).
+    pub server_disables_cloud_controller: Option<bool>,
+    /// The second layer's files that could not be read, with the reason.
+    pub unreadable: Vec<(Place, String)>,
+    /// Why the words cannot be known, where they cannot.
+    pub unknown: Option<Unknown>,
+    /// Settings that the distribution writes into the kubelet's configuration at its start, by the path of their
+    /// field; empty where that file is there to be read.
+    pub settings: Vec<(&'static str, Value)>,
+}
+
+/// Why a kubelet's words cannot be known from the unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unknown {
+    /// The word of `ExecStart=` that hides them, or the line.
+    pub at: Place,
+    /// The program that hides them: `/bin/sh`.
+    pub program: String,
+    /// In words: `is a shell`, `is a script (#!/bin/bash)`, ….
+    pub reason: String,
+}
+
+impl Launch {
+    /// A kubelet of which nothing is known yet but how it is started.
+    fn new(launcher: Launcher) -> Self {
+        Self {
+            launcher,
+            words: Vec::new(),
+            built_in: Vec::new(),
+            order_significant: true,
+            files: Vec::new(),
+            replaced: Vec::new(),
+            oddities: Vec::new(),
+            server_disables_cloud_controller: None,
+            unreadable: Vec::new(),
+            unknown: None,
+            settings: Vec::new(),
+        }
+    }
+
+    /// A kubelet whose words something hides.
+    fn hidden(launcher: Launcher, unknown: Unknown) -> Self {
+        Self {
+            unknown: Some(unknown),
+            ..Self::new(launcher)
+        }
+    }
+
+    /// With words that come from the operator's files.
+    fn words(mut self, words: Vec<Word>) -> Self {
+        self.built_in = vec![false; words.len()];
+        self.words = words;
+        self
+    }
+
+    /// Whether the word at `index` of what the kubelet gets behind its name (as
+    /// [`FlagUse::word`](super::flags::FlagUse::word) counts) is the distribution's own.
+    pub fn is_built_in(&self, index: usize) -> bool {
+        self.built_in.get(index + 1).copied().unwrap_or(false)
+    }
+
+    /// Puts the distribution's own settings in the place of the kubelet's defaults.
+    pub fn apply_settings(&self, settings: &mut Settings) {
+        for (path, value) in &self.settings {
+            let is_default = settings
+                .get(path)
+                .is_none_or(|setting| matches!(setting.from, Origin::Default { .. }));
+            if is_default {
+                settings.0.insert(
+                    (*path).to_owned(),
+                    Effective {
+                        value: value.clone(),
+                        from: Origin::Distribution,
+                        keys: std::collections::BTreeMap::new(),
+                    },
+                );
+            }
+        }
+    }
+}
+
+/// Derives the kubelet's words from the unit's. `hostname` is what a distribution that names the node itself would use;
+/// without it the tree's `/etc/hostname` says.
+pub fn launch(tree: &dyn Tree, unit: &Unit, hostname: Option<&str>) -> Launch {
+    match direct::find(tree, unit) {
+        direct::Start::Nothing => Launch::new(Launcher::Direct),
+        direct::Start::Kubelet(first) => {
+            Launch::new(Launcher::Direct).words(unit.argv.get(first..).unwrap_or_default().to_vec())
+        }
+        direct::Start::Rancher { flavor, first } => {
+            rancher::launch(tree, unit, flavor, first, hostname)
+        }
+        direct::Start::MicroK8s { instance, first } => {
+            snaps::microk8s(tree, unit, &instance, first)
+        }
+        direct::Start::K8sSnap { instance } => snaps::k8s(tree, unit, &instance),
+        direct::Start::Hidden(unknown) => Launch::hidden(Launcher::Script, unknown),
+    }
+}
+
+/// Whether the program that the unit starts reads a variable of this name itself. Only k3s and RKE2 do; of theirs
+/// (`K3S_URL`) `K3S_KUBELET_EXTRA_ARGS` is none.
+pub fn reads_variable(launcher: Launcher, name: &str) -> bool {
+    match launcher {
+        Launcher::K3s => rancher::reads_variable(&rancher::K3S, name),
+        Launcher::Rke2 => rancher::reads_variable(&rancher::RKE2, name),
+        _ => false,
+    }
+}
+
+/// The text of a bounded part of a line, for events and messages.
+fn shortened(text: &str) -> String {
+    const MAX: usize = 200;
+    match text.char_indices().nth(MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

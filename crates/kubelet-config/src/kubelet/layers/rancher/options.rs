@@ -1,0 +1,229 @@
+//! The distribution's options, each value with its place: files, then the command line, then variables for what neither
+//! gives.
+
+mod command_line;
+mod files;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    super::{
+        super::{
+            place::Place,
+            systemd::{Origin, Unit, Word},
+            tree::Tree,
+        },
+        Launch, ReplacedList,
+    },
+    Flavor,
+};
+
+/// Options that may be given several times, of those that bear on the kubelet.
+const LISTS: [&str; 3] = ["kubelet-arg", "node-label", "node-taint"];
+
+/// Options that a variable may give, of those that bear on the kubelet; the variable is the option in capitals with
+/// `_`, behind `K3S_` or `RKE2_`.
+const FROM_VARIABLES: [&str; 5] = [
+    "node-name",
+    "resolv-conf",
+    "data-dir",
+    "cloud-provider-name",
+    "kubelet-path",
+];
+
+/// What else the programs and their installers read behind `K3S_` or `RKE2_`; from docs.k3s.io/reference/env-variables
+/// and the `EnvVar` of each option.
+const VARIABLES: [&str; 36] = [
+    "AGENT_TOKEN",
+    "AGENT_TOKEN_FILE",
+    "AUDIT_POLICY_FILE",
+    "CIS_PROFILE",
+    "CLOUD_CONTROLLER_MANAGER_IMAGE",
+    "CLOUD_PROVIDER_CONFIG",
+    "CLUSTER_INIT",
+    "CLUSTER_RESET",
+    "CLUSTER_SECRET",
+    "CNI",
+    "CONFIG_FILE",
+    "DATASTORE_CAFILE",
+    "DATASTORE_CERTFILE",
+    "DATASTORE_ENDPOINT",
+    "DATASTORE_KEYFILE",
+    "DEBUG",
+    "ETCD_IMAGE",
+    "INGRESS_CONTROLLER",
+    "KUBECONFIG_GROUP",
+    "KUBECONFIG_MODE",
+    "KUBECONFIG_OUTPUT",
+    "KUBE_APISERVER_IMAGE",
+    "KUBE_CONTROLLER_MANAGER_IMAGE",
+    "KUBE_PROXY_IMAGE",
+    "KUBE_SCHEDULER_IMAGE",
+    "LB_SERVER_PORT",
+    "NODE_NAME_FROM_CLOUD_PROVIDER_METADATA",
+    "PAUSE_IMAGE",
+    "RUNTIME_IMAGE",
+    "SELINUX",
+    "SYSTEM_DEFAULT_REGISTRY",
+    "TOKEN",
+    "TOKEN_FILE",
+    "URL",
+    "VPN_AUTH",
+    "VPN_AUTH_FILE",
+];
+
+/// The most replaced lists that are kept.
+const MAX_REPLACED: usize = 100;
+
+/// Whether the distribution reads a variable of this name.
+pub(in super::super) fn reads_variable(flavor: &Flavor, name: &str) -> bool {
+    let Some(rest) = name.strip_prefix(flavor.variables) else {
+        return false;
+    };
+    VARIABLES.contains(&rest)
+        || FROM_VARIABLES
+            .iter()
+            .any(|option| variable_of(option) == rest)
+}
+
+fn variable_of(option: &str) -> String {
+    option.to_uppercase().replace('-', "_")
+}
+
+/// An option's values.
+#[derive(Debug, Clone)]
+struct Values {
+    /// The key, or the first word.
+    at: Place,
+    /// The values; of a word only its text is replaced, so that it keeps where it comes from.
+    items: Vec<Word>,
+}
+
+/// The options that count.
+#[derive(Debug, Default)]
+pub(super) struct Options(BTreeMap<String, Values>);
+
+impl Options {
+    /// The values of an option, in order.
+    pub(super) fn all(&self, option: &str) -> &[Word] {
+        self.0
+            .get(option)
+            .map_or(&[], |values| values.items.as_slice())
+    }
+
+    /// The value of an option whose last one counts.
+    pub(super) fn last(&self, option: &str) -> Option<&Word> {
+        self.all(option).last()
+    }
+
+    /// The text of the same, if it is not empty.
+    pub(super) fn text(&self, option: &str) -> Option<&str> {
+        self.last(option)
+            .map(|word| word.text.as_str())
+            .filter(|text| !text.is_empty())
+    }
+
+    /// Whether a switch is on, as Go reads it.
+    pub(super) fn is_set(&self, option: &str) -> bool {
+        self.text(option)
+            .is_some_and(|text| matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True"))
+    }
+}
+
+/// Reads all options; `words` are those behind `agent` or `server`. Notes in `launch` what was read, replaced and
+/// could not be read.
+pub(super) fn read(
+    tree: &dyn Tree,
+    unit: &Unit,
+    flavor: &Flavor,
+    words: &[Word],
+    launch: &mut Launch,
+) -> Options {
+    let given = command_line::read(words);
+    let mut options = Options::default();
+    for file in files::find(tree, unit, flavor, &given, launch) {
+        files::read(tree, &file, &mut options, launch);
+    }
+    for (option, values) in given {
+        // k3s's and RKE2's documentation: the command line overwrites all values of the list. (Their parser puts the
+        // files' values before the command line's, into a list that would keep both: who relies on that, relies on
+        // what the documentation denies.)
+        replace(&mut options, option, values, true, launch);
+    }
+    for option in FROM_VARIABLES {
+        let variable = format!("{}{}", flavor.variables, variable_of(option));
+        if let (None, Some(word)) = (options.last(option), of_variable(unit, &variable)) {
+            options.0.insert(
+                option.to_owned(),
+                Values {
+                    at: word.declared.clone(),
+                    items: vec![word],
+                },
+            );
+        }
+    }
+    options
+}
+
+/// A variable's value, as a word that knows where it comes from; `None` where it is not set or empty.
+fn of_variable(unit: &Unit, name: &str) -> Option<Word> {
+    let winner = &unit.variables.get(name)?.winner;
+    (!winner.value.is_empty()).then(|| Word {
+        text: winner.value.clone(),
+        declared: winner.at.clone(),
+        origins: vec![Origin {
+            variable: name.to_owned(),
+            at: winner.at.clone(),
+            braces: false,
+        }],
+    })
+}
+
+/// Puts values in the place of earlier ones; what a list loses is noted.
+fn replace(
+    options: &mut Options,
+    option: String,
+    values: Values,
+    by_command_line: bool,
+    launch: &mut Launch,
+) {
+    let by = values.at.clone();
+    let lost = match options.0.get(&option) {
+        Some(old) if LISTS.contains(&option.as_str()) => {
+            let again: BTreeSet<&str> = values
+                .items
+                .iter()
+                .map(|new| name_of(&option, &new.text))
+                .collect();
+            old.items
+                .iter()
+                .filter(|item| !again.contains(name_of(&option, &item.text)))
+                .map(|item| (item.text.clone(), item.at().clone()))
+                .collect()
+        }
+        _ => Vec::new(),
+    };
+    if let Some(old) = options.0.insert(option.clone(), values)
+        && !lost.is_empty()
+        && launch.replaced.len() < MAX_REPLACED
+    {
+        launch.replaced.push(ReplacedList {
+            key: option,
+            at: old.at,
+            lost,
+            by,
+            by_command_line,
+        });
+    }
+}
+
+/// What an item sets: an item that the later list sets to something else is overridden, which may be meant, and not
+/// lost.
+fn name_of<'a>(option: &str, item: &'a str) -> &'a str {
+    let item = if option == "kubelet-arg" {
+        item.strip_prefix("--").unwrap_or(item)
+    } else {
+        item
+    };
+    item.split('=').next().unwrap_or(item)
+}

@@ -1,0 +1,167 @@
+//! The hosts of `tests/hosts`: what their kubelets get, and what this family's rules find there.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::{
+    kubelet::{
+        resolve::{Inputs, snapshot},
+        snapshot::Snapshot,
+        systemd::Manager,
+        tree::MemoryTree,
+    },
+    rules::{Finding, run},
+};
+
+/// A folder on this disk as a tree.
+#[expect(clippy::disallowed_methods, reason = "fixtures are read from the disk")]
+fn tree_of(root: &Path) -> MemoryTree {
+    let mut tree = MemoryTree::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = Path::new("/").join(path.strip_prefix(root).unwrap());
+            let meta = path.symlink_metadata().unwrap();
+            if meta.is_symlink() {
+                tree = tree.link(name, std::fs::read_link(&path).unwrap());
+            } else if meta.is_dir() {
+                folders.push(path);
+            } else {
+                tree = tree.file(name, std::fs::read(&path).unwrap());
+            }
+        }
+    }
+    tree
+}
+
+/// Every host with what is expected of it, resolved.
+#[expect(clippy::disallowed_methods, reason = "fixtures are read from the disk")]
+fn hosts() -> Vec<(String, Value, Snapshot)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hosts");
+    let mut hosts = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(path.join("expected.json")).unwrap();
+        let expected: Value = serde_json::from_str(&text).unwrap();
+        let hostname = expected["host"]["hostname"].as_str().unwrap().to_owned();
+        let inputs = Inputs {
+            unit: expected["unit"]["name"].as_str().map(str::to_owned),
+            manager: Manager {
+                hostname: hostname.clone(),
+                ..Manager::default()
+            },
+            version: expected["host"]["kubelet_version"]
+                .as_str()
+                .map(|version| version.parse().unwrap()),
+            hostname: Some(hostname),
+            intent: serde_json::from_value(expected["intent"].clone()).unwrap(),
+            ..Inputs::default()
+        };
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        hosts.push((
+            name,
+            expected,
+            snapshot(&tree_of(&path.join("rootfs")), inputs),
+        ));
+    }
+    assert!(hosts.len() >= 17, "{} hosts", hosts.len());
+    hosts
+}
+
+/// A list of texts, sorted.
+fn texts(list: &Value) -> Vec<String> {
+    let mut texts: Vec<String> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|text| text.as_str().unwrap().to_owned())
+        .collect();
+    texts.sort();
+    texts
+}
+
+#[test]
+fn kubelets_get_the_flags_that_are_expected() {
+    let mut compared = 0;
+    for (name, expected, snapshot) in hosts() {
+        let words = snapshot.words();
+        if let Some(flags) = expected["kubelet"].get("flags") {
+            let mut got: Vec<String> = words.iter().skip(1).map(|word| word.text.clone()).collect();
+            got.sort();
+            assert_eq!(got, texts(flags), "{name}");
+            compared += 1;
+        }
+        if let Some(model) = expected["kubelet"].get("argv_model") {
+            let mut got: Vec<String> = words.iter().map(|word| word.text.clone()).collect();
+            got.sort();
+            // No option gives this address: RKE2 takes the host's, which no file says.
+            let mut model = texts(model);
+            if snapshot.flags.last("node-ip").is_none() {
+                model.retain(|flag| !flag.starts_with("--node-ip="));
+            }
+            assert_eq!(got, model, "{name}");
+            compared += 1;
+        }
+        assert_eq!(words.len(), snapshot.launch.built_in.len(), "{name}");
+        assert!(!words.is_empty(), "{name}");
+    }
+    assert!(compared >= 6, "{compared} hosts compared");
+}
+
+#[test]
+fn this_familys_rules_find_what_is_expected() {
+    for (name, expected, snapshot) in hosts() {
+        for rule in ["SD023", "SD027", "SD028"] {
+            let shape = |finding: &Finding| {
+                format!(
+                    "{} {}",
+                    serde_json::to_value(finding.severity)
+                        .unwrap()
+                        .as_str()
+                        .unwrap(),
+                    finding.at.file_line()
+                )
+            };
+            let mut got: Vec<String> = run(&snapshot)
+                .findings
+                .iter()
+                .filter(|finding| finding.rule == rule)
+                .map(shape)
+                .collect();
+            got.sort();
+            let mut wanted: Vec<String> = expected["findings"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|finding| finding["rule"] == rule)
+                .map(|finding| {
+                    format!(
+                        "{} {}",
+                        finding["severity"].as_str().unwrap(),
+                        finding["at"].as_str().unwrap()
+                    )
+                })
+                .collect();
+            wanted.sort();
+            assert_eq!(got, wanted, "{name} {rule}");
+        }
+    }
+}
+
+#[test]
+fn hosts_without_a_name_for_their_unit_find_it() {
+    for (name, expected, _) in hosts() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../tests/hosts")
+            .join(&name)
+            .join("rootfs");
+        let found = super::candidates(&tree_of(&root));
+        assert_eq!(
+            Some(found[0].as_str()),
+            expected["unit"]["name"].as_str(),
+            "{name}"
+        );
+    }
+}

@@ -1,0 +1,133 @@
+//! Dates and name of a certificate in PEM, and nothing else of the file, which may hold the key as well.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::{super::place::Place, Certificate};
+
+const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+const END: &str = "-----END CERTIFICATE-----";
+
+/// How many certificates of a file are read.
+const MAX_CERTIFICATES: usize = 32;
+
+/// The certificate that a PEM text shows to its peer: the last one that is no authority's, for a file to which renewed
+/// certificates were appended; the last one if all are.
+///
+/// # Errors
+/// What is wrong with the text, in words that quote nothing of it.
+pub(super) fn of_pem(at: &Place, text: &str) -> Result<Certificate, &'static str> {
+    let mut chosen = None;
+    let mut problem = "has no certificate in it";
+    for body in text.split(BEGIN).skip(1).take(MAX_CERTIFICATES) {
+        let Some((body, _)) = body.split_once(END) else {
+            problem = "has a certificate that breaks off";
+            continue;
+        };
+        let body: String = body.split_whitespace().collect();
+        let Ok(der) = BASE64_STANDARD.decode(body) else {
+            problem = "has a certificate that is not base64";
+            continue;
+        };
+        let Ok((_, read)) = X509Certificate::from_der(&der) else {
+            problem = "has a certificate that cannot be read";
+            continue;
+        };
+        let is_authority = read.is_ca();
+        if !is_authority
+            || chosen
+                .as_ref()
+                .is_none_or(|(_, is_authority)| *is_authority)
+        {
+            chosen = Some((certificate(at, &read), is_authority));
+        }
+    }
+    chosen.map(|(certificate, _)| certificate).ok_or(problem)
+}
+
+/// The same of the base64 text that a kubeconfig carries.
+pub(super) fn of_data(at: &Place, data: &str) -> Result<Certificate, &'static str> {
+    let data: String = data.split_whitespace().collect();
+    let pem = BASE64_STANDARD.decode(data);
+    let pem = pem.map_err(|_| "has certificate data that is not base64")?;
+    of_pem(at, &String::from_utf8_lossy(&pem))
+}
+
+fn certificate(at: &Place, read: &X509Certificate<'_>) -> Certificate {
+    let name = read.subject().iter_common_name().next();
+    Certificate {
+        at: at.clone(),
+        common_name: name.and_then(|name| name.as_str().ok()).map(str::to_owned),
+        not_before_secs: read.validity().not_before.timestamp(),
+        not_after_secs: read.validity().not_after.timestamp(),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    /// A certificate for `name`, valid from the 1st of January of one year to that of another, as PEM.
+    pub(crate) fn pem(name: &str, from: i32, to: i32, is_authority: bool) -> String {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.not_before = date_time_ymd(from, 1, 1);
+        params.not_after = date_time_ymd(to, 1, 1);
+        if is_authority {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
+        let key = KeyPair::generate().unwrap();
+        params.self_signed(&key).unwrap().pem()
+    }
+
+    fn name(text: &str) -> Result<String, &'static str> {
+        of_pem(&Place::file("/c"), text).map(|found| found.common_name.unwrap())
+    }
+
+    #[test]
+    fn the_last_certificate_that_is_no_authority_counts() {
+        let old = pem("system:node:old", 2020, 2021, false);
+        let new = pem("system:node:a", 2025, 2026, false);
+        let authority = pem("kubernetes", 2020, 2040, true);
+        assert_eq!(
+            name(&format!("{old}{new}{authority}")).unwrap(),
+            "system:node:a"
+        );
+        assert_eq!(
+            name(&format!("{authority}{old}")).unwrap(),
+            "system:node:old"
+        );
+        assert_eq!(name(&authority).unwrap(), "kubernetes");
+        let found = of_pem(&Place::file("/c"), &new).unwrap();
+        assert_eq!(found.not_before_secs, 1_735_689_600);
+        assert_eq!(found.not_after_secs, 1_767_225_600);
+        let data = BASE64_STANDARD.encode(&new);
+        assert_eq!(of_data(&Place::file("/c"), &data).unwrap(), found);
+    }
+
+    #[test]
+    fn what_is_no_certificate_says_so_and_quotes_nothing() {
+        for (text, problem) in [
+            ("", "no certificate"),
+            (
+                "-----BEGIN EC PRIVATE KEY-----\ns3cret\n-----END EC PRIVATE KEY-----\n",
+                "no certificate",
+            ),
+            ("-----BEGIN CERTIFICATE-----\ns3cret", "breaks off"),
+            (
+                "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----",
+                "not base64",
+            ),
+            (
+                "-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----",
+                "cannot be read",
+            ),
+        ] {
+            let error = name(text).unwrap_err();
+            assert!(error.contains(problem), "{text}: {error}");
+        }
+        assert!(of_data(&Place::file("/c"), "s3cret!").is_err());
+    }
+}

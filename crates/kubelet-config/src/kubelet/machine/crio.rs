@@ -1,0 +1,150 @@
+//! CRI-O's configuration: `crio.conf` and the files of `crio.conf.d`, crio.conf(5).
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    super::{
+        place::Place,
+        tree::{Kind, Tree},
+    },
+    Found, Runtime, RuntimeKind,
+    toml_file::{self, TomlFile},
+};
+
+/// The file that CRI-O reads if nobody names another.
+pub(super) const DEFAULT_CONFIG: &str = "/etc/crio/crio.conf";
+/// The folder beside it.
+pub(super) const DEFAULT_FOLDER: &str = "/etc/crio/crio.conf.d";
+
+/// How many files are read, and how deep CRI-O's walk of the folder is followed.
+const MAX_FILES: usize = 256;
+const MAX_DEPTH: usize = 4;
+
+/// Reads the configuration. CRI-O's default is systemd's cgroups, which counts if it is `installed` or configured.
+pub(super) fn read(
+    tree: &dyn Tree,
+    main: &Path,
+    folder: &Path,
+    version: Option<&str>,
+    installed: bool,
+) -> Runtime {
+    let mut runtime = Runtime {
+        kind: RuntimeKind::Crio,
+        version: version.map(str::to_owned),
+        schema: None,
+        systemd_cgroup: None,
+        cri_disabled: None,
+        cni_conf_dir: None,
+        cni_bin_dir: None,
+        socket: None,
+        problems: Vec::new(),
+    };
+    let mut files = vec![main.to_owned()];
+    walk(tree, folder, 0, &mut files);
+    let mut is_configured = installed;
+    for path in files {
+        match toml_file::read(tree, &path) {
+            Ok(text) => {
+                is_configured = true;
+                take(&mut runtime, &path, &text);
+            }
+            Err(error) if error.is_not_found() => {}
+            Err(error) => runtime
+                .problems
+                .push((Place::file(&path), error.to_string())),
+        }
+    }
+    if runtime.systemd_cgroup.is_none() && is_configured && runtime.problems.is_empty() {
+        runtime.systemd_cgroup = Some(Found {
+            value: true,
+            at: Place::file(main),
+        });
+    }
+    runtime
+}
+
+/// All files below a folder in the order of their names, whatever their suffix.
+fn walk(tree: &dyn Tree, folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
+    for name in tree.list(folder).unwrap_or_default() {
+        let path = folder.join(name);
+        if files.len() >= MAX_FILES {
+            return;
+        }
+        match tree.lstat(&path).map(|meta| meta.kind) {
+            Ok(Kind::Folder) if depth < MAX_DEPTH => walk(tree, &path, depth + 1, files),
+            Ok(Kind::File | Kind::Link) => files.push(path),
+            _ => {}
+        }
+    }
+}
+
+fn take(runtime: &mut Runtime, path: &Path, text: &str) {
+    let file = match TomlFile::parse(path, text) {
+        Ok(file) => file,
+        Err(at) => {
+            let what = "not valid TOML: CRI-O does not start".to_owned();
+            runtime.problems.push((at, what));
+            return;
+        }
+    };
+    let crio = file.table();
+    if let Some(manager) = file.string(crio, &["crio", "runtime", "cgroup_manager"]) {
+        runtime.systemd_cgroup = Some(Found {
+            value: manager.value == "systemd",
+            at: manager.at,
+        });
+    }
+    if let Some(listen) = file.string(crio, &["crio", "api", "listen"]) {
+        runtime.socket = Some(listen);
+    }
+    if let Some(folder) = file.string(crio, &["crio", "network", "network_dir"]) {
+        runtime.cni_conf_dir = Some(folder);
+    }
+    let folders = file.strings(crio, &["crio", "network", "plugin_dirs"]);
+    if let Some(folder) = folders.into_iter().next() {
+        runtime.cni_bin_dir = Some(folder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubelet::tree::MemoryTree;
+
+    fn of(tree: &MemoryTree) -> Runtime {
+        let (main, folder) = (Path::new(DEFAULT_CONFIG), Path::new(DEFAULT_FOLDER));
+        read(tree, main, folder, None, false)
+    }
+
+    #[test]
+    fn the_last_file_that_says_it_counts() {
+        let tree = MemoryTree::new()
+            .file(DEFAULT_CONFIG, "[crio.runtime]\ncgroup_manager = \"systemd\"\n")
+            .file(
+                "/etc/crio/crio.conf.d/10-crio.conf",
+                "[crio.network]\nnetwork_dir = '/etc/cni/x'\nplugin_dirs = ['/opt/a', '/opt/b']\n",
+            )
+            .file(
+                "/etc/crio/crio.conf.d/20-driver",
+                "[crio.runtime]\n\ncgroup_manager = \"cgroupfs\"\n[crio.api]\nlisten = '/run/c.sock'\n",
+            );
+        let found = of(&tree);
+        let driver = found.systemd_cgroup.unwrap();
+        assert!(!driver.value);
+        assert_eq!(driver.at.to_string(), "/etc/crio/crio.conf.d/20-driver:3");
+        assert_eq!(found.cni_conf_dir.unwrap().value, "/etc/cni/x");
+        assert_eq!(found.cni_bin_dir.unwrap().value, "/opt/a");
+        assert_eq!(found.socket.unwrap().value, "/run/c.sock");
+    }
+
+    #[test]
+    fn systemd_is_the_default_of_a_configured_crio() {
+        let tree = MemoryTree::new().file(DEFAULT_CONFIG, "[crio.image]\n");
+        assert!(of(&tree).systemd_cgroup.unwrap().value);
+        assert_eq!(of(&MemoryTree::new()).systemd_cgroup, None);
+        let broken = MemoryTree::new().file(DEFAULT_CONFIG, "[crio.runtime\n");
+        let found = of(&broken);
+        assert_eq!(found.systemd_cgroup, None);
+        assert_eq!(found.problems[0].0.to_string(), "/etc/crio/crio.conf:1");
+    }
+}

@@ -1,0 +1,154 @@
+//! Who the host is: its name, its distribution, its kubelet's version.
+
+use std::path::Path;
+
+use super::{
+    super::{place::Place, systemd::Unit, tree::Tree, version::Version},
+    Found, Packages,
+    text::{numbered, small, word},
+};
+
+/// The name in `/etc/hostname`: its first line that is neither empty nor a comment, hostname(5).
+pub(super) fn hostname(tree: &dyn Tree) -> Option<Found<String>> {
+    const PATH: &str = "/etc/hostname";
+    let text = small(tree, PATH)?;
+    numbered(&text)
+        .map(|(number, line)| (number, line, line.trim()))
+        .find(|(_, _, name)| !name.is_empty() && !name.starts_with('#'))
+        .map(|(number, line, name)| word(&Place::file(PATH), number, line, name))
+}
+
+/// `ID` and `ID_LIKE` of os-release(5).
+pub(super) fn os_ids(tree: &dyn Tree) -> Vec<String> {
+    let Some(text) = small(tree, "/etc/os-release").or_else(|| small(tree, "/usr/lib/os-release"))
+    else {
+        return Vec::new();
+    };
+    let value = |key: &str| {
+        text.lines()
+            .rev()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix('='))
+            .unwrap_or_default()
+            .trim()
+            .trim_matches(['"', '\''])
+    };
+    [value("ID"), value("ID_LIKE")]
+        .into_iter()
+        .flat_map(str::split_whitespace)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The version of the kubelet that the unit runs, where a file on the host says it: dpkg for `/usr/bin/kubelet`, the
+/// name of RKE2's data folder, a snap's metadata.
+pub fn kubelet_version(
+    tree: &dyn Tree,
+    unit: &Unit,
+    packages: &Packages,
+) -> Option<Found<Version>> {
+    let runs = |program: &str| unit.argv.iter().any(|word| word.text == program);
+    let found = if runs("/usr/bin/kubelet") {
+        packages.upstream(&["kubelet"])
+    } else if unit.name.starts_with("rke2-") {
+        rke2(tree)
+    } else if unit.name.starts_with("snap.microk8s.") {
+        snap(tree, "/snap/microk8s/current/meta/snap.yaml")
+    } else if unit.name.starts_with("snap.k8s.") {
+        snap(tree, "/snap/k8s/current/meta/snap.yaml")
+    } else {
+        None
+    }?;
+    Some(Found {
+        value: found.value.parse().ok()?,
+        at: found.at,
+    })
+}
+
+/// `/var/lib/rancher/rke2/bin` is a link to `data/v1.33.5-rke2r1-<digest>/bin`.
+fn rke2(tree: &dyn Tree) -> Option<Found<String>> {
+    const LINK: &str = "/var/lib/rancher/rke2/bin";
+    let target = tree.read_link(Path::new(LINK)).ok()?;
+    let release = target.parent()?.file_name()?.to_str()?;
+    let (version, rest) = release.split_once("-rke2r")?;
+    let revision = rest.split('-').next()?;
+    Some(Found {
+        value: format!("{version}+rke2r{revision}"),
+        at: Place::file(LINK),
+    })
+}
+
+fn snap(tree: &dyn Tree, path: &str) -> Option<Found<String>> {
+    let text = small(tree, path)?;
+    numbered(&text).find_map(|(number, line)| {
+        let value = line.strip_prefix("version:")?.trim();
+        let value = value.trim_matches(['"', '\'']);
+        Some(word(&Place::file(path), number, line, value))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubelet::{
+        systemd::{Manager, Word, resolve},
+        tree::MemoryTree,
+    };
+
+    fn unit(name: &str, program: &str) -> Unit {
+        let mut unit = resolve(&MemoryTree::new(), name, &Manager::default());
+        unit.argv = vec![Word {
+            text: program.to_owned(),
+            declared: Place::file("/u"),
+            origins: Vec::new(),
+        }];
+        unit
+    }
+
+    #[test]
+    fn the_name_is_the_first_line_that_says_something() {
+        let named = |text: &str| hostname(&MemoryTree::new().file("/etc/hostname", text));
+        let found = named("# set by the image\n\n  node-1.example \n").unwrap();
+        assert_eq!(found.value, "node-1.example");
+        assert_eq!((found.at.line, found.at.column), (3, 3));
+        assert_eq!(named("\n#x\n"), None);
+        assert_eq!(hostname(&MemoryTree::new()), None);
+    }
+
+    #[test]
+    fn the_distribution_and_its_kin_are_listed() {
+        let text = "ID_LIKE=\"rhel centos fedora\"\nNAME=x\nID='rocky'\n";
+        let etc = MemoryTree::new().file("/etc/os-release", text);
+        assert_eq!(os_ids(&etc), ["rocky", "rhel", "centos", "fedora"]);
+        let usr = MemoryTree::new().file("/usr/lib/os-release", "ID=debian\n");
+        assert_eq!(os_ids(&usr), ["debian"]);
+    }
+
+    #[test]
+    fn the_version_belongs_to_the_kubelet_that_the_unit_runs() {
+        let status = "Package: kubelet\nStatus: install ok installed\nVersion: 1.33.4-1.1\n";
+        let tree = MemoryTree::new()
+            .file("/var/lib/dpkg/status", status)
+            .link(
+                "/var/lib/rancher/rke2/bin",
+                "/var/lib/rancher/rke2/data/v1.33.5-rke2r1-0a1b/bin",
+            )
+            .file(
+                "/snap/microk8s/current/meta/snap.yaml",
+                "name: microk8s\nversion: v1.32.3\n",
+            );
+        let packages = Packages::read(&tree);
+        let version = |name, program| {
+            kubelet_version(&tree, &unit(name, program), &packages)
+                .map(|found| found.value.to_string())
+        };
+        assert_eq!(
+            version("kubelet.service", "/usr/bin/kubelet").unwrap(),
+            "1.33.4"
+        );
+        assert_eq!(version("kubelet.service", "/opt/bin/kubelet"), None);
+        let rke2 = version("rke2-agent.service", "/usr/local/bin/rke2");
+        assert_eq!(rke2.unwrap(), "1.33.5+rke2r1");
+        let snap = version("snap.microk8s.daemon-kubelite.service", "/usr/bin/snap");
+        assert_eq!(snap.unwrap(), "1.32.3");
+    }
+}

@@ -1,0 +1,313 @@
+//! What the kubelet will find around it: memory, swap, kernel settings, the runtime's configuration, CNI, credentials,
+//! each value with the file that says so. Read from a [`Tree`](super::tree::Tree); what is not there is `None`.
+
+mod certificate;
+mod cni;
+mod containerd;
+mod credentials;
+mod crio;
+mod glob;
+mod identity;
+pub mod kernel;
+mod memory;
+mod name_servers;
+mod packages;
+mod runtime;
+mod text;
+mod toml_file;
+mod trusted;
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use super::{
+    effective::Settings, flags::CommandLine, place::Place, systemd::Unit, tree::Tree,
+    version::Version,
+};
+
+pub use credentials::of_running;
+pub use identity::kubelet_version;
+pub use packages::Packages;
+
+/// A value and the file and line that says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found<T> {
+    /// The value.
+    pub value: T,
+    /// Where it stands.
+    pub at: Place,
+}
+
+/// A line of `/proc/swaps`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Swap {
+    /// The device or file.
+    pub device: String,
+    /// Its size.
+    pub size_bytes: u64,
+}
+
+/// Which container runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuntimeKind {
+    /// containerd.
+    Containerd,
+    /// CRI-O.
+    Crio,
+}
+
+/// The container runtime, from its configuration (all imports, both schema versions).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Runtime {
+    /// Which.
+    pub kind: RuntimeKind,
+    /// Its version (`2.1.4`), where it is known.
+    pub version: Option<String>,
+    /// The version of its configuration's schema (containerd): 3 and later are read by containerd 2 alone.
+    pub schema: Option<u32>,
+    /// Whether it uses systemd's cgroup driver: containerd's `SystemdCgroup`, CRI-O's `cgroup_manager`. A
+    /// place without a line means that no file says so: it is the default.
+    pub systemd_cgroup: Option<Found<bool>>,
+    /// Where its CRI plugin is disabled.
+    pub cri_disabled: Option<Place>,
+    /// Its CNI folder.
+    pub cni_conf_dir: Option<Found<String>>,
+    /// Its CNI plugins' folder.
+    pub cni_bin_dir: Option<Found<String>>,
+    /// Its socket.
+    pub socket: Option<Found<String>>,
+    /// Files of its configuration that could not be read, and why.
+    pub problems: Vec<(Place, String)>,
+}
+
+/// What lies at the CRI endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Socket {
+    /// Nothing.
+    Missing,
+    /// Something that is no socket.
+    NotASocket,
+    /// A socket; nobody tried to connect.
+    Present,
+    /// A socket that took a connection.
+    Connected,
+    /// A socket that refused one.
+    Refused {
+        /// The system's word.
+        reason: String,
+    },
+}
+
+/// What kind of client credentials a kubeconfig has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClientCredential {
+    /// A certificate, in a file.
+    CertificateFile {
+        /// The file, as written.
+        path: String,
+    },
+    /// A certificate, inline.
+    CertificateData,
+    /// A token, in a file or inline.
+    Token,
+    /// An exec plugin.
+    Exec,
+    /// None at all.
+    Nothing,
+}
+
+/// A client or serving certificate: the last of its file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificate {
+    /// The file.
+    pub at: Place,
+    /// The subject's common name.
+    pub common_name: Option<String>,
+    /// Seconds since 1970.
+    pub not_before_secs: i64,
+    /// Seconds since 1970.
+    pub not_after_secs: i64,
+}
+
+/// A kubeconfig.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kubeconfig {
+    /// The file.
+    pub at: Place,
+    /// The API server's address.
+    pub server: Option<String>,
+    /// What it shows to the server.
+    pub credential: ClientCredential,
+    /// The certificate, where it could be read.
+    pub certificate: Option<Certificate>,
+    /// Why the certificate could not be had.
+    pub certificate_problem: Option<String>,
+    /// The files of certificate, key and token that it names.
+    pub files: Vec<String>,
+    /// Those of them that are not there.
+    pub missing_files: Vec<String>,
+}
+
+/// A file that the kubelet needs, read or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Needed<T> {
+    /// Nobody asks for it.
+    NotAsked,
+    /// It is not there.
+    Missing {
+        /// The file, and who names it.
+        at: Place,
+    },
+    /// It is there and unusable.
+    Bad {
+        /// Where.
+        at: Place,
+        /// Why.
+        reason: String,
+    },
+    /// It is there.
+    Present(T),
+}
+
+/// What the kubelet will find around it.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// The host's name, as `/etc/hostname`, or the caller, gives it.
+    pub hostname: Option<Found<String>>,
+    /// `ID` and `ID_LIKE` of os-release.
+    pub os_ids: Vec<String>,
+    /// `MemTotal`.
+    pub memory_bytes: Option<Found<u64>>,
+    /// `/proc/swaps`; `None` if it could not be read.
+    pub swaps: Option<Vec<Found<Swap>>>,
+    /// Kernel settings by name with dots (`vm.overcommit_memory`), those that the rules read.
+    pub sysctls: BTreeMap<&'static str, Found<String>>,
+    /// Whether the host has cgroup v2 as its only hierarchy.
+    pub cgroup_v2: Option<bool>,
+    /// Cgroups that exist, of those that the configuration names.
+    pub cgroups: BTreeMap<String, bool>,
+    /// The runtime at the effective endpoint.
+    pub runtime: Option<Runtime>,
+    /// The path of the effective endpoint's socket; `None` for an endpoint that is no path.
+    pub socket_path: Option<String>,
+    /// The effective endpoint's socket; `None` where nobody could look, as in an image.
+    pub socket: Option<Socket>,
+    /// Other runtimes' sockets that are there.
+    pub other_sockets: Vec<String>,
+    /// The folder in which the runtime looks for CNI configurations; `None` where that is not known.
+    pub cni_dir: Option<PathBuf>,
+    /// Names of CNI configurations, sorted; `None` if the folder is not there.
+    pub cni_configs: Option<Vec<String>>,
+    /// The plugins of the first of them.
+    pub cni_plugins: Vec<String>,
+    /// The name servers of the effective `resolvConf`.
+    pub resolv_conf: Needed<Vec<Found<String>>>,
+    /// `--kubeconfig`.
+    pub kubeconfig: Needed<Kubeconfig>,
+    /// `--bootstrap-kubeconfig`.
+    pub bootstrap_kubeconfig: Needed<Kubeconfig>,
+    /// The serving certificate in `--cert-dir`.
+    pub serving_certificate: Needed<Certificate>,
+    /// Files that systemd's root or the kubelet trusts, with mode, owner and group.
+    pub trusted_files: Vec<TrustedFile>,
+    /// The kubelet's version, where something on the host says it.
+    pub kubelet_version: Option<Found<Version>>,
+    /// Addresses of the host's interfaces; `None` where the root is not this host's.
+    pub addresses: Option<Vec<String>>,
+}
+
+impl Machine {
+    /// Sets a kernel setting that the caller knows better than the tree.
+    pub fn set_sysctl(&mut self, name: &'static str, value: String) {
+        let at = Place::file(kernel::sysctl_path(name)).at_line(1);
+        self.sysctls.insert(name, Found { value, at });
+    }
+}
+
+/// A file whose owner and mode matter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustedFile {
+    /// The file.
+    pub at: Place,
+    /// Whether it holds a secret: nobody but its owner may read it.
+    pub secret: bool,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// What the caller of [`survey_with`] knows already.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// Versions of installed packages.
+    pub packages: Packages,
+    /// The runtime's version, over what the tree says.
+    pub runtime_version: Option<String>,
+}
+
+/// Reads what lies around the kubelet that these settings describe.
+pub fn survey(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings: &Settings) -> Machine {
+    let known = Known {
+        packages: Packages::read(tree),
+        runtime_version: None,
+    };
+    survey_with(tree, unit, flags, settings, &known)
+}
+
+/// The same, with what is known already.
+pub fn survey_with(
+    tree: &dyn Tree,
+    unit: &Unit,
+    flags: &CommandLine,
+    settings: &Settings,
+    known: &Known,
+) -> Machine {
+    let version = known.runtime_version.as_deref();
+    let socket_path = runtime::socket_path(unit, settings);
+    let runtime = socket_path
+        .as_deref()
+        .and_then(|path| runtime::read(tree, settings, path, &known.packages, version));
+    let cni_dir = cni::folder(runtime.as_ref(), socket_path.as_deref().unwrap_or_default());
+    let cni_configs = cni_dir
+        .as_deref()
+        .and_then(|folder| cni::configs(tree, folder));
+    let cni_plugins = match (&cni_dir, &cni_configs) {
+        (Some(folder), Some(configs)) => cni::plugins(tree, folder, configs),
+        _ => Vec::new(),
+    };
+    let kubeconfig = credentials::kubeconfig(tree, settings, "--kubeconfig");
+    let bootstrap = credentials::kubeconfig(tree, settings, "--bootstrap-kubeconfig");
+    let trusted_files = trusted::list(tree, unit, flags, settings, [&kubeconfig, &bootstrap]);
+    Machine {
+        hostname: identity::hostname(tree),
+        os_ids: identity::os_ids(tree),
+        memory_bytes: memory::total(tree),
+        swaps: memory::swaps(tree),
+        sysctls: kernel::sysctls(tree),
+        cgroup_v2: kernel::cgroup_v2(tree),
+        cgroups: kernel::cgroups(tree, settings),
+        socket: socket_path
+            .as_deref()
+            .and_then(|path| runtime::socket(tree, path)),
+        other_sockets: runtime::other_sockets(tree, socket_path.as_deref()),
+        socket_path,
+        runtime,
+        cni_dir,
+        cni_configs,
+        cni_plugins,
+        resolv_conf: name_servers::read(tree, settings),
+        kubeconfig,
+        bootstrap_kubeconfig: bootstrap,
+        serving_certificate: credentials::serving(tree, settings),
+        trusted_files,
+        kubelet_version: kubelet_version(tree, unit, &known.packages),
+        addresses: None,
+    }
+}
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! The name servers that pods get from the node: the file of `resolvConf`, resolv.conf(5).
+
+use std::path::Path;
+
+use super::{
+    super::{effective::Settings, place::Place, tree::Tree},
+    Found, Needed,
+    text::{numbered, word},
+};
+
+/// How many name servers are kept: libc takes three.
+const MAX_SERVERS: usize = 16;
+
+const MAX_BYTES: usize = 256 << 10;
+
+/// Reads the name servers of the effective `resolvConf`.
+pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> Needed<Vec<Found<String>>> {
+    let Some(path) = settings.text("resolvConf") else {
+        return Needed::NotAsked;
+    };
+    let at = Place::file(path);
+    match tree.read_bounded(Path::new(path), MAX_BYTES) {
+        Ok(bytes) => Needed::Present(servers(&at, &String::from_utf8_lossy(&bytes))),
+        Err(error) if error.is_not_found() => stub(tree, path)
+            .map_or(Needed::Missing { at }, |server| {
+                Needed::Present(vec![server])
+            }),
+        Err(error) => Needed::Bad {
+            at,
+            reason: error.to_string(),
+        },
+    }
+}
+
+fn servers(file: &Place, text: &str) -> Vec<Found<String>> {
+    numbered(text)
+        .filter_map(|(number, line)| {
+            let mut words = line.split_whitespace();
+            (words.next()? == "nameserver").then_some(())?;
+            Some(word(file, number, line, words.next()?))
+        })
+        .take(MAX_SERVERS)
+        .collect()
+}
+
+/// A link to systemd-resolved's stub file, which exists while that runs only; its one name server is always the same,
+/// systemd-resolved.service(8).
+fn stub(tree: &dyn Tree, path: &str) -> Option<Found<String>> {
+    let target = tree.read_link(Path::new(path)).ok()?;
+    target
+        .ends_with("systemd/resolve/stub-resolv.conf")
+        .then(|| Found {
+            value: "127.0.0.53".to_owned(),
+            at: Place::file(path),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubelet::{machine::testing::settings, tree::MemoryTree};
+
+    fn of(tree: &MemoryTree) -> Needed<Vec<Found<String>>> {
+        read(tree, &settings(&[("resolvConf", "/etc/resolv.conf")]))
+    }
+
+    #[test]
+    fn name_servers_have_lines() {
+        let text = "search x\nnameserver 10.0.0.2\n#nameserver 1\nnameserver\t::1 \nnameserver\n";
+        let Needed::Present(found) = of(&MemoryTree::new().file("/etc/resolv.conf", text)) else {
+            panic!("the file is there");
+        };
+        let found: Vec<_> = found
+            .iter()
+            .map(|server| (server.value.as_str(), server.at.line, server.at.column))
+            .collect();
+        assert_eq!(found, [("10.0.0.2", 2, 12), ("::1", 4, 12)]);
+    }
+
+    #[test]
+    fn a_missing_file_and_a_link_to_the_stub_are_told_apart() {
+        assert!(matches!(of(&MemoryTree::new()), Needed::Missing { .. }));
+        let linked = |target: &str| of(&MemoryTree::new().link("/etc/resolv.conf", target));
+        assert!(matches!(linked("/run/x"), Needed::Missing { .. }));
+        let Needed::Present(found) = linked("../run/systemd/resolve/stub-resolv.conf") else {
+            panic!("the stub's name server is known");
+        };
+        assert_eq!(found[0].value, "127.0.0.53");
+        assert_eq!(
+            read(&MemoryTree::new(), &Settings::default()),
+            Needed::NotAsked
+        );
+    }
+}

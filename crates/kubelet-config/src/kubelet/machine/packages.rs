@@ -1,0 +1,130 @@
+//! Versions of installed Debian packages, from dpkg's status file. (An RPM database is no text; there the versions
+//! come from the caller.)
+
+use std::{collections::BTreeMap, path::Path};
+
+use super::{
+    super::{place::Place, tree::Tree},
+    Found, text,
+};
+
+const STATUS: &str = "/var/lib/dpkg/status";
+
+/// The largest status file that is read: one of a full desktop has 10 MB, a node's one.
+const MAX_STATUS_BYTES: usize = 16 << 20;
+
+/// The packages whose versions say something about the node.
+const PACKAGES: &[&str] = &["containerd", "containerd.io", "cri-o", "kubelet"];
+
+/// Versions of installed packages, as dpkg writes them (`1:2.1.4-1`), each with its line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Packages(BTreeMap<String, Found<String>>);
+
+impl Packages {
+    /// Reads the status file, if there is one.
+    pub fn read(tree: &dyn Tree) -> Self {
+        let Ok(bytes) = tree.read_bounded(Path::new(STATUS), MAX_STATUS_BYTES) else {
+            return Self::default();
+        };
+        let mut found = BTreeMap::new();
+        let mut stanza = Stanza::default();
+        let file = Place::file(STATUS);
+        for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
+            if line.is_empty() {
+                std::mem::take(&mut stanza).keep(&mut found);
+            } else {
+                stanza.take_line(&file, number, line);
+            }
+        }
+        stanza.keep(&mut found);
+        Self(found)
+    }
+
+    /// The upstream version of the first of these packages that is installed: `2.1.4` of `1:2.1.4~ds1-1+deb12u1`.
+    pub(super) fn upstream(&self, names: &[&str]) -> Option<Found<String>> {
+        let found = names.iter().find_map(|name| self.0.get(*name))?;
+        let bare = found.value.rsplit(':').next().unwrap_or_default();
+        let end = bare
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(bare.len());
+        let value = bare.get(..end)?.trim_end_matches('.').to_owned();
+        (!value.is_empty()).then(|| Found {
+            value,
+            at: found.at.clone(),
+        })
+    }
+}
+
+/// What matters of one package's paragraph.
+#[derive(Default)]
+struct Stanza {
+    package: Option<&'static str>,
+    installed: bool,
+    version: Option<Found<String>>,
+}
+
+impl Stanza {
+    fn take_line(&mut self, file: &Place, number: u32, line: &[u8]) {
+        if let Some(name) = line.strip_prefix(b"Package: ") {
+            self.package = PACKAGES
+                .iter()
+                .find(|package| package.as_bytes() == name.trim_ascii())
+                .copied();
+            return;
+        }
+        if self.package.is_none() {
+            return;
+        }
+        if let Some(status) = line.strip_prefix(b"Status: ") {
+            self.installed = status.trim_ascii().ends_with(b" installed");
+        } else if line.starts_with(b"Version: ") {
+            let line = String::from_utf8_lossy(line);
+            let version = line.split_whitespace().nth(1);
+            self.version = version.map(|version| text::word(file, number, &line, version));
+        }
+    }
+
+    fn keep(self, found: &mut BTreeMap<String, Found<String>>) {
+        if let (Some(package), true, Some(version)) = (self.package, self.installed, self.version) {
+            found.insert(package.to_owned(), version);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubelet::tree::MemoryTree;
+
+    #[test]
+    fn versions_of_installed_packages_are_found() {
+        let status = "Package: kubelet\nStatus: hold ok installed\nVersion: 1.33.4-1.1\n\n\
+            Package: cri-o\nStatus: deinstall ok config-files\nVersion: 1.33.0\n\n\
+            Package: containerd-doc\nStatus: install ok installed\nVersion: 9\n\n\
+            Package: containerd\nStatus: install ok installed\nVersion: 1:1.6.20~ds1-1+deb12u1";
+        let tree = MemoryTree::new().file(STATUS, status);
+        let packages = Packages::read(&tree);
+        let kubelet = packages.upstream(&["kubelet"]).unwrap();
+        assert_eq!(kubelet.value, "1.33.4");
+        assert_eq!(kubelet.at.to_string(), "/var/lib/dpkg/status:3");
+        let containerd = packages.upstream(&["containerd.io", "containerd"]);
+        assert_eq!(containerd.unwrap().value, "1.6.20");
+        assert_eq!(packages.upstream(&["cri-o"]), None);
+        assert_eq!(
+            Packages::read(&MemoryTree::new()).upstream(&["kubelet"]),
+            None
+        );
+    }
+
+    #[test]
+    fn a_status_file_that_is_none_gives_nothing() {
+        for status in [
+            &b"Version: 1\n\n\n"[..],
+            b"Package: kubelet\nVersion: \xff\nStatus: x installed\n",
+            b"Package: kubelet\nStatus: install ok installed\nVersion: \n",
+        ] {
+            let tree = MemoryTree::new().file(STATUS, status);
+            assert_eq!(Packages::read(&tree).upstream(&["kubelet"]), None);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Lines and words of small text files, with their places.
+
+use std::path::Path;
+
+use super::{
+    super::{place::Place, tree::Tree},
+    Found,
+};
+
+/// What is read of a file whose few lines matter: `/proc` and `/etc` have nothing longer.
+const MAX_SMALL_BYTES: usize = 256 << 10;
+
+/// The text of a small file; `None` if it cannot be had.
+pub(super) fn small(tree: &dyn Tree, path: &str) -> Option<String> {
+    let bytes = tree.read_bounded(Path::new(path), MAX_SMALL_BYTES).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The lines of a text, counted from 1.
+pub(super) fn numbered(text: &str) -> impl Iterator<Item = (u32, &str)> {
+    (1..).zip(text.lines())
+}
+
+/// `word`, which is a slice of `line`, with its place.
+pub(super) fn word(file: &Place, number: u32, line: &str, word: &str) -> Found<String> {
+    let before = line.len().min(offset(line, word));
+    let column = chars(line.get(..before).unwrap_or_default()).saturating_add(1);
+    Found {
+        value: word.to_owned(),
+        at: file.at(number, column, chars(word)),
+    }
+}
+
+/// How many bytes of `line` lie before `part`, a slice of it; 0 if it is none.
+fn offset(line: &str, part: &str) -> usize {
+    let (line_at, part_at) = (line.as_ptr().addr(), part.as_ptr().addr());
+    part_at
+        .checked_sub(line_at)
+        .filter(|offset| *offset <= line.len())
+        .unwrap_or(0)
+}
+
+/// How many characters a text has, as a column counts them.
+pub(super) fn chars(text: &str) -> u32 {
+    u32::try_from(text.chars().count()).unwrap_or(u32::MAX)
+}
+
+/// The value of a file that holds one, as those of `/proc/sys` do.
+pub(super) fn first_word(tree: &dyn Tree, path: &str) -> Option<Found<String>> {
+    let text = small(tree, path)?;
+    let (number, line) = numbered(&text).next()?;
+    let value = line.trim();
+    (!value.is_empty()).then(|| word(&Place::file(path), number, line, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_knows_its_column_in_characters() {
+        let line = "é\tnameserver 10.0.0.1";
+        let part = line.split_whitespace().nth(2).unwrap();
+        let found = word(&Place::file("/f"), 3, line, part);
+        assert_eq!((found.at.line, found.at.column, found.at.width), (3, 14, 8));
+        assert_eq!(found.value, "10.0.0.1");
+    }
+}

@@ -1,0 +1,166 @@
+//! TOML with the places of its values, as the container runtimes' configuration has it.
+
+use std::{ops::Range, path::Path};
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::{
+    super::{
+        place::Place,
+        tree::{Tree, Unreadable},
+    },
+    Found, text,
+};
+
+/// The most that is read of a runtime's configuration file; they have a few KiB.
+const MAX_BYTES: usize = 1 << 20;
+
+/// How many items of a list or tables of a kind are taken: the column of each is counted anew.
+pub(super) const MAX_ITEMS: usize = 256;
+
+/// Reads a file as text; bytes that are not UTF-8 become `U+FFFD`.
+pub(super) fn read(tree: &dyn Tree, path: &Path) -> Result<String, Unreadable> {
+    let bytes = tree.read_bounded(path, MAX_BYTES)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A parsed file.
+pub(super) struct TomlFile<'t> {
+    file: Place,
+    text: &'t str,
+    starts: Vec<usize>,
+    root: Spanned<DeTable<'t>>,
+}
+
+impl<'t> TomlFile<'t> {
+    /// Parses `text`. An error tells a place and nothing of the text, which may hold a registry's password.
+    pub(super) fn parse(path: &Path, text: &'t str) -> Result<Self, Place> {
+        let file = Place::file(path);
+        let starts = line_starts(text);
+        let root = DeTable::parse(text).map_err(|error| match error.span() {
+            Some(span) => at(&file, text, &starts, &span),
+            None => file.clone(),
+        })?;
+        Ok(Self {
+            file,
+            text,
+            starts,
+            root,
+        })
+    }
+
+    /// The whole file.
+    pub(super) fn table(&self) -> &DeTable<'t> {
+        self.root.get_ref()
+    }
+
+    /// The file.
+    pub(super) fn path(&self) -> &str {
+        &self.file.file
+    }
+
+    /// Where a value stands.
+    pub(super) fn place(&self, value: &Spanned<DeValue<'t>>) -> Place {
+        at(&self.file, self.text, &self.starts, &value.span())
+    }
+
+    /// A text that is not empty.
+    pub(super) fn string(&self, table: &DeTable<'t>, path: &[&str]) -> Option<Found<String>> {
+        let found = get(table, path)?;
+        let value = found.get_ref().as_str().filter(|text| !text.is_empty())?;
+        Some(Found {
+            value: value.to_owned(),
+            at: self.place(found),
+        })
+    }
+
+    /// True or false.
+    pub(super) fn bool(&self, table: &DeTable<'t>, path: &[&str]) -> Option<Found<bool>> {
+        let found = get(table, path)?;
+        Some(Found {
+            value: found.get_ref().as_bool()?,
+            at: self.place(found),
+        })
+    }
+
+    /// The texts of a list, its first [`MAX_ITEMS`] items.
+    pub(super) fn strings(&self, table: &DeTable<'t>, path: &[&str]) -> Vec<Found<String>> {
+        let list = get(table, path).and_then(|found| found.get_ref().as_array());
+        list.into_iter()
+            .flatten()
+            .take(MAX_ITEMS)
+            .filter_map(|item| {
+                Some(Found {
+                    value: item.get_ref().as_str()?.to_owned(),
+                    at: self.place(item),
+                })
+            })
+            .collect()
+    }
+}
+
+/// The value at a path of keys.
+pub(super) fn get<'a, 't>(
+    table: &'a DeTable<'t>,
+    path: &[&str],
+) -> Option<&'a Spanned<DeValue<'t>>> {
+    let (last, parents) = path.split_last()?;
+    parents
+        .iter()
+        .try_fold(table, |table, key| table.get(*key)?.get_ref().as_table())?
+        .get(*last)
+}
+
+/// The table at a path of keys.
+pub(super) fn table<'a, 't>(table: &'a DeTable<'t>, path: &[&str]) -> Option<&'a DeTable<'t>> {
+    get(table, path)?.get_ref().as_table()
+}
+
+/// Where each line of a text begins.
+fn line_starts(text: &str) -> Vec<usize> {
+    let ends = text.match_indices('\n').map(|(at, _)| at.saturating_add(1));
+    std::iter::once(0).chain(ends).collect()
+}
+
+fn at(file: &Place, text: &str, starts: &[usize], span: &Range<usize>) -> Place {
+    let line = starts.partition_point(|start| *start <= span.start);
+    let begin = line.checked_sub(1).and_then(|index| starts.get(index));
+    let before = begin.and_then(|begin| text.get(*begin..span.start));
+    let word = text.get(span.clone()).unwrap_or_default();
+    let word = word.lines().next().unwrap_or_default();
+    file.at(
+        u32::try_from(line).unwrap_or(u32::MAX),
+        text::chars(before.unwrap_or_default()).saturating_add(1),
+        text::chars(word),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_know_their_places() {
+        let text = "# é\n[a.b]\n  yes = true\nlist = [\n 'x',\n \"yy\", 3]\nempty = ''\n";
+        let file = TomlFile::parse(Path::new("/c.toml"), text).unwrap();
+        let yes = file.bool(file.table(), &["a", "b", "yes"]).unwrap();
+        assert!(yes.value);
+        assert_eq!((yes.at.line, yes.at.column, yes.at.width), (3, 9, 4));
+        let list = file.strings(file.table(), &["a", "b", "list"]);
+        assert_eq!(list.len(), 2);
+        assert_eq!((list[1].at.line, list[1].at.column), (6, 2));
+        assert_eq!(file.string(file.table(), &["a", "b", "empty"]), None);
+        assert_eq!(file.string(file.table(), &["a", "yes", "b"]), None);
+    }
+
+    #[test]
+    fn what_is_no_toml_is_a_place() {
+        let place = |text| TomlFile::parse(Path::new("/c"), text).err().unwrap();
+        assert_eq!(place("a = 1\nb = s3cret\n").to_string(), "/c:2");
+        let deep = format!("a = {}", "[".repeat(100_000));
+        assert_eq!(place(&deep).file.as_ref(), "/c");
+    }
+}

@@ -1,0 +1,26 @@
+//! What the kubelet will get and has got: its unit, its arguments and its configuration, from bytes that are handed in.
+//!
+//! Pure: nothing here opens a file, asks a process or resolves a name; files come through a [`tree::Tree`].
+
+pub mod args;
+pub mod config;
+pub mod duration;
+pub mod effective;
+pub mod endpoint;
+pub mod flags;
+pub mod healthz;
+pub mod label;
+pub mod layers;
+pub mod machine;
+pub mod place;
+pub mod quantity;
+pub mod resolve;
+pub mod search;
+pub mod snapshot;
+pub mod systemd;
+pub mod tree;
+pub mod unread;
+pub mod version;
+pub mod yaml;
+
+pub use redact as shown;

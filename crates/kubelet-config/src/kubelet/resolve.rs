@@ -1,0 +1,124 @@
+//! From a tree to a [`Snapshot`]: each room in its turn, unit → words → flags → configuration → settings → machine.
+
+use std::collections::BTreeMap;
+
+use super::{
+    config, effective, flags,
+    layers::{self, Launch},
+    machine::{self, Found, Known, Packages},
+    place::Place,
+    snapshot::{CloudFacts, ClusterFacts, Intent, Loaded, Phase, Process, Snapshot},
+    systemd::{self, Manager},
+    tree::Tree,
+    unread,
+    version::Version,
+};
+
+/// What the caller knows beside the tree.
+#[derive(Debug, Clone, Default)]
+pub struct Inputs {
+    /// The unit; `None` to look for it.
+    pub unit: Option<String>,
+    /// What is known of systemd.
+    pub manager: Manager,
+    /// The kubelet's version.
+    pub version: Option<Version>,
+    /// The host's name, where `/etc/hostname` is not to be believed.
+    pub hostname: Option<String>,
+    /// What the operator wants.
+    pub intent: Intent,
+    /// When the question is asked.
+    pub phase: Phase,
+    /// Now, in seconds since 1970.
+    pub now_secs: Option<i64>,
+    /// systemd's memory.
+    pub loaded: Option<Loaded>,
+    /// The running kubelet.
+    pub process: Option<Process>,
+    /// The API's facts.
+    pub cluster: Option<ClusterFacts>,
+    /// The cloud's facts.
+    pub cloud: Option<CloudFacts>,
+    /// Addresses of this host's interfaces.
+    pub addresses: Option<Vec<String>>,
+    /// Settings of the machine that a tree cannot hold, over what the tree says.
+    pub overrides: Overrides,
+    /// Whether the tree is the root of this running host, so that what is not in `/run` and `/proc` is not there; else
+    /// it is an image or a copy, in which it never is.
+    pub live: bool,
+}
+
+/// Facts of the machine that the caller knows better than the tree.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    /// Whether the host has cgroup v2 as its only hierarchy.
+    pub cgroup_v2: Option<bool>,
+    /// The runtime's version.
+    pub runtime_version: Option<String>,
+    /// What came of connecting to the runtime's socket.
+    pub socket: Option<machine::Socket>,
+    /// Other kernel settings.
+    pub sysctls: BTreeMap<&'static str, String>,
+    /// Whether the reader of the tree stands in another network than the kubelet, so that `net.*` in its `/proc/sys`
+    /// says nothing about the kubelet's.
+    pub other_network: bool,
+}
+
+/// Resolves everything.
+pub fn snapshot(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
+    let name = inputs.unit.clone().unwrap_or_else(|| {
+        layers::candidates(tree)
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| "kubelet.service".to_owned())
+    });
+    let unit = systemd::resolve(tree, &name, &inputs.manager);
+    let launch: Launch = layers::launch(tree, &unit, inputs.hostname.as_deref());
+    let words = launch.words.get(1..).unwrap_or_default();
+    let flags = flags::parse::parse(words);
+    let known = Known {
+        packages: Packages::read(tree),
+        runtime_version: inputs.overrides.runtime_version,
+    };
+    let version = inputs.version.or_else(|| {
+        machine::kubelet_version(tree, &unit, &known.packages).map(|found| found.value)
+    });
+    let config = config::load(tree, &flags, version.as_ref());
+    let mut settings = effective::settle(&flags, &config, version.as_ref());
+    launch.apply_settings(&mut settings);
+    let mut machine = machine::survey_with(tree, &unit, &flags, &settings, &known);
+    if let Some(hostname) = inputs.hostname {
+        machine.hostname = Some(Found {
+            value: hostname,
+            at: Place::file("/etc/hostname"),
+        });
+    }
+    machine.addresses = inputs.addresses;
+    machine.cgroup_v2 = inputs.overrides.cgroup_v2.or(machine.cgroup_v2);
+    let seen = machine.socket.filter(|_| inputs.live);
+    machine.socket = inputs.overrides.socket.or(seen);
+    if inputs.overrides.other_network {
+        machine.sysctls.retain(|name, _| !name.starts_with("net."));
+    }
+    for (name, value) in inputs.overrides.sysctls {
+        machine.set_sysctl(name, value);
+    }
+    Snapshot {
+        unread_files: unread::find(tree, &unit),
+        unit,
+        launch,
+        flags,
+        config,
+        settings,
+        machine,
+        version,
+        intent: inputs.intent,
+        phase: inputs.phase,
+        now_secs: inputs.now_secs,
+        loaded: inputs.loaded,
+        process: inputs.process,
+        cluster: inputs.cluster,
+        cloud: inputs.cloud,
+        live: inputs.live,
+    }
+}

@@ -1,0 +1,171 @@
+//! Everything that the rules judge: what the kubelet will get, what it has got, and what the caller knows.
+
+use std::collections::BTreeMap;
+
+use super::{
+    config::Configuration,
+    effective::Settings,
+    flags::CommandLine,
+    layers::Launch,
+    machine::Machine,
+    systemd::{Unit, Word},
+    version::Version,
+};
+
+/// What the operator wants: "missing" is only wrong relative to an intent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct Intent {
+    /// `external`, `none`; `None` where nothing was said.
+    pub cloud_provider: Option<String>,
+    /// Labels that the node should have.
+    pub node_labels: BTreeMap<String, String>,
+    /// The address that the node should have.
+    pub node_ip: Option<String>,
+    /// The `spec.providerID` that it should have.
+    pub provider_id: Option<String>,
+}
+
+/// When the question is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Phase {
+    /// Before the kubelet starts for the first time: no certificate, no configuration and no CNI are normal before
+    /// `kubeadm join`.
+    Before,
+    /// The kubelet runs, or should.
+    #[default]
+    After,
+}
+
+/// What a running systemd has in its memory of the unit (D-Bus properties).
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct Loaded {
+    /// `LoadState`.
+    pub load_state: String,
+    /// `FragmentPath`.
+    pub fragment: String,
+    /// `DropInPaths`.
+    pub dropins: Vec<String>,
+    /// argv of each `ExecStart`, variables not expanded.
+    pub exec_start: Vec<Vec<String>>,
+    /// `Environment`.
+    pub environment: Vec<String>,
+    /// `EnvironmentFiles`: path and whether it is optional.
+    pub environment_files: Vec<(String, bool)>,
+    /// `NeedDaemonReload`: a hint only.
+    pub need_daemon_reload: bool,
+    /// The manager's own environment.
+    pub manager_environment: BTreeMap<String, String>,
+    /// `UnitFileState`: `enabled`, `disabled`, `static`, ….
+    pub unit_file_state: String,
+    /// `ActiveState`.
+    pub active_state: String,
+    /// `Result`.
+    pub result: String,
+    /// The manager's search path for units (`UnitPath`). It is not sent to the helper, which opens no path on somebody's word.
+    #[serde(skip)]
+    pub unit_path: Vec<String>,
+    /// systemd's major version.
+    pub systemd_version: Option<u32>,
+}
+
+/// The running kubelet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Its pid.
+    pub pid: u32,
+    /// Its argument list.
+    pub argv: Vec<String>,
+    /// Seconds since it started.
+    pub age_secs: Option<u64>,
+}
+
+/// What the API says, where the caller has asked it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+pub struct ClusterFacts {
+    /// The API server's version.
+    pub server_version: Option<String>,
+    /// Whether the Node exists; `None` where it was not asked.
+    pub node_exists: Option<bool>,
+    /// `spec.providerID`.
+    pub provider_id: Option<String>,
+    /// Keys of the Node's taints.
+    pub taints: Option<Vec<String>>,
+    /// Seconds since the Node was created.
+    pub node_age_secs: Option<u64>,
+    /// Why the API server cannot be reached (`dns`, `refused`, `timeout`, `unknown authority`); `ok` if it can.
+    pub reachable: Option<String>,
+    /// Whether it took the bootstrap token.
+    pub bootstrap_token_accepted: Option<bool>,
+    /// Whether other nodes have a `spec.providerID`: a cloud controller is at work.
+    pub others_have_provider_id: Option<bool>,
+}
+
+/// What the cloud's metadata service says, where the caller has asked it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+pub struct CloudFacts {
+    /// `hetzner`, `aws`, `gce`, `azure`, `openstack`, `vsphere`, `none`.
+    pub provider: Option<String>,
+    /// The instance's id there.
+    pub instance_id: Option<String>,
+    /// The name that the cloud knows the machine by.
+    pub name: Option<String>,
+    /// The zone.
+    pub zone: Option<String>,
+}
+
+/// Everything that the rules judge.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// The unit on disk.
+    pub unit: Unit,
+    /// The kubelet's own words.
+    pub launch: Launch,
+    /// Its flags.
+    pub flags: CommandLine,
+    /// Its configuration.
+    pub config: Configuration,
+    /// What counts.
+    pub settings: Settings,
+    /// What it will find around it.
+    pub machine: Machine,
+    /// Its version: the caller's word, else what the host says.
+    pub version: Option<Version>,
+    /// What the operator wants.
+    pub intent: Intent,
+    /// When the question is asked.
+    pub phase: Phase,
+    /// Now, in seconds since 1970; `None` if certificates cannot be judged.
+    pub now_secs: Option<i64>,
+    /// systemd's memory; `None` where no systemd was asked.
+    pub loaded: Option<Loaded>,
+    /// The running kubelet; `None` where there is none or nobody looked.
+    pub process: Option<Process>,
+    /// The API's facts.
+    pub cluster: Option<ClusterFacts>,
+    /// The cloud's facts.
+    pub cloud: Option<CloudFacts>,
+    /// Whether the tree is the root of this running host: what lies in `/run` and `/proc` counts.
+    pub live: bool,
+    /// Environment files and others near the unit that nothing reads, with the assignments in them.
+    pub unread_files: Vec<UnreadFile>,
+}
+
+/// A file that looks as if it were meant for the kubelet, and that nothing reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadFile {
+    /// Its assignments, as an environment file's.
+    pub assignments: Vec<super::systemd::Assignment>,
+    /// The file.
+    pub at: super::place::Place,
+}
+
+impl Snapshot {
+    /// The kubelet's words, its name first.
+    pub fn words(&self) -> &[Word] {
+        &self.launch.words
+    }
+}

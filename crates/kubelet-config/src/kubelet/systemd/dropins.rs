@@ -1,0 +1,178 @@
+//! Drop-ins: which files are read, in which order, and which look as if they were; systemd.unit(5), and
+//! `src/shared/dropin.c`.
+
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    Event, EventKind, Events, NotADropIn, names,
+    paths::{Look, look},
+    source::bounded,
+};
+use crate::kubelet::{
+    place::Place,
+    tree::{Kind, Tree},
+};
+
+/// The most drop-ins of one unit.
+const MAX_DROP_INS: usize = 2000;
+/// How much of a file that is not read goes into an event.
+const MAX_TEXT_BYTES: usize = 16 << 10;
+
+/// The drop-ins of the unit that has these names (its id first), in the order in which they are read.
+pub(super) fn find(
+    tree: &dyn Tree,
+    folders: &[PathBuf],
+    unit_names: &[String],
+    events: &mut Events,
+) -> Vec<PathBuf> {
+    let mut found: BTreeMap<OsString, PathBuf> = BTreeMap::new();
+    let mut visited: Vec<PathBuf> = Vec::new();
+    for folder in candidates(folders, unit_names) {
+        // systemd names a drop-in by its folder's real path.
+        let Ok(real) = tree.real_path(&folder) else {
+            continue;
+        };
+        if visited.contains(&real) {
+            continue;
+        }
+        for name in tree.list(&real).unwrap_or_default() {
+            let path = real.join(&name);
+            if let Some(reason) = not_a_drop_in(tree, &path, &name) {
+                not_read(tree, &path, reason, events);
+            } else if let Some(winner) = found.get(&name) {
+                events.push(hidden(tree, &path, winner));
+            } else if found.len() < MAX_DROP_INS {
+                found.insert(name, path);
+            }
+        }
+        visited.push(real);
+    }
+    near_misses(tree, folders, unit_names, &visited, events);
+    found.into_values().collect()
+}
+
+/// The folders in the order in which a file name is looked for.
+fn candidates(folders: &[PathBuf], unit_names: &[String]) -> Vec<PathBuf> {
+    let mut candidates = Vec::new();
+    for unit in unit_names {
+        let drop_in_names = names::drop_in_names(unit);
+        for folder in folders {
+            for name in &drop_in_names {
+                candidates.push(folder.join(format!("{name}.d")));
+            }
+        }
+    }
+    candidates.extend(folders.iter().map(|folder| folder.join("service.d")));
+    candidates
+}
+
+/// Why a file in a drop-in folder is no drop-in.
+fn not_a_drop_in(tree: &dyn Tree, path: &Path, name: &OsStr) -> Option<NotADropIn> {
+    let name = name.as_bytes();
+    if name.starts_with(b".") {
+        return Some(NotADropIn::Hidden);
+    }
+    if name.ends_with(b".conf") {
+        return None;
+    }
+    match tree.stat(path) {
+        Ok(meta) if meta.kind == Kind::Folder => Some(NotADropIn::Folder),
+        _ => Some(NotADropIn::Suffix),
+    }
+}
+
+/// Tells of a file, or of the files in a folder, that is not read.
+fn not_read(tree: &dyn Tree, path: &Path, reason: NotADropIn, events: &mut Events) {
+    let mut tell = |path: &Path| {
+        let kind = EventKind::DropInNotRead { reason };
+        events.push(Event {
+            kind,
+            at: Place::file(path).at_line(1),
+            text: content(tree, path),
+        });
+    };
+    match tree.stat(path) {
+        Ok(meta) if meta.kind == Kind::Folder => {
+            for name in tree.list(path).unwrap_or_default() {
+                let inner = path.join(name);
+                if tree.stat(&inner).is_ok_and(|meta| meta.kind == Kind::File) {
+                    tell(&inner);
+                }
+            }
+        }
+        _ => tell(path),
+    }
+}
+
+fn content(tree: &dyn Tree, path: &Path) -> String {
+    match tree.read_bounded(path, 1 << 20) {
+        Ok(bytes) => {
+            let start = &bytes[..bytes.len().min(MAX_TEXT_BYTES)];
+            bounded(&String::from_utf8_lossy(start))
+        }
+        Err(_) => String::new(),
+    }
+}
+
+/// A drop-in that one of the same name replaces or hides.
+fn hidden(tree: &dyn Tree, path: &Path, winner: &Path) -> Event {
+    let mask = match look(tree, winner) {
+        Look::Null => Some("link to /dev/null"),
+        Look::Empty => Some("empty file"),
+        Look::Folder => Some("folder"),
+        Look::Missing => Some("dangling link"),
+        Look::File | Look::Other(_) => None,
+    };
+    let by = winner.to_owned();
+    Event {
+        kind: match mask {
+            Some(what) => EventKind::DropInMasked { by, what },
+            None => EventKind::DropInShadowed { by },
+        },
+        at: Place::file(path).at_line(1),
+        text: content(tree, path),
+    }
+}
+
+/// Folders that look as if they were the unit's.
+fn near_misses(
+    tree: &dyn Tree,
+    folders: &[PathBuf],
+    unit_names: &[String],
+    visited: &[PathBuf],
+    events: &mut Events,
+) {
+    for folder in folders {
+        for entry in tree.list(folder).unwrap_or_default() {
+            let Some(name) = entry.to_str() else { continue };
+            let Some(reason) = unit_names.iter().find_map(|unit| near_miss(unit, name)) else {
+                continue;
+            };
+            let path = folder.join(name);
+            let real = tree.real_path(&path).unwrap_or_else(|_| path.clone());
+            let is_folder = tree.stat(&path).is_ok_and(|meta| meta.kind == Kind::Folder);
+            if is_folder && !visited.contains(&real) {
+                not_read(tree, &path, reason, events);
+            }
+        }
+    }
+}
+
+/// Whether `folder` looks like a drop-in folder of `unit`, and is none.
+fn near_miss(unit: &str, folder: &str) -> Option<NotADropIn> {
+    let stem = names::stem(unit);
+    if folder == format!("{stem}-.service.d") {
+        return Some(NotADropIn::Prefix);
+    }
+    let base = folder.strip_suffix(".d")?;
+    let base = base.strip_suffix(".conf").unwrap_or(base);
+    let base = base.strip_suffix(".service").unwrap_or(base);
+    let base = base.strip_suffix(".service").unwrap_or(base);
+    base.eq_ignore_ascii_case(stem)
+        .then_some(NotADropIn::Folder)
+}

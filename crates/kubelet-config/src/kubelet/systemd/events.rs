@@ -1,0 +1,193 @@
+//! What was ignored or lost on the way: the explanation of a lost flag is a search among these.
+
+use std::path::PathBuf;
+
+use crate::kubelet::place::Place;
+
+/// Why a file that looks like a drop-in is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotADropIn {
+    /// Its name does not end in `.conf`.
+    Suffix,
+    /// Its name starts with a dot.
+    Hidden,
+    /// It lies in a prefix folder (`kubelet-.service.d`) and the unit's name has no such dash.
+    Prefix,
+    /// It lies in a folder that is no drop-in folder of this unit (`kubelet.d`, `kubelet.service.d/sub`, …).
+    Folder,
+}
+
+/// Something that was ignored or lost on the way, or that the reader of a finding should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// What happened.
+    pub kind: EventKind,
+    /// Where.
+    pub at: Place,
+    /// The text that was ignored: a line, a word, a file's content (bounded), for the search of lost flags.
+    pub text: String,
+}
+
+/// What happened to an [`Event`]'s text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventKind {
+    /// `[service]`: unknown section, what follows is ignored.
+    UnknownSection,
+    /// An unknown key in a known section.
+    UnknownKey {
+        /// The section.
+        section: String,
+        /// The key.
+        key: String,
+    },
+    /// A line in an unknown section.
+    InUnknownSection {
+        /// The section.
+        section: String,
+    },
+    /// An assignment before the first section.
+    OutsideSection,
+    /// A line that is neither section nor assignment, or a malformed header.
+    MalformedLine,
+    /// The rest of the file was not parsed (not UTF-8, a malformed header, a bad `ExecStart=` in a drop-in).
+    RestOfFileLost {
+        /// Why.
+        reason: String,
+    },
+    /// `Environment=A=--x --y`: a word that is no assignment.
+    InvalidAssignment {
+        /// The variable that the line's first assignment sets, and its value; the usual victim.
+        first: Option<(String, String)>,
+    },
+    /// A specifier that systemd does not know: the assignment (or the unit) is lost.
+    BadSpecifier {
+        /// The letter.
+        letter: char,
+    },
+    /// A specifier that was expanded.
+    Specifier {
+        /// The letter.
+        letter: char,
+        /// What it became.
+        value: String,
+    },
+    /// A quote that is not closed, or an escape that systemd does not take: the rest of the line is lost.
+    BadQuoting,
+    /// An escape that systemd does not know and keeps as it is written.
+    UnknownEscape,
+    /// A command line that systemd refuses.
+    BadCommand {
+        /// Why.
+        reason: String,
+    },
+    /// The argument list is longer than the kernel takes; the rest of it is not shown.
+    ArgumentsTooLong,
+    /// A backslash followed by blanks: no continuation.
+    BackslashBlank,
+    /// A continued line that an empty line ends.
+    ContinuationEnded,
+    /// `EnvironmentFile=` with a path that systemd refuses.
+    BadEnvironmentFile {
+        /// Why.
+        reason: String,
+    },
+    /// A list that an empty assignment cleared; `text` is what was lost.
+    Reset {
+        /// The key.
+        key: String,
+        /// The empty assignment.
+        by: Place,
+    },
+    /// A variable that `UnsetEnvironment=` takes out; `text` is the value that it had.
+    Unset {
+        /// The variable.
+        name: String,
+        /// The word of `UnsetEnvironment=`.
+        by: Place,
+    },
+    /// A drop-in that one of the same name replaces.
+    DropInShadowed {
+        /// The file that is read in its place.
+        by: PathBuf,
+    },
+    /// A drop-in that a link to `/dev/null`, an empty file, a folder or a dangling link of its name hides.
+    DropInMasked {
+        /// The mask.
+        by: PathBuf,
+        /// What the mask is: `link to /dev/null`, `empty file`, `folder`, `dangling link`.
+        what: &'static str,
+    },
+    /// A file near the unit's drop-ins that is none.
+    DropInNotRead {
+        /// Why.
+        reason: NotADropIn,
+    },
+    /// A drop-in or a fragment that could not be read.
+    FileUnreadable {
+        /// Why.
+        reason: String,
+    },
+    /// A lower fragment that a higher one hides.
+    FragmentHidden {
+        /// The one that counts.
+        by: PathBuf,
+    },
+    /// A line of an environment file that is no assignment for systemd.
+    EnvLineIgnored {
+        /// Why: `export`, `the name has a blank`, `byte order mark`, ….
+        reason: String,
+        /// Whether a byte order mark is the cause.
+        bom: bool,
+    },
+    /// Text of an environment file without `=`, which systemd passes over in silence.
+    EnvLineWithoutAssignment,
+    /// A line of an environment file that a comment before it swallows, because that ends in a backslash (before
+    /// systemd 254).
+    EnvCommentContinued,
+    /// A quote in an environment file that is never closed, so that it swallows the rest.
+    EnvQuoteNotClosed {
+        /// How many lines went into the value.
+        lines: u32,
+    },
+    /// Text behind a closing quote, which becomes a part of the value.
+    EnvTextAfterQuote,
+    /// CRLF line ends, or a byte order mark, in a file that systemd reads in spite of them.
+    Encoding {
+        /// Which.
+        what: &'static str,
+    },
+    /// An `ExecStart=` word referred to a variable that is not set.
+    UnsetVariable {
+        /// The variable.
+        name: String,
+        /// Whether by `${X}` (then an empty string stays).
+        braces: bool,
+    },
+    /// `$A` or `%x` in a place where nothing expands it, a shell's syntax.
+    NotAShell,
+}
+
+/// The events of a unit, of which a hostile tree could make any number.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    list: Vec<Event>,
+    bytes: usize,
+}
+
+/// The most events of one unit.
+const MAX_EVENTS: usize = 10_000;
+/// The most bytes that the texts of its events take.
+const MAX_EVENT_BYTES: usize = 8 << 20;
+
+impl Events {
+    pub(super) fn push(&mut self, event: Event) {
+        self.bytes += event.text.len();
+        if self.list.len() < MAX_EVENTS && self.bytes < MAX_EVENT_BYTES {
+            self.list.push(event);
+        }
+    }
+
+    pub(super) fn into_vec(self) -> Vec<Event> {
+        self.list
+    }
+}

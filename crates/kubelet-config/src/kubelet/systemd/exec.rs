@@ -1,0 +1,283 @@
+//! `ExecStart=` and its like: prefixes and words; systemd.service(5), "COMMAND LINES".
+
+use super::{
+    super::place::Place,
+    Event, EventKind, Events, Exec, ExecWord,
+    source::{Mapped, SourceFile, is_blank},
+    specifiers::Specifiers,
+    syntax::{Lost, event},
+    words::{Flags, Split, next_word_lenient},
+};
+
+/// The most words of one command.
+pub(super) const MAX_WORDS: usize = 100_000;
+const ESCAPES: Flags = Flags {
+    c_escapes: true,
+    keep_unknown_escapes: false,
+    relaxed: false,
+};
+
+/// What the parser of a command line must know beside its text.
+pub(super) struct Context<'a> {
+    pub(super) source: &'a SourceFile,
+    pub(super) specifiers: &'a Specifiers,
+    /// systemd's major version.
+    pub(super) version: u32,
+    /// The line.
+    pub(super) at: Place,
+}
+
+/// Parses the value of an `Exec…=` line, which is not empty, and adds its commands.
+pub(super) fn parse(
+    context: &Context<'_>,
+    value: &Mapped,
+    commands: &mut Vec<Exec>,
+    events: &mut Events,
+) -> Result<(), Lost> {
+    let mut position = 0;
+    loop {
+        let first = match next_word_lenient(value, &mut position, ESCAPES) {
+            Ok((Some(word), _)) => word,
+            Ok((None, _)) => return Ok(()),
+            Err(_) => {
+                // systemd ignores the line here, without spoiling the unit.
+                events.push(event(
+                    EventKind::BadQuoting,
+                    place(context, value, 0),
+                    &value.text(),
+                ));
+                return Ok(());
+            }
+        };
+        if first.text.bytes == b";" {
+            continue;
+        }
+        let prefixes = Prefixes::of(&first.text.bytes, context.version);
+        let command = command(context, value, &first, &prefixes, &mut position, events);
+        let semicolon = match command {
+            Ok((command, semicolon)) => {
+                commands.push(command);
+                semicolon
+            }
+            Err(failed) => {
+                events.push(Event {
+                    kind: failed.kind,
+                    at: failed.at.clone(),
+                    text: super::source::bounded(&value.text()),
+                });
+                if prefixes.ignore {
+                    return Ok(());
+                }
+                return Err(Lost {
+                    at: failed.at,
+                    reason: failed.reason,
+                    bad_setting: true,
+                });
+            }
+        };
+        if !semicolon {
+            return Ok(());
+        }
+    }
+}
+
+/// Why a command is none.
+struct Failed {
+    kind: EventKind,
+    at: Place,
+    reason: String,
+}
+
+fn place(context: &Context<'_>, value: &Mapped, from: usize) -> Place {
+    value.slice(from..value.len()).place(context.source)
+}
+
+fn word_place(context: &Context<'_>, value: &Mapped, word: &Split) -> Place {
+    value.slice(word.start..word.end).place(context.source)
+}
+
+/// One command, and whether a semicolon follows it.
+fn command(
+    context: &Context<'_>,
+    value: &Mapped,
+    first: &Split,
+    prefixes: &Prefixes,
+    position: &mut usize,
+    events: &mut Events,
+) -> Result<(Exec, bool), Failed> {
+    let at = word_place(context, value, first);
+    let fail = |reason: String| Failed {
+        kind: EventKind::BadCommand {
+            reason: reason.clone(),
+        },
+        at: at.clone(),
+        reason,
+    };
+    let path = first.text.slice(prefixes.length..first.text.len());
+    let path = expand(context, &path, &at, events)?;
+    let program = path.text();
+    check_program(&path.bytes).map_err(|reason| fail(format!("{reason}: '{program}'")))?;
+    let mut words = Vec::new();
+    if !prefixes.separate_argv0 {
+        words.push(ExecWord {
+            text: program.clone(),
+            at: at.clone(),
+        });
+    }
+    let semicolon = arguments(context, value, position, &mut words, events)?;
+    if words.is_empty() {
+        return Err(fail("the command has no argv[0] after '@'".to_owned()));
+    }
+    let exec = Exec {
+        at: context.at.clone(),
+        prefixes: first.text.slice(0..prefixes.length).text(),
+        program: simplified(&program),
+        words,
+        expands: prefixes.expands,
+    };
+    Ok((exec, semicolon))
+}
+
+/// The words behind the program; whether a semicolon ends them.
+fn arguments(
+    context: &Context<'_>,
+    value: &Mapped,
+    position: &mut usize,
+    words: &mut Vec<ExecWord>,
+    events: &mut Events,
+) -> Result<bool, Failed> {
+    while *position < value.len() && words.len() < MAX_WORDS {
+        let rest = &value.bytes[*position..];
+        let ends = |index: usize| rest.get(index).is_none_or(|byte| is_blank(*byte));
+        if rest.starts_with(b";") && ends(1) {
+            *position += 1 + blanks(&rest[1..]);
+            return Ok(true);
+        }
+        if rest.starts_with(b"\\;") && ends(2) {
+            let at = value.slice(*position..*position + 2).place(context.source);
+            *position += 2 + blanks(&rest[2..]);
+            words.push(ExecWord {
+                text: ";".to_owned(),
+                at,
+            });
+            continue;
+        }
+        let start = *position;
+        let Ok((word, unknown)) = next_word_lenient(value, position, ESCAPES) else {
+            return Err(Failed {
+                kind: EventKind::BadQuoting,
+                at: place(context, value, start),
+                reason: "a quote is not closed".to_owned(),
+            });
+        };
+        let Some(word) = word else { break };
+        let at = word_place(context, value, &word);
+        if unknown {
+            events.push(event(
+                EventKind::UnknownEscape,
+                at.clone(),
+                &word.text.text(),
+            ));
+        }
+        let text = expand(context, &word.text, &at, events)?;
+        words.push(ExecWord {
+            text: text.text(),
+            at,
+        });
+    }
+    Ok(false)
+}
+
+fn blanks(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|byte| is_blank(**byte)).count()
+}
+
+/// Expands the specifiers of a word.
+fn expand(
+    context: &Context<'_>,
+    text: &Mapped,
+    at: &Place,
+    events: &mut Events,
+) -> Result<Mapped, Failed> {
+    let expanded = context.specifiers.expand(text).map_err(|letter| Failed {
+        kind: EventKind::BadSpecifier { letter },
+        at: at.clone(),
+        reason: format!("systemd cannot expand the specifier '%{letter}'"),
+    })?;
+    for (letter, value) in expanded.used {
+        let kind = EventKind::Specifier { letter, value };
+        events.push(event(kind, at.clone(), &text.text()));
+    }
+    Ok(expanded.text)
+}
+
+/// The signs before the program.
+struct Prefixes {
+    length: usize,
+    ignore: bool,
+    separate_argv0: bool,
+    expands: bool,
+}
+
+/// systemd's version since which `|` runs the command in the user's shell.
+const SHELL_SINCE: u32 = 258;
+
+impl Prefixes {
+    fn of(word: &[u8], version: u32) -> Self {
+        let mut prefixes = Self {
+            length: 0,
+            ignore: false,
+            separate_argv0: false,
+            expands: true,
+        };
+        // `+`, `!` and `!!` exclude each other.
+        let (mut privileged, mut shell) = (0, false);
+        for byte in word {
+            match byte {
+                b'-' if !prefixes.ignore => prefixes.ignore = true,
+                b'@' if !prefixes.separate_argv0 => prefixes.separate_argv0 = true,
+                b':' if prefixes.expands => prefixes.expands = false,
+                b'+' if privileged == 0 => privileged = 2,
+                b'!' if privileged < 2 => privileged += 1,
+                b'|' if version >= SHELL_SINCE && !shell => shell = true,
+                _ => break,
+            }
+            prefixes.length += 1;
+        }
+        prefixes
+    }
+}
+
+/// What systemd says against a program's name.
+fn check_program(path: &[u8]) -> Result<(), &'static str> {
+    let unsafe_byte = |byte: &u8| *byte < 0x20 || b"\"'\\\x7F".contains(byte);
+    let absolute = path.starts_with(b"/");
+    if path.is_empty() {
+        Err("the command line has no program")
+    } else if path.iter().any(unsafe_byte) {
+        Err("the program's name contains special characters")
+    } else if path.ends_with(b"/") {
+        Err("the program's path specifies a folder")
+    } else if path.len() > 4095
+        || path
+            .split(|byte| *byte == b'/')
+            .any(|part| part.len() > 255)
+        || (!absolute && (path.contains(&b'/') || path == b"." || path == b".."))
+    {
+        Err("neither a valid program name nor an absolute path")
+    } else {
+        Ok(())
+    }
+}
+
+/// A path without doubled slashes and `.`.
+pub(super) fn simplified(path: &str) -> String {
+    if !path.starts_with('/') {
+        return path.to_owned();
+    }
+    let parts: Vec<&str> = path
+        .split('/')
+        .filter(|part| !part.is_empty() && *part != ".")
+        .collect();
+    format!("/{}", parts.join("/"))
+}

@@ -1,0 +1,226 @@
+//! Variables in the words of `ExecStart=`: `$X`, `${X}`, `$$`; systemd.service(5), "COMMAND LINES", and `replace_env()` in
+//! `src/basic/env-util.c`.
+
+use std::collections::BTreeMap;
+
+use super::{
+    super::place::Place,
+    Assignment, EventKind, Events, Exec, ExecWord, Origin, Word,
+    exec::MAX_WORDS,
+    source::Mapped,
+    syntax::event,
+    words::{Flags, Split, next_word},
+};
+
+/// What the kernel takes for arguments and environment together, at the usual limit of the stack (execve(2)).
+const MAX_ARGV_BYTES: usize = 2 << 20;
+
+/// A part of a word of `ExecStart=`.
+enum Part<'a> {
+    Text(&'a str),
+    /// `${NAME}`
+    Braces(&'a str),
+}
+
+/// Splits a word as `replace_env()` in `src/basic/env-util.c` reads it: `$$` is a dollar, `${NAME}` a variable; a colon
+/// in the braces, or none that closes them, leaves the text as it is.
+fn parts(word: &str) -> Vec<Part<'_>> {
+    let bytes = word.as_bytes();
+    let mut parts = Vec::new();
+    let (mut start, mut at) = (0, 0);
+    while let Some(dollar) = word[at..].find('$').map(|found| at + found) {
+        at = dollar + 1;
+        match bytes.get(at) {
+            Some(b'$') => {
+                parts.push(Part::Text(&word[start..at]));
+                at += 1;
+                start = at;
+            }
+            Some(b'{') => {
+                let name = at + 1;
+                match word[name..].find(['}', ':']).map(|end| name + end) {
+                    Some(end) if bytes[end] == b'}' => {
+                        parts.push(Part::Text(&word[start..dollar]));
+                        parts.push(Part::Braces(&word[name..end]));
+                        at = end + 1;
+                        start = at;
+                    }
+                    Some(colon) => at = colon + 1,
+                    None => break,
+                }
+            }
+            // What follows a dollar is passed over, be it the first byte of something or not.
+            Some(_) => {
+                at += word[at..].chars().next().map_or(1, char::len_utf8);
+            }
+            None => break,
+        }
+    }
+    parts.push(Part::Text(&word[start..]));
+    parts
+}
+
+/// The name of a lone `$NAME`.
+fn lone(word: &str) -> Option<&str> {
+    word.strip_prefix('$')
+        .filter(|name| !name.starts_with(['{', '$']))
+}
+
+/// The variables that a command refers to.
+pub(super) fn references(exec: &Exec) -> Vec<(String, Place, bool)> {
+    let mut found = Vec::new();
+    if !exec.expands {
+        return found;
+    }
+    for word in &exec.words {
+        if let Some(name) = lone(&word.text) {
+            found.push((name.to_owned(), word.at.clone(), false));
+            continue;
+        }
+        for part in parts(&word.text) {
+            if let Part::Braces(name) = part {
+                found.push((name.to_owned(), word.at.clone(), true));
+            }
+        }
+    }
+    found
+}
+
+/// The argument list: `exec` with its variables expanded.
+pub(super) fn argv(
+    exec: &Exec,
+    environment: &BTreeMap<String, Assignment>,
+    events: &mut Events,
+) -> Vec<Word> {
+    let mut expansion = Expansion {
+        environment,
+        words: Vec::new(),
+        bytes: 0,
+        split: BTreeMap::new(),
+    };
+    for word in &exec.words {
+        if expansion.full() {
+            let kind = EventKind::ArgumentsTooLong;
+            events.push(event(kind, word.at.clone(), ""));
+            break;
+        }
+        match lone(&word.text).filter(|_| exec.expands) {
+            Some(name) => expansion.lone(word, name, events),
+            None if exec.expands => expansion.braces(word, events),
+            None => expansion.push(word.text.clone(), word, Vec::new()),
+        }
+    }
+    expansion.words
+}
+
+struct Expansion<'a> {
+    environment: &'a BTreeMap<String, Assignment>,
+    words: Vec<Word>,
+    bytes: usize,
+    /// The words of variables that were split before.
+    split: BTreeMap<String, Vec<Split>>,
+}
+
+impl<'a> Expansion<'a> {
+    fn full(&self) -> bool {
+        self.bytes > MAX_ARGV_BYTES || self.words.len() > MAX_WORDS
+    }
+
+    fn push(&mut self, text: String, declared: &ExecWord, origins: Vec<Origin>) {
+        self.bytes += text.len() + 1;
+        self.words.push(Word {
+            text,
+            declared: declared.at.clone(),
+            origins,
+        });
+    }
+
+    /// A variable and its value. systemd compares `NAME=` with the start of each assignment, so that of `A=b=c` also
+    /// `$A=b` is set.
+    fn value(&self, name: &str) -> Option<(&'a Assignment, usize)> {
+        let (variable, rest) = name
+            .split_once('=')
+            .map_or((name, None), |(variable, rest)| (variable, Some(rest)));
+        let assignment = self.environment.get(variable)?;
+        match rest {
+            None => Some((assignment, 0)),
+            Some(rest) => {
+                let behind = assignment.value.strip_prefix(rest)?.strip_prefix('=')?;
+                Some((assignment, assignment.value.len() - behind.len()))
+            }
+        }
+    }
+
+    fn lone(&mut self, word: &ExecWord, name: &str, events: &mut Events) {
+        let Some((assignment, offset)) = self.value(name) else {
+            unset(name, false, word, events);
+            return;
+        };
+        if !self.split.contains_key(name) {
+            let words = split_value(&assignment.value[offset..]);
+            self.split.insert(name.to_owned(), words);
+        }
+        for split in self.split.get(name).cloned().unwrap_or_default() {
+            if self.full() {
+                return;
+            }
+            let origin = Origin {
+                variable: assignment.name.clone(),
+                at: assignment.place_of(offset + split.start, offset + split.end),
+                braces: false,
+            };
+            self.push(split.text.text(), word, vec![origin]);
+        }
+    }
+
+    fn braces(&mut self, word: &ExecWord, events: &mut Events) {
+        let mut text = String::new();
+        let mut origins = Vec::new();
+        for part in parts(&word.text) {
+            match part {
+                Part::Text(plain) => text.push_str(plain),
+                Part::Braces(name) => match self.value(name) {
+                    Some((assignment, offset)) => {
+                        if self.bytes + text.len() > MAX_ARGV_BYTES {
+                            break;
+                        }
+                        text.push_str(&assignment.value[offset..]);
+                        origins.push(Origin {
+                            variable: assignment.name.clone(),
+                            at: assignment.place_of(offset, assignment.value.len()),
+                            braces: true,
+                        });
+                    }
+                    None => unset(name, true, word, events),
+                },
+            }
+        }
+        self.push(text, word, origins);
+    }
+}
+
+fn unset(name: &str, braces: bool, word: &ExecWord, events: &mut Events) {
+    let kind = EventKind::UnsetVariable {
+        name: name.to_owned(),
+        braces,
+    };
+    events.push(event(kind, word.at.clone(), &word.text));
+}
+
+/// The words of a value: quotes are removed, a backslash protects, an unclosed quote ends with the text.
+fn split_value(value: &str) -> Vec<Split> {
+    let flags = Flags {
+        c_escapes: false,
+        keep_unknown_escapes: false,
+        relaxed: true,
+    };
+    let input = Mapped::plain(value.as_bytes());
+    let mut position = 0;
+    let mut words = Vec::new();
+    while words.len() < MAX_WORDS
+        && let Ok(Some(word)) = next_word(&input, &mut position, flags)
+    {
+        words.push(word);
+    }
+    words
+}

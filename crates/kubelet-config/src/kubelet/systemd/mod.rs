@@ -1,0 +1,320 @@
+//! A service unit as systemd would load and start it, each word with its place; systemd.unit(5), systemd.syntax(7),
+//! systemd.exec(5) and systemd.service(5), checked against a real systemd (`make oracle`).
+
+mod builtin;
+mod dropins;
+pub mod env_file;
+mod environment;
+mod events;
+mod exec;
+mod expand;
+mod glob;
+mod keys;
+mod load;
+mod names;
+mod paths;
+mod source;
+mod specifiers;
+mod syntax;
+mod verify;
+mod words;
+
+pub use paths::SEARCH_PATH;
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use events::Events;
+pub use events::{Event, EventKind, NotADropIn};
+
+use super::place::Place;
+
+/// What systemd would say of the unit's state of loading.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadState {
+    /// It can be started.
+    Loaded,
+    /// There is no fragment in the search path.
+    NotFound,
+    /// A link to `/dev/null` or an empty file stands in its place.
+    Masked {
+        /// The mask.
+        by: Place,
+    },
+    /// It has no usable command line, or two.
+    BadSetting {
+        /// The line that spoils it.
+        at: Place,
+        /// Why, as systemd would log it.
+        reason: String,
+    },
+    /// Its fragment could not be read or parsed.
+    Error {
+        /// Where.
+        at: Place,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Where the value of a variable comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// systemd's own environment: `DefaultEnvironment=`, `systemctl set-environment`, or one that systemd sets for
+    /// every service (`PATH`, `LANG`, …).
+    Manager,
+    /// The same, let through by `PassEnvironment=`.
+    Passed,
+    /// An `Environment=` line.
+    Environment,
+    /// A file that an `EnvironmentFile=` line names.
+    File {
+        /// The `EnvironmentFile=` line.
+        declared: Place,
+    },
+}
+
+/// One assignment of a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// The variable.
+    pub name: String,
+    /// Its value, unquoted.
+    pub value: String,
+    /// Where the assignment stands (its first line).
+    pub at: Place,
+    /// What kind of assignment it is.
+    pub source: Source,
+    /// The places of the value's characters: (offset in `value` in bytes, place of the character there), ascending.
+    /// A word of the value starts at the place of the last mark at or before its offset, moved by the difference.
+    pub marks: Vec<(usize, Place)>,
+}
+
+impl Assignment {
+    /// The place of the text from `start` to `end` of the value, in bytes; the assignment's own where the value has no
+    /// places. Text of several lines has the width of its first.
+    pub fn place_of(&self, start: usize, end: usize) -> Place {
+        let after = self.marks.partition_point(|(offset, _)| *offset <= start);
+        let Some((offset, at)) = after.checked_sub(1).and_then(|index| self.marks.get(index))
+        else {
+            return self.at.clone();
+        };
+        let chars = |from: usize, to: usize| {
+            let text = self.value.get(from..to).unwrap_or_default();
+            source::to_u32(text.chars().count())
+        };
+        let column = at.column + chars(*offset, start);
+        // Up to the next line the columns of the marks between tell how wide the text is in the file.
+        let mut last = (*offset, at);
+        for (offset, place) in self.marks.get(after..).unwrap_or_default() {
+            if *offset >= end || place.line != at.line {
+                break;
+            }
+            last = (*offset, place);
+        }
+        let line_end = self.marks.get(after..).unwrap_or_default().iter();
+        let line_end = line_end
+            .map(|(offset, place)| (*offset, place.line))
+            .find(|(_, line)| *line != at.line)
+            .map_or(end, |(offset, _)| offset.min(end));
+        let end_column = last.1.column + chars(last.0, line_end.max(last.0));
+        at.at(at.line, column, end_column.saturating_sub(column))
+    }
+}
+
+/// A variable of the service's environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variable {
+    /// The assignment that counts.
+    pub winner: Assignment,
+    /// Those that do not, in the order in which they were read.
+    pub losers: Vec<Assignment>,
+    /// The words of `ExecStart=` that refer to it.
+    pub referenced_at: Vec<Place>,
+}
+
+/// What became of an environment file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EnvFileState {
+    /// It was read.
+    Read,
+    /// It is not there.
+    Missing,
+    /// It is there, and systemd skips all of it.
+    Skipped {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// An environment file; a glob gives one for each match.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnvFile {
+    /// The file.
+    pub path: PathBuf,
+    /// The `EnvironmentFile=` line.
+    pub declared: Place,
+    /// Whether a dash allows it to be missing.
+    pub optional: bool,
+    /// What became of it.
+    pub state: EnvFileState,
+    /// Everything it assigns, whether it counts or not.
+    pub assignments: Vec<Assignment>,
+}
+
+/// A variable's part in a word of argv.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The variable; empty for words that a second layer takes from a list of its own.
+    pub variable: String,
+    /// Where the word stands within the variable's value.
+    pub at: Place,
+    /// Whether it came by `${X}`, which never splits.
+    pub braces: bool,
+}
+
+/// A word of the argument list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Word {
+    /// The word, as the program gets it; bytes that are not UTF-8 show as `U+FFFD`.
+    pub text: String,
+    /// The word of `ExecStart=` (or of a second layer's file) that it comes from.
+    pub declared: Place,
+    /// The variables that it comes from; empty if it is written out.
+    pub origins: Vec<Origin>,
+}
+
+impl Word {
+    /// Where one would edit it: in the variable's value, if it comes from one.
+    pub fn at(&self) -> &Place {
+        self.origins
+            .first()
+            .map_or(&self.declared, |origin| &origin.at)
+    }
+}
+
+/// A word of `ExecStart=` before variables are expanded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecWord {
+    /// Unquoted, escapes and specifiers done, variables not.
+    pub text: String,
+    /// Its place.
+    pub at: Place,
+}
+
+/// One `ExecStart=`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exec {
+    /// The line.
+    pub at: Place,
+    /// The prefixes, as written (`-`, `@`, `:`, `+`, `!`, `!!`).
+    pub prefixes: String,
+    /// The program, without prefixes.
+    pub program: String,
+    /// The words; the first is argv[0].
+    pub words: Vec<ExecWord>,
+    /// Whether variables are expanded (no `:`).
+    pub expands: bool,
+}
+
+impl Exec {
+    /// The variables that it refers to, each with its word's place and whether by `${X}`.
+    pub fn references(&self) -> Vec<(String, Place, bool)> {
+        expand::references(self)
+    }
+}
+
+/// A setting that the resolver does not interpret (`Restart=`, `Type=`, `Slice=`, …), the last one of its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// Its value, specifiers expanded.
+    pub value: String,
+    /// Its place.
+    pub at: Place,
+}
+
+/// A service unit, resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unit {
+    /// The name that was asked for.
+    pub name: String,
+    /// Its id and its aliases, the id first.
+    pub names: Vec<String>,
+    /// What systemd would say.
+    pub load: LoadState,
+    /// `FragmentPath`.
+    pub fragment: Option<PathBuf>,
+    /// `DropInPaths`, in the order in which they are read.
+    pub dropins: Vec<PathBuf>,
+    /// `EnvironmentFile=`, in order.
+    pub env_files: Vec<EnvFile>,
+    /// The environment that counts for `ExecStart=`.
+    pub variables: BTreeMap<String, Variable>,
+    /// The command that is run.
+    pub exec: Option<Exec>,
+    /// Commands that a reset took away.
+    pub replaced_execs: Vec<Exec>,
+    /// The argument list of `exec`, argv[0] first.
+    pub argv: Vec<Word>,
+    /// Other settings, by (section, key).
+    pub settings: BTreeMap<(String, String), Setting>,
+    /// Everything that was ignored or lost.
+    pub events: Vec<Event>,
+}
+
+/// What of a running systemd and its host bears on a unit; all of it has a value that is good for a tree at rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manager {
+    /// The search path, best first; `None` for systemd's own.
+    pub unit_path: Option<Vec<PathBuf>>,
+    /// The manager's environment (`DefaultEnvironment=`, `set-environment`).
+    pub environment: BTreeMap<String, String>,
+    /// systemd's major version; 252 where it is not known. Since 254 a comment in an environment file is not continued.
+    pub version: u32,
+    /// `%H` and `%l`, as they were when the unit was loaded.
+    pub hostname: String,
+    /// `%m`.
+    pub machine_id: String,
+    /// `%b`.
+    pub boot_id: String,
+}
+
+impl Default for Manager {
+    fn default() -> Self {
+        Self {
+            unit_path: None,
+            environment: BTreeMap::new(),
+            version: 252,
+            hostname: "localhost".to_owned(),
+            machine_id: "0".repeat(32),
+            boot_id: "0".repeat(32),
+        }
+    }
+}
+
+/// Resolves a unit as systemd would load it from `tree` and start it.
+pub fn resolve(tree: &dyn super::tree::Tree, name: &str, manager: &Manager) -> Unit {
+    load::resolve(tree, name, manager)
+}
+
+impl Unit {
+    /// A unit of which nothing is known but its name.
+    fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            names: vec![name.to_owned()],
+            load: LoadState::NotFound,
+            fragment: None,
+            dropins: Vec::new(),
+            env_files: Vec::new(),
+            variables: BTreeMap::new(),
+            exec: None,
+            replaced_execs: Vec::new(),
+            argv: Vec::new(),
+            settings: BTreeMap::new(),
+            events: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,296 @@
+//! Where a unit's file is, and which other names lead to it; systemd.unit(5), "UNIT FILE LOAD PATH", and
+//! `src/basic/unit-file.c` for aliases.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Component, Path, PathBuf},
+};
+
+use super::names::{self, NameKind};
+use crate::kubelet::tree::{Kind, Tree, Unreadable};
+
+/// systemd's own search path, as 252's `systemctl show -p UnitPath` prints it.
+pub const SEARCH_PATH: [&str; 13] = [
+    "/etc/systemd/system.control",
+    "/run/systemd/system.control",
+    "/run/systemd/transient",
+    "/run/systemd/generator.early",
+    "/etc/systemd/system",
+    "/etc/systemd/system.attached",
+    "/run/systemd/system",
+    "/run/systemd/system.attached",
+    "/run/systemd/generator",
+    "/usr/local/lib/systemd/system",
+    "/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/run/systemd/generator.late",
+];
+
+/// The most names in the search path that are looked at.
+const MAX_ENTRIES: usize = 20_000;
+/// As many aliases in a row as systemd follows.
+const MAX_ALIASES: usize = 8;
+
+/// What a name in the search path leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Target {
+    /// Another name.
+    Alias(String),
+    /// A file, or a link out of the search path.
+    Fragment(PathBuf),
+}
+
+/// The folders of the search path, each once: after the merge of `/lib` and `/usr/lib` they are one.
+pub(super) fn search_path(tree: &dyn Tree, own: Option<&[PathBuf]>) -> Vec<PathBuf> {
+    let listed: Vec<PathBuf> = match own {
+        Some(own) => own.to_vec(),
+        None => SEARCH_PATH.iter().map(PathBuf::from).collect(),
+    };
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for folder in &listed {
+        let real = tree.real_path(folder).ok();
+        let folder = real
+            .filter(|real| listed.contains(real))
+            .unwrap_or_else(|| folder.clone());
+        if !folders.contains(&folder) {
+            folders.push(folder);
+        }
+    }
+    folders
+}
+
+/// What is in the search path.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    ids: BTreeMap<String, Target>,
+}
+
+/// A unit's file and names.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) fragment: Option<PathBuf>,
+    /// The name of the fragment, which systemd makes the unit's id once it has read it.
+    pub(super) id: String,
+    /// The id first, then the others.
+    pub(super) names: Vec<String>,
+}
+
+impl Index {
+    /// Reads the search path; a name in an earlier folder hides those in later ones.
+    pub(super) fn scan(tree: &dyn Tree, folders: &[PathBuf]) -> Self {
+        let mut index = Self::default();
+        let mut seen = 0;
+        for folder in folders {
+            for name in tree.list(folder).unwrap_or_default() {
+                let Some(name) = name.to_str().filter(|name| names::kind(name).is_some()) else {
+                    continue;
+                };
+                seen += 1;
+                if seen > MAX_ENTRIES || index.ids.contains_key(name) {
+                    continue;
+                }
+                if let Some(target) = target(tree, folders, folder, name) {
+                    index.ids.insert(name.to_owned(), target);
+                }
+            }
+        }
+        index
+    }
+
+    /// The file that a name leads to.
+    fn fragment(&self, name: &str) -> Option<&Path> {
+        let mut name = name.to_owned();
+        for step in 0..MAX_ALIASES {
+            let target = self.ids.get(&name).or_else(|| {
+                // An alias may lead to an instance of which only the template exists.
+                let template = names::template(&name).filter(|_| step > 0)?;
+                self.ids.get(&template)
+            })?;
+            match target {
+                Target::Fragment(path) => return Some(path),
+                Target::Alias(other) => name.clone_from(other),
+            }
+        }
+        None
+    }
+
+    /// A unit's fragment and all its names.
+    pub(super) fn find(&self, tree: &dyn Tree, name: &str) -> Found {
+        let instance = names::instance(name).unwrap_or_default();
+        let fragment = self
+            .fragment(name)
+            .or_else(|| self.fragment(&names::template(name)?))
+            .map(Path::to_owned);
+        let mut all = BTreeSet::from([name.to_owned()]);
+        self.aliases(tree, name, name, fragment.as_deref(), &mut all);
+        let mut id = name.to_owned();
+        if let Some(base) = fragment.as_deref().and_then(base_name) {
+            if base != name {
+                self.aliases(tree, name, base, fragment.as_deref(), &mut all);
+            }
+            let preferred = if names::kind(base) == Some(NameKind::Template) {
+                names::instantiate(base, instance)
+            } else {
+                base.to_owned()
+            };
+            // An instance with a file of its own, or of a masked template, lends its name but does not become the id.
+            if preferred == base || all.contains(&preferred) {
+                id.clone_from(&preferred);
+            }
+            all.insert(preferred);
+        }
+        all.remove(&id);
+        let names = std::iter::once(id.clone()).chain(all).collect();
+        Found {
+            fragment,
+            id,
+            names,
+        }
+    }
+
+    /// Adds the names that lead to `base`.
+    fn aliases(
+        &self,
+        tree: &dyn Tree,
+        unit: &str,
+        base: &str,
+        fragment: Option<&Path>,
+        all: &mut BTreeSet<String>,
+    ) {
+        let instance = names::instance(unit).filter(|instance| !instance.is_empty());
+        for source in self.ids.keys() {
+            let Some(leads_to) = self.leads_to(source).filter(|(name, _)| name == base) else {
+                continue;
+            };
+            if matches!(
+                look(tree, &leads_to.1),
+                Look::Null | Look::Empty | Look::Missing
+            ) {
+                continue;
+            }
+            let template = names::kind(source) == Some(NameKind::Template);
+            let Some(instance) = instance.filter(|_| template) else {
+                all.insert(source.clone());
+                continue;
+            };
+            let instantiated = names::instantiate(source, instance);
+            let other = self.fragment(&instantiated).and_then(base_name);
+            if other.is_none() || other == fragment.and_then(base_name) {
+                all.insert(instantiated);
+            }
+        }
+    }
+
+    /// The unit that a name leads to, and its file.
+    fn leads_to(&self, source: &str) -> Option<(String, PathBuf)> {
+        let path = self.fragment(source)?;
+        let base = base_name(path)?;
+        let name = match names::instance(source).filter(|instance| !instance.is_empty()) {
+            Some(instance) if names::kind(base) == Some(NameKind::Template) => {
+                names::instantiate(base, instance)
+            }
+            _ => base.to_owned(),
+        };
+        Some((name, path.to_owned()))
+    }
+}
+
+fn base_name(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str()
+}
+
+/// What a name in a folder leads to; `None` for a link that systemd passes over.
+fn target(tree: &dyn Tree, folders: &[PathBuf], folder: &Path, name: &str) -> Option<Target> {
+    let path = folder.join(name);
+    match tree.lstat(&path).map(|meta| meta.kind) {
+        Ok(Kind::Link) => {}
+        // Over a folder, systemd goes on to what lies below.
+        Ok(Kind::Folder) => return None,
+        _ => return Some(Target::Fragment(path)),
+    }
+    let link = tree.read_link(&path).ok()?;
+    let aim = simplify(tree, &folder.join(link));
+    let in_search_path = folders
+        .iter()
+        .map(PathBuf::as_path)
+        .chain(SEARCH_PATH.iter().map(Path::new))
+        .any(|folder| aim.starts_with(folder));
+    if !in_search_path {
+        return Some(Target::Fragment(path));
+    }
+    let other = base_name(&aim)?;
+    let kinds = (names::kind(name)?, names::kind(other)?);
+    let fits = match kinds {
+        (NameKind::Instance, NameKind::Instance) => names::instance(name) == names::instance(other),
+        (NameKind::Instance, NameKind::Template) => true,
+        (own, aim) => own == aim,
+    };
+    // A link to the same name below hides nothing.
+    (fits && other != name).then(|| Target::Alias(other.to_owned()))
+}
+
+/// A path without `.` and `..`, the links of its folders resolved, its last name left as it is.
+fn simplify(tree: &dyn Tree, path: &Path) -> PathBuf {
+    let (Some(parent), Some(Component::Normal(name))) =
+        (path.parent(), path.components().next_back())
+    else {
+        return path.to_owned();
+    };
+    match tree.real_path(parent) {
+        Ok(real) => real.join(name),
+        Err(_) => lexical(parent).join(name),
+    }
+}
+
+fn lexical(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+/// What systemd sees at a path when it opens it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Look {
+    /// `/dev/null`.
+    Null,
+    /// A file of no bytes.
+    Empty,
+    /// A file.
+    File,
+    /// A folder.
+    Folder,
+    /// Nothing, or a link that leads nowhere or in a circle.
+    Missing,
+    /// A FIFO, a socket, a device, or something that cannot be looked at.
+    Other(String),
+}
+
+/// Looks, links followed.
+pub(super) fn look(tree: &dyn Tree, path: &Path) -> Look {
+    match tree.stat(path) {
+        Ok(meta) => match meta.kind {
+            Kind::Null => Look::Null,
+            Kind::File if meta.size_bytes == 0 => Look::Empty,
+            Kind::File => Look::File,
+            Kind::Folder => Look::Folder,
+            Kind::Link | Kind::Other => Look::Other(Unreadable::NotAFile.to_string()),
+        },
+        // The tree of an image has no devices.
+        Err(_) if leads_to_null(tree, path) => Look::Null,
+        Err(Unreadable::NotFound | Unreadable::LinkLoop) => Look::Missing,
+        Err(error) => Look::Other(error.to_string()),
+    }
+}
+
+fn leads_to_null(tree: &dyn Tree, path: &Path) -> bool {
+    tree.read_link(path)
+        .is_ok_and(|link| lexical(&link) == Path::new("/dev/null"))
+}

@@ -1,0 +1,100 @@
+//! `%n`, `%H` and the others; systemd.unit(5), "SPECIFIERS".
+
+use std::collections::BTreeMap;
+
+use super::source::Mapped;
+
+/// What each letter stands for in this unit; a letter that is known and cannot be expanded has `None`.
+#[derive(Debug, Default)]
+pub(super) struct Specifiers(pub(super) BTreeMap<char, Option<Vec<u8>>>);
+
+/// A text with its specifiers expanded, and which they were.
+#[derive(Debug, Default)]
+pub(super) struct Expanded {
+    pub(super) text: Mapped,
+    pub(super) used: Vec<(char, String)>,
+}
+
+/// The most specifiers of one text that are told of.
+const MAX_USED: usize = 100;
+/// The longest text that comes of expanding, as long as systemd's longest line.
+const MAX_EXPANDED_BYTES: usize = 1 << 20;
+
+impl Specifiers {
+    /// Expands; the letter that systemd does not know, if there is one.
+    pub(super) fn expand(&self, text: &Mapped) -> Result<Expanded, char> {
+        let mut expanded = Expanded::default();
+        let mut bytes = text.bytes.iter().copied().zip(text.at.iter().copied());
+        while let Some((byte, at)) = bytes.next() {
+            if byte != b'%' {
+                expanded.text.push(byte, at);
+                continue;
+            }
+            let Some((letter, letter_at)) = bytes.next() else {
+                expanded.text.push(b'%', at);
+                break;
+            };
+            if letter == b'%' {
+                expanded.text.push(b'%', at);
+            } else if let Some(value) = self.0.get(&char::from(letter)) {
+                let value = value.as_ref().ok_or(char::from(letter))?;
+                if expanded.text.len() + value.len() > MAX_EXPANDED_BYTES {
+                    return Err(char::from(letter));
+                }
+                for byte in value {
+                    expanded.text.push(*byte, at);
+                }
+                if expanded.used.len() < MAX_USED {
+                    let value = String::from_utf8_lossy(value).into_owned();
+                    expanded.used.push((char::from(letter), value));
+                }
+            } else if letter.is_ascii_alphanumeric() {
+                return Err(char::from(letter));
+            } else {
+                expanded.text.push(b'%', at);
+                expanded.text.push(letter, letter_at);
+            }
+        }
+        Ok(expanded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn specifiers() -> Specifiers {
+        Specifiers(BTreeMap::from([
+            ('n', Some(b"kubelet.service".to_vec())),
+            ('i', Some(Vec::new())),
+            ('f', None),
+        ]))
+    }
+
+    fn expand(text: &str) -> Result<String, char> {
+        specifiers()
+            .expand(&Mapped::plain(text.as_bytes()))
+            .map(|expanded| expanded.text.text())
+    }
+
+    #[test]
+    fn letters_are_expanded_and_other_signs_stay() {
+        assert_eq!(expand("a%nb%i.").unwrap(), "akubelet.serviceb.");
+        assert_eq!(expand("100%% %, % %").unwrap(), "100% %, % %");
+    }
+
+    #[test]
+    fn an_unknown_letter_spoils_the_text() {
+        assert_eq!(expand("%5"), Err('5'));
+        assert_eq!(expand("%n%z"), Err('z'));
+        assert_eq!(expand("%f"), Err('f'));
+    }
+
+    #[test]
+    fn what_was_inserted_stands_at_the_percent_sign() {
+        let expanded = specifiers().expand(&Mapped::plain(b"a%ib%%c")).unwrap();
+        assert_eq!(expanded.text.bytes, b"ab%c");
+        assert_eq!(expanded.text.at, [0, 3, 4, 6]);
+        assert_eq!(expanded.used, [('i', String::new())]);
+    }
+}

@@ -1,0 +1,308 @@
+//! The files that the resolver reads, handed in: `host::tree` has the real ones, tests and fuzzers have [`MemoryTree`].
+//!
+//! Paths are absolute, as on the host. Symbolic links resolve inside the tree, whatever they point to.
+
+mod recording;
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    os::unix::ffi::OsStrExt,
+    path::{Component, Path, PathBuf},
+};
+
+pub use recording::{Asked, Recording};
+
+/// What lies at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link (only where the last link is not followed).
+    Link,
+    /// `/dev/null`, by its device numbers: a mask.
+    Null,
+    /// A FIFO, a socket, another device: nothing that may be opened.
+    Other,
+}
+
+/// What is known of a file without reading it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meta {
+    /// What it is.
+    pub kind: Kind,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Permission bits, as `chmod` takes them.
+    pub mode: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// When its content last changed, in nanoseconds since 1970.
+    pub modified_nanos: i128,
+}
+
+/// Why something could not be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// Nothing is there, or a link leads nowhere.
+    #[error("does not exist")]
+    NotFound,
+    /// Links that lead in a circle.
+    #[error("too many levels of symbolic links")]
+    LinkLoop,
+    /// A folder where a file was wanted, a FIFO, a socket, a device.
+    #[error("is not a regular file")]
+    NotAFile,
+    /// Larger than we are ready to read.
+    #[error("is larger than {max_bytes} bytes")]
+    TooLarge {
+        /// What we were ready to read.
+        max_bytes: usize,
+    },
+    /// Whatever else the system said.
+    #[error("{0}")]
+    Io(String),
+}
+
+impl Unreadable {
+    /// Whether there is simply nothing there.
+    pub fn is_not_found(&self) -> bool {
+        *self == Self::NotFound
+    }
+}
+
+/// The most that is read of one file. systemd's own bound for a unit file is 1 MiB and for an environment file there
+/// is none; a kubelet's files have a few kilobytes.
+pub const MAX_FILE_BYTES: usize = 4 << 20;
+
+/// The files under a root.
+pub trait Tree {
+    /// What lies at `path`, the last link not followed.
+    fn lstat(&self, path: &Path) -> Result<Meta, Unreadable>;
+    /// What lies at `path`, links followed inside the root.
+    fn stat(&self, path: &Path) -> Result<Meta, Unreadable>;
+    /// A regular file's content; never blocks on a FIFO, never reads more than `max_bytes`.
+    fn read_bounded(&self, path: &Path, max_bytes: usize) -> Result<Vec<u8>, Unreadable>;
+    /// The names in a folder, sorted bytewise.
+    fn list(&self, path: &Path) -> Result<Vec<OsString>, Unreadable>;
+    /// The target of the link at `path`, as it is written.
+    fn read_link(&self, path: &Path) -> Result<PathBuf, Unreadable>;
+    /// `path` with every link resolved inside the root.
+    fn real_path(&self, path: &Path) -> Result<PathBuf, Unreadable>;
+
+    /// A file's content, [`MAX_FILE_BYTES`] at most.
+    fn read(&self, path: &Path) -> Result<Vec<u8>, Unreadable> {
+        self.read_bounded(path, MAX_FILE_BYTES)
+    }
+
+    /// As [`Tree::read`], as text; bytes that are not UTF-8 become `U+FFFD`.
+    fn read_text(&self, path: &Path) -> Result<String, Unreadable> {
+        let bytes = self.read(path)?;
+        Ok(String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
+    /// Whether something is at `path`, links followed.
+    fn exists(&self, path: &Path) -> bool {
+        self.stat(path).is_ok()
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Entry {
+    File(Vec<u8>),
+    Link(PathBuf),
+    Folder,
+    Other,
+}
+
+/// A tree in memory.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryTree {
+    entries: BTreeMap<PathBuf, Entry>,
+    modes: BTreeMap<PathBuf, u32>,
+}
+
+/// As many links as Linux follows.
+const MAX_LINKS: usize = 40;
+
+/// As long a path as Linux takes (`PATH_MAX` in `linux/limits.h`).
+const MAX_PATH_BYTES: usize = 4095;
+
+impl MemoryTree {
+    /// An empty tree.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a file, and the folders above it.
+    #[must_use]
+    pub fn file(mut self, path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
+        self.entries
+            .insert(path.into(), Entry::File(content.into()));
+        self
+    }
+
+    /// Adds a symbolic link.
+    #[must_use]
+    pub fn link(mut self, path: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Self {
+        self.entries.insert(path.into(), Entry::Link(target.into()));
+        self
+    }
+
+    /// Adds an empty folder.
+    #[must_use]
+    pub fn folder(mut self, path: impl Into<PathBuf>) -> Self {
+        self.entries.insert(path.into(), Entry::Folder);
+        self
+    }
+
+    /// Adds a socket or a FIFO.
+    #[must_use]
+    pub fn other(mut self, path: impl Into<PathBuf>) -> Self {
+        self.entries.insert(path.into(), Entry::Other);
+        self
+    }
+
+    /// Gives a file other permission bits than 0644.
+    #[must_use]
+    pub fn mode(mut self, path: impl Into<PathBuf>, mode: u32) -> Self {
+        self.modes.insert(path.into(), mode);
+        self
+    }
+
+    /// Removes what is at `path`.
+    #[must_use]
+    pub fn without(mut self, path: impl AsRef<Path>) -> Self {
+        self.entries.remove(path.as_ref());
+        self
+    }
+
+    fn is_folder(&self, path: &Path) -> bool {
+        path == Path::new("/")
+            || self
+                .entries
+                .range(path.to_owned()..)
+                .any(|(entry, _)| entry != path && entry.starts_with(path))
+    }
+
+    /// Resolves the links of `path`; its last component too, if `follow_last`.
+    fn resolve(&self, path: &Path, follow_last: bool) -> Result<PathBuf, Unreadable> {
+        if path.as_os_str().len() > MAX_PATH_BYTES {
+            return Err(Unreadable::Io("the path is too long".to_owned()));
+        }
+        let mut links = 0;
+        let mut resolved = PathBuf::from("/");
+        let mut rest: Vec<OsString> = components(path);
+        rest.reverse();
+        while let Some(name) = rest.pop() {
+            if name.as_bytes() == b".." {
+                resolved.pop();
+                continue;
+            }
+            let next = resolved.join(&name);
+            match self.entries.get(&next) {
+                Some(Entry::Link(target)) if follow_last || !rest.is_empty() => {
+                    links += 1;
+                    if links > MAX_LINKS {
+                        return Err(Unreadable::LinkLoop);
+                    }
+                    if target.is_absolute() {
+                        resolved = PathBuf::from("/");
+                    }
+                    rest.extend(components(target).into_iter().rev());
+                }
+                _ => resolved = next,
+            }
+        }
+        Ok(resolved)
+    }
+
+    fn meta(&self, path: &Path) -> Result<Meta, Unreadable> {
+        let (kind, size) = match self.entries.get(path) {
+            Some(Entry::File(content)) => (Kind::File, content.len()),
+            Some(Entry::Link(_)) => (Kind::Link, 0),
+            Some(Entry::Folder) => (Kind::Folder, 0),
+            Some(Entry::Other) => (Kind::Other, 0),
+            None if path == Path::new("/dev/null") => (Kind::Null, 0),
+            None if self.is_folder(path) => (Kind::Folder, 0),
+            None => return Err(Unreadable::NotFound),
+        };
+        let default_mode = if kind == Kind::Folder { 0o755 } else { 0o644 };
+        Ok(Meta {
+            kind,
+            size_bytes: size as u64,
+            mode: self.modes.get(path).copied().unwrap_or(default_mode),
+            uid: 0,
+            gid: 0,
+            modified_nanos: 0,
+        })
+    }
+}
+
+fn components(path: &Path) -> Vec<OsString> {
+    path.components()
+        .filter_map(|component| match component {
+            Component::Normal(name) => Some(name.to_owned()),
+            Component::ParentDir => Some(OsString::from("..")),
+            _ => None,
+        })
+        .collect()
+}
+
+impl Tree for MemoryTree {
+    fn lstat(&self, path: &Path) -> Result<Meta, Unreadable> {
+        self.meta(&self.resolve(path, false)?)
+    }
+
+    fn stat(&self, path: &Path) -> Result<Meta, Unreadable> {
+        self.meta(&self.resolve(path, true)?)
+    }
+
+    fn read_bounded(&self, path: &Path, max_bytes: usize) -> Result<Vec<u8>, Unreadable> {
+        let path = self.resolve(path, true)?;
+        match self.entries.get(&path) {
+            Some(Entry::File(content)) if content.len() > max_bytes => {
+                Err(Unreadable::TooLarge { max_bytes })
+            }
+            Some(Entry::File(content)) => Ok(content.clone()),
+            _ => match self.meta(&path)?.kind {
+                Kind::Null => Ok(Vec::new()),
+                _ => Err(Unreadable::NotAFile),
+            },
+        }
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<OsString>, Unreadable> {
+        let path = self.resolve(path, true)?;
+        if self.meta(&path)?.kind != Kind::Folder {
+            return Err(Unreadable::Io("is not a folder".to_owned()));
+        }
+        let mut names: Vec<OsString> = self
+            .entries
+            .keys()
+            .filter_map(|entry| entry.strip_prefix(&path).ok())
+            .filter_map(|below| components(below).into_iter().next())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn read_link(&self, path: &Path) -> Result<PathBuf, Unreadable> {
+        match self.entries.get(&self.resolve(path, false)?) {
+            Some(Entry::Link(target)) => Ok(target.clone()),
+            Some(_) => Err(Unreadable::Io("is no symbolic link".to_owned())),
+            None => Err(Unreadable::NotFound),
+        }
+    }
+
+    fn real_path(&self, path: &Path) -> Result<PathBuf, Unreadable> {
+        let real = self.resolve(path, true)?;
+        self.meta(&real).map(|_| real)
+    }
+}

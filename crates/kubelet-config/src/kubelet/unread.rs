@@ -1,0 +1,200 @@
+//! Files that look as if they were meant for the kubelet, and that nothing reads: the environment file of the other
+//! distribution, one that a guide names, one that a drop-in no longer names.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    place::Place,
+    snapshot::UnreadFile,
+    systemd::{Assignment, Unit, env_file},
+    tree::{Kind, Tree},
+};
+
+/// Where the distributions and installers of facts §1.1 keep the kubelet's environment.
+const WELL_KNOWN: [&str; 12] = [
+    "/etc/default/kubelet",
+    "/etc/sysconfig/kubelet",
+    "/etc/conf.d/kubelet",
+    "/var/lib/kubelet/kubeadm-flags.env",
+    "/var/lib/kubelet/extra_args",
+    "/etc/kubernetes/kubelet",
+    "/etc/kubernetes/kubelet.env",
+    "/etc/kubernetes/kubelet-env",
+    "/etc/kubernetes/kubelet-workaround",
+    "/etc/kubernetes/kubelet/env",
+    "/etc/eks/kubelet/environment",
+    "/run/kubelet/extra-args.env",
+];
+
+/// Where others of that kind would lie.
+const FOLDERS: [&str; 3] = ["/etc/default", "/etc/sysconfig", "/etc/kubernetes"];
+
+/// Flags that a kubelet alone has, or that are written for it: a file that holds one is meant for it.
+const KUBELETS_FLAGS: [&str; 7] = [
+    "--cloud-provider",
+    "--hostname-override",
+    "--max-pods",
+    "--node-ip",
+    "--node-labels",
+    "--provider-id",
+    "--register-with-taints",
+];
+
+/// Other programs that have such flags too, by the names of their files and variables.
+const OTHERS: [&str; 7] = [
+    "APISERVER",
+    "API_",
+    "CONTROLLER",
+    "PROXY",
+    "SCHEDULER",
+    "ETCD",
+    "CLOUD_CONTROLLER",
+];
+
+/// What editors and package managers leave beside a file.
+const LEFTOVERS: [&str; 10] = [
+    "~",
+    ".bak",
+    ".old",
+    ".orig",
+    ".swp",
+    ".rpmnew",
+    ".rpmorig",
+    ".rpmsave",
+    ".ucf-dist",
+    ".ucf-old",
+];
+
+/// The most entries that are looked at in a folder.
+const MAX_ENTRIES: usize = 1000;
+/// The largest file that is looked at: an environment file has a few lines.
+const MAX_BYTES: usize = 64 * 1024;
+/// The most files that are named.
+const MAX_FOUND: usize = 32;
+/// systemd's version before which a comment may swallow a line; the older reading finds less.
+const SYSTEMD: u32 = 252;
+
+/// Finds them: `/etc/default/kubelet`, `/etc/sysconfig/kubelet`, `kubeadm-flags.env` and their like.
+pub fn find(tree: &dyn Tree, unit: &Unit) -> Vec<UnreadFile> {
+    let read: BTreeSet<PathBuf> = unit
+        .env_files
+        .iter()
+        .flat_map(|file| [Some(file.path.clone()), tree.real_path(&file.path).ok()])
+        .flatten()
+        .collect();
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    for path in candidates(tree) {
+        let Ok(real) = tree.real_path(&path) else {
+            continue;
+        };
+        if read.contains(&path) || read.contains(&real) || is_named(unit, &path) {
+            continue;
+        }
+        let assignments = meant_for_a_kubelet(tree, &path);
+        if !assignments.is_empty() && seen.insert(real) {
+            found.push(UnreadFile {
+                assignments,
+                at: Place::file(&path),
+            });
+        }
+        if found.len() == MAX_FOUND {
+            break;
+        }
+    }
+    found.sort_by(|one, other| one.at.cmp(&other.at));
+    found
+}
+
+/// The well-known files, then what else lies beside them.
+fn candidates(tree: &dyn Tree) -> Vec<PathBuf> {
+    let beside = FOLDERS.iter().flat_map(|folder| {
+        tree.list(Path::new(folder))
+            .unwrap_or_default()
+            .into_iter()
+            .take(MAX_ENTRIES)
+            .filter(|name| !is_leftover(&name.to_string_lossy()))
+            .map(|name| Path::new(folder).join(name))
+    });
+    WELL_KNOWN.iter().map(PathBuf::from).chain(beside).collect()
+}
+
+fn is_leftover(name: &str) -> bool {
+    name.starts_with('.')
+        || name.contains(".dpkg-")
+        || LEFTOVERS.iter().any(|ending| name.ends_with(ending))
+}
+
+/// Whether a command of the unit names the file: a shell there may read it.
+fn is_named(unit: &Unit, path: &Path) -> bool {
+    let Some(path) = path.to_str() else {
+        return false;
+    };
+    let commands = unit
+        .settings
+        .iter()
+        .filter(|((_, key), _)| key.starts_with("Exec"))
+        .map(|(_, setting)| setting.value.as_str());
+    let words = unit.argv.iter().map(|word| word.text.as_str());
+    commands.chain(words).any(|text| text.contains(path))
+}
+
+/// A file's assignments, if it is an environment file that is meant for a kubelet: a kubeconfig, a
+/// `KubeletConfiguration` or a script is none, whatever its name.
+fn meant_for_a_kubelet(tree: &dyn Tree, path: &Path) -> Vec<Assignment> {
+    let is_file = tree.stat(path).is_ok_and(|meta| meta.kind == Kind::File);
+    let Some(bytes) = is_file
+        .then(|| tree.read_bounded(path, MAX_BYTES).ok())
+        .flatten()
+    else {
+        return Vec::new();
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    if is_document(&text) || !(text.contains("KUBELET_") || text.contains("--")) {
+        return Vec::new();
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let parsed = env_file::parse(&Place::file(path), &bytes, SYSTEMD);
+    let meant = name.contains("kubelet")
+        || name.contains("kubeadm")
+        || WELL_KNOWN.iter().any(|known| Path::new(known) == path);
+    let is_meant = parsed.assignments.iter().any(|assignment| {
+        assignment.name.contains("KUBELET")
+            || has_flag(&assignment.value)
+                && (meant || !is_anothers(&name) && !is_anothers(&assignment.name))
+    });
+    if is_meant {
+        parsed.assignments
+    } else {
+        Vec::new()
+    }
+}
+
+/// YAML or JSON with a kind, or a script.
+fn is_document(text: &str) -> bool {
+    let start = text.trim_start_matches('\u{feff}').trim_start();
+    start.starts_with('{')
+        || start.starts_with("#!")
+        || text
+            .lines()
+            .any(|line| line.starts_with("kind:") || line.starts_with("apiVersion:"))
+}
+
+fn has_flag(value: &str) -> bool {
+    value.split_whitespace().any(|word| {
+        let flag = word.split('=').next().unwrap_or(word);
+        KUBELETS_FLAGS.contains(&flag.replace('_', "-").as_str())
+    })
+}
+
+/// Whether a name is that of a file or a variable of another program of Kubernetes.
+fn is_anothers(name: &str) -> bool {
+    let name = name.to_uppercase().replace('-', "_");
+    OTHERS.iter().any(|other| name.contains(other))
+}

@@ -1,0 +1,139 @@
+//! CL006: the address that the kubelet gives its Node.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use super::external;
+use crate::{
+    kubelet::{
+        snapshot::{Phase, Snapshot},
+        version::Minor,
+    },
+    rules::{Finding, Report, Severity, at, at::shortened},
+};
+
+pub(super) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
+    let used = snapshot.flags.last("node-ip");
+    let Some(used) = used.filter(|used| !used.value.is_empty()) else {
+        node_ip_unset(snapshot, report);
+        return;
+    };
+    if at::is_built_in(snapshot, used.word) {
+        return;
+    }
+    let place = at::value_part(snapshot, used, 0, used.value.len());
+    let mut problems = refused(&used.value);
+    if problems.is_empty() {
+        match &snapshot.machine.addresses {
+            Some(local) => problems.extend(foreign(&used.value, local)),
+            None => report.not_checked("CL006", "the addresses of this host's interfaces"),
+        }
+    }
+    if let Some(wanted) = &snapshot.intent.node_ip
+        && *wanted != used.value
+    {
+        problems.push((Severity::Error, format!("it should be {wanted}")));
+    }
+    for (severity, problem) in problems {
+        let message = format!("--node-ip={}: {problem}", shortened(&used.value));
+        let fix = format!("at {place}: write the address that the cloud reports as InternalIP");
+        report.add(Finding::new("CL006", severity, place.clone(), message).fix(fix));
+    }
+}
+
+/// The addresses of the flag, and what is none; read as the kubelet reads them.
+fn addresses(value: &str) -> impl Iterator<Item = Result<IpAddr, &str>> {
+    // Two are the most that the kubelet takes.
+    let parts = value.split(',').map(str::trim).take(8);
+    parts.map(|text| text.parse().map_err(|_| text))
+}
+
+/// What the kubelet itself refuses (`parseNodeIP`, `validateNodeIP`).
+fn refused(value: &str) -> Vec<(Severity, String)> {
+    let mut problems = Vec::new();
+    for text in addresses(value).filter_map(Result::err) {
+        let text = shortened(text);
+        let problem = format!("'{text}' is no IP address; the kubelet ignores it");
+        problems.push((Severity::Error, problem));
+    }
+    let good: Vec<IpAddr> = addresses(value).filter_map(Result::ok).collect();
+    let takes = match good.as_slice() {
+        [] | [_] => true,
+        [first, second] => {
+            first.is_ipv4() != second.is_ipv4() && !good.iter().any(IpAddr::is_unspecified)
+        }
+        _ => false,
+    };
+    if !takes {
+        let problem = "the kubelet exits: it takes one address, or one of IPv4 and one of IPv6";
+        problems.push((Severity::Fatal, problem.to_owned()));
+    }
+    let mut useless = good
+        .iter()
+        .filter(|ip| ip.is_loopback() || ip.is_multicast());
+    if let Some(address) = useless.next() {
+        let problem = format!("{address} can be no node's address; the Node gets none");
+        problems.push((Severity::Error, problem));
+    }
+    problems
+}
+
+/// An address that no interface has.
+fn foreign(value: &str, local: &[String]) -> Option<(Severity, String)> {
+    let local: BTreeSet<IpAddr> = local
+        .iter()
+        .filter_map(|text| text.split('/').next()?.parse().ok())
+        .collect();
+    let mut foreign = addresses(value)
+        .filter_map(Result::ok)
+        .filter(|address| !address.is_unspecified() && !local.contains(address));
+    let address = foreign.next()?;
+    let problem = format!("{address} is on no interface of this host: the Node gets no address");
+    Some((Severity::Error, problem))
+}
+
+fn node_ip_unset(snapshot: &Snapshot, report: &mut Report) {
+    let waits = snapshot
+        .version
+        .as_ref()
+        .is_some_and(|version| version.minor >= Minor(29));
+    // Later the host has the addresses of CNI's bridges too, and the controller has chosen.
+    if !waits || snapshot.phase != Phase::Before {
+        return;
+    }
+    let Some(used) = external(snapshot) else {
+        return;
+    };
+    let Some(local) = &snapshot.machine.addresses else {
+        report.not_checked("CL006", "the addresses of this host's interfaces");
+        return;
+    };
+    let candidates: Vec<&str> = local
+        .iter()
+        .filter_map(|text| text.split('/').next())
+        .filter(|text| {
+            text.parse::<std::net::Ipv4Addr>()
+                .is_ok_and(|address| !address.is_loopback() && !address.is_link_local())
+        })
+        .collect();
+    if candidates.len() > 1 {
+        let place = at::flag(snapshot, used);
+        let some = candidates
+            .iter()
+            .take(4)
+            .copied()
+            .collect::<Vec<_>>()
+            .join(", ");
+        report.add(
+            Finding::new(
+                "CL006",
+                Severity::Warning,
+                place.clone(),
+                format!(
+                    "--node-ip is not set and this host has several addresses ({some}): until the cloud controller has \
+                     chosen one, the Node has none"
+                ),
+            )
+            .fix(format!("beside --cloud-provider=external at {place}: add --node-ip=ADDRESS")),
+        );
+    }
+}

@@ -1,0 +1,247 @@
+//! Certificates and their dates.
+
+use super::{
+    Certificate, ClientCredential, Finding, Kubeconfig, Needed, Phase, Report, Severity, Snapshot,
+    can_bootstrap, settings,
+};
+
+const ROTATE: &str = "rotateCertificates";
+
+/// How long after the kubelet's start its request for a serving certificate may wait, in seconds.
+const SERVING_GRACE_SECS: u64 = 300;
+
+/// The kubelet renews a certificate between 70 and 90 % of its life (k8s.io/client-go, util/certificate).
+const OVERDUE_PERCENT: i128 = 90;
+
+fn day(secs: i64) -> String {
+    jiff::Timestamp::from_second(secs)
+        .map_or_else(|_| format!("{secs} s since 1970"), |at| at.to_string())
+}
+
+fn kubeconfig(snapshot: &Snapshot) -> Option<&Kubeconfig> {
+    match &snapshot.machine.kubeconfig {
+        Needed::Present(kubeconfig) => Some(kubeconfig),
+        _ => None,
+    }
+}
+
+fn is_overdue(certificate: &Certificate, now: i64) -> bool {
+    let (from, to) = (
+        i128::from(certificate.not_before_secs),
+        i128::from(certificate.not_after_secs),
+    );
+    (i128::from(now) - from) * 100 > (to - from) * OVERDUE_PERCENT
+}
+
+/// AU002.
+pub(super) fn client_certificate(snapshot: &Snapshot, report: &mut Report) {
+    const ID: &str = "AU002";
+    let Some(kubeconfig) = kubeconfig(snapshot) else {
+        return;
+    };
+    let Some(certificate) = &kubeconfig.certificate else {
+        if kubeconfig.certificate_problem.is_some() {
+            report.not_checked(ID, "a client certificate that can be read");
+        }
+        return;
+    };
+    let Some(now) = snapshot.now_secs else {
+        return report.not_checked(ID, "the time");
+    };
+    let Some((severity, message, fix)) = judge(snapshot, certificate, now) else {
+        return;
+    };
+    let mut finding = Finding::new(ID, severity, certificate.at.clone(), message).fix(fix);
+    if certificate.at != kubeconfig.at {
+        finding = finding.step(
+            kubeconfig.at.clone(),
+            "the kubeconfig names this certificate",
+        );
+    }
+    report.add(finding);
+}
+
+/// What is wrong with the dates of a client certificate: severity, message, fix.
+fn judge(
+    snapshot: &Snapshot,
+    certificate: &Certificate,
+    now: i64,
+) -> Option<(Severity, String, String)> {
+    const CSR: &str = "kubectl get csr shows what became of the requests of kubernetes.io/kube-apiserver-client-kubelet";
+    let unit = &snapshot.unit.name;
+    let is_managed = settings::are_managed(snapshot);
+    let expires = day(certificate.not_after_secs);
+    if now < certificate.not_before_secs {
+        let (begins, now) = (day(certificate.not_before_secs), day(now));
+        let message = format!(
+            "the client certificate is valid from {begins} on, and the clock says {now}: either is wrong, and the API \
+             server may refuse the kubelet"
+        );
+        let fix = "timedatectl; correct the clock before the kubelet starts (time-sync.target)"
+            .to_owned();
+        return Some((Severity::Error, message, fix));
+    }
+    if now <= certificate.not_after_secs {
+        let rotates = snapshot.settings.bool(ROTATE) == Some(true) && !is_managed;
+        let is_running = snapshot.phase == Phase::After;
+        return (rotates && is_running && is_overdue(certificate, now)).then(|| {
+            let message = format!(
+                "the client certificate expires {expires} and has not been renewed, although {OVERDUE_PERCENT} % of \
+                 its life are over: the kubelet's requests are not approved, or not signed"
+            );
+            (Severity::Warning, message, CSR.to_owned())
+        });
+    }
+    let base = format!("the client certificate expired {expires}");
+    Some(if is_managed {
+        let message = format!("{base}: {unit} renews it when it starts");
+        (
+            Severity::Error,
+            message,
+            format!("systemctl restart {unit}"),
+        )
+    } else if can_bootstrap(snapshot) {
+        let message = format!(
+            "{base}; the bootstrap kubeconfig can renew it at the kubelet's next start, if its token is still valid"
+        );
+        (
+            Severity::Warning,
+            message,
+            format!("systemctl restart {unit}; {CSR}"),
+        )
+    } else {
+        let message = format!(
+            "{base}, and no bootstrap kubeconfig can renew it: the API server refuses the kubelet, which exits at its \
+             start"
+        );
+        let fix = "on a control plane: kubeadm kubeconfig user --org system:nodes --client-name system:node:NAME, and \
+                   bring the result here as the kubeconfig; or kubeadm reset and kubeadm join with a new token";
+        (Severity::Fatal, message, fix.to_owned())
+    })
+}
+
+/// AU003.
+pub(super) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
+    const ID: &str = "AU003";
+    if settings::are_managed(snapshot) {
+        return;
+    }
+    if !settings::are_known(snapshot) {
+        return report.not_checked(ID, settings::COMMAND);
+    }
+    let Some(kubeconfig) = kubeconfig(snapshot) else {
+        return;
+    };
+    let holder = match &kubeconfig.credential {
+        ClientCredential::CertificateFile { path } => path.clone(),
+        ClientCredential::CertificateData => format!("in {}", kubeconfig.at.file),
+        _ => return,
+    };
+    if snapshot.settings.bool(ROTATE) == Some(true) {
+        return;
+    }
+    if settings::is_default(snapshot, ROTATE) {
+        if settings::are_to_come(snapshot) {
+            return report.not_checked(
+                ID,
+                "the kubelet's configuration, which is still to be written",
+            );
+        }
+        // CF002 says it already, and better: the line is there, only its name is wrong.
+        let is_misspelt = snapshot
+            .config
+            .unknown
+            .iter()
+            .any(|field| field.meant == Some(ROTATE));
+        if is_misspelt {
+            return;
+        }
+    }
+    let cause = if settings::is_default(snapshot, ROTATE) {
+        settings::by_default(snapshot, ROTATE, "--rotate-certificates")
+    } else {
+        "rotateCertificates is false".to_owned()
+    };
+    let when = match &kubeconfig.certificate {
+        Some(certificate) => format!("expires {}", day(certificate.not_after_secs)),
+        None => "will expire".to_owned(),
+    };
+    let message = format!(
+        "{cause}: the client certificate {holder} {when} and is not renewed; the node is lost then"
+    );
+    let fix = settings::edit(
+        snapshot,
+        ROTATE,
+        "rotateCertificates: true",
+        "--rotate-certificates=true",
+    );
+    let at = settings::place(snapshot, ROTATE);
+    let finding = Finding::new(ID, Severity::Warning, at, message).fix(fix);
+    report.add(finding.step(
+        kubeconfig.at.clone(),
+        "the kubeconfig has a client certificate",
+    ));
+}
+
+/// AU010.
+pub(super) fn serving_certificate(snapshot: &Snapshot, report: &mut Report) {
+    const ID: &str = "AU010";
+    let approve = "kubectl get csr, then kubectl certificate approve NAME; or install an approver for \
+                   kubernetes.io/kubelet-serving";
+    let (at, message) = match &snapshot.machine.serving_certificate {
+        Needed::NotAsked => return,
+        Needed::Missing { at } => {
+            let age = snapshot
+                .process
+                .as_ref()
+                .and_then(|process| process.age_secs);
+            let is_asked_for = snapshot.settings.text("tlsCertFile").is_none();
+            if !is_asked_for || snapshot.phase == Phase::Before {
+                return;
+            }
+            match age {
+                None => return report.not_checked(ID, "the age of the running kubelet"),
+                Some(..SERVING_GRACE_SECS) => return,
+                Some(age) => (
+                    at.clone(),
+                    format!(
+                        "no serving certificate {age} s after the kubelet's start: its request \
+                         (kubernetes.io/kubelet-serving) waits for approval; logs, exec and metrics fail"
+                    ),
+                ),
+            }
+        }
+        Needed::Bad { .. } => {
+            return report.not_checked(ID, "a serving certificate that can be read");
+        }
+        Needed::Present(certificate) => {
+            let Some(now) = snapshot.now_secs else {
+                return report.not_checked(ID, "the time");
+            };
+            if now <= certificate.not_after_secs {
+                return;
+            }
+            let expired = day(certificate.not_after_secs);
+            (
+                certificate.at.clone(),
+                format!("the serving certificate expired {expired}: logs, exec and metrics fail"),
+            )
+        }
+    };
+    let setting = ["tlsCertFile", "serverTLSBootstrap"]
+        .into_iter()
+        .find(|setting| !settings::is_default(snapshot, setting));
+    let fix = if setting == Some("tlsCertFile") {
+        "renew the certificate that tlsCertFile names, then restart the kubelet"
+    } else {
+        approve
+    };
+    let mut finding = Finding::new(ID, Severity::Warning, at, message).fix(fix);
+    if let Some(setting) = setting {
+        finding = finding.step(
+            settings::place(snapshot, setting),
+            format!("{setting} asks for it"),
+        );
+    }
+    report.add(finding);
+}

@@ -1,0 +1,463 @@
+use super::{
+    super::{
+        kernel, network, runtime,
+        testing::{findings_with, found, kubeadm, says, with_settings},
+    },
+    *,
+};
+use crate::kubelet::{
+    config::{ConfigFile, FileState, UnknownField},
+    effective::From,
+    resolve::Inputs,
+    snapshot::Process,
+};
+
+const KUBECONFIG: &str = "/etc/kubernetes/kubelet.conf";
+const BOOTSTRAP: &str = "/etc/kubernetes/bootstrap-kubelet.conf";
+const CURRENT: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
+const YEAR: i64 = 365 * 86_400;
+
+fn file(path: &str, line: u32) -> Place {
+    Place::file(path).at_line(line)
+}
+
+fn kubeconfig(path: &str, credential: ClientCredential) -> Needed<Kubeconfig> {
+    Needed::Present(Kubeconfig {
+        at: Place::file(path),
+        server: Some("https://10.0.0.1:6443".to_owned()),
+        credential,
+        certificate: None,
+        certificate_problem: None,
+        files: Vec::new(),
+        missing_files: Vec::new(),
+    })
+}
+
+/// A kubeconfig with a client certificate of one year that began `age` seconds ago, which is now.
+fn with_certificate(age: i64) -> Needed<Kubeconfig> {
+    let path = CURRENT.to_owned();
+    let mut found = kubeconfig(KUBECONFIG, ClientCredential::CertificateFile { path });
+    if let Needed::Present(found) = &mut found {
+        found.certificate = Some(Certificate {
+            at: Place::file(CURRENT),
+            common_name: Some("system:node:node-1".to_owned()),
+            not_before_secs: NOW - age,
+            not_after_secs: NOW - age + YEAR,
+        });
+    }
+    found
+}
+
+const NOW: i64 = 1_800_000_000;
+
+/// The healthy host, changed.
+fn judged(rule: &str, change: impl FnOnce(&mut Snapshot)) -> Vec<String> {
+    says(&host(&[], change), rule)
+}
+
+fn host(pairs: &[(&str, serde_json::Value, From)], change: impl FnOnce(&mut Snapshot)) -> Snapshot {
+    let mut all = vec![
+        (
+            "--kubeconfig",
+            KUBECONFIG.into(),
+            From::Flag(file("/u.conf", 2)),
+        ),
+        (
+            "--bootstrap-kubeconfig",
+            BOOTSTRAP.into(),
+            From::Flag(file("/u.conf", 2)),
+        ),
+        (
+            "rotateCertificates",
+            true.into(),
+            From::File(file("/c.yaml", 4)),
+        ),
+    ];
+    all.extend(pairs.iter().cloned());
+    let inputs = Inputs {
+        now_secs: Some(NOW),
+        ..Inputs::default()
+    };
+    let mut snapshot = with_settings(&kubeadm(), inputs, &all);
+    snapshot.machine.kubeconfig = with_certificate(YEAR / 2);
+    snapshot.machine.bootstrap_kubeconfig = Needed::Missing {
+        at: Place::file(BOOTSTRAP),
+    };
+    snapshot.config.files = vec![config(FileState::Read)];
+    change(&mut snapshot);
+    snapshot
+}
+
+fn config(state: FileState) -> ConfigFile {
+    ConfigFile {
+        at: Place::file("/var/lib/kubelet/config.yaml"),
+        declared: file("/u.conf", 3),
+        drop_in: false,
+        state,
+        document: None,
+    }
+}
+
+fn lose_kubeconfig(snapshot: &mut Snapshot) {
+    snapshot.machine.kubeconfig = Needed::Missing {
+        at: Place::file(KUBECONFIG),
+    };
+}
+
+#[test]
+fn a_healthy_host_has_no_finding_of_these_families() {
+    let all: Vec<String> = findings_with(&kubeadm(), Inputs::default())
+        .into_iter()
+        .filter(|finding| {
+            let families = [RULES, kernel::RULES, network::RULES, runtime::RULES];
+            let mut rules = families.into_iter().flatten();
+            rules.any(|rule| rule.id == finding.rule)
+        })
+        .map(|finding| format!("{} {}", finding.rule, finding.message))
+        .collect();
+    assert!(all.is_empty(), "{all:?}");
+    let lost = kubeadm().without(KUBECONFIG);
+    let lost = found(&lost, Inputs::default(), "AU001");
+    assert!(
+        lost[0].starts_with("fatal /etc/kubernetes/kubelet.conf: "),
+        "{lost:?}"
+    );
+}
+
+#[test]
+fn a_kubelet_without_any_credentials_exits() {
+    assert_eq!(
+        judged("AU001", lose_kubeconfig),
+        [
+            "fatal /etc/kubernetes/kubelet.conf: the kubelet has no credentials: of its kubeconfig \
+             /etc/kubernetes/kubelet.conf, it is not there, and the bootstrap kubeconfig \
+             /etc/kubernetes/bootstrap-kubelet.conf is not there: kubeadm join has not run, or the file was deleted \
+             before the first certificate came. The kubelet exits"
+        ]
+    );
+    let lost = judged("AU001", |snapshot| {
+        if let Needed::Present(found) = &mut snapshot.machine.kubeconfig {
+            found.missing_files = vec![CURRENT.to_owned()];
+        }
+    });
+    assert!(
+        lost[0].contains(
+            "it names /var/lib/kubelet/pki/kubelet-client-current.pem, which is not there"
+        )
+    );
+    let other = judged("AU001", |snapshot| {
+        snapshot.machine.kubeconfig = Needed::Bad {
+            at: Place::file(KUBECONFIG),
+            reason: "is a KubeletConfiguration, no kubeconfig".to_owned(),
+        };
+        snapshot.phase = Phase::Before;
+    });
+    assert!(
+        other[0].contains("it is a KubeletConfiguration, no kubeconfig"),
+        "{other:?}"
+    );
+}
+
+#[test]
+fn whoever_can_get_credentials_is_left_in_peace() {
+    assert!(judged("AU001", |_| ()).is_empty());
+    let with_token = |snapshot: &mut Snapshot| {
+        snapshot.machine.bootstrap_kubeconfig = kubeconfig(BOOTSTRAP, ClientCredential::Token);
+    };
+    assert!(
+        judged("AU001", |snapshot| {
+            lose_kubeconfig(snapshot);
+            with_token(snapshot);
+        })
+        .is_empty()
+    );
+    // EKS: an exec plugin, and no bootstrap.
+    assert!(
+        judged("AU001", |snapshot| {
+            snapshot.machine.kubeconfig = kubeconfig(KUBECONFIG, ClientCredential::Exec);
+            snapshot.machine.bootstrap_kubeconfig = Needed::NotAsked;
+        })
+        .is_empty()
+    );
+    // Before kubeadm join, on k3s, and with no --kubeconfig at all (AU011 speaks of that).
+    for change in [
+        (|snapshot| snapshot.phase = Phase::Before) as fn(&mut Snapshot),
+        |snapshot| snapshot.launch.launcher = Launcher::K3s,
+        |snapshot| snapshot.machine.kubeconfig = Needed::NotAsked,
+    ] {
+        let found = judged("AU001", |snapshot| {
+            lose_kubeconfig(snapshot);
+            change(snapshot);
+        });
+        assert!(found.is_empty(), "{found:?}");
+    }
+}
+
+#[test]
+fn a_spoilt_bootstrap_kubeconfig_is_fatal_before_the_join_too() {
+    let found = judged("AU001", |snapshot| {
+        lose_kubeconfig(snapshot);
+        snapshot.phase = Phase::Before;
+        snapshot.machine.bootstrap_kubeconfig = kubeconfig(BOOTSTRAP, ClientCredential::Nothing);
+    });
+    assert!(
+        found[0].starts_with("fatal /etc/kubernetes/bootstrap-kubelet.conf: "),
+        "{found:?}"
+    );
+}
+
+fn dated(age: i64, change: impl FnOnce(&mut Snapshot)) -> Vec<String> {
+    judged("AU002", |snapshot| {
+        snapshot.machine.kubeconfig = with_certificate(age);
+        change(snapshot);
+    })
+}
+
+#[test]
+fn an_expired_client_certificate_is_fatal_if_nothing_can_renew_it() {
+    assert_eq!(
+        dated(YEAR + 60, |_| ()),
+        [
+            "fatal /var/lib/kubelet/pki/kubelet-client-current.pem: the client certificate expired \
+             2027-01-15T07:59:00Z, and no bootstrap kubeconfig can renew it: the API server refuses the kubelet, \
+             which exits at its start"
+        ]
+    );
+    let renewable = dated(YEAR + 60, |snapshot| {
+        snapshot.machine.bootstrap_kubeconfig = kubeconfig(BOOTSTRAP, ClientCredential::Token);
+    });
+    assert!(renewable[0].starts_with("warning "), "{renewable:?}");
+    let k3s = dated(YEAR + 60, |snapshot| {
+        snapshot.launch.launcher = Launcher::K3s;
+    });
+    assert!(k3s[0].starts_with("error ") && k3s[0].contains("renews it when it starts"));
+    let early = dated(-60, |_| ());
+    assert!(
+        early[0].starts_with("error ") && early[0].contains("valid from"),
+        "{early:?}"
+    );
+    let overdue = dated(YEAR / 100 * 95, |_| ());
+    assert!(
+        overdue[0].starts_with("warning ") && overdue[0].contains("90 %"),
+        "{overdue:?}"
+    );
+}
+
+#[test]
+fn a_certificate_within_its_life_is_no_finding() {
+    assert!(dated(YEAR / 2, |_| ()).is_empty());
+    assert!(dated(YEAR / 100 * 95, |snapshot| snapshot.phase = Phase::Before).is_empty());
+    let timeless = dated(YEAR * 2, |snapshot| snapshot.now_secs = None);
+    assert_eq!(timeless, ["not checked: the time"]);
+    let exec = judged("AU002", |snapshot| {
+        snapshot.machine.kubeconfig = kubeconfig(KUBECONFIG, ClientCredential::Exec);
+    });
+    assert!(exec.is_empty());
+}
+
+fn rotation(from: From, change: impl FnOnce(&mut Snapshot)) -> Vec<String> {
+    says(
+        &host(&[("rotateCertificates", false.into(), from)], change),
+        "AU003",
+    )
+}
+
+const DEFAULT: From = From::Default { legacy: false };
+
+#[test]
+fn a_certificate_that_nothing_renews_is_a_warning() {
+    assert_eq!(
+        rotation(From::File(file("/c.yaml", 4)), |_| ()),
+        [
+            "warning /c.yaml:4: rotateCertificates is false: the client certificate \
+             /var/lib/kubelet/pki/kubelet-client-current.pem expires 2027-07-16T20:00:00Z and is not renewed; the \
+             node is lost then"
+        ]
+    );
+    let default = rotation(DEFAULT, |_| ());
+    assert!(
+        default[0].starts_with(
+            "warning /var/lib/kubelet/config.yaml: no rotateCertificates in the configuration"
+        ),
+        "{default:?}"
+    );
+    let legacy = rotation(From::Default { legacy: true }, |snapshot| {
+        snapshot.config.files.clear();
+    });
+    assert!(legacy[0].starts_with("warning /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:7: no --rotate-certificates and no --config"), "{legacy:?}");
+}
+
+#[test]
+fn who_renews_otherwise_is_left_in_peace() {
+    assert!(judged("AU003", |_| ()).is_empty());
+    let exec = rotation(DEFAULT, |snapshot| {
+        snapshot.machine.kubeconfig = kubeconfig(KUBECONFIG, ClientCredential::Exec);
+    });
+    assert!(exec.is_empty());
+    assert!(
+        rotation(DEFAULT, |snapshot| snapshot.launch.launcher =
+            Launcher::Rke2)
+        .is_empty()
+    );
+    assert!(rotation(DEFAULT, lose_kubeconfig).is_empty());
+    let misspelt = rotation(DEFAULT, |snapshot| {
+        snapshot.config.unknown = vec![UnknownField {
+            path: "RotateCertificates".to_owned(),
+            at: file("/c.yaml", 26),
+            value: "true".to_owned(),
+            meant: Some("rotateCertificates"),
+            duplicate: false,
+            since: None,
+        }];
+    });
+    assert!(misspelt.is_empty(), "CF002 says it: {misspelt:?}");
+    let to_come = rotation(DEFAULT, |snapshot| {
+        snapshot.phase = Phase::Before;
+        snapshot.config.files = vec![config(FileState::Missing)];
+    });
+    assert!(to_come[0].starts_with("not checked: "), "{to_come:?}");
+}
+
+const ANONYMOUS: &str = "authentication.anonymous.enabled";
+
+fn access(
+    rule: &str,
+    [anonymous, mode, port]: [serde_json::Value; 3],
+    from: &From,
+    change: impl FnOnce(&mut Snapshot),
+) -> Vec<String> {
+    let pairs = [
+        (ANONYMOUS, anonymous, from.clone()),
+        ("authorization.mode", mode, from.clone()),
+        ("readOnlyPort", port, from.clone()),
+    ];
+    says(&host(&pairs, change), rule)
+}
+
+fn open() -> [serde_json::Value; 3] {
+    [true.into(), "AlwaysAllow".into(), 10255.into()]
+}
+
+fn closed() -> [serde_json::Value; 3] {
+    [false.into(), "Webhook".into(), 0.into()]
+}
+
+#[test]
+fn legacy_defaults_are_named_at_the_command() {
+    let from = From::Default { legacy: true };
+    let found = |rule| {
+        let found = access(rule, open(), &from, |snapshot| {
+            snapshot.config.files.clear();
+        });
+        assert_eq!(found.len(), 1, "{rule}: {found:?}");
+        found[0].clone()
+    };
+    let command = "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:7";
+    assert_eq!(
+        found("AU007"),
+        format!(
+            "error {command}: no --anonymous-auth and no --config: requests without credentials reach the kubelet's API, and AlwaysAllow lets them run commands in every container"
+        )
+    );
+    assert!(found("AU008").starts_with(&format!(
+        "error {command}: no --authorization-mode and no --config: the mode is AlwaysAllow"
+    )));
+    assert_eq!(
+        found("AU009"),
+        format!(
+            "warning {command}: no --read-only-port and no --config: port 10255 is open and serves pod specifications and metrics without authentication"
+        )
+    );
+}
+
+#[test]
+fn what_is_set_is_named_at_its_line_and_what_is_closed_is_no_finding() {
+    let from = From::File(file("/c.yaml", 9));
+    for rule in ["AU007", "AU008", "AU009"] {
+        let found = access(rule, open(), &from, |_| ());
+        assert!(found[0].contains(" /c.yaml:9: "), "{found:?}");
+        assert!(access(rule, closed(), &from, |_| ()).is_empty(), "{rule}");
+        // `anonymous: {}` with --config: the default of a kubelet with a configuration is closed.
+        assert!(
+            access(rule, closed(), &DEFAULT, |_| ()).is_empty(),
+            "{rule}"
+        );
+    }
+    let [anonymous, _, port] = open();
+    let found = access("AU007", [anonymous, "Webhook".into(), port], &from, |_| ());
+    assert!(found[0].starts_with("warning "), "{found:?}");
+}
+
+#[test]
+fn defaults_that_are_not_the_users_are_not_judged() {
+    let from = From::Default { legacy: true };
+    for rule in ["AU007", "AU008", "AU009"] {
+        let k3s = |snapshot: &mut Snapshot| snapshot.launch.launcher = Launcher::K3s;
+        assert!(access(rule, open(), &from, k3s).is_empty(), "{rule}");
+        let script = access(rule, open(), &from, |snapshot| {
+            snapshot.launch.launcher = Launcher::Script;
+        });
+        assert_eq!(script, ["not checked: the kubelet's command line"]);
+        let before = access(rule, open(), &DEFAULT, |snapshot| {
+            snapshot.phase = Phase::Before;
+            snapshot.config.files = vec![config(FileState::Missing)];
+        });
+        assert!(
+            before[0].starts_with("not checked: the kubelet's configuration"),
+            "{before:?}"
+        );
+    }
+}
+
+const SERVER: &str = "/var/lib/kubelet/pki/kubelet-server-current.pem";
+
+fn serving(found: Needed<Certificate>, age_secs: Option<u64>) -> Vec<String> {
+    let from = From::File(file("/c.yaml", 12));
+    let pairs = [("serverTLSBootstrap", true.into(), from)];
+    let snapshot = host(&pairs, |snapshot| {
+        snapshot.machine.serving_certificate = found;
+        snapshot.process = Some(Process {
+            age_secs,
+            ..Process::default()
+        });
+    });
+    says(&snapshot, "AU010")
+}
+
+#[test]
+fn a_serving_certificate_that_does_not_come_is_a_warning() {
+    let missing = || Needed::Missing {
+        at: Place::file(SERVER),
+    };
+    let found = serving(missing(), Some(900));
+    assert!(
+        found[0].starts_with(
+            "warning /var/lib/kubelet/pki/kubelet-server-current.pem: no serving certificate 900 s"
+        ),
+        "{found:?}"
+    );
+    assert!(serving(missing(), Some(100)).is_empty());
+    assert_eq!(
+        serving(missing(), None),
+        ["not checked: the age of the running kubelet"]
+    );
+    assert!(serving(Needed::NotAsked, Some(900)).is_empty());
+}
+
+#[test]
+fn an_expired_serving_certificate_is_a_warning() {
+    let until = |not_after_secs| {
+        Needed::Present(Certificate {
+            at: Place::file(SERVER),
+            common_name: None,
+            not_before_secs: 0,
+            not_after_secs,
+        })
+    };
+    let found = serving(until(NOW - 1), None);
+    assert!(
+        found[0].starts_with("warning ") && found[0].contains("expired 2027-01-15"),
+        "{found:?}"
+    );
+    assert!(serving(until(NOW + 1), None).is_empty());
+}

@@ -1,0 +1,375 @@
+//! Disk, systemd's memory and the running process compared: what a restart would change, and what it would not.
+
+mod memory;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    Finding, Report, Rule, Severity,
+    lost::{quoted, reload, restart, unit_name},
+};
+use crate::kubelet::{
+    layers::Launcher,
+    place::Place,
+    search::Wanted,
+    snapshot::{Loaded, Process, Snapshot},
+    systemd::{LoadState, Word},
+};
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "SD020",
+        name: "needs-daemon-reload",
+        severity: "warning; error if a wanted flag is only on disk",
+        doc: "The unit on disk is not the one that systemd has in its memory: another command, other `Environment=` or \
+              `EnvironmentFile=` lines, other drop-ins. A restart without `systemctl daemon-reload` keeps the old \
+              settings. systemd's own NeedDaemonReload misses new drop-in folders and files with an older time stamp, \
+              so that the contents are compared.",
+        source: "systemctl(1), daemon-reload; cloud-init scripts that write a drop-in and only restart; tried with \
+                 systemd 252",
+        fix: "systemctl daemon-reload && systemctl restart kubelet.",
+        run: needs_daemon_reload,
+    },
+    Rule {
+        id: "SD021",
+        name: "argv-drift",
+        severity: "error if the difference has a wanted flag, or one that this kubelet does not know; else warning",
+        doc: "The running kubelet was started with other arguments than those that the files give it now: it was not \
+              restarted since they changed, or systemd has not loaded them (SD020).",
+        source: "proc(5), /proc/PID/cmdline, compared with the resolution of the unit",
+        fix: "Restart the kubelet, after a daemon-reload if SD020 says so.",
+        run: argv_drift,
+    },
+];
+
+/// What differs in one file.
+#[derive(Debug)]
+struct Difference {
+    at: Place,
+    what: Vec<String>,
+    text: String,
+}
+
+/// Differences by file.
+#[derive(Debug, Default)]
+struct Differences(BTreeMap<String, Difference>);
+
+impl Differences {
+    fn add(&mut self, at: &Place, what: String, text: &str) {
+        let known = self
+            .0
+            .entry(at.file.to_string())
+            .or_insert_with(|| Difference {
+                at: at.clone(),
+                what: Vec::new(),
+                text: String::new(),
+            });
+        if known.at.line == 0 {
+            known.at = at.clone();
+        }
+        known.what.push(what);
+        known.text.push_str(text);
+        known.text.push('\n');
+    }
+}
+
+fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
+    let Some(loaded) = &snapshot.loaded else {
+        report.not_checked("SD020", "systemd's memory of the unit");
+        return;
+    };
+    let unit = &snapshot.unit;
+    if unit.load == LoadState::NotFound || loaded.load_state.is_empty() {
+        return;
+    }
+    let fragment = unit
+        .fragment
+        .as_deref()
+        .map_or_else(|| Place::file(&unit.name), Place::file);
+    let differences = differences(snapshot, loaded, &fragment);
+    if differences.0.is_empty() {
+        if loaded.need_daemon_reload {
+            report.add(
+                Finding::new(
+                    "SD020",
+                    Severity::Warning,
+                    fragment,
+                    format!(
+                        "systemd says that a file of {} changed since it was loaded; the command and the environment \
+                         are the same, other settings may not be",
+                        unit.name
+                    ),
+                )
+                .fix(reload(snapshot)),
+            );
+        }
+        return;
+    }
+    let only_on_disk = only_on_disk(snapshot, loaded);
+    let names_it = |difference: &Difference| {
+        only_on_disk
+            .iter()
+            .any(|wanted| wanted.is_in(&difference.text))
+    };
+    let any_names_it = differences.0.values().any(names_it);
+    for difference in differences.0.values() {
+        let is_error = !only_on_disk.is_empty() && (!any_names_it || names_it(difference));
+        report.add(not_loaded(
+            snapshot,
+            difference,
+            is_error.then_some(&only_on_disk),
+        ));
+    }
+}
+
+fn not_loaded(snapshot: &Snapshot, difference: &Difference, lost: Option<&Vec<Wanted>>) -> Finding {
+    let lost = lost.map_or_else(String::new, |lost| {
+        let flags: Vec<String> = lost.iter().map(Wanted::written).collect();
+        format!(". Only on disk: {}", flags.join(" "))
+    });
+    Finding::new(
+        "SD020",
+        if lost.is_empty() {
+            Severity::Warning
+        } else {
+            Severity::Error
+        },
+        difference.at.clone(),
+        format!(
+            "systemd has not loaded {} as it is now: {}; a restart keeps the old settings{lost}",
+            difference.at.file,
+            difference.what.join(", ")
+        ),
+    )
+    .fix(reload(snapshot))
+}
+
+/// The wanted flags that the disk gives and systemd's memory does not.
+fn only_on_disk(snapshot: &Snapshot, loaded: &Loaded) -> Vec<Wanted> {
+    if !matches!(snapshot.launch.launcher, Launcher::Direct) {
+        return Vec::new(); // The flags come from a second layer, which systemd does not load.
+    }
+    let remembered = memory::words(snapshot, loaded).join(" ");
+    Wanted::all(&snapshot.intent)
+        .into_iter()
+        .filter(|wanted| wanted.reaches(snapshot) && !wanted.is_in(&remembered))
+        .collect()
+}
+
+fn differences(snapshot: &Snapshot, loaded: &Loaded, fragment: &Place) -> Differences {
+    let unit = &snapshot.unit;
+    let mut found = Differences::default();
+    let on_disk = match &unit.load {
+        LoadState::Masked { by } => Some(("masked", by)),
+        _ => None,
+    };
+    match on_disk {
+        Some((state, by)) if loaded.load_state != state => {
+            found.add(
+                by,
+                format!("it is {state} on disk and {} in memory", loaded.load_state),
+                "",
+            );
+            return found;
+        }
+        Some(_) => return found,
+        None if matches!(loaded.load_state.as_str(), "not-found" | "masked") => {
+            found.add(
+                fragment,
+                format!("in memory it is {}", loaded.load_state),
+                "",
+            );
+            return found;
+        }
+        None => {}
+    }
+    let own = |path: &str| memory::one_usr(path).to_owned();
+    if !loaded.fragment.is_empty() && own(&loaded.fragment) != own(&fragment.file) {
+        found.add(
+            fragment,
+            format!("in memory it is {}", quoted(&loaded.fragment)),
+            "",
+        );
+    }
+    let dropins: Vec<String> = unit
+        .dropins
+        .iter()
+        .map(|path| path.to_string_lossy().into_owned())
+        .collect();
+    for path in &dropins {
+        if !loaded.dropins.iter().any(|other| own(other) == own(path)) {
+            found.add(&Place::file(path), "the drop-in is new".to_owned(), "");
+        }
+    }
+    for path in &loaded.dropins {
+        if !dropins.iter().any(|other| own(other) == own(path)) {
+            found.add(
+                &Place::file(path),
+                "the drop-in is read no more".to_owned(),
+                "",
+            );
+        }
+    }
+    memory::environment(unit, loaded, fragment, &mut found);
+    memory::environment_files(unit, loaded, fragment, &mut found);
+    memory::exec(unit, loaded, &mut found);
+    found
+}
+
+fn argv_drift(snapshot: &Snapshot, report: &mut Report) {
+    let Some(process) = &snapshot.process else {
+        report.not_checked("SD021", "the running kubelet");
+        return;
+    };
+    let launch = &snapshot.launch;
+    if launch.launcher.is_in_process() || launch.words.is_empty() || process.argv.is_empty() {
+        report.not_checked(
+            "SD021",
+            "the arguments of a kubelet without a command line of its own",
+        );
+        return;
+    }
+    // What a distribution adds by itself is modelled, not known: only the user's words are compared.
+    let modelled = launch.launcher == Launcher::Rke2;
+    let mut running_words: BTreeMap<&str, usize> = BTreeMap::new();
+    for word in process.argv.iter().skip(1) {
+        *running_words.entry(word).or_default() += 1;
+    }
+    let mut lacking = Vec::new();
+    for (index, word) in launch.words.iter().enumerate().skip(1) {
+        match running_words.get_mut(word.text.as_str()) {
+            Some(count) if *count > 0 => *count -= 1,
+            _ if modelled && launch.built_in.get(index) == Some(&true) => {}
+            _ => lacking.push(word),
+        }
+    }
+    running_words.retain(|_, count| *count > 0);
+    let mut excess: Vec<&str> = running_words.into_keys().collect();
+    if modelled {
+        excess.clear();
+    }
+    if lacking.is_empty() && excess.is_empty() {
+        if launch.order_significant && order_matters(snapshot, process) {
+            report.add(other_order(snapshot, process));
+        }
+        return;
+    }
+    report.add(drifted(snapshot, report, process, &lacking, &excess));
+}
+
+fn drifted(
+    snapshot: &Snapshot,
+    report: &Report,
+    process: &Process,
+    lacking: &[&Word],
+    excess: &[&str],
+) -> Finding {
+    let lacking_text: Vec<&str> = lacking.iter().map(|word| word.text.as_str()).collect();
+    let both = format!("{} {}", lacking_text.join(" "), excess.join(" "));
+    let wanted = Wanted::all(&snapshot.intent);
+    let severity =
+        if wanted.iter().any(|wanted| wanted.is_in(&both)) || is_fatal(snapshot, &lacking_text) {
+            Severity::Error
+        } else {
+            Severity::Warning
+        };
+    let mut parts = Vec::new();
+    if !lacking.is_empty() {
+        parts.push(format!("lacks {}", quoted(&lacking_text.join(" "))));
+    }
+    if !excess.is_empty() {
+        parts.push(format!("has {} in excess", quoted(&excess.join(" "))));
+    }
+    let at = lacking.first().map(|word| word.at().clone());
+    let message = format!(
+        "the running kubelet ({}) {}, compared with what the files give it now",
+        running(process),
+        parts.join(" and ")
+    );
+    let at = at.unwrap_or_else(|| exec_place(snapshot));
+    with_restart(
+        snapshot,
+        report,
+        Finding::new("SD021", severity, at, message),
+    )
+}
+
+/// Whether a flag that is given more than once stands in another order.
+fn order_matters(snapshot: &Snapshot, process: &Process) -> bool {
+    let mut names = BTreeSet::new();
+    let words = &snapshot.launch.words;
+    let same = process
+        .argv
+        .iter()
+        .skip(1)
+        .eq(words.iter().skip(1).map(|word| &word.text));
+    let uses = &snapshot.flags.uses;
+    !same && uses.iter().any(|used| !names.insert(&used.name))
+}
+
+fn other_order(snapshot: &Snapshot, process: &Process) -> Finding {
+    Finding::new(
+        "SD021",
+        Severity::Warning,
+        exec_place(snapshot),
+        format!(
+            "the running kubelet ({}) has the same flags in another order, and of a flag that is given twice the last \
+             one counts",
+            running(process)
+        ),
+    )
+    .fix(restart(snapshot))
+}
+
+/// Where the command stands.
+fn exec_place(snapshot: &Snapshot) -> Place {
+    let exec = snapshot.unit.exec.as_ref();
+    exec.map_or_else(|| Place::file(&snapshot.unit.name), |exec| exec.at.clone())
+}
+
+fn with_restart(snapshot: &Snapshot, report: &Report, finding: Finding) -> Finding {
+    let stale = report
+        .findings
+        .iter()
+        .find(|finding| finding.rule == "SD020");
+    match (stale, &snapshot.loaded) {
+        (Some(stale), _) => finding
+            .fix(format!("{}: systemd has not loaded the files either (SD020)", reload(snapshot)))
+            .caused_by("SD020", stale.at.clone()),
+        (None, Some(_)) => finding.fix(format!(
+            "`systemctl restart {}`; systemd has loaded the unit as it is on disk, no daemon-reload is needed",
+            unit_name(snapshot)
+        )),
+        (None, None) => finding.fix(reload(snapshot)),
+    }
+}
+
+/// Whether the next start would fail on a flag that the running kubelet was spared.
+fn is_fatal(snapshot: &Snapshot, lacking: &[&str]) -> bool {
+    let Some(version) = &snapshot.version else {
+        return false;
+    };
+    snapshot.flags.uses.iter().any(|used| {
+        let removed = used.spec.map_or(Some(version.minor), |spec| spec.removed);
+        removed.is_some_and(|removed| removed <= version.minor)
+            && lacking.iter().any(|word| word.starts_with(&used.written))
+    })
+}
+
+fn running(process: &Process) -> String {
+    match process.age_secs {
+        None => format!("pid {}", process.pid),
+        Some(secs) => {
+            let (number, unit) = match secs {
+                0..120 => (secs, "s"),
+                120..7200 => (secs / 60, "min"),
+                7200..172_800 => (secs / 3600, "h"),
+                _ => (secs / 86_400, "days"),
+            };
+            format!("pid {}, started {number} {unit} ago", process.pid)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

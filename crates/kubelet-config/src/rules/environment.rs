@@ -1,0 +1,323 @@
+//! Variables that do not say what somebody thinks they say: overridden by a file, or set twice.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Finding, Report, Rule, Severity,
+    lost::{
+        Arrived, env_file_line, environment_line, holds_flags, lost_sentence, reload, restart,
+        shown_value, whole,
+    },
+};
+use crate::kubelet::{
+    place::Place,
+    search::{flags_in, place_of, used_names, would_bring},
+    snapshot::Snapshot,
+    systemd::{Assignment, EventKind, Source, Variable},
+};
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "SD001",
+        name: "env-overridden-by-file",
+        severity: "error if a wanted flag is lost, warning if another one is, info if nothing is lost",
+        doc: "A variable that `ExecStart=` uses is set more than once, and the assignment that counts is one of an \
+              `EnvironmentFile=`. Files always beat `Environment=`, whatever the order of the drop-ins, and a later \
+              file beats an earlier one. The usual case: a package ships `/etc/default/kubelet` with an empty \
+              `KUBELET_EXTRA_ARGS=`, and a drop-in with `Environment=\"KUBELET_EXTRA_ARGS=…\"` has no effect.",
+        source: "systemd.exec(5); hetznercloud/hcloud-cloud-controller-manager#267, #298, #59, #70, #179; \
+                 kubernetes-sigs/cluster-api-provider-vsphere#68; geerlingguy/ansible-role-kubernetes#15, #44; \
+                 kubernetes/kubernetes#54965, #36213; kubernetes/kubeadm#1021",
+        fix: "Put the words into the file that wins and restart; an environment file needs no daemon-reload.",
+        run: overridden_by_file,
+    },
+    Rule {
+        id: "SD024",
+        name: "environment-order",
+        severity: "warning",
+        doc: "A variable is set by two `Environment=` lines, or an empty `Environment=` clears the first: the line \
+              that is loaded later counts, and the earlier value held flags that are lost. Drop-ins are loaded in the \
+              order of their file names, over all directories together.",
+        source: "systemd.unit(5), drop-ins; systemd.exec(5), Environment=",
+        fix: "Keep one of the lines, or name the drop-in so that it sorts last.",
+        run: environment_order,
+    },
+];
+
+/// How many assignments that lose are told of: the last ones, which were nearest to counting.
+const MAX_LOSERS: usize = 20;
+/// How many lost words a message or a fix may hold.
+const MAX_LOST_WORDS: usize = 40;
+/// How long a value may be that a fix writes out.
+const MAX_FIX_BYTES: usize = 4000;
+
+fn overridden_by_file(snapshot: &Snapshot, report: &mut Report) {
+    let arrived = Arrived::of(snapshot);
+    let used = used_names(snapshot);
+    for (name, variable) in &snapshot.unit.variables {
+        let Source::File { declared } = &variable.winner.source else {
+            continue;
+        };
+        if !used.contains(name.as_str()) {
+            continue;
+        }
+        let mut losers: Vec<&Assignment> = variable
+            .losers
+            .iter()
+            .rev()
+            .filter(|loser| loser.at.line > 0 && loser.at != variable.winner.at)
+            .take(MAX_LOSERS)
+            .collect();
+        losers.reverse();
+        let lost: Vec<(&Assignment, Vec<String>)> = losers
+            .iter()
+            .map(|loser| (*loser, lost_to(&arrived, loser, variable)))
+            .filter(|(loser, words)| !words.is_empty() || is_wanted(snapshot, &arrived, loser))
+            .collect();
+        if lost.is_empty() {
+            let idle = losers.iter().filter(|loser| holds_flags(&loser.value));
+            idle.for_each(|loser| report.add(without_effect(loser, variable)));
+        } else {
+            report.add(overridden(snapshot, &arrived, variable, declared, &lost));
+        }
+    }
+}
+
+/// The flags of an assignment that the one that counts lacks, and that nothing else brings.
+fn lost_to(arrived: &Arrived<'_>, loser: &Assignment, variable: &Variable) -> Vec<String> {
+    let kept: BTreeSet<String> = flags_in(&variable.winner.value).iter().map(whole).collect();
+    flags_in(&loser.value)
+        .iter()
+        .filter(|flag| !arrived.has(flag))
+        .map(whole)
+        .filter(|flag| !kept.contains(flag))
+        .take(MAX_LOST_WORDS)
+        .collect()
+}
+
+/// Whether a wanted flag that does not arrive would, if this assignment counted.
+fn is_wanted(snapshot: &Snapshot, arrived: &Arrived<'_>, assignment: &Assignment) -> bool {
+    let exec = snapshot.unit.exec.as_ref();
+    arrived
+        .missing
+        .iter()
+        .any(|wanted| would_bring(exec, assignment, wanted))
+}
+
+fn without_effect(loser: &Assignment, variable: &Variable) -> Finding {
+    let winner = &variable.winner;
+    let equal = if loser.value == winner.value {
+        "which is equal"
+    } else {
+        "and everything in it reaches the kubelet all the same"
+    };
+    Finding::new(
+        "SD001",
+        Severity::Info,
+        loser.at.clone(),
+        format!(
+            "this value of {} is overridden by {}, {equal}; the line has no effect and can be removed",
+            loser.name, winner.at
+        ),
+    )
+    .fix(format!("delete the line {}", loser.at))
+    .step(winner.at.clone(), "this counts")
+}
+
+fn overridden(
+    snapshot: &Snapshot,
+    arrived: &Arrived<'_>,
+    variable: &Variable,
+    declared: &Place,
+    lost: &[(&Assignment, Vec<String>)],
+) -> Finding {
+    let winner = &variable.winner;
+    let name = &winner.name;
+    let words: Vec<String> = distinct(
+        lost.iter()
+            .flat_map(|(_, words)| words.iter().cloned())
+            .take(MAX_LOST_WORDS),
+    );
+    let severity = if lost
+        .iter()
+        .any(|(loser, _)| is_wanted(snapshot, arrived, loser))
+    {
+        Severity::Error
+    } else if lost
+        .iter()
+        .all(|(loser, _)| is_default_beside(loser, declared, variable))
+    {
+        Severity::Info
+    } else {
+        Severity::Warning
+    };
+    let places = distinct(lost.iter().map(|(loser, _)| loser.at.to_string())).join(", ");
+    let is_line = |(loser, _): &(&Assignment, _)| loser.source == Source::Environment;
+    let rule = if lost.iter().any(is_line) {
+        format!("a file always beats `Environment=` ({places}), whatever the order of the drop-ins")
+    } else {
+        format!("what is read later counts, and this is read after {places}")
+    };
+    let mut finding = Finding::new(
+        "SD001",
+        severity,
+        winner.at.clone(),
+        format!(
+            "{name} is {} here; {declared} loads this file, and {rule}{}",
+            shown_value(&winner.value),
+            lost_sentence(&words)
+        ),
+    )
+    .fix(format!(
+        "write `{}` at {}, then {}",
+        line_with(env_file_line, winner, &words),
+        winner.at,
+        restart(snapshot)
+    ));
+    for (loser, _) in lost {
+        finding = finding.step(first_flag(loser), "this is lost");
+        if let Source::File { declared } = &loser.source {
+            finding = finding.step(declared.clone(), format!("loads {}", loser.at.file));
+        }
+    }
+    finding = finding
+        .step(declared.clone(), format!("loads {}", winner.at.file))
+        .step(winner.at.clone(), "this counts");
+    match variable.referenced_at.first() {
+        Some(used) => finding.step(used.clone(), "used here"),
+        None => finding,
+    }
+}
+
+/// The place of the first flag in a value.
+fn first_flag(assignment: &Assignment) -> Place {
+    flags_in(&assignment.value)
+        .first()
+        .map_or_else(|| assignment.at.clone(), |flag| place_of(assignment, flag))
+}
+
+/// A default that stands in the same file as the `EnvironmentFile=` line meant to override it, flag by flag.
+fn is_default_beside(loser: &Assignment, declared: &Place, variable: &Variable) -> bool {
+    let given = flags_in(&variable.winner.value);
+    matches!(loser.source, Source::Environment)
+        && loser.at.file == declared.file
+        && flags_in(&loser.value)
+            .iter()
+            .all(|flag| given.iter().any(|other| other.name == flag.name))
+}
+
+/// The line to write: a value with the lost words behind it, each flag once; in words if that would be too long.
+fn line_with(write: fn(&str, &str) -> String, winner: &Assignment, lost: &[String]) -> String {
+    if winner.value.len() > MAX_FIX_BYTES {
+        return format!("{} with {} added", winner.name, lost.join(" "));
+    }
+    write(&winner.name, &joined(&winner.value, lost))
+}
+
+/// A value with the lost words behind it, each flag once.
+fn joined(value: &str, lost: &[String]) -> String {
+    let kept = value.split_whitespace().filter(|word| {
+        let name = word.split('=').next();
+        !word.starts_with("--") || lost.iter().all(|lost| lost.split('=').next() != name)
+    });
+    kept.map(str::to_owned)
+        .chain(lost.iter().cloned())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn distinct(items: impl Iterator<Item = String>) -> Vec<String> {
+    let mut seen = Vec::new();
+    for item in items {
+        if !seen.contains(&item) {
+            seen.push(item);
+        }
+    }
+    seen
+}
+
+fn environment_order(snapshot: &Snapshot, report: &mut Report) {
+    let arrived = Arrived::of(snapshot);
+    let used = used_names(snapshot);
+    for (name, variable) in &snapshot.unit.variables {
+        let winner = &variable.winner;
+        if !matches!(winner.source, Source::Environment) || !used.contains(name.as_str()) {
+            continue;
+        }
+        for loser in variable.losers.iter().rev().take(MAX_LOSERS) {
+            let lost = lost_to(&arrived, loser, variable);
+            if matches!(loser.source, Source::Environment) && !lost.is_empty() {
+                report.add(set_again(snapshot, loser, variable, &lost));
+            }
+        }
+    }
+    for event in &snapshot.unit.events {
+        let EventKind::Reset { key, by } = &event.kind else {
+            continue;
+        };
+        let lost = arrived.lost_words(&event.text);
+        if key == "Environment" && !lost.is_empty() {
+            report.add(
+                Finding::new(
+                    "SD024",
+                    Severity::Warning,
+                    event.at.clone(),
+                    format!(
+                        "the empty `Environment=` at {by}, which is loaded later, clears this line{}",
+                        lost_sentence(&lost)
+                    ),
+                )
+                .fix(format!(
+                    "delete the empty `Environment=` at {by}, or repeat this line behind it, then {}",
+                    reload(snapshot)
+                ))
+                .step(by.clone(), "clears every `Environment=` before it"),
+            );
+        }
+    }
+}
+
+fn set_again(
+    snapshot: &Snapshot,
+    loser: &Assignment,
+    variable: &Variable,
+    lost: &[String],
+) -> Finding {
+    let winner = &variable.winner;
+    let order = match (file_name(&loser.at), file_name(&winner.at)) {
+        (first, second) if loser.at.file != winner.at.file && first != second => format!(
+            "which is loaded later ({second} sorts after {first}; the directories do not matter)"
+        ),
+        _ => "which counts because it comes later".to_owned(),
+    };
+    let finding = Finding::new(
+        "SD024",
+        Severity::Warning,
+        loser.at.clone(),
+        format!(
+            "{} is set here and again at {}, {order}{}",
+            loser.name,
+            winner.at,
+            lost_sentence(lost)
+        ),
+    )
+    .fix(format!(
+        "keep one line, with all flags: `{}` at {}, then {}",
+        line_with(environment_line, winner, lost),
+        winner.at,
+        reload(snapshot)
+    ))
+    .step(first_flag(loser), "this is lost")
+    .step(winner.at.clone(), "this counts");
+    match variable.referenced_at.first() {
+        Some(used) => finding.step(used.clone(), "used here"),
+        None => finding,
+    }
+}
+
+fn file_name(at: &Place) -> &str {
+    at.file.rsplit('/').next().unwrap_or(&at.file)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! SD016: words of the argument list that are no flags, and why they are none.
+
+use super::MAX_FINDINGS;
+use crate::{
+    kubelet::{
+        flags::{FlagUse, Stray},
+        layers::Launcher,
+        place::Place,
+        snapshot::Snapshot,
+        systemd::{EventKind, Word},
+    },
+    rules::{Finding, Report, Severity, at, at::shortened},
+};
+
+pub(super) fn stray(snapshot: &Snapshot, report: &mut Report) {
+    if snapshot.launch.launcher == Launcher::Script {
+        return;
+    }
+    let mut comment: Option<&Stray> = None;
+    let strays = snapshot.flags.strays.iter().filter(|stray| {
+        // The words of a comment are one mistake.
+        let file_line = |stray: &Stray| (stray.at.file.clone(), stray.at.line);
+        if comment.is_some_and(|comment| file_line(comment) == file_line(stray)) {
+            return false;
+        }
+        comment = stray.text.starts_with('#').then_some(*stray);
+        !at::is_built_in(snapshot, stray.word)
+    });
+    for stray in strays.take(MAX_FINDINGS) {
+        let (cause, fix) = cause(snapshot, stray);
+        let word = shortened(&stray.text);
+        let message = format!(
+            "'{word}' is taken as a command: the kubelet exits with 'unknown command{}{word}'; {cause}",
+            if word.is_empty() { "" } else { " " },
+        );
+        let mut finding =
+            Finding::new("SD016", Severity::Fatal, stray.at.clone(), message).fix(fix);
+        if let Some(oddity) = oddity(snapshot, stray) {
+            finding = finding.caused_by("SD028", oddity);
+        }
+        report.add(finding);
+    }
+}
+
+/// The oddity of an arguments file on whose line the word stands.
+fn oddity(snapshot: &Snapshot, stray: &Stray) -> Option<Place> {
+    let oddities = snapshot.launch.oddities.iter();
+    let mut same_line = oddities
+        .filter(|oddity| oddity.at.file == stray.at.file && oddity.at.line == stray.at.line);
+    same_line.next().map(|oddity| oddity.at.clone())
+}
+
+/// The most probable cause, and what to do.
+fn cause(snapshot: &Snapshot, stray: &Stray) -> (String, String) {
+    let word = snapshot.launch.words.get(1 + stray.word);
+    if stray.text.is_empty() {
+        return empty(snapshot, stray, word);
+    }
+    let text = stray.text.as_str();
+    as_written(stray, text)
+        .or_else(|| after_flag(before(snapshot, stray)?, text))
+        .or_else(|| shell(stray, text))
+        .or_else(|| {
+            behind_dashes(snapshot, stray).then(|| {
+                let fix = format!("remove '--' before {}", stray.at);
+                ("'--' ends the flags".to_owned(), fix)
+            })
+        })
+        .or_else(|| split(snapshot, stray, word?))
+        .unwrap_or_else(|| {
+            let cause = "no flag before it takes it as its value".to_owned();
+            (cause, remove(stray))
+        })
+}
+
+fn remove(stray: &Stray) -> String {
+    format!("remove '{}' at {}", shortened(&stray.text), stray.at)
+}
+
+/// What the word itself tells.
+fn as_written(stray: &Stray, text: &str) -> Option<(String, String)> {
+    if let Some((letter, name)) = typographic(text) {
+        let code = u32::from(letter);
+        return Some((
+            format!("it has {name} (U+{code:04X}), as word processors and web pages write it"),
+            format!("at {}: type plain ASCII '-', '\"' and blanks", stray.at),
+        ));
+    }
+    if text == "\\" {
+        return Some((
+            "a backslash continues a line only as the very last character of it".to_owned(),
+            format!("remove the blanks behind the backslash at {}", stray.at),
+        ));
+    }
+    text.starts_with('#').then(|| {
+        let fix = "give the comment a line of its own: remove '#' and what follows at";
+        (
+            "systemd knows no comment behind a value".to_owned(),
+            format!("{fix} {}", stray.at),
+        )
+    })
+}
+
+/// A shell's operators and variables.
+fn shell(stray: &Stray, text: &str) -> Option<(String, String)> {
+    if is_shell(text) {
+        let fix = "systemd's StandardOutput= and ExecStartPre= do what a shell would";
+        return Some((
+            "it is a shell's, and systemd is no shell".to_owned(),
+            format!("{}; {fix}", remove(stray)),
+        ));
+    }
+    text.starts_with('$').then(|| {
+        let cause =
+            "systemd does not expand a variable here: it knows $X as a word of its own, and ${X}";
+        let fix = format!("at {}: write the value out, or ${{X}}", stray.at);
+        (cause.to_owned(), fix)
+    })
+}
+
+fn empty(snapshot: &Snapshot, stray: &Stray, word: Option<&Word>) -> (String, String) {
+    let variable = word.and_then(|word| {
+        word.origins
+            .first()
+            .map(|origin| origin.variable.clone())
+            .or_else(|| unset_at(snapshot, word))
+    });
+    match variable.filter(|name| !name.is_empty()) {
+        Some(name) => (
+            format!(
+                "${{{name}}} is unset or empty, and in braces an empty variable still is an argument"
+            ),
+            format!("write ${name} in place of ${{{name}}}: unset, it gives no argument"),
+        ),
+        None => (
+            "the word is empty".to_owned(),
+            format!(
+                "remove the empty word (\"\", or a second blank in an arguments file) at {}",
+                stray.at
+            ),
+        ),
+    }
+}
+
+/// The unset variable that an empty word stands for.
+fn unset_at(snapshot: &Snapshot, word: &Word) -> Option<String> {
+    snapshot
+        .unit
+        .events
+        .iter()
+        .find_map(|event| match &event.kind {
+            EventKind::UnsetVariable { name, braces: true } if event.at == word.declared => {
+                Some(name.clone())
+            }
+            _ => None,
+        })
+}
+
+/// A character that only looks like a dash, a blank or a quote.
+fn typographic(text: &str) -> Option<(char, &'static str)> {
+    text.chars().find_map(|letter| {
+        let name = match letter {
+            '\u{2010}' | '\u{2011}' => "a typographic hyphen",
+            '\u{2012}' | '\u{2013}' => "an en dash",
+            '\u{2014}' | '\u{2015}' => "an em dash",
+            '\u{2212}' => "a minus sign",
+            '\u{a0}' | '\u{202f}' => "a no-break space",
+            '\u{2000}'..='\u{200a}' | '\u{3000}' => "a typographic blank",
+            '\u{200b}'..='\u{200d}' | '\u{feff}' | '\u{2060}' => "an invisible character",
+            '\u{201c}'..='\u{201f}' | '\u{2018}'..='\u{201b}' => "a typographic quote",
+            _ => return None,
+        };
+        Some((letter, name))
+    })
+}
+
+fn is_shell(text: &str) -> bool {
+    matches!(text, "|" | "||" | "&" | "&&" | ";" | "<" | "tee")
+        || text
+            .trim_start_matches(|c: char| c.is_ascii_digit())
+            .starts_with('>')
+        || text.starts_with("&>")
+        || text.starts_with("$(")
+        || text.starts_with('`')
+}
+
+/// The flag before it.
+fn before<'a>(snapshot: &'a Snapshot, stray: &Stray) -> Option<&'a FlagUse> {
+    snapshot
+        .flags
+        .uses
+        .iter()
+        .rfind(|used| used.word + 1 + usize::from(used.value_in_next_word) == stray.word)
+}
+
+/// What the flag before it says of the cause.
+fn after_flag(used: &FlagUse, text: &str) -> Option<(String, String)> {
+    let flag = &used.written;
+    let join = |value: &str| format!("write {flag}={value} without blanks around '='");
+    let spec = used.spec?;
+    if used.value_in_next_word && used.value == "=" {
+        return Some((format!("{flag} took '=' as its value"), join(text)));
+    }
+    if !spec.value.stands_alone() && used.value.is_empty() && !used.value_in_next_word {
+        return Some((
+            format!("{flag}= has an empty value before the blank"),
+            join(text),
+        ));
+    }
+    if used.value_in_next_word && text == "=" {
+        return Some((
+            format!("a blank stands before '=' of {flag}"),
+            join("VALUE"),
+        ));
+    }
+    if spec.value.stands_alone() && used.value == "true" {
+        let value = if text == "=" { "false" } else { text };
+        return Some((
+            format!("{flag} takes its value only behind '=', never from the next word: it is true"),
+            format!("write {flag}={value}"),
+        ));
+    }
+    if used.value.ends_with([',', ':']) {
+        return Some((
+            format!("a blank follows the comma in the value of {flag}"),
+            format!("write {flag}={}{text}", used.value),
+        ));
+    }
+    None
+}
+
+/// Whether `--` stands before the word and is nobody's value.
+fn behind_dashes(snapshot: &Snapshot, stray: &Stray) -> bool {
+    let words = snapshot
+        .launch
+        .words
+        .get(1..=stray.word)
+        .unwrap_or_default();
+    // A use owns its word and, perhaps, the next one; both are in the order of the words.
+    let mut uses = snapshot
+        .flags
+        .uses
+        .iter()
+        .filter(|used| used.value_in_next_word)
+        .peekable();
+    words.iter().enumerate().any(|(index, word)| {
+        while uses.next_if(|used| used.word + 1 < index).is_some() {}
+        let is_value = uses.peek().is_some_and(|used| used.word + 1 == index);
+        word.text == "--" && !is_value
+    })
+}
+
+/// Where word and flag before it come from one variable, which systemd split.
+fn split(snapshot: &Snapshot, stray: &Stray, word: &Word) -> Option<(String, String)> {
+    let variable = |word: &Word| {
+        let origin = word.origins.first()?;
+        (!origin.braces && !origin.variable.is_empty()).then(|| origin.variable.clone())
+    };
+    let name = variable(word)?;
+    let previous = snapshot.launch.words.get(stray.word).and_then(variable)?;
+    (previous == name).then(|| {
+        (
+            format!("${name} is split at blanks, and no flag before it takes this word"),
+            format!(
+                "quote the value with its flag in ${name} at {}, or remove the blank",
+                stray.at
+            ),
+        )
+    })
+}

@@ -1,0 +1,284 @@
+//! KN: swap, kernel settings.
+
+use super::{Finding, Report, Rule, Severity, settings};
+use crate::kubelet::{
+    machine::Found,
+    place::Place,
+    snapshot::{Phase, Snapshot},
+};
+
+/// The rules of this family.
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "KN001",
+        name: "swap-on",
+        severity: "fatal; warning while the configuration is still to be written",
+        doc: "The kernel swaps (`/proc/swaps` has an entry, zram included) and `failSwapOn` is true, which is the \
+              default: the kubelet exits at its start with 'running with swap on is not supported'.",
+        source: "kubernetes/kubeadm#610, linuxkit/linuxkit#2671, Azure/AKSFlexNode#67; KEP-2400 (NodeSwap)",
+        fix: "Turn swap off for good (swapoff -a, and mask the swap or zram unit), or set failSwapOn: false together \
+              with memorySwap.swapBehavior.",
+        run: swap_on,
+    },
+    Rule {
+        id: "KN002",
+        name: "ip-forward",
+        severity: "error",
+        doc: "`net.ipv4.ip_forward` is 0 (or, on a node with an IPv6 address of its own, \
+              `net.ipv6.conf.all.forwarding`): the kernel drops what pods send to other nodes, and kubeadm's \
+              preflight refuses the host.",
+        source: "kubeadm's preflight check FileContent--proc-sys-net-ipv4-ip_forward",
+        fix: "Set it to 1 in /etc/sysctl.d and run sysctl --system.",
+        run: ip_forward,
+    },
+    Rule {
+        id: "KN003",
+        name: "br-netfilter",
+        severity: "warning, where the CNI plugin connects pods by a bridge",
+        doc: "The CNI plugin connects pods by a Linux bridge, and `net.bridge.bridge-nf-call-iptables` is 0 or not \
+              there (the module br_netfilter is not loaded): what pods on this node send to each other through a \
+              Service escapes kube-proxy's rules.",
+        source: "Kubernetes documentation, container runtimes: network configuration; kubeadm's preflight",
+        fix: "Load br_netfilter through /etc/modules-load.d and set the value to 1 in /etc/sysctl.d.",
+        run: br_netfilter,
+    },
+    Rule {
+        id: "KN004",
+        name: "protect-kernel-defaults",
+        severity: "fatal",
+        doc: "`protectKernelDefaults` is true and a kernel setting differs from what the kubelet wants: it exits at \
+              its start with 'invalid kernel flag' instead of setting it.",
+        source: "kubernetes/kubernetes#66241, rancherfederal/rke2-ansible#354, bottlerocket-os/bottlerocket#3780, \
+                 canonical/microk8s#3091, gardener/gardener#7069",
+        fix: "Set the values in /etc/sysctl.d and run sysctl --system before the kubelet starts, or turn \
+              protectKernelDefaults off.",
+        run: protect_kernel_defaults,
+    },
+];
+
+fn swap_on(snapshot: &Snapshot, report: &mut Report) {
+    if !settings::are_known(snapshot) {
+        return report.not_checked("KN001", settings::COMMAND);
+    }
+    let Some(swaps) = &snapshot.machine.swaps else {
+        return report.not_checked("KN001", "/proc/swaps of the host");
+    };
+    let Some(swap) = swaps.first() else {
+        return;
+    };
+    if snapshot.settings.bool("failSwapOn") == Some(false) {
+        return;
+    }
+    let more = match swaps.len() {
+        1 => String::new(),
+        all => format!(", and {} more", all - 1),
+    };
+    let devices = format!(
+        "{}, {}{more}",
+        swap.value.device,
+        size(swap.value.size_bytes)
+    );
+    let fix = format!(
+        "swapoff -a, and mask the unit that swaps again at boot (systemctl list-units --type=swap, or /etc/fstab); or \
+         failSwapOn: false with memorySwap.swapBehavior in the kubelet's configuration{}",
+        match snapshot.version.as_ref().map(|version| version.minor.0) {
+            Some(34..) => " (NodeSwap is GA since 1.34)",
+            Some(..28) => " (swap is not supported before 1.28)",
+            _ => "",
+        }
+    );
+    let finding = if settings::are_to_come(snapshot) {
+        let message = format!(
+            "swap is on ({devices}): the kubelet exits at its start unless the configuration that it will get says \
+             failSwapOn: false"
+        );
+        Finding::new("KN001", Severity::Warning, swap.at.clone(), message)
+    } else {
+        let default = if settings::is_default(snapshot, "failSwapOn") {
+            " (the default)"
+        } else {
+            ""
+        };
+        let message = format!(
+            "swap is on ({devices}) and failSwapOn is true{default}: the kubelet exits at its start ('running with \
+             swap on is not supported')"
+        );
+        let finding = Finding::new("KN001", Severity::Fatal, swap.at.clone(), message);
+        if default.is_empty() {
+            let at = settings::place(snapshot, "failSwapOn");
+            finding.step(at, "failSwapOn is set to true here")
+        } else {
+            finding
+        }
+    };
+    report.add(finding.fix(fix));
+}
+
+/// A size as people write it: `4.0 GiB`.
+fn size(bytes: u64) -> String {
+    let (unit, name) = if bytes >= 1 << 30 {
+        (1 << 30, "GiB")
+    } else {
+        (1 << 20, "MiB")
+    };
+    let tenths = u128::from(bytes) * 10 / unit;
+    format!("{}.{} {name}", tenths / 10, tenths % 10)
+}
+
+fn ip_forward(snapshot: &Snapshot, report: &mut Report) {
+    // k3s and RKE2 set these themselves when they start.
+    if settings::are_managed(snapshot) && snapshot.phase == Phase::Before {
+        return;
+    }
+    let sysctls = &snapshot.machine.sysctls;
+    let Some(forward) = sysctls.get("net.ipv4.ip_forward") else {
+        return report.not_checked("KN002", "/proc/sys/net/ipv4/ip_forward of the host");
+    };
+    let has_ipv6 = snapshot
+        .settings
+        .text("--node-ip")
+        .is_some_and(|addresses| addresses.contains(':'));
+    let ipv6 = sysctls
+        .get("net.ipv6.conf.all.forwarding")
+        .filter(|_| has_ipv6);
+    let all = [
+        ("net.ipv4.ip_forward", Some(forward)),
+        ("net.ipv6.conf.all.forwarding", ipv6),
+    ];
+    for (name, found) in all {
+        let Some(found) = found.filter(|found| found.value == "0") else {
+            continue;
+        };
+        let message = format!(
+            "{name} is 0: the kernel does not forward what pods send to other nodes, and kubeadm's preflight refuses \
+             the host"
+        );
+        report.add(
+            Finding::new("KN002", Severity::Error, found.at.clone(), message)
+                .fix(persist(&[(name, "1")])),
+        );
+    }
+}
+
+/// The command that sets kernel settings now and at each boot.
+fn persist(values: &[(&str, &str)]) -> String {
+    let lines: Vec<String> = values
+        .iter()
+        .map(|(name, value)| format!("'{name} = {value}'"))
+        .collect();
+    format!(
+        "printf '%s\\n' {} > /etc/sysctl.d/90-kubelet.conf && sysctl --system",
+        lines.join(" ")
+    )
+}
+
+/// CNI plugins that put pods on a Linux bridge (flannel and weave-net by way of the plugin `bridge`).
+const BRIDGES: &[&str] = &["bridge", "flannel", "kube-router", "weave-net"];
+
+fn br_netfilter(snapshot: &Snapshot, report: &mut Report) {
+    const NAME: &str = "net.bridge.bridge-nf-call-iptables";
+    if settings::are_managed(snapshot) && snapshot.phase == Phase::Before {
+        return;
+    }
+    let machine = &snapshot.machine;
+    if machine.cni_plugins.is_empty() {
+        return report.not_checked(
+            "KN003",
+            "a CNI configuration: not every plugin needs br_netfilter",
+        );
+    }
+    let Some(plugin) = machine
+        .cni_plugins
+        .iter()
+        .find(|plugin| BRIDGES.contains(&plugin.as_str()))
+    else {
+        return;
+    };
+    let (at, state) = match machine.sysctls.get(NAME) {
+        Some(found) if found.value == "0" => (found.at.clone(), "0"),
+        Some(_) => return,
+        // The folder of the module is only missing where other settings of the network can be seen.
+        None => match machine.sysctls.get("net.ipv4.ip_forward") {
+            Some(_) => (
+                Place::file("/proc/sys/net/bridge/bridge-nf-call-iptables"),
+                "not there (br_netfilter is not loaded)",
+            ),
+            None => return report.not_checked("KN003", "/proc/sys/net/bridge of the host"),
+        },
+    };
+    let message = format!(
+        "{NAME} is {state} and the CNI plugin {plugin} connects pods by a bridge: what pods on this node send to each \
+         other through a Service escapes kube-proxy's rules"
+    );
+    let fix = format!(
+        "echo br_netfilter > /etc/modules-load.d/br_netfilter.conf && modprobe br_netfilter && {}",
+        persist(&[(NAME, "1")])
+    );
+    report.add(Finding::new("KN003", Severity::Warning, at, message).fix(fix));
+}
+
+/// What a kubelet with `protectKernelDefaults` wants, in the order in which it looks; from kubernetes/kubernetes,
+/// `pkg/util/sysctl` and `pkg/kubelet/cm/container_manager_linux.go`.
+const PROTECTED: &[(&str, &str)] = &[
+    ("vm.overcommit_memory", "1"),
+    ("vm.panic_on_oom", "0"),
+    ("kernel.panic", "10"),
+    ("kernel.panic_on_oops", "1"),
+    ("kernel.keys.root_maxkeys", "1000000"),
+    ("kernel.keys.root_maxbytes", "25000000"),
+];
+
+fn protect_kernel_defaults(snapshot: &Snapshot, report: &mut Report) {
+    if !settings::are_known(snapshot) {
+        return report.not_checked("KN004", settings::COMMAND);
+    }
+    if snapshot.settings.bool("protectKernelDefaults") != Some(true) {
+        return;
+    }
+    let sysctls = &snapshot.machine.sysctls;
+    let wrong: Vec<(&str, &str, &Found<String>)> = PROTECTED
+        .iter()
+        .filter_map(|(name, wanted)| Some((*name, *wanted, sysctls.get(name)?)))
+        .filter(|(_, wanted, found)| found.value != *wanted)
+        .collect();
+    let Some((_, _, first)) = wrong.first() else {
+        if PROTECTED
+            .iter()
+            .any(|(name, _)| !sysctls.contains_key(name))
+        {
+            report.not_checked("KN004", "/proc/sys of the host");
+        }
+        return;
+    };
+    let list: Vec<String> = wrong
+        .iter()
+        .map(|(name, wanted, found)| format!("{name} is {} (must be {wanted})", found.value))
+        .collect();
+    let from = settings::place(snapshot, "protectKernelDefaults");
+    let message = format!(
+        "protectKernelDefaults is on ({from}) and {}: the kubelet exits ('invalid kernel flag'){}",
+        list.join(", "),
+        if settings::are_managed(snapshot) {
+            format!(
+                "; {} restarts it again and again and looks healthy itself",
+                snapshot.unit.name
+            )
+        } else {
+            String::new()
+        }
+    );
+    let values: Vec<(&str, &str)> = wrong
+        .iter()
+        .map(|(name, wanted, _)| (*name, *wanted))
+        .collect();
+    let fix = format!(
+        "{} before {} starts, or turn protectKernelDefaults off at {from}",
+        persist(&values),
+        snapshot.unit.name
+    );
+    let finding = Finding::new("KN004", Severity::Fatal, first.at.clone(), message).fix(fix);
+    report.add(finding.step(from, "protectKernelDefaults is turned on here"));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! The layers between the unit and the kubelet: programs that hide its words, lists of k3s and RKE2 that replace one
+//! another, arguments files that are split otherwise than they were meant.
+
+use super::{Finding, Report, Rule, Severity};
+use crate::kubelet::{
+    layers::{ArgsOddity, Launcher, Oddity, ReplacedList},
+    snapshot::Snapshot,
+};
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "SD023",
+        name: "wrapper-unresolvable",
+        severity: "info",
+        doc: "`ExecStart=` runs a shell or a script, or the distribution's own configuration cannot be read, so that \
+              the kubelet's arguments cannot be derived from files. Rules on flags and settings then judge nothing \
+              but what the running process shows.",
+        source: "nodevigil's limits: no script is run or guessed at",
+        fix: "Let `ExecStart=` run the kubelet itself, or judge its running command line.",
+        run: wrapper_unresolvable,
+    },
+    Rule {
+        id: "SD027",
+        name: "list-replaced",
+        severity: "error if kubelet-arg loses items, warning if labels or taints are lost",
+        doc: "k3s and RKE2 do not join lists: a key in a later file of `config.yaml.d` takes the place of the whole \
+              list of an earlier file, unless it is written with a `+`, and the command line takes the place of both. \
+              The items of the earlier list do not reach the kubelet.",
+        source: "docs.k3s.io/installation/configuration and docs.rke2.io/install/configuration (value merge \
+                 behaviour); pkg/configfilearg of k3s",
+        fix: "Write `kubelet-arg+:` in the later file, or keep all items in one place.",
+        run: list_replaced,
+    },
+    Rule {
+        id: "SD028",
+        name: "args-file-split",
+        severity: "fatal",
+        doc: "The snaps read the kubelet's arguments from a file in ways of their own. MicroK8s deletes every quote \
+              and splits at every single blank: two blanks make an empty argument, a quoted blank splits. Canonical's \
+              k8s gives the file to bash: `<` and its like outside quotes are syntax errors. The kubelet exits, or is \
+              never started.",
+        source: "canonical/microk8s, ReadArgsFromFile of the Kubelite patch; canonical/cluster-api-k8s#115",
+        fix: "Write one flag a line, its value behind `=` and without blanks; quote it where bash reads the file.",
+        run: args_file_split,
+    },
+];
+
+fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
+    if let Some(unknown) = &snapshot.launch.unknown {
+        let message = format!(
+            "the kubelet's arguments cannot be derived from the unit {}: {} {}",
+            snapshot.unit.name, unknown.program, unknown.reason
+        );
+        let fix = if snapshot.launch.launcher == Launcher::Script {
+            format!(
+                "let ExecStart= run the kubelet itself, or compare its running command line: tr '\\0' '\\n' \
+                 </proc/$(systemctl show -P MainPID {})/cmdline",
+                snapshot.unit.name
+            )
+        } else {
+            "let the file hold what can be read without running anything".to_owned()
+        };
+        report.add(Finding::new("SD023", Severity::Info, unknown.at.clone(), message).fix(fix));
+    }
+    for (at, reason) in &snapshot.launch.unreadable {
+        let told = snapshot.launch.unknown.as_ref();
+        if told.is_some_and(|unknown| unknown.at == *at) {
+            continue;
+        }
+        let message = format!(
+            "{at} is a part of the kubelet's configuration and cannot be read: {reason}; what it says of the \
+             kubelet is not judged"
+        );
+        report.add(
+            Finding::new("SD023", Severity::Info, at.clone(), message)
+                .fix(format!("mend {}, or take it away", at.file)),
+        );
+    }
+}
+
+fn list_replaced(snapshot: &Snapshot, report: &mut Report) {
+    for list in &snapshot.launch.replaced {
+        report.add(replaced(list, snapshot.launch.launcher));
+    }
+}
+
+fn replaced(list: &ReplacedList, launcher: Launcher) -> Finding {
+    let severity = if list.key == "kubelet-arg" {
+        Severity::Error
+    } else {
+        Severity::Warning
+    };
+    let mut lost: Vec<&str> = list
+        .lost
+        .iter()
+        .take(MAX_STEPS)
+        .map(|(item, _)| item.as_str())
+        .collect();
+    let more = format!("{} more", list.lost.len().saturating_sub(MAX_STEPS));
+    if list.lost.len() > MAX_STEPS {
+        lost.push(&more);
+    }
+    let program = if launcher == Launcher::Rke2 {
+        "RKE2"
+    } else {
+        "k3s"
+    };
+    let (what, why) = if list.by_command_line {
+        ("on the command line", "the command line replaces lists")
+    } else {
+        ("here", "later files win; lists are not joined")
+    };
+    let message = format!(
+        "{key} {what} replaces the list of {at} ({program}: {why}). Lost: {lost}",
+        key = list.key,
+        at = list.at,
+        lost = lost.join(", "),
+    );
+    let fix = if list.by_command_line {
+        format!(
+            "write the command line's {key} into {file} and take it off the command line",
+            key = list.key,
+            file = list.at.file
+        )
+    } else {
+        format!(
+            "write {key}+: in {by} to append, or keep all {key} entries in one file; then restart the service",
+            key = list.key,
+            by = list.by
+        )
+    };
+    let mut finding = Finding::new("SD027", severity, list.by.clone(), message).fix(fix);
+    for (item, at) in list.lost.iter().take(MAX_STEPS) {
+        finding = finding.step(at.clone(), format!("{item} does not reach the kubelet"));
+    }
+    finding
+}
+
+/// The most lost items that are named.
+const MAX_STEPS: usize = 10;
+
+fn args_file_split(snapshot: &Snapshot, report: &mut Report) {
+    for odd in &snapshot.launch.oddities {
+        report.add(split(odd));
+    }
+}
+
+fn split(odd: &ArgsOddity) -> Finding {
+    let at = &odd.at;
+    let (message, fix) = match odd.what {
+        Oddity::TwoBlanks => (
+            format!(
+                "two blanks between flags at {at}: the kubelet gets an empty argument and exits with `unknown command`"
+            ),
+            "write one flag a line, without blanks around it",
+        ),
+        Oddity::QuoteDeleted => (
+            format!(
+                "the quotes at {at} are deleted and their blank splits: the kubelet gets what follows as an argument \
+                 of its own and exits with `unknown command`"
+            ),
+            "write the value without a blank: kubelite knows no quotes",
+        ),
+        Oddity::EmptyVariable => (
+            format!(
+                "the variable at {at} is not set: the kubelet gets an empty argument and exits with `unknown command`"
+            ),
+            "write the value out, or take the word away",
+        ),
+        Oddity::EmptyQuotes => (
+            format!(
+                "the quotes at {at} hold nothing: the kubelet gets an empty argument and exits with `unknown command`"
+            ),
+            "take the quotes away",
+        ),
+        Oddity::ShellSyntax('{') => (
+            format!(
+                "the braces at {at} are not quoted: bash makes several words of them, and the kubelet does not get \
+                 the flag as it is written"
+            ),
+            "put the flag's value into single quotes",
+        ),
+        Oddity::ShellSyntax(character) => (
+            format!(
+                "`{character}` at {at} is not quoted: bash reads this file and stops with `syntax error near \
+                 unexpected token`; the kubelet is not started"
+            ),
+            "put the flag's value into single quotes",
+        ),
+        Oddity::QuoteNotClosed => (
+            format!(
+                "the quote at {at} is not closed: bash reads this file and stops with `unexpected EOF`; the kubelet \
+                 is not started"
+            ),
+            "close the quote on the same line",
+        ),
+    };
+    Finding::new("SD028", Severity::Fatal, at.clone(), message)
+        .fix(format!("{fix}: {at}: {}", odd.text))
+}
+
+#[cfg(test)]
+mod tests;

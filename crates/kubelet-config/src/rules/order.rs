@@ -1,0 +1,222 @@
+//! The findings in the order in which they are shown: folded, linked, the worst first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Finding, Report};
+use crate::kubelet::place::Place;
+
+/// The most findings of one rule: far more than a person reads, and a bound for a hostile tree.
+const MAX_OF_A_RULE: usize = 100;
+
+/// Puts a report in order.
+pub(super) fn settle(report: &mut Report) {
+    sort(&mut report.findings);
+    fold(&mut report.findings);
+    bound(&mut report.findings);
+    explain(&mut report.findings);
+    link(&mut report.findings);
+    let mut seen = BTreeSet::new();
+    report
+        .not_checked
+        .retain(|one| seen.insert((one.rule, one.lacks)));
+}
+
+/// The worst first, then by place, then by rule.
+pub(super) fn sort(findings: &mut [Finding]) {
+    findings.sort_by(|one, other| {
+        other
+            .severity
+            .cmp(&one.severity)
+            .then_with(|| one.at.cmp(&other.at))
+            .then_with(|| one.rule.cmp(other.rule))
+            .then_with(|| one.message.cmp(&other.message))
+    });
+}
+
+/// The same thing said twice is said once.
+fn fold(findings: &mut Vec<Finding>) {
+    findings.dedup_by(|one, other| {
+        one.rule == other.rule && one.at == other.at && one.message == other.message
+    });
+}
+
+/// Of a rule that finds without end, the worst.
+fn bound(findings: &mut Vec<Finding>) {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for finding in &*findings {
+        *counts.entry(finding.rule).or_default() += 1;
+    }
+    counts.retain(|_, count| *count > MAX_OF_A_RULE);
+    if counts.is_empty() {
+        return;
+    }
+    let mut kept: BTreeMap<&str, usize> = BTreeMap::new();
+    findings.retain_mut(|finding| {
+        let Some(all) = counts.get(finding.rule) else {
+            return true;
+        };
+        let kept = kept.entry(finding.rule).or_default();
+        *kept += 1;
+        if *kept == MAX_OF_A_RULE {
+            let more = all - MAX_OF_A_RULE;
+            let note = format!(" ({more} more findings of this rule are left out)");
+            finding.message.push_str(&note);
+        }
+        *kept <= MAX_OF_A_RULE
+    });
+}
+
+/// Rules on words of the argument list, and the rules on text that explain such a word if they speak of its line.
+const EXPLAINED_BY: &[(&str, &[&str])] = &[
+    ("SD016", &["SD006", "SD014", "SD015", "SD025"]),
+    ("FL001", &["SD006", "SD025"]),
+    ("FL004", &["SD006", "SD025"]),
+];
+
+/// What a word of the argument list suffers from may have been said of the text that it comes from.
+fn explain(findings: &mut [Finding]) {
+    let mut said: BTreeMap<(&'static str, String), Place> = BTreeMap::new();
+    for finding in &*findings {
+        for place in std::iter::once(&finding.at).chain(finding.chain.iter().map(|step| &step.at)) {
+            let key = (finding.rule, place.file_line());
+            said.entry(key).or_insert_with(|| finding.at.clone());
+        }
+    }
+    for finding in findings
+        .iter_mut()
+        .filter(|finding| finding.caused_by.is_none())
+    {
+        let rules = EXPLAINED_BY.iter().find(|(rule, _)| *rule == finding.rule);
+        let line = finding.at.file_line();
+        finding.caused_by = rules.and_then(|(_, causes)| {
+            causes.iter().find_map(|cause| {
+                let at = said.get(&(*cause, line.clone()))?;
+                Some((*cause, at.clone()))
+            })
+        });
+    }
+}
+
+/// A cause names the finding that stands in the report: by its own place, or by one that its chain goes through.
+/// A cause that no finding speaks for is dropped.
+fn link(findings: &mut [Finding]) {
+    let mut places: BTreeMap<(&'static str, String), Place> = BTreeMap::new();
+    for finding in &*findings {
+        places.insert((finding.rule, finding.at.file_line()), finding.at.clone());
+    }
+    for finding in &*findings {
+        for step in &finding.chain {
+            let key = (finding.rule, step.at.file_line());
+            places.entry(key).or_insert_with(|| finding.at.clone());
+        }
+    }
+    for finding in findings {
+        finding.caused_by = finding.caused_by.take().and_then(|(rule, evidence)| {
+            let at = places.get(&(rule, evidence.file_line()))?;
+            Some((rule, at.clone()))
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::{NotChecked, Severity};
+
+    fn finding(rule: &'static str, severity: Severity, line: u32) -> Finding {
+        let at = Place::file("/etc/x").at_line(line);
+        Finding::new(rule, severity, at, "said")
+    }
+
+    #[test]
+    fn the_worst_comes_first_and_a_repetition_is_folded() {
+        let mut report = Report {
+            findings: vec![
+                finding("SD011", Severity::Warning, 1),
+                finding("SD008", Severity::Fatal, 9),
+                finding("SD008", Severity::Fatal, 2),
+                finding("SD011", Severity::Warning, 1),
+            ],
+            ..Report::default()
+        };
+        report.not_checked = vec![
+            NotChecked {
+                rule: "SD020",
+                lacks: "x",
+            },
+            NotChecked {
+                rule: "SD020",
+                lacks: "x",
+            },
+        ];
+        settle(&mut report);
+        let order: Vec<_> = report
+            .findings
+            .iter()
+            .map(|one| (one.rule, one.at.line))
+            .collect();
+        assert_eq!(order, [("SD008", 2), ("SD008", 9), ("SD011", 1)]);
+        assert_eq!(report.not_checked.len(), 1);
+    }
+
+    #[test]
+    fn a_cause_is_found_by_its_chain_and_dropped_if_nothing_speaks_for_it() {
+        let lost = Place::file("/etc/drop-in").at(3, 5, 9);
+        let cause = finding("SD001", Severity::Error, 1).step(lost.clone(), "lost");
+        let mut report = Report {
+            findings: vec![
+                finding("CL001", Severity::Error, 7).caused_by("SD001", lost.at_line(3)),
+                finding("CL001", Severity::Error, 8).caused_by("SD003", lost),
+                cause,
+            ],
+            ..Report::default()
+        };
+        settle(&mut report);
+        let causes: Vec<_> = report
+            .findings
+            .iter()
+            .map(|one| one.caused_by.clone())
+            .collect();
+        let at = Place::file("/etc/x").at_line(1);
+        assert_eq!(causes, [None, Some(("SD001", at)), None]);
+    }
+
+    #[test]
+    fn a_stray_word_is_explained_by_what_is_said_of_its_line() {
+        let mut report = Report {
+            findings: vec![
+                finding("SD016", Severity::Fatal, 3),
+                finding("SD016", Severity::Fatal, 4),
+                finding("SD015", Severity::Fatal, 3),
+                finding("SD011", Severity::Warning, 4),
+            ],
+            ..Report::default()
+        };
+        settle(&mut report);
+        let causes: Vec<_> = report
+            .findings
+            .iter()
+            .filter(|one| one.rule == "SD016")
+            .map(|one| one.caused_by.as_ref().map(|(rule, _)| *rule))
+            .collect();
+        assert_eq!(causes, [Some("SD015"), None]);
+    }
+
+    #[test]
+    fn a_rule_without_end_is_bounded_and_says_so() {
+        let mut report = Report::default();
+        for line in 1..=250 {
+            report.add(finding("SD004", Severity::Warning, line));
+        }
+        report.add(finding("SD003", Severity::Warning, 1));
+        settle(&mut report);
+        let kept: Vec<_> = report
+            .findings
+            .iter()
+            .filter(|one| one.rule == "SD004")
+            .collect();
+        assert_eq!(kept.len(), MAX_OF_A_RULE);
+        assert!(kept.last().unwrap().message.contains("150 more"));
+        assert_eq!(report.findings.len(), MAX_OF_A_RULE + 1);
+    }
+}

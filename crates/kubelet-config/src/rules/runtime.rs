@@ -1,0 +1,346 @@
+//! RT: the container runtime and the cgroups that it shares with the kubelet.
+
+use super::{Finding, Report, Rule, Severity, settings};
+use crate::kubelet::{
+    effective::From,
+    machine::{Runtime, RuntimeKind, Socket},
+    place::Place,
+    snapshot::{Phase, Snapshot},
+};
+
+/// The rules of this family.
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "RT001",
+        name: "cri-socket-missing",
+        severity: "fatal; warning before the kubelet's first start",
+        doc: "At the kubelet's runtime endpoint there is no socket, something that is no socket, or one that refuses \
+              connections: the kubelet retries, then exits, again and again.",
+        source: "kubernetes/kubernetes#111591, #131164; containerd/containerd#14121",
+        fix: "Start the runtime, or correct containerRuntimeEndpoint.",
+        run: socket_missing,
+    },
+    Rule {
+        id: "RT002",
+        name: "cri-plugin-disabled",
+        severity: "fatal",
+        doc: "containerd's configuration disables its CRI plugin, as the package of Docker does: the socket is there, \
+              but answers the kubelet with 'unknown service runtime.v1.RuntimeService', and the kubelet exits.",
+        source: "containerd/containerd#4581, #14121; kubernetes/kubernetes#131164",
+        fix: "Remove the plugin from disabled_plugins and restart containerd.",
+        run: plugin_disabled,
+    },
+    Rule {
+        id: "RT003",
+        name: "cgroup-driver-mismatch",
+        severity: "error",
+        doc: "The kubelet's `cgroupDriver` (cgroupfs by default) is not the runtime's: pods fail to start, or end up \
+              in two hierarchies of which each manager sees one. Since 1.31 the kubelet asks the runtime \
+              (KubeletCgroupDriverFromCRI; containerd 2.0, CRI-O 1.28), and the setting does not matter.",
+        source: "kubernetes/kubernetes#43805, #89682, #95488; containerd/containerd#4857, #7276; KEP-4033",
+        fix: "Set cgroupDriver: systemd for the kubelet and SystemdCgroup = true for containerd, and drain the node \
+              before both restart.",
+        run: driver_mismatch,
+    },
+    Rule {
+        id: "RT005",
+        name: "cgroup-v1",
+        severity: "fatal since 1.35, unless failCgroupV1 is false; warning from 1.31",
+        doc: "The host has cgroup v1. The kubelet supports it in maintenance mode only since 1.31, and exits on it \
+              since 1.35 ('kubelet is configured to not run on a host using cgroup v1'), where failCgroupV1 is true by \
+              default.",
+        source: "kubernetes/kubernetes#134298, #134744; KEP-5573; k0sproject/k0s#7398; kubernetes/minikube#22315",
+        fix: "Boot with the unified hierarchy (systemd.unified_cgroup_hierarchy=1); until then failCgroupV1: false.",
+        run: cgroup_v1,
+    },
+];
+
+fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
+    if !settings::are_known(snapshot) {
+        return report.not_checked("RT001", settings::COMMAND);
+    }
+    let machine = &snapshot.machine;
+    let (Some(path), Some(socket)) = (&machine.socket_path, &machine.socket) else {
+        return report.not_checked(
+            "RT001",
+            "a look at the runtime's socket on the running host",
+        );
+    };
+    let what = match socket {
+        Socket::Present | Socket::Connected => return,
+        Socket::Missing => format!("no runtime at {path}: nothing is there"),
+        Socket::NotASocket => format!("no runtime at {path}: what is there is no socket"),
+        Socket::Refused { reason } => {
+            format!("no runtime at {path}: the socket answers with {reason}")
+        }
+    };
+    let others = machine.other_sockets.join(", ");
+    let found = if others.is_empty() {
+        String::new()
+    } else {
+        format!("; another runtime's socket is there: {others}")
+    };
+    let is_before = snapshot.phase == Phase::Before;
+    let (severity, result) = if is_before {
+        (
+            Severity::Warning,
+            "it must be there when the kubelet starts",
+        )
+    } else {
+        (
+            Severity::Fatal,
+            "the kubelet retries for a while, then exits",
+        )
+    };
+    let at = settings::place(snapshot, "containerRuntimeEndpoint");
+    let service = match machine.runtime.as_ref().map(|runtime| runtime.kind) {
+        Some(RuntimeKind::Crio) => "crio.service",
+        _ if settings::are_managed(snapshot) => snapshot.unit.name.as_str(),
+        _ => "containerd.service",
+    };
+    let fix = if machine.other_sockets.is_empty() || !matches!(socket, Socket::Missing) {
+        format!("systemctl enable --now {service}; if it runs: journalctl -u {service}")
+    } else {
+        let first = machine.other_sockets.first().map_or("", String::as_str);
+        format!(
+            "systemctl enable --now {service}, or set containerRuntimeEndpoint: unix://{first} at {at}"
+        )
+    };
+    report.add(Finding::new("RT001", severity, at, format!("{what}{found}; {result}")).fix(fix));
+}
+
+fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
+    let Some(runtime) = &snapshot.machine.runtime else {
+        return report.not_checked("RT002", "the configuration of the runtime at the endpoint");
+    };
+    let Some(at) = &runtime.cri_disabled else {
+        if !runtime.problems.is_empty() {
+            report.not_checked(
+                "RT002",
+                "a configuration of the runtime that could be read whole",
+            );
+        }
+        return;
+    };
+    let message = "containerd's CRI plugin is disabled here: its socket answers 'unknown service \
+                   runtime.v1.RuntimeService', and the kubelet exits after some retries";
+    let fix =
+        format!("{at}: remove the plugin from disabled_plugins, then systemctl restart containerd");
+    report.add(Finding::new("RT002", Severity::Fatal, at.clone(), message).fix(fix));
+}
+
+/// Whether the kubelet asks the runtime for its driver, so that the setting does not matter.
+enum Asks {
+    Yes,
+    No(String),
+    /// What would have to be known.
+    Unknown(&'static str),
+}
+
+fn asks(snapshot: &Snapshot, runtime: &Runtime) -> Asks {
+    let name = name(runtime.kind);
+    let answers = match &runtime.version {
+        Some(version) => Some(at_least(version, runtime.kind)),
+        // Schema 3 is containerd 2's.
+        None => runtime.schema.filter(|schema| *schema >= 3).map(|_| true),
+    };
+    if answers == Some(false) {
+        let version = runtime.version.as_deref().unwrap_or_default();
+        return Asks::No(format!(
+            "{name} {version} does not tell the kubelet its driver"
+        ));
+    }
+    let Some(version) = &snapshot.version else {
+        return Asks::Unknown("the kubelet's version");
+    };
+    let gate = snapshot
+        .settings
+        .get("featureGates")
+        .and_then(|gates| gates.value.get("KubeletCgroupDriverFromCRI"))
+        .and_then(serde_json::Value::as_bool);
+    // Alpha in 1.28, on by default since 1.31, locked since 1.34 (KEP-4033).
+    let is_on = match version.minor.0 {
+        ..28 => false,
+        28..31 => gate == Some(true),
+        31..34 => gate != Some(false),
+        _ => true,
+    };
+    match (is_on, answers) {
+        (false, _) if version.minor.0 < 31 => Asks::No(format!(
+            "kubelet {version} does not ask the runtime by default"
+        )),
+        (false, _) => Asks::No("the gate KubeletCgroupDriverFromCRI is turned off".to_owned()),
+        (true, Some(_)) => Asks::Yes,
+        (true, None) => Asks::Unknown("the runtime's version"),
+    }
+}
+
+/// Whether a runtime of this version tells the kubelet its driver: containerd since 2.0, CRI-O since 1.28.
+fn at_least(version: &str, kind: RuntimeKind) -> bool {
+    let mut parts = version.trim_start_matches('v').split('.').map(|part| {
+        let digits = part
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(part.len());
+        part.get(..digits)
+            .and_then(|part| part.parse::<u32>().ok())
+            .unwrap_or(0)
+    });
+    let found = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    found
+        >= match kind {
+            RuntimeKind::Containerd => (2, 0),
+            RuntimeKind::Crio => (1, 28),
+        }
+}
+
+fn name(kind: RuntimeKind) -> &'static str {
+    match kind {
+        RuntimeKind::Containerd => "containerd",
+        RuntimeKind::Crio => "CRI-O",
+    }
+}
+
+fn driver_name(is_systemd: bool) -> &'static str {
+    if is_systemd { "systemd" } else { "cgroupfs" }
+}
+
+fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
+    const ID: &str = "RT003";
+    const FIELD: &str = "cgroupDriver";
+    if !settings::are_known(snapshot) {
+        return report.not_checked(ID, settings::COMMAND);
+    }
+    if settings::are_to_come(snapshot) && settings::is_default(snapshot, FIELD) {
+        return report.not_checked(
+            ID,
+            "the kubelet's configuration, which is still to be written",
+        );
+    }
+    // k3s and RKE2 set both sides when they start; MicroK8s' words come from a file.
+    if settings::are_managed(snapshot) && settings::is_default(snapshot, FIELD) {
+        return;
+    }
+    let Some(runtime) = &snapshot.machine.runtime else {
+        return report.not_checked(ID, "the configuration of the runtime at the endpoint");
+    };
+    let Some(theirs) = &runtime.systemd_cgroup else {
+        return report.not_checked(
+            ID,
+            "a configuration of the runtime that says its cgroup driver",
+        );
+    };
+    let ours = snapshot.settings.text(FIELD).unwrap_or("cgroupfs");
+    let wanted = driver_name(theirs.value);
+    if ours == wanted {
+        return;
+    }
+    let why = match asks(snapshot, runtime) {
+        Asks::Yes => return,
+        Asks::Unknown(lacks) => return report.not_checked(ID, lacks),
+        Asks::No(why) => why,
+    };
+    let runtime_name = name(runtime.kind);
+    let theirs_by = if theirs.at.line == 0 {
+        format!(
+            "{runtime_name} uses {wanted} cgroups by default (nothing in {} says otherwise)",
+            theirs.at.file
+        )
+    } else {
+        format!("{runtime_name} uses {wanted} cgroups ({})", theirs.at)
+    };
+    let from = snapshot.settings.get(FIELD).map(|setting| &setting.from);
+    let ours_by = match from {
+        Some(From::Flag(_) | From::File(_)) => format!("{FIELD} is {ours}"),
+        _ => format!(
+            "{}: the default is {ours}",
+            settings::by_default(snapshot, FIELD, "--cgroup-driver")
+        ),
+    };
+    let message = format!(
+        "{ours_by}, but {theirs_by}. {why}, so the mismatch is real: pods fail to start or end up in two hierarchies"
+    );
+    let at = settings::place(snapshot, FIELD);
+    let finding = Finding::new(ID, Severity::Error, at, message)
+        .fix(driver_fix(snapshot, theirs.value, &theirs.at, runtime.kind))
+        .step(theirs.at.clone(), format!("{runtime_name}: {wanted}"));
+    report.add(finding);
+}
+
+/// Both sides should use systemd's driver on a host that systemd runs: the fix mends the side that does not.
+fn driver_fix(snapshot: &Snapshot, is_systemd: bool, at: &Place, kind: RuntimeKind) -> String {
+    let drain = "drain the node first: running pods keep their old cgroups";
+    if is_systemd {
+        let (field, flag) = ("cgroupDriver: systemd", "--cgroup-driver=systemd");
+        let edit = settings::edit(snapshot, "cgroupDriver", field, flag);
+        return format!("{edit} ({drain})");
+    }
+    match kind {
+        RuntimeKind::Containerd => format!(
+            "{}: set SystemdCgroup = true in the options of the default runtime, then systemctl restart containerd \
+             ({drain})",
+            at.file
+        ),
+        RuntimeKind::Crio => format!(
+            "{at}: write cgroup_manager = \"systemd\", then systemctl restart crio ({drain})"
+        ),
+    }
+}
+
+fn cgroup_v1(snapshot: &Snapshot, report: &mut Report) {
+    const ID: &str = "RT005";
+    match snapshot.machine.cgroup_v2 {
+        Some(true) => return,
+        Some(false) => {}
+        None => return report.not_checked(ID, "/sys/fs/cgroup of the host"),
+    }
+    // A setting that nobody set is the kubelet's default, which the version alone decides.
+    let said = snapshot
+        .settings
+        .bool("failCgroupV1")
+        .filter(|_| !settings::is_default(snapshot, "failCgroupV1"));
+    let minor = snapshot.version.as_ref().map(|version| version.minor.0);
+    let shown = snapshot.version.as_ref().map_or_else(
+        || "the kubelet".to_owned(),
+        |version| format!("kubelet {version}"),
+    );
+    let (severity, result) = match (minor, said) {
+        (Some(..31), _) => return,
+        (Some(35..), None) => (
+            Severity::Fatal,
+            format!("{shown} exits ('kubelet is configured to not run on a host using cgroup v1')"),
+        ),
+        (_, Some(true)) => (
+            Severity::Fatal,
+            format!("failCgroupV1 is true: {shown} exits"),
+        ),
+        (Some(35..), Some(false)) => (
+            Severity::Warning,
+            format!(
+                "{shown} starts only because failCgroupV1 is false; support for cgroup v1 will be removed"
+            ),
+        ),
+        (Some(_), _) => (
+            Severity::Warning,
+            format!("{shown} warns, and kubelets from 1.35 on exit"),
+        ),
+        (None, _) => (
+            Severity::Warning,
+            "kubelets from 1.31 on warn, and from 1.35 on exit unless failCgroupV1 is false"
+                .to_owned(),
+        ),
+    };
+    let at = Place::file("/sys/fs/cgroup");
+    let message = format!("this host uses cgroup v1: {result}");
+    let mut finding = Finding::new(ID, severity, at, message).fix(
+        "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line (or a distribution that does); \
+         until then failCgroupV1: false in the kubelet's configuration",
+    );
+    if said.is_some() {
+        let from = settings::place(snapshot, "failCgroupV1");
+        finding = finding.step(from, "failCgroupV1 is set here");
+    }
+    report.add(finding);
+}
+
+#[cfg(test)]
+mod tests;

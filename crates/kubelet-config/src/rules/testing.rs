@@ -1,0 +1,142 @@
+//! Snapshots for the rules' tests: a small tree in memory, resolved by the real resolver.
+
+use std::collections::BTreeMap;
+
+use super::{Finding, run};
+use crate::kubelet::{
+    effective::{Effective, From},
+    machine::{Known, survey_with},
+    resolve::{Inputs, snapshot},
+    snapshot::{Intent, Snapshot},
+    tree::MemoryTree,
+};
+
+/// kubeadm's unit and drop-in, as its Debian package has them.
+pub(crate) const UNIT: &str = "/usr/lib/systemd/system/kubelet.service";
+/// kubeadm's drop-in.
+pub(crate) const DROP_IN: &str = "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf";
+
+/// A host as kubeadm leaves it on Debian, healthy: no rule finds anything.
+pub(crate) fn kubeadm() -> MemoryTree {
+    MemoryTree::new()
+        .file(
+            UNIT,
+            "[Unit]\nDescription=kubelet\n\n[Service]\nExecStart=/usr/bin/kubelet\nRestart=always\nStartLimitInterval=0\nRestartSec=10\n\n[Install]\nWantedBy=multi-user.target\n",
+        )
+        .file(
+            DROP_IN,
+            "[Service]\nEnvironment=\"KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf\"\nEnvironment=\"KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml\"\nEnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env\nEnvironmentFile=-/etc/default/kubelet\nExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n",
+        )
+        .file("/usr/bin/kubelet", "")
+        .mode("/usr/bin/kubelet", 0o755)
+        .file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=\n")
+        .file("/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--node-ip=10.0.0.7\"\n")
+        .file(
+            "/var/lib/kubelet/config.yaml",
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: systemd\nrotateCertificates: true\nclusterDNS:\n- 10.96.0.10\nsystemReserved:\n  memory: 500Mi\n",
+        )
+        .file(
+            "/etc/kubernetes/kubelet.conf",
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts:\n- {name: c, context: {cluster: k, user: u}}\nclusters:\n- {name: k, cluster: {server: 'https://10.0.0.1:6443'}}\nusers:\n- name: u\n  user:\n    client-certificate: /var/lib/kubelet/pki/kubelet-client-current.pem\n    client-key: /var/lib/kubelet/pki/kubelet-client-current.pem\n",
+        )
+        .mode("/etc/kubernetes/kubelet.conf", 0o600)
+        .file("/var/lib/kubelet/pki/kubelet-client-current.pem", "")
+        .mode("/var/lib/kubelet/pki/kubelet-client-current.pem", 0o600)
+        .file("/etc/hostname", "node-1\n")
+        .file("/proc/swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")
+}
+
+/// Everything that is found, with `inputs`.
+pub(crate) fn findings_with(tree: &MemoryTree, inputs: Inputs) -> Vec<Finding> {
+    run(&snapshot(tree, inputs)).findings
+}
+
+/// What one rule finds, as `severity at: message`.
+pub(crate) fn found(tree: &MemoryTree, inputs: Inputs, rule: &str) -> Vec<String> {
+    findings_with(tree, inputs)
+        .into_iter()
+        .filter(|finding| finding.rule == rule)
+        .map(|finding| {
+            format!(
+                "{} {}: {}",
+                format!("{:?}", finding.severity).to_lowercase(),
+                finding.at,
+                finding.message
+            )
+        })
+        .collect()
+}
+
+/// A snapshot of `tree` in which settings stand as these pairs say, each at its place.
+pub(crate) fn with_settings(
+    tree: &MemoryTree,
+    inputs: Inputs,
+    pairs: &[(&str, serde_json::Value, From)],
+) -> Snapshot {
+    let known = Known {
+        runtime_version: inputs.overrides.runtime_version.clone(),
+        ..Known::default()
+    };
+    let mut snapshot = snapshot(tree, inputs);
+    for (path, value, from) in pairs {
+        let setting = Effective {
+            value: value.clone(),
+            from: from.clone(),
+            keys: BTreeMap::new(),
+        };
+        snapshot.settings.0.insert((*path).to_owned(), setting);
+    }
+    // What the survey looks at depends on the settings.
+    let (unit, flags) = (&snapshot.unit, &snapshot.flags);
+    let machine = survey_with(tree, unit, flags, &snapshot.settings, &known);
+    snapshot.machine.socket_path = machine.socket_path;
+    snapshot.machine.runtime = machine.runtime;
+    snapshot.machine.cni_dir = machine.cni_dir;
+    snapshot.machine.cni_configs = machine.cni_configs;
+    snapshot.machine.cni_plugins = machine.cni_plugins;
+    snapshot.machine.resolv_conf = machine.resolv_conf;
+    snapshot
+}
+
+/// What one rule says of a snapshot: `severity at: message`, then `not checked: …` for each thing that it lacked.
+pub(crate) fn says(snapshot: &Snapshot, rule: &str) -> Vec<String> {
+    let report = run(snapshot);
+    let findings = report
+        .findings
+        .into_iter()
+        .filter(|finding| finding.rule == rule)
+        .map(|finding| {
+            let severity = format!("{:?}", finding.severity).to_lowercase();
+            format!("{severity} {}: {}", finding.at, finding.message)
+        });
+    let lacking = report
+        .not_checked
+        .into_iter()
+        .filter(|lacking| lacking.rule == rule)
+        .map(|lacking| format!("not checked: {}", lacking.lacks));
+    findings.chain(lacking).collect()
+}
+
+/// As if the operator had declared `cloud_provider = "external"`.
+pub(crate) fn external() -> Inputs {
+    Inputs {
+        intent: Intent {
+            cloud_provider: Some("external".to_owned()),
+            ..Intent::default()
+        },
+        ..Inputs::default()
+    }
+}
+
+/// The places that a rule finds something at, as `severity file:line:column+width`.
+pub(crate) fn carets(tree: &MemoryTree, inputs: Inputs, rule: &str) -> Vec<String> {
+    findings_with(tree, inputs)
+        .into_iter()
+        .filter(|finding| finding.rule == rule)
+        .map(|finding| {
+            let severity = format!("{:?}", finding.severity).to_lowercase();
+            let at = finding.at;
+            format!("{severity} {at}:{}+{}", at.column, at.width)
+        })
+        .collect()
+}

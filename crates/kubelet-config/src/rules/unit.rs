@@ -1,0 +1,225 @@
+//! Units that systemd cannot start, and files of root's that others can change.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Finding, Report, Rule, Severity,
+    lost::{Arrived, reload, unit_name},
+    syntax::is_bad_command,
+};
+use crate::kubelet::{
+    machine::TrustedFile,
+    place::Place,
+    snapshot::{Phase, Snapshot},
+    systemd::{EventKind, LoadState},
+};
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "SD008",
+        name: "exec-bad-setting",
+        severity: "fatal; error where an older command is started instead",
+        doc: "The unit has no usable command line: several `ExecStart=` (a drop-in that forgot the empty \
+              `ExecStart=`), none after a reset, an unbalanced quote or an unknown specifier. systemd calls it \
+              `bad-setting`, or `error` if the unit cannot be parsed, and does not start it. A bad `ExecStart=` in a \
+              drop-in ends the reading of that drop-in; the older command stays.",
+        source: "systemd.service(5), ExecStart=; tried with systemd 252",
+        fix: "Write an empty `ExecStart=` before the new one, and correct its quotes; a literal percent sign is %%.",
+        run: bad_setting,
+    },
+    Rule {
+        id: "SD019",
+        name: "unit-missing-or-masked",
+        severity: "fatal; warning for a unit that is disabled",
+        doc: "There is no such unit, or a link to `/dev/null` or an empty file masks it, so that systemd does not start \
+              it; or it is disabled, so that it does not start at boot.",
+        source: "systemd.unit(5), systemctl(1) mask and enable",
+        fix: "`systemctl unmask kubelet`, `systemctl enable kubelet`, or install the package that brings the unit.",
+        run: missing_or_masked,
+    },
+    Rule {
+        id: "SD026",
+        name: "file-permissions",
+        severity: "warning; error if its group or everyone can write it",
+        doc: "A unit, an environment file, a configuration or a kubeconfig does not belong to root, can be written by \
+              others, or holds credentials and can be read by others: who writes it, decides what root runs.",
+        source: "CIS Kubernetes Benchmark, 4.1 Worker Node Configuration Files",
+        fix: "chown root:root; chmod 0644 for units and environment files, 0600 for kubeconfigs and tokens.",
+        run: permissions,
+    },
+];
+
+fn bad_setting(snapshot: &Snapshot, report: &mut Report) {
+    let unit = &snapshot.unit;
+    let (at, reason, state) = match &unit.load {
+        LoadState::BadSetting { at, reason } => (at, reason, "bad-setting"),
+        LoadState::Error { at, reason } => (at, reason, "error"),
+        LoadState::Loaded | LoadState::NotFound | LoadState::Masked { .. } => {
+            old_command_stays(snapshot, report);
+            return;
+        }
+    };
+    let finding = Finding::new(
+        "SD008",
+        Severity::Fatal,
+        at.clone(),
+        format!("{} is '{state}' and cannot be started: {reason}", unit.name),
+    )
+    .fix(format!(
+        "correct {at} (a new `ExecStart=` needs an empty `ExecStart=` before it), then {}",
+        reload(snapshot)
+    ));
+    let finding = unit
+        .exec
+        .iter()
+        .filter(|exec| exec.at != *at)
+        .fold(finding, |finding, exec| {
+            finding.step(exec.at.clone(), "another `ExecStart=`")
+        });
+    report.add(finding);
+}
+
+/// A bad `ExecStart=` in a drop-in ends the reading of the drop-in.
+fn old_command_stays(snapshot: &Snapshot, report: &mut Report) {
+    let arrived = Arrived::of(snapshot);
+    let events = &snapshot.unit.events;
+    for (index, event) in events.iter().enumerate() {
+        let EventKind::RestOfFileLost { reason } = &event.kind else {
+            continue;
+        };
+        if !is_bad_command(events, index) {
+            continue;
+        }
+        let finding = Finding::new(
+            "SD008",
+            Severity::Error,
+            event.at.clone(),
+            format!(
+                "systemd stops reading the drop-in at this `ExecStart=` ({reason}): the older command stays, and the \
+                 rest of the file is lost{}",
+                arrived.lost(&event.text)
+            ),
+        )
+        .fix(format!("correct the line (a literal percent sign is %%), then {}", reload(snapshot)));
+        report.add(match &snapshot.unit.exec {
+            Some(exec) => finding.step(exec.at.clone(), "this command is started instead"),
+            None => finding,
+        });
+    }
+}
+
+fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
+    let unit = &snapshot.unit;
+    match &unit.load {
+        LoadState::NotFound => report.add(
+            Finding::new(
+                "SD019",
+                Severity::Fatal,
+                Place::file(format!("/etc/systemd/system/{}", unit.name)),
+                format!("{} does not exist in systemd's search path", unit.name),
+            )
+            .fix("install the package that brings the unit, or name another one with --unit"),
+        ),
+        LoadState::Masked { by } => report.add(
+            Finding::new(
+                "SD019",
+                Severity::Fatal,
+                by.clone(),
+                format!(
+                    "{} is masked by {}: systemd does not start it",
+                    unit.name, by.file
+                ),
+            )
+            .fix(format!(
+                "`systemctl unmask {0} && systemctl enable --now {0}`",
+                unit_name(snapshot)
+            )),
+        ),
+        _ => {}
+    }
+    let disabled = snapshot
+        .loaded
+        .as_ref()
+        .is_some_and(|loaded| loaded.unit_file_state == "disabled");
+    if disabled && snapshot.phase == Phase::After {
+        let at = unit
+            .fragment
+            .as_deref()
+            .map_or_else(|| Place::file(&unit.name), Place::file);
+        report.add(
+            Finding::new(
+                "SD019",
+                Severity::Warning,
+                at,
+                format!(
+                    "{} is disabled: the kubelet does not start at the next boot",
+                    unit.name
+                ),
+            )
+            .fix(format!("`systemctl enable {}`", unit_name(snapshot))),
+        );
+    }
+}
+
+fn permissions(snapshot: &Snapshot, report: &mut Report) {
+    const WRITABLE: u32 = 0o022;
+    const READABLE: u32 = 0o044;
+    let files = &snapshot.machine.trusted_files;
+    let owners: BTreeSet<u32> = files.iter().map(|file| file.uid).collect();
+    // A tree that some user unpacked belongs to that user as a whole: nothing to be learned from it.
+    let unpacked = owners.len() == 1 && !owners.contains(&0);
+    if unpacked {
+        report.not_checked(
+            "SD026",
+            "the owners: all files belong to one user, as in a tree that was unpacked",
+        );
+    }
+    for file in files {
+        let wanted = if file.secret { "0600" } else { "0644" };
+        let (severity, what) = if file.mode & WRITABLE != 0 {
+            let who = if file.mode & 0o002 != 0 {
+                "everyone"
+            } else {
+                "its group"
+            };
+            (Severity::Error, format!("{who} can change what root runs"))
+        } else if file.uid != 0 && !unpacked {
+            (
+                Severity::Warning,
+                format!("user {} can change what root runs", file.uid),
+            )
+        } else if file.secret && file.mode & READABLE != 0 {
+            let who = if file.mode & 0o004 != 0 {
+                "everyone"
+            } else {
+                "its group"
+            };
+            (
+                Severity::Warning,
+                format!("{who} can read the node's credentials"),
+            )
+        } else {
+            continue;
+        };
+        report.add(permission(file, severity, &what, wanted));
+    }
+}
+
+fn permission(file: &TrustedFile, severity: Severity, what: &str, wanted: &str) -> Finding {
+    let path = &file.at.file;
+    Finding::new(
+        "SD026",
+        severity,
+        file.at.clone(),
+        format!(
+            "{path} has mode {:04o} and belongs to {}:{}: {what}; it should be {wanted}, root:root",
+            file.mode & 0o7777,
+            file.uid,
+            file.gid
+        ),
+    )
+    .fix(format!("`chown root:root {path} && chmod {wanted} {path}`"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+use crate::{
+    kubelet::{
+        machine::TrustedFile,
+        place::Place,
+        resolve::{Inputs, snapshot},
+        snapshot::{Loaded, Phase},
+    },
+    rules::{
+        Report, run,
+        testing::{DROP_IN, UNIT, carets, found, kubeadm},
+    },
+};
+
+const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-own.conf";
+
+#[test]
+fn a_second_command_without_a_reset_is_fatal() {
+    let tree = kubeadm().file(OWN, "[Service]\nExecStart=/usr/bin/kubelet --v=2\n");
+    let found = found(&tree, Inputs::default(), "SD008");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].starts_with("fatal") && found[0].contains("'bad-setting'"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn no_command_after_a_reset_and_an_unreadable_fragment_are_fatal() {
+    let reset = kubeadm().file(OWN, "[Service]\nExecStart=\n");
+    assert!(found(&reset, Inputs::default(), "SD008")[0].starts_with("fatal"));
+    let broken = kubeadm().file(UNIT, "[Service\nExecStart=/usr/bin/kubelet\n");
+    assert!(found(&broken, Inputs::default(), "SD008")[0].starts_with("fatal"));
+    assert!(found(&kubeadm(), Inputs::default(), "SD008").is_empty());
+}
+
+#[test]
+fn a_bad_command_in_a_drop_in_leaves_the_old_one() {
+    let tree = kubeadm().file(OWN, "[Service]\nExecStart=/usr/bin/kubelet --node-name=%\u{e9}%5\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=3\"\n");
+    let found = found(&tree, Inputs::default(), "SD008");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("error"), "{found:?}");
+    assert!(found[0].contains("the older command stays"), "{found:?}");
+}
+
+#[test]
+fn a_unit_that_is_missing_or_masked_is_fatal() {
+    let missing = kubeadm().without(UNIT);
+    assert!(
+        found(&missing, Inputs::default(), "SD019")[0]
+            .starts_with("fatal /etc/systemd/system/kubelet.service: ")
+    );
+    let masked = kubeadm().link("/etc/systemd/system/kubelet.service", "/dev/null");
+    let found_masked = found(&masked, Inputs::default(), "SD019");
+    assert!(
+        found_masked[0].starts_with("fatal /etc/systemd/system/kubelet.service: "),
+        "{found_masked:?}"
+    );
+    assert!(found_masked[0].contains("masked"), "{found_masked:?}");
+    assert!(found(&kubeadm(), Inputs::default(), "SD019").is_empty());
+    for tree in [missing, masked] {
+        let others = run(&snapshot(&tree, crate::rules::testing::external())).findings;
+        assert!(
+            others.iter().all(|finding| finding.rule != "CL001"),
+            "nothing is started at all"
+        );
+    }
+}
+
+#[test]
+fn a_disabled_unit_does_not_come_back() {
+    let inputs = |state: &str, phase| Inputs {
+        loaded: Some(Loaded {
+            unit_file_state: state.to_owned(),
+            ..Loaded::default()
+        }),
+        phase,
+        ..Inputs::default()
+    };
+    assert!(found(&kubeadm(), inputs("disabled", Phase::After), "SD019")[0].starts_with("warning"));
+    assert!(found(&kubeadm(), inputs("disabled", Phase::Before), "SD019").is_empty());
+    assert!(found(&kubeadm(), inputs("enabled", Phase::After), "SD019").is_empty());
+}
+
+fn judged(files: &[(&str, bool, u32, u32)]) -> Report {
+    let mut snapshot = snapshot(&kubeadm(), Inputs::default());
+    snapshot.machine.trusted_files = files
+        .iter()
+        .map(|(path, secret, mode, uid)| TrustedFile {
+            at: Place::file(path),
+            secret: *secret,
+            mode: *mode,
+            uid: *uid,
+            gid: 0,
+        })
+        .collect();
+    let mut report = run(&snapshot);
+    report.findings.retain(|finding| finding.rule == "SD026");
+    report
+}
+
+fn severities(files: &[(&str, bool, u32, u32)]) -> Vec<String> {
+    let findings = judged(files).findings;
+    findings
+        .iter()
+        .map(|one| format!("{:?} {}", one.severity, one.at))
+        .collect()
+}
+
+#[test]
+fn files_of_roots_that_others_write_or_read_are_found() {
+    assert_eq!(
+        severities(&[(DROP_IN, false, 0o664, 0)]),
+        [format!("Error {DROP_IN}")]
+    );
+    assert_eq!(severities(&[("/k", true, 0o644, 0)]), ["Warning /k"]);
+    assert_eq!(severities(&[("/k", true, 0o640, 0)]), ["Warning /k"]);
+    assert_eq!(
+        severities(&[
+            ("/k", true, 0o600, 0),
+            ("/u", false, 0o644, 0),
+            ("/x", false, 0o755, 0)
+        ]),
+        [""; 0]
+    );
+    assert_eq!(
+        severities(&[("/k", true, 0o600, 1000), ("/u", false, 0o644, 0)]),
+        ["Warning /k"]
+    );
+}
+
+#[test]
+fn a_tree_that_some_user_unpacked_says_nothing_of_owners() {
+    let files = [
+        ("/k", true, 0o600, 1000),
+        ("/u", false, 0o644, 1000),
+        ("/w", false, 0o666, 1000),
+    ];
+    assert_eq!(severities(&files), ["Error /w"]);
+    let report = judged(&files);
+    assert!(report.not_checked.iter().any(|one| one.rule == "SD026"));
+    assert!(carets(&kubeadm(), Inputs::default(), "SD026").is_empty());
+}
