@@ -64,12 +64,31 @@ VM_ENV := NODEVIGIL_VM="$(VM)" NODEVIGIL_GUEST="$(CARGO_TARGET_DIR)/$(TARGET)/re
 
 # Programs that the tests start, each with the Debian packages that bring it. A program that is there is left alone,
 # wherever it came from: installing Debian's containerd would remove Docker's.
-NEEDED := gcc:gcc,libc6-dev musl-gcc:musl-tools systemd-analyze:systemd dbus-daemon:dbus unshare:util-linux ip:iproute2 \
-  containerd:containerd runc:runc cloud-init:cloud-init openssl:openssl nft:nftables \
+NEEDED_BY_STORIES := unshare:util-linux systemctl:systemd dbus-daemon:dbus ip:iproute2 containerd:containerd runc:runc nft:nftables
+NEEDED := $(NEEDED_BY_STORIES) gcc:gcc,libc6-dev musl-gcc:musl-tools cloud-init:cloud-init openssl:openssl \
   curl:curl mkfs.ext4:e2fsprogs losetup:mount python3:python3-minimal strace:strace lintian:lintian rpmlint:rpmlint rpm:rpm \
   qemu-system-x86_64:qemu-system-x86 busybox:busybox-static dmsetup:dmsetup
 
-.PHONY: help demo story test test-full well well-short packages arm nfpm packed prometheus rules unit trees kubelet kubelets consumers crds peer node guest memory vm promises check docs table fleet bench soak order oracle fuzz audit release install tools setup cargo-deny clean
+# Installs what is missing of such a list.
+define INSTALL
+PATH="$$PATH:/usr/sbin:/sbin"; packages=; \
+for pair in $(1); do \
+  command -v "$${pair%%:*}" >/dev/null || packages="$$packages $$(echo "$${pair#*:}" | tr , ' ')"; \
+done; \
+if [ -n "$$packages" ]; then \
+  line="apt-get install --no-install-recommends$$packages"; \
+  if ! command -v apt-get >/dev/null; then \
+    echo "missing (names of the Debian packages):$$packages" >&2; exit 1; \
+  elif [ "$$(id -u)" != 0 ]; then \
+    echo "missing Debian packages:$$packages" >&2; echo "as root: $$line" >&2; exit 1; \
+  fi; \
+  echo "== installing Debian packages:$$packages"; \
+  export DEBIAN_FRONTEND=noninteractive; \
+  $$line -qq -y >/dev/null 2>&1 || { apt-get update -qq && $$line -qq -y >/dev/null; } || exit 1; \
+fi
+endef
+
+.PHONY: help demo story stories stories-setup bench-next test test-full cluster well well-short packages arm nfpm packed prometheus rules unit trees kubelet kubelets consumers crds peer node guest memory vm promises check docs table fleet bench soak order oracle fuzz audit release next install tools setup cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -86,11 +105,27 @@ story: setup tools release ## The life of one real node: cloud-init, deb, prefli
 	@echo "== story"
 	@$(NODE_ENV) cargo test --quiet --locked --package nodevigil --test node -- story::
 
-test: cargo-deny ## The gate: format, lints, dependencies' licences and sources, tests of the crates in crates/
+test: cargo-deny ## The gate: format, lints, dependencies' licences and sources, tests, stories on a real node (needs root)
 	@tests/step.sh "cargo fmt" cargo fmt --all --check
 	@tests/step.sh "cargo clippy" cargo clippy --locked --all-targets -- -D warnings
 	@tests/step.sh "cargo deny" "$(CACHE)/cargo/bin/cargo-deny" --locked --workspace check --hide-inclusion-graph bans licenses sources
 	@tests/step.sh "cargo test" cargo test --locked --no-fail-fast
+	@tests/step.sh "stories" $(MAKE) stories TIER=gate
+
+# The agent is nearly what is shipped; the program that judges it is a debug build, whose crates cargo test has built.
+stories: stories-setup cluster ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part
+	@cargo build --quiet --locked --profile gate --package nodevigil-agent
+	@cargo build --quiet --locked --package nodevigil-e2e
+	@NODEVIGIL_BIN="$(CARGO_TARGET_DIR)/gate/nodevigil" KUBEBUILDER_ASSETS="$(ASSETS)" \
+	  "$(CARGO_TARGET_DIR)/debug/e2e" --tier $(or $(TIER),full) $(STORIES)
+
+bench-next: stories-setup cluster peer next ## What the second version's agent costs beside node-problem-detector, and how fast it is (twenty minutes)
+	@cargo build --quiet --locked --package nodevigil-e2e
+	@NODEVIGIL_BIN="$(CURDIR)/dist/next/nodevigil" NODEVIGIL_PEER="$(PEER)" KUBEBUILDER_ASSETS="$(ASSETS)" \
+	  "$(CARGO_TARGET_DIR)/debug/e2e" --bench $(or $(IDLE_SECS),600)
+
+stories-setup:
+	@$(call INSTALL,$(NEEDED_BY_STORIES) $(if $(filter gate,$(TIER)),,faketime:faketime))
 
 # What is not in the gate. Some of its tests have deadlines that a busy machine does not keep.
 test-full: setup check unit trees tools rules kubelet release packed node well-short memory promises ## The first version's lints and tests: unit, integration, oracle, real node, promises in short form (by hand; over an hour)
@@ -231,6 +266,14 @@ release: setup ## The static binary, at dist/nodevigil
 	@if readelf -lW dist/nodevigil | grep -q INTERP; then echo "dist/nodevigil is not static" >&2; exit 1; fi
 	@echo "dist/nodevigil: static, $$(stat -c %s dist/nodevigil) bytes"
 
+next: setup ## The second version's agent, static, with its unit files, in dist/next/
+	@cargo build --locked --package nodevigil-agent --release --target $(TARGET)
+	@mkdir -p dist/next
+	@cp "$(CARGO_TARGET_DIR)/$(TARGET)/release/nodevigil" dist/next/nodevigil.new && mv dist/next/nodevigil.new dist/next/nodevigil
+	@cp crates/agent/systemd/nodevigil.service crates/agent/systemd/nodevigil.tmpfiles dist/next/
+	@if readelf -lW dist/next/nodevigil | grep -q INTERP; then echo "dist/next/nodevigil is not static" >&2; exit 1; fi
+	@echo "dist/next/nodevigil: static, $$(stat -c %s dist/next/nodevigil) bytes"
+
 # The list of what is packed: packaging/nfpm.yaml.
 packages: release nfpm ## The deb and the rpm of dist/nodevigil, in dist/
 	@echo "== packages"
@@ -270,7 +313,10 @@ GO_ENV = GOENV="$${GOENV:-$${XDG_CONFIG_HOME:-$$HOME/.config}/go/env}" XDG_CONFI
   GOCACHE="$(CACHE)/go/build" GOMODCACHE="$(CACHE)/go/mod" GOFLAGS=-modcacherw
 NEED_GO = command -v go >/dev/null || { echo "go is missing: install Go 1.26 or later (https://go.dev/dl), or set KUBEBUILDER_ASSETS" >&2; exit 1; }
 
-tools: consumers crds peer prometheus nfpm ## The pinned Kubernetes programs, into the cache (ten minutes the first time)
+tools: cluster consumers crds peer prometheus nfpm ## The pinned Kubernetes programs, into the cache (ten minutes the first time)
+
+# A control plane, the kubelet, kubeadm and kubectl: all that the stories start.
+cluster:
 	@if [ -n "$(KUBEBUILDER_ASSETS)" ]; then \
 	  test -x "$(KUBEBUILDER_ASSETS)/kube-apiserver" || { echo "KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) holds no kube-apiserver" >&2; exit 1; }; \
 	elif [ ! -d "$(TOOLS)" ]; then \
@@ -345,21 +391,7 @@ kubelets:
 
 setup: ## What the tests need from Debian and rustup, if it is missing
 	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.95 or later (https://rustup.rs)" >&2; exit 1; }
-	@PATH="$$PATH:/usr/sbin:/sbin"; packages=; \
-	for pair in $(NEEDED); do \
-	  command -v "$${pair%%:*}" >/dev/null || packages="$$packages $$(echo "$${pair#*:}" | tr , ' ')"; \
-	done; \
-	if [ -n "$$packages" ]; then \
-	  line="apt-get install --no-install-recommends$$packages"; \
-	  if ! command -v apt-get >/dev/null; then \
-	    echo "missing (names of the Debian packages):$$packages" >&2; exit 1; \
-	  elif [ "$$(id -u)" != 0 ]; then \
-	    echo "missing Debian packages:$$packages" >&2; echo "as root: $$line" >&2; exit 1; \
-	  fi; \
-	  echo "== installing Debian packages:$$packages"; \
-	  export DEBIAN_FRONTEND=noninteractive; \
-	  $$line -qq -y >/dev/null 2>&1 || { apt-get update -qq && $$line -qq -y >/dev/null; } || exit 1; \
-	fi
+	@$(call INSTALL,$(NEEDED))
 	@if [ ! -d "$$(rustc --print target-libdir --target $(TARGET))" ]; then \
 	  command -v rustup >/dev/null || { echo "the Rust target $(TARGET) is missing, and so is rustup to add it" >&2; exit 1; }; \
 	  echo "== Rust target $(TARGET)"; \

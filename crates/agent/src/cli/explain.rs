@@ -1,0 +1,123 @@
+//! `nodevigil explain`: the table of reasons for people.
+
+use serde_json::json;
+
+use super::{GOOD, Output, USAGE, complain, print};
+use crate::{
+    condition::{Reason, ReasonSpec, Remedy},
+    report::table,
+};
+
+/// Say what a reason means
+///
+/// Exit code: 0 explained, 64 there is no such reason or condition.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: nodevigil explain KubeletCrashed")]
+pub struct Explain {
+    /// A reason, or a condition for all its reasons [default: all reasons]
+    name: Option<String>,
+    /// As text or as JSON
+    #[arg(short, long, default_value = "text")]
+    output: Output,
+}
+
+impl Explain {
+    pub fn run(self) -> anyhow::Result<u8> {
+        let reasons = find(self.name.as_deref());
+        if reasons.is_empty() {
+            let name = self.name.unwrap_or_default();
+            complain(&format!("no reason or condition is named {name:?}; list them with: nodevigil explain"));
+            return Ok(USAGE);
+        }
+        print(&match self.output {
+            Output::Text if reasons.len() == 1 => text(reasons[0]),
+            Output::Text => list(&reasons),
+            Output::Json => {
+                serde_json::to_string_pretty(&reasons.iter().map(|spec| json(spec)).collect::<Vec<_>>())? + "\n"
+            }
+        })?;
+        Ok(GOOD)
+    }
+}
+
+/// The reasons of that name or condition, worst first; all without a name.
+fn find(name: Option<&str>) -> Vec<&'static ReasonSpec> {
+    let is_meant = |spec: &&ReasonSpec| {
+        name.is_none_or(|name| name.eq_ignore_ascii_case(spec.name) || name.eq_ignore_ascii_case(condition(spec)))
+    };
+    Reason::ALL.iter().map(|reason| reason.spec()).filter(is_meant).collect()
+}
+
+fn condition(spec: &ReasonSpec) -> &'static str {
+    spec.condition.map_or("any", |kind| kind.name())
+}
+
+const fn remedy(spec: &ReasonSpec) -> &'static str {
+    match spec.remedy {
+        Remedy::None => "none",
+        Remedy::Restart => "restart",
+        Remedy::Reboot => "reboot",
+    }
+}
+
+fn text(spec: &ReasonSpec) -> String {
+    let (name, condition, status, remedy, meaning) =
+        (spec.name, condition(spec), spec.status.name(), remedy(spec), spec.meaning);
+    let survives = if spec.survives_boot { "yes" } else { "no" };
+    format!(
+        "{name}: {meaning}\n\nCondition:           {condition}\nStatus:              {status}\n\
+         Remedy:              {remedy}\nSurvives a reboot:   {survives}\n"
+    )
+}
+
+fn list(reasons: &[&ReasonSpec]) -> String {
+    let header = ["REASON", "CONDITION", "STATUS", "REMEDY", "MEANING"].map(str::to_owned);
+    let row = |spec: &&ReasonSpec| {
+        [spec.name, condition(spec), spec.status.name(), remedy(spec), spec.meaning].map(str::to_owned)
+    };
+    let rows: Vec<_> = std::iter::once(header).chain(reasons.iter().map(row)).collect();
+    table::lines(&rows).join("\n") + "\n"
+}
+
+fn json(spec: &ReasonSpec) -> serde_json::Value {
+    json!({
+        "reason": spec.name,
+        "condition": condition(spec),
+        "status": spec.status.name(),
+        "remedy": remedy(spec),
+        "sampled": spec.sampled,
+        "survives_boot": spec.survives_boot,
+        "meaning": spec.meaning,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_found_by_its_name_and_its_condition() {
+        assert_eq!(find(Some("kubeletcrashed")).len(), 1);
+        assert!(find(Some("KubeletHealthy")).len() > 5);
+        assert_eq!(find(None).len(), Reason::ALL.len());
+        assert!(find(Some("KubeletCrash")).is_empty());
+    }
+
+    #[test]
+    fn a_reason_is_explained_in_full() {
+        let expected = "\
+KubeletHung: Three probes of /healthz in a row failed, and the kubelet's process state, its listening socket or its Lease confirms that it does not work.
+
+Condition:           KubeletHealthy
+Status:              False
+Remedy:              restart
+Survives a reboot:   no
+";
+        assert_eq!(text(Reason::KubeletHung.spec()), expected);
+        let list = list(&find(Some("KubeletHealthy")));
+        assert!(
+            list.starts_with("REASON                         CONDITION        STATUS    REMEDY    MEANING\n"),
+            "{list}"
+        );
+    }
+}

@@ -1,0 +1,111 @@
+//! `nodevigil pause` and `nodevigil resume`. Neither the agent nor the API server is needed.
+
+use std::{env, io, path::Path, time::Duration};
+
+use anyhow::{Context, bail};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{GOOD, print};
+use crate::{
+    host::{
+        clock,
+        pause::{self, Pause},
+    },
+    settings::{self, accepted},
+};
+
+/// Publish no problem of this node for a while, such as during maintenance
+///
+/// Until the pause ends, a condition that would be False is Unknown with reason `NodePaused`, and its message says what was found.
+/// A reboot ends the pause. Needs root.
+///
+/// Exit code: 0 paused, 1 not paused.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: nodevigil pause 2h30m --reason 'new disk'")]
+pub struct PauseCommand {
+    /// How long, such as 90s, 30m or 2h30m; at most `max_pause_secs` of the settings
+    #[arg(default_value = "1h", value_parser = duration)]
+    duration: Duration,
+    /// Why, for those who look at the Node
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+impl PauseCommand {
+    pub fn run(self) -> anyhow::Result<u8> {
+        // With refused settings, the agent uses those that it accepted last.
+        let settings = settings::load(Path::new("/"), &[]).ok().or_else(|| accepted::read(Path::new(accepted::PATH)));
+        let max = settings.unwrap_or_default().maintenance.max_pause_secs.duration();
+        let pause = self.pause(clock::wall(), max, user())?;
+        pause.write(Path::new(pause::PATH)).map_err(|error| file_error(&error, "nodevigil pause"))?;
+        let until = pause.until;
+        print(&format!("paused until {until}: no condition of this node is False until then\n"))?;
+        Ok(GOOD)
+    }
+
+    fn pause(self, now: Timestamp, max: Duration, by: String) -> anyhow::Result<Pause> {
+        if self.duration > max {
+            let max = max.as_secs();
+            bail!(
+                "a pause lasts at most {max} seconds: pause again before it ends, or raise max_pause_secs in [maintenance]"
+            );
+        }
+        let until = now.checked_add(self.duration).context("the end of the pause is beyond the end of the calendar")?;
+        Ok(Pause { until: Timestamp::from_second(until.as_second())?, by, reason: self.reason })
+    }
+}
+
+/// Ends the pause.
+pub fn resume() -> anyhow::Result<u8> {
+    let was_paused = pause::remove(Path::new(pause::PATH)).map_err(|error| file_error(&error, "nodevigil resume"))?;
+    print(if was_paused { "resumed\n" } else { "it was not paused\n" })?;
+    Ok(GOOD)
+}
+
+fn user() -> String {
+    env::var("SUDO_USER").or_else(|_| env::var("USER")).unwrap_or_else(|_| "root".to_owned())
+}
+
+fn file_error(error: &io::Error, command: &str) -> anyhow::Error {
+    let advice = match error.kind() {
+        io::ErrorKind::PermissionDenied => format!("; it needs root: sudo {command}"),
+        io::ErrorKind::NotFound => "; create its directory with: systemd-tmpfiles --create nodevigil.conf".to_owned(),
+        _ => String::new(),
+    };
+    anyhow::anyhow!("{}: {error}{advice}", pause::PATH)
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration = text.parse().ok().filter(SignedDuration::is_positive);
+    duration.map(SignedDuration::unsigned_abs).ok_or_else(|| "wanted a time such as 90s, 30m or 2h30m".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        assert_eq!(duration("2h30m"), Ok(Duration::from_mins(150)));
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        for text in ["", "30", "0s", "-1h", "99999999999999999999h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pause_ends_at_a_whole_second_and_is_no_longer_than_allowed() {
+        let pause = |secs| {
+            let command = PauseCommand { duration: Duration::from_secs(secs), reason: None };
+            command.pause("2026-01-01T00:00:00.5Z".parse().unwrap(), Duration::from_mins(1), "ann".into())
+        };
+        assert_eq!(pause(60).unwrap().until, "2026-01-01T00:01:00Z".parse().unwrap());
+        assert!(pause(61).unwrap_err().to_string().starts_with("a pause lasts at most 60 seconds: "));
+    }
+
+    #[test]
+    fn an_error_says_what_to_do() {
+        let error = file_error(&io::ErrorKind::PermissionDenied.into(), "nodevigil resume").to_string();
+        assert_eq!(error, "/run/nodevigil/pause.json: permission denied; it needs root: sudo nodevigil resume");
+    }
+}

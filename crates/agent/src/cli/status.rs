@@ -1,0 +1,211 @@
+//! `nodevigil status`: what the agent wrote to status.json last.
+
+use std::{
+    env,
+    io::{self, IsTerminal},
+    path::Path,
+};
+
+use clap::builder::PossibleValuesParser;
+use jiff::Timestamp;
+
+use super::{BAD, COULD_NOT_TELL, GOOD, Output, complain, print};
+use crate::{
+    condition::{ConditionType, Status as ConditionStatus},
+    host::{clock, pause::Pause},
+    report::{
+        status::{self as report, ConditionReport, Published, StatusReport},
+        table,
+    },
+};
+
+/// Show the conditions of this node as nodevigil finds them
+///
+/// Exit code: 0 every condition is True, 1 one is False, 2 none is False and one is Unknown, or the agent does not run.
+#[derive(Debug, clap::Args)]
+pub struct Status {
+    /// Show this condition alone
+    #[arg(value_parser = PossibleValuesParser::new(ConditionType::ALL.iter().map(|kind| kind.name())), ignore_case = true)]
+    condition: Option<String>,
+    /// As a table, or as the content of /run/nodevigil/status.json
+    #[arg(short, long, default_value = "text")]
+    output: Output,
+}
+
+impl Status {
+    pub fn run(self) -> anyhow::Result<u8> {
+        let now = clock::wall();
+        let mut report = match present(Path::new(report::PATH), now) {
+            Ok(report) => report,
+            Err(why) => {
+                complain(&why);
+                return Ok(COULD_NOT_TELL);
+            }
+        };
+        if let Some(name) = &self.condition {
+            report.conditions.retain(|condition| condition.kind.eq_ignore_ascii_case(name));
+        }
+        match self.output {
+            Output::Json => print(&(serde_json::to_string_pretty(&report)? + "\n"))?,
+            Output::Text => {
+                let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+                let colored = io::stdout().is_terminal() && !no_color;
+                print(&text(&report, now, colored))?;
+            }
+        }
+        Ok(exit_code(&report.conditions))
+    }
+}
+
+/// The report at `path`, if the agent still writes it.
+fn present(path: &Path, now: Timestamp) -> Result<StatusReport, String> {
+    let file = path.display();
+    let report = StatusReport::read(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => does_not_run(&format!("{file} does not exist")),
+        _ => format!("{file}: {error}"),
+    })?;
+    let age = now.duration_since(report.written_at);
+    if age > report::STALE_AFTER {
+        return Err(does_not_run(&format!("{file} was written {} ago", table::age(age))));
+    }
+    Ok(report)
+}
+
+fn does_not_run(why: &str) -> String {
+    format!("the agent does not run: {why}; see: systemctl status nodevigil")
+}
+
+fn exit_code(conditions: &[ConditionReport]) -> u8 {
+    let any = |status| conditions.iter().any(|condition| condition.status == status);
+    if any(ConditionStatus::False) {
+        BAD
+    } else if conditions.is_empty() || any(ConditionStatus::Unknown) {
+        COULD_NOT_TELL
+    } else {
+        GOOD
+    }
+}
+
+fn text(report: &StatusReport, now: Timestamp, colored: bool) -> String {
+    let header = ["TYPE", "STATUS", "REASON", "AGE", "MESSAGE"].map(str::to_owned);
+    let row = |condition: &ConditionReport| {
+        let age = table::age(now.duration_since(condition.since));
+        let status = condition.status.name().to_owned();
+        [condition.kind.clone(), status, condition.reason.clone(), age, redact::harmless(&condition.message)]
+    };
+    let rows: Vec<_> = std::iter::once(header).chain(report.conditions.iter().map(row)).collect();
+    let colors = std::iter::once("").chain(report.conditions.iter().map(|condition| color(condition.status)));
+    let lines = table::lines(&rows).into_iter().zip(colors);
+    let mut lines: Vec<_> = lines
+        .map(|(line, color)| if colored && !color.is_empty() { format!("{color}{line}\x1b[0m") } else { line })
+        .collect();
+    lines.extend(remarks(report, now));
+    lines.join("\n") + "\n"
+}
+
+/// The terminal's red for False and its yellow for Unknown.
+const fn color(status: ConditionStatus) -> &'static str {
+    match status {
+        ConditionStatus::False => "\x1b[31m",
+        ConditionStatus::Unknown => "\x1b[33m",
+        ConditionStatus::True => "",
+    }
+}
+
+/// Lines below the table: what keeps the conditions from being found, or from being published as they are.
+fn remarks(report: &StatusReport, now: Timestamp) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if report.conditions.is_empty() {
+        remarks.push("No condition is known yet".to_owned());
+    }
+    if let Some(Pause { until, by, reason }) = &report.pause {
+        let reason = reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+        let paused = redact::harmless(&format!("Paused by {by} until {until}{reason}"));
+        remarks.push(format!("{paused} (end it with: nodevigil resume)"));
+    }
+    match &report.published {
+        Published::Off { reason } => remarks.push(format!("Not published: {reason}")),
+        Published::Untried => remarks.push("Not published yet: the API server has not answered".to_owned()),
+        Published::Unreached { since, error } => {
+            let age = table::age(now.duration_since(*since));
+            remarks.push(format!("Not published: the API server has not answered for {age}: {error}"));
+        }
+        Published::Reached { .. } => {}
+    }
+    let troubles = report.troubles.iter();
+    remarks.extend(troubles.map(|trouble| format!("Trouble {}: {}", trouble.name, redact::harmless(&trouble.message))));
+    remarks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::status::TroubleReport;
+
+    fn report(statuses: &[ConditionStatus]) -> StatusReport {
+        let condition = |status: &ConditionStatus| ConditionReport {
+            kind: "KubeletHealthy".into(),
+            status: *status,
+            reason: "KubeletCrashed".into(),
+            message: "the kubelet was ended by SIGKILL".into(),
+            since: "2026-01-01T00:00:00Z".parse().unwrap(),
+        };
+        StatusReport {
+            version: 1,
+            agent_version: "0".into(),
+            pid: 1,
+            written_at: "2026-01-01T00:01:00Z".parse().unwrap(),
+            node: "worker-1".into(),
+            conditions: statuses.iter().map(condition).collect(),
+            published: Published::Reached { since: "2026-01-01T00:00:00Z".parse().unwrap() },
+            kubelet: report::KubeletReport::default(),
+            pause: None,
+            troubles: vec![],
+        }
+    }
+
+    #[test]
+    fn the_exit_code_is_that_of_the_worst_condition() {
+        use ConditionStatus::{False, True, Unknown};
+        let code = |statuses: &[_]| exit_code(&report(statuses).conditions);
+        assert_eq!([code(&[True, True]), code(&[Unknown, False]), code(&[True, Unknown]), code(&[])], [0, 1, 2, 2]);
+    }
+
+    #[test]
+    fn the_table_is_followed_by_what_is_in_the_way() {
+        let mut report = report(&[ConditionStatus::False]);
+        let now = "2026-01-01T00:01:05Z".parse().unwrap();
+        let table = "\
+TYPE             STATUS   REASON           AGE    MESSAGE
+KubeletHealthy   False    KubeletCrashed   1m5s   the kubelet was ended by SIGKILL
+";
+        assert_eq!(text(&report, now, false), table);
+        let colored = table.replace("KubeletHealthy", "\x1b[31mKubeletHealthy").replace("SIGKILL", "SIGKILL\x1b[0m");
+        assert_eq!(text(&report, now, true), colored);
+        let since = "2026-01-01T00:01:00Z".parse().unwrap();
+        report.published = Published::Unreached { since, error: "connection refused".into() };
+        let until = "2026-01-01T01:00:00Z".parse().unwrap();
+        report.pause = Some(Pause { until, by: "ann".into(), reason: Some("new disk".into()) });
+        report.troubles = vec![TroubleReport { name: "BusLost".into(), message: "no answer\u{1b}".into() }];
+        let remarks = "\
+Paused by ann until 2026-01-01T01:00:00Z: new disk (end it with: nodevigil resume)
+Not published: the API server has not answered for 5s: connection refused
+Trouble BusLost: no answer␛
+";
+        assert_eq!(text(&report, now, false), format!("{table}{remarks}"));
+    }
+
+    #[test]
+    fn an_old_report_or_none_means_that_the_agent_does_not_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("status.json");
+        let file = path.display();
+        let expected = |why| format!("the agent does not run: {file} {why}; see: systemctl status nodevigil");
+        let now = "2026-01-01T00:02:00Z".parse().unwrap();
+        assert_eq!(present(&path, now).unwrap_err(), expected("does not exist"));
+        report(&[]).write(&path).unwrap();
+        assert_eq!(present(&path, now), Ok(report(&[])));
+        let later = "2026-01-01T00:02:01Z".parse().unwrap();
+        assert_eq!(present(&path, later).unwrap_err(), expected("was written 1m1s ago"));
+    }
+}

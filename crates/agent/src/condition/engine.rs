@@ -1,0 +1,491 @@
+//! Turns monitors' reports over time into what each condition should show.
+//!
+//! - A problem (a finding whose reason is `False`) counts as soon as a monitor reports it; monitors count failed probes themselves.
+//! - It ends when the monitor has reported without it for `healthy_for`. A report that cannot tell restarts that time.
+//! - Of several problems the worst is shown. One with another remedy than the shown one waits five minutes, because controllers
+//!   that match reasons measure from `lastTransitionTime`, and that moves with the status only (Karpenter 1.15, `RepairPolicy`).
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{Condition, ConditionType, Finding, Reason, Remedy, ShownAs, Status, Suppression, Uptime, View};
+
+/// How long a problem with another remedy waits until it replaces the reason that is shown.
+const REMEDY_CHANGES_AFTER: Duration = Duration::from_mins(5);
+/// A problem that its monitor can neither confirm nor deny for this long is dropped.
+const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
+/// A monitor that has not reported for this long is treated as unable to tell.
+const SILENT_AFTER: Duration = Duration::from_mins(1);
+/// The longest message of a condition, in bytes. The API server has no limit, but every Node of every list carries it.
+const MESSAGE_MAX: usize = 1024;
+
+/// What all conditions should show.
+#[derive(Debug)]
+pub struct Engine {
+    healthy_for: Duration,
+    turned_down: BTreeMap<Reason, ShownAs>,
+    conditions: Vec<ConditionState>,
+    suppression: Option<Suppression>,
+}
+
+#[derive(Debug)]
+struct ConditionState {
+    kind: ConditionType,
+    /// The monitor's last view and when it came; none before its first report.
+    view: Option<(View, Uptime)>,
+    /// Problems that were reported and have not ended, worst first.
+    problems: Vec<Problem>,
+    /// The result of the last evaluation.
+    shown: Option<Condition>,
+    /// How often the status has changed.
+    flips: u32,
+}
+
+#[derive(Debug, Clone)]
+struct Problem {
+    /// None of a reason that only another version of nodevigil knows.
+    reason: Option<Reason>,
+    name: String,
+    message: String,
+    since: Uptime,
+    /// When the monitor last reported or denied it.
+    known_at: Uptime,
+    /// Since when the monitor has reported without it.
+    absent_since: Option<Uptime>,
+}
+
+impl Engine {
+    /// An engine for all conditions; a problem ends after its monitor has reported without it for `healthy_for`.
+    pub fn new(healthy_for: Duration, turned_down: BTreeMap<Reason, ShownAs>) -> Self {
+        let conditions = ConditionType::ALL.iter().map(|&kind| ConditionState::new(kind)).collect();
+        Self { healthy_for, turned_down, conditions, suppression: None }
+    }
+
+    /// Takes over what the Node shows from an earlier run of the agent. `booted_since` tells whether the host has booted since the
+    /// condition was last written: what no reboot survives is dropped then.
+    pub fn adopt(&mut self, observed: Condition, booted_since: bool, now: Uptime) {
+        let state = self.state(observed.kind);
+        let keeps_what_is_shown = matches!(state.view, None | Some((View::Unchanged(_) | View::Unexplained(_), _)));
+        if observed.status == Status::False {
+            state.adopt_problem(observed, booted_since, now);
+        } else if keeps_what_is_shown {
+            state.shown = Some(observed);
+        }
+    }
+
+    /// The Node was deleted and created again: a problem that its monitor does not report at present belongs to the former one.
+    pub fn node_replaced(&mut self) {
+        for state in &mut self.conditions {
+            state.problems.retain(|problem| problem.absent_since.is_none());
+        }
+    }
+
+    /// Takes in a monitor's present view of a condition.
+    pub fn report(&mut self, kind: ConditionType, view: View, now: Uptime) {
+        let view = turn_down(view, &self.turned_down);
+        let state = self.state(kind);
+        match &view {
+            View::Seen { findings, .. } => state.report_findings(findings, now),
+            View::CannotTell(_) | View::Unchanged(_) | View::Unexplained(_) => {
+                state.problems.iter_mut().for_each(|problem| problem.absent_since = None);
+            }
+            View::Excused(_) => state.problems.clear(),
+        }
+        state.view = Some((view, now));
+    }
+
+    /// The host was suspended: what the monitors reported before is not old.
+    pub fn resumed(&mut self, now: Uptime) {
+        for state in &mut self.conditions {
+            state.view.iter_mut().for_each(|(_, reported_at)| *reported_at = now);
+            for problem in &mut state.problems {
+                problem.known_at = now;
+                problem.absent_since = problem.absent_since.map(|_| now);
+            }
+        }
+    }
+
+    /// Sets the suppression that applies, if any.
+    pub fn suppress(&mut self, by: Option<Suppression>) {
+        self.suppression = by;
+    }
+
+    /// The conditions that the Node should show now. A condition is left out until its monitor reports or the Node shows it.
+    pub fn evaluate(&mut self, now: Uptime) -> Vec<Condition> {
+        let (healthy_for, by) = (self.healthy_for, self.suppression.as_ref());
+        self.conditions.iter_mut().filter_map(|state| state.evaluate(healthy_for, by, now)).collect()
+    }
+
+    fn state(&mut self, kind: ConditionType) -> &mut ConditionState {
+        let state = self.conditions.iter_mut().find(|state| state.kind == kind);
+        state.expect("there is a state for each of ConditionType::ALL")
+    }
+}
+
+/// A view without the findings that are turned off, and with those that are warnings behind the problems.
+fn turn_down(view: View, turned_down: &BTreeMap<Reason, ShownAs>) -> View {
+    match view {
+        View::Seen { healthy, mut findings } => {
+            findings.retain(|finding| turned_down.get(&finding.reason) != Some(&ShownAs::Off));
+            for finding in &mut findings {
+                if turned_down.contains_key(&finding.reason) {
+                    finding.status = Status::True;
+                }
+            }
+            findings.sort_by_key(|finding| (finding.status != Status::False, finding.reason));
+            View::Seen { healthy, findings }
+        }
+        other => other,
+    }
+}
+
+impl ConditionState {
+    fn new(kind: ConditionType) -> Self {
+        Self { kind, view: None, problems: Vec::new(), shown: None, flips: 0 }
+    }
+
+    fn adopt_problem(&mut self, observed: Condition, booted_since: bool, now: Uptime) {
+        let reason = Reason::by_name(&observed.reason).filter(|reason| reason.spec().condition == Some(self.kind));
+        let is_over = booted_since && reason.is_some_and(|reason| !reason.spec().survives_boot);
+        let is_excused = matches!(self.view, Some((View::Excused(_), _)));
+        if is_over || is_excused || self.problems.iter().any(|problem| problem.name == observed.reason) {
+            return;
+        }
+        let absent_since = matches!(self.view, Some((View::Seen { .. }, _))).then_some(now);
+        let Condition { reason: name, message, .. } = observed.clone();
+        self.problems.push(Problem { reason, name, message, since: now, known_at: now, absent_since });
+        self.sort_problems();
+        self.shown = Some(observed);
+    }
+
+    fn report_findings(&mut self, findings: &[Finding], now: Uptime) {
+        let found = || findings.iter().filter(|finding| finding.status == Status::False);
+        for problem in &mut self.problems {
+            let is_reported = found().any(|finding| Some(finding.reason) == problem.reason);
+            problem.known_at = now;
+            problem.absent_since = if is_reported { None } else { problem.absent_since.or(Some(now)) };
+        }
+        for finding in found() {
+            match self.problems.iter_mut().find(|problem| problem.reason == Some(finding.reason)) {
+                Some(problem) => problem.message.clone_from(&finding.message),
+                None => self.problems.push(Problem {
+                    reason: Some(finding.reason),
+                    name: finding.reason.spec().name.to_owned(),
+                    message: finding.message.clone(),
+                    since: now,
+                    known_at: now,
+                    absent_since: None,
+                }),
+            }
+        }
+        self.sort_problems();
+    }
+
+    /// Worst first; a reason that is not in the table last.
+    fn sort_problems(&mut self) {
+        self.problems.sort_by_key(|problem| (problem.reason.is_none(), problem.reason));
+    }
+
+    fn evaluate(&mut self, healthy_for: Duration, by: Option<&Suppression>, now: Uptime) -> Option<Condition> {
+        let problem = self.problem_to_show(healthy_for, now).cloned();
+        let shown = problem.as_ref().map(|problem| problem.name.clone());
+        self.problems.retain(|problem| !problem.is_over(healthy_for, now) || Some(&problem.name) == shown.as_ref());
+        let mut condition = match problem {
+            Some(problem) => self.suppressed(&problem, by),
+            None => self.without_problem(now)?,
+        };
+        if self.shown.as_ref().is_some_and(|shown| shown.status != condition.status) {
+            self.flips += 1;
+        }
+        condition.flips = self.flips;
+        self.shown = Some(condition);
+        self.shown.clone()
+    }
+
+    /// The worst problem that is not over. One with another remedy than the shown one waits for `REMEDY_CHANGES_AFTER`; until then the
+    /// shown one stays, even if it is over.
+    fn problem_to_show(&self, healthy_for: Duration, now: Uptime) -> Option<&Problem> {
+        let worst = self.problems.iter().find(|problem| !problem.is_over(healthy_for, now))?;
+        let shown = self.shown.as_ref().filter(|shown| shown.status == Status::False);
+        let current = shown.and_then(|shown| self.problems.iter().find(|problem| problem.name == shown.reason));
+        let waits = |current: &&Problem| current.remedy() != worst.remedy() && now < worst.since + REMEDY_CHANGES_AFTER;
+        current.filter(waits).or(Some(worst))
+    }
+
+    /// A problem as it is shown under suppression.
+    fn suppressed(&self, problem: &Problem, by: Option<&Suppression>) -> Condition {
+        let is_false = self.shown.as_ref().is_some_and(|shown| shown.status == Status::False);
+        let is_sampled = problem.reason.is_some_and(|reason| reason.spec().sampled);
+        let (name, message) = (&problem.name, &problem.message);
+        match by {
+            Some(Suppression::Paused { why }) => {
+                self.condition(Status::Unknown, Reason::NodePaused.spec().name, &format!("{why}; {name}: {message}"))
+            }
+            Some(Suppression::JustStarted) if !is_false && is_sampled => {
+                self.condition(Status::Unknown, Reason::NodeJustStarted.spec().name, &format!("{name}: {message}"))
+            }
+            _ => self.condition(Status::False, name, message),
+        }
+    }
+
+    /// What is shown without a problem: a warning, health, or that the monitor cannot tell. None before the first report of a condition
+    /// that the Node does not have.
+    fn without_problem(&self, now: Uptime) -> Option<Condition> {
+        let Some((view, reported_at)) = &self.view else {
+            return self.shown.clone();
+        };
+        if now >= *reported_at + SILENT_AFTER {
+            let message = format!("the monitor has not reported for {} s", now.saturating_sub(*reported_at).as_secs());
+            return Some(self.condition(Status::Unknown, Reason::MonitorSilent.spec().name, &message));
+        }
+        let shown = self.shown.as_ref().map(|shown| shown.status);
+        let finding = match view {
+            // A problem that was shown has ended or was forgotten: what stays is not `False`.
+            View::Unchanged(_) if shown != Some(Status::False) && shown.is_some() => return self.shown.clone(),
+            View::Unexplained(_) if self.shows_a_reason_of_its_own() => return self.shown.clone(),
+            View::Unchanged(finding)
+            | View::Unexplained(finding)
+            | View::CannotTell(finding)
+            | View::Excused(finding) => finding,
+            View::Seen { healthy, findings } => {
+                let Some(finding) = findings.first() else {
+                    let spec = Reason::healthy(self.kind).spec();
+                    return Some(self.condition(spec.status, spec.name, healthy));
+                };
+                finding
+            }
+        };
+        Some(self.condition(finding.status, finding.reason.spec().name, &finding.message))
+    }
+
+    /// Whether it is `Unknown` with a reason that says something of what is watched, and not of the agent.
+    fn shows_a_reason_of_its_own(&self) -> bool {
+        let shown = self.shown.as_ref().filter(|shown| shown.status == Status::Unknown);
+        let reason = shown.and_then(|shown| Reason::by_name(&shown.reason));
+        reason.is_some_and(|reason| reason.spec().condition == Some(self.kind))
+    }
+
+    fn condition(&self, status: Status, reason: &str, message: &str) -> Condition {
+        let end = message.floor_char_boundary(MESSAGE_MAX);
+        let message = message[..end].to_owned();
+        Condition { kind: self.kind, status, reason: reason.to_owned(), message, flips: self.flips }
+    }
+}
+
+impl Problem {
+    /// Whether its monitor has reported without it for long enough, or has neither confirmed nor denied it for too long.
+    fn is_over(&self, healthy_for: Duration, now: Uptime) -> bool {
+        self.absent_since.is_some_and(|since| now >= since + healthy_for) || now >= self.known_at + FORGOTTEN_AFTER
+    }
+
+    fn remedy(&self) -> Remedy {
+        self.reason.map_or(Remedy::None, |reason| reason.spec().remedy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ConditionType::KubeletHealthy, *};
+
+    const HEALTHY_FOR: Duration = Duration::from_mins(1);
+
+    fn at(secs: u64) -> Uptime {
+        Duration::from_secs(secs)
+    }
+
+    fn engine() -> Engine {
+        Engine::new(HEALTHY_FOR, BTreeMap::new())
+    }
+
+    fn healthy() -> View {
+        View::Seen { healthy: "kubelet pid 1 answers".into(), findings: vec![] }
+    }
+
+    fn finding(reason: Reason) -> Finding {
+        Finding::new(reason, "m")
+    }
+
+    fn problem(reason: Reason) -> View {
+        View::Seen { healthy: String::new(), findings: vec![finding(reason)] }
+    }
+
+    fn observed(status: Status, reason: &str) -> Condition {
+        Condition { kind: KubeletHealthy, status, reason: reason.into(), message: "m".into(), flips: 0 }
+    }
+
+    fn shown(engine: &mut Engine, now: Uptime) -> (Status, String) {
+        let condition = engine.evaluate(now).pop().expect("the monitor has reported");
+        (condition.status, condition.reason)
+    }
+
+    #[track_caller]
+    fn assert_shows(engine: &mut Engine, secs: u64, status: Status, reason: &str) {
+        assert_eq!(shown(engine, at(secs)), (status, reason.to_owned()));
+    }
+
+    #[test]
+    fn a_problem_shows_at_once_and_ends_after_a_healthy_minute() {
+        let mut engine = engine();
+        engine.report(KubeletHealthy, problem(Reason::KubeletCrashed), at(10));
+        assert_shows(&mut engine, 10, Status::False, "KubeletCrashed");
+        engine.report(KubeletHealthy, healthy(), at(12));
+        engine.report(KubeletHealthy, healthy(), at(71));
+        assert_shows(&mut engine, 71, Status::False, "KubeletCrashed");
+        assert_shows(&mut engine, 72, Status::True, "KubeletIsHealthy");
+        assert_eq!(engine.evaluate(at(72))[0].flips, 1);
+    }
+
+    #[test]
+    fn not_knowing_neither_starts_nor_ends_a_problem() {
+        let silent = || View::CannotTell(finding(Reason::KubeletHealthzSilent));
+        let mut engine = engine();
+        engine.report(KubeletHealthy, silent(), at(1));
+        assert_shows(&mut engine, 1, Status::Unknown, "KubeletHealthzSilent");
+        engine.report(KubeletHealthy, problem(Reason::KubeletHung), at(2));
+        engine.report(KubeletHealthy, healthy(), at(3));
+        engine.report(KubeletHealthy, silent(), at(40));
+        assert_shows(&mut engine, 70, Status::False, "KubeletHung");
+        assert_shows(&mut engine, 3 + 600, Status::Unknown, "MonitorSilent");
+    }
+
+    #[test]
+    fn an_operators_stop_ends_problems_at_once() {
+        let mut engine = engine();
+        engine.report(KubeletHealthy, problem(Reason::KubeletCrashed), at(1));
+        engine.report(KubeletHealthy, View::Excused(finding(Reason::KubeletStoppedByOperator)), at(2));
+        assert_shows(&mut engine, 2, Status::Unknown, "KubeletStoppedByOperator");
+    }
+
+    #[test]
+    fn a_planned_restart_keeps_what_is_shown() {
+        let mut engine = engine();
+        let starting = || View::Unchanged(finding(Reason::KubeletStarting));
+        engine.report(KubeletHealthy, starting(), at(1));
+        assert_shows(&mut engine, 1, Status::Unknown, "KubeletStarting");
+        engine.report(KubeletHealthy, healthy(), at(2));
+        assert_shows(&mut engine, 2, Status::True, "KubeletIsHealthy");
+        engine.report(KubeletHealthy, starting(), at(3));
+        assert_shows(&mut engine, 3, Status::True, "KubeletIsHealthy");
+    }
+
+    #[test]
+    fn a_problem_with_another_remedy_waits_five_minutes() {
+        let mut engine = engine();
+        engine.report(KubeletHealthy, problem(Reason::KubeletHung), at(1));
+        assert_shows(&mut engine, 1, Status::False, "KubeletHung");
+        engine.report(KubeletHealthy, problem(Reason::KubeletUnkillable), at(2));
+        for secs in [62, 122, 182, 242, 301] {
+            engine.report(KubeletHealthy, problem(Reason::KubeletUnkillable), at(secs));
+            assert_shows(&mut engine, secs, Status::False, "KubeletHung");
+        }
+        assert_shows(&mut engine, 302, Status::False, "KubeletUnkillable");
+        engine.report(KubeletHealthy, healthy(), at(302));
+        engine.report(KubeletHealthy, healthy(), at(361));
+        assert_shows(&mut engine, 362, Status::True, "KubeletIsHealthy");
+    }
+
+    #[test]
+    fn a_pause_lifts_a_problem_and_its_end_shows_it_again() {
+        let mut engine = engine();
+        engine.report(KubeletHealthy, problem(Reason::KubeletCrashed), at(1));
+        assert_shows(&mut engine, 1, Status::False, "KubeletCrashed");
+        engine.suppress(Some(Suppression::Paused { why: "paused by root".into() }));
+        assert_shows(&mut engine, 2, Status::Unknown, "NodePaused");
+        assert_eq!(engine.evaluate(at(2))[0].message, "paused by root; KubeletCrashed: m");
+        engine.suppress(None);
+        assert_shows(&mut engine, 3, Status::False, "KubeletCrashed");
+    }
+
+    #[test]
+    fn shortly_after_boot_only_facts_become_false() {
+        let mut engine = engine();
+        engine.suppress(Some(Suppression::JustStarted));
+        engine.report(KubeletHealthy, problem(Reason::KubeletHung), at(100));
+        assert_shows(&mut engine, 100, Status::Unknown, "NodeJustStarted");
+        engine.report(KubeletHealthy, problem(Reason::KubeletCrashed), at(101));
+        assert_shows(&mut engine, 101, Status::False, "KubeletCrashed");
+    }
+
+    #[test]
+    fn a_restarted_agent_keeps_what_the_node_shows_until_its_monitor_knows_better() {
+        let hung = || observed(Status::False, "KubeletHung");
+        let mut kept = engine();
+        kept.adopt(hung(), false, at(100));
+        assert_shows(&mut kept, 100, Status::False, "KubeletHung");
+        kept.report(KubeletHealthy, healthy(), at(101));
+        assert_shows(&mut kept, 160, Status::False, "KubeletHung");
+        kept.report(KubeletHealthy, healthy(), at(160));
+        assert_shows(&mut kept, 161, Status::True, "KubeletIsHealthy");
+
+        let mut booted = engine();
+        booted.adopt(hung(), true, at(5));
+        assert!(booted.evaluate(at(5)).is_empty(), "a hang does not survive a boot");
+
+        let mut late = engine();
+        late.report(KubeletHealthy, healthy(), at(1));
+        late.adopt(hung(), false, at(2));
+        assert_shows(&mut late, 2, Status::False, "KubeletHung");
+        late.report(KubeletHealthy, healthy(), at(50));
+        assert_shows(&mut late, 62, Status::True, "KubeletIsHealthy");
+
+        let mut stopped = engine();
+        stopped.report(KubeletHealthy, View::Unexplained(finding(Reason::KubeletNotFound)), at(1));
+        assert_shows(&mut stopped, 1, Status::Unknown, "KubeletNotFound");
+        stopped.adopt(observed(Status::Unknown, "KubeletStoppedByOperator"), false, at(2));
+        assert_shows(&mut stopped, 2, Status::Unknown, "KubeletStoppedByOperator");
+        let mut well = engine();
+        well.adopt(observed(Status::True, "KubeletIsHealthy"), false, at(1));
+        well.report(KubeletHealthy, View::Unexplained(finding(Reason::KubeletNotFound)), at(2));
+        assert_shows(&mut well, 2, Status::Unknown, "KubeletNotFound");
+    }
+
+    #[test]
+    fn an_unknown_reason_is_kept_and_ends_like_any_other() {
+        let mut engine = engine();
+        engine.adopt(observed(Status::False, "KubeletOfNextYear"), false, at(1));
+        engine.report(KubeletHealthy, healthy(), at(1));
+        assert_shows(&mut engine, 1, Status::False, "KubeletOfNextYear");
+        engine.report(KubeletHealthy, healthy(), at(60));
+        assert_shows(&mut engine, 61, Status::True, "KubeletIsHealthy");
+    }
+
+    #[test]
+    fn a_node_that_was_created_again_inherits_no_problem_that_is_over() {
+        let mut engine = engine();
+        engine.report(KubeletHealthy, problem(Reason::KubeletCrashed), at(1));
+        engine.node_replaced();
+        assert_shows(&mut engine, 1, Status::False, "KubeletCrashed");
+        engine.report(KubeletHealthy, healthy(), at(2));
+        engine.node_replaced();
+        assert_shows(&mut engine, 2, Status::True, "KubeletIsHealthy");
+    }
+
+    #[test]
+    fn a_reason_that_is_turned_down_is_a_warning_or_nothing() {
+        let turned_down = |how| Engine::new(HEALTHY_FOR, BTreeMap::from([(Reason::KubeletHung, how)]));
+        let mut warning = turned_down(ShownAs::Warning);
+        warning.report(KubeletHealthy, problem(Reason::KubeletHung), at(1));
+        assert_shows(&mut warning, 1, Status::True, "KubeletHung");
+        let mut off = turned_down(ShownAs::Off);
+        off.report(KubeletHealthy, problem(Reason::KubeletHung), at(1));
+        assert_shows(&mut off, 1, Status::True, "KubeletIsHealthy");
+    }
+
+    #[test]
+    fn a_suspended_host_forgets_no_problem() {
+        let mut engine = engine();
+        engine.report(KubeletHealthy, problem(Reason::KubeletCrashed), at(1));
+        engine.resumed(at(1000));
+        assert_shows(&mut engine, 1000, Status::False, "KubeletCrashed");
+        engine.report(KubeletHealthy, healthy(), at(1001));
+        engine.resumed(at(2000));
+        assert_shows(&mut engine, 2000, Status::False, "KubeletCrashed");
+    }
+
+    #[test]
+    fn a_message_is_bounded() {
+        let mut engine = engine();
+        let message = "ä".repeat(1000);
+        engine.report(KubeletHealthy, View::Seen { healthy: message, findings: vec![] }, at(1));
+        assert_eq!(engine.evaluate(at(1))[0].message.len(), MESSAGE_MAX);
+    }
+}

@@ -1,0 +1,20 @@
+//! Pressure stall information of the host (Documentation/accounting/psi.rst).
+
+use procfs::{CpuPressure, Current as _, MemoryPressure};
+
+/// How much of the last ten seconds tasks waited; none where the kernel does not say.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Pressure {
+    /// Some task waited for a processor.
+    pub cpu_some_percent: Option<f32>,
+    /// All tasks waited for memory.
+    pub memory_full_percent: Option<f32>,
+}
+
+/// Reads /proc/pressure.
+pub fn read() -> Pressure {
+    Pressure {
+        cpu_some_percent: CpuPressure::current().ok().map(|pressure| pressure.some.avg10),
+        memory_full_percent: MemoryPressure::current().ok().map(|pressure| pressure.full.avg10),
+    }
+}

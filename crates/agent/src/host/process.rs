@@ -1,0 +1,245 @@
+//! One process: its end by a pidfd, and what /proc says of it while it does not answer.
+
+use std::{fs, io, net::SocketAddr, os::fd::OwnedFd, time::Duration};
+
+use procfs::{
+    FromRead as _, ProcError,
+    net::TcpState,
+    process::{Process as ProcEntry, Stat},
+};
+use rustix::{
+    io::Errno,
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+use tokio::io::unix::AsyncFd;
+
+use super::watched;
+use crate::condition::Uptime;
+
+/// SIGKILL in the masks of pending signals of /proc/PID/status.
+const SIGKILL_BIT: u64 = 1 << 8;
+/// Threads that are looked at; a kubelet has a few dozen.
+const MAX_THREADS: usize = 512;
+
+/// A process, so named that a reused pid is not taken for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessId {
+    pub pid: i32,
+    /// When it started, in clock ticks since boot (`proc_pid_stat(5)`, field 22).
+    pub start_ticks: u64,
+}
+
+/// A process whose end is awaited.
+#[derive(Debug)]
+pub struct Process {
+    pub id: ProcessId,
+    pidfd: AsyncFd<OwnedFd>,
+}
+
+impl Process {
+    /// Opens the process that has this pid now.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] when it is gone or a zombie; another one when it cannot be watched, as on kernels before 5.3.
+    pub fn open(pid: i32) -> io::Result<Self> {
+        let raw = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
+        let pidfd = pidfd_open(raw, PidfdFlags::NONBLOCK).map_err(|error| match error {
+            Errno::SRCH => io::ErrorKind::NotFound.into(),
+            error => io::Error::from(error),
+        })?;
+        let pidfd = watched(pidfd)?;
+        // Read after the open: if the pid was reused before it, both are of the new process.
+        let stat = read_stat(pid)?;
+        if matches!(stat.state, 'Z' | 'X') {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(Self { id: ProcessId { pid, start_ticks: stat.starttime }, pidfd })
+    }
+
+    /// Returns when the process has ended (`pidfd_open(2)`: the pidfd is readable then).
+    pub async fn ended(&self) {
+        // An error of epoll itself: to take it for the end would be a lie, and waiting costs nothing.
+        if self.pidfd.readable().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Its name as the kernel has it, at most 15 bytes, and the cgroup in which systemd keeps it: of cgroup v2, or of systemd's own
+    /// hierarchy on v1.
+    pub fn name_and_cgroup(&self) -> (String, Option<Cgroup>) {
+        let Ok(process) = ProcEntry::new(self.id.pid) else { return (String::new(), None) };
+        let name = process.stat().map(|stat| stat.comm).unwrap_or_default();
+        let cgroups: Vec<_> = process.cgroups().into_iter().flatten().collect();
+        let of_systemd = cgroups.iter().find(|one| one.controllers.iter().any(|name| name == "name=systemd"));
+        let unified = || cgroups.iter().find(|one| one.hierarchy == 0);
+        let path = of_systemd.or_else(unified).map(|cgroup| cgroup.pathname.clone());
+        (name, path.map(|path| Cgroup { path, is_relative: !is_in_hosts_cgroup_namespace() }))
+    }
+
+    /// When it started.
+    pub fn started(&self) -> Uptime {
+        Duration::from_millis(self.id.start_ticks * 1000 / procfs::ticks_per_second().max(1))
+    }
+}
+
+/// The cgroup of a process, as this cgroup namespace shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cgroup {
+    pub path: String,
+    /// Whether the path begins at the root of a cgroup namespace other than the host's, as in a container.
+    pub is_relative: bool,
+}
+
+impl Cgroup {
+    /// Whether it is the cgroup that has this path on the host.
+    pub fn is(&self, host_path: &str) -> bool {
+        self.path == host_path || (self.is_relative && self.path != "/" && host_path.ends_with(&self.path))
+    }
+}
+
+/// The host's cgroup namespace has a fixed inode number (`PROC_CGROUP_INIT_INO` of `include/linux/proc_ns.h`).
+fn is_in_hosts_cgroup_namespace() -> bool {
+    fs::read_link("/proc/self/ns/cgroup").is_ok_and(|link| link.as_os_str() == "cgroup:[4026531835]")
+}
+
+fn read_stat(pid: i32) -> io::Result<Stat> {
+    Stat::from_file(format!("/proc/{pid}/stat")).map_err(|error| match error {
+        ProcError::NotFound(_) => io::ErrorKind::NotFound.into(),
+        error => io::Error::other(error),
+    })
+}
+
+/// What is read of a process that does not answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// The state of its main thread as in /proc/PID/stat: `R`, `S`, `D`, `T`, `Z` …
+    pub state: char,
+    /// The cgroup whose freezer holds it.
+    pub frozen_by: Option<String>,
+    /// Its threads that wait in the kernel and take no signal (state D).
+    pub uninterruptible: Vec<ThreadWait>,
+    /// How long its threads have waited for a processor, summed up since each began.
+    pub run_delay: Duration,
+    /// What listens at the address of its /healthz.
+    pub listener: Listener,
+    /// Whether SIGKILL is pending for it.
+    pub is_killed: bool,
+}
+
+/// A thread's wait, so named that two waits are not taken for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadWait {
+    pub tid: i32,
+    /// Its context switches so far: the same number means the same wait.
+    pub switches: u64,
+}
+
+/// What the kernel has at a TCP address.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Listener {
+    /// It could not be read.
+    #[default]
+    Unknown,
+    /// Nobody listens.
+    Nobody,
+    /// Somebody listens, and so many connections wait to be accepted.
+    Waiting(u32),
+}
+
+/// Looks at a process; none if it is gone. `healthz` is where it should listen. Reads a few files for each thread, so it runs only
+/// while the process does not answer, and off the loop.
+pub fn sample(id: ProcessId, healthz: Option<SocketAddr>) -> Option<Sample> {
+    let process = ProcEntry::new(id.pid).ok()?;
+    let stat = process.stat().ok().filter(|stat| stat.starttime == id.start_ticks)?;
+    let mut sample = Sample { state: stat.state, ..Sample::default() };
+    for task in process.tasks().ok()?.flatten().take(MAX_THREADS) {
+        if let Ok(schedstat) = task.schedstat() {
+            sample.run_delay += Duration::from_nanos(schedstat.run_delay);
+        }
+        let (Ok(stat), Ok(status)) = (task.stat(), task.status()) else { continue };
+        if stat.state == 'D' {
+            let switches = status.voluntary_ctxt_switches.unwrap_or_default()
+                + status.nonvoluntary_ctxt_switches.unwrap_or_default();
+            sample.uninterruptible.push(ThreadWait { tid: task.tid, switches });
+        }
+    }
+    sample.is_killed = process.status().is_ok_and(|status| (status.shdpnd | status.sigpnd) & SIGKILL_BIT != 0);
+    sample.frozen_by = frozen_by(&process);
+    sample.listener = healthz.map_or(Listener::Unknown, listener);
+    Some(sample)
+}
+
+/// The process's cgroup if its freezer is on: `cgroup.events` of cgroup v2, `freezer.state` of v1.
+fn frozen_by(process: &ProcEntry) -> Option<String> {
+    process.cgroups().ok()?.into_iter().find_map(|cgroup| {
+        let path = &cgroup.pathname;
+        let is_frozen = if cgroup.hierarchy == 0 {
+            let events = fs::read_to_string(format!("/sys/fs/cgroup{path}/cgroup.events"));
+            events.is_ok_and(|text| text.lines().any(|line| line == "frozen 1"))
+        } else if cgroup.controllers.iter().any(|name| name == "freezer") {
+            let state = fs::read_to_string(format!("/sys/fs/cgroup/freezer{path}/freezer.state"));
+            state.is_ok_and(|text| text.trim() == "FROZEN")
+        } else {
+            false
+        };
+        is_frozen.then(|| path.clone())
+    })
+}
+
+/// What listens at `address`, of all addresses too. A listener's `rx_queue` is the length of its accept queue.
+fn listener(address: SocketAddr) -> Listener {
+    let table = if address.is_ipv4() { procfs::net::tcp() } else { procfs::net::tcp6() };
+    // A listener at [::] takes IPv4 connections as well.
+    let dual = address.is_ipv4().then(|| procfs::net::tcp6().unwrap_or_default());
+    let Ok(table) = table else { return Listener::Unknown };
+    let queues = table.into_iter().chain(dual.into_iter().flatten()).filter(|entry| {
+        let local = entry.local_address;
+        entry.state == TcpState::Listen
+            && local.port() == address.port()
+            && (local.ip() == address.ip() || local.ip().is_unspecified())
+    });
+    queues.map(|entry| entry.rx_queue).max().map_or(Listener::Nobody, Listener::Waiting)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::{TcpListener, TcpStream},
+        process::{Command, Stdio},
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_end_of_a_process_is_seen_and_a_dead_one_is_refused() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let process = Process::open(pid).unwrap();
+        assert!(process.started() > Duration::ZERO);
+        drop(child.stdin.take());
+        process.ended().await;
+        assert!(Process::open(pid).is_err(), "a zombie");
+        child.wait().unwrap();
+        assert_eq!(sample(process.id, None), None);
+    }
+
+    #[test]
+    fn a_path_of_the_host_is_compared_as_a_whole_and_one_of_a_container_by_its_end() {
+        let cgroup = |is_relative| Cgroup { path: "/system.slice/kubelet.service".into(), is_relative };
+        let nested = "/kubepods/pod1/system.slice/kubelet.service";
+        assert!(cgroup(false).is("/system.slice/kubelet.service") && !cgroup(false).is(nested));
+        assert!(cgroup(true).is(nested) && !cgroup(true).is("/system.slice/containerd.service"));
+        assert!(!Cgroup { path: "/".into(), is_relative: true }.is("/anything/"));
+    }
+
+    #[test]
+    fn a_full_accept_queue_and_a_missing_listener_are_told_apart() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        assert_eq!(listener(address), Listener::Waiting(0));
+        let _client = TcpStream::connect(address).unwrap();
+        assert_eq!(listener(address), Listener::Waiting(1));
+        drop(server);
+        assert_eq!(listener(address), Listener::Nobody);
+    }
+}

@@ -1,0 +1,171 @@
+//! What a message on the bus says, once its sender, path, interface, member and body are what they must be. Pure.
+
+use std::collections::HashMap;
+
+use zbus::{Message, ObjectPath, OwnedObjectPath, OwnedVariant, message::Type, names::UniqueName};
+
+pub(super) const SYSTEMD: &str = "org.freedesktop.systemd1";
+pub(super) const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
+pub(super) const MANAGER: &str = "org.freedesktop.systemd1.Manager";
+pub(super) const UNIT: &str = "org.freedesktop.systemd1.Unit";
+pub(super) const SERVICE: &str = "org.freedesktop.systemd1.Service";
+pub(super) const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
+/// The bus itself, by a sender name that it gives nobody else.
+pub(super) const BUS: &str = "org.freedesktop.DBus";
+pub(super) const BUS_PATH: &str = "/org/freedesktop/DBus";
+
+/// A signal that counts.
+#[derive(Debug, PartialEq)]
+pub(super) enum Signal {
+    /// Properties of the unit at that path have changed.
+    Changed {
+        path: OwnedObjectPath,
+        properties: HashMap<String, OwnedVariant>,
+    },
+    JobNew {
+        id: u32,
+        path: OwnedObjectPath,
+        unit: String,
+    },
+    JobRemoved {
+        id: u32,
+        unit: String,
+        result: String,
+    },
+    /// systemd has read its units anew.
+    Reloaded,
+    /// Another connection owns systemd's name from now on, or none.
+    Owner(Option<String>),
+}
+
+/// Why a message does not count.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Dropped {
+    /// Its sender is neither systemd nor the bus.
+    Foreign,
+    /// Of systemd or the bus, and nothing that we asked to hear.
+    NotAsked,
+}
+
+/// Reads a message. `owner` is the unique name that owns systemd's, as the bus says.
+pub(super) fn read(message: &Message, owner: Option<&str>) -> Result<Signal, Dropped> {
+    let header = message.header();
+    let sender = header.sender().map(UniqueName::as_str);
+    if sender == Some(BUS) {
+        return owner_changed(message).ok_or(Dropped::NotAsked);
+    }
+    if sender.is_none() || sender != owner {
+        return Err(Dropped::Foreign);
+    }
+    of_systemd(message).ok_or(Dropped::NotAsked)
+}
+
+/// Interface and member of a signal.
+fn name_of(message: &Message) -> Option<(String, String)> {
+    let header = message.header();
+    let is_signal = message.message_type() == Type::Signal;
+    is_signal.then(|| Some((header.interface()?.to_string(), header.member()?.to_string())))?
+}
+
+fn of_systemd(message: &Message) -> Option<Signal> {
+    let (interface, member) = name_of(message)?;
+    let (header, body) = (message.header(), message.body());
+    let path = header.path()?;
+    match (interface.as_str(), member.as_str()) {
+        (PROPERTIES, "PropertiesChanged") => {
+            let (of, properties, _): (String, HashMap<_, _>, Vec<String>) = body.deserialize().ok()?;
+            let path = path.to_owned().into();
+            (of == UNIT || of == SERVICE).then_some(Signal::Changed { path, properties })
+        }
+        _ if path.as_str() != MANAGER_PATH || interface != MANAGER => None,
+        (_, "JobNew") => {
+            let (id, path, unit) = body.deserialize().ok()?;
+            Some(Signal::JobNew { id, path, unit })
+        }
+        (_, "JobRemoved") => {
+            let (id, _, unit, result): (u32, OwnedObjectPath, String, String) = body.deserialize().ok()?;
+            Some(Signal::JobRemoved { id, unit, result })
+        }
+        // `true` when it begins, `false` when it is done.
+        (_, "Reloading") => (!body.deserialize::<bool>().ok()?).then_some(Signal::Reloaded),
+        _ => None,
+    }
+}
+
+fn owner_changed(message: &Message) -> Option<Signal> {
+    let (interface, member) = name_of(message)?;
+    let is_of_bus = message.header().path().map(ObjectPath::as_str) == Some(BUS_PATH);
+    if !is_of_bus || interface != BUS || member != "NameOwnerChanged" {
+        return None;
+    }
+    let (name, _, owner): (String, String, String) = message.body().deserialize().ok()?;
+    (name == SYSTEMD).then(|| Signal::Owner(Some(owner).filter(|owner| !owner.is_empty())))
+}
+
+#[cfg(test)]
+mod tests {
+    use zbus::{DynamicType, Variant};
+
+    use super::*;
+
+    const OWNER: &str = ":1.1";
+    const FOREIGN: &str = ":1.66";
+    const UNIT_PATH: &str = "/org/freedesktop/systemd1/unit/kubelet_2eservice";
+
+    fn signal<B: serde::Serialize + DynamicType>(sender: &str, at: (&str, &str, &str), body: &B) -> Message {
+        let (path, interface, member) = at;
+        Message::signal(path, interface, member).sender(sender).build(body).unwrap()
+    }
+
+    fn properties() -> HashMap<String, OwnedVariant> {
+        HashMap::from([("ActiveState".to_owned(), Variant::from("failed").try_to_owned().unwrap())])
+    }
+
+    #[test]
+    fn sender_path_interface_member_and_body_are_all_compared() {
+        let changed = (UNIT, properties(), Vec::<String>::new());
+        let job_path = OwnedObjectPath::try_from("/org/freedesktop/systemd1/job/7").unwrap();
+        let job = (7_u32, job_path.clone(), "kubelet.service");
+        let removed = (7_u32, job_path.clone(), "kubelet.service", "done");
+        let at_unit = (UNIT_PATH, PROPERTIES, "PropertiesChanged");
+        let at_new = (MANAGER_PATH, MANAGER, "JobNew");
+        let at_owner = (BUS_PATH, BUS, "NameOwnerChanged");
+        let new_owner = (SYSTEMD, OWNER, FOREIGN);
+        let unit = || "kubelet.service".to_owned();
+        let rows = [
+            (
+                signal(OWNER, at_unit, &changed),
+                Ok(Signal::Changed { path: OwnedObjectPath::try_from(UNIT_PATH).unwrap(), properties: properties() }),
+            ),
+            (signal(FOREIGN, at_unit, &changed), Err(Dropped::Foreign)),
+            (signal(OWNER, at_unit, &7_u32), Err(Dropped::NotAsked)),
+            (signal(OWNER, (UNIT_PATH, UNIT, "PropertiesChanged"), &changed), Err(Dropped::NotAsked)),
+            (signal(OWNER, at_new, &job), Ok(Signal::JobNew { id: 7, path: job_path, unit: unit() })),
+            (signal(FOREIGN, at_new, &job), Err(Dropped::Foreign)),
+            (signal(OWNER, (UNIT_PATH, MANAGER, "JobNew"), &job), Err(Dropped::NotAsked)),
+            (signal(OWNER, (MANAGER_PATH, UNIT, "JobNew"), &job), Err(Dropped::NotAsked)),
+            (signal(OWNER, at_new, &"kubelet.service"), Err(Dropped::NotAsked)),
+            (
+                signal(OWNER, (MANAGER_PATH, MANAGER, "JobRemoved"), &removed),
+                Ok(Signal::JobRemoved { id: 7, unit: unit(), result: "done".into() }),
+            ),
+            (signal(OWNER, (MANAGER_PATH, MANAGER, "Reloading"), &false), Ok(Signal::Reloaded)),
+            (signal(OWNER, (MANAGER_PATH, MANAGER, "Reloading"), &true), Err(Dropped::NotAsked)),
+            (signal(BUS, at_owner, &new_owner), Ok(Signal::Owner(Some(FOREIGN.into())))),
+            (signal(BUS, at_owner, &(SYSTEMD, OWNER, "")), Ok(Signal::Owner(None))),
+            (signal(BUS, at_owner, &("org.other", "", FOREIGN)), Err(Dropped::NotAsked)),
+            (signal(BUS, at_new, &job), Err(Dropped::NotAsked)),
+            (signal(FOREIGN, at_owner, &new_owner), Err(Dropped::Foreign)),
+            (signal(OWNER, at_owner, &new_owner), Err(Dropped::NotAsked)),
+        ];
+        for (number, (message, wanted)) in rows.into_iter().enumerate() {
+            assert_eq!(read(&message, Some(OWNER)), wanted, "row {number}");
+        }
+    }
+
+    #[test]
+    fn nobody_speaks_for_a_systemd_that_is_away() {
+        let message = signal(OWNER, (MANAGER_PATH, MANAGER, "Reloading"), &false);
+        assert_eq!(read(&message, None), Err(Dropped::Foreign));
+    }
+}

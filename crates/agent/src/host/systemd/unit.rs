@@ -1,0 +1,152 @@
+//! The properties of a unit that say whether its process runs and how it ended.
+
+use std::collections::HashMap;
+
+use zbus::{OwnedObjectPath, OwnedVariant, Variant};
+
+/// What systemd says of the unit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnitState {
+    /// `loaded`, `not-found`, `masked` …
+    pub load_state: String,
+    /// `active`, `inactive`, `failed`, `activating` …
+    pub active_state: String,
+    /// `running`, `dead`, `auto-restart`, `start-pre` …
+    pub sub_state: String,
+    /// `success`, `exit-code`, `signal`, `oom-kill`, `watchdog`, `start-limit-hit` …
+    pub result: String,
+    /// The main process, 0 if there is none.
+    pub main_pid: i32,
+    /// The main process that ran last, and how it ended.
+    pub last: LastProcess,
+    /// Whether it was ever started since boot.
+    pub was_started: bool,
+    /// How often `Restart=` has started it since somebody last did.
+    pub restarts: u32,
+    /// The ID of this run of the unit, in hexadecimal; another one after each start.
+    pub invocation: String,
+}
+
+/// How a unit's last main process ended; all 0 while none has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LastProcess {
+    pub pid: i32,
+    /// `CLD_EXITED` 1, `CLD_KILLED` 2, `CLD_DUMPED` 3 (sigaction(2)).
+    pub code: i32,
+    /// Its exit code, or the signal.
+    pub status: i32,
+}
+
+/// Takes in properties that were read or have changed.
+pub(super) fn merge(unit: &mut UnitState, properties: &HashMap<String, OwnedVariant>) {
+    for (name, value) in properties {
+        match name.as_str() {
+            "LoadState" => unit.load_state = text(value),
+            "ActiveState" => unit.active_state = text(value),
+            "SubState" => unit.sub_state = text(value),
+            "Result" => unit.result = text(value),
+            "MainPID" => unit.main_pid = number(value),
+            "ExecMainPID" => unit.last.pid = number(value),
+            "ExecMainCode" => unit.last.code = number(value),
+            "ExecMainStatus" => unit.last.status = number(value),
+            "InactiveExitTimestampMonotonic" => unit.was_started = number::<u64>(value) != 0,
+            "NRestarts" => unit.restarts = number(value),
+            "InvocationID" => unit.invocation = hexadecimal(value),
+            _ => {}
+        }
+    }
+}
+
+/// Services that are followed at most.
+const MAX_DEPENDENCIES: usize = 8;
+
+/// The services whose failure makes systemd stop the unit: those of `BindsTo=`. With those of `Requires=` and the like it is stopped only
+/// if somebody stops them (systemd.unit(5)).
+pub(super) fn dependencies(properties: &HashMap<String, OwnedVariant>) -> Vec<String> {
+    let Some(Variant::Array(names)) = properties.get("BindsTo").map(|value| &**value) else { return Vec::new() };
+    names.iter().map(text).filter(|name| name.ends_with(".service")).take(MAX_DEPENDENCIES).collect()
+}
+
+/// A unit's `Job`; none if it has none, which systemd writes as number 0.
+pub(super) fn job_id(value: &OwnedVariant) -> Option<(u32, OwnedObjectPath)> {
+    let job = <(u32, OwnedObjectPath)>::try_from(value.try_clone().ok()?).ok()?;
+    (job.0 != 0).then_some(job)
+}
+
+/// A text, or nothing.
+pub(super) fn text(value: &Variant<'_>) -> String {
+    match value {
+        Variant::Str(string) => string.as_str().to_owned(),
+        Variant::Variant(inner) => text(inner),
+        _ => String::new(),
+    }
+}
+
+/// An ID of bytes; nothing if all are 0, which stands for none.
+fn hexadecimal(value: &Variant<'_>) -> String {
+    let Variant::Array(array) = value else { return String::new() };
+    let bytes = array.iter().map(|byte| if let Variant::U8(byte) = byte { *byte } else { 0 });
+    let bytes: Vec<u8> = bytes.collect();
+    if bytes.iter().all(|byte| *byte == 0) {
+        return String::new();
+    }
+    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+/// A number of any width; 0, which stands for none, if it is no number or does not fit.
+fn number<T: TryFrom<i128> + Default>(value: &Variant<'_>) -> T {
+    let wide = match value {
+        Variant::U32(number) => i128::from(*number),
+        Variant::I32(number) => i128::from(*number),
+        Variant::U64(number) => i128::from(*number),
+        Variant::I64(number) => i128::from(*number),
+        _ => 0,
+    };
+    T::try_from(wide).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_services_that_the_unit_is_bound_to_are_found() {
+        let list = |units: &[&str]| {
+            let units: Vec<String> = units.iter().map(|unit| (*unit).to_owned()).collect();
+            Variant::from(units).try_to_owned().unwrap()
+        };
+        let properties = HashMap::from([
+            ("Requires".to_owned(), list(&["system.slice", "sysinit.target", "a.service"])),
+            ("BindsTo".to_owned(), list(&["data.mount", "containerd.service"])),
+        ]);
+        assert_eq!(dependencies(&properties), ["containerd.service"]);
+        assert!(dependencies(&HashMap::new()).is_empty());
+    }
+
+    #[test]
+    fn properties_are_merged_by_name_and_type() {
+        let mut unit = UnitState { result: "success".into(), ..UnitState::default() };
+        let owned = |value: Variant<'_>| value.try_to_owned().unwrap();
+        let properties = HashMap::from([
+            ("MainPID".to_owned(), OwnedVariant::from(7_u32)),
+            ("ExecMainPID".to_owned(), OwnedVariant::from(6_u32)),
+            ("ExecMainStatus".to_owned(), OwnedVariant::from(9_i32)),
+            ("InactiveExitTimestampMonotonic".to_owned(), OwnedVariant::from(5_u64)),
+            ("ActiveState".to_owned(), owned(Variant::from("active"))),
+            ("SubState".to_owned(), OwnedVariant::from(1_u32)),
+            ("InvocationID".to_owned(), owned(Variant::from(vec![0xab_u8, 1]))),
+            ("Unheard".to_owned(), OwnedVariant::from(1_u32)),
+        ]);
+        merge(&mut unit, &properties);
+        let wanted = UnitState {
+            active_state: "active".into(),
+            result: "success".into(),
+            main_pid: 7,
+            last: LastProcess { pid: 6, code: 0, status: 9 },
+            was_started: true,
+            invocation: "ab01".into(),
+            ..UnitState::default()
+        };
+        assert_eq!(unit, wanted);
+    }
+}

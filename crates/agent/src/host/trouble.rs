@@ -1,0 +1,85 @@
+//! What nodevigil itself cannot do at present: a metric, a line of `status`, and once an hour an Event. Never a condition.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// A kind of trouble; each stands at most once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Trouble {
+    /// The configuration is refused; the last accepted settings go on.
+    ConfigRefused,
+    /// There is no D-Bus connection to systemd.
+    BusLost,
+    /// /dev/kmsg cannot be read.
+    KernelLogUnreadable,
+    /// No identity for the API server can be used.
+    IdentityUnusable,
+    /// The API server refuses what nodevigil asks for.
+    ApiForbidden,
+    /// The API server refuses a request of nodevigil's.
+    ApiRefused,
+    /// Another field manager owns or overwrites a condition of ours.
+    ForeignOwner,
+    /// The address of `[metrics] listen` cannot be bound.
+    MetricsNotServed,
+}
+
+impl Trouble {
+    pub const ALL: &[Self] = &[
+        Self::ConfigRefused,
+        Self::BusLost,
+        Self::KernelLogUnreadable,
+        Self::IdentityUnusable,
+        Self::ApiForbidden,
+        Self::ApiRefused,
+        Self::ForeignOwner,
+        Self::MetricsNotServed,
+    ];
+
+    /// The name in metrics, `status` and Events.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ConfigRefused => "ConfigRefused",
+            Self::BusLost => "BusLost",
+            Self::KernelLogUnreadable => "KernelLogUnreadable",
+            Self::IdentityUnusable => "IdentityUnusable",
+            Self::ApiForbidden => "ApiForbidden",
+            Self::ApiRefused => "ApiRefused",
+            Self::ForeignOwner => "ForeignOwner",
+            Self::MetricsNotServed => "MetricsNotServed",
+        }
+    }
+}
+
+/// The troubles that stand, shared by all tasks.
+#[derive(Debug, Clone, Default)]
+pub struct Troubles(Arc<Mutex<BTreeMap<Trouble, String>>>);
+
+impl Troubles {
+    /// Records a trouble, or replaces its message. It is logged when it is new or differs.
+    pub fn set(&self, trouble: Trouble, message: String) {
+        let mut standing = self.lock();
+        if standing.get(&trouble) != Some(&message) {
+            tracing::warn!("{}: {message}", trouble.name());
+            standing.insert(trouble, message);
+        }
+    }
+
+    /// Records that a trouble is over.
+    pub fn clear(&self, trouble: Trouble) {
+        if self.lock().remove(&trouble).is_some() {
+            tracing::info!("{}: over", trouble.name());
+        }
+    }
+
+    /// All that stand, with their messages.
+    pub fn standing(&self) -> BTreeMap<Trouble, String> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Trouble, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,17 @@
+//! nodevigil: reports on the Node why a kubelet does not work.
+#![expect(unreachable_pub, reason = "a binary: `pub` says what other modules use")]
+
+mod agent;
+mod cli;
+mod condition;
+mod files;
+mod host;
+mod monitor;
+mod publish;
+mod report;
+mod run;
+mod settings;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

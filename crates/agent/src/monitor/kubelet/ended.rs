@@ -1,0 +1,283 @@
+//! How a kubelet ended, and how often kubelets have.
+
+use std::{collections::VecDeque, time::Duration};
+
+use crate::{
+    condition::{Finding, Reason, Uptime},
+    host::{
+        oom::{Memory, OomKill},
+        process::Cgroup,
+        systemd::LastProcess,
+    },
+};
+
+/// Codes of SIGCHLD (sigaction(2)).
+const CLD_EXITED: i32 = 1;
+const CLD_DUMPED: i32 = 3;
+/// A crash loop: so many ends within that time.
+const LOOPS: [(usize, Duration); 2] = [(3, Duration::from_mins(5)), (5, Duration::from_mins(30))];
+
+/// Why a kubelet ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// systemd may be about to say.
+    Unconfirmed,
+    /// A stop job.
+    Stopped,
+    /// A stop job that came with the end of a service that the kubelet's unit depends on.
+    StoppedWithDependency,
+    /// A restart job: another one is about to start.
+    Restarted,
+    /// No job: it crashed, exited or was killed.
+    Itself,
+    /// systemd could not be asked.
+    Unknown,
+}
+
+/// A process of the kubelet's unit, and what is needed to say how it ended.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Run {
+    pub(super) pid: i32,
+    /// Its name as the kernel has it, at most 15 bytes, and its cgroup; empty and none if it was never opened.
+    pub(super) name: String,
+    pub(super) cgroup: Option<Cgroup>,
+    /// The unit's `InvocationID`; empty if it is not known.
+    pub(super) invocation: String,
+    /// systemd's count of automatic restarts when it was opened.
+    pub(super) restarts: u32,
+}
+
+/// A kubelet that has ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) run: Run,
+    pub(super) at: Uptime,
+    pub(super) cause: Cause,
+    /// How it ended, as systemd says.
+    pub(super) how: Option<LastProcess>,
+    /// Who says that it was OOM-killed.
+    pub(super) oom: Option<OomEvidence>,
+    pub(super) last_error: Option<String>,
+    /// Whether systemd was stopping the unit when the process ended.
+    pub(super) was_being_stopped: bool,
+    /// Whether systemd has waited to restart it, and since when the unit has been inactive after that.
+    pub(super) has_waited_for_restart: bool,
+    pub(super) inactive_since: Option<Uptime>,
+    /// The service whose end brought the stop job.
+    pub(super) dependency: Option<StoppedWith>,
+}
+
+/// What says that a kubelet was OOM-killed.
+#[derive(Debug)]
+pub(super) enum OomEvidence {
+    /// systemd's `Result=oom-kill`.
+    Result,
+    /// The kernel's record.
+    Record(OomKill),
+}
+
+/// A service with which the kubelet was stopped.
+#[derive(Debug)]
+pub(super) struct StoppedWith {
+    pub(super) unit: String,
+    /// Since when it has been seen to be back, or to have failed for good.
+    pub(super) settled_since: Option<Uptime>,
+}
+
+impl Ended {
+    pub(super) fn new(run: Run, at: Uptime) -> Self {
+        Self {
+            run,
+            at,
+            cause: Cause::Unconfirmed,
+            how: None,
+            oom: None,
+            last_error: None,
+            was_being_stopped: false,
+            has_waited_for_restart: false,
+            inactive_since: None,
+            dependency: None,
+        }
+    }
+
+    /// It was stopped by a stop job, which the end of `dependency` brought if that had failed.
+    pub(super) fn set_stopped(&mut self, dependency: Option<String>) {
+        self.cause = if dependency.is_some() { Cause::StoppedWithDependency } else { Cause::Stopped };
+        self.dependency = dependency.map(|unit| StoppedWith { unit, settled_since: None });
+    }
+
+    /// Whether the kernel's record is about this process: by its pid, or by its cgroup and name where the record has the pid of
+    /// another PID namespace.
+    pub(super) fn is_killed_by(&self, kill: &OomKill) -> bool {
+        let is_own = |own: &Cgroup| kill.cgroup.as_ref().is_some_and(|killed| own.is(killed));
+        // systemd names a process `(kubelet)` until its exec.
+        let is_by_name =
+            self.run.cgroup.as_ref().is_some_and(is_own) && kill.name == self.run.name.trim_matches(['(', ')']);
+        // In a container our pids are not the kernel's.
+        let has_hosts_pids = self.run.cgroup.as_ref().is_none_or(|own| !own.is_relative);
+        is_by_name || (has_hosts_pids && kill.pid == self.run.pid)
+    }
+
+    /// What to report of an end without a job. `looping`: so many ends within that time. `is_limit`: systemd has given up.
+    pub(super) fn finding(&self, unit: &str, looping: Option<(usize, Duration)>, is_limit: bool) -> Finding {
+        if let Some(evidence) = &self.oom {
+            let memory = match evidence {
+                OomEvidence::Result => format!("Result=oom-kill of {unit}"),
+                OomEvidence::Record(kill) => match &kill.memory {
+                    Memory::Host => "the host was out of memory".to_owned(),
+                    Memory::Limit(Some(path)) if path.ends_with(&format!("/{unit}")) => format!("limit of {unit}"),
+                    Memory::Limit(Some(path)) => format!("limit of {path}"),
+                    Memory::Limit(None) => "limit of its cgroup".to_owned(),
+                },
+            };
+            let message = format!("the kubelet was OOM-killed (pid {}, {memory})", self.run.pid);
+            return Finding::new(Reason::KubeletOOMKilled, message);
+        }
+        let mut message = format!("kubelet pid {} {}", self.run.pid, self.how());
+        if let Some(line) = &self.last_error {
+            message = format!("{message}; its last error: {line}");
+        }
+        if is_limit {
+            let message = format!("systemd no longer restarts {unit} (start limit hit); {message}");
+            return Finding::new(Reason::KubeletCrashLooping, message);
+        }
+        match looping {
+            Some((count, within)) => {
+                let minutes = within.as_secs() / 60;
+                let message = format!("the kubelet has ended {count} times within {minutes} minutes; {message}");
+                Finding::new(Reason::KubeletCrashLooping, message)
+            }
+            None => Finding::new(Reason::KubeletCrashed, message),
+        }
+    }
+
+    /// Whether it ended by an error of its own. What a process logged last explains no signal that it was sent.
+    pub(super) fn has_failed(&self) -> bool {
+        let is_error = |how: &LastProcess| match how.code {
+            CLD_EXITED => how.status != 0,
+            code => code == CLD_DUMPED,
+        };
+        self.cause == Cause::Itself && self.how.as_ref().is_some_and(is_error)
+    }
+
+    fn how(&self) -> String {
+        match self.how {
+            None => "has ended".to_owned(),
+            Some(LastProcess { code: CLD_EXITED, status, .. }) => format!("exited with code {status}"),
+            Some(LastProcess { code: CLD_DUMPED, status, .. }) => format!("dumped core on {}", signal_name(status)),
+            Some(LastProcess { status, .. }) => format!("was killed by {}", signal_name(status)),
+        }
+    }
+}
+
+/// A signal's name and number (signal(7), x86 and ARM).
+fn signal_name(number: i32) -> String {
+    let name = match number {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        31 => "SIGSYS",
+        _ => return format!("signal {number}"),
+    };
+    format!("{name} ({number})")
+}
+
+/// The last ends without a job.
+#[derive(Debug, Default)]
+pub(super) struct Ends(VecDeque<(String, Uptime)>);
+
+impl Ends {
+    /// Records an end; each run of the unit counts once.
+    pub(super) fn record(&mut self, invocation: &str, at: Uptime) {
+        let is_known = |(known, _): &(String, Uptime)| !invocation.is_empty() && known == invocation;
+        if self.0.iter().any(is_known) {
+            return;
+        }
+        self.0.push_back((invocation.to_owned(), at));
+        if self.0.len() > LOOPS[1].0 {
+            self.0.pop_front();
+        }
+    }
+
+    /// The last end was somebody's will after all.
+    pub(super) fn forget_last(&mut self) {
+        self.0.pop_back();
+    }
+
+    /// The crash loop that the last ends are, if they are one: how many within which time.
+    pub(super) fn loop_at(&self, now: Uptime) -> Option<(usize, Duration)> {
+        let within = |time: Duration| self.0.iter().filter(|(_, at)| now.saturating_sub(*at) < time).count();
+        LOOPS.into_iter().find(|(count, time)| within(*time) >= *count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secs(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    #[test]
+    fn three_runs_that_end_within_five_minutes_are_a_crash_loop() {
+        let mut ends = Ends::default();
+        for (run, at) in [("a", 0), ("b", 100), ("b", 101)] {
+            ends.record(run, secs(at));
+        }
+        assert_eq!(ends.loop_at(secs(101)), None, "one run counts once");
+        ends.record("c", secs(200));
+        assert_eq!(ends.loop_at(secs(200)), Some((3, secs(300))));
+        assert_eq!(ends.loop_at(secs(301)), None);
+        for (run, at) in [("d", 900), ("e", 1600)] {
+            ends.record(run, secs(at));
+        }
+        assert_eq!(ends.loop_at(secs(1600)), Some((5, secs(1800))));
+    }
+
+    #[test]
+    fn an_end_is_told_by_code_or_signal_with_the_last_error() {
+        let mut ended = Ended::new(Run { pid: 812, ..Run::default() }, secs(1));
+        assert_eq!(ended.finding("kubelet.service", None, false).message, "kubelet pid 812 has ended");
+        ended.how = Some(LastProcess { pid: 812, code: 2, status: 9 });
+        assert_eq!(ended.finding("kubelet.service", None, false).message, "kubelet pid 812 was killed by SIGKILL (9)");
+        ended.how = Some(LastProcess { pid: 812, code: 1, status: 0 });
+        ended.last_error = Some("no such flag".into());
+        let crashed = ended.finding("kubelet.service", None, false);
+        assert_eq!(crashed.message, "kubelet pid 812 exited with code 0; its last error: no such flag");
+        assert_eq!(crashed.reason, Reason::KubeletCrashed);
+    }
+
+    #[test]
+    fn an_oom_kill_is_this_processs_by_pid_or_by_cgroup_and_name() {
+        let cgroup = Cgroup { path: "/system.slice/kubelet.service".into(), is_relative: true };
+        let (name, cgroup) = ("kubelet".into(), Some(cgroup));
+        let mut ended = Ended::new(Run { pid: 812, name, cgroup, ..Run::default() }, secs(1));
+        let kill = |pid, name: &str, cgroup: Option<&str>| OomKill {
+            pid,
+            name: name.into(),
+            cgroup: cgroup.map(str::to_owned),
+            memory: Memory::Host,
+        };
+        let own = Some("/ns/system.slice/kubelet.service");
+        assert!(!ended.is_killed_by(&kill(812, "kubelet", None)), "another process has this pid on the host");
+        assert!(ended.is_killed_by(&kill(4711, "kubelet", own)));
+        assert!(!ended.is_killed_by(&kill(4711, "helper", own)));
+        assert!(!ended.is_killed_by(&kill(4711, "kubelet", Some("/kubepods/pod1"))));
+        assert!(!ended.is_killed_by(&kill(4711, "kubelet", None)));
+        ended.run.cgroup = None;
+        assert!(ended.is_killed_by(&kill(812, "kubelet", None)));
+        let limit = Memory::Limit(Some("/ns/system.slice/kubelet.service".into()));
+        ended.oom = Some(OomEvidence::Record(OomKill { memory: limit, ..kill(4711, "kubelet", own) }));
+        let message = ended.finding("kubelet.service", None, false).message;
+        assert_eq!(message, "the kubelet was OOM-killed (pid 812, limit of kubelet.service)");
+    }
+}

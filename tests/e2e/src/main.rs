@@ -1,0 +1,73 @@
+//! Stories of nodevigil on a real node: systemd, containerd, the kubelet and a control plane, judged from outside alone,
+//! by the Node, `nodevigil status`, the journal and systemctl. `make stories` runs them.
+#![expect(unreachable_pub, reason = "a binary: `pub` says what other modules use")]
+
+mod bench;
+mod peer;
+mod runner;
+mod scene;
+mod stories;
+mod support;
+
+use std::{process::ExitCode, time::Duration};
+
+use anyhow::Result;
+use clap::Parser;
+use stories::Tier;
+use support::{
+    boot,
+    namespaces::{self, Stage},
+    say,
+};
+
+/// Runs stories of nodevigil on real nodes, one at a time.
+#[derive(Debug, Parser)]
+struct CommandLine {
+    /// Which stories to run; `full` runs those of the gate too.
+    #[arg(long, value_enum, default_value_t = Tier::Full)]
+    tier: Tier,
+    /// Lists the stories and runs none.
+    #[arg(long)]
+    list: bool,
+    /// Measures what the agent costs and how fast it is, in place of the stories; CPU use is counted for so many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    bench: Option<u64>,
+    /// Boots a node and waits until it is killed.
+    #[arg(long, hide = true)]
+    hold: bool,
+    /// Runs only stories whose name contains one of these.
+    filters: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let done = match Stage::current() {
+        Stage::Boot(spec) => boot::boot(&spec).map(|never| match never {}),
+        Stage::Outside => outside(&CommandLine::parse()),
+        Stage::Inside(run) => inside(&run, &CommandLine::parse()),
+    };
+    done.unwrap_or_else(|error| {
+        say(&format!("error: {error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+fn outside(line: &CommandLine) -> Result<ExitCode> {
+    if line.list {
+        for story in stories::select(line.tier, &line.filters) {
+            say(story.name);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    namespaces::outside()
+}
+
+fn inside(run: &str, line: &CommandLine) -> Result<ExitCode> {
+    namespaces::inside(run)?;
+    if line.hold {
+        return stories::harness::hold();
+    }
+    if let Some(idle) = line.bench {
+        return bench::run(Duration::from_secs(idle));
+    }
+    runner::run(&stories::select(line.tier, &line.filters))
+}

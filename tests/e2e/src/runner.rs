@@ -1,0 +1,115 @@
+//! Runs stories one at a time, each on nodes of its own, and says at the end which passed.
+
+use std::{
+    process::{Command, ExitCode},
+    sync::{Arc, mpsc::channel},
+    thread::{sleep, spawn},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+
+use crate::{
+    scene::{ObservedNode, Scene},
+    stories::Story,
+    support::{control_plane::ControlPlane, output, say},
+};
+
+/// A story that lasts longer is ended and has failed.
+const STORY_LIMIT: Duration = Duration::from_mins(5);
+
+/// How a story ended.
+struct Outcome {
+    name: &'static str,
+    seconds: u64,
+    passed: bool,
+}
+
+/// Runs the stories; the exit code is 0 if each of them ran and passed.
+pub fn run(stories: &[&Story]) -> Result<ExitCode> {
+    ensure!(!stories.is_empty(), "no story has such a name; `e2e --list` lists them");
+    let plane = Arc::new(ControlPlane::start().context("starting the control plane")?);
+    let mut outcomes = Vec::new();
+    for story in stories {
+        let begun = Instant::now();
+        let result = play(story, &plane);
+        let outcome = Outcome { name: story.name, seconds: begun.elapsed().as_secs(), passed: result.is_ok() };
+        match result {
+            Ok(()) => say(&format!("{}: passed, {} s", outcome.name, outcome.seconds)),
+            Err(error) => say(&format!("{}: FAILED after {} s: {error:#}\n", outcome.name, outcome.seconds)),
+        }
+        outcomes.push(outcome);
+    }
+    Ok(summarize(stories, &outcomes))
+}
+
+/// Plays a story in a thread of its own; if it fails, prints what there is to see of its nodes.
+fn play(story: &Story, plane: &Arc<ControlPlane>) -> Result<()> {
+    let scene = Arc::new(Scene::new(plane, story.name));
+    let (sender, receiver) = channel();
+    let (run, its_scene) = (story.run, Arc::clone(&scene));
+    let thread = spawn(move || sender.send(run(&its_scene)));
+    let result = match receiver.recv_timeout(STORY_LIMIT) {
+        Ok(result) => result,
+        Err(_) if thread.is_finished() => Err(anyhow!("it panicked")),
+        Err(_) => Err(anyhow!("it was ended after {} s", STORY_LIMIT.as_secs())),
+    };
+    if result.is_err() {
+        scene.nodes().iter().for_each(|node| describe(node, plane));
+    }
+    // A story that hangs waits for something of its nodes, which end now.
+    let ended = scene.end();
+    for _ in 0..100 {
+        if thread.is_finished() {
+            break;
+        }
+        sleep(Duration::from_millis(100));
+    }
+    if !thread.is_finished() {
+        say(&format!("{}: its thread has not ended, and goes on beside the next story", story.name));
+    }
+    result.and(ended)
+}
+
+/// Prints the journals, the Node's conditions and the kernel's log.
+fn describe(node: &ObservedNode, plane: &ControlPlane) {
+    let journal = |matches: &str| {
+        let lines = node.run(&format!("journalctl --no-pager -o short-precise -n 60 {matches}"));
+        lines.map(|(_, lines)| lines)
+    };
+    let conditions = plane.node(node.name()).and_then(|node| {
+        let Some(node) = node else { bail!("no Node of that name") };
+        Ok(format!("{:#}", node["status"]["conditions"]))
+    });
+    let status = node.run("nodevigil status -o json").map(|(_, output)| output);
+    let kernel = output(&mut Command::new("dmesg")).map(|text| {
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(50)..].join("\n")
+    });
+    for (what, text) in [
+        ("journal of nodevigil", journal("-u nodevigil")),
+        ("journal of kubelet", journal("-u kubelet")),
+        ("journal of systemd", journal("_PID=1")), // the kubelet fills its unit's journal
+        ("nodevigil status", status),
+        ("conditions of the Node", conditions),
+        ("kernel's log", kernel),
+    ] {
+        say(&format!("--- node {}: {what}", node.name()));
+        say(&text.unwrap_or_else(|error| format!("{error:#}")));
+    }
+}
+
+/// Prints the table; the run is good if exactly the stories that were to run have passed.
+fn summarize(wanted: &[&Story], outcomes: &[Outcome]) -> ExitCode {
+    say("\nseconds  story");
+    for outcome in outcomes {
+        let failed = if outcome.passed { "" } else { "  FAILED" };
+        say(&format!("{:7}  {}{failed}", outcome.seconds, outcome.name));
+    }
+    let passed = outcomes.iter().filter(|outcome| outcome.passed).map(|outcome| outcome.name);
+    let is_good = passed.clone().eq(wanted.iter().map(|story| story.name));
+    let (word, passed) = (if is_good { "ok" } else { "FAILED" }, passed.count());
+    // In cargo's words, so that tests/step.sh counts them too.
+    say(&format!("test result: {word}. {passed} passed; {} failed", outcomes.len() - passed));
+    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

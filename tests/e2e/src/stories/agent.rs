@@ -1,0 +1,153 @@
+//! Restarts, upgrades and the end of the agent, what they leave on the Node, and the sandbox of its unit.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::{
+    scene::{Condition, ObservedNode, Scene, wait_a_second},
+    support::{WAIT, wait_until},
+};
+
+/// After each of them systemd starts the agent again.
+const RESTARTS: [&str; 2] = ["systemctl restart nodevigil", "systemctl kill --signal=KILL nodevigil"];
+
+/// Restarts the agent in each way; the Node must show the same afterwards.
+fn ensure_restarts_change_nothing(node: &ObservedNode, before: &Condition) -> Result<()> {
+    for command in RESTARTS {
+        node.restart_agent(command)?;
+        node.ensure_unchanged(before).with_context(|| format!("after `{command}`"))?;
+        let shown = node.shown_since(before.at);
+        let other = shown.iter().find(|shown| shown.reason != before.reason);
+        ensure!(other.is_none(), "after `{command}`: {other:?}");
+    }
+    Ok(())
+}
+
+pub fn a_restart_keeps_a_crash(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    let crashed = node.kill_for_good()?;
+    ensure_restarts_change_nothing(&node, &crashed)?;
+    node.start_kubelet()?;
+    node.ensure_only(crashed.at, &["False", "True"])
+}
+
+/// systemd leaves the same traces of a stop and of a clean exit: what the Node shows tells them apart.
+pub fn a_restart_keeps_a_stop(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    let from = Instant::now();
+    node.sh("systemctl stop kubelet")?;
+    let stopped = node.wait_for(from, "Unknown", "KubeletStoppedByOperator")?;
+    ensure_restarts_change_nothing(&node, &stopped)?;
+    node.start_kubelet()?;
+    node.ensure_only(from, &["True", "Unknown"])
+}
+
+pub fn a_restart_keeps_health(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    let healthy = node.shown()?;
+    ensure_restarts_change_nothing(&node, &healthy)?;
+    node.crash_and_recover().map(drop)
+}
+
+/// As packages and images do it: the agent starts in the middle of the kubelet's restart.
+pub fn a_restart_with_the_kubelet_flips_nothing(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    let before = node.shown()?;
+    for _ in 0..3 {
+        node.restart_agent("systemctl restart nodevigil kubelet")?;
+        node.wait_until_watched()?;
+        node.ensure_no_flip(&before)?;
+    }
+    Ok(())
+}
+
+/// systemd remembers how it ended.
+pub fn a_crash_while_the_agent_is_stopped_is_reported(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    node.sh("systemctl stop nodevigil")?;
+    node.disable_restart()?;
+    let from = Instant::now();
+    node.kill_kubelet()?;
+    node.start_agent()?;
+    let crashed = node.wait_for(from, "False", "KubeletCrashed")?;
+    ensure!(crashed.message.contains("SIGKILL"), "{crashed:?}");
+    node.ensure_only(from, &["True", "False"])
+}
+
+pub fn a_stop_of_the_agent_withdraws_a_false(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    let crashed = node.kill_for_good()?;
+    wait_a_second();
+    let from = Instant::now();
+    node.sh("systemctl stop nodevigil")?;
+    let stopped = node.wait_for(from, "Unknown", "NodevigilStopped")?;
+    ensure!(stopped.message.contains("KubeletCrashed"), "{stopped:?}");
+    ensure!(stopped.since > crashed.since, "{crashed:?}, then {stopped:?}");
+    node.ensure_unchanged(&stopped)?;
+    let from = Instant::now();
+    node.start_agent()?;
+    node.wait_for(from, "False", "KubeletCrashed")?;
+    node.start_kubelet()?;
+    node.ensure_only(from, &["Unknown", "False", "True"])
+}
+
+pub fn a_stop_of_the_agent_keeps_a_true(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    let before = node.shown()?;
+    node.sh("systemctl stop nodevigil")?;
+    node.ensure_unchanged(&before)?;
+    node.start_agent()?;
+    node.wait_until_watched()?;
+    node.ensure_unchanged(&before)
+}
+
+/// As a package manager does it: the new program takes the place of the old one, which still runs.
+pub fn an_upgrade_changes_nothing(scene: &Scene) -> Result<()> {
+    let upgrade = "cp /usr/bin/nodevigil /usr/bin/nodevigil.new && mv /usr/bin/nodevigil.new /usr/bin/nodevigil
+        systemctl restart nodevigil";
+    let node = scene.healthy()?;
+    let healthy = node.shown()?;
+    node.restart_agent(upgrade)?;
+    node.ensure_unchanged(&healthy)?;
+    let crashed = node.kill_for_good()?;
+    node.restart_agent(upgrade)?;
+    node.ensure_unchanged(&crashed)?;
+    node.start_kubelet()?;
+    node.ensure_only(crashed.at, &["False", "True"])
+}
+
+/// A unit that is slow to stop keeps agent and kubelet for some seconds of the shutdown, in which the kubelet is killed.
+/// The node goes down but for the last step, which would be this machine's.
+pub fn a_shutdown_is_no_fault(scene: &Scene) -> Result<()> {
+    let slow = "[Unit]\nAfter=nodevigil.service kubelet.service\n[Service]\nType=oneshot\nRemainAfterExit=yes\n\
+        ExecStart=true\nExecStop=sh -c 'sleep 3; systemctl kill --signal=KILL kubelet; sleep 3'\n";
+    let last_step = "[Unit]\nSuccessAction=none\n[Service]\nExecStart=true\n";
+    let node = scene.healthy_with(|node| {
+        node.file("/etc/systemd/system/slow.service", slow)
+            .file("/etc/systemd/system/systemd-poweroff.service.d/60-story.conf", last_step)
+    })?;
+    node.sh("systemctl start slow")?;
+    let from = Instant::now();
+    node.sh("systemctl poweroff --no-block")?;
+    wait_until("the end of the agent", WAIT, || {
+        let (code, _) = node.run("systemctl is-active nodevigil")?;
+        Ok((code != 0).then_some(()))
+    })?;
+    node.ensure_unchanged(&node.shown()?)?;
+    node.ensure_only(from, &["True", "Unknown"])?;
+    let stopped = node.shown_since(from).into_iter().find(|shown| shown.reason == "NodevigilStopped");
+    ensure!(stopped.is_none(), "{stopped:?}");
+    Ok(())
+}
+
+pub fn systemd_finds_no_fault_with_the_unit(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    // It also checks the units that ours names.
+    let (_, problems) = node.run("systemd-analyze verify --man=no nodevigil.service")?;
+    let ours: Vec<_> = problems.lines().filter(|line| line.contains("nodevigil")).collect();
+    ensure!(ours.is_empty(), "{ours:#?}");
+    let (code, table) = node.run("systemd-analyze security --no-pager --threshold=30 nodevigil.service")?;
+    ensure!(code == 0, "{table}");
+    Ok(())
+}

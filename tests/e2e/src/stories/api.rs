@@ -1,0 +1,172 @@
+//! The API server is away or refuses requests, the Node is re-created, or somebody else writes its conditions.
+
+use std::{
+    fs,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::{
+    scene::{Scene, wait_a_second},
+    support::namespaces,
+};
+
+pub fn a_new_node_inherits_nothing(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    let before = node.shown()?;
+    wait_a_second();
+    scene.plane().delete_node(node.name())?;
+    node.sh("systemctl restart kubelet")?; // a kubelet registers when it starts, and only then
+    let new = node.wait_until_shown(before.at, |shown| shown.uid != before.uid)?;
+    ensure!(new.since > before.since && new.since >= new.node_created, "{before:?}, then {new:?}");
+    node.wait_for(before.at, "True", "KubeletIsHealthy")?;
+    node.ensure_only(before.at, &["True"])?;
+    let recovered = node.crash_and_recover()?;
+    ensure!(recovered.uid == new.uid, "{recovered:?}");
+    Ok(())
+}
+
+pub fn a_crash_in_an_outage_is_reported_after_it(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    let before = node.shown()?;
+    node.disable_restart()?;
+    let from = Instant::now();
+    scene.plane().stop_apiserver();
+    node.kill_kubelet()?;
+    node.wait_for_status("the agent to see the crash and the outage", |status| {
+        status["conditions"][0]["reason"] == "KubeletCrashed" && status["published"]["state"] == "unreached"
+    })?;
+    sleep(Duration::from_secs(30).saturating_sub(from.elapsed())); // long enough for the longest pause between requests
+    scene.plane().start_apiserver()?;
+    let crashed = node.wait_for(from, "False", "KubeletCrashed")?;
+    ensure!(crashed.since > before.since, "{before:?}, then {crashed:?}");
+    node.ensure_unchanged(&crashed)?;
+    node.start_kubelet()?;
+    node.ensure_only(from, &["True", "False"])
+}
+
+/// Nobody saw the `False`, but whoever measures from the transition time must not take the node for one that was healthy
+/// all along.
+pub fn a_recovery_in_an_outage_moves_the_transition_time(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    let before = node.shown()?;
+    wait_a_second();
+    let from = Instant::now();
+    scene.plane().stop_apiserver();
+    node.kill_kubelet()?;
+    node.wait_for_status("the agent to see the crash", |status| status["conditions"][0]["status"] == "False")?;
+    node.wait_for_status("the agent to see the recovery", |status| status["conditions"][0]["status"] == "True")?;
+    scene.plane().start_apiserver()?;
+    let healthy = node.wait_until_shown(from, |shown| shown.since != before.since)?;
+    ensure!(healthy.status == "True" && healthy.since > before.since, "{before:?}, then {healthy:?}");
+    node.ensure_only(from, &["True"])
+}
+
+pub fn a_condition_of_another_manager_is_left_alone(scene: &Scene) -> Result<()> {
+    let node = scene.ready_with(|node| node)?;
+    let theirs = json!({
+        "type": "KubeletHealthy", "status": "True", "reason": "Theirs", "message": "theirs",
+        "lastHeartbeatTime": "2026-01-01T08:00:00Z", "lastTransitionTime": "2026-01-01T08:00:00Z",
+    });
+    let patch = json!({"status": {"conditions": [theirs]}}).to_string();
+    let from = Instant::now();
+    scene.plane().kubectl(&[
+        "patch",
+        "node",
+        node.name(),
+        "--subresource=status",
+        "--field-manager=another-agent",
+        "--patch",
+        &patch,
+    ])?;
+    node.wait_for(from, "True", "Theirs")?;
+    node.start_agent()?;
+    node.wait_for_trouble("ForeignOwner", &["another-agent", "KubeletHealthy", node.name()])?;
+    let before = node.shown()?;
+    node.disable_restart()?;
+    node.kill_kubelet()?;
+    node.wait_for_status("the agent to see the crash", |status| status["conditions"][0]["status"] == "False")?;
+    node.ensure_unchanged(&before)?;
+    let object = scene.plane().node(node.name())?.context("no Node")?;
+    let conditions = object["status"]["conditions"].as_array().context("no conditions")?;
+    let kept = conditions.iter().find(|condition| condition["type"] == "KubeletHealthy");
+    ensure!(kept == Some(&theirs), "it was overwritten: {kept:?}");
+    Ok(())
+}
+
+/// An admission policy of the cluster forbids one message.
+pub fn a_refused_apply_is_a_trouble_until_it_is_allowed(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    let name = format!("refuse-{}", node.name());
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes/status"],
+                "resourceNames": [node.name()],
+            }]},
+            "validations": [{
+                "expression": "!object.status.conditions.exists(one, has(one.reason) && one.reason == 'KubeletCrashed')",
+                "message": "no crashes, please",
+            }],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    });
+    let file = namespaces::work().join(format!("{name}.json"));
+    fs::write(&file, json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]}).to_string())?;
+    let file = file.to_str().context("a path of ours is text")?;
+    scene.plane().kubectl(&["create", "--filename", file])?;
+    sleep(Duration::from_secs(10)); // nothing says when the API server enforces a new policy
+    let from = Instant::now();
+    node.disable_restart()?;
+    node.kill_kubelet()?;
+    node.wait_for_trouble("ApiRefused", &["apply conditions", node.name(), "no crashes, please"])?;
+    node.ensure_only(from, &["True"])?;
+    scene.plane().kubectl(&["delete", "--filename", file])?;
+    node.wait_for(from, "False", "KubeletCrashed")?;
+    node.wait_for_no_trouble()?;
+    node.start_kubelet()?;
+    node.ensure_only(from, &["True", "False"])
+}
+
+/// The agent's time of day is 40 minutes ahead; what it writes has the API server's.
+pub fn a_wrong_clock_moves_no_transition_time(scene: &Scene) -> Result<()> {
+    let library = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
+    let unit = format!("[Service]\nEnvironment=LD_PRELOAD={library} FAKETIME=+40m FAKETIME_DONT_FAKE_MONOTONIC=1\n");
+    let node = scene.healthy_with(|node| node.file("/etc/systemd/system/nodevigil.service.d/50-clock.conf", &unit))?;
+    let crashed = node.kill_for_good()?;
+    let written = node.status()?["written_at"].as_str().unwrap_or_default().to_owned();
+    let now = node.sh("date -u +%Y-%m-%dT%H:%M:%SZ")?;
+    ensure!(written.as_str() > now.trim(), "the agent's clock is not ahead: {written}, and it is {now}");
+    ensure!(crashed.since.as_str() <= now.trim(), "{crashed:?} lies in the future: it is {now}");
+    ensure!(crashed.since >= crashed.node_created, "{crashed:?}");
+    node.start_kubelet()?;
+    Ok(())
+}
+
+/// The API server takes a request and carries it out long after the agent has given it up and wants something else.
+pub fn a_request_that_is_carried_out_late_does_not_stay(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    node.disable_restart()?;
+    let from = Instant::now();
+    scene.plane().signal_apiserver(Signal::SIGSTOP)?;
+    node.kill_kubelet()?;
+    node.wait_for_status("the agent to give the request up", |status| {
+        status["conditions"][0]["reason"] == "KubeletCrashed" && status["published"]["state"] == "unreached"
+    })?;
+    node.sh("nodevigil pause 1h")?;
+    node.wait_for_status("the pause", |status| status["conditions"][0]["reason"] == "NodePaused")?;
+    scene.plane().signal_apiserver(Signal::SIGCONT)?;
+    let paused = node.wait_for(from, "Unknown", "NodePaused")?;
+    node.ensure_unchanged(&paused)
+}

@@ -1,0 +1,99 @@
+//! D-Bus signals in systemd's name that systemd has not sent. The bus delivers a signal to whom it is addressed to,
+//! whoever sends it.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+
+use crate::{
+    scene::{ObservedNode, Scene},
+    support::{WAIT, wait_until},
+};
+
+const MANAGER: &str = "/org/freedesktop/systemd1 org.freedesktop.systemd1.Manager";
+const UNIT: &str = "/org/freedesktop/systemd1/unit/kubelet_2eservice org.freedesktop.DBus.Properties PropertiesChanged";
+
+/// What the script says when it has sent one of each.
+const SENT: &str = "one of each was sent";
+
+/// One of each kind that the agent could listen to, in the words of `busctl emit`.
+fn forged_signals() -> Vec<String> {
+    let changed = |interface: &str, property: &str| {
+        format!("{UNIT} 'sa{{sv}}as' org.freedesktop.systemd1.{interface} 1 {property} 0")
+    };
+    vec![
+        format!("{MANAGER} JobNew uos 4242 /org/freedesktop/systemd1/job/4242 kubelet.service"),
+        format!("{MANAGER} JobRemoved uoss 4242 /org/freedesktop/systemd1/job/4242 kubelet.service done"),
+        format!("{MANAGER} Reloading b true"),
+        changed("Unit", "ActiveState s failed"),
+        changed("Unit", "FreezerState s frozen"),
+        changed("Service", "MainPID u 1"),
+        changed("Service", "Result s oom-kill"),
+        "/org/freedesktop/DBus org.freedesktop.DBus NameOwnerChanged sss org.freedesktop.systemd1 :1.0 :1.9999"
+            .to_owned(),
+    ]
+}
+
+/// A script that sends each of the signals to each of the agent's connections.
+fn script(node: &ObservedNode) -> Result<String> {
+    let pid = node.main_pid("nodevigil")?;
+    let names = node.sh(&format!("busctl --system list --no-legend | awk '$2 == {pid} && /^:/ {{ print $1 }}'"))?;
+    ensure!(!names.trim().is_empty(), "the agent (pid {pid}) is not on the bus");
+    let mut lines = Vec::new();
+    for name in names.split_whitespace() {
+        lines.extend(
+            forged_signals().iter().map(|signal| format!("busctl --system emit --destination={name} {signal}")),
+        );
+    }
+    Ok(lines.join("\n"))
+}
+
+/// Runs it as nobody in the background, `times` times, as the unit `forger`.
+fn forge(node: &ObservedNode, times: u32) -> Result<()> {
+    let script = script(node)?;
+    node.sh(&format!(
+        "cat >/run/forge.sh <<'EOF'\nset -e\nfor time in $(seq {times}); do\n{script}\necho {SENT}\ndone\nEOF
+         systemd-run --quiet --unit=forger --uid=nobody --property=RemainAfterExit=yes sh /run/forge.sh"
+    ))?;
+    Ok(())
+}
+
+pub fn forged_signals_change_nothing(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    let before = node.shown()?;
+    forge(&node, 1)?;
+    node.ensure_unchanged(&before)?;
+    let result = node.property("forger", "SubState")?;
+    ensure!(result == "exited", "the signals were not sent: {result}\n{}", node.journal("forger")?);
+    // With a stop job forged a moment before, a crash is a crash all the same.
+    node.sh("systemctl stop forger")?;
+    node.disable_restart()?;
+    forge(&node, 1)?;
+    let from = Instant::now();
+    node.kill_kubelet()?;
+    let crashed = node.wait_for(from, "False", "KubeletCrashed")?;
+    ensure!(crashed.message.contains("SIGKILL"), "{crashed:?}");
+    node.ensure_unchanged(&crashed)?;
+    node.start_kubelet()?;
+    node.ensure_only(before.at, &["True", "False"])
+}
+
+pub fn a_crash_among_forged_signals_is_seen(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    let from = Instant::now();
+    forge(&node, 10_000)?;
+    wait_until("a thousand forged signals", WAIT, || {
+        let passes = node.journal("forger")?.matches(SENT).count();
+        Ok((passes * forged_signals().len() > 1000).then_some(()))
+    })?;
+    node.ensure_only(from, &["True"])?;
+    let crashed = node.kill_for_good()?;
+    ensure!(crashed.message.contains("SIGKILL"), "{crashed:?}");
+    node.start_kubelet()?;
+    let stopped_at = Instant::now();
+    node.sh("systemctl stop kubelet")?;
+    node.wait_for(stopped_at, "Unknown", "KubeletStoppedByOperator")?;
+    let state = node.property("forger", "SubState")?;
+    ensure!(state == "running", "the signals had ended before: {state}\n{}", node.journal("forger")?);
+    node.ensure_only(from, &["True", "False", "Unknown"])
+}

@@ -1,0 +1,111 @@
+//! The harness itself: a node becomes Ready, and nothing is left of nodes and runs.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Child, Command, ExitCode, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::{
+    scene::Scene,
+    support::{
+        cgroups,
+        control_plane::ControlPlane,
+        leftovers::Namespaces,
+        namespaces::{self, STAGE},
+        node::{Node, NodeBuilder},
+        wait_until,
+        watch::NodeWatch,
+    },
+};
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn ready_node(plane: &Arc<ControlPlane>, name: &str) -> Result<Node> {
+    let node = NodeBuilder::new(plane, name).boot()?;
+    node.wait_ready()?;
+    Ok(node)
+}
+
+pub fn a_node_becomes_ready(scene: &Scene) -> Result<()> {
+    let watch = NodeWatch::start(Arc::clone(scene.plane()), scene.node_name())?;
+    let node = ready_node(scene.plane(), scene.node_name())?;
+    let killed = node.main_pid("kubelet")?;
+    node.sh(&format!("kill -KILL {killed}"))?;
+    wait_until("systemd to restart the kubelet", SOON, || {
+        Ok(node.main_pid("kubelet").ok().filter(|pid| *pid != killed))
+    })?;
+    let journal = node.journal("kubelet")?;
+    ensure!(journal.contains("Started kubelet"), "the kubelet's journal: {journal}");
+    ensure!(!watch.since(None).is_empty(), "the watch has not seen the Node");
+    scene.plane().stop_apiserver();
+    ensure!(scene.plane().node(scene.node_name()).is_err(), "a stopped API server answered");
+    let seen = watch.since(None).len();
+    scene.plane().start_apiserver()?;
+    wait_until("the watch to go on", SOON, || Ok((watch.since(None).len() > seen).then_some(())))
+}
+
+pub fn nothing_is_left_of_a_node(scene: &Scene) -> Result<()> {
+    let node = ready_node(scene.plane(), scene.node_name())?;
+    let kept = Namespaces::of_tree(node.machine().pid1())?;
+    let group = node.machine().group().to_owned();
+    ensure!(!kept.processes()?.is_empty(), "no process in {kept:?}");
+    ensure!(!cgroups::folders(&group)?.is_empty(), "no control groups {group}");
+    node.machine().end()?;
+    kept.ensure_gone()?;
+    let groups = cgroups::folders(&group)?;
+    ensure!(groups.is_empty(), "left: {groups:?}");
+    let entries = std::fs::read_dir(namespaces::work().join("nodes"))?.flatten();
+    let files: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+    ensure!(files.is_empty(), "left: {files:?}");
+    Ok(())
+}
+
+pub fn nothing_is_left_of_a_killed_run(_scene: &Scene) -> Result<()> {
+    let mut outer = Command::new(namespaces::program())
+        .arg("--hold")
+        .env_remove(STAGE)
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("starting a run inside this one")?;
+    let up = wait_for_held_node(&mut outer);
+    outer.kill()?;
+    outer.wait()?;
+    let (group, kept) = up?;
+    let gone = wait_until("the killed run to end", SOON, || Ok(kept.processes()?.is_empty().then_some(())));
+    gone.or_else(|_| kept.ensure_gone())?;
+    kept.ensure_gone()?;
+    // Control groups do survive a kill; the next run removes them.
+    ensure!(!cgroups::folders(&group)?.is_empty(), "no control groups {group}");
+    wait_until("the next run to remove them", SOON, || {
+        cgroups::sweep()?;
+        Ok(cgroups::folders(&group)?.is_empty().then_some(()))
+    })
+}
+
+/// Waits until the run has booted its node; returns its control group and its namespaces.
+fn wait_for_held_node(outer: &mut Child) -> Result<(String, Namespaces)> {
+    let output = outer.stdout.take().context("its output")?;
+    let mut group = String::new();
+    BufReader::new(output).read_line(&mut group)?;
+    ensure!(!group.is_empty(), "the inner run has not booted a node");
+    let namespaces = Namespaces::of_tree(i32::try_from(outer.id())?)?;
+    let names = namespaces.processes()?;
+    for wanted in ["etcd", "kube-apiserver", "systemd", "containerd", "kubelet"] {
+        ensure!(names.iter().any(|name| name == wanted), "no {wanted} in {names:?}; the run said {group}");
+    }
+    Ok((group.trim().to_owned(), namespaces))
+}
+
+/// Boots a node, prints the run's name and waits to be killed.
+pub fn hold() -> Result<ExitCode> {
+    let plane = Arc::new(ControlPlane::start()?);
+    let _node = ready_node(&plane, "held")?;
+    writeln!(std::io::stdout(), "{}", namespaces::run()?)?;
+    loop {
+        std::thread::park();
+    }
+}

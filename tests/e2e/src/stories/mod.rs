@@ -1,0 +1,114 @@
+//! The stories, one file a topic.
+
+mod agent;
+mod api;
+mod bus;
+mod crash;
+mod firewall;
+pub mod harness;
+mod life;
+mod pause;
+mod settings;
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use crate::scene::Scene;
+
+/// When a story runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Tier {
+    /// With each change.
+    Gate,
+    /// By hand.
+    Full,
+}
+
+/// Something that happens to a node, and what nodevigil must make of it.
+#[derive(Debug)]
+pub struct Story {
+    pub name: &'static str,
+    pub tier: Tier,
+    pub run: fn(&Scene) -> Result<()>,
+}
+
+const fn gate(name: &'static str, run: fn(&Scene) -> Result<()>) -> Story {
+    Story { name, tier: Tier::Gate, run }
+}
+
+const fn full(name: &'static str, run: fn(&Scene) -> Result<()>) -> Story {
+    Story { name, tier: Tier::Full, run }
+}
+
+/// All stories, in the order in which they run.
+pub const STORIES: &[Story] = &[
+    full("harness::ready", harness::a_node_becomes_ready),
+    full("harness::node_ends", harness::nothing_is_left_of_a_node),
+    full("harness::run_is_killed", harness::nothing_is_left_of_a_killed_run),
+    gate("life::crash", life::a_crash_shows_signal_and_pid),
+    gate("life::clean_exit", life::a_clean_exit_without_a_stop_job_is_a_crash),
+    gate("life::hang", life::a_stopped_process_is_hung_until_it_continues),
+    gate("life::operator_stop", life::a_stop_job_is_no_fault),
+    gate("life::restart_by_systemd", life::a_crash_and_its_restart_are_one_problem),
+    gate("life::planned_restart", life::a_restart_job_flips_nothing),
+    full("life::stopped_with_its_runtime", life::a_stop_of_the_runtime_is_a_stop_job_too),
+    full("life::stopped_with_failed_runtime", life::a_kubelet_that_was_stopped_with_a_failed_runtime_is_a_problem),
+    gate("crash::loop", crash::a_flag_that_does_not_exist_is_a_crash_loop),
+    gate("crash::start_limit", crash::the_start_limit_counts_as_a_crash_loop),
+    gate("crash::out_of_memory", crash::an_oom_kill_shows_its_limit),
+    gate("firewall::unreachable", firewall::a_firewall_on_healthz_is_a_warning),
+    gate("firewall::crash", firewall::a_crash_behind_a_firewall_is_a_crash),
+    gate("agent::restart_while_dead", agent::a_restart_keeps_a_crash),
+    gate("agent::restart_while_stopped", agent::a_restart_keeps_a_stop),
+    gate("agent::restart_while_well", agent::a_restart_keeps_health),
+    gate("agent::restart_of_both", agent::a_restart_with_the_kubelet_flips_nothing),
+    gate("agent::crash_meanwhile", agent::a_crash_while_the_agent_is_stopped_is_reported),
+    gate("agent::stop_while_false", agent::a_stop_of_the_agent_withdraws_a_false),
+    gate("agent::stop_while_true", agent::a_stop_of_the_agent_keeps_a_true),
+    full("agent::upgraded", agent::an_upgrade_changes_nothing),
+    full("agent::shutdown", agent::a_shutdown_is_no_fault),
+    full("agent::sandbox", agent::systemd_finds_no_fault_with_the_unit),
+    gate("api::node_recreated", api::a_new_node_inherits_nothing),
+    gate("api::outage", api::a_crash_in_an_outage_is_reported_after_it),
+    full("api::outage_with_recovery", api::a_recovery_in_an_outage_moves_the_transition_time),
+    full("api::refused", api::a_refused_apply_is_a_trouble_until_it_is_allowed),
+    full("api::late_write", api::a_request_that_is_carried_out_late_does_not_stay),
+    full("api::wrong_clock", api::a_wrong_clock_moves_no_transition_time),
+    gate("api::foreign_owner", api::a_condition_of_another_manager_is_left_alone),
+    gate("bus::forged_signals", bus::forged_signals_change_nothing),
+    gate("bus::crash_among_forged_signals", bus::a_crash_among_forged_signals_is_seen),
+    full("pause::lifts_a_problem", pause::a_pause_lifts_a_problem_until_it_ends),
+    full("settings::refused", settings::refused_settings_leave_the_last_accepted_ones_in_use),
+    full("settings::never_accepted", settings::without_accepted_settings_the_exit_code_is_78),
+];
+
+/// The stories of a tier whose name contains one of the filters; all of the tier, if there is no filter.
+pub fn select(tier: Tier, filters: &[String]) -> Vec<&'static Story> {
+    let is_wanted = |story: &Story| filters.is_empty() || filters.iter().any(|filter| story.name.contains(filter));
+    STORIES.iter().filter(|story| story.tier <= tier && is_wanted(story)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_story_has_a_name_of_its_own_that_can_name_a_node() {
+        let nodes: BTreeSet<String> = STORIES.iter().map(|story| crate::scene::node_name(story.name)).collect();
+        assert_eq!(nodes.len(), STORIES.len());
+        for name in nodes {
+            let is_label = name.len() < 50 && name.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+            assert!(is_label, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_full_tier_runs_the_gate_too_and_filters_choose_by_part_of_the_name() {
+        assert_eq!(select(Tier::Full, &[]).len(), STORIES.len());
+        assert!(select(Tier::Gate, &[]).iter().all(|story| story.tier == Tier::Gate));
+        let names: Vec<_> = select(Tier::Gate, &["life::crash".into()]).iter().map(|story| story.name).collect();
+        assert_eq!(names, ["life::crash"]);
+    }
+}

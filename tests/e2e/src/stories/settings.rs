@@ -1,0 +1,39 @@
+//! Settings that are refused.
+
+use anyhow::{Result, ensure};
+
+use crate::{
+    scene::Scene,
+    support::{WAIT, wait_until},
+};
+
+const BAD_FILE: &str = "/etc/nodevigil/config.d/90-bad.toml";
+const BAD_SETTINGS: &str = "[kubelet]\nhealthy_for_secs = 0\n";
+
+pub fn refused_settings_leave_the_last_accepted_ones_in_use(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    let before = node.shown()?;
+    node.sh(&format!("printf '{}' >{BAD_FILE}", BAD_SETTINGS.replace('\n', "\\n")))?;
+    node.restart_agent("systemctl restart nodevigil")?;
+    node.ensure_unchanged(&before)?;
+    node.wait_for_trouble("ConfigRefused", &[&format!("{BAD_FILE}:2")])?;
+    let (_, table) = node.run("nodevigil status")?;
+    ensure!(table.contains(&format!("{BAD_FILE}:2")), "{table}");
+    let journal = node.journal("nodevigil")?;
+    ensure!(journal.contains(&format!("{BAD_FILE}:2")), "{journal}");
+    node.crash_and_recover()?;
+    node.sh(&format!("rm {BAD_FILE}"))?;
+    node.restart_agent("systemctl restart nodevigil")?;
+    node.wait_for_no_trouble()
+}
+
+pub fn without_accepted_settings_the_exit_code_is_78(scene: &Scene) -> Result<()> {
+    let node = scene.ready_with(|node| node.file(BAD_FILE, BAD_SETTINGS))?;
+    let (code, _) = node.run("systemctl start nodevigil")?;
+    ensure!(code != 0, "the agent has started with {BAD_FILE}");
+    wait_until("exit code 78", WAIT, || Ok((node.property("nodevigil", "ExecMainStatus")? == "78").then_some(())))?;
+    let journal = node.journal("nodevigil")?;
+    ensure!(journal.contains(&format!("{BAD_FILE}:2")), "{journal}");
+    node.sh(&format!("rm {BAD_FILE}"))?;
+    node.start_agent()
+}

@@ -1,0 +1,234 @@
+//! A real control plane: etcd, kube-apiserver and kube-controller-manager. kubeadm makes its certificates, and kubectl
+//! asks it.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::Command,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{
+    daemon::Daemon,
+    namespaces::{self, ADDRESS},
+    output, programs, repository, wait_until,
+};
+
+/// A control plane that the stories share. It ends when it is dropped, and with the run.
+#[derive(Debug)]
+pub struct ControlPlane {
+    folder: PathBuf,
+    port: u16,
+    etcd_port: u16,
+    /// In the order in which they must end; the API server is none while a story has stopped it.
+    daemons: Mutex<Daemons>,
+}
+
+#[derive(Debug, Default)]
+struct Daemons {
+    controller_manager: Option<Daemon>,
+    apiserver: Option<Daemon>,
+    etcd: Option<Daemon>,
+}
+
+impl ControlPlane {
+    /// Starts it; returns when the API server is ready and has the agents' roles and policies.
+    pub fn start() -> Result<Self> {
+        let folder = namespaces::work().join("control-plane");
+        let plane = Self { folder, port: namespaces::port(), etcd_port: namespaces::port(), daemons: Mutex::default() };
+        plane.make_certificates()?;
+        let etcd = plane.spawn("etcd", &plane.etcd_arguments())?;
+        plane.daemons().etcd = Some(etcd);
+        plane.start_apiserver()?;
+        let controller_manager = plane.spawn("kube-controller-manager", &plane.controller_manager_arguments())?;
+        plane.daemons().controller_manager = Some(controller_manager);
+        let manifests = repository().join("packaging/kubernetes");
+        // The API server makes its own namespaces in its first seconds.
+        let is_there = |name: &str| plane.kubectl(&["get", "namespace", name]).is_ok();
+        wait_until("the namespace kube-node-lease", Duration::from_mins(1), || {
+            Ok(is_there("kube-node-lease").then_some(()))
+        })?;
+        plane.kubectl(&["apply", "--server-side", "-f", &manifests.display().to_string()])?;
+        Ok(plane)
+    }
+
+    /// The certificate of its authority, as PEM.
+    pub fn ca(&self) -> Result<String> {
+        fs::read_to_string(self.file("pki/ca.crt")).context("reading the certificate authority")
+    }
+
+    /// The API server's URL.
+    pub fn url(&self) -> String {
+        format!("https://{ADDRESS}:{}", self.port)
+    }
+
+    /// A kubeconfig for a user of a group, with everything in it.
+    pub fn kubeconfig(&self, user: &str, group: &str) -> Result<String> {
+        self.kubeadm(&["kubeconfig", "user", "--client-name", user, "--org", group])
+    }
+
+    /// kubectl as the administrator, ready to be run.
+    pub fn kubectl_command(&self) -> Result<Command> {
+        let mut kubectl = Command::new(programs::kubernetes("kubectl")?);
+        kubectl.arg("--kubeconfig").arg(self.file("admin.conf")).env("HOME", &self.folder);
+        Ok(kubectl)
+    }
+
+    /// Runs kubectl as the administrator; returns its output.
+    pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        output(self.kubectl_command()?.arg("--request-timeout=10s").args(arguments))
+    }
+
+    /// A Node object, if there is one.
+    pub fn node(&self, name: &str) -> Result<Option<Value>> {
+        let text = self.kubectl(&["get", "node", name, "-o", "json", "--ignore-not-found"])?;
+        Ok(if text.is_empty() { None } else { Some(serde_json::from_str(&text)?) })
+    }
+
+    /// Deletes a Node object if it exists.
+    pub fn delete_node(&self, name: &str) -> Result<()> {
+        self.kubectl(&["delete", "node", name, "--ignore-not-found"]).map(drop)
+    }
+
+    /// Kills the API server; etcd keeps what it knew.
+    pub fn stop_apiserver(&self) {
+        self.daemons().apiserver = None;
+    }
+
+    /// Has the API server stand still (SIGSTOP): it takes connections and requests, and answers none before it continues (SIGCONT).
+    pub fn signal_apiserver(&self, signal: Signal) -> Result<()> {
+        self.daemons().apiserver.as_ref().context("the API server does not run")?.signal(signal)
+    }
+
+    /// Starts the API server on the same port as before, if it does not run; returns when it is ready.
+    pub fn start_apiserver(&self) -> Result<()> {
+        if self.daemons().apiserver.is_some() {
+            return Ok(());
+        }
+        let apiserver = self.spawn("kube-apiserver", &self.apiserver_arguments())?;
+        self.daemons().apiserver = Some(apiserver);
+        wait_until("the API server", Duration::from_mins(1), || {
+            self.check()?;
+            Ok(self.kubectl(&["get", "--raw", "/readyz"]).ok())
+        })?;
+        Ok(())
+    }
+
+    /// Fails if etcd or the API server has ended.
+    fn check(&self) -> Result<()> {
+        let mut daemons = self.daemons();
+        if let Some(etcd) = &mut daemons.etcd {
+            etcd.check().context("etcd")?;
+        }
+        if let Some(apiserver) = &mut daemons.apiserver {
+            apiserver.check().context("kube-apiserver")?;
+        }
+        Ok(())
+    }
+
+    fn daemons(&self) -> MutexGuard<'_, Daemons> {
+        self.daemons.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn spawn(&self, program: &str, arguments: &[String]) -> Result<Daemon> {
+        Daemon::start(&self.folder, &programs::kubernetes(program)?, arguments)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    fn kubeadm(&self, arguments: &[&str]) -> Result<String> {
+        output(Command::new(programs::kubernetes("kubeadm")?).args(arguments).args(["--config", &self.file("kubeadm")]))
+    }
+
+    /// Everything that the programs read from files.
+    fn make_certificates(&self) -> Result<()> {
+        let cluster = json!({
+            "apiVersion": "kubeadm.k8s.io/v1beta4",
+            "kind": "ClusterConfiguration",
+            "kubernetesVersion": version()?, // else it asks the internet
+            "certificatesDir": self.file("pki"),
+            "encryptionAlgorithm": "ECDSA-P256", // faster than RSA
+            "controlPlaneEndpoint": format!("{ADDRESS}:{}", self.port),
+        });
+        let init = json!({
+            "apiVersion": "kubeadm.k8s.io/v1beta4",
+            "kind": "InitConfiguration",
+            "localAPIEndpoint": {"advertiseAddress": ADDRESS, "bindPort": self.port},
+            "nodeRegistration": {"name": "control-plane", "criSocket": "unix:///run/containerd/containerd.sock"},
+        });
+        fs::write(self.file("kubeadm"), format!("{cluster}\n---\n{init}\n"))?;
+        for certificate in ["ca", "apiserver", "sa"] {
+            self.kubeadm(&["init", "phase", "certs", certificate])?;
+        }
+        fs::write(self.file("admin.conf"), self.kubeconfig("admin", "system:masters")?)?;
+        let manager = self.kubeconfig("system:kube-controller-manager", "system:authenticated")?;
+        fs::write(self.file("controller-manager.conf"), manager)?;
+        Ok(())
+    }
+
+    fn etcd_arguments(&self) -> Vec<String> {
+        let client = format!("http://127.0.0.1:{}", self.etcd_port);
+        let peer = format!("http://127.0.0.1:{}", namespaces::port());
+        vec![
+            format!("--data-dir={}", self.file("etcd")),
+            "--unsafe-no-fsync".to_owned(),
+            format!("--listen-client-urls={client}"),
+            format!("--advertise-client-urls={client}"),
+            format!("--listen-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={peer}"),
+            format!("--initial-cluster=default={peer}"),
+            "--log-level=warn".to_owned(),
+        ]
+    }
+
+    fn apiserver_arguments(&self) -> Vec<String> {
+        let pki = |name: &str| self.file(&format!("pki/{name}"));
+        vec![
+            format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port),
+            "--bind-address=0.0.0.0".to_owned(),
+            format!("--advertise-address={ADDRESS}"),
+            format!("--secure-port={}", self.port),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            "--authorization-mode=Node,RBAC".to_owned(),
+            "--enable-admission-plugins=NodeRestriction".to_owned(),
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-key-file={}", pki("sa.pub")),
+            format!("--service-account-signing-key-file={}", pki("sa.key")),
+            format!("--client-ca-file={}", pki("ca.crt")),
+            format!("--tls-cert-file={}", pki("apiserver.crt")),
+            format!("--tls-private-key-file={}", pki("apiserver.key")),
+        ]
+    }
+
+    /// With the controllers that write Nodes beside the kubelet and the agent.
+    fn controller_manager_arguments(&self) -> Vec<String> {
+        let kubeconfig = self.file("controller-manager.conf");
+        vec![
+            format!("--kubeconfig={kubeconfig}"),
+            format!("--authentication-kubeconfig={kubeconfig}"),
+            format!("--authorization-kubeconfig={kubeconfig}"),
+            "--controllers=node-lifecycle-controller,taint-eviction-controller".to_owned(),
+            "--leader-elect=false".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={}", namespaces::port()),
+            format!("--cert-dir={}", self.file("controller-manager")),
+            // Without it RBAC silently refuses the lifecycle controller's writes, and no node ever turns Unknown.
+            "--use-service-account-credentials=true".to_owned(),
+        ]
+    }
+}
+
+/// That of the Kubernetes programs.
+fn version() -> Result<String> {
+    let version = output(Command::new(programs::kubernetes("kubeadm")?).args(["version", "-o", "short"]))?;
+    Ok(version.trim().to_owned())
+}

@@ -1,0 +1,155 @@
+//! A real node at work: systemd as PID 1, D-Bus, journald, containerd and the real kubelet, in namespaces of its own.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::{
+    WAIT,
+    boot::File,
+    control_plane::ControlPlane,
+    machine::Machine,
+    namespaces,
+    node_files::{self, Ports, TARGET},
+    programs, wait_until,
+};
+
+/// What a node is to be, before it boots.
+#[derive(Debug)]
+pub struct NodeBuilder {
+    plane: Arc<ControlPlane>,
+    name: String,
+    files: Vec<File>,
+    layers: Vec<PathBuf>,
+    has_agent: bool,
+}
+
+impl NodeBuilder {
+    /// A node with bus, containerd and kubelet, and without the agent.
+    pub fn new(plane: &Arc<ControlPlane>, name: &str) -> Self {
+        Self {
+            plane: Arc::clone(plane),
+            name: name.to_owned(),
+            files: Vec::new(),
+            layers: Vec::new(),
+            has_agent: false,
+        }
+    }
+
+    /// Installs the agent, as its package would. It is started by [`Node::start_agent`].
+    pub fn agent(mut self) -> Self {
+        self.has_agent = true;
+        self
+    }
+
+    /// Adds a file, or replaces one of the harness's.
+    pub fn file(mut self, path: &str, content: &str) -> Self {
+        self.files.push(node_files::file(path, content, 0o644));
+        self
+    }
+
+    /// Adds a layer that `programs::layer` has made.
+    pub fn layer(mut self, layer: PathBuf) -> Self {
+        self.layers.push(layer);
+        self
+    }
+
+    /// Adds lines to the kubelet's unit.
+    pub fn kubelet_unit(self, lines: &str) -> Self {
+        self.file("/etc/systemd/system/kubelet.service.d/60-story.conf", lines)
+    }
+
+    /// Boots it; returns when its systemd answers.
+    pub fn boot(self) -> Result<Node> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let label = format!("{}-{}", self.name, COUNT.fetch_add(1, Ordering::Relaxed));
+        let ports = Ports { kubelet: namespaces::port(), healthz: namespaces::port() };
+        let kubeconfig = self.plane.kubeconfig(&format!("system:node:{}", self.name), "system:nodes")?;
+        let mut files = node_files::kubelet(&self.name, ports, &self.plane.ca()?, kubeconfig);
+        let mut layers = vec![programs::layer("kubelet", &programs::kubernetes("kubelet")?)?];
+        if self.has_agent {
+            let kubeconfig = self.plane.kubeconfig(&format!("nodevigil:{}", self.name), "nodevigil-agents")?;
+            files.extend(node_files::agent(kubeconfig)?);
+            layers.push(programs::layer("nodevigil", &programs::agent()?)?);
+        }
+        files.extend(self.files);
+        layers.extend(self.layers);
+        let machine = Machine::boot(label, layers, files, TARGET)?;
+        Ok(Node { plane: self.plane, name: self.name, machine, ports })
+    }
+}
+
+/// A running node. It is gone, with all that it started, when it is dropped.
+#[derive(Debug)]
+pub struct Node {
+    plane: Arc<ControlPlane>,
+    name: String,
+    machine: Machine,
+    ports: Ports,
+}
+
+impl Node {
+    /// Its name, in the cluster too.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The port of its kubelet's `/healthz`.
+    pub fn healthz_port(&self) -> u16 {
+        self.ports.healthz
+    }
+
+    /// The machine that it runs on.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Runs a shell command on the node: exit code and output (both streams).
+    pub fn run(&self, command: &str) -> Result<(i32, String)> {
+        self.machine.run(command)
+    }
+
+    /// Runs a shell command on the node that must succeed; returns its output.
+    pub fn sh(&self, command: &str) -> Result<String> {
+        self.machine.sh(command)
+    }
+
+    /// Waits until the API server has the node Ready.
+    pub fn wait_ready(&self) -> Result<()> {
+        wait_until("the node to be Ready", WAIT, || {
+            let node = self.plane.node(&self.name)?.unwrap_or_default();
+            let conditions = node.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+            Ok(conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True").then_some(()))
+        })
+    }
+
+    /// Starts the agent; returns when it has notified systemd that it is ready.
+    pub fn start_agent(&self) -> Result<()> {
+        self.sh("systemctl start nodevigil").context("the agent does not start").map(drop)
+    }
+
+    /// A property of a unit, as `systemctl show` prints it.
+    pub fn property(&self, unit: &str, name: &str) -> Result<String> {
+        let text = self.sh(&format!("systemctl show --value --property={name} {unit}"))?;
+        Ok(text.trim().to_owned())
+    }
+
+    /// The pid of a unit's main process on the node; fails if it has none.
+    pub fn main_pid(&self, unit: &str) -> Result<u32> {
+        let pid = self.property(unit, "MainPID")?.parse().context("a MainPID is a number")?;
+        ensure!(pid != 0, "{unit} has no main process");
+        Ok(pid)
+    }
+
+    /// The journal of a unit: its messages, one a line.
+    pub fn journal(&self, unit: &str) -> Result<String> {
+        self.sh(&format!("journalctl --sync; journalctl --no-pager -q -o cat -u {unit}"))
+    }
+}

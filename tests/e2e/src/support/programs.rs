@@ -1,0 +1,39 @@
+//! Finds the programs that the nodes run, and lays them over the nodes' root.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::namespaces;
+
+/// The path of one of the Kubernetes programs, in the folder that `KUBEBUILDER_ASSETS` names.
+pub fn kubernetes(program: &str) -> Result<PathBuf> {
+    let folder = std::env::var_os("KUBEBUILDER_ASSETS")
+        .context("KUBEBUILDER_ASSETS is not set: start the stories by `make stories`")?;
+    let path = Path::new(&folder).join(program);
+    ensure!(path.is_file(), "{} is missing: run `make cluster`", path.display());
+    Ok(path)
+}
+
+/// The agent's executable, which `NODEVIGIL_BIN` names.
+pub fn agent() -> Result<PathBuf> {
+    let path =
+        std::env::var_os("NODEVIGIL_BIN").context("NODEVIGIL_BIN is not set: start the stories by `make stories`")?;
+    let path = PathBuf::from(path);
+    ensure!(path.is_file(), "NODEVIGIL_BIN={} is not a file", path.display());
+    Ok(path)
+}
+
+/// A lower layer for the nodes' root that has the program as /usr/bin/NAME; copied once a run.
+pub fn layer(name: &str, program: &Path) -> Result<PathBuf> {
+    let layer = namespaces::work().join("layers").join(name);
+    let folder = layer.join("usr/bin");
+    if !folder.exists() {
+        fs::create_dir_all(&folder)?;
+        fs::copy(program, folder.join(name)).with_context(|| format!("copying {}", program.display()))?;
+    }
+    Ok(layer)
+}
