@@ -64,9 +64,9 @@ VM_ENV := NODEVIGIL_VM="$(VM)" NODEVIGIL_GUEST="$(CARGO_TARGET_DIR)/$(TARGET)/re
 
 # Programs that the tests start, each with the Debian packages that bring it. A program that is there is left alone,
 # wherever it came from: installing Debian's containerd would remove Docker's.
-NEEDED_BY_STORIES := unshare:util-linux systemctl:systemd dbus-daemon:dbus ip:iproute2 containerd:containerd runc:runc nft:nftables
+NEEDED_BY_STORIES := unshare:util-linux systemctl:systemd dbus-daemon:dbus ip:iproute2 containerd:containerd runc:runc nft:nftables mkfs.ext4:e2fsprogs losetup:mount
 NEEDED := $(NEEDED_BY_STORIES) gcc:gcc,libc6-dev musl-gcc:musl-tools cloud-init:cloud-init openssl:openssl \
-  curl:curl mkfs.ext4:e2fsprogs losetup:mount python3:python3-minimal strace:strace lintian:lintian rpmlint:rpmlint rpm:rpm \
+  curl:curl python3:python3-minimal strace:strace lintian:lintian rpmlint:rpmlint rpm:rpm \
   qemu-system-x86_64:qemu-system-x86 busybox:busybox-static dmsetup:dmsetup
 
 # Installs what is missing of such a list.
@@ -125,7 +125,7 @@ bench-next: stories-setup cluster peer next ## What the second version's agent c
 	  "$(CARGO_TARGET_DIR)/debug/e2e" --bench $(or $(IDLE_SECS),600)
 
 stories-setup:
-	@$(call INSTALL,$(NEEDED_BY_STORIES) $(if $(filter gate,$(TIER)),,faketime:faketime))
+	@$(call INSTALL,$(NEEDED_BY_STORIES) $(if $(filter gate,$(TIER)),,faketime:faketime python3:python3-minimal))
 
 # What is not in the gate. Some of its tests have deadlines that a busy machine does not keep.
 test-full: setup check unit trees tools rules kubelet release packed node well-short memory promises ## The first version's lints and tests: unit, integration, oracle, real node, promises in short form (by hand; over an hour)
@@ -267,10 +267,10 @@ release: setup ## The static binary, at dist/nodevigil
 	@echo "dist/nodevigil: static, $$(stat -c %s dist/nodevigil) bytes"
 
 next: setup ## The second version's agent, static, with its unit files, in dist/next/
-	@cargo build --locked --package nodevigil-agent --release --target $(TARGET)
+	@CARGO_PROFILE_RELEASE_PANIC=unwind cargo build --locked --package nodevigil-agent --release --target $(TARGET)
 	@mkdir -p dist/next
 	@cp "$(CARGO_TARGET_DIR)/$(TARGET)/release/nodevigil" dist/next/nodevigil.new && mv dist/next/nodevigil.new dist/next/nodevigil
-	@cp crates/agent/systemd/nodevigil.service crates/agent/systemd/nodevigil.tmpfiles dist/next/
+	@cp crates/agent/systemd/nodevigil.service crates/agent/systemd/nodevigil-preflight.service crates/agent/systemd/nodevigil.tmpfiles dist/next/
 	@if readelf -lW dist/next/nodevigil | grep -q INTERP; then echo "dist/next/nodevigil is not static" >&2; exit 1; fi
 	@echo "dist/next/nodevigil: static, $$(stat -c %s dist/next/nodevigil) bytes"
 

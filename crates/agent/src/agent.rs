@@ -1,19 +1,21 @@
 //! Passes reports to the engine, and what it decides to the publisher, to status.json, to the log and to the metrics.
 
+mod suppression;
+
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 
 use crate::{
     condition::{
         Condition, ConditionType, Desired, Reason, Status, Suppression, Transition, Uptime, View, engine::Engine,
+        profile::Translator,
     },
     host::{
         api::{ApiFacts, ObservedCondition},
         clock,
         kubelet::KubeletFacts,
-        pause::{self, Pause},
         trouble::Troubles,
     },
     monitor::kubelet::Watched,
@@ -23,6 +25,7 @@ use crate::{
     },
     settings::Settings,
 };
+use suppression::Suppressions;
 
 /// status.json is written again after this time, even if it is the same.
 const STATUS_EVERY: Duration = Duration::from_secs(15);
@@ -30,8 +33,6 @@ const STATUS_EVERY: Duration = Duration::from_secs(15);
 const HUNG_AFTER: Duration = Duration::from_mins(2);
 /// Ticks are two seconds apart. If one lasts this long, the host was suspended.
 const SUSPENDED_FROM: Duration = Duration::from_secs(10);
-/// A host or Node that is younger than this is still starting.
-const JUST_STARTED: Duration = Duration::from_mins(2);
 
 /// Whether the monitors work.
 struct Monitors {
@@ -74,9 +75,9 @@ pub struct Agent {
     troubles: Troubles,
     kubelet: watch::Receiver<Option<KubeletFacts>>,
     watched: watch::Receiver<Watched>,
-    max_pause: Duration,
+    suppressions: Suppressions,
+    translator: Translator,
     api: ApiFacts,
-    pause: Option<Pause>,
     monitors: Monitors,
     /// The last status.json, and when it was written.
     status: Option<(StatusReport, Uptime)>,
@@ -94,16 +95,16 @@ impl Agent {
     ) -> Self {
         let turned_down = settings.reasons.iter().map(|(reason, settings)| (*reason, settings.shown_as));
         Self {
-            engine: Engine::new(settings.kubelet.healthy_for_secs.duration(), turned_down.collect()),
+            engine: Engine::new(settings.conditions.healthy_for_secs.duration(), turned_down.collect()),
             desired,
             transitions,
             metrics,
             troubles,
             kubelet,
             watched,
-            max_pause: settings.maintenance.max_pause_secs.duration(),
+            suppressions: Suppressions::new(settings.maintenance.max_pause_secs.duration()),
+            translator: Translator::new(settings.kubernetes.profile),
             api: ApiFacts::default(),
-            pause: None,
             monitors: Monitors::new(clock::uptime()),
             status: None,
         }
@@ -119,6 +120,8 @@ impl Agent {
     /// Takes in what is known of the API server, and adopts a Node that is seen for the first time.
     pub fn api_changed(&mut self, api: &ApiFacts) {
         self.api = api.clone();
+        // Not only at the next tick: a restarted agent would show a problem until then.
+        self.suppressions.read_pause(&self.api, self.now(), &self.troubles);
         let Some(node) = &self.api.node else { return };
         let adopted = self.desired.borrow().node_uid.clone();
         if adopted.as_ref() == Some(&node.uid) {
@@ -138,6 +141,7 @@ impl Agent {
             desired.node_uid = Some(uid);
             if adopted.is_none() && !shown.is_empty() {
                 // What changes from here on is a transition of what the Node shows.
+                desired.published = self.translator.translate(&shown);
                 desired.conditions = shown;
             }
         });
@@ -149,12 +153,7 @@ impl Agent {
     /// When a monitor hangs, which only a restart of the agent ends.
     pub fn tick(&mut self) -> anyhow::Result<()> {
         self.monitors.check(clock::uptime())?;
-        let pause = pause::read(Path::new(pause::PATH), clock::wall(), self.max_pause);
-        if pause != self.pause {
-            let state = pause.as_ref().map(|pause| format!("paused by {} until {}", pause.by, pause.until));
-            tracing::info!("{}", state.unwrap_or_else(|| "no longer paused".into()));
-            self.pause = pause;
-        }
+        self.suppressions.read_pause(&self.api, self.now(), &self.troubles);
         Ok(())
     }
 
@@ -164,8 +163,15 @@ impl Agent {
         if self.monitors.was_suspended(now) {
             self.engine.resumed(now);
         }
-        self.engine.suppress(self.suppression(now));
-        let conditions = self.engine.evaluate(now);
+        let suppression = self.suppressions.decide(&self.api, self.engine.is_well(), now, self.now());
+        let without_taints = matches!(suppression, Some(Suppression::Paused { .. }));
+        self.engine.suppress(suppression);
+        let (conditions, ending) = (self.engine.evaluate(now), self.engine.ending());
+        self.desired.send_if_modified(|desired| {
+            let differs = (desired.without_taints, &desired.ending) != (without_taints, &ending);
+            (desired.without_taints, desired.ending) = (without_taints, ending);
+            differs
+        });
         let before = self.desired.borrow().conditions.clone();
         if before != conditions {
             self.publish(&before, conditions);
@@ -180,12 +186,13 @@ impl Agent {
                 self.transition(from.cloned(), to.clone());
             }
         }
-        self.desired.send_modify(|desired| desired.conditions = conditions);
+        let published = self.translator.translate(&conditions);
+        self.desired.send_modify(|desired| (desired.conditions, desired.published) = (conditions, published));
     }
 
     fn transition(&self, from: Option<Condition>, to: Condition) {
         let (kind, status, reason, message) = (to.kind.name(), to.status.name(), &to.reason, &to.message);
-        if to.status == Status::False {
+        if to.is_problem() {
             tracing::warn!("{kind} is {status} ({reason}): {message}");
         } else {
             tracing::info!("{kind} is {status} ({reason}): {message}");
@@ -198,32 +205,24 @@ impl Agent {
         }
     }
 
-    fn suppression(&self, now: Uptime) -> Option<Suppression> {
-        if let Some(Pause { until, by, reason }) = &self.pause {
-            let reason = reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"));
-            return Some(Suppression::Paused { why: format!("paused by {by} until {until:.0}{reason}") });
-        }
-        let created = self.api.node.as_ref().map(|node| self.now().duration_since(node.created));
-        let is_new = created.is_some_and(|age| age < SignedDuration::try_from(JUST_STARTED).unwrap_or_default());
-        (now < JUST_STARTED || is_new).then_some(Suppression::JustStarted)
-    }
-
     /// The time by the API server's clock, as far as it is known.
     fn now(&self) -> Timestamp {
         self.api.server_time.map_or_else(clock::wall, |time| time.at(clock::uptime()))
     }
 
-    /// Withdraws what is `False`, because nobody watches any more; returns the conditions that have changed.
-    pub fn withdraw_false(&mut self) -> Vec<Condition> {
+    /// Withdraws the problems that are shown and all taints, because nobody watches any more; returns the conditions that have changed.
+    pub fn withdraw_problems(&mut self) -> Vec<Condition> {
         let spec = Reason::NodevigilStopped.spec();
         let mut changed = Vec::new();
         self.desired.send_modify(|desired| {
-            for condition in desired.conditions.iter_mut().filter(|condition| condition.status == Status::False) {
+            for condition in desired.conditions.iter_mut().filter(|condition| condition.is_problem()) {
                 condition.message = format!("{}: {}", condition.reason, condition.message);
                 (condition.status, condition.reason) = (spec.status, spec.name.to_owned());
                 condition.flips += 1;
                 changed.push(condition.clone());
             }
+            desired.published = self.translator.translate(&desired.conditions);
+            desired.without_taints = true;
         });
         changed
     }
@@ -243,8 +242,8 @@ impl Agent {
                 desired: &self.desired.borrow(),
                 api: &self.api,
                 kubelet,
-                pause: self.pause.as_ref(),
-                troubles: self.troubles.standing(),
+                pause: self.suppressions.pause(),
+                troubles: self.troubles.present(),
                 now: clock::wall(),
                 uptime: now,
             };

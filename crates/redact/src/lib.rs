@@ -70,7 +70,7 @@ pub fn few_stars(text: &str) -> String {
 }
 
 /// A text as it leaves the process that read it: one line without secrets, that steers no terminal, of so many bytes at most.
-pub fn told(text: &str, max_bytes: usize) -> String {
+pub fn sanitize_line(text: &str, max_bytes: usize) -> String {
     bounded(&few_stars(&harmless(&hide_secrets(text))), max_bytes)
 }
 

@@ -183,10 +183,13 @@ fn what_is_no_secret_stays() {
 }
 
 #[test]
-fn a_text_that_is_told_is_one_bounded_line() {
-    assert_eq!(told("a\ntoken=abcdefgh\x1b[m", 99), "a\u{240a}token=***");
-    assert_eq!(told("password: abcdef", 99), "password: ***");
-    assert!(told(&"é".repeat(99), 50).len() <= 50);
+fn a_sanitized_text_is_one_bounded_line() {
+    assert_eq!(
+        sanitize_line("a\ntoken=abcdefgh\x1b[m", 99),
+        "a\u{240a}token=***"
+    );
+    assert_eq!(sanitize_line("password: abcdef", 99), "password: ***");
+    assert!(sanitize_line(&"é".repeat(99), 50).len() <= 50);
 }
 
 #[test]

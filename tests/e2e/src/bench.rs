@@ -145,9 +145,10 @@ fn kills(node: &ObservedNode) -> Result<Vec<Kill>> {
         poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], None)?;
         let ended = Instant::now();
         let pid = format!("pid {inner} ");
-        let shown = node.wait_until_shown(killed, |shown| shown.status == "False" && shown.message.contains(&pid))?;
+        let shown =
+            node.kubelet().wait_until_shown(killed, |shown| shown.status == "False" && shown.message.contains(&pid))?;
         kills.push(Kill { from_signal: shown.at - killed, from_end: shown.at.saturating_duration_since(ended) });
-        node.wait_for(shown.at, "True", "KubeletIsHealthy")?;
+        node.kubelet().wait_for(shown.at, "True", "KubeletIsHealthy")?;
         // The next one is to be a node that has been healthy for a while; and the kubelet's own writes are over.
         sleep(Duration::from_secs(3));
     }
@@ -160,10 +161,10 @@ fn hangs(node: &ObservedNode) -> Result<Vec<Duration>> {
         let pid = Pid::from_raw(outer_pid(node, node.main_pid("kubelet")?)?);
         let from = Instant::now();
         kill(pid, Signal::SIGSTOP)?;
-        times.push(node.wait_for(from, "False", "KubeletHung")?.at - from);
+        times.push(node.kubelet().wait_for(from, "False", "KubeletHung")?.at - from);
         let from = Instant::now();
         kill(pid, Signal::SIGCONT)?;
-        node.wait_for(from, "True", "KubeletIsHealthy")?;
+        node.kubelet().wait_for(from, "True", "KubeletIsHealthy")?;
         sleep(Duration::from_secs(5));
     }
     Ok(times)

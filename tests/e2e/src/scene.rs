@@ -37,7 +37,14 @@ pub struct ObservedNode {
     watch: NodeWatch,
 }
 
-/// The condition `KubeletHealthy` as the Node showed it.
+/// A condition type on a Node, for waiting for what it shows.
+#[derive(Debug, Clone, Copy)]
+pub struct ConditionView<'a> {
+    watch: &'a NodeWatch,
+    kind: &'static str,
+}
+
+/// A condition as the Node showed it.
 #[derive(Debug, Clone)]
 pub struct Condition {
     /// When the watch had it.
@@ -79,7 +86,7 @@ impl Scene {
         let node = self.ready_with(change)?;
         let from = Instant::now();
         node.start_agent()?;
-        node.wait_for(from, "True", "KubeletIsHealthy")?;
+        node.kubelet().wait_for(from, "True", "KubeletIsHealthy")?;
         Ok(node)
     }
 
@@ -91,6 +98,12 @@ impl Scene {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&node));
         node.wait_ready()?;
         Ok(node)
+    }
+
+    /// Waits for the kubelet's Lease: a node that has just joined has none for some seconds.
+    pub fn wait_for_lease(&self) -> Result<()> {
+        let lease = || self.plane.kubectl(&["get", "lease", "-n", "kube-node-lease", &self.node_name]);
+        wait_until("the kubelet's Lease", WAIT, || Ok(lease().ok())).map(drop)
     }
 
     /// The nodes that were booted so far.
@@ -122,67 +135,14 @@ impl ObservedNode {
         &self.watch
     }
 
-    /// What the Node shows now.
-    pub fn shown(&self) -> Result<Condition> {
-        let states = self.watch.since(None);
-        let shown = states.iter().rev().find_map(|(at, node)| Condition::read(*at, node));
-        shown.context("the Node has no condition KubeletHealthy")
+    /// Its condition of this type.
+    pub const fn condition(&self, kind: &'static str) -> ConditionView<'_> {
+        ConditionView { watch: &self.watch, kind }
     }
 
-    /// What the Node has shown after `from`.
-    pub fn shown_since(&self, from: Instant) -> Vec<Condition> {
-        let states = self.watch.since(Some(from));
-        states.iter().filter_map(|(at, node)| Condition::read(*at, node)).collect()
-    }
-
-    /// Waits for this status and reason after `from`.
-    pub fn wait_for(&self, from: Instant, status: &str, reason: &str) -> Result<Condition> {
-        self.wait_longer_for(from, WAIT, status, reason)
-    }
-
-    /// The same, for as long as `timeout`.
-    pub fn wait_longer_for(&self, from: Instant, timeout: Duration, status: &str, reason: &str) -> Result<Condition> {
-        let is_it = |condition: &Condition| condition.status == status && condition.reason == reason;
-        self.wait(from, timeout, is_it).with_context(|| format!("waiting for {status}/{reason}"))
-    }
-
-    /// Waits for a condition after `from` for which `wanted` holds.
-    pub fn wait_until_shown(&self, from: Instant, wanted: impl Fn(&Condition) -> bool) -> Result<Condition> {
-        self.wait(from, WAIT, wanted)
-    }
-
-    fn wait(&self, from: Instant, timeout: Duration, wanted: impl Fn(&Condition) -> bool) -> Result<Condition> {
-        let read = |at: Instant, node: &Value| Condition::read(at, node).filter(&wanted);
-        let waited = self.watch.wait_since(from, timeout, read);
-        waited.with_context(|| format!("the last condition: {:?}", self.shown().ok()))
-    }
-
-    /// Fails if the Node has shown another status than these after `from`.
-    pub fn ensure_only(&self, from: Instant, statuses: &[&str]) -> Result<()> {
-        let shown = self.shown_since(from);
-        let other = shown.iter().find(|condition| !statuses.contains(&condition.status.as_str()));
-        ensure!(other.is_none(), "not one of {statuses:?}: {other:?}");
-        Ok(())
-    }
-
-    /// Fails if the Node has shown another status or transition time since `before`, or does so in the next seconds.
-    pub fn ensure_no_flip(&self, before: &Condition) -> Result<()> {
-        sleep(WATCHED_FOR);
-        for now in self.shown_since(before.at) {
-            let is_same = (&now.status, &now.since) == (&before.status, &before.since);
-            ensure!(is_same, "it flipped from {before:?} to {now:?}");
-        }
-        let now = self.shown()?;
-        ensure!(now.status == before.status, "{now:?}");
-        Ok(())
-    }
-
-    /// The same, and the reason stays too.
-    pub fn ensure_unchanged(&self, before: &Condition) -> Result<()> {
-        self.ensure_no_flip(before)?;
-        let reason = self.shown()?.reason;
-        ensure!(reason == before.reason, "{before:?}, then {reason}");
-        Ok(())
+    /// Its condition `KubeletHealthy`.
+    pub const fn kubelet(&self) -> ConditionView<'_> {
+        self.condition("KubeletHealthy")
     }
 
     /// Sends SIGKILL to the kubelet's process; returns its pid on the node.
@@ -205,22 +165,22 @@ impl ObservedNode {
         self.disable_restart()?;
         let from = Instant::now();
         self.kill_kubelet()?;
-        self.wait_for(from, "False", "KubeletCrashed")
+        self.kubelet().wait_for(from, "False", "KubeletCrashed")
     }
 
     /// Starts a kubelet that does not run, and waits until the Node shows `True`.
     pub fn start_kubelet(&self) -> Result<Condition> {
         let from = Instant::now();
         self.sh("systemctl start kubelet")?;
-        self.wait_for(from, "True", "KubeletIsHealthy")
+        self.kubelet().wait_for(from, "True", "KubeletIsHealthy")
     }
 
     /// Kills the kubelet, which systemd restarts, and waits until the Node shows both.
     pub fn crash_and_recover(&self) -> Result<Condition> {
         let from = Instant::now();
         self.kill_kubelet()?;
-        let crashed = self.wait_for(from, "False", "KubeletCrashed")?;
-        self.wait_for(crashed.at, "True", "KubeletIsHealthy")
+        let crashed = self.kubelet().wait_for(from, "False", "KubeletCrashed")?;
+        self.kubelet().wait_for(crashed.at, "True", "KubeletIsHealthy")
     }
 
     /// What `nodevigil status -o json` prints.
@@ -249,6 +209,13 @@ impl ObservedNode {
         let what = format!("the trouble {name} with {parts:?}");
         let is_shown = |status: &Value| status["troubles"].as_array().is_some_and(|all| all.iter().any(is_it));
         self.wait_for_status(&what, is_shown).map(drop)
+    }
+
+    /// Waits until the agent has logged a line with this text.
+    pub fn wait_for_log(&self, text: &str) -> Result<()> {
+        wait_until(&format!("the agent's log to have {text:?}"), WAIT, || {
+            Ok(self.journal("nodevigil")?.contains(text).then_some(()))
+        })
     }
 
     /// Waits until `nodevigil status` shows no trouble.
@@ -290,6 +257,71 @@ impl ObservedNode {
     }
 }
 
+impl ConditionView<'_> {
+    /// What the Node shows now.
+    pub fn shown(self) -> Result<Condition> {
+        let states = self.watch.since(None);
+        let shown = states.iter().rev().find_map(|(at, node)| Condition::read(*at, node, self.kind));
+        shown.with_context(|| format!("the Node has no condition {}", self.kind))
+    }
+
+    /// What the Node has shown after `from`.
+    pub fn shown_since(self, from: Instant) -> Vec<Condition> {
+        let states = self.watch.since(Some(from));
+        states.iter().filter_map(|(at, node)| Condition::read(*at, node, self.kind)).collect()
+    }
+
+    /// Waits for this status and reason after `from`.
+    pub fn wait_for(self, from: Instant, status: &str, reason: &str) -> Result<Condition> {
+        self.wait_longer_for(from, WAIT, status, reason)
+    }
+
+    /// The same, for as long as `timeout`.
+    pub fn wait_longer_for(self, from: Instant, timeout: Duration, status: &str, reason: &str) -> Result<Condition> {
+        let is_it = |condition: &Condition| condition.status == status && condition.reason == reason;
+        self.wait(from, timeout, is_it).with_context(|| format!("waiting for {} {status}/{reason}", self.kind))
+    }
+
+    /// Waits for a condition after `from` for which `wanted` holds.
+    pub fn wait_until_shown(self, from: Instant, wanted: impl Fn(&Condition) -> bool) -> Result<Condition> {
+        self.wait(from, WAIT, wanted)
+    }
+
+    fn wait(self, from: Instant, timeout: Duration, wanted: impl Fn(&Condition) -> bool) -> Result<Condition> {
+        let read = |at: Instant, node: &Value| Condition::read(at, node, self.kind).filter(&wanted);
+        let waited = self.watch.wait_since(from, timeout, read);
+        waited.with_context(|| format!("the last condition: {:?}", self.shown().ok()))
+    }
+
+    /// Fails if the Node has shown another status than these after `from`.
+    pub fn ensure_only(self, from: Instant, statuses: &[&str]) -> Result<()> {
+        let shown = self.shown_since(from);
+        let other = shown.iter().find(|condition| !statuses.contains(&condition.status.as_str()));
+        ensure!(other.is_none(), "not one of {statuses:?}: {other:?}");
+        Ok(())
+    }
+
+    /// Fails if the Node has shown another status or transition time since `before`, or does so in the next seconds.
+    pub fn ensure_no_flip(self, before: &Condition) -> Result<()> {
+        sleep(WATCHED_FOR);
+        for now in self.shown_since(before.at) {
+            let is_same = (&now.status, &now.since) == (&before.status, &before.since);
+            ensure!(is_same, "it flipped from {before:?} to {now:?}");
+        }
+        let now = self.shown()?;
+        ensure!(now.status == before.status, "{now:?}");
+        Ok(())
+    }
+
+    /// The same, and the reason stays too.
+    pub fn ensure_unchanged(self, before: &Condition) -> Result<()> {
+        self.ensure_no_flip(before)?;
+        let reason = self.shown()?.reason;
+        ensure!(reason == before.reason, "{before:?}, then {reason}");
+        Ok(())
+    }
+}
+
 /// Waits so long that what happens next has a later time on the Node: the API's times are whole seconds.
 pub fn wait_a_second() {
     sleep(Duration::from_secs(1));
@@ -306,10 +338,10 @@ fn is_published(status: &Value) -> bool {
 }
 
 impl Condition {
-    /// `KubeletHealthy` of a Node object, if it has that condition.
-    fn read(at: Instant, node: &Value) -> Option<Self> {
+    /// The condition of this type of a Node object, if it has one.
+    fn read(at: Instant, node: &Value, kind: &str) -> Option<Self> {
         let conditions = node.pointer("/status/conditions")?.as_array()?;
-        let condition = conditions.iter().find(|condition| condition["type"] == "KubeletHealthy")?;
+        let condition = conditions.iter().find(|condition| condition["type"] == kind)?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         Some(Self {
             at,

@@ -1,20 +1,21 @@
 //! `nodevigil explain`: the table of reasons for people.
 
+use kubelet_config::rules::{self, Rule};
 use serde_json::json;
 
 use super::{GOOD, Output, USAGE, complain, print};
 use crate::{
-    condition::{Reason, ReasonSpec, Remedy},
+    condition::{Reason, ReasonSpec, Remedy, suppression::SIGNS},
     report::table,
 };
 
-/// Say what a reason means
+/// Say what a reason, or a rule of `nodevigil check`, means
 ///
-/// Exit code: 0 explained, 64 there is no such reason or condition.
+/// Exit code: 0 explained, 64 there is no such reason, condition or rule.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: nodevigil explain KubeletCrashed")]
 pub struct Explain {
-    /// A reason, or a condition for all its reasons [default: all reasons]
+    /// A reason, a condition for all its reasons, or a rule by its id or name [default: all reasons]
     name: Option<String>,
     /// As text or as JSON
     #[arg(short, long, default_value = "text")]
@@ -26,7 +27,11 @@ impl Explain {
         let reasons = find(self.name.as_deref());
         if reasons.is_empty() {
             let name = self.name.unwrap_or_default();
-            complain(&format!("no reason or condition is named {name:?}; list them with: nodevigil explain"));
+            if let Some(rule) = rules::all().find(|rule| rule.id.eq_ignore_ascii_case(&name) || rule.name == name) {
+                print(&explain_rule(rule, self.output)?)?;
+                return Ok(GOOD);
+            }
+            complain(&format!("no reason, condition or rule is named {name:?}; list reasons with: nodevigil explain"));
             return Ok(USAGE);
         }
         print(&match self.output {
@@ -38,6 +43,18 @@ impl Explain {
         })?;
         Ok(GOOD)
     }
+}
+
+fn explain_rule(rule: &Rule, output: Output) -> anyhow::Result<String> {
+    let Rule { id, name, severity, doc, source, fix, .. } = rule;
+    if output == Output::Json {
+        let row = json!({"rule": id, "name": name, "severity": severity, "meaning": doc, "fix": fix, "seen": source});
+        return Ok(serde_json::to_string_pretty(&row)? + "\n");
+    }
+    Ok(format!(
+        "{id} {name}: {doc}\n\nSeverity:   {severity}\nFix:        {fix}\nSeen:       {source}\n\n\
+         A comment above the line allows it: # nodevigil: allow {id}: the reason\n"
+    ))
 }
 
 /// The reasons of that name or condition, worst first; all without a name.
@@ -57,6 +74,7 @@ const fn remedy(spec: &ReasonSpec) -> &'static str {
         Remedy::None => "none",
         Remedy::Restart => "restart",
         Remedy::Reboot => "reboot",
+        Remedy::Replace => "replace",
     }
 }
 
@@ -64,10 +82,19 @@ fn text(spec: &ReasonSpec) -> String {
     let (name, condition, status, remedy, meaning) =
         (spec.name, condition(spec), spec.status.name(), remedy(spec), spec.meaning);
     let survives = if spec.survives_boot { "yes" } else { "no" };
+    let signs = if name == Reason::NodeInMaintenance.spec().name { signs() } else { String::new() };
     format!(
         "{name}: {meaning}\n\nCondition:           {condition}\nStatus:              {status}\n\
-         Remedy:              {remedy}\nSurvives a reboot:   {survives}\n"
+         Remedy:              {remedy}\nSurvives a reboot:   {survives}\n{signs}"
     )
+}
+
+/// What shows that somebody works on the Node.
+fn signs() -> String {
+    let header = ["ON THE NODE", "SET BY"].map(str::to_owned);
+    let rows = SIGNS.iter().map(|(sign, by)| [sign.to_string(), (*by).to_owned()]);
+    let rows: Vec<_> = std::iter::once(header).chain(rows).collect();
+    format!("\n{}\n", table::lines(&rows).join("\n"))
 }
 
 fn list(reasons: &[&ReasonSpec]) -> String {
@@ -114,6 +141,7 @@ Remedy:              restart
 Survives a reboot:   no
 ";
         assert_eq!(text(Reason::KubeletHung.spec()), expected);
+        assert!(text(Reason::NodeInMaintenance.spec()).contains("\ntaint karpenter.sh/rebooting"));
         let list = list(&find(Some("KubeletHealthy")));
         assert!(
             list.starts_with("REASON                         CONDITION        STATUS    REMEDY    MEANING\n"),

@@ -1,19 +1,35 @@
 //! The command line: one file a subcommand.
 
+mod bootstrap;
+mod check;
+mod cleanup;
 mod config;
+mod diagnose;
 mod explain;
 mod pause;
+mod replay;
 mod status;
 
 use std::{
-    io::{self, Write},
-    path::PathBuf,
+    env,
+    io::{self, IsTerminal, Write},
+    path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 use clap::{Parser, Subcommand, ValueEnum};
+use jiff::SignedDuration;
 
-use crate::host::kubelet::{KubeletFacts, SUBCOMMAND};
+use crate::{
+    host::{
+        disk,
+        kubelet::{KubeletFacts, SUBCOMMAND},
+        top,
+    },
+    monitor::bootstrap::facts::{self, Files},
+    settings::{self, Settings, accepted},
+};
 
 /// Done, or everything is well.
 const GOOD: u8 = 0;
@@ -24,7 +40,7 @@ const COULD_NOT_TELL: u8 = 2;
 /// The command line is wrong: `EX_USAGE` of sysexits.h.
 const USAGE: u8 = 64;
 
-/// Watches this node's kubelet and reports on the Node why it does not work.
+/// Watches the health of this node and publishes it as conditions of the Node.
 ///
 /// nodevigil only observes: it restarts and kills nothing.
 #[derive(Debug, Parser)]
@@ -37,7 +53,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Watch the kubelet until stopped, as nodevigil.service does
+    /// Watch the node until stopped, as nodevigil.service does
     ///
     /// Exit code: 0 stopped, 70 a part of the agent failed, 78 the settings are refused and no earlier ones were accepted.
     Run {
@@ -45,7 +61,10 @@ enum Command {
         #[arg(long, value_name = "FILE|DIR")]
         config: Vec<PathBuf>,
     },
+    Check(Box<check::Check>),
     Status(status::Status),
+    Diagnose(diagnose::Diagnose),
+    Bootstrap(bootstrap::Bootstrap),
     Pause(pause::PauseCommand),
     /// End the pause
     ///
@@ -55,11 +74,29 @@ enum Command {
     #[command(subcommand)]
     Config(config::Config),
     Explain(explain::Explain),
+    Cleanup(cleanup::Cleanup),
     /// Print what the command line of a kubelet says, as the agent reads it
     #[command(name = SUBCOMMAND, hide = true)]
     KubeletFacts {
         /// The kubelet's process
         pid: i32,
+    },
+    /// Test whether the file system of a folder can be written to
+    #[command(name = disk::SUBCOMMAND, hide = true)]
+    ProbeDisk {
+        /// The folder
+        path: PathBuf,
+    },
+    /// Print the processes that grow fastest or hold most memory
+    #[command(name = top::SUBCOMMAND, hide = true)]
+    Top,
+    #[command(hide = true)]
+    Replay(replay::Replay),
+    /// Print what files say of the node's bootstrap, as the agent reads them
+    #[command(name = facts::SUBCOMMAND, hide = true)]
+    BootstrapFiles {
+        /// The kubelet's process, if it runs
+        pid: Option<i32>,
     },
 }
 
@@ -81,12 +118,20 @@ pub fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Run { config } => return crate::run::run(&config),
+        Command::Check(check) => check.run(),
         Command::Status(status) => status.run(),
+        Command::Diagnose(diagnose) => diagnose.run(),
+        Command::Bootstrap(bootstrap) => bootstrap.run(),
         Command::Pause(pause) => pause.run(),
         Command::Resume => pause::resume(),
         Command::Config(config) => config.run(),
         Command::Explain(explain) => explain.run(),
-        Command::KubeletFacts { pid } => kubelet_facts(pid),
+        Command::Cleanup(cleanup) => cleanup.run(),
+        Command::KubeletFacts { pid } => print_json(&KubeletFacts::read(pid)),
+        Command::ProbeDisk { path } => probe_disk(&path),
+        Command::Top => print_json(&top::read()),
+        Command::Replay(replay) => replay.run(),
+        Command::BootstrapFiles { pid } => print_json(&Files::read(pid)),
     };
     ExitCode::from(result.unwrap_or_else(|error| {
         complain(&format!("{error:#}"));
@@ -94,9 +139,30 @@ pub fn main() -> ExitCode {
     }))
 }
 
-fn kubelet_facts(pid: i32) -> anyhow::Result<u8> {
-    print(&serde_json::to_string(&KubeletFacts::read(pid))?)?;
+/// Prints what a child of the agent has found.
+fn print_json(found: &impl serde::Serialize) -> anyhow::Result<u8> {
+    print(&serde_json::to_string(found)?)?;
     Ok(GOOD)
+}
+
+/// Prints a line of JSON before each step, so that a reader knows which one hangs, and the result.
+fn probe_disk(path: &Path) -> anyhow::Result<u8> {
+    let line = |line: &disk::Line| print(&format!("{}\n", serde_json::to_string(line)?));
+    let probe = disk::probe_here(path, |step| _ = line(&disk::Line::Step(step)));
+    line(&disk::Line::Result(probe))?;
+    Ok(GOOD)
+}
+
+/// A time span that is longer than nothing, as people write it.
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration = text.parse().ok().filter(SignedDuration::is_positive);
+    duration.map(SignedDuration::unsigned_abs).ok_or_else(|| "wanted a time such as 90s, 30m or 2h30m".to_owned())
+}
+
+/// The settings that the agent uses: if they are refused, those that it accepted last.
+fn settings_in_effect() -> Settings {
+    let settings = settings::load(Path::new("/"), &[]).ok();
+    settings.or_else(|| accepted::read(Path::new(accepted::PATH))).unwrap_or_default()
 }
 
 /// Prints to stdout. A reader that has gone away, such as `head`, is no error.
@@ -106,6 +172,12 @@ fn print(text: &str) -> anyhow::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => anyhow::bail!("cannot write to stdout: {error}"),
         _ => Ok(()),
     }
+}
+
+/// Whether stdout is to be colored (<https://no-color.org>).
+fn is_colored() -> bool {
+    let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    io::stdout().is_terminal() && !no_color
 }
 
 /// Prints a line to stderr.

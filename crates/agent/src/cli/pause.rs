@@ -3,15 +3,12 @@
 use std::{env, io, path::Path, time::Duration};
 
 use anyhow::{Context, bail};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use super::{GOOD, print};
-use crate::{
-    host::{
-        clock,
-        pause::{self, Pause},
-    },
-    settings::{self, accepted},
+use super::{GOOD, duration, print, settings_in_effect};
+use crate::host::{
+    clock,
+    pause::{self, Pause},
 };
 
 /// Publish no problem of this node for a while, such as during maintenance
@@ -33,9 +30,7 @@ pub struct PauseCommand {
 
 impl PauseCommand {
     pub fn run(self) -> anyhow::Result<u8> {
-        // With refused settings, the agent uses those that it accepted last.
-        let settings = settings::load(Path::new("/"), &[]).ok().or_else(|| accepted::read(Path::new(accepted::PATH)));
-        let max = settings.unwrap_or_default().maintenance.max_pause_secs.duration();
+        let max = settings_in_effect().maintenance.max_pause_secs.duration();
         let pause = self.pause(clock::wall(), max, user())?;
         pause.write(Path::new(pause::PATH)).map_err(|error| file_error(&error, "nodevigil pause"))?;
         let until = pause.until;
@@ -73,11 +68,6 @@ fn file_error(error: &io::Error, command: &str) -> anyhow::Error {
         _ => String::new(),
     };
     anyhow::anyhow!("{}: {error}{advice}", pause::PATH)
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration = text.parse().ok().filter(SignedDuration::is_positive);
-    duration.map(SignedDuration::unsigned_abs).ok_or_else(|| "wanted a time such as 90s, 30m or 2h30m".to_owned())
 }
 
 #[cfg(test)]

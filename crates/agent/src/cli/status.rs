@@ -1,15 +1,11 @@
 //! `nodevigil status`: what the agent wrote to status.json last.
 
-use std::{
-    env,
-    io::{self, IsTerminal},
-    path::Path,
-};
+use std::{io, path::Path};
 
 use clap::builder::PossibleValuesParser;
 use jiff::Timestamp;
 
-use super::{BAD, COULD_NOT_TELL, GOOD, Output, complain, print};
+use super::{BAD, COULD_NOT_TELL, GOOD, Output, complain, is_colored, print};
 use crate::{
     condition::{ConditionType, Status as ConditionStatus},
     host::{clock, pause::Pause},
@@ -21,7 +17,7 @@ use crate::{
 
 /// Show the conditions of this node as nodevigil finds them
 ///
-/// Exit code: 0 every condition is True, 1 one is False, 2 none is False and one is Unknown, or the agent does not run.
+/// Exit code: 0 every condition is healthy, 1 one shows a problem, 2 none does and one is Unknown, or the agent does not run.
 #[derive(Debug, clap::Args)]
 pub struct Status {
     /// Show this condition alone
@@ -48,9 +44,7 @@ impl Status {
         match self.output {
             Output::Json => print(&(serde_json::to_string_pretty(&report)? + "\n"))?,
             Output::Text => {
-                let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-                let colored = io::stdout().is_terminal() && !no_color;
-                print(&text(&report, now, colored))?;
+                print(&text(&report, now, is_colored()))?;
             }
         }
         Ok(exit_code(&report.conditions))
@@ -76,10 +70,10 @@ fn does_not_run(why: &str) -> String {
 }
 
 fn exit_code(conditions: &[ConditionReport]) -> u8 {
-    let any = |status| conditions.iter().any(|condition| condition.status == status);
-    if any(ConditionStatus::False) {
+    let is_unknown = |condition: &ConditionReport| condition.status == ConditionStatus::Unknown;
+    if conditions.iter().any(ConditionReport::is_problem) {
         BAD
-    } else if conditions.is_empty() || any(ConditionStatus::Unknown) {
+    } else if conditions.is_empty() || conditions.iter().any(is_unknown) {
         COULD_NOT_TELL
     } else {
         GOOD
@@ -94,21 +88,21 @@ fn text(report: &StatusReport, now: Timestamp, colored: bool) -> String {
         [condition.kind.clone(), status, condition.reason.clone(), age, redact::harmless(&condition.message)]
     };
     let rows: Vec<_> = std::iter::once(header).chain(report.conditions.iter().map(row)).collect();
-    let colors = std::iter::once("").chain(report.conditions.iter().map(|condition| color(condition.status)));
-    let lines = table::lines(&rows).into_iter().zip(colors);
-    let mut lines: Vec<_> = lines
-        .map(|(line, color)| if colored && !color.is_empty() { format!("{color}{line}\x1b[0m") } else { line })
-        .collect();
+    let mut lines = table::lines(&rows);
+    if colored {
+        let colors = report.conditions.iter().map(|condition| color(condition.status, condition.is_problem()));
+        lines = table::colored(lines, std::iter::once("").chain(colors));
+    }
     lines.extend(remarks(report, now));
     lines.join("\n") + "\n"
 }
 
-/// The terminal's red for False and its yellow for Unknown.
-const fn color(status: ConditionStatus) -> &'static str {
+/// The terminal's red for a problem and its yellow for Unknown.
+pub const fn color(status: ConditionStatus, is_problem: bool) -> &'static str {
     match status {
-        ConditionStatus::False => "\x1b[31m",
         ConditionStatus::Unknown => "\x1b[33m",
-        ConditionStatus::True => "",
+        _ if is_problem => "\x1b[31m",
+        _ => "",
     }
 }
 

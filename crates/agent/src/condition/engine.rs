@@ -1,6 +1,6 @@
 //! Turns monitors' reports over time into what each condition should show.
 //!
-//! - A problem (a finding whose reason is `False`) counts as soon as a monitor reports it; monitors count failed probes themselves.
+//! - A problem (a finding with the type's [`ConditionType::problem_status`], mostly `False`) counts as soon as a monitor reports it; monitors count failed probes themselves.
 //! - It ends when the monitor has reported without it for `healthy_for`. A report that cannot tell restarts that time.
 //! - Of several problems the worst is shown. One with another remedy than the shown one waits five minutes, because controllers
 //!   that match reasons measure from `lastTransitionTime`, and that moves with the status only (Karpenter 1.15, `RepairPolicy`).
@@ -64,10 +64,9 @@ impl Engine {
     /// condition was last written: what no reboot survives is dropped then.
     pub fn adopt(&mut self, observed: Condition, booted_since: bool, now: Uptime) {
         let state = self.state(observed.kind);
-        let keeps_what_is_shown = matches!(state.view, None | Some((View::Unchanged(_) | View::Unexplained(_), _)));
-        if observed.status == Status::False {
+        if observed.is_problem() {
             state.adopt_problem(observed, booted_since, now);
-        } else if keeps_what_is_shown {
+        } else {
             state.shown = Some(observed);
         }
     }
@@ -81,7 +80,7 @@ impl Engine {
 
     /// Takes in a monitor's present view of a condition.
     pub fn report(&mut self, kind: ConditionType, view: View, now: Uptime) {
-        let view = turn_down(view, &self.turned_down);
+        let view = turn_down(kind, view, &self.turned_down);
         let state = self.state(kind);
         match &view {
             View::Seen { findings, .. } => state.report_findings(findings, now),
@@ -109,6 +108,18 @@ impl Engine {
         self.suppression = by;
     }
 
+    /// Whether every monitor has looked and found nothing.
+    pub fn is_well(&self) -> bool {
+        let is_well = |view: &View| matches!(view, View::Seen { findings, .. } if findings.is_empty());
+        self.conditions.iter().all(|state| state.view.as_ref().is_some_and(|(view, _)| is_well(view)))
+    }
+
+    /// The conditions of which no monitor reports a problem any more. One may still be shown.
+    pub fn ending(&self) -> Vec<ConditionType> {
+        let is_ending = |state: &&ConditionState| state.problems.iter().all(|problem| problem.absent_since.is_some());
+        self.conditions.iter().filter(is_ending).map(|state| state.kind).collect()
+    }
+
     /// The conditions that the Node should show now. A condition is left out until its monitor reports or the Node shows it.
     pub fn evaluate(&mut self, now: Uptime) -> Vec<Condition> {
         let (healthy_for, by) = (self.healthy_for, self.suppression.as_ref());
@@ -122,16 +133,16 @@ impl Engine {
 }
 
 /// A view without the findings that are turned off, and with those that are warnings behind the problems.
-fn turn_down(view: View, turned_down: &BTreeMap<Reason, ShownAs>) -> View {
+fn turn_down(kind: ConditionType, view: View, turned_down: &BTreeMap<Reason, ShownAs>) -> View {
     match view {
         View::Seen { healthy, mut findings } => {
             findings.retain(|finding| turned_down.get(&finding.reason) != Some(&ShownAs::Off));
             for finding in &mut findings {
                 if turned_down.contains_key(&finding.reason) {
-                    finding.status = Status::True;
+                    finding.status = kind.healthy_status();
                 }
             }
-            findings.sort_by_key(|finding| (finding.status != Status::False, finding.reason));
+            findings.sort_by_key(|finding| (finding.status != kind.problem_status(), finding.reason));
             View::Seen { healthy, findings }
         }
         other => other,
@@ -158,7 +169,8 @@ impl ConditionState {
     }
 
     fn report_findings(&mut self, findings: &[Finding], now: Uptime) {
-        let found = || findings.iter().filter(|finding| finding.status == Status::False);
+        let kind = self.kind;
+        let found = || findings.iter().filter(|finding| finding.status == kind.problem_status());
         for problem in &mut self.problems {
             let is_reported = found().any(|finding| Some(finding.reason) == problem.reason);
             problem.known_at = now;
@@ -186,6 +198,10 @@ impl ConditionState {
     }
 
     fn evaluate(&mut self, healthy_for: Duration, by: Option<&Suppression>, now: Uptime) -> Option<Condition> {
+        // What was over before it was shown as a problem, as in a package upgrade, is not shown later either.
+        if !self.shown.as_ref().is_some_and(Condition::is_problem) {
+            self.problems.retain(|problem| problem.absent_since.is_none());
+        }
         let problem = self.problem_to_show(healthy_for, now).cloned();
         let shown = problem.as_ref().map(|problem| problem.name.clone());
         self.problems.retain(|problem| !problem.is_over(healthy_for, now) || Some(&problem.name) == shown.as_ref());
@@ -193,6 +209,11 @@ impl ConditionState {
             Some(problem) => self.suppressed(&problem, by),
             None => self.without_problem(now)?,
         };
+        if let (Some(Suppression::PackageUpgrade { .. }), Some(shown)) = (by, &self.shown)
+            && condition.is_worse_than(shown)
+        {
+            condition = shown.clone();
+        }
         if self.shown.as_ref().is_some_and(|shown| shown.status != condition.status) {
             self.flips += 1;
         }
@@ -205,7 +226,7 @@ impl ConditionState {
     /// shown one stays, even if it is over.
     fn problem_to_show(&self, healthy_for: Duration, now: Uptime) -> Option<&Problem> {
         let worst = self.problems.iter().find(|problem| !problem.is_over(healthy_for, now))?;
-        let shown = self.shown.as_ref().filter(|shown| shown.status == Status::False);
+        let shown = self.shown.as_ref().filter(|shown| shown.is_problem());
         let current = shown.and_then(|shown| self.problems.iter().find(|problem| problem.name == shown.reason));
         let waits = |current: &&Problem| current.remedy() != worst.remedy() && now < worst.since + REMEDY_CHANGES_AFTER;
         current.filter(waits).or(Some(worst))
@@ -213,17 +234,22 @@ impl ConditionState {
 
     /// A problem as it is shown under suppression.
     fn suppressed(&self, problem: &Problem, by: Option<&Suppression>) -> Condition {
-        let is_false = self.shown.as_ref().is_some_and(|shown| shown.status == Status::False);
+        let is_shown = self.shown.as_ref().is_some_and(Condition::is_problem);
         let is_sampled = problem.reason.is_some_and(|reason| reason.spec().sampled);
         let (name, message) = (&problem.name, &problem.message);
+        let unknown = |reason: Reason, why: &str| {
+            self.condition(Status::Unknown, reason.spec().name, &format!("{why}; {name}: {message}"))
+        };
         match by {
-            Some(Suppression::Paused { why }) => {
-                self.condition(Status::Unknown, Reason::NodePaused.spec().name, &format!("{why}; {name}: {message}"))
+            Some(Suppression::Paused { why }) => unknown(Reason::NodePaused, why),
+            Some(Suppression::InMaintenance { why }) if !is_shown => unknown(Reason::NodeInMaintenance, why),
+            Some(Suppression::PackageUpgrade { why }) if self.shown.is_none() => {
+                unknown(Reason::NodeInMaintenance, why)
             }
-            Some(Suppression::JustStarted) if !is_false && is_sampled => {
+            Some(Suppression::JustStarted) if !is_shown && is_sampled => {
                 self.condition(Status::Unknown, Reason::NodeJustStarted.spec().name, &format!("{name}: {message}"))
             }
-            _ => self.condition(Status::False, name, message),
+            _ => self.condition(self.kind.problem_status(), name, message),
         }
     }
 
@@ -237,10 +263,11 @@ impl ConditionState {
             let message = format!("the monitor has not reported for {} s", now.saturating_sub(*reported_at).as_secs());
             return Some(self.condition(Status::Unknown, Reason::MonitorSilent.spec().name, &message));
         }
-        let shown = self.shown.as_ref().map(|shown| shown.status);
         let finding = match view {
-            // A problem that was shown has ended or was forgotten: what stays is not `False`.
-            View::Unchanged(_) if shown != Some(Status::False) && shown.is_some() => return self.shown.clone(),
+            // Unless it is a problem, which has ended or was forgotten.
+            View::Unchanged(_) if self.shown.as_ref().is_some_and(|shown| !shown.is_problem()) => {
+                return self.shown.clone();
+            }
             View::Unexplained(_) if self.shows_a_reason_of_its_own() => return self.shown.clone(),
             View::Unchanged(finding)
             | View::Unexplained(finding)
@@ -327,7 +354,9 @@ mod tests {
         let mut engine = engine();
         engine.report(KubeletHealthy, problem(Reason::KubeletCrashed), at(10));
         assert_shows(&mut engine, 10, Status::False, "KubeletCrashed");
+        assert!(!engine.ending().contains(&KubeletHealthy));
         engine.report(KubeletHealthy, healthy(), at(12));
+        assert!(engine.ending().contains(&KubeletHealthy));
         engine.report(KubeletHealthy, healthy(), at(71));
         assert_shows(&mut engine, 71, Status::False, "KubeletCrashed");
         assert_shows(&mut engine, 72, Status::True, "KubeletIsHealthy");
@@ -381,28 +410,6 @@ mod tests {
         engine.report(KubeletHealthy, healthy(), at(302));
         engine.report(KubeletHealthy, healthy(), at(361));
         assert_shows(&mut engine, 362, Status::True, "KubeletIsHealthy");
-    }
-
-    #[test]
-    fn a_pause_lifts_a_problem_and_its_end_shows_it_again() {
-        let mut engine = engine();
-        engine.report(KubeletHealthy, problem(Reason::KubeletCrashed), at(1));
-        assert_shows(&mut engine, 1, Status::False, "KubeletCrashed");
-        engine.suppress(Some(Suppression::Paused { why: "paused by root".into() }));
-        assert_shows(&mut engine, 2, Status::Unknown, "NodePaused");
-        assert_eq!(engine.evaluate(at(2))[0].message, "paused by root; KubeletCrashed: m");
-        engine.suppress(None);
-        assert_shows(&mut engine, 3, Status::False, "KubeletCrashed");
-    }
-
-    #[test]
-    fn shortly_after_boot_only_facts_become_false() {
-        let mut engine = engine();
-        engine.suppress(Some(Suppression::JustStarted));
-        engine.report(KubeletHealthy, problem(Reason::KubeletHung), at(100));
-        assert_shows(&mut engine, 100, Status::Unknown, "NodeJustStarted");
-        engine.report(KubeletHealthy, problem(Reason::KubeletCrashed), at(101));
-        assert_shows(&mut engine, 101, Status::False, "KubeletCrashed");
     }
 
     #[test]

@@ -3,13 +3,17 @@
 //! Nothing here does I/O or reads a clock; the time is handed in.
 
 pub mod engine;
+pub mod profile;
 mod reasons;
+pub mod suppression;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use profile::Published;
 pub use reasons::Reason;
+pub use suppression::Suppression;
 
 /// A moment, as time since boot (`CLOCK_BOOTTIME`), so that clock steps change nothing.
 pub type Uptime = Duration;
@@ -18,16 +22,52 @@ pub type Uptime = Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ConditionType {
     KubeletHealthy,
+    KubeletConfigValid,
+    ContainerRuntimeHealthy,
+    NodeMemoryHealthy,
+    MemoryExhaustionImminent,
+    NodeStorageHealthy,
+    NodeKernelHealthy,
+    NodeBootstrapped,
 }
 
 impl ConditionType {
-    pub const ALL: &[Self] = &[Self::KubeletHealthy];
+    pub const ALL: &[Self] = &[
+        Self::KubeletHealthy,
+        Self::KubeletConfigValid,
+        Self::ContainerRuntimeHealthy,
+        Self::NodeMemoryHealthy,
+        Self::MemoryExhaustionImminent,
+        Self::NodeStorageHealthy,
+        Self::NodeKernelHealthy,
+        Self::NodeBootstrapped,
+    ];
 
     /// The type's name on the Node.
     pub const fn name(self) -> &'static str {
         match self {
             Self::KubeletHealthy => "KubeletHealthy",
+            Self::KubeletConfigValid => "KubeletConfigValid",
+            Self::ContainerRuntimeHealthy => "ContainerRuntimeHealthy",
+            Self::NodeMemoryHealthy => "NodeMemoryHealthy",
+            Self::MemoryExhaustionImminent => "MemoryExhaustionImminent",
+            Self::NodeStorageHealthy => "NodeStorageHealthy",
+            Self::NodeKernelHealthy => "NodeKernelHealthy",
+            Self::NodeBootstrapped => "NodeBootstrapped",
         }
+    }
+
+    /// The status of the condition while there is a problem: `False`, but for a type that names a problem.
+    pub const fn problem_status(self) -> Status {
+        match self {
+            Self::MemoryExhaustionImminent => Status::True,
+            _ => Status::False,
+        }
+    }
+
+    /// The status of the condition without a problem.
+    pub const fn healthy_status(self) -> Status {
+        self.problem_status().opposite()
     }
 
     /// The type of that name, if nodevigil owns it.
@@ -56,6 +96,15 @@ impl Status {
         }
     }
 
+    /// `False` for `True` and the reverse.
+    pub const fn opposite(self) -> Self {
+        match self {
+            Self::True => Self::False,
+            Self::False => Self::True,
+            Self::Unknown => Self::Unknown,
+        }
+    }
+
     /// The status of that name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|status| status.name() == name)
@@ -68,6 +117,7 @@ pub enum Remedy {
     None,
     Restart,
     Reboot,
+    Replace,
 }
 
 /// A row of the table of reasons.
@@ -115,6 +165,23 @@ pub enum View {
     Excused(Finding),
 }
 
+impl View {
+    /// There is no problem, which the message says in a sentence.
+    pub fn healthy(message: impl Into<String>) -> Self {
+        Self::Seen { healthy: message.into(), findings: Vec::new() }
+    }
+
+    /// This alone was found.
+    pub fn found(reason: Reason, message: impl Into<String>) -> Self {
+        Self::Seen { healthy: String::new(), findings: vec![Finding::new(reason, message)] }
+    }
+
+    /// Whether it has a finding with one of these reasons.
+    pub fn has(&self, reasons: &[Reason]) -> bool {
+        matches!(self, Self::Seen { findings, .. } if findings.iter().any(|finding| reasons.contains(&finding.reason)))
+    }
+}
+
 /// One condition as the Node should show it. Its transition time is the publisher's business.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
@@ -127,23 +194,27 @@ pub struct Condition {
     pub flips: u32,
 }
 
+impl Condition {
+    /// Whether it shows a problem, which for most types is status `False`.
+    pub fn is_problem(&self) -> bool {
+        self.status == self.kind.problem_status()
+    }
+
+    /// Whether its status is a worse one than the other's: a problem is worse than `Unknown`, and that is worse than health.
+    pub fn is_worse_than(&self, other: &Self) -> bool {
+        let severity = |condition: &Self| (condition.is_problem(), condition.status == Status::Unknown);
+        severity(self) > severity(other)
+    }
+}
+
 /// How a reason that the settings turn down is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ShownAs {
-    /// As status `True` with a warning Event.
+    /// With the status of a healthy condition and a warning Event.
     Warning,
     /// Not at all.
     Off,
-}
-
-/// Why problems are not published as such at present.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Suppression {
-    /// nodevigil was paused: what is `False` becomes `Unknown`. `why` says by whom and until when.
-    Paused { why: String },
-    /// The host booted or the Node was created less than two minutes ago: no sampled problem becomes `False`.
-    JustStarted,
 }
 
 /// What the publisher should make the Node show.
@@ -153,6 +224,12 @@ pub struct Desired {
     /// an earlier run of the agent knew.
     pub node_uid: Option<String>,
     pub conditions: Vec<Condition>,
+    /// The same as they are written on the Node.
+    pub published: Vec<Published>,
+    /// The conditions of which no monitor reports a problem any more. A problem is still shown for `healthy_for_secs`.
+    pub ending: Vec<ConditionType>,
+    /// Whether the Node should have no taint of ours, whatever the conditions are: nodevigil is paused or stops.
+    pub without_taints: bool,
 }
 
 /// A condition's status or reason has changed. It becomes an Event about the Node.

@@ -1,19 +1,18 @@
 //! What is known of the API server and of this node's objects in it. The publisher writes it, monitors read it.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use prometheus_client::metrics::{counter::Counter, family::Family};
 
-use crate::condition::Uptime;
+use crate::condition::{Uptime, suppression::Sign};
 
 /// The present state, sent by the publisher whenever it changes.
 #[derive(Debug, Clone, Default)]
 pub struct ApiFacts {
     pub reach: Reach,
+    /// The URL of the API server that is published to; none before the first client.
+    pub server: Option<String>,
     /// The Node as last seen by the watch; none before the first sight, and while it does not exist.
     pub node: Option<NodeFacts>,
     /// The kubelet's Lease as last read. It is read only while a monitor wants it.
@@ -62,12 +61,45 @@ pub enum Reach {
 }
 
 /// This node's Node object.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct NodeFacts {
     pub name: String,
     pub uid: String,
     pub created: Timestamp,
+    /// `spec.providerID`, which the cloud controller or the kubelet sets.
+    pub provider_id: Option<String>,
+    pub taint_keys: Vec<String>,
     pub conditions: Vec<ObservedCondition>,
+    /// What shows that somebody works on the Node or removes it.
+    pub signs: Vec<Sign>,
+    /// The value of the annotation nodevigil.io/pause.
+    pub pause: Option<String>,
+    /// Whether it has a taint of ours.
+    pub has_our_taints: bool,
+}
+
+impl NodeFacts {
+    /// The condition of that type.
+    pub fn condition(&self, kind: &str) -> Option<&ObservedCondition> {
+        self.conditions.iter().find(|condition| condition.kind == kind)
+    }
+}
+
+/// What the API server says of this node's Node at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NodeAnswer {
+    /// It was not asked, and why.
+    NotAsked(String),
+    /// It did not answer, and what happened instead.
+    Unreached(String),
+    /// It refuses the request.
+    Refused {
+        http_status: u16,
+        message: String,
+    },
+    /// There is no Node of that name.
+    NoNode(String),
+    Node(Box<NodeFacts>),
 }
 
 /// A condition as the Node shows it.
@@ -92,49 +124,5 @@ pub struct LeaseFacts {
     pub read_at: Uptime,
 }
 
-/// How many requests were sent to the API server, by verb and outcome, since the agent started.
-#[derive(Debug, Clone, Default)]
-pub struct RequestCounts(Arc<Mutex<BTreeMap<(Verb, Outcome), u64>>>);
-
-/// What a request asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verb {
-    Get,
-    List,
-    Watch,
-    Patch,
-    Create,
-}
-
-/// How a request ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Outcome {
-    /// HTTP 2xx.
-    Success,
-    /// HTTP 401 and 403.
-    Forbidden,
-    /// HTTP 409 and 422: the object has changed, or another owner is in the way.
-    Conflict,
-    /// HTTP 429.
-    Throttled,
-    /// Any other answer.
-    Refused,
-    /// No answer within the deadline, or no connection.
-    Unreached,
-}
-
-impl RequestCounts {
-    /// Counts one request.
-    pub fn count(&self, verb: Verb, outcome: Outcome) {
-        *self.lock().entry((verb, outcome)).or_default() += 1;
-    }
-
-    /// All counts that are not zero.
-    pub fn snapshot(&self) -> BTreeMap<(Verb, Outcome), u64> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Verb, Outcome), u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// How many requests were sent to the API server since the agent started, by the labels `verb` and `outcome`.
+pub type RequestCounts = Family<[(&'static str, &'static str); 2], Counter>;

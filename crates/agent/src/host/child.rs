@@ -3,35 +3,100 @@
 use std::{
     fs, io,
     process::{ExitStatus, Stdio},
+    thread,
     time::Duration,
 };
 
-use tokio::{io::AsyncReadExt as _, process::Command, time::timeout};
+use serde::de::DeserializeOwned;
+use tokio::{
+    io::AsyncReadExt as _,
+    process::{Child, Command},
+    runtime::Handle,
+    sync::oneshot,
+    time::{Instant, timeout_at},
+};
 
-/// What a program prints beyond this is not read.
-const MAX_OUTPUT_BYTES: u64 = 64 * 1024;
+use super::blocking::one_at_a_time;
 
-/// Runs a program; returns how it ended and what it printed to stdout. It is killed when the time is up; one that hangs in the kernel
-/// (state D) outlives that and is not waited for.
+/// What a program prints beyond this is not read. `nodevigil check -o json` prints some 40 KiB.
+const MAX_OUTPUT_BYTES: u64 = 256 * 1024;
+
+/// Starts a program whose stdout is read by the caller. It is killed when the result is dropped. Nothing limits the time that a start
+/// takes.
 ///
 /// # Errors
-/// When it cannot be started, or the time is up.
-pub async fn run(mut command: Command, time: Duration) -> io::Result<(ExitStatus, Vec<u8>)> {
+/// When it cannot be started.
+pub async fn start(mut command: Command) -> io::Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
-    let run = async {
-        // Starting a program blocks until its exec, which reads the disk.
-        let mut child = tokio::task::spawn_blocking(move || command.spawn()).await.map_err(io::Error::other)??;
-        if let Some(pid) = child.id() {
+    let (started, child) = oneshot::channel();
+    let runtime = Handle::current();
+    // Starting a program blocks until its exec, which reads the disk. On a dead disk the thread hangs, so it is none of the runtime's few.
+    thread::Builder::new().name("start".into()).spawn(move || {
+        let _runtime = runtime.enter();
+        let child = command.spawn();
+        if let Some(pid) = child.as_ref().ok().and_then(Child::id) {
             // It inherits the agent's protection from the OOM killer, and does not deserve it.
             fs::write(format!("/proc/{pid}/oom_score_adj"), "0").ok();
         }
-        let mut output = Vec::new();
-        if let Some(stdout) = child.stdout.take() {
-            stdout.take(MAX_OUTPUT_BYTES).read_to_end(&mut output).await?;
+        started.send(child).ok();
+    })?;
+    child.await.map_err(io::Error::other)?
+}
+
+/// Runs a program; returns how it ended and what it printed to stdout. It is killed when the time is up. One that hangs in the kernel
+/// (state D) outlives that, and until it has ended the same program is not run again with the same first argument.
+///
+/// # Errors
+/// When it cannot be started, or the time is up.
+pub async fn run(command: Command, time: Duration) -> io::Result<(ExitStatus, Vec<u8>)> {
+    let deadline = Instant::now() + time;
+    let turn = one_at_a_time(&kind(&command), deadline).await?;
+    let (mut ended, result) = oneshot::channel();
+    // A task, which goes on when the caller does not wait any more.
+    tokio::spawn(async move {
+        let _turn = turn;
+        let mut child = match start(command).await {
+            Ok(child) => child,
+            Err(error) => return drop(ended.send(Err(error))),
+        };
+        tokio::select! {
+            end = end(&mut child) => drop(ended.send(end)),
+            () = ended.closed() => drop(child.kill().await),
         }
-        Ok((child.wait().await?, output))
-    };
-    timeout(time, run).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    });
+    timeout_at(deadline, result).await?.map_err(io::Error::other)?
+}
+
+/// Runs a subcommand of nodevigil's that prints JSON.
+///
+/// # Errors
+/// When it cannot be started, ends without JSON, or the time is up; the error names the subcommand.
+pub async fn run_own<T: DeserializeOwned>(arguments: &[&str], time: Duration) -> Result<T, String> {
+    let mut command = own_command();
+    command.args(arguments);
+    let name = arguments.first().copied().unwrap_or_default();
+    let (status, output) = run(command, time).await.map_err(|error| format!("nodevigil {name}: {error}"))?;
+    serde_json::from_slice(&output).map_err(|error| format!("nodevigil {name} ({status}): {error}"))
+}
+
+/// This program.
+pub fn own_command() -> Command {
+    Command::new("/proc/self/exe")
+}
+
+async fn end(child: &mut Child) -> io::Result<(ExitStatus, Vec<u8>)> {
+    let mut output = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        stdout.take(MAX_OUTPUT_BYTES).read_to_end(&mut output).await?;
+    }
+    Ok((child.wait().await?, output))
+}
+
+/// The program and its first argument, such as `/proc/self/exe check`.
+fn kind(command: &Command) -> String {
+    let command = command.as_std();
+    let words = [command.get_program()].into_iter().chain(command.get_args().take(1));
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -54,5 +119,17 @@ mod tests {
         let (status, _) = run_program("false", &[], long_enough).await.unwrap();
         assert_eq!(status.code(), Some(1));
         assert!(run_program("/no/such/program", &[], long_enough).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn while_a_program_runs_it_is_not_run_again_with_the_same_first_argument() {
+        let long_enough = Duration::from_mins(2);
+        let mut first = Box::pin(run_program("sleep", &["2000", "1"], long_enough));
+        assert!(timeout_at(Instant::now(), &mut first).await.is_err());
+        let second = run_program("sleep", &["2000", "2"], Duration::ZERO).await;
+        assert!(second.unwrap_err().to_string().starts_with("an earlier attempt has not ended"));
+        // Nobody waits for it any more: it is killed, and the next one begins.
+        drop(first);
+        assert!(run_program("sleep", &["2000", "x"], long_enough).await.is_ok_and(|(status, _)| !status.success()));
     }
 }

@@ -40,7 +40,7 @@ fn is_error(line: &str) -> bool {
 fn shown(line: &str) -> String {
     // The header of klog says nothing to a reader of the Node.
     let text = line.split_once("] ").filter(|(head, _)| is_error(head)).map_or(line, |(_, text)| text);
-    redact::told(text, MAX_LINE_BYTES)
+    redact::sanitize_line(text, MAX_LINE_BYTES)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The kernel's log, /dev/kmsg: lines of the kernel itself, as they come (Documentation/ABI/testing/dev-kmsg).
+//! The kernel's log, /dev/kmsg: lines of the kernel itself (Documentation/ABI/testing/dev-kmsg).
 
 use std::{io, os::fd::OwnedFd, time::Duration};
 
@@ -8,7 +8,7 @@ use rustix::{
 };
 use tokio::{
     io::{Interest, unix::AsyncFd},
-    sync::mpsc,
+    sync::{broadcast, watch},
     time::sleep,
 };
 
@@ -26,63 +26,138 @@ const BATCH: usize = 64;
 /// In a storm the log is looked at this often, with at most `BATCH` records a time; what the kernel overwrites meanwhile is lost.
 const PAUSE: Duration = Duration::from_millis(2);
 const RETRY_AFTER: Duration = Duration::from_mins(1);
+/// Lines that wait for a monitor: some batches, which it works through before the next one is read.
+const WAITING_LINES: usize = 4 * BATCH;
+const WAITING_KILLS: usize = 16;
 
-/// Sends what the kernel says of OOM kills from now on, until nobody listens.
-pub async fn follow(kills: mpsc::Sender<OomKill>, troubles: Troubles) {
-    while !kills.is_closed() {
-        let log = match open_at_end() {
-            Ok(log) => log,
-            Err(error) => {
-                troubles.set(Trouble::KernelLogUnreadable, format!("{PATH}: {error}; OOM kills are not recognised"));
-                sleep(RETRY_AFTER).await;
-                continue;
-            }
-        };
-        troubles.clear(Trouble::KernelLogUnreadable);
-        let Err(error) = read(&log, &kills).await else { return };
-        troubles.set(Trouble::KernelLogUnreadable, format!("{PATH}: {error}; OOM kills are not recognised"));
-        sleep(RETRY_AFTER).await;
+/// A line of the kernel's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// The level, 0 (emergency) to 7 (debug).
+    pub level: u8,
+    pub text: String,
+    /// When the kernel logged it: time since boot, without the time of suspends.
+    pub at: Duration,
+    /// Whether it was logged before the agent started.
+    pub is_old: bool,
+}
+
+/// Whether the log can be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum LogState {
+    #[default]
+    Opening,
+    Readable,
+    Unreadable(String),
+}
+
+/// The kernel's log, for every monitor that follows it.
+#[derive(Debug, Clone)]
+pub struct KernelLog {
+    lines: broadcast::Sender<Line>,
+    kills: broadcast::Sender<OomKill>,
+    state: watch::Sender<LogState>,
+}
+
+impl Default for KernelLog {
+    fn default() -> Self {
+        let (lines, kills) = (broadcast::Sender::new(WAITING_LINES), broadcast::Sender::new(WAITING_KILLS));
+        Self { lines, kills, state: watch::Sender::default() }
     }
 }
 
-fn open_at_end() -> io::Result<AsyncFd<OwnedFd>> {
-    let log = open(PATH, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
-    seek(&log, SeekFrom::End(0))?;
-    watched(log)
-}
+impl KernelLog {
+    /// All lines: who asks before [`Self::follow`] runs also gets those from before the agent's start.
+    pub fn lines(&self) -> broadcast::Receiver<Line> {
+        self.lines.subscribe()
+    }
 
-async fn read(log: &AsyncFd<OwnedFd>, kills: &mpsc::Sender<OomKill>) -> io::Result<()> {
-    let mut lines = OomLines::default();
-    let mut buffer = vec![0; MAX_RECORD_BYTES];
-    loop {
-        log.readable().await?.retain_ready();
-        for _ in 0..BATCH {
-            match log.try_io(Interest::READABLE, |log| Ok(rustix::io::read(log, &mut buffer)?)) {
-                Ok(length) => {
-                    let kill = kernel_line(&buffer[..length]).and_then(|line| lines.take(line));
-                    if let Some(kill) = kill
-                        && kills.send(kill).await.is_err()
-                    {
-                        return Ok(());
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+    /// The OOM kills from now on.
+    pub fn kills(&self) -> broadcast::Receiver<OomKill> {
+        self.kills.subscribe()
+    }
+
+    /// Whether the log can be read. The present state counts as a change.
+    pub fn state(&self) -> watch::Receiver<LogState> {
+        let mut state = self.state.subscribe();
+        state.mark_changed();
+        state
+    }
+
+    /// Reads the log for ever.
+    pub async fn follow(self, troubles: Troubles) {
+        let mut is_first = true;
+        loop {
+            let Err(error) = self.read_from_end(is_first, &troubles).await;
+            is_first = false;
+            let error = format!("{PATH}: {error}");
+            self.state.send_replace(LogState::Unreadable(error.clone()));
+            troubles.set(Trouble::KernelLogUnreadable, format!("{error}; OOM kills are not recognised"));
+            sleep(RETRY_AFTER).await;
+        }
+    }
+
+    async fn read_from_end(&self, is_first: bool, troubles: &Troubles) -> io::Result<std::convert::Infallible> {
+        // Opened first, so that nothing is lost in between. A line that comes meanwhile counts as old and as new.
+        let log = open_at(SeekFrom::End(0))?;
+        if is_first {
+            let old = open_at(SeekFrom::Start(0))?;
+            while self.read_batch(&old, &mut OomLines::default(), true)? == BATCH {
+                sleep(PAUSE).await;
+            }
+        }
+        troubles.clear(Trouble::KernelLogUnreadable);
+        self.state.send_replace(LogState::Readable);
+        let mut oom = OomLines::default();
+        loop {
+            log.readable().await?.retain_ready();
+            self.read_batch(&log, &mut oom, false)?;
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Reads the records that are there, at most `BATCH`; returns how many.
+    fn read_batch(&self, log: &AsyncFd<OwnedFd>, oom: &mut OomLines, is_old: bool) -> io::Result<usize> {
+        let mut buffer = vec![0; MAX_RECORD_BYTES];
+        for count in 0..BATCH {
+            let read = log.try_io(Interest::READABLE, |log| Ok(rustix::io::read(log, &mut buffer)?));
+            match read {
+                Ok(length) => self.pass_on(&buffer[..length], oom, is_old),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(count),
                 // EPIPE: records were overwritten before they were read; the next read goes on with the oldest one.
                 Err(error)
                     if matches!(Errno::from_io_error(&error), Some(Errno::PIPE | Errno::INTR | Errno::INVAL)) => {}
                 Err(error) => return Err(error),
             }
         }
-        sleep(PAUSE).await;
+        Ok(BATCH)
+    }
+
+    fn pass_on(&self, record: &[u8], oom: &mut OomLines, is_old: bool) {
+        let Some(line) = kernel_line(record, is_old) else { return };
+        // It fails when nobody listens.
+        if let Some(kill) = oom.take(&line.text).filter(|_| !is_old) {
+            self.kills.send(kill).ok();
+        }
+        self.lines.send(line).ok();
     }
 }
 
-/// The text of a record, if the kernel itself wrote it: what user space writes to /dev/kmsg has another facility than 0.
-fn kernel_line(record: &[u8]) -> Option<&str> {
+fn open_at(position: SeekFrom) -> io::Result<AsyncFd<OwnedFd>> {
+    let log = open(PATH, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+    seek(&log, position)?;
+    watched(log)
+}
+
+/// A record `level,sequence,microseconds,…;text`, if the kernel itself wrote it: what user space writes to /dev/kmsg has another
+/// facility than 0.
+fn kernel_line(record: &[u8], is_old: bool) -> Option<Line> {
     let record = std::str::from_utf8(record).ok()?;
     let (prefix, text) = record.split_once(';')?;
-    let priority: u32 = prefix.split(',').next()?.parse().ok()?;
-    (priority >> 3 == 0).then(|| text.lines().next().unwrap_or_default())
+    let mut fields = prefix.split(',');
+    let level = fields.next()?.parse().ok().filter(|priority| *priority < 8)?;
+    let at = Duration::from_micros(fields.nth(1)?.parse().ok()?);
+    Some(Line { level, text: text.lines().next().unwrap_or_default().to_owned(), at, is_old })
 }
 
 #[cfg(test)]
@@ -92,9 +167,14 @@ mod tests {
     #[test]
     fn only_the_kernels_own_lines_count() {
         let kernel = b"6,339,5140900,-;Out of memory: Killed process 7 (x)\n SUBSYSTEM=acpi\n";
-        assert_eq!(kernel_line(kernel), Some("Out of memory: Killed process 7 (x)"));
-        assert_eq!(kernel_line(b"14,340,5140901,-;Out of memory: Killed process 7 (x)\n"), None, "facility user");
-        assert_eq!(kernel_line(b"x,340;y\n"), None);
-        assert_eq!(kernel_line(b""), None);
+        let text = "Out of memory: Killed process 7 (x)".to_owned();
+        let line = Line { level: 6, text, at: Duration::from_micros(5_140_900), is_old: false };
+        assert_eq!(kernel_line(kernel, false), Some(line));
+        let of_a_user = b"14,340,5140901,-;Out of memory: Killed process 7 (x)\n";
+        // kubernetes/node-problem-detector#1071: `echo … >/dev/kmsg` by somebody who tests an alert.
+        let of_a_test = b"12,5003,1000003600,-;INFO: task kubelet:7 blocked for more than 300 seconds.\n";
+        for none in [&of_a_user[..], of_a_test, b"x,340,1;y\n", b"6,340;y\n", b""] {
+            assert_eq!(kernel_line(none, false), None, "{}", none.escape_ascii());
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! What a running kubelet's command line and configuration say: its Node's name, its kubeconfig, where it answers probes.
+//! What a running kubelet's command line and configuration say: its Node's name, its kubeconfig, where it answers probes, and where its
+//! container runtime listens.
 
 use std::{
     fs,
@@ -9,12 +10,15 @@ use std::{
 pub use kubelet_config::kubelet::healthz::Healthz;
 use kubelet_config::kubelet::{
     args::KubeletFlags,
+    endpoint::runtime_socket,
     healthz::{ConfigText, DEFAULT_PORT, healthz},
 };
 use serde::{Deserialize, Serialize};
-use tokio::process::Command;
 
-use super::child;
+use super::{
+    certificate::{self, ClientCertificate},
+    child,
+};
 use crate::files;
 
 /// The hidden subcommand that reads a kubelet's configuration.
@@ -43,7 +47,15 @@ pub struct KubeletFacts {
     pub node_name: String,
     /// The kubeconfig that the kubelet uses, an absolute path; none of a standalone kubelet.
     pub kubeconfig: Option<PathBuf>,
+    /// Its --root-dir, an absolute path; none if the flag is not set.
+    pub root_dir: Option<PathBuf>,
     pub healthz: Healthz,
+    /// The socket of its `containerRuntimeEndpoint`; none if the command line is not a kubelet's, or it is no socket.
+    pub runtime_socket: Option<PathBuf>,
+    /// The URL of the API server in that kubeconfig.
+    pub api_server: Option<String>,
+    /// The client certificate that it shows there; none with another credential, and if the command line does not name the kubeconfig.
+    pub certificate: Option<ClientCertificate>,
 }
 
 impl KubeletFacts {
@@ -51,7 +63,8 @@ impl KubeletFacts {
     pub fn usual() -> Self {
         let kubeconfig = USUAL_KUBECONFIGS.iter().map(PathBuf::from).find(|path| path.exists());
         let healthz = Healthz::Url(format!("http://127.0.0.1:{DEFAULT_PORT}/healthz"));
-        Self { node_name: host_name(), kubeconfig, healthz }
+        let (node_name, root_dir) = (host_name(), None);
+        Self { node_name, kubeconfig, root_dir, healthz, runtime_socket: None, api_server: None, certificate: None }
     }
 
     /// What the command line of process `pid` and the files that it names say. They are read in a child, because a read of a process's
@@ -61,14 +74,9 @@ impl KubeletFacts {
     /// # Errors
     /// When they cannot be read, naming the file.
     pub async fn of_process(pid: i32, known: Option<Self>) -> Result<Self, String> {
-        let mut command = Command::new("/proc/self/exe");
-        command.args([SUBCOMMAND, &pid.to_string()]);
-        let read = child::run(command, TIMEOUT).await;
-        let (_, output) = read.map_err(|error| format!("reading the kubelet's configuration: {error}"))?;
-        let output: Output = serde_json::from_slice(&output)
-            .map_err(|error| format!("reading the kubelet's configuration: {SUBCOMMAND}: {error}"))?;
+        let output: Output = child::run_own(&[SUBCOMMAND, &pid.to_string()], TIMEOUT).await?;
         output.map(|(facts, is_kubelet)| match known {
-            Some(known) if !is_kubelet => Self { healthz: facts.healthz, ..known },
+            Some(known) if !is_kubelet => Self { healthz: facts.healthz, api_server: None, certificate: None, ..known },
             _ => facts,
         })
     }
@@ -79,12 +87,21 @@ impl KubeletFacts {
         let flags = KubeletFlags::from_cmdline(command_line.as_bytes());
         let is_kubelet = flags.config.is_some() || flags.kubeconfig.is_some();
         let name = flags.hostname_override.as_deref().map(|name| name.trim().to_lowercase());
-        let kubeconfig = flags.kubeconfig.as_deref().map(PathBuf::from).filter(|path| path.is_absolute());
+        let absolute = |path: &Option<String>| path.as_deref().map(PathBuf::from).filter(|path| path.is_absolute());
+        let kubeconfig = absolute(&flags.kubeconfig);
         let usual = Self::usual();
+        let (healthz, runtime_socket) = endpoints(&flags)?;
+        // A kubeconfig at a usual place may be an old one that nobody uses, so its certificate says nothing.
+        let used = kubeconfig.as_deref().map(|path| certificate::of_kubeconfig(path, flags.cert_dir.as_deref()));
+        let (api_server, certificate) = used.unwrap_or_default();
         let facts = Self {
             node_name: name.unwrap_or(usual.node_name),
             kubeconfig: if is_kubelet { kubeconfig } else { usual.kubeconfig },
-            healthz: address(&flags)?,
+            root_dir: absolute(&flags.root_dir),
+            healthz,
+            runtime_socket: runtime_socket.filter(|_| is_kubelet),
+            api_server,
+            certificate,
         };
         Ok((facts, is_kubelet))
     }
@@ -95,15 +112,16 @@ fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().trim().to_lowercase()
 }
 
-/// Where it answers probes.
-fn address(flags: &KubeletFlags) -> Result<Healthz, String> {
+/// Where it answers probes, and the socket of its container runtime.
+fn endpoints(flags: &KubeletFlags) -> Result<(Healthz, Option<PathBuf>), String> {
     let mut files: Vec<PathBuf> = flags.config.iter().map(PathBuf::from).collect();
     if let Some(folder) = &flags.config_dir {
         files.extend(drop_ins(Path::new(folder))?);
     }
     let texts: Vec<_> = files.iter().map(|path| Ok((path, read(path)?))).collect::<Result<_, String>>()?;
     let configs: Vec<_> = texts.iter().map(|(path, text)| ConfigText { path, text }).collect();
-    healthz(flags, &configs).map_err(|error| error.to_string())
+    let healthz = healthz(flags, &configs).map_err(|error| error.to_string())?;
+    Ok((healthz, runtime_socket(flags, &configs)))
 }
 
 /// The `*.conf` files of --config-dir, in the order in which the kubelet merges them.
@@ -131,13 +149,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         fs::write(path("config.yaml"), "healthzPort: 1\n").unwrap();
-        fs::write(path("20.conf"), "healthzPort: 3\n").unwrap();
+        fs::write(path("20.conf"), "healthzPort: 3\ncontainerRuntimeEndpoint: unix:///run/crio/crio.sock\n").unwrap();
         fs::write(path("10.conf"), "healthzPort: 2\n").unwrap();
         let flags =
             KubeletFlags { config: Some(path("config.yaml")), config_dir: Some(path("")), ..KubeletFlags::default() };
-        assert_eq!(address(&flags), Ok(Healthz::Url("http://127.0.0.1:3/healthz".into())));
+        let wanted = (Healthz::Url("http://127.0.0.1:3/healthz".into()), Some("/run/crio/crio.sock".into()));
+        assert_eq!(endpoints(&flags), Ok(wanted));
         fs::write(path("30.conf"), "healthzPort: [\n").unwrap();
-        let error = address(&flags).unwrap_err();
+        let error = endpoints(&flags).unwrap_err();
         assert!(error.contains("30.conf"), "{error}");
     }
 

@@ -1,20 +1,34 @@
 //! What is read from the host and written to it, one file a thing. Nothing here judges.
 
+pub mod addresses;
 pub mod api;
+pub mod blocking;
+pub mod certificate;
 pub mod child;
 pub mod clock;
+pub mod cloud_init;
+pub mod credential;
+pub mod cri;
+pub mod disk;
 pub mod healthz;
 pub mod journal;
+pub mod kernel;
 pub mod kmsg;
 pub mod kubelet;
 pub mod log;
 pub mod memory;
+pub mod mounts;
 pub mod notify;
 pub mod oom;
+pub mod packages;
 pub mod pause;
 pub mod pressure;
 pub mod process;
+pub mod program;
+pub mod sockets;
 pub mod systemd;
+pub mod top;
+pub mod tree;
 pub mod trouble;
 
 use std::{io, os::fd::OwnedFd};

@@ -1,8 +1,9 @@
 //! The kernel's lines about one OOM kill, put together.
 //!
 //! Since Linux 5.0 a line `oom-kill:constraint=…` says in which cgroup the task was and for whose limit, and `… Killed process …`
-//! follows at once. Before, `Task in A killed as a result of limit of B` said so. Where only the last line comes (under a storm the
-//! kernel leaves the others out), the cgroup is not known (`mm/oom_kill.c`, `mm/memcontrol.c`).
+//! follows at once. Before, `Task in A killed as a result of limit of B` said so for a limit, and `… Kill process …` for all kills. Where
+//! only the last line comes (under a storm the kernel leaves the others out), the cgroup is not known (`mm/oom_kill.c`,
+//! `mm/memcontrol.c`).
 
 /// A process that the kernel OOM-killed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,24 +52,38 @@ impl OomLines {
                 let path = |path: &str| Some(redact::bounded(path.trim_end(), MAX_PATH_BYTES));
                 self.announced = Some(Announced { cgroup: path(task), memory: Memory::Limit(path(limit)) });
             }
+        } else if let Some((before, _)) = line.split_once("Kill process ") {
+            let memory = memory_of(before)?;
+            let announced = self.announced.take().filter(|announced| announced.fits(&memory));
+            self.announced = announced.or(Some(Announced { cgroup: None, memory }));
         } else if let Some((before, rest)) = line.split_once("Killed process ") {
-            let by_line = match before {
-                _ if before.starts_with("Memory cgroup out of memory") => Some(Memory::Limit(None)),
-                _ if before.starts_with("Out of memory") => Some(Memory::Host),
-                "" => None, // before Linux 5.1
-                _ => return None,
-            };
+            let by_line = memory_of(before);
+            if by_line.is_none() && !before.is_empty() {
+                return None;
+            }
             let (pid, name) = named(rest)?;
-            let announced = self.announced.take();
-            let fits = |announced: &Announced| match &by_line {
-                Some(memory) => matches!(memory, Memory::Host) == matches!(announced.memory, Memory::Host),
-                None => true,
-            };
-            let announced = announced.filter(fits);
+            let fits = |announced: &Announced| by_line.as_ref().is_none_or(|memory| announced.fits(memory));
+            let announced = self.announced.take().filter(fits);
             let memory = announced.as_ref().map(|announced| announced.memory.clone()).or(by_line)?;
             return Some(OomKill { pid, name, cgroup: announced.and_then(|announced| announced.cgroup), memory });
         }
         None
+    }
+}
+
+impl Announced {
+    /// Whether it can be about a kill for this memory.
+    fn fits(&self, memory: &Memory) -> bool {
+        matches!(self.memory, Memory::Host) == matches!(memory, Memory::Host)
+    }
+}
+
+/// What stands before `Kill process` and `Killed process`; nothing before the latter until Linux 5.1.
+fn memory_of(before: &str) -> Option<Memory> {
+    match before {
+        _ if before.starts_with("Memory cgroup out of memory") => Some(Memory::Limit(None)),
+        _ if before.starts_with("Out of memory") => Some(Memory::Host),
+        _ => None,
     }
 }
 
@@ -134,6 +149,18 @@ mod tests {
         let kill = kill.unwrap();
         assert_eq!((kill.pid, kill.name.as_str()), (28438, "a (b)"));
         assert_eq!(kill.memory, Memory::Limit(Some("/kubepods/pod1".into())));
+        // kubernetes/kubernetes#86420, Linux 4.15: the host's memory, and no line with the cgroup.
+        let kill = kill_of(&[
+            "Out of memory: Kill process 994 (containerd) score 4 or sacrifice child",
+            "Killed process 994 (containerd) total-vm:907784kB, anon-rss:18912kB, file-rss:0kB, shmem-rss:0kB",
+        ]);
+        assert_eq!(kill, Some(OomKill { pid: 994, name: "containerd".into(), cgroup: None, memory: Memory::Host }));
+        // Container-Optimized OS, Linux 4.14: a limit, and no line with the cgroup.
+        let kill = kill_of(&[
+            "Memory cgroup out of memory: Kill process 605624 (pause) score 0 or sacrifice child",
+            "Killed process 605624 (pause) total-vm:1024kB, anon-rss:4kB, file-rss:0kB, shmem-rss:0kB",
+        ]);
+        assert_eq!(kill.map(|kill| kill.memory), Some(Memory::Limit(None)));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The pause file: `nodevigil pause` writes it, the agent reads it. A reboot removes it, as /run is in memory.
+//! A pause of nodevigil: by the pause file, which `nodevigil pause` writes and a reboot removes, as /run is in memory; or by an annotation
+//! of the Node.
 
 use std::{
     fs, io,
@@ -11,7 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::files;
 
-/// Where it is.
+/// The annotation whose value is the end of a pause.
+pub const ANNOTATION: &str = "nodevigil.io/pause";
+/// Where the pause file is.
 pub const PATH: &str = "/run/nodevigil/pause.json";
 const MAX_BYTES: u64 = 4096;
 /// The longest reason and user name: they become part of conditions' messages.
@@ -52,6 +55,23 @@ pub fn read(path: &Path, now: Timestamp, max: Duration) -> Option<Pause> {
     is_in_effect.then(|| Pause { until, ..pause }.harmless())
 }
 
+/// The pause for which the annotation with this value asks at `now`, if any. It needs no memory, so that no restart of the agent makes it
+/// longer than `max`.
+///
+/// # Errors
+/// When the value is no time, or lies too far in the future.
+pub fn by_annotation(value: &str, now: Timestamp, max: Duration) -> Result<Option<Pause>, String> {
+    let is_accepted = |until: &Timestamp| now.checked_add(max).is_ok_and(|last| *until <= last);
+    let Some(until) = value.parse().ok().filter(is_accepted) else {
+        let (value, max) = (redact::sanitize_line(value, 64), max.as_secs());
+        return Err(format!(
+            "the Node's annotation {ANNOTATION}={value} is ignored: wanted an RFC 3339 time such as 2026-11-26T18:00:00Z, at most {max} \
+             seconds from now (max_pause_secs in [maintenance])"
+        ));
+    };
+    Ok((now < until).then(|| Pause { until, by: format!("annotation {ANNOTATION}"), reason: None }))
+}
+
 /// Removes the file; `true` if there was one.
 pub fn remove(path: &Path) -> io::Result<bool> {
     match fs::remove_file(path) {
@@ -86,6 +106,25 @@ mod tests {
         assert_eq!(read(&path, after(-1000), DAY), None, "the clock was set back");
         assert!(remove(&path).unwrap() && !remove(&path).unwrap());
         assert_eq!(read(&path, now, DAY), None);
+    }
+
+    #[test]
+    fn an_annotation_pauses_until_its_time_if_that_is_near_enough() {
+        let now = "2026-11-26T12:00:00Z".parse().unwrap();
+        let read = |value| by_annotation(value, now, DAY);
+        for value in ["2026-11-26T13:00:00Z", "2026-11-26T14:00:00+01:00"] {
+            let pause = read(value).unwrap().unwrap();
+            assert_eq!(pause.until, "2026-11-26T13:00:00Z".parse().unwrap());
+        }
+        assert!(read("2026-11-27T12:00:00Z").unwrap().is_some());
+        assert_eq!(read("2026-11-26T12:00:00Z"), Ok(None), "it is over");
+        for value in ["2026-11-27T12:00:01Z", "true", "30m", "2026-11-26", ""] {
+            let error = read(value).unwrap_err();
+            assert!(
+                error.contains(&format!("nodevigil.io/pause={value} ")) && error.contains("86400 seconds"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -29,6 +29,13 @@ pub struct ProcessId {
     pub start_ticks: u64,
 }
 
+impl ProcessId {
+    /// The process that has this pid now, if there is one.
+    pub fn of(pid: i32) -> Option<Self> {
+        read_stat(pid).ok().map(|stat| Self { pid, start_ticks: stat.starttime })
+    }
+}
+
 /// A process whose end is awaited.
 #[derive(Debug)]
 pub struct Process {
@@ -69,10 +76,7 @@ impl Process {
     pub fn name_and_cgroup(&self) -> (String, Option<Cgroup>) {
         let Ok(process) = ProcEntry::new(self.id.pid) else { return (String::new(), None) };
         let name = process.stat().map(|stat| stat.comm).unwrap_or_default();
-        let cgroups: Vec<_> = process.cgroups().into_iter().flatten().collect();
-        let of_systemd = cgroups.iter().find(|one| one.controllers.iter().any(|name| name == "name=systemd"));
-        let unified = || cgroups.iter().find(|one| one.hierarchy == 0);
-        let path = of_systemd.or_else(unified).map(|cgroup| cgroup.pathname.clone());
+        let path = cgroup_path(&process);
         (name, path.map(|path| Cgroup { path, is_relative: !is_in_hosts_cgroup_namespace() }))
     }
 
@@ -80,6 +84,14 @@ impl Process {
     pub fn started(&self) -> Uptime {
         Duration::from_millis(self.id.start_ticks * 1000 / procfs::ticks_per_second().max(1))
     }
+}
+
+/// The path of the cgroup in which systemd, or the container runtime, has put a process.
+pub fn cgroup_path(process: &ProcEntry) -> Option<String> {
+    let cgroups: Vec<_> = process.cgroups().into_iter().flatten().collect();
+    let of_systemd = cgroups.iter().find(|one| one.controllers.iter().any(|name| name == "name=systemd"));
+    let unified = || cgroups.iter().find(|one| one.hierarchy == 0);
+    of_systemd.or_else(unified).map(|cgroup| cgroup.pathname.clone())
 }
 
 /// The cgroup of a process, as this cgroup namespace shows it.
@@ -94,6 +106,14 @@ impl Cgroup {
     /// Whether it is the cgroup that has this path on the host.
     pub fn is(&self, host_path: &str) -> bool {
         self.path == host_path || (self.is_relative && self.path != "/" && host_path.ends_with(&self.path))
+    }
+
+    /// The system service whose cgroup it is or is below: none in the slices of pods, users and virtual machines, whoever named a cgroup
+    /// there like a service.
+    pub fn service(&self) -> Option<&str> {
+        let is_foreign = |part: &str| part.starts_with("kubepods") || ["user.slice", "machine.slice"].contains(&part);
+        let mut parts = self.path.split('/').take_while(|part| !is_foreign(part));
+        parts.find(|part| part.ends_with(".service"))
     }
 }
 
@@ -230,6 +250,20 @@ mod tests {
         assert!(cgroup(false).is("/system.slice/kubelet.service") && !cgroup(false).is(nested));
         assert!(cgroup(true).is(nested) && !cgroup(true).is("/system.slice/containerd.service"));
         assert!(!Cgroup { path: "/".into(), is_relative: true }.is("/anything/"));
+    }
+
+    #[test]
+    fn a_cgroup_belongs_to_a_system_service_or_to_none() {
+        for (path, service) in [
+            ("/system.slice/containerd.service", Some("containerd.service")),
+            ("/system.slice/k3s.service/init", Some("k3s.service")),
+            ("/kubepods.slice/kubepods-pod1.slice/containerd.service", None),
+            ("/user.slice/user-0.slice/user@0.service/app.slice/containerd.service", None),
+            ("/init.scope", None),
+        ] {
+            let cgroup = Cgroup { path: path.into(), is_relative: false };
+            assert_eq!(cgroup.service(), service, "{path}");
+        }
     }
 
     #[test]

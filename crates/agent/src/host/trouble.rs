@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// A kind of trouble; each stands at most once.
+/// A kind of trouble. There is at most one of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Trouble {
     /// The configuration is refused; the last accepted settings go on.
@@ -22,6 +22,8 @@ pub enum Trouble {
     ApiRefused,
     /// Another field manager owns or overwrites a condition of ours.
     ForeignOwner,
+    /// The Node's annotation nodevigil.io/pause cannot be used.
+    PauseRefused,
     /// The address of `[metrics] listen` cannot be bound.
     MetricsNotServed,
 }
@@ -35,6 +37,7 @@ impl Trouble {
         Self::ApiForbidden,
         Self::ApiRefused,
         Self::ForeignOwner,
+        Self::PauseRefused,
         Self::MetricsNotServed,
     ];
 
@@ -48,22 +51,23 @@ impl Trouble {
             Self::ApiForbidden => "ApiForbidden",
             Self::ApiRefused => "ApiRefused",
             Self::ForeignOwner => "ForeignOwner",
+            Self::PauseRefused => "PauseRefused",
             Self::MetricsNotServed => "MetricsNotServed",
         }
     }
 }
 
-/// The troubles that stand, shared by all tasks.
+/// The present troubles, shared by all tasks.
 #[derive(Debug, Clone, Default)]
 pub struct Troubles(Arc<Mutex<BTreeMap<Trouble, String>>>);
 
 impl Troubles {
     /// Records a trouble, or replaces its message. It is logged when it is new or differs.
     pub fn set(&self, trouble: Trouble, message: String) {
-        let mut standing = self.lock();
-        if standing.get(&trouble) != Some(&message) {
+        let mut present = self.lock();
+        if present.get(&trouble) != Some(&message) {
             tracing::warn!("{}: {message}", trouble.name());
-            standing.insert(trouble, message);
+            present.insert(trouble, message);
         }
     }
 
@@ -74,8 +78,8 @@ impl Troubles {
         }
     }
 
-    /// All that stand, with their messages.
-    pub fn standing(&self) -> BTreeMap<Trouble, String> {
+    /// All that there are, with their messages.
+    pub fn present(&self) -> BTreeMap<Trouble, String> {
         self.lock().clone()
     }
 

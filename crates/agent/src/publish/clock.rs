@@ -11,6 +11,8 @@ use crate::{condition::Uptime, host::api::ServerTime};
 /// Two clocks of the API server's, or ours and one of theirs, may differ by this much without being wrong.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(60);
 
+const DATE_PRECISION: SignedDuration = SignedDuration::from_secs(1);
+
 /// One moment by the two clocks that count.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
@@ -28,7 +30,14 @@ pub struct ServerClock {
 impl ServerClock {
     /// Takes in the `Date` header of an answer that came at `uptime`. One that is no date changes nothing.
     pub fn record_date(&mut self, date: &str, uptime: Uptime) {
-        if let Ok(date) = DateTimeParser::new().parse_timestamp(date) {
+        let Ok(date) = DateTimeParser::new().parse_timestamp(date) else { return };
+        // `Date` has whole seconds, cut off: one that is up to a second behind says nothing new. So the time between two transitions is
+        // right, whatever fraction of a second each answer came at.
+        let says_nothing = |last: &ServerTime| {
+            let behind = last.at(uptime).duration_since(date);
+            !behind.is_negative() && behind < DATE_PRECISION
+        };
+        if !self.last.as_ref().is_some_and(says_nothing) {
             self.last = Some(ServerTime { time: date, uptime });
         }
     }
@@ -81,6 +90,19 @@ mod tests {
             let now = clock.now(Duration::from_secs(130), wall);
             assert_eq!(now.server, time("2026-11-26T06:17:30Z"));
         }
+    }
+
+    #[test]
+    fn an_answer_late_in_a_second_does_not_set_the_clock_back() {
+        let mut clock = ServerClock::default();
+        let now = |clock: &ServerClock, secs| clock.now(Duration::from_secs_f64(secs), Timestamp::UNIX_EPOCH).server;
+        clock.record_date("Thu, 26 Nov 2026 06:17:00 GMT", Duration::from_millis(100_100));
+        clock.record_date("Thu, 26 Nov 2026 06:17:00 GMT", Duration::from_millis(100_900));
+        assert_eq!(now(&clock, 101.1), time("2026-11-26T06:17:01Z"));
+        clock.record_date("Thu, 26 Nov 2026 06:17:01 GMT", Duration::from_secs(101));
+        assert_eq!(now(&clock, 101.0), time("2026-11-26T06:17:01Z"), "it was later than it seemed");
+        clock.record_date("Thu, 26 Nov 2026 06:10:00 GMT", Duration::from_secs(102));
+        assert_eq!(now(&clock, 102.0), time("2026-11-26T06:10:00Z"), "it was set");
     }
 
     #[test]

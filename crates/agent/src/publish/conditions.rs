@@ -12,16 +12,19 @@ use k8s_openapi::{
     api::core::v1::{Node, NodeCondition, NodeStatus},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
+use serde_json::Value;
 
 use super::{
     clock::{Now, is_sane, whole_seconds},
     connection::Failure,
     observed::ObservedNode,
     pacing::{Backoff, Budget},
+    taints::Tainter,
 };
 use crate::{
-    condition::{Condition, ConditionType, Desired, Status, Uptime},
+    condition::{ConditionType, Desired, Published, Status, Uptime},
     host::api::{NodeFacts, ObservedCondition},
+    settings::TaintSettings,
 };
 
 /// A condition's longest message (packaging/kubernetes/policy.yaml refuses longer ones).
@@ -42,6 +45,8 @@ pub enum Step {
     Read,
     /// Apply this to the Node's status, as our field manager and with force.
     Apply(Box<Node>),
+    /// Change the Node's taints by this merge patch.
+    Taint(Value),
 }
 
 /// What is known of the Node, and of what was sent to it.
@@ -51,12 +56,15 @@ pub struct Reconciler {
     node: Option<ObservedNode>,
     /// The uid of the Node that `types` and `heartbeat_at` are about.
     uid: String,
-    types: HashMap<ConditionType, TypeState>,
+    types: HashMap<&'static str, TypeState>,
+    tainter: Tainter,
     /// Whether a request may have been carried out whose answer has not come.
     must_read: bool,
     backoff: Backoff,
     /// How often only a message may be written: no controller acts on it, and a number in it may change all the time.
     message_changes: Budget,
+    /// The same of a reason of a condition that shows no problem.
+    reason_changes: Budget,
     heartbeat_at: Uptime,
 }
 
@@ -74,7 +82,7 @@ struct TypeState {
 #[derive(Debug, Clone, Copy)]
 struct Agreement {
     status: Status,
-    /// [`Condition::flips`] at that time; none of a condition that an earlier run of the agent wrote, until the engine has adopted it.
+    /// [`Published::flips`] at that time; none of a condition that an earlier run of the agent wrote, until the engine has adopted it.
     flips: Option<u32>,
     transition: Timestamp,
 }
@@ -93,6 +101,8 @@ struct Attempt {
 enum Difference {
     None,
     Message,
+    Reason,
+    /// Of what controllers act on: the status, its time, or the reason of a problem.
     Status,
 }
 
@@ -102,21 +112,22 @@ impl Default for TypeState {
     }
 }
 
-impl Default for Reconciler {
-    fn default() -> Self {
+impl Reconciler {
+    /// Nothing is known of the Node yet.
+    pub fn new(taints: TaintSettings) -> Self {
         Self {
             node: None,
             uid: String::new(),
             types: HashMap::new(),
+            tainter: Tainter::new(taints),
             must_read: false,
             backoff: Backoff::new(LONGEST_DELAY),
             message_changes: Budget::new(6, Duration::from_mins(5)),
+            reason_changes: Budget::new(12, Duration::from_mins(5)),
             heartbeat_at: Uptime::ZERO,
         }
     }
-}
 
-impl Reconciler {
     /// Takes in an event of the watch. It is ignored if it is older than the last answer, because our own write is not in it.
     pub fn watched(&mut self, node: Option<ObservedNode>, now: Now) {
         let is_older = |node: &ObservedNode| {
@@ -141,9 +152,9 @@ impl Reconciler {
             // At random, so that a fleet whose agents restart together does not write together.
             self.heartbeat_at = now.uptime + HEARTBEAT.mul_f64(fastrand::f64());
         }
-        for &kind in ConditionType::ALL {
-            if let Some(shown) = node.condition(kind.name()) {
-                self.types.entry(kind).or_default().observe(shown);
+        for (name, state) in &mut self.types {
+            if let Some(shown) = node.condition(name) {
+                state.observe(shown);
             }
         }
     }
@@ -170,6 +181,15 @@ impl Reconciler {
         }
     }
 
+    /// Takes in how a change of the taints ended. One that is refused does not delay the conditions.
+    pub fn tainted(&mut self, answer: Result<Option<ObservedNode>, Failure>, now: Now) {
+        self.tainter.answered(answer.as_ref().err().copied(), now);
+        match answer {
+            Ok(node) => self.observed(node, now),
+            Err(failure) => self.must_read |= failure != Failure::Refused,
+        }
+    }
+
     /// Takes in that a request failed. Requests that are not answered are paced by `ApiConnection`.
     pub fn failed(&mut self, failure: Failure, now: Now) {
         self.must_read |= failure != Failure::Refused;
@@ -186,10 +206,10 @@ impl Reconciler {
     /// In a sentence for each, the conditions that are left to another field manager; none if all are ours.
     pub fn foreign_owners(&self) -> Option<String> {
         let node = &self.node()?.name;
-        let of = |(kind, state): (&ConditionType, &TypeState)| {
-            let (manager, kind) = (state.left_to.as_ref()?, kind.name());
+        let of = |(name, state): (&&str, &TypeState)| {
+            let manager = state.left_to.as_ref()?;
             Some(format!(
-                "field manager {manager} also writes condition {kind} of Node {node}; nodevigil no longer writes it: \
+                "field manager {manager} also writes condition {name} of Node {node}; nodevigil no longer writes it: \
                  stop one of the two"
             ))
         };
@@ -198,31 +218,45 @@ impl Reconciler {
         (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// Decides what to do next.
+    /// Decides what to do next. Conditions come before taints.
     pub fn step(&mut self, desired: &Desired, now: Now) -> Step {
         let idle = Step::Wait { until: now.uptime + IDLE };
         let Some(node) = self.node.clone() else { return idle };
         if desired.node_uid.as_ref() != Some(&node.facts.uid) {
             return idle;
         }
+        match self.conditions_step(desired, &node, now) {
+            Step::Wait { until } => match self.tainter.step(desired, &node, now) {
+                Step::Wait { until: taints_until } => Step::Wait { until: until.min(taints_until) },
+                step => step,
+            },
+            step => step,
+        }
+    }
+
+    fn conditions_step(&mut self, desired: &Desired, node: &ObservedNode, now: Now) -> Step {
         if let Some(until) = self.backoff.until(now.uptime) {
             return Step::Wait { until };
         }
         if self.must_read {
             return Step::Read;
         }
-        let wanted = self.wanted(desired, &node, now);
-        let difference = wanted.iter().map(|(_, condition)| difference(condition, &node)).max();
-        match difference {
-            None => return idle,
-            Some(_) if now.uptime >= self.heartbeat_at => {}
-            Some(Difference::None) => return Step::Wait { until: self.heartbeat_at },
-            Some(Difference::Message) if !self.message_changes.take(now.uptime) => {
-                return Step::Wait { until: self.message_changes.room_at(now.uptime).min(self.heartbeat_at) };
-            }
-            Some(_) => {}
+        let wanted = self.wanted(desired, node, now);
+        let difference = wanted.iter().map(|(_, condition)| difference(condition, node)).max();
+        let budget = match difference {
+            None => return Step::Wait { until: now.uptime + IDLE },
+            Some(Difference::None) if now.uptime < self.heartbeat_at => return Step::Wait { until: self.heartbeat_at },
+            Some(Difference::Message) => Some(&mut self.message_changes),
+            Some(Difference::Reason) => Some(&mut self.reason_changes),
+            Some(Difference::None | Difference::Status) => None,
+        };
+        if let Some(budget) = budget
+            && now.uptime < self.heartbeat_at
+            && !budget.take(now.uptime)
+        {
+            return Step::Wait { until: budget.room_at(now.uptime).min(self.heartbeat_at) };
         }
-        Step::Apply(Box::new(self.apply(&node, wanted, now)))
+        Step::Apply(Box::new(self.apply(node, wanted, now)))
     }
 
     /// The desired conditions that are ours to write, as they should stand on the Node.
@@ -231,15 +265,16 @@ impl Reconciler {
         desired: &'d Desired,
         node: &ObservedNode,
         now: Now,
-    ) -> Vec<(&'d Condition, NodeCondition)> {
+    ) -> Vec<(&'d Published, NodeCondition)> {
         let mut wanted = Vec::new();
-        for condition in &desired.conditions {
-            let state = self.types.entry(condition.kind).or_default();
+        for condition in &desired.published {
+            let shown = node.condition(condition.name);
+            let state = self.types.entry(condition.name).or_default();
+            shown.inspect(|shown| state.observe(shown));
             state.adopted(condition);
-            let shown = node.condition(condition.kind.name());
             let transition = state.transition(condition, shown, node.facts.created, now);
             let written = written(condition, transition, now);
-            let ownership = node.ownership(condition.kind.name());
+            let ownership = node.ownership(condition.name);
             let differs = difference(&written, node) != Difference::None;
             state.left_to =
                 ownership.foreign.filter(|_| !ownership.ours || (differs && !state.rewrites.has_room(now.uptime)));
@@ -251,16 +286,16 @@ impl Reconciler {
     }
 
     /// What to apply: all desired conditions, because the API server deletes those of ours that an apply leaves out.
-    fn apply(&mut self, node: &ObservedNode, wanted: Vec<(&Condition, NodeCondition)>, now: Now) -> Node {
+    fn apply(&mut self, node: &ObservedNode, wanted: Vec<(&Published, NodeCondition)>, now: Now) -> Node {
         let mut is_first = false;
         let mut conditions = Vec::new();
-        let is_wanted = |kind: ConditionType| wanted.iter().any(|(condition, _)| condition.kind == kind);
-        for (_, state) in self.types.iter_mut().filter(|(kind, _)| !is_wanted(**kind)) {
+        let is_wanted = |name: &str| wanted.iter().any(|(condition, _)| condition.name == name);
+        for (_, state) in self.types.iter_mut().filter(|(name, _)| !is_wanted(name)) {
             state.attempt = None;
         }
         for (condition, written) in wanted {
-            let state = self.types.entry(condition.kind).or_default();
-            let ownership = node.ownership(condition.kind.name());
+            let state = self.types.entry(condition.name).or_default();
+            let ownership = node.ownership(condition.name);
             is_first |= !ownership.ours;
             if ownership.foreign.is_some() && difference(&written, node) != Difference::None {
                 state.rewrites.take(now.uptime);
@@ -297,7 +332,7 @@ impl TypeState {
     }
 
     /// The engine has adopted what the Node shows: flips count from here.
-    fn adopted(&mut self, condition: &Condition) {
+    fn adopted(&mut self, condition: &Published) {
         if let Some(agreed) = &mut self.agreed {
             agreed.flips.get_or_insert(condition.flips);
         }
@@ -306,7 +341,7 @@ impl TypeState {
     /// The `lastTransitionTime` that the condition should have.
     fn transition(
         &self,
-        wanted: &Condition,
+        wanted: &Published,
         shown: Option<&ObservedCondition>,
         created: Timestamp,
         now: Now,
@@ -322,7 +357,7 @@ impl TypeState {
     }
 
     /// Notes that the condition is sent.
-    fn attempted(&mut self, condition: &Condition, written: &NodeCondition) {
+    fn attempted(&mut self, condition: &Published, written: &NodeCondition) {
         let last = written.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
         let (status, flips) = (condition.status, condition.flips);
         let before = self.attempt.filter(|before| (before.status, before.flips) == (status, flips));
@@ -331,9 +366,9 @@ impl TypeState {
     }
 }
 
-fn written(condition: &Condition, transition: Timestamp, now: Now) -> NodeCondition {
+fn written(condition: &Published, transition: Timestamp, now: Now) -> NodeCondition {
     NodeCondition {
-        type_: condition.kind.name().to_owned(),
+        type_: condition.name.to_owned(),
         status: condition.status.name().to_owned(),
         reason: Some(condition.reason.clone()),
         message: Some(redact::bounded(&condition.message, MAX_MESSAGE_BYTES)),
@@ -345,11 +380,14 @@ fn written(condition: &Condition, transition: Timestamp, now: Now) -> NodeCondit
 fn difference(written: &NodeCondition, node: &ObservedNode) -> Difference {
     let Some(shown) = node.condition(&written.type_) else { return Difference::Status };
     let transition = written.last_transition_time.as_ref().map(|time| time.0);
-    if shown.status != written.status
-        || Some(&shown.reason) != written.reason.as_ref()
-        || shown.last_transition != transition
-    {
+    // A name of a profile shows a problem only beside one of ours.
+    let is_problem =
+        ConditionType::by_name(&written.type_).is_some_and(|kind| kind.problem_status().name() == written.status);
+    let is_other_reason = Some(&shown.reason) != written.reason.as_ref();
+    if shown.status != written.status || shown.last_transition != transition || (is_problem && is_other_reason) {
         Difference::Status
+    } else if is_other_reason {
+        Difference::Reason
     } else if Some(&shown.message) == written.message.as_ref() {
         Difference::None
     } else {

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     condition::Uptime,
     host::{
-        api::{ApiFacts, Outcome, Reach, RequestCounts, Verb},
+        api::{ApiFacts, Reach, RequestCounts},
         clock::{uptime, wall},
         trouble::{Trouble, Troubles},
     },
@@ -60,16 +60,14 @@ pub struct ApiConnection {
 struct State {
     backoff: Backoff,
     clock: ServerClock,
-    /// What the API server refuses with 403 Forbidden, as verb and resource, and its message.
-    forbidden: BTreeMap<String, String>,
-    /// What it refuses otherwise, and its message.
-    refused: BTreeMap<&'static str, String>,
+    /// What the API server refuses, and the message of the trouble.
+    refusals: BTreeMap<(Trouble, String), String>,
 }
 
 impl ApiConnection {
     pub fn new(facts: watch::Sender<ApiFacts>, requests: RequestCounts, troubles: Troubles) -> Self {
         let (backoff, clock) = (Backoff::new(LONGEST_DELAY), ServerClock::default());
-        let state = State { backoff, clock, forbidden: BTreeMap::new(), refused: BTreeMap::new() };
+        let state = State { backoff, clock, refusals: BTreeMap::new() };
         let (answers, unauthorized) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         Self { facts, troubles, requests, state: Arc::new(Mutex::new(state)), answers, unauthorized }
     }
@@ -128,7 +126,7 @@ impl ApiConnection {
     async fn send(&self, inner: &Client, request: Request<Body>) -> Result<Response<Body>, BoxError> {
         let (verb, resource) = (verb(&request), resource(request.uri().path()));
         while let Some(until) = self.closed_until() {
-            if verb == Verb::Patch {
+            if verb == "patch" {
                 // What it says may be out of date when it could be sent: it is decided again then.
                 return Err("the API server has failed, and is not asked at present".into());
             }
@@ -143,7 +141,7 @@ impl ApiConnection {
                 Ok(answer)
             }
             Err(error) => {
-                self.requests.count(verb, Outcome::Unreached);
+                self.count(verb, "unreached");
                 let text = error.downcast_ref().map_or_else(|| describe_chain(&*error), describe);
                 self.failed(text, Duration::ZERO);
                 Err(error)
@@ -152,9 +150,9 @@ impl ApiConnection {
     }
 
     /// Takes in an answer; `refusal` is the message of a 403.
-    fn answered(&self, verb: Verb, resource: &str, answer: &Response<Body>, refusal: Option<String>) {
+    fn answered(&self, verb: &'static str, resource: &str, answer: &Response<Body>, refusal: Option<String>) {
         let status = answer.status();
-        self.requests.count(verb, outcome(status));
+        self.count(verb, outcome(status));
         let header = |name| answer.headers().get(name).and_then(|value| value.to_str().ok());
         if status == StatusCode::UNAUTHORIZED {
             self.unauthorized.notify_one();
@@ -164,7 +162,7 @@ impl ApiConnection {
             return self.failed(format!("HTTP {status}"), seconds.unwrap_or_default().min(LONGEST_RETRY_AFTER));
         }
         if status.is_success() || status == StatusCode::FORBIDDEN {
-            self.set_permission(format!("{} {resource}", format!("{verb:?}").to_lowercase()), refusal);
+            self.set_permission(format!("{verb} {resource}"), refusal);
         }
         if let Some(date) = header(header::DATE) {
             self.record_date(date);
@@ -174,6 +172,10 @@ impl ApiConnection {
         }
         self.troubles.clear(Trouble::IdentityUnusable);
         self.set_reach(Reach::Reached { since: uptime() });
+    }
+
+    fn count(&self, verb: &'static str, outcome: &'static str) {
+        self.requests.get_or_create(&[("verb", verb), ("outcome", outcome)]).inc();
     }
 
     fn failed(&self, error: String, retry_after: Duration) {
@@ -195,44 +197,43 @@ impl ApiConnection {
         });
     }
 
-    /// Takes in whether the API server refuses `what`, and with which message.
+    /// Takes in whether the API server refuses `what` with 403 Forbidden, and with which message.
     fn set_permission(&self, what: String, refusal: Option<String>) {
-        let mut state = self.state();
-        match refusal {
-            Some(message) => state.forbidden.insert(what, message),
-            None => state.forbidden.remove(&what),
-        };
-        let all: Vec<_> = state.forbidden.iter().map(|(what, message)| format!("{what}: {message}")).collect();
-        drop(state);
-        if all.is_empty() {
-            return self.troubles.clear(Trouble::ApiForbidden);
-        }
-        let all = redact::bounded(&all.join("; "), 700);
-        let message =
-            format!("the API server answers 403 Forbidden: {all}; grant it as packaging/kubernetes/rbac.yaml does");
-        self.troubles.set(Trouble::ApiForbidden, message);
+        let advice = "grant it as packaging/kubernetes does (rbac.yaml, for taints also taints.yaml)";
+        let refusal =
+            refusal.map(|message| format!("the API server answers 403 Forbidden to {what}: {message}; {advice}"));
+        self.set_refusal(Trouble::ApiForbidden, what, refusal);
     }
 
     /// Takes in how a request about `node` ended; `request` completes "refuses to". If the API server refuses it for good, this is
     /// a trouble until the same request succeeds.
     pub fn record_answer(&self, request: &'static str, node: &str, error: Option<&kube::Error>) {
-        let mut state = self.state();
-        match error {
-            None => drop(state.refused.remove(request)),
-            Some(error) if is_refusal(error) => {
-                let message = format!("the API server refuses to {request} (Node {node}): {}", describe(error));
-                state.refused.insert(request, message);
-            }
+        let refusal = match error {
+            None => None,
+            Some(error) if is_refusal(error) => Some(format!(
+                "the API server refuses to {request} (Node {node}): {}; check the cluster's admission policies and webhooks",
+                describe(error)
+            )),
             Some(_) => return,
-        }
-        let all: Vec<_> = state.refused.values().cloned().collect();
+        };
+        self.set_refusal(Trouble::ApiRefused, request.to_owned(), refusal);
+    }
+
+    /// Takes in whether the API server refuses `what`. All refusals of a kind are one trouble.
+    fn set_refusal(&self, trouble: Trouble, what: String, refusal: Option<String>) {
+        let mut state = self.state();
+        match refusal {
+            Some(message) => state.refusals.insert((trouble, what), message),
+            None => state.refusals.remove(&(trouble, what)),
+        };
+        let all = state.refusals.iter().filter(|((kind, _), _)| *kind == trouble);
+        let all: Vec<_> = all.map(|(_, message)| message.clone()).collect();
         drop(state);
         if all.is_empty() {
-            return self.troubles.clear(Trouble::ApiRefused);
+            self.troubles.clear(trouble);
+        } else {
+            self.troubles.set(trouble, redact::bounded(&all.join("; "), 1000));
         }
-        let all = redact::bounded(&all.join("; "), 700);
-        let message = format!("{all}; check the cluster's admission policies and webhooks");
-        self.troubles.set(Trouble::ApiRefused, message);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -244,28 +245,29 @@ impl ApiConnection {
 async fn exchange(
     inner: &Client,
     request: Request<Body>,
-    verb: Verb,
+    verb: &'static str,
 ) -> Result<(Response<Body>, Option<String>), BoxError> {
     let answer = inner.send(request).await?;
-    if verb == Verb::Watch && answer.status().is_success() {
+    if verb == "watch" && answer.status().is_success() {
         return Ok((answer, None));
     }
     let (parts, body) = answer.into_parts();
     let bytes = body.collect_bytes().await?;
     let refusal = (parts.status == StatusCode::FORBIDDEN).then(|| {
         let status = serde_json::from_slice::<Status>(&bytes);
-        redact::told(&status.map(|status| status.message).unwrap_or_default(), 300)
+        redact::sanitize_line(&status.map(|status| status.message).unwrap_or_default(), 300)
     });
     Ok((Response::from_parts(parts, Body::from(bytes)), refusal))
 }
 
-fn verb(request: &Request<Body>) -> Verb {
+/// The verb as a role names it.
+fn verb(request: &Request<Body>) -> &'static str {
     match *request.method() {
-        Method::PATCH => Verb::Patch,
-        Method::POST => Verb::Create,
-        _ if request.uri().query().is_some_and(|query| query.contains("watch=true")) => Verb::Watch,
-        _ if request.uri().path().ends_with("/nodes") => Verb::List,
-        _ => Verb::Get,
+        Method::PATCH => "patch",
+        Method::POST => "create",
+        _ if request.uri().query().is_some_and(|query| query.contains("watch=true")) => "watch",
+        _ if request.uri().path().ends_with("/nodes") => "list",
+        _ => "get",
     }
 }
 
@@ -282,13 +284,13 @@ fn resource(path: &str) -> &'static str {
     }
 }
 
-fn outcome(status: StatusCode) -> Outcome {
+fn outcome(status: StatusCode) -> &'static str {
     match status.as_u16() {
-        200..300 => Outcome::Success,
-        401 | 403 => Outcome::Forbidden,
-        409 | 422 => Outcome::Conflict,
-        429 => Outcome::Throttled,
-        _ => Outcome::Refused,
+        200..300 => "success",
+        401 | 403 => "forbidden",
+        409 | 422 => "conflict",
+        429 => "throttled",
+        _ => "refused",
     }
 }
 
@@ -327,7 +329,7 @@ fn is_refusal(error: &kube::Error) -> bool {
 /// An error in one bounded line.
 pub fn describe(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) => redact::told(&format!("HTTP {}: {}", status.code, status.message), 300),
+        kube::Error::Api(status) => redact::sanitize_line(&format!("HTTP {}: {}", status.code, status.message), 300),
         kube::Error::Service(error) => describe_chain(&**error),
         error => describe_chain(error),
     }
@@ -336,7 +338,7 @@ pub fn describe(error: &kube::Error) -> String {
 /// An error and its causes in one bounded line.
 fn describe_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes: Vec<_> = anyhow::Chain::new(error).map(ToString::to_string).collect();
-    redact::told(&causes.join(": "), 300)
+    redact::sanitize_line(&causes.join(": "), 300)
 }
 
 #[cfg(test)]
@@ -375,7 +377,7 @@ mod tests {
         assert!(matches!(facts.borrow().reach, Reach::Reached { .. }));
         assert!(facts.borrow().server_time.is_some());
         assert!(api.now().server >= "2095-11-26T06:17:00Z".parse().unwrap(), "the time goes by the answer's Date");
-        assert_eq!(requests.snapshot()[&(Verb::Get, Outcome::Success)], 1);
+        assert_eq!(requests.get_or_create(&[("verb", "get"), ("outcome", "success")]).get(), 1);
     }
 
     #[tokio::test]
@@ -386,7 +388,7 @@ mod tests {
         assert_eq!(Failure::of(&error), Failure::Unanswered);
         assert!(matches!(&facts.borrow().reach, Reach::Unreached { error, .. } if error.contains("503")));
         assert!(api.closed_until().unwrap() >= asked_at + Duration::from_mins(1), "Retry-After: 60");
-        assert_eq!(requests.snapshot()[&(Verb::Get, Outcome::Refused)], 1);
+        assert_eq!(requests.get_or_create(&[("verb", "get"), ("outcome", "refused")]).get(), 1);
     }
 
     #[tokio::test]
@@ -395,11 +397,11 @@ mod tests {
         let status = serde_json::json!({"code": 403, "reason": "Forbidden", "message": "nodes \"n1\" is forbidden", "status": "Failure"});
         let error = get_node(&api, 403, status).await.unwrap_err();
         assert_eq!(Failure::of(&error), Failure::Refused);
-        let said = troubles.standing()[&Trouble::ApiForbidden].clone();
-        assert!(said.contains("get nodes") && said.contains("\"n1\" is forbidden"), "{said}");
+        let message = troubles.present()[&Trouble::ApiForbidden].clone();
+        assert!(message.contains("get nodes") && message.contains("\"n1\" is forbidden"), "{message}");
         assert!(matches!(facts.borrow().reach, Reach::Reached { .. }), "it answers");
         get_node(&api, 200, serde_json::json!({"metadata": {"name": "n1"}})).await.unwrap();
-        assert!(troubles.standing().is_empty());
+        assert!(troubles.present().is_empty());
     }
 
     #[tokio::test]
@@ -417,32 +419,32 @@ mod tests {
         };
         for code in [401, 403, 409, 429, 500, 503] {
             api.record_answer("apply conditions", "n1", Some(&error(code, "")));
-            assert_eq!(troubles.standing().len(), 0, "{code}");
+            assert_eq!(troubles.present().len(), 0, "{code}");
         }
         for code in [400, 404, 413, 422] {
             api.record_answer("apply conditions", "n1", Some(&error(code, "message: too long")));
             let refused = "the API server refuses to apply conditions (Node n1): HTTP ";
             let expected =
                 format!("{refused}{code}: message: too long; check the cluster's admission policies and webhooks");
-            assert_eq!(troubles.standing()[&Trouble::ApiRefused], expected);
+            assert_eq!(troubles.present()[&Trouble::ApiRefused], expected);
         }
         api.record_answer("create an Event", "n1", Some(&error(422, "action: required")));
         api.record_answer("apply conditions", "n1", None);
-        let left = troubles.standing()[&Trouble::ApiRefused].clone();
+        let left = troubles.present()[&Trouble::ApiRefused].clone();
         assert!(
             left.starts_with("the API server refuses to create an Event (Node n1): HTTP 422: action: required"),
             "{left}"
         );
         api.record_answer("create an Event", "n1", None);
-        assert!(troubles.standing().is_empty());
+        assert!(troubles.present().is_empty());
     }
 
     #[test]
     fn verb_and_resource_of_a_request_are_those_of_a_role() {
         let request = |uri: &str| Request::get(uri).body(Body::empty()).unwrap();
-        assert_eq!(verb(&request("/api/v1/nodes?fieldSelector=a&watch=true")), Verb::Watch);
-        assert_eq!(verb(&request("/api/v1/nodes?limit=500")), Verb::List);
-        assert_eq!(verb(&request("/api/v1/nodes/n1")), Verb::Get);
+        assert_eq!(verb(&request("/api/v1/nodes?fieldSelector=a&watch=true")), "watch");
+        assert_eq!(verb(&request("/api/v1/nodes?limit=500")), "list");
+        assert_eq!(verb(&request("/api/v1/nodes/n1")), "get");
         assert_eq!(resource("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"), "leases");
         assert_eq!(resource("/api/v1/nodes/n1/status"), "nodes/status");
     }

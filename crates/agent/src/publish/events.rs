@@ -19,7 +19,7 @@ use super::{
     pacing::Budget,
 };
 use crate::{
-    condition::{Condition, Reason, Status, Transition, Uptime},
+    condition::{Condition, Reason, Transition, Uptime},
     host::{api::NodeFacts, clock::uptime, trouble::Troubles},
 };
 
@@ -113,14 +113,14 @@ impl EventQueue {
         }
     }
 
-    /// Queues an Event about the troubles that stand; `false` if there are none or it is too early.
+    /// Queues an Event about the present troubles; `false` if there are none or it is too early.
     fn add_troubles(&mut self, troubles: &Troubles, now: Uptime) -> bool {
-        let standing = troubles.standing();
-        if standing.is_empty() || self.degraded_at.is_some_and(|at| now < at + HOUR) {
+        let present = troubles.present();
+        if present.is_empty() || self.degraded_at.is_some_and(|at| now < at + HOUR) {
             return false;
         }
         self.degraded_at = Some(now);
-        let all: Vec<_> = standing.iter().map(|(trouble, message)| format!("{}: {message}", trouble.name())).collect();
+        let all: Vec<_> = present.iter().map(|(trouble, message)| format!("{}: {message}", trouble.name())).collect();
         self.push("NodevigilDegraded".to_owned(), &all.join("; "), true, now);
         true
     }
@@ -146,12 +146,12 @@ impl EventQueue {
     }
 }
 
-/// Whether the Event is of type Warning: the condition is `False`, or `True` with another reason than the healthy one.
+/// Whether the Event is of type Warning: the condition shows a problem, or has the status of health with another reason. A bootstrap that
+/// is late is one too: autoscalers give a Node up before its condition is `False`.
 fn is_warning(condition: &Condition) -> bool {
-    match Reason::by_name(&condition.reason) {
-        Some(reason) if reason.spec().status == Status::True => reason != Reason::healthy(condition.kind),
-        _ => condition.status == Status::False,
-    }
+    let is_healthy = condition.reason == Reason::healthy(condition.kind).spec().name;
+    let is_late = condition.reason == Reason::BootstrapStageLate.spec().name;
+    condition.is_problem() || is_late || (condition.status == condition.kind.healthy_status() && !is_healthy)
 }
 
 /// Returns when the Event is created or refused for good; never if there is none.
@@ -231,6 +231,7 @@ mod tests {
         assert!(of(Reason::KubeletHealthzUnreachable).warning);
         assert!(!of(Reason::KubeletIsHealthy).warning);
         assert!(!of(Reason::KubeletStoppedByOperator).warning);
+        assert!(of(Reason::BootstrapStageLate).warning);
         assert!(of(Reason::KubeletCrashed).note.len() <= MAX_NOTE_BYTES, "the API's limit");
     }
 
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trouble_becomes_an_event_once_an_hour_while_it_stands() {
+    fn a_trouble_becomes_an_event_once_an_hour_while_it_lasts() {
         let (mut queue, troubles) = (EventQueue::default(), Troubles::default());
         assert!(!queue.add_troubles(&troubles, at(0)));
         troubles.set(Trouble::BusLost, "the bus is gone".into());
@@ -264,7 +265,7 @@ mod tests {
         let mut queue = EventQueue::default();
         queue.add(transition(Reason::KubeletCrashed), at(100));
         let server = "2026-11-26T06:17:00Z".parse().unwrap();
-        let node = NodeFacts { name: "n1".into(), uid: "u1".into(), created: server, conditions: vec![] };
+        let node = NodeFacts { name: "n1".into(), uid: "u1".into(), created: server, ..NodeFacts::default() };
         let event = event(&queue.waiting[0], &node, Now { uptime: at(130), server });
         assert_eq!(event.event_time.unwrap().0, "2026-11-26T06:16:30Z".parse().unwrap());
         assert_eq!(event.regarding.unwrap().uid.as_deref(), Some("u1"));

@@ -1,4 +1,4 @@
-//! Watches our own Node and writes its conditions, one request after the other.
+//! Watches our own Node and writes its conditions and taints, one request after the other.
 
 use std::{convert::Infallible, pin::pin};
 
@@ -21,8 +21,9 @@ use crate::{condition::Desired, host::trouble::Trouble};
 /// The requests that the API server may refuse.
 const READ: &str = "read the Node";
 const APPLY: &str = "apply conditions";
+const TAINT: &str = "change taints";
 
-/// Publishes conditions on the Node of that name until it is dropped.
+/// Publishes conditions and taints on the Node of that name until it is dropped.
 pub async fn publish_conditions(
     client: Client,
     name: &str,
@@ -63,6 +64,12 @@ pub async fn publish_conditions(
                 api.record_answer(APPLY, name, answer.as_ref().err());
                 let answer = answer.map(ObservedNode::read).map_err(|error| Failure::of(&error));
                 reconciler.applied(answer, api.now());
+            }
+            Step::Taint(patch) => {
+                let answer = nodes.patch(name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(patch)).await;
+                api.record_answer(TAINT, name, answer.as_ref().err());
+                let answer = answer.map(ObservedNode::read).map_err(|error| Failure::of(&error));
+                reconciler.tainted(answer, api.now());
             }
         }
         show(reconciler, api);
@@ -116,11 +123,12 @@ mod tests {
 
     use super::*;
     use crate::{
-        condition::{Condition, ConditionType, Status},
+        condition::{Published, Status},
         host::{
             api::{ApiFacts, RequestCounts},
             trouble::Troubles,
         },
+        settings::TaintSettings,
     };
 
     fn json_body(value: &serde_json::Value) -> Body {
@@ -157,12 +165,12 @@ mod tests {
         let (facts, shown) = watch::channel(ApiFacts::default());
         let api = ApiConnection::new(facts, RequestCounts::default(), Troubles::default());
         let (sender, mut applied) = mpsc::unbounded_channel();
-        let (kind, status, reason) = (ConditionType::KubeletHealthy, Status::False, "KubeletCrashed".to_owned());
-        let condition = Condition { kind, status, reason, message: "it ended".into(), flips: 0 };
+        let (name, status, reason) = ("KubeletHealthy", Status::False, "KubeletCrashed".to_owned());
+        let published = vec![Published { name, status, reason, message: "it ended".into(), flips: 0 }];
         let (_engine, mut desired) =
-            watch::channel(Desired { node_uid: Some("u1".into()), conditions: vec![condition] });
+            watch::channel(Desired { node_uid: Some("u1".into()), published, ..Desired::default() });
         let client = api.wrap(server(sender));
-        let mut reconciler = Reconciler::default();
+        let mut reconciler = Reconciler::new(TaintSettings::default());
         let (uri, node) = tokio::select! {
             _ = publish_conditions(client, "n1", &api, &mut reconciler, &mut desired) => unreachable!(),
             applied = applied.recv() => applied.unwrap(),

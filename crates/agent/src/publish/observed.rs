@@ -1,14 +1,26 @@
-//! The Node as read from the API server: its conditions, and which field managers own them.
+//! The Node as read from the API server: its conditions, which field managers own them, its taints, and what others want of it.
 
 use jiff::Timestamp;
-use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry};
+use k8s_openapi::{
+    api::core::v1::{Node, Taint},
+    apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry,
+};
 
-use crate::host::api::{NodeFacts, ObservedCondition};
+use super::taints;
+use crate::{
+    condition::suppression::{SIGNS, Sign},
+    host::{
+        api::{NodeFacts, ObservedCondition},
+        pause,
+    },
+};
 
 /// The name under which the API server records what nodevigil owns (packaging/kubernetes/policy.yaml allows no other).
 pub const FIELD_MANAGER: &str = "nodevigil";
 /// What the API server calls the owner of fields that were there before it recorded owners.
 const NOBODY: &str = "before-first-apply";
+/// No time is longer.
+const MAX_PAUSE_BYTES: usize = 64;
 
 /// One observation of the Node.
 #[derive(Debug, Clone)]
@@ -18,6 +30,7 @@ pub struct ObservedNode {
     /// (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>).
     pub version: String,
     pub version_number: u64,
+    pub taints: Vec<Taint>,
     managed_fields: Vec<ManagedFieldsEntry>,
 }
 
@@ -35,6 +48,9 @@ impl ObservedNode {
     pub fn read(node: Node) -> Option<Self> {
         let metadata = node.metadata;
         let created = metadata.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+        let spec = node.spec.unwrap_or_default();
+        let taints = spec.taints.unwrap_or_default();
+        let provider_id = spec.provider_id.filter(|id| !id.is_empty());
         let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
         let observed = conditions.into_iter().map(|condition| ObservedCondition {
             kind: condition.type_,
@@ -44,19 +60,39 @@ impl ObservedNode {
             last_heartbeat: condition.last_heartbeat_time.map(|time| time.0),
             last_transition: condition.last_transition_time.map(|time| time.0),
         });
-        let conditions = observed.collect();
+        let conditions: Vec<_> = observed.collect();
+        let annotations = metadata.annotations.unwrap_or_default();
+        let has_sign = |sign: &Sign| match *sign {
+            Sign::Condition(kind) => conditions.iter().any(|one| one.kind == kind && one.status == "True"),
+            Sign::Annotation(key, []) => annotations.get(key).is_some_and(|value| !value.is_empty()),
+            Sign::Annotation(key, values) => annotations.get(key).is_some_and(|value| values.contains(&value.as_str())),
+            Sign::Taint(key) => taints.iter().any(|taint| taint.key == key),
+            Sign::Deletion => metadata.deletion_timestamp.is_some(),
+        };
+        let facts = NodeFacts {
+            name: metadata.name?,
+            uid: metadata.uid?,
+            created,
+            provider_id,
+            taint_keys: taints.iter().map(|taint| taint.key.clone()).collect(),
+            signs: SIGNS.iter().map(|(sign, _)| *sign).filter(has_sign).collect(),
+            pause: annotations.get(pause::ANNOTATION).map(|value| redact::bounded(value, MAX_PAUSE_BYTES)),
+            has_our_taints: taints.iter().any(taints::is_ours),
+            conditions,
+        };
         let version = metadata.resource_version.unwrap_or_default();
         Some(Self {
-            facts: NodeFacts { name: metadata.name?, uid: metadata.uid?, created, conditions },
+            facts,
             version_number: version.parse().unwrap_or_default(),
             version,
+            taints,
             managed_fields: metadata.managed_fields.unwrap_or_default(),
         })
     }
 
     /// The condition of that type.
     pub fn condition(&self, kind: &str) -> Option<&ObservedCondition> {
-        self.facts.conditions.iter().find(|condition| condition.kind == kind)
+        self.facts.condition(kind)
     }
 
     /// Who owns the condition of that type.
@@ -72,7 +108,7 @@ impl ObservedNode {
                 manager => {
                     let content = ["f:status", "f:reason", "f:message", "f:lastTransitionTime"];
                     if content.iter().any(|field| fields.contains_key(*field)) {
-                        ownership.foreign.get_or_insert_with(|| redact::told(manager, 128));
+                        ownership.foreign.get_or_insert_with(|| redact::sanitize_line(manager, 128));
                     }
                 }
             }
@@ -111,5 +147,38 @@ mod tests {
         let foreign_owner = Some("node-problem-detector".to_owned());
         assert_eq!(of(serde_json::json!([ours, foreign])), Ownership { ours: true, foreign: foreign_owner.clone() });
         assert_eq!(of(serde_json::json!([foreign])), Ownership { ours: false, foreign: foreign_owner });
+    }
+
+    #[test]
+    fn each_sign_of_maintenance_is_seen_on_the_node() {
+        let signs = |mut node: serde_json::Value| {
+            (node["metadata"]["name"], node["metadata"]["uid"]) = ("n1".into(), "u1".into());
+            ObservedNode::read(serde_json::from_value(node).unwrap()).unwrap().facts.signs
+        };
+        for (sign, _) in SIGNS {
+            let (on_node, not_on_node) = match sign {
+                Sign::Condition(kind) => {
+                    let of = |status| serde_json::json!({"metadata": {}, "status": {"conditions": [{"type": kind, "status": status}]}});
+                    (of("True"), of("False"))
+                }
+                Sign::Annotation(key, values) => {
+                    let of = |value: &str| serde_json::json!({"metadata": {"annotations": {*key: value}}});
+                    let value = values.last().copied().unwrap_or("2026-11-26T09:00:00Z");
+                    (of(value), of(if values.is_empty() { "" } else { "Done" }))
+                }
+                Sign::Taint(key) => {
+                    let of = |key: &str| {
+                        let taint = serde_json::json!({"key": key, "effect": "NoSchedule"});
+                        serde_json::json!({"metadata": {}, "spec": {"taints": [taint]}})
+                    };
+                    (of(key), of("node.kubernetes.io/unschedulable"))
+                }
+                Sign::Deletion => {
+                    let deleted = serde_json::json!({"metadata": {"deletionTimestamp": "2026-11-26T09:00:00Z"}});
+                    (deleted, serde_json::json!({"metadata": {}}))
+                }
+            };
+            assert_eq!((signs(on_node), signs(not_on_node)), (vec![*sign], vec![]), "{sign}");
+        }
     }
 }

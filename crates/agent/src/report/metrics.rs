@@ -72,7 +72,8 @@ impl Metrics {
             "Time that the kubelet took to answer a probe of /healthz",
             probe_seconds.clone(),
         );
-        registry.register_collector(Box::new(Present { desired, requests, troubles }));
+        registry.register("nodevigil_api_requests", "Requests to the API server, by verb and outcome", requests);
+        registry.register_collector(Box::new(Present { desired, troubles }));
         Self { registry: Arc::new(registry), probe_seconds, transitions }
     }
 
@@ -96,14 +97,12 @@ fn transition_labels(kind: ConditionType, status: Status) -> TransitionLabels {
 #[derive(Debug)]
 struct Present {
     desired: watch::Receiver<Desired>,
-    requests: RequestCounts,
     troubles: Troubles,
 }
 
 impl Collector for Present {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         encode_conditions(&mut encoder, &self.desired.borrow().conditions)?;
-        encode_requests(&mut encoder, &self.requests)?;
         encode_troubles(&mut encoder, &self.troubles)?;
         let version = [([("version", env!("CARGO_PKG_VERSION"))], 1)];
         gauges(&mut encoder, "nodevigil_build_info", "1, with the version of the agent", version)?;
@@ -125,23 +124,12 @@ fn encode_conditions(encoder: &mut DescriptorEncoder<'_>, conditions: &[Conditio
     gauges(encoder, "nodevigil_condition_reason", "1 for the reason that the condition shows", of_reason)
 }
 
-fn encode_requests(encoder: &mut DescriptorEncoder<'_>, requests: &RequestCounts) -> fmt::Result {
-    let help = "Requests to the API server, by verb and outcome";
-    let mut metric = encoder.encode_descriptor("nodevigil_api_requests", help, None, MetricType::Counter)?;
-    for ((verb, outcome), count) in requests.snapshot() {
-        let labels = [("verb", format!("{verb:?}")), ("outcome", format!("{outcome:?}"))];
-        let labels = labels.map(|(label, value)| (label, value.to_lowercase()));
-        ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
-    }
-    Ok(())
-}
-
 fn encode_troubles(encoder: &mut DescriptorEncoder<'_>, troubles: &Troubles) -> fmt::Result {
-    let standing = troubles.standing();
+    let present = troubles.present();
     let troubles = Trouble::ALL.iter();
-    let troubles = troubles.map(|trouble| ([("name", trouble.name())], u64::from(standing.contains_key(trouble))));
-    gauges(encoder, "nodevigil_trouble", "Whether nodevigil itself is hindered in this way: 1 or 0", troubles)?;
-    let refused = standing.get(&Trouble::ConfigRefused).map(|error| ([("error", error.as_str())], 1));
+    let troubles = troubles.map(|trouble| ([("name", trouble.name())], u64::from(present.contains_key(trouble))));
+    gauges(encoder, "nodevigil_trouble", "1 while nodevigil itself has this problem, else 0", troubles)?;
+    let refused = present.get(&Trouble::ConfigRefused).map(|error| ([("error", error.as_str())], 1));
     let help = "1 while the settings are refused and the last accepted ones are in effect";
     gauges(encoder, "nodevigil_config_refused", help, refused)
 }
@@ -235,8 +223,6 @@ mod tests {
 
     use super::*;
 
-    use crate::host::api::{Outcome, Verb};
-
     const PAGE: &str = r#"# HELP nodevigil_condition_transitions Changes of a condition to this status since the agent started.
 # TYPE nodevigil_condition_transitions counter
 nodevigil_condition_transitions_total{type="KubeletHealthy",status="True"} 0
@@ -265,10 +251,10 @@ nodevigil_condition{type="KubeletHealthy",status="Unknown"} 0
 # HELP nodevigil_condition_reason 1 for the reason that the condition shows
 # TYPE nodevigil_condition_reason gauge
 nodevigil_condition_reason{type="KubeletHealthy",reason="KubeletHung"} 1
-# HELP nodevigil_api_requests Requests to the API server, by verb and outcome
+# HELP nodevigil_api_requests Requests to the API server, by verb and outcome.
 # TYPE nodevigil_api_requests counter
 nodevigil_api_requests_total{verb="patch",outcome="success"} 1
-# HELP nodevigil_trouble Whether nodevigil itself is hindered in this way: 1 or 0
+# HELP nodevigil_trouble 1 while nodevigil itself has this problem, else 0
 # TYPE nodevigil_trouble gauge
 nodevigil_trouble{name="ConfigRefused"} 1
 nodevigil_trouble{name="BusLost"} 0
@@ -277,6 +263,7 @@ nodevigil_trouble{name="IdentityUnusable"} 0
 nodevigil_trouble{name="ApiForbidden"} 0
 nodevigil_trouble{name="ApiRefused"} 0
 nodevigil_trouble{name="ForeignOwner"} 0
+nodevigil_trouble{name="PauseRefused"} 0
 nodevigil_trouble{name="MetricsNotServed"} 0
 # HELP nodevigil_config_refused 1 while the settings are refused and the last accepted ones are in effect
 # TYPE nodevigil_config_refused gauge
@@ -307,18 +294,18 @@ process_open_fds VALUE
             message: "m".into(),
             flips: 1,
         };
-        let desired = Desired { node_uid: None, conditions: vec![condition] };
+        let desired = Desired { conditions: vec![condition], ..Desired::default() };
         let requests = RequestCounts::default();
         (Metrics::new(watch::channel(desired).1, requests.clone(), troubles.clone()), requests)
     }
 
     #[test]
-    fn the_page_has_what_was_counted_and_what_stands() {
+    fn the_page_has_the_counts_and_the_present_state() {
         let troubles = Troubles::default();
         let (metrics, requests) = metrics(&troubles);
         metrics.transition(ConditionType::KubeletHealthy, Status::False);
         metrics.probe_seconds.observe(0.003);
-        requests.count(Verb::Patch, Outcome::Success);
+        requests.get_or_create(&[("verb", "patch"), ("outcome", "success")]).inc();
         troubles.set(Trouble::ConfigRefused, "/etc/nodevigil/config.toml:2:1: unknown field `a\"`".into());
         let page = metrics.text().unwrap();
         let without_value = |line: &str| match line.split_once(' ') {
@@ -330,8 +317,11 @@ process_open_fds VALUE
             }
             _ => line.replace(env!("CARGO_PKG_VERSION"), "VERSION"),
         };
+        // All conditions have the same lines.
+        let is_expected =
+            |line: &&str| !line.starts_with("nodevigil_condition_transitions_total") || line.contains("KubeletHealthy");
         let (mut lines, mut expected): (Vec<_>, Vec<_>) =
-            (page.lines().map(without_value).collect(), PAGE.lines().collect());
+            (page.lines().filter(is_expected).map(without_value).collect(), PAGE.lines().collect());
         // The library shows the samples of a metric in any order.
         lines.sort();
         expected.sort_unstable();
@@ -345,11 +335,11 @@ process_open_fds VALUE
         let troubles = Troubles::default();
         let serve = tokio::spawn(serve(listen, metrics(&troubles).0, troubles.clone()));
         sleep(Duration::from_secs(1)).await;
-        let standing = troubles.standing();
-        assert!(standing[&Trouble::MetricsNotServed].starts_with(&format!("cannot listen on {listen}: ")));
+        let present = troubles.present();
+        assert!(present[&Trouble::MetricsNotServed].starts_with(&format!("cannot listen on {listen}: ")));
         drop(taken);
         sleep(BIND_AGAIN_AFTER).await;
-        assert!(troubles.standing().is_empty());
+        assert!(troubles.present().is_empty());
         serve.abort();
     }
 

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    condition::{Condition, Desired, Status, Uptime},
+    condition::{Condition, ConditionType, Desired, Status, Uptime},
     files,
     host::{
         api::{ApiFacts, Reach},
@@ -50,6 +50,13 @@ pub struct ConditionReport {
     pub message: String,
     /// Since when it has this status: the Node's `lastTransitionTime`, if the Node shows the same status.
     pub since: Timestamp,
+}
+
+impl ConditionReport {
+    /// Whether it shows a problem, which for most types is status `False`.
+    pub fn is_problem(&self) -> bool {
+        ConditionType::by_name(&self.kind).is_some_and(|kind| kind.problem_status() == self.status)
+    }
 }
 
 /// Whether conditions can be published on the Node.
@@ -188,7 +195,7 @@ mod tests {
             message: "m".into(),
             flips: 0,
         };
-        Desired { node_uid: None, conditions: vec![condition] }
+        Desired { conditions: vec![condition], ..Desired::default() }
     }
 
     fn report(status: Status, api: &ApiFacts, now: &str, previous: Option<&StatusReport>) -> StatusReport {
@@ -226,7 +233,7 @@ mod tests {
         };
         let conditions = vec![shown];
         let created = Timestamp::UNIX_EPOCH;
-        api.node = Some(NodeFacts { name: "worker-1".into(), uid: String::new(), created, conditions });
+        api.node = Some(NodeFacts { name: "worker-1".into(), created, conditions, ..NodeFacts::default() });
         let on_node = report(Status::False, &api, "2026-01-01T00:00:09Z", Some(&first));
         assert_eq!(on_node.conditions[0].since, time("2025-12-31T00:00:00Z"));
         let not_yet = report(Status::True, &api, "2026-01-01T00:00:09Z", Some(&first));

@@ -13,6 +13,12 @@ pub fn lines<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
+/// The lines in their colors, which are escape sequences of the terminal, or empty.
+pub fn colored(lines: Vec<String>, colors: impl IntoIterator<Item = &'static str>) -> Vec<String> {
+    let paint = |(line, color): (String, &str)| if color.is_empty() { line } else { format!("{color}{line}\x1b[0m") };
+    lines.into_iter().zip(colors).map(paint).collect()
+}
+
 /// A time span in its largest unit, or its largest two where one says too little: `45s`, `3m20s`, `50m`, `5h10m`, `3d`.
 pub fn age(span: SignedDuration) -> String {
     let secs = span.as_secs().max(0);

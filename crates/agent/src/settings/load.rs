@@ -36,6 +36,8 @@ impl fmt::Display for Error {
     }
 }
 
+impl std::error::Error for Error {}
+
 impl Error {
     fn new(path: &Path, error: &io::Error) -> Self {
         Self { problems: vec![format!("{}: {error}", path.display())] }
@@ -148,8 +150,8 @@ fn merge(settings: &mut Table, later: Table) {
 mod tests {
     use super::*;
     use crate::{
-        condition::{Reason, ShownAs},
-        settings::{ReasonSettings, accepted},
+        condition::{ConditionType, Reason, ShownAs},
+        settings::{CloudProvider, IntentSettings, ReasonSettings, accepted},
     };
 
     fn write(root: &Path, path: &str, text: &str) {
@@ -170,12 +172,12 @@ mod tests {
         let expected = [
             (
                 "[kubelet]\nunits = 1",
-                "2:1: kubelet: unknown field `units`, expected one of `unit`, `healthz_url`, `healthy_for_secs`, `start_grace_secs`",
+                "2:1: kubelet: unknown field `units`, expected one of `unit`, `healthz_url`, `start_grace_secs`",
             ),
             ("[kubelet]\nunit = 1", "2:8: kubelet.unit: invalid type: integer `1`, expected a string"),
             (
-                "# é\n[kubelet]\n  healthy_for_secs = -1",
-                "3:22: kubelet.healthy_for_secs: -1 is out of range: wanted 1 to 3600 seconds",
+                "# é\n[conditions]\n  healthy_for_secs = -1",
+                "3:22: conditions.healthy_for_secs: -1 is out of range: wanted 1 to 3600 seconds",
             ),
             (
                 "metrics = { enabled = true, listen = ':80' }",
@@ -184,6 +186,11 @@ mod tests {
             (
                 "[kubernetes]\npublish = 'all'",
                 "2:11: kubernetes.publish: unknown variant `all`, expected `conditions` or `none`",
+            ),
+            (
+                "[intent]\nnode_ip = '10.0.0.7,10.0.0.8'",
+                "2:11: intent.node_ip: \"10.0.0.7,10.0.0.8\" is wrong: wanted an IP address, or one of each family with a comma \
+                 between, such as 10.0.0.7",
             ),
             (
                 "[reasons.KubeletHung]\nas = 'false'",
@@ -251,7 +258,16 @@ mod tests {
         settings.kubelet.healthz_url = Some("http://127.0.0.1:10248/healthz".into());
         settings.kubernetes.kubeconfig = Some("/etc/kubeconfig".into());
         settings.kubernetes.node_name = Some("worker-1".into());
+        settings.intent = IntentSettings {
+            cloud_provider: Some(CloudProvider::External),
+            node_ip: Some("10.0.0.7,fd00::7".into()),
+            provider_id: Some("hcloud://7".into()),
+            node_labels: BTreeMap::from([("pool".into(), "blue".into())]),
+        };
+        settings.taints.conditions.insert(ConditionType::KubeletHealthy);
         settings.reasons.insert(Reason::KubeletHung, ReasonSettings { shown_as: ShownAs::Warning });
+        settings.runtime.endpoint = Some("unix:///run/crio/crio.sock".into());
+        settings.runtime.unit = Some("crio.service".into());
 
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("accepted-settings.toml");
@@ -261,9 +277,9 @@ mod tests {
 
         let mut keys = Vec::new();
         leaves("", &Table::try_from(&settings).unwrap(), &mut keys);
-        assert_eq!(keys.len(), 11, "{keys:?}");
+        assert_eq!(keys.len(), 22, "{keys:?}");
         for key in keys {
-            let error = error(&format!("{key} = []"));
+            let error = error(&format!("{key} = [1]"));
             assert!(error.contains(&format!(": {key}: ")), "{key}: {error}");
         }
     }

@@ -1,7 +1,12 @@
 //! Types whose values are checked while they are read, so that an error has the line of the value.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
+use kubelet_config::kubelet::endpoint::socket_path;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::ReasonSettings;
@@ -43,6 +48,37 @@ pub fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr,
     let text = String::deserialize(deserializer)?;
     let wrong = |_| format!("{text:?} is no address: wanted IP:PORT, such as 127.0.0.1:20258 or [::1]:20258");
     text.parse().map_err(wrong).map_err(de::Error::custom)
+}
+
+/// An endpoint that is a socket.
+pub fn endpoint<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    checked(deserializer, "unix:///PATH, such as unix:///run/crio/crio.sock", |text| socket_path(text).is_some())
+}
+
+/// An IP address, or one of each family with a comma between, as the kubelet's --node-ip.
+pub fn node_ip<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    checked(deserializer, "an IP address, or one of each family with a comma between, such as 10.0.0.7", |text| {
+        let addresses: Result<Vec<IpAddr>, _> = text.split(',').map(str::parse).collect();
+        match addresses.as_deref() {
+            Ok([one, other]) => one.is_ipv4() != other.is_ipv4(),
+            addresses => addresses.is_ok_and(|addresses| addresses.len() == 1),
+        }
+    })
+}
+
+/// A Node's `spec.providerID`.
+pub fn provider_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let is_id = |text: &str| text.split_once("://").is_some_and(|(scheme, id)| !scheme.is_empty() && !id.is_empty());
+    checked(deserializer, "PROVIDER://ID, such as hcloud://12345678", is_id)
+}
+
+fn checked<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    wanted: &str,
+    is_right: impl Fn(&str) -> bool,
+) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if is_right(&text) { Ok(Some(text)) } else { Err(de::Error::custom(format!("{text:?} is wrong: wanted {wanted}"))) }
 }
 
 /// `[reasons]`. Health cannot be turned down, nor can what every condition can have, which nodevigil itself sets.

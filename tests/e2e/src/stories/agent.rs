@@ -16,8 +16,8 @@ const RESTARTS: [&str; 2] = ["systemctl restart nodevigil", "systemctl kill --si
 fn ensure_restarts_change_nothing(node: &ObservedNode, before: &Condition) -> Result<()> {
     for command in RESTARTS {
         node.restart_agent(command)?;
-        node.ensure_unchanged(before).with_context(|| format!("after `{command}`"))?;
-        let shown = node.shown_since(before.at);
+        node.kubelet().ensure_unchanged(before).with_context(|| format!("after `{command}`"))?;
+        let shown = node.kubelet().shown_since(before.at);
         let other = shown.iter().find(|shown| shown.reason != before.reason);
         ensure!(other.is_none(), "after `{command}`: {other:?}");
     }
@@ -29,7 +29,7 @@ pub fn a_restart_keeps_a_crash(scene: &Scene) -> Result<()> {
     let crashed = node.kill_for_good()?;
     ensure_restarts_change_nothing(&node, &crashed)?;
     node.start_kubelet()?;
-    node.ensure_only(crashed.at, &["False", "True"])
+    node.kubelet().ensure_only(crashed.at, &["False", "True"])
 }
 
 /// systemd leaves the same traces of a stop and of a clean exit: what the Node shows tells them apart.
@@ -37,15 +37,15 @@ pub fn a_restart_keeps_a_stop(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
     let from = Instant::now();
     node.sh("systemctl stop kubelet")?;
-    let stopped = node.wait_for(from, "Unknown", "KubeletStoppedByOperator")?;
+    let stopped = node.kubelet().wait_for(from, "Unknown", "KubeletStoppedByOperator")?;
     ensure_restarts_change_nothing(&node, &stopped)?;
     node.start_kubelet()?;
-    node.ensure_only(from, &["True", "Unknown"])
+    node.kubelet().ensure_only(from, &["True", "Unknown"])
 }
 
 pub fn a_restart_keeps_health(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
-    let healthy = node.shown()?;
+    let healthy = node.kubelet().shown()?;
     ensure_restarts_change_nothing(&node, &healthy)?;
     node.crash_and_recover().map(drop)
 }
@@ -53,11 +53,11 @@ pub fn a_restart_keeps_health(scene: &Scene) -> Result<()> {
 /// As packages and images do it: the agent starts in the middle of the kubelet's restart.
 pub fn a_restart_with_the_kubelet_flips_nothing(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
-    let before = node.shown()?;
+    let before = node.kubelet().shown()?;
     for _ in 0..3 {
         node.restart_agent("systemctl restart nodevigil kubelet")?;
         node.wait_until_watched()?;
-        node.ensure_no_flip(&before)?;
+        node.kubelet().ensure_no_flip(&before)?;
     }
     Ok(())
 }
@@ -70,9 +70,9 @@ pub fn a_crash_while_the_agent_is_stopped_is_reported(scene: &Scene) -> Result<(
     let from = Instant::now();
     node.kill_kubelet()?;
     node.start_agent()?;
-    let crashed = node.wait_for(from, "False", "KubeletCrashed")?;
+    let crashed = node.kubelet().wait_for(from, "False", "KubeletCrashed")?;
     ensure!(crashed.message.contains("SIGKILL"), "{crashed:?}");
-    node.ensure_only(from, &["True", "False"])
+    node.kubelet().ensure_only(from, &["True", "False"])
 }
 
 pub fn a_stop_of_the_agent_withdraws_a_false(scene: &Scene) -> Result<()> {
@@ -81,25 +81,25 @@ pub fn a_stop_of_the_agent_withdraws_a_false(scene: &Scene) -> Result<()> {
     wait_a_second();
     let from = Instant::now();
     node.sh("systemctl stop nodevigil")?;
-    let stopped = node.wait_for(from, "Unknown", "NodevigilStopped")?;
+    let stopped = node.kubelet().wait_for(from, "Unknown", "NodevigilStopped")?;
     ensure!(stopped.message.contains("KubeletCrashed"), "{stopped:?}");
     ensure!(stopped.since > crashed.since, "{crashed:?}, then {stopped:?}");
-    node.ensure_unchanged(&stopped)?;
+    node.kubelet().ensure_unchanged(&stopped)?;
     let from = Instant::now();
     node.start_agent()?;
-    node.wait_for(from, "False", "KubeletCrashed")?;
+    node.kubelet().wait_for(from, "False", "KubeletCrashed")?;
     node.start_kubelet()?;
-    node.ensure_only(from, &["Unknown", "False", "True"])
+    node.kubelet().ensure_only(from, &["Unknown", "False", "True"])
 }
 
 pub fn a_stop_of_the_agent_keeps_a_true(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
-    let before = node.shown()?;
+    let before = node.kubelet().shown()?;
     node.sh("systemctl stop nodevigil")?;
-    node.ensure_unchanged(&before)?;
+    node.kubelet().ensure_unchanged(&before)?;
     node.start_agent()?;
     node.wait_until_watched()?;
-    node.ensure_unchanged(&before)
+    node.kubelet().ensure_unchanged(&before)
 }
 
 /// As a package manager does it: the new program takes the place of the old one, which still runs.
@@ -107,14 +107,14 @@ pub fn an_upgrade_changes_nothing(scene: &Scene) -> Result<()> {
     let upgrade = "cp /usr/bin/nodevigil /usr/bin/nodevigil.new && mv /usr/bin/nodevigil.new /usr/bin/nodevigil
         systemctl restart nodevigil";
     let node = scene.healthy()?;
-    let healthy = node.shown()?;
+    let healthy = node.kubelet().shown()?;
     node.restart_agent(upgrade)?;
-    node.ensure_unchanged(&healthy)?;
+    node.kubelet().ensure_unchanged(&healthy)?;
     let crashed = node.kill_for_good()?;
     node.restart_agent(upgrade)?;
-    node.ensure_unchanged(&crashed)?;
+    node.kubelet().ensure_unchanged(&crashed)?;
     node.start_kubelet()?;
-    node.ensure_only(crashed.at, &["False", "True"])
+    node.kubelet().ensure_only(crashed.at, &["False", "True"])
 }
 
 /// A unit that is slow to stop keeps agent and kubelet for some seconds of the shutdown, in which the kubelet is killed.
@@ -134,9 +134,9 @@ pub fn a_shutdown_is_no_fault(scene: &Scene) -> Result<()> {
         let (code, _) = node.run("systemctl is-active nodevigil")?;
         Ok((code != 0).then_some(()))
     })?;
-    node.ensure_unchanged(&node.shown()?)?;
-    node.ensure_only(from, &["True", "Unknown"])?;
-    let stopped = node.shown_since(from).into_iter().find(|shown| shown.reason == "NodevigilStopped");
+    node.kubelet().ensure_unchanged(&node.kubelet().shown()?)?;
+    node.kubelet().ensure_only(from, &["True", "Unknown"])?;
+    let stopped = node.kubelet().shown_since(from).into_iter().find(|shown| shown.reason == "NodevigilStopped");
     ensure!(stopped.is_none(), "{stopped:?}");
     Ok(())
 }

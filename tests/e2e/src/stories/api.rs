@@ -17,14 +17,14 @@ use crate::{
 
 pub fn a_new_node_inherits_nothing(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
-    let before = node.shown()?;
+    let before = node.kubelet().shown()?;
     wait_a_second();
     scene.plane().delete_node(node.name())?;
     node.sh("systemctl restart kubelet")?; // a kubelet registers when it starts, and only then
-    let new = node.wait_until_shown(before.at, |shown| shown.uid != before.uid)?;
+    let new = node.kubelet().wait_until_shown(before.at, |shown| shown.uid != before.uid)?;
     ensure!(new.since > before.since && new.since >= new.node_created, "{before:?}, then {new:?}");
-    node.wait_for(before.at, "True", "KubeletIsHealthy")?;
-    node.ensure_only(before.at, &["True"])?;
+    node.kubelet().wait_for(before.at, "True", "KubeletIsHealthy")?;
+    node.kubelet().ensure_only(before.at, &["True"])?;
     let recovered = node.crash_and_recover()?;
     ensure!(recovered.uid == new.uid, "{recovered:?}");
     Ok(())
@@ -32,7 +32,7 @@ pub fn a_new_node_inherits_nothing(scene: &Scene) -> Result<()> {
 
 pub fn a_crash_in_an_outage_is_reported_after_it(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
-    let before = node.shown()?;
+    let before = node.kubelet().shown()?;
     node.disable_restart()?;
     let from = Instant::now();
     scene.plane().stop_apiserver();
@@ -42,18 +42,18 @@ pub fn a_crash_in_an_outage_is_reported_after_it(scene: &Scene) -> Result<()> {
     })?;
     sleep(Duration::from_secs(30).saturating_sub(from.elapsed())); // long enough for the longest pause between requests
     scene.plane().start_apiserver()?;
-    let crashed = node.wait_for(from, "False", "KubeletCrashed")?;
+    let crashed = node.kubelet().wait_for(from, "False", "KubeletCrashed")?;
     ensure!(crashed.since > before.since, "{before:?}, then {crashed:?}");
-    node.ensure_unchanged(&crashed)?;
+    node.kubelet().ensure_unchanged(&crashed)?;
     node.start_kubelet()?;
-    node.ensure_only(from, &["True", "False"])
+    node.kubelet().ensure_only(from, &["True", "False"])
 }
 
 /// Nobody saw the `False`, but whoever measures from the transition time must not take the node for one that was healthy
 /// all along.
 pub fn a_recovery_in_an_outage_moves_the_transition_time(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
-    let before = node.shown()?;
+    let before = node.kubelet().shown()?;
     wait_a_second();
     let from = Instant::now();
     scene.plane().stop_apiserver();
@@ -61,9 +61,9 @@ pub fn a_recovery_in_an_outage_moves_the_transition_time(scene: &Scene) -> Resul
     node.wait_for_status("the agent to see the crash", |status| status["conditions"][0]["status"] == "False")?;
     node.wait_for_status("the agent to see the recovery", |status| status["conditions"][0]["status"] == "True")?;
     scene.plane().start_apiserver()?;
-    let healthy = node.wait_until_shown(from, |shown| shown.since != before.since)?;
+    let healthy = node.kubelet().wait_until_shown(from, |shown| shown.since != before.since)?;
     ensure!(healthy.status == "True" && healthy.since > before.since, "{before:?}, then {healthy:?}");
-    node.ensure_only(from, &["True"])
+    node.kubelet().ensure_only(from, &["True"])
 }
 
 pub fn a_condition_of_another_manager_is_left_alone(scene: &Scene) -> Result<()> {
@@ -83,14 +83,14 @@ pub fn a_condition_of_another_manager_is_left_alone(scene: &Scene) -> Result<()>
         "--patch",
         &patch,
     ])?;
-    node.wait_for(from, "True", "Theirs")?;
+    node.kubelet().wait_for(from, "True", "Theirs")?;
     node.start_agent()?;
     node.wait_for_trouble("ForeignOwner", &["another-agent", "KubeletHealthy", node.name()])?;
-    let before = node.shown()?;
+    let before = node.kubelet().shown()?;
     node.disable_restart()?;
     node.kill_kubelet()?;
     node.wait_for_status("the agent to see the crash", |status| status["conditions"][0]["status"] == "False")?;
-    node.ensure_unchanged(&before)?;
+    node.kubelet().ensure_unchanged(&before)?;
     let object = scene.plane().node(node.name())?.context("no Node")?;
     let conditions = object["status"]["conditions"].as_array().context("no conditions")?;
     let kept = conditions.iter().find(|condition| condition["type"] == "KubeletHealthy");
@@ -131,12 +131,12 @@ pub fn a_refused_apply_is_a_trouble_until_it_is_allowed(scene: &Scene) -> Result
     node.disable_restart()?;
     node.kill_kubelet()?;
     node.wait_for_trouble("ApiRefused", &["apply conditions", node.name(), "no crashes, please"])?;
-    node.ensure_only(from, &["True"])?;
+    node.kubelet().ensure_only(from, &["True"])?;
     scene.plane().kubectl(&["delete", "--filename", file])?;
-    node.wait_for(from, "False", "KubeletCrashed")?;
+    node.kubelet().wait_for(from, "False", "KubeletCrashed")?;
     node.wait_for_no_trouble()?;
     node.start_kubelet()?;
-    node.ensure_only(from, &["True", "False"])
+    node.kubelet().ensure_only(from, &["True", "False"])
 }
 
 /// The agent's time of day is 40 minutes ahead; what it writes has the API server's.
@@ -167,6 +167,6 @@ pub fn a_request_that_is_carried_out_late_does_not_stay(scene: &Scene) -> Result
     node.sh("nodevigil pause 1h")?;
     node.wait_for_status("the pause", |status| status["conditions"][0]["reason"] == "NodePaused")?;
     scene.plane().signal_apiserver(Signal::SIGCONT)?;
-    let paused = node.wait_for(from, "Unknown", "NodePaused")?;
-    node.ensure_unchanged(&paused)
+    let paused = node.kubelet().wait_for(from, "Unknown", "NodePaused")?;
+    node.kubelet().ensure_unchanged(&paused)
 }

@@ -60,9 +60,9 @@ fn forge(node: &ObservedNode, times: u32) -> Result<()> {
 
 pub fn forged_signals_change_nothing(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
-    let before = node.shown()?;
+    let before = node.kubelet().shown()?;
     forge(&node, 1)?;
-    node.ensure_unchanged(&before)?;
+    node.kubelet().ensure_unchanged(&before)?;
     let result = node.property("forger", "SubState")?;
     ensure!(result == "exited", "the signals were not sent: {result}\n{}", node.journal("forger")?);
     // With a stop job forged a moment before, a crash is a crash all the same.
@@ -71,11 +71,11 @@ pub fn forged_signals_change_nothing(scene: &Scene) -> Result<()> {
     forge(&node, 1)?;
     let from = Instant::now();
     node.kill_kubelet()?;
-    let crashed = node.wait_for(from, "False", "KubeletCrashed")?;
+    let crashed = node.kubelet().wait_for(from, "False", "KubeletCrashed")?;
     ensure!(crashed.message.contains("SIGKILL"), "{crashed:?}");
-    node.ensure_unchanged(&crashed)?;
+    node.kubelet().ensure_unchanged(&crashed)?;
     node.start_kubelet()?;
-    node.ensure_only(before.at, &["True", "False"])
+    node.kubelet().ensure_only(before.at, &["True", "False"])
 }
 
 pub fn a_crash_among_forged_signals_is_seen(scene: &Scene) -> Result<()> {
@@ -86,14 +86,14 @@ pub fn a_crash_among_forged_signals_is_seen(scene: &Scene) -> Result<()> {
         let passes = node.journal("forger")?.matches(SENT).count();
         Ok((passes * forged_signals().len() > 1000).then_some(()))
     })?;
-    node.ensure_only(from, &["True"])?;
+    node.kubelet().ensure_only(from, &["True"])?;
     let crashed = node.kill_for_good()?;
     ensure!(crashed.message.contains("SIGKILL"), "{crashed:?}");
     node.start_kubelet()?;
     let stopped_at = Instant::now();
     node.sh("systemctl stop kubelet")?;
-    node.wait_for(stopped_at, "Unknown", "KubeletStoppedByOperator")?;
+    node.kubelet().wait_for(stopped_at, "Unknown", "KubeletStoppedByOperator")?;
     let state = node.property("forger", "SubState")?;
     ensure!(state == "running", "the signals had ended before: {state}\n{}", node.journal("forger")?);
-    node.ensure_only(from, &["True", "False", "Unknown"])
+    node.kubelet().ensure_only(from, &["True", "False", "Unknown"])
 }

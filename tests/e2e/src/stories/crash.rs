@@ -18,24 +18,24 @@ fn add_removed_flag(node: &ObservedNode) -> Result<Instant> {
 fn repair(node: &ObservedNode) -> Result<()> {
     let from = Instant::now();
     node.sh("cp /run/kubelet.good /etc/default/kubelet; systemctl reset-failed kubelet; systemctl restart kubelet")?;
-    node.wait_for(from, "True", "KubeletIsHealthy")?;
+    node.kubelet().wait_for(from, "True", "KubeletIsHealthy")?;
     Ok(())
 }
 
 pub fn a_flag_that_does_not_exist_is_a_crash_loop(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
     let from = add_removed_flag(&node)?;
-    let first = node.wait_until_shown(from, |shown| shown.status == "False")?;
-    let looping = node.wait_for(from, "False", "KubeletCrashLooping")?;
+    let first = node.kubelet().wait_until_shown(from, |shown| shown.status == "False")?;
+    let looping = node.kubelet().wait_for(from, "False", "KubeletCrashLooping")?;
     for shown in [first, looping.clone()] {
         ensure!(shown.message.contains("exited with code 1"), "{shown:?}");
     }
-    node.ensure_unchanged(&looping)?;
-    let shown = node.shown_since(from);
+    node.kubelet().ensure_unchanged(&looping)?;
+    let shown = node.kubelet().shown_since(from);
     let mut problems = shown.iter().filter(|shown| shown.status == "False");
     ensure!(problems.all(|shown| shown.since == looping.since), "more than one transition: {shown:#?}");
     repair(&node)?;
-    node.ensure_only(from, &["True", "False"])
+    node.kubelet().ensure_only(from, &["True", "False"])
 }
 
 pub fn the_start_limit_counts_as_a_crash_loop(scene: &Scene) -> Result<()> {
@@ -43,12 +43,12 @@ pub fn the_start_limit_counts_as_a_crash_loop(scene: &Scene) -> Result<()> {
     let limit = "[Unit]\nStartLimitIntervalSec=60\nStartLimitBurst=4\n";
     let node = scene.healthy_with(|node| node.kubelet_unit(limit))?;
     let from = add_removed_flag(&node)?;
-    let looping = node.wait_for(from, "False", "KubeletCrashLooping")?;
-    node.ensure_unchanged(&looping)?;
+    let looping = node.kubelet().wait_for(from, "False", "KubeletCrashLooping")?;
+    node.kubelet().ensure_unchanged(&looping)?;
     let state = node.property("kubelet", "ActiveState")?;
     ensure!(state == "failed", "the agent may only observe: {state}");
     repair(&node)?;
-    node.ensure_only(from, &["True", "False"])
+    node.kubelet().ensure_only(from, &["True", "False"])
 }
 
 /// The limit of its own unit. systemd of cgroup v1 says `Result=signal`, so the kernel's record alone tells.
@@ -63,11 +63,11 @@ pub fn an_oom_kill_shows_its_limit(scene: &Scene) -> Result<()> {
     };
     let from = Instant::now();
     set_limit("8M")?;
-    let killed = node.wait_for(from, "False", "KubeletOOMKilled")?;
+    let killed = node.kubelet().wait_for(from, "False", "KubeletOOMKilled")?;
     ensure!(killed.message.contains("pid "), "{killed:?}");
     ensure!(killed.message.contains("limit of ") && killed.message.contains("kubelet.service"), "{killed:?}");
     let repaired = Instant::now();
     set_limit("infinity")?;
-    node.wait_for(repaired, "True", "KubeletIsHealthy")?;
-    node.ensure_only(from, &["True", "False"])
+    node.kubelet().wait_for(repaired, "True", "KubeletIsHealthy")?;
+    node.kubelet().ensure_only(from, &["True", "False"])
 }

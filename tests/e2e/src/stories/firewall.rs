@@ -4,17 +4,11 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use crate::{
-    scene::{Condition, ObservedNode, Scene},
-    support::{WAIT, wait_until},
-};
+use crate::scene::{Condition, ObservedNode, Scene};
 
 /// Drops what is sent to /healthz; returns what the Node then shows.
 fn block_healthz(scene: &Scene, node: &ObservedNode) -> Result<Condition> {
-    // A node that has just joined has no Lease for some seconds.
-    wait_until("the kubelet's Lease", WAIT, || {
-        Ok(scene.plane().kubectl(&["get", "lease", "-n", "kube-node-lease", node.name()]).ok())
-    })?;
+    scene.wait_for_lease()?;
     let from = Instant::now();
     node.sh(&format!(
         "nft add table ip e2e
@@ -22,7 +16,7 @@ fn block_healthz(scene: &Scene, node: &ObservedNode) -> Result<Condition> {
          nft add rule ip e2e input tcp dport {} drop",
         node.healthz_port()
     ))?;
-    node.wait_for(from, "True", "KubeletHealthzUnreachable")
+    node.kubelet().wait_for(from, "True", "KubeletHealthzUnreachable")
 }
 
 fn unblock_healthz(node: &ObservedNode) -> Result<()> {
@@ -33,15 +27,15 @@ pub fn a_firewall_on_healthz_is_a_warning(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
     let from = Instant::now();
     let unreachable = block_healthz(scene, &node)?;
-    node.ensure_unchanged(&unreachable)?;
+    node.kubelet().ensure_unchanged(&unreachable)?;
     let events = node.events(scene.plane())?;
     let warning = ("Warning".to_owned(), "KubeletHealthzUnreachable".to_owned());
     ensure!(events.contains(&warning), "{events:?}");
     let unblocked = Instant::now();
     unblock_healthz(&node)?;
-    node.wait_for(unblocked, "True", "KubeletIsHealthy")?;
+    node.kubelet().wait_for(unblocked, "True", "KubeletIsHealthy")?;
     // Whether it is a hang is not known until the kubelet renews its Lease.
-    node.ensure_only(from, &["True", "Unknown"])
+    node.kubelet().ensure_only(from, &["True", "Unknown"])
 }
 
 pub fn a_crash_behind_a_firewall_is_a_crash(scene: &Scene) -> Result<()> {
@@ -51,5 +45,5 @@ pub fn a_crash_behind_a_firewall_is_a_crash(scene: &Scene) -> Result<()> {
     ensure!(crashed.message.contains("SIGKILL"), "{crashed:?}");
     unblock_healthz(&node)?;
     node.start_kubelet()?;
-    node.ensure_only(crashed.at, &["False", "True"])
+    node.kubelet().ensure_only(crashed.at, &["False", "True"])
 }

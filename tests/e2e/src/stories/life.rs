@@ -10,10 +10,10 @@ pub fn a_crash_shows_signal_and_pid(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
     let from = Instant::now();
     let pid = node.kill_kubelet()?;
-    let crashed = node.wait_for(from, "False", "KubeletCrashed")?;
+    let crashed = node.kubelet().wait_for(from, "False", "KubeletCrashed")?;
     ensure!(crashed.message.contains("SIGKILL"), "{crashed:?}");
     ensure!(crashed.message.contains(&format!("pid {pid}")), "pid {pid}: {crashed:?}");
-    let healthy = node.wait_for(crashed.at, "True", "KubeletIsHealthy")?;
+    let healthy = node.kubelet().wait_for(crashed.at, "True", "KubeletIsHealthy")?;
     ensure!(healthy.since > crashed.since, "{crashed:?}, then {healthy:?}");
     let events = node.events(scene.plane())?;
     let is_recorded = |kind: &str, reason: &str| events.iter().any(|event| event.0 == kind && event.1 == reason);
@@ -26,13 +26,13 @@ pub fn a_clean_exit_without_a_stop_job_is_a_crash(scene: &Scene) -> Result<()> {
     let from = Instant::now();
     // The signal alone: systemd has no job, and nobody asked it to stop the unit.
     node.sh("systemctl kill --kill-who=main --signal=TERM kubelet")?;
-    let crashed = node.wait_for(from, "False", "KubeletCrashed")?;
+    let crashed = node.kubelet().wait_for(from, "False", "KubeletCrashed")?;
     ensure!(crashed.message.contains("exited with code 0"), "{crashed:?}");
-    node.ensure_unchanged(&crashed)?;
+    node.kubelet().ensure_unchanged(&crashed)?;
     let state = node.property("kubelet", "ActiveState")?;
     ensure!(state == "inactive", "the agent may only observe: {state}");
     node.start_kubelet()?;
-    node.ensure_only(from, &["True", "False"])
+    node.kubelet().ensure_only(from, &["True", "False"])
 }
 
 /// Probes fail on a node that has just started, so that a hang is no `False` before the Node is two minutes old.
@@ -40,25 +40,25 @@ pub fn a_stopped_process_is_hung_until_it_continues(scene: &Scene) -> Result<()>
     let node = scene.healthy()?;
     let from = Instant::now();
     node.sh("systemctl kill --kill-who=main --signal=STOP kubelet")?;
-    let early = node.wait_for(from, "Unknown", "NodeJustStarted")?;
+    let early = node.kubelet().wait_for(from, "Unknown", "NodeJustStarted")?;
     ensure!(early.message.contains("KubeletHung"), "{early:?}");
-    let hung = node.wait_for(early.at, "False", "KubeletHung")?;
+    let hung = node.kubelet().wait_for(early.at, "False", "KubeletHung")?;
     ensure!(hung.message.contains("state T"), "{hung:?}");
-    node.ensure_unchanged(&hung)?;
+    node.kubelet().ensure_unchanged(&hung)?;
     let continued = Instant::now();
     node.sh("systemctl kill --kill-who=main --signal=CONT kubelet")?;
-    node.wait_for(continued, "True", "KubeletIsHealthy")?;
-    node.ensure_only(hung.at, &["True", "False"])
+    node.kubelet().wait_for(continued, "True", "KubeletIsHealthy")?;
+    node.kubelet().ensure_only(hung.at, &["True", "False"])
 }
 
 pub fn a_stop_job_is_no_fault(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
     let from = Instant::now();
     node.sh("systemctl stop kubelet")?;
-    let stopped = node.wait_for(from, "Unknown", "KubeletStoppedByOperator")?;
-    node.ensure_unchanged(&stopped)?;
+    let stopped = node.kubelet().wait_for(from, "Unknown", "KubeletStoppedByOperator")?;
+    node.kubelet().ensure_unchanged(&stopped)?;
     node.start_kubelet()?;
-    node.ensure_only(from, &["True", "Unknown"])
+    node.kubelet().ensure_only(from, &["True", "Unknown"])
 }
 
 pub fn a_crash_and_its_restart_are_one_problem(scene: &Scene) -> Result<()> {
@@ -66,11 +66,12 @@ pub fn a_crash_and_its_restart_are_one_problem(scene: &Scene) -> Result<()> {
     for _ in 0..2 {
         let from = Instant::now();
         let killed = node.kill_kubelet()?;
-        let crashed = node.wait_for(from, "False", "KubeletCrashed")?;
-        let healthy = node.wait_for(crashed.at, "True", "KubeletIsHealthy")?;
-        node.ensure_no_flip(&healthy)?;
+        let crashed = node.kubelet().wait_for(from, "False", "KubeletCrashed")?;
+        let healthy = node.kubelet().wait_for(crashed.at, "True", "KubeletIsHealthy")?;
+        node.kubelet().ensure_no_flip(&healthy)?;
         // True until the crash is seen, False until the next kubelet is healthy, True from then on.
-        let mut statuses: Vec<String> = node.shown_since(from).into_iter().map(|shown| shown.status).collect();
+        let mut statuses: Vec<String> =
+            node.kubelet().shown_since(from).into_iter().map(|shown| shown.status).collect();
         statuses.dedup();
         let first = statuses.iter().position(|status| status == "False").unwrap_or_default();
         ensure!(statuses[first..] == ["False", "True"], "{statuses:?}");
@@ -81,18 +82,18 @@ pub fn a_crash_and_its_restart_are_one_problem(scene: &Scene) -> Result<()> {
 
 pub fn a_restart_job_flips_nothing(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
-    let before = node.shown()?;
+    let before = node.kubelet().shown()?;
     for command in ["restart", "try-restart", "reload-or-restart"] {
         node.sh(&format!("systemctl {command} kubelet"))?;
         node.wait_until_watched()?;
     }
-    node.ensure_no_flip(&before)?;
+    node.kubelet().ensure_no_flip(&before)?;
     // A kubelet that is stopped while it starts exits with code 1.
     for _ in 0..3 {
         node.sh("systemctl restart kubelet; sleep 0.1; systemctl restart kubelet")?;
         node.wait_until_watched()?;
     }
-    node.ensure_no_flip(&before)
+    node.kubelet().ensure_no_flip(&before)
 }
 
 pub fn a_stop_of_the_runtime_is_a_stop_job_too(scene: &Scene) -> Result<()> {
@@ -108,14 +109,14 @@ pub fn a_stop_of_the_runtime_is_a_stop_job_too(scene: &Scene) -> Result<()> {
         for command in ["stop containerd", "stop containerd kubelet"] {
             let stopped_at = Instant::now();
             node.sh(&format!("systemctl {command}"))?;
-            let stopped = node.wait_for(stopped_at, "Unknown", "KubeletStoppedByOperator")?;
-            node.ensure_unchanged(&stopped)?;
+            let stopped = node.kubelet().wait_for(stopped_at, "Unknown", "KubeletStoppedByOperator")?;
+            node.kubelet().ensure_unchanged(&stopped)?;
             let started_at = Instant::now();
             node.sh("systemctl start containerd kubelet")?;
-            node.wait_for(started_at, "True", "KubeletIsHealthy")?;
+            node.kubelet().wait_for(started_at, "True", "KubeletIsHealthy")?;
         }
     }
-    node.ensure_only(from, &["True", "Unknown"])
+    node.kubelet().ensure_only(from, &["True", "Unknown"])
 }
 
 /// systemd stops a kubelet whose container runtime fails, and does not start it again when the runtime is back.
@@ -129,10 +130,10 @@ pub fn a_kubelet_that_was_stopped_with_a_failed_runtime_is_a_problem(scene: &Sce
     node.sh("systemctl kill --kill-who=main --signal=KILL containerd")?;
     // It is a problem when the runtime has been back for two minutes.
     let reason = "KubeletStoppedWithDependency";
-    let stopped = node.wait_longer_for(from, Duration::from_mins(4), "False", reason)?;
+    let stopped = node.kubelet().wait_longer_for(from, Duration::from_mins(4), "False", reason)?;
     ensure!(stopped.message.contains("containerd.service"), "{stopped:?}");
     let states = ["kubelet", "containerd"].map(|unit| node.property(unit, "ActiveState").unwrap_or_default());
     ensure!(states == ["inactive", "active"], "kubelet and containerd: {states:?}");
     node.start_kubelet()?;
-    node.ensure_only(from, &["True", "Unknown", "False"])
+    node.kubelet().ensure_only(from, &["True", "Unknown", "False"])
 }

@@ -2,13 +2,24 @@
 
 mod agent;
 mod api;
+mod bootstrap;
 mod bus;
+mod config;
 mod crash;
+mod diagnose;
 mod firewall;
 pub mod harness;
+mod kernel;
+mod lease;
 mod life;
+mod maintenance;
+mod memory;
 mod pause;
+mod profiles;
+mod runtime;
 mod settings;
+mod storage;
+mod taints;
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -75,11 +86,48 @@ pub const STORIES: &[Story] = &[
     full("api::late_write", api::a_request_that_is_carried_out_late_does_not_stay),
     full("api::wrong_clock", api::a_wrong_clock_moves_no_transition_time),
     gate("api::foreign_owner", api::a_condition_of_another_manager_is_left_alone),
+    gate("bootstrap::ready", bootstrap::a_ready_node_is_bootstrapped),
+    full("bootstrap::stuck", bootstrap::a_taint_that_nobody_removes_is_late_then_stuck),
+    full("bootstrap::not_joined", bootstrap::a_host_that_cannot_join_shows_the_stage_and_the_cause),
     gate("bus::forged_signals", bus::forged_signals_change_nothing),
     gate("bus::crash_among_forged_signals", bus::a_crash_among_forged_signals_is_seen),
+    gate("certificate::expired", lease::an_expired_client_certificate_is_reported_until_it_is_renewed),
+    full("lease::stalled", lease::a_stalled_connection_of_the_kubelet_alone_is_reported),
+    full("lease::outage_for_both", lease::an_outage_for_kubelet_and_agent_is_no_fault),
+    gate("kernel::forged_lines", kernel::forged_lines_change_nothing),
+    full("kernel::trouble_logged", kernel::an_error_of_a_file_system_is_a_warning),
+    full("kernel::limit", kernel::few_process_ids_left_are_a_warning),
+    full("kernel::systemd_in_state_d", kernel::a_systemd_that_waits_in_the_kernel_is_deadlocked),
+    gate("storage::read_only", storage::a_mount_that_becomes_read_only_is_a_problem_until_it_is_writable),
+    full("storage::ext4_error", storage::a_file_system_that_the_kernel_makes_read_only_is_a_problem),
+    full("storage::io_error", storage::a_file_system_that_fails_is_a_problem),
+    full("storage::full", storage::a_full_file_system_is_a_problem_until_there_is_space),
+    full("storage::hung", storage::a_disk_that_completes_nothing_is_a_problem_and_a_frozen_file_system_is_none),
+    full("memory::runs_out", memory::memory_that_runs_out_is_reported_before_it_is_used_up),
+    full("memory::cgroup_limit", memory::a_cgroup_at_its_own_limit_is_not_the_host),
+    gate("config::flag_in_the_wrong_file", config::a_flag_in_the_wrong_file_is_found),
+    full("config::error_until_corrected", config::an_error_is_shown_until_the_file_is_corrected),
+    full("config::preflight", config::the_check_prints_before_the_kubelet_starts),
     full("pause::lifts_a_problem", pause::a_pause_lifts_a_problem_until_it_ends),
+    gate("runtime::crash", runtime::a_crash_shows_signal_and_pid),
+    gate("runtime::restart", runtime::a_restart_flips_nothing_and_a_stop_is_no_fault),
+    full("runtime::hang", runtime::a_stopped_process_is_hung_until_it_continues),
+    full("runtime::out_of_memory", runtime::an_oom_kill_shows_its_limit),
+    full("runtime::not_ready", runtime::a_runtime_without_cri_is_not_ready_when_the_kubelet_says_so),
+    full("runtime::another_of_its_name", runtime::another_program_of_that_name_changes_nothing),
+    full("pause::annotation", pause::an_annotation_pauses_until_it_is_removed),
+    gate("maintenance::drain_like", maintenance::a_crash_during_maintenance_is_reported_after_it),
+    full("maintenance::package_upgrade", maintenance::a_crash_during_a_package_upgrade_is_reported_after_it),
+    gate("taints::crash", taints::a_crash_taints_until_the_kubelet_is_back),
+    full("taints::kept", taints::a_taint_is_set_again_and_goes_with_a_pause_and_a_stop),
+    full("taints::kubelets_identity", taints::with_the_kubelets_identity_taints_are_a_trouble),
+    full("taints::cleanup", taints::cleanup_leaves_nothing_of_ours),
+    full("profiles::npd_and_eks", profiles::conditions_have_the_names_of_the_profile_beside_their_own),
     full("settings::refused", settings::refused_settings_leave_the_last_accepted_ones_in_use),
     full("settings::never_accepted", settings::without_accepted_settings_the_exit_code_is_78),
+    full("diagnose::dead_kubelet", diagnose::a_dead_kubelet_is_named),
+    full("diagnose::hung_runtime", diagnose::a_hung_container_runtime_is_named),
+    full("diagnose::hung_bus", diagnose::a_bus_that_does_not_answer_is_named),
 ];
 
 /// The stories of a tier whose name contains one of the filters; all of the tier, if there is no filter.
@@ -99,7 +147,8 @@ mod tests {
         let nodes: BTreeSet<String> = STORIES.iter().map(|story| crate::scene::node_name(story.name)).collect();
         assert_eq!(nodes.len(), STORIES.len());
         for name in nodes {
-            let is_label = name.len() < 50 && name.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+            let is_label =
+                name.len() < 50 && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
             assert!(is_label, "{name}");
         }
     }

@@ -8,14 +8,14 @@ use crate::{
 };
 
 const BAD_FILE: &str = "/etc/nodevigil/config.d/90-bad.toml";
-const BAD_SETTINGS: &str = "[kubelet]\nhealthy_for_secs = 0\n";
+const BAD_SETTINGS: &str = "[conditions]\nhealthy_for_secs = 0\n";
 
 pub fn refused_settings_leave_the_last_accepted_ones_in_use(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
-    let before = node.shown()?;
+    let before = node.kubelet().shown()?;
     node.sh(&format!("printf '{}' >{BAD_FILE}", BAD_SETTINGS.replace('\n', "\\n")))?;
     node.restart_agent("systemctl restart nodevigil")?;
-    node.ensure_unchanged(&before)?;
+    node.kubelet().ensure_unchanged(&before)?;
     node.wait_for_trouble("ConfigRefused", &[&format!("{BAD_FILE}:2")])?;
     let (_, table) = node.run("nodevigil status")?;
     ensure!(table.contains(&format!("{BAD_FILE}:2")), "{table}");

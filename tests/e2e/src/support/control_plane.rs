@@ -72,6 +72,17 @@ impl ControlPlane {
         self.kubeadm(&["kubeconfig", "user", "--client-name", user, "--org", group])
     }
 
+    /// The same, with a client certificate that expires after `secs`.
+    pub fn kubeconfig_that_expires(&self, user: &str, group: &str, secs: u32) -> Result<String> {
+        let validity = format!("{secs}s");
+        self.kubeadm(&["kubeconfig", "user", "--client-name", user, "--org", group, "--validity-period", &validity])
+    }
+
+    /// The port of the API server.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// kubectl as the administrator, ready to be run.
     pub fn kubectl_command(&self) -> Result<Command> {
         let mut kubectl = Command::new(programs::kubernetes("kubectl")?);

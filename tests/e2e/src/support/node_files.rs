@@ -44,7 +44,7 @@ const CONTAINERD: &str = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".co
 const JOURNALD: &str = "[Journal]\nStorage=volatile\nReadKMsg=no\nAudit=no\nRateLimitIntervalSec=0\n";
 
 /// A short healthy time, to save time.
-const SETTINGS: &str = "[kubelet]\nhealthy_for_secs = 1\n";
+const SETTINGS: &str = "[conditions]\nhealthy_for_secs = 1\n";
 
 /// The unit that every node boots into.
 pub const TARGET: &str = "node.target";
@@ -126,6 +126,7 @@ pub fn agent(kubeconfig: String) -> Result<Vec<File>> {
     };
     Ok(vec![
         file("/usr/lib/systemd/system/nodevigil.service", read("nodevigil.service")?, 0o644),
+        file("/usr/lib/systemd/system/nodevigil-preflight.service", read("nodevigil-preflight.service")?, 0o644),
         file("/usr/lib/tmpfiles.d/nodevigil.conf", read("nodevigil.tmpfiles")?, 0o644),
         file("/etc/nodevigil/config.d/50-e2e.toml", SETTINGS, 0o644),
         file("/etc/nodevigil/kubeconfig", kubeconfig, 0o600),

@@ -1,4 +1,4 @@
-//! systemd over D-Bus (org.freedesktop.systemd1(5)): the state of the kubelet's unit and its jobs, as they change.
+//! systemd over D-Bus (org.freedesktop.systemd1(5)): the state of a unit and its jobs, as they change.
 //!
 //! Two connections. Signals arrive on one, which is read all the time; methods are called on the other. On one connection a queue
 //! full of signals would keep the answer to a call from being read.
@@ -6,6 +6,7 @@
 //! The bus delivers a signal that is addressed to us from whoever sends it, so a signal counts only if its sender is the unique name
 //! that owns `org.freedesktop.systemd1` ([`signal`]).
 
+mod loaded;
 mod signal;
 mod unit;
 
@@ -22,7 +23,10 @@ use zbus::{
     message::Type,
 };
 
-pub use self::unit::{LastProcess, UnitState};
+pub use self::{
+    loaded::loaded,
+    unit::{LastProcess, UnitState},
+};
 use self::{
     signal::{BUS, BUS_PATH, Dropped, MANAGER, MANAGER_PATH, PROPERTIES, SERVICE, SYSTEMD, Signal, UNIT},
     unit::{dependencies, job_id, merge, text},
@@ -59,7 +63,7 @@ pub enum JobKind {
     Other,
 }
 
-/// A service with which systemd stops the kubelet's unit, such as that of `BindsTo=`.
+/// A service with which systemd stops the unit, such as that of `BindsTo=`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dependency {
     pub unit: String,
@@ -118,7 +122,7 @@ pub async fn watch(units: Vec<String>, events: mpsc::Sender<BusEvent>, troubles:
             Err(_) => zbus::Error::Failure(format!("no answer within {} s", OPEN_TIMEOUT.as_secs())),
         };
         let message =
-            format!("no D-Bus connection to systemd: {error}; until there is one, it is not known why a kubelet ends");
+            format!("no D-Bus connection to systemd: {error}; until there is one, it is not known why a service ends");
         troubles.set(Trouble::BusLost, message);
         events.send(BusEvent::Lost).await.ok();
         sleep(wait).await;
@@ -244,7 +248,7 @@ impl Session {
             Signal::JobRemoved { id, unit, result } if unit == self.unit => {
                 self.send(BusEvent::JobRemoved { id, result }).await
             }
-            // systemd has read its units anew: every property may differ, unannounced.
+            // systemd has reloaded its unit files: every property may differ, unannounced.
             Signal::Reloaded => self.read().await,
             Signal::Owner(owner) => {
                 let is_back = owner.is_some();
@@ -285,7 +289,7 @@ impl Session {
 
     async fn send(&self, event: BusEvent) -> zbus::Result<()> {
         let sent = self.events.send(event).await;
-        sent.map_err(|_| zbus::Error::Failure("the kubelet is no longer monitored".into()))
+        sent.map_err(|_| zbus::Error::Failure("the unit is no longer monitored".into()))
     }
 }
 

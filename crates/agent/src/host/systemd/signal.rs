@@ -32,7 +32,7 @@ pub(super) enum Signal {
         unit: String,
         result: String,
     },
-    /// systemd has read its units anew.
+    /// systemd has reloaded its unit files.
     Reloaded,
     /// Another connection owns systemd's name from now on, or none.
     Owner(Option<String>),

@@ -8,6 +8,7 @@ use crate::{
         oom::OomKill,
         pressure::Pressure,
         process::{Cgroup, ProcessId, Sample},
+        sockets::Connection,
         systemd::BusEvent,
     },
 };
@@ -39,6 +40,8 @@ pub enum Observation {
         line: Option<String>,
     },
     Lease(LeaseFacts),
+    /// The connections to the API server of the process of this pid; none if they are not known, or if our API server is another one.
+    Connections(i32, Option<Vec<Connection>>),
     /// Since when the API server has answered; none while it does not.
     ApiReached(Option<Uptime>),
 }

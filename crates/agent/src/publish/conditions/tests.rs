@@ -80,16 +80,20 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        Self { server: Server::new("u1"), reconciler: Reconciler::default(), desired: Desired::default() }
+        Self {
+            server: Server::new("u1"),
+            reconciler: Reconciler::new(TaintSettings::default()),
+            desired: Desired::default(),
+        }
     }
 
     /// From now on this is desired of the Node that there is.
     fn desire(&mut self, reason: Reason, flips: u32) {
-        self.desired =
-            Desired { node_uid: self.server.node["metadata"]["uid"].as_str().map(Into::into), conditions: vec![] };
-        let (kind, spec) = (ConditionType::KubeletHealthy, reason.spec());
-        let (reason, message) = (spec.name.to_owned(), "m".to_owned());
-        self.desired.conditions.push(Condition { kind, status: spec.status, reason, message, flips });
+        let (spec, message) = (reason.spec(), "m".to_owned());
+        let (name, status, reason) = ("KubeletHealthy", spec.status, spec.name.to_owned());
+        let node_uid = self.server.node["metadata"]["uid"].as_str().map(Into::into);
+        let published = vec![Published { name, status, reason, message, flips }];
+        self.desired = Desired { node_uid, published, ..Desired::default() };
     }
 
     /// Does what the reconciler wants until it waits; the number of applies that were carried out.
@@ -108,6 +112,7 @@ impl World {
                     applied += usize::from(answer.is_ok());
                     self.reconciler.applied(answer, now);
                 }
+                Step::Taint(_) => unreachable!("the reconciler of conditions"),
             }
         }
         panic!("it does not come to rest: {:?}", self.reconciler);
@@ -161,7 +166,7 @@ fn another_reason_or_message_with_the_same_status_keeps_the_transition_time() {
     assert_eq!(world.settle(20), 1);
     let mut applied = 0;
     for secs in 0..100 {
-        world.desired.conditions[0].message = format!("for {secs} s");
+        world.desired.published[0].message = format!("for {secs} s");
         applied += world.settle(30 + secs);
     }
     assert!((1..=6).contains(&applied), "a message that changes all the time is written {applied} times");
@@ -169,11 +174,27 @@ fn another_reason_or_message_with_the_same_status_keeps_the_transition_time() {
 }
 
 #[test]
+fn a_reason_that_changes_all_the_time_is_written_each_time_only_if_it_is_that_of_a_problem() {
+    let written = |reasons: [Reason; 2]| {
+        let mut world = World::new();
+        world.desire(reasons[0], 0);
+        world.settle(10);
+        let change = |secs: usize| {
+            world.desire(reasons[secs % 2], 0);
+            world.settle(10 + secs as u64)
+        };
+        (1..=100).map(change).sum::<usize>()
+    };
+    assert_eq!(written([Reason::KubeletCrashed, Reason::KubeletOOMKilled]), 100);
+    assert!((6..=13).contains(&written([Reason::KubeletNotFound, Reason::KubeletStarting])));
+}
+
+#[test]
 fn a_restarted_agent_keeps_the_transition_time_and_a_status_that_changed_and_changed_back_gets_a_new_one() {
     let mut world = World::new();
     world.desire(Reason::KubeletCrashed, 0);
     world.settle(10);
-    world.reconciler = Reconciler::default();
+    world.reconciler = Reconciler::new(TaintSettings::default());
     // Flips before the engine adopted what the Node shows do not count.
     world.desire(Reason::KubeletCrashed, 1);
     world.settle(100);
@@ -195,7 +216,7 @@ fn a_transition_time_that_cannot_be_true_is_replaced() {
             &[json!({"type": "KubeletHealthy", "status": "False", "reason": "KubeletCrashed",
             "message": "m", "lastTransitionTime": wrong})],
         );
-        world.reconciler = Reconciler::default();
+        world.reconciler = Reconciler::new(TaintSettings::default());
         assert_eq!(world.settle(100), 1, "{wrong}");
         assert_eq!(world.server.shown(), shows("False", 100));
     }

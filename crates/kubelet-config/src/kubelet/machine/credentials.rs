@@ -104,8 +104,8 @@ fn is_there<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
 }
 
 /// The kubeconfig at `path` of a kubelet whose configuration is not known; `cert_dir` is its `--cert-dir`. Of a certificate
-/// in the kubeconfig and a renewed one beside it the kubelet uses the latter only if it renews certificates: the one that
-/// lasts longer counts here.
+/// that the kubeconfig has or names and a renewed one the kubelet uses the latter only if it renews certificates: the one
+/// that lasts longer counts here.
 pub fn of_running(tree: &dyn Tree, path: &str, cert_dir: Option<&str>) -> Needed<Kubeconfig> {
     const FLAG: &str = "--kubeconfig";
     let setting = |name: &str, value: Value| {
@@ -121,7 +121,7 @@ pub fn of_running(tree: &dyn Tree, path: &str, cert_dir: Option<&str>) -> Needed
     );
     let given = kubeconfig(tree, &settings, FLAG);
     let Needed::Present(Kubeconfig {
-        credential: ClientCredential::CertificateData,
+        credential: ClientCredential::CertificateData | ClientCredential::CertificateFile { .. },
         certificate,
         ..
     }) = &given
@@ -266,17 +266,14 @@ fn follow(tree: &dyn Tree, settings: &Settings, user: &User, found: &mut Kubecon
             found.files.push(name);
         }
     }
+    // The kubelet prefers the certificate that it has renewed to the one that it was given
+    // (`Current` in k8s.io/client-go/util/certificate/certificate_store.go).
+    let renewed = cert_dir(settings).join("kubelet-client-current.pem");
+    let is_renewed = settings.bool("rotateCertificates") == Some(true) && tree.exists(&renewed);
     let read = match (data, certificate) {
+        (Some(_), _) | (_, Some(_)) if is_renewed => from_file(tree, &renewed),
         (Some(data), _) => {
-            // The kubelet prefers the certificate that it has renewed to the one that it was given.
-            let renewed = cert_dir(settings).join("kubelet-client-current.pem");
-            let renewed =
-                settings.bool("rotateCertificates") == Some(true) && tree.exists(&renewed);
-            if renewed {
-                from_file(tree, &cert_dir(settings).join("kubelet-client-current.pem"))
-            } else {
-                of_data(&found.at, data).map_err(|problem| format!("{} {problem}", found.at.file))
-            }
+            of_data(&found.at, data).map_err(|problem| format!("{} {problem}", found.at.file))
         }
         (None, Some(path)) => from_file(tree, &folder.join(path)),
         (None, None) => return,

@@ -1,6 +1,8 @@
-//! What is observed of a kubelet, and what is reported then: how it ends, here, and how it does not answer, in `silence`.
+//! What is observed of a kubelet, and what is reported then: how it ends, here; how it does not answer, in `silence`; and how it does not
+//! reach the API server, in `stall`.
 
 mod silence;
+mod stall;
 
 use std::time::Duration;
 
@@ -166,7 +168,7 @@ fn an_end_counts_after_three_milliseconds_even_if_systemd_has_not_said_how_it_ca
 }
 
 #[test]
-fn a_stop_job_excuses_the_end_however_late_it_is_heard() {
+fn a_stop_job_excuses_the_end_however_late_it_is_seen() {
     let mut before = Story::healthy();
     before.job(JobKind::Stop);
     before.see(Observation::Exited(812));

@@ -1,9 +1,9 @@
-//! How a kubelet ended, and how often kubelets have.
+//! How the process of a service ended, and how often that has happened.
 
 use std::{collections::VecDeque, time::Duration};
 
 use crate::{
-    condition::{Finding, Reason, Uptime},
+    condition::Uptime,
     host::{
         oom::{Memory, OomKill},
         process::Cgroup,
@@ -17,14 +17,14 @@ const CLD_DUMPED: i32 = 3;
 /// A crash loop: so many ends within that time.
 const LOOPS: [(usize, Duration); 2] = [(3, Duration::from_mins(5)), (5, Duration::from_mins(30))];
 
-/// Why a kubelet ended.
+/// Why a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cause {
+pub enum Cause {
     /// systemd may be about to say.
     Unconfirmed,
     /// A stop job.
     Stopped,
-    /// A stop job that came with the end of a service that the kubelet's unit depends on.
+    /// A stop job that came with the end of a service that the unit depends on.
     StoppedWithDependency,
     /// A restart job: another one is about to start.
     Restarted,
@@ -34,58 +34,58 @@ pub(super) enum Cause {
     Unknown,
 }
 
-/// A process of the kubelet's unit, and what is needed to say how it ended.
+/// A process of the unit, and what is needed to say how it ended.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Run {
-    pub(super) pid: i32,
+pub struct Run {
+    pub pid: i32,
     /// Its name as the kernel has it, at most 15 bytes, and its cgroup; empty and none if it was never opened.
-    pub(super) name: String,
-    pub(super) cgroup: Option<Cgroup>,
+    pub name: String,
+    pub cgroup: Option<Cgroup>,
     /// The unit's `InvocationID`; empty if it is not known.
-    pub(super) invocation: String,
+    pub invocation: String,
     /// systemd's count of automatic restarts when it was opened.
-    pub(super) restarts: u32,
+    pub restarts: u32,
 }
 
-/// A kubelet that has ended.
+/// A process that has ended.
 #[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) run: Run,
-    pub(super) at: Uptime,
-    pub(super) cause: Cause,
+pub struct Ended {
+    pub run: Run,
+    pub at: Uptime,
+    pub cause: Cause,
     /// How it ended, as systemd says.
-    pub(super) how: Option<LastProcess>,
+    pub how: Option<LastProcess>,
     /// Who says that it was OOM-killed.
-    pub(super) oom: Option<OomEvidence>,
-    pub(super) last_error: Option<String>,
+    pub oom: Option<OomEvidence>,
+    pub last_error: Option<String>,
     /// Whether systemd was stopping the unit when the process ended.
-    pub(super) was_being_stopped: bool,
+    pub was_being_stopped: bool,
     /// Whether systemd has waited to restart it, and since when the unit has been inactive after that.
-    pub(super) has_waited_for_restart: bool,
-    pub(super) inactive_since: Option<Uptime>,
+    pub has_waited_for_restart: bool,
+    pub inactive_since: Option<Uptime>,
     /// The service whose end brought the stop job.
-    pub(super) dependency: Option<StoppedWith>,
+    pub dependency: Option<StoppedWith>,
 }
 
-/// What says that a kubelet was OOM-killed.
+/// What says that a process was OOM-killed.
 #[derive(Debug)]
-pub(super) enum OomEvidence {
+pub enum OomEvidence {
     /// systemd's `Result=oom-kill`.
     Result,
     /// The kernel's record.
     Record(OomKill),
 }
 
-/// A service with which the kubelet was stopped.
+/// A service with which it was stopped.
 #[derive(Debug)]
-pub(super) struct StoppedWith {
-    pub(super) unit: String,
+pub struct StoppedWith {
+    pub unit: String,
     /// Since when it has been seen to be back, or to have failed for good.
-    pub(super) settled_since: Option<Uptime>,
+    pub settled_since: Option<Uptime>,
 }
 
 impl Ended {
-    pub(super) fn new(run: Run, at: Uptime) -> Self {
+    pub fn new(run: Run, at: Uptime) -> Self {
         Self {
             run,
             at,
@@ -101,58 +101,42 @@ impl Ended {
     }
 
     /// It was stopped by a stop job, which the end of `dependency` brought if that had failed.
-    pub(super) fn set_stopped(&mut self, dependency: Option<String>) {
+    pub fn set_stopped(&mut self, dependency: Option<String>) {
         self.cause = if dependency.is_some() { Cause::StoppedWithDependency } else { Cause::Stopped };
         self.dependency = dependency.map(|unit| StoppedWith { unit, settled_since: None });
     }
 
     /// Whether the kernel's record is about this process: by its pid, or by its cgroup and name where the record has the pid of
     /// another PID namespace.
-    pub(super) fn is_killed_by(&self, kill: &OomKill) -> bool {
+    pub fn is_killed_by(&self, kill: &OomKill) -> bool {
         let is_own = |own: &Cgroup| kill.cgroup.as_ref().is_some_and(|killed| own.is(killed));
-        // systemd names a process `(kubelet)` until its exec.
-        let is_by_name =
-            self.run.cgroup.as_ref().is_some_and(is_own) && kill.name == self.run.name.trim_matches(['(', ')']);
+        // Until its exec systemd names a process by the last eight characters of its program: `(kubelet)`, `(ntainerd)`.
+        let has_its_name = match self.run.name.strip_prefix('(') {
+            Some(end) => kill.name.ends_with(end.trim_end_matches(')')),
+            None => kill.name == self.run.name,
+        };
+        let is_by_name = has_its_name && self.run.cgroup.as_ref().is_some_and(is_own);
         // In a container our pids are not the kernel's.
         let has_hosts_pids = self.run.cgroup.as_ref().is_none_or(|own| !own.is_relative);
         is_by_name || (has_hosts_pids && kill.pid == self.run.pid)
     }
 
-    /// What to report of an end without a job. `looping`: so many ends within that time. `is_limit`: systemd has given up.
-    pub(super) fn finding(&self, unit: &str, looping: Option<(usize, Duration)>, is_limit: bool) -> Finding {
-        if let Some(evidence) = &self.oom {
-            let memory = match evidence {
-                OomEvidence::Result => format!("Result=oom-kill of {unit}"),
-                OomEvidence::Record(kill) => match &kill.memory {
-                    Memory::Host => "the host was out of memory".to_owned(),
-                    Memory::Limit(Some(path)) if path.ends_with(&format!("/{unit}")) => format!("limit of {unit}"),
-                    Memory::Limit(Some(path)) => format!("limit of {path}"),
-                    Memory::Limit(None) => "limit of its cgroup".to_owned(),
-                },
-            };
-            let message = format!("the kubelet was OOM-killed (pid {}, {memory})", self.run.pid);
-            return Finding::new(Reason::KubeletOOMKilled, message);
-        }
-        let mut message = format!("kubelet pid {} {}", self.run.pid, self.how());
-        if let Some(line) = &self.last_error {
-            message = format!("{message}; its last error: {line}");
-        }
-        if is_limit {
-            let message = format!("systemd no longer restarts {unit} (start limit hit); {message}");
-            return Finding::new(Reason::KubeletCrashLooping, message);
-        }
-        match looping {
-            Some((count, within)) => {
-                let minutes = within.as_secs() / 60;
-                let message = format!("the kubelet has ended {count} times within {minutes} minutes; {message}");
-                Finding::new(Reason::KubeletCrashLooping, message)
-            }
-            None => Finding::new(Reason::KubeletCrashed, message),
-        }
+    /// If it was OOM-killed, that and whose memory was used up, with its pid: a sentence without its subject.
+    pub fn oom_killed(&self, unit: &str) -> Option<String> {
+        let memory = match self.oom.as_ref()? {
+            OomEvidence::Result => format!("Result=oom-kill of {unit}"),
+            OomEvidence::Record(kill) => match &kill.memory {
+                Memory::Host => "the host was out of memory".to_owned(),
+                Memory::Limit(Some(path)) if path.ends_with(&format!("/{unit}")) => format!("limit of {unit}"),
+                Memory::Limit(Some(path)) => format!("limit of {path}"),
+                Memory::Limit(None) => "limit of its cgroup".to_owned(),
+            },
+        };
+        Some(format!("was OOM-killed (pid {}, {memory})", self.run.pid))
     }
 
     /// Whether it ended by an error of its own. What a process logged last explains no signal that it was sent.
-    pub(super) fn has_failed(&self) -> bool {
+    pub fn has_failed(&self) -> bool {
         let is_error = |how: &LastProcess| match how.code {
             CLD_EXITED => how.status != 0,
             code => code == CLD_DUMPED,
@@ -160,7 +144,8 @@ impl Ended {
         self.cause == Cause::Itself && self.how.as_ref().is_some_and(is_error)
     }
 
-    fn how(&self) -> String {
+    /// By which exit code or signal it ended: a sentence without its subject.
+    pub fn how(&self) -> String {
         match self.how {
             None => "has ended".to_owned(),
             Some(LastProcess { code: CLD_EXITED, status, .. }) => format!("exited with code {status}"),
@@ -192,11 +177,11 @@ fn signal_name(number: i32) -> String {
 
 /// The last ends without a job.
 #[derive(Debug, Default)]
-pub(super) struct Ends(VecDeque<(String, Uptime)>);
+pub struct Ends(VecDeque<(String, Uptime)>);
 
 impl Ends {
     /// Records an end; each run of the unit counts once.
-    pub(super) fn record(&mut self, invocation: &str, at: Uptime) {
+    pub fn record(&mut self, invocation: &str, at: Uptime) {
         let is_known = |(known, _): &(String, Uptime)| !invocation.is_empty() && known == invocation;
         if self.0.iter().any(is_known) {
             return;
@@ -208,12 +193,12 @@ impl Ends {
     }
 
     /// The last end was somebody's will after all.
-    pub(super) fn forget_last(&mut self) {
+    pub fn forget_last(&mut self) {
         self.0.pop_back();
     }
 
     /// The crash loop that the last ends are, if they are one: how many within which time.
-    pub(super) fn loop_at(&self, now: Uptime) -> Option<(usize, Duration)> {
+    pub fn loop_at(&self, now: Uptime) -> Option<(usize, Duration)> {
         let within = |time: Duration| self.0.iter().filter(|(_, at)| now.saturating_sub(*at) < time).count();
         LOOPS.into_iter().find(|(count, time)| within(*time) >= *count)
     }
@@ -244,16 +229,18 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_by_code_or_signal_with_the_last_error() {
-        let mut ended = Ended::new(Run { pid: 812, ..Run::default() }, secs(1));
-        assert_eq!(ended.finding("kubelet.service", None, false).message, "kubelet pid 812 has ended");
-        ended.how = Some(LastProcess { pid: 812, code: 2, status: 9 });
-        assert_eq!(ended.finding("kubelet.service", None, false).message, "kubelet pid 812 was killed by SIGKILL (9)");
-        ended.how = Some(LastProcess { pid: 812, code: 1, status: 0 });
-        ended.last_error = Some("no such flag".into());
-        let crashed = ended.finding("kubelet.service", None, false);
-        assert_eq!(crashed.message, "kubelet pid 812 exited with code 0; its last error: no such flag");
-        assert_eq!(crashed.reason, Reason::KubeletCrashed);
+    fn an_end_has_a_code_or_a_signal() {
+        let mut ended = Ended::new(Run::default(), secs(1));
+        assert_eq!(ended.how(), "has ended");
+        for (code, status, how) in [
+            (1, 0, "exited with code 0"),
+            (2, 9, "was killed by SIGKILL (9)"),
+            (3, 11, "dumped core on SIGSEGV (11)"),
+            (2, 35, "was killed by signal 35"),
+        ] {
+            ended.how = Some(LastProcess { pid: 812, code, status });
+            assert_eq!(ended.how(), how);
+        }
     }
 
     #[test]
@@ -273,11 +260,15 @@ mod tests {
         assert!(!ended.is_killed_by(&kill(4711, "helper", own)));
         assert!(!ended.is_killed_by(&kill(4711, "kubelet", Some("/kubepods/pod1"))));
         assert!(!ended.is_killed_by(&kill(4711, "kubelet", None)));
+        ended.run.name = "(ubelet-x)".into();
+        assert!(
+            ended.is_killed_by(&kill(4711, "a-kubelet-x", own)) && !ended.is_killed_by(&kill(4711, "kubelet", own))
+        );
         ended.run.cgroup = None;
         assert!(ended.is_killed_by(&kill(812, "kubelet", None)));
         let limit = Memory::Limit(Some("/ns/system.slice/kubelet.service".into()));
         ended.oom = Some(OomEvidence::Record(OomKill { memory: limit, ..kill(4711, "kubelet", own) }));
-        let message = ended.finding("kubelet.service", None, false).message;
-        assert_eq!(message, "the kubelet was OOM-killed (pid 812, limit of kubelet.service)");
+        let killed = ended.oom_killed("kubelet.service");
+        assert_eq!(killed.as_deref(), Some("was OOM-killed (pid 812, limit of kubelet.service)"));
     }
 }

@@ -1,4 +1,4 @@
-//! The jobs of the kubelet's unit: who wants a kubelet to end.
+//! The jobs of a unit: who wants its process to end.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,7 +12,7 @@ const UNREAD_NEAR: Duration = Duration::from_secs(1);
 
 /// The open jobs, as far as they are known.
 #[derive(Debug, Default)]
-pub(super) struct Jobs {
+pub struct Jobs {
     open: BTreeMap<u32, Job>,
     /// When a job ended whose kind had not been read.
     unread_ended_at: Option<Uptime>,
@@ -30,12 +30,12 @@ struct Job {
 
 impl Jobs {
     /// The unit is about to be read.
-    pub(super) fn reading(&mut self) {
+    pub fn reading(&mut self) {
         self.is_reading = true;
     }
 
     /// The unit was read: this job alone is open.
-    pub(super) fn read(&mut self, job: Option<u32>) {
+    pub fn read(&mut self, job: Option<u32>) {
         self.is_reading = false;
         self.open.retain(|id, _| Some(*id) == job);
         if let Some(id) = job {
@@ -51,7 +51,7 @@ impl Jobs {
     }
 
     /// A job was queued, or its kind was read; `false` if it is over already.
-    pub(super) fn set(&mut self, id: u32, kind: JobKind) -> bool {
+    pub fn set(&mut self, id: u32, kind: JobKind) -> bool {
         if kind == JobKind::Unread {
             self.queued(id);
             return true;
@@ -61,32 +61,32 @@ impl Jobs {
     }
 
     /// A job is over.
-    pub(super) fn removed(&mut self, id: u32, now: Uptime) {
+    pub fn removed(&mut self, id: u32, now: Uptime) {
         if self.open.remove(&id).is_some_and(|job| job.kind == JobKind::Unread) {
             self.unread_ended_at = Some(now);
         }
     }
 
     /// Nothing is known of jobs any more.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// A process was started: the jobs so far are behind it.
-    pub(super) fn process_started(&mut self) {
+    pub fn process_started(&mut self) {
         self.open.values_mut().for_each(|job| job.has_started_process = true);
     }
 
-    pub(super) fn is_any_open(&self) -> bool {
+    pub fn is_any_open(&self) -> bool {
         self.is_reading || !self.open.is_empty()
     }
 
-    pub(super) fn has(&self, kinds: &[JobKind]) -> bool {
+    pub fn has(&self, kinds: &[JobKind]) -> bool {
         self.open.values().any(|job| kinds.contains(&job.kind))
     }
 
     /// Why a process ends that ends now, if a job says so.
-    pub(super) fn cause(&self) -> Option<Cause> {
+    pub fn cause(&self) -> Option<Cause> {
         let ends_by =
             |kinds: &[JobKind]| self.open.values().any(|job| kinds.contains(&job.kind) && !job.has_started_process);
         if self.has(&[JobKind::Stop]) {
@@ -100,12 +100,12 @@ impl Jobs {
     }
 
     /// Whether a job may explain an end, and its kind is still to be read.
-    pub(super) fn is_unread(&self) -> bool {
+    pub fn is_unread(&self) -> bool {
         self.is_reading || self.open.values().any(|job| job.kind == JobKind::Unread && !job.has_started_process)
     }
 
     /// Whether a job of unknown kind has ended close to `at`.
-    pub(super) fn ended_unread(&self, at: Uptime) -> bool {
+    pub fn ended_unread(&self, at: Uptime) -> bool {
         self.unread_ended_at.is_some_and(|ended| ended.abs_diff(at) < UNREAD_NEAR)
     }
 }

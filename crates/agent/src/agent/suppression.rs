@@ -1,0 +1,90 @@
+//! Gathers what may suppress problems: the pause file, the Node, the package manager, how long the host has run.
+
+use std::{path::Path, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    condition::{
+        Suppression, Uptime,
+        suppression::{Circumstances, Suppressor},
+    },
+    host::{
+        api::ApiFacts,
+        clock,
+        packages::PackageLocks,
+        pause::{self, Pause},
+        trouble::{Trouble, Troubles},
+    },
+};
+
+/// A host or Node that is younger than this is still starting.
+const JUST_STARTED: Duration = Duration::from_mins(2);
+
+/// What may suppress problems, as it was last read.
+pub struct Suppressions {
+    max_pause: Duration,
+    pause: Option<Pause>,
+    package_locks: PackageLocks,
+    suppressor: Suppressor,
+    /// The reason in the last line of the log.
+    logged: Option<String>,
+}
+
+impl Suppressions {
+    /// Neither a pause nor a sign of maintenance lasts longer than `max_pause`.
+    pub fn new(max_pause: Duration) -> Self {
+        let (package_locks, suppressor) = (PackageLocks::find(), Suppressor::new(max_pause));
+        Self { max_pause, pause: None, package_locks, suppressor, logged: None }
+    }
+
+    /// The pause that is in effect, if any.
+    pub fn pause(&self) -> Option<&Pause> {
+        self.pause.as_ref()
+    }
+
+    /// Reads whether nodevigil is paused; `now` is by the API server's clock.
+    pub fn read_pause(&mut self, api: &ApiFacts, now: Timestamp, troubles: &Troubles) {
+        let annotation = api.node.as_ref().and_then(|node| node.pause.as_deref());
+        let annotation = annotation.map_or(Ok(None), |value| pause::by_annotation(value, now, self.max_pause));
+        match &annotation {
+            Ok(_) => troubles.clear(Trouble::PauseRefused),
+            Err(error) => troubles.set(Trouble::PauseRefused, error.clone()),
+        }
+        let file = pause::read(Path::new(pause::PATH), clock::wall(), self.max_pause);
+        self.pause = file.or_else(|| annotation.ok().flatten());
+    }
+
+    /// The suppression that applies, if any. While everything `is_well` there is nothing that a package upgrade could suppress.
+    pub fn decide(
+        &mut self,
+        api: &ApiFacts,
+        is_well: bool,
+        now: Uptime,
+        server_time: Timestamp,
+    ) -> Option<Suppression> {
+        let pause = self.pause.as_ref().map(|Pause { until, by, reason }| {
+            let reason = reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"));
+            format!("paused by {by} until {until:.0}{reason}")
+        });
+        let age = api.node.as_ref().map(|node| server_time.duration_since(node.created));
+        let is_new = age.is_some_and(|age| age < SignedDuration::try_from(JUST_STARTED).unwrap_or_default());
+        let circumstances = Circumstances {
+            pause,
+            signs: api.node.as_ref().map_or(&[], |node| &node.signs),
+            package_manager: if is_well { None } else { self.package_locks.held() },
+            has_just_started: now < JUST_STARTED || is_new,
+        };
+        let suppression = self.suppressor.decide(circumstances, now);
+        let why = suppression.as_ref().and_then(Suppression::why);
+        if why != self.logged.as_deref() {
+            if let Some(why) = why {
+                tracing::info!("problems are not published: {why}");
+            } else {
+                tracing::info!("problems are published again");
+            }
+            self.logged = why.map(str::to_owned);
+        }
+        suppression
+    }
+}

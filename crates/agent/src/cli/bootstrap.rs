@@ -1,0 +1,119 @@
+//! `nodevigil bootstrap`: how far this node is from boot to Ready. Needs no agent.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use jiff::SignedDuration;
+use tokio::{
+    runtime,
+    time::{Instant, sleep},
+};
+
+use super::{BAD, COULD_NOT_TELL, GOOD, Output, complain, duration, print, settings_in_effect};
+use crate::{
+    host::{api::NodeAnswer, clock, credential::Credential},
+    monitor::bootstrap::{
+        assess::{Assessment, StageReport, assess},
+        facts::{Facts, HostFacts, Now},
+        stage::Progress,
+    },
+    publish::read_node,
+    report::table,
+    settings::Settings,
+};
+
+const LOOK_EVERY: Duration = Duration::from_secs(3);
+
+/// Show how far this node is from boot to Ready, which stage is stuck, and why
+///
+/// Asks systemd, cloud-init's status, the kubelet, and the API server with the kubelet's credential. Changes nothing. Needs root, and
+/// no running agent.
+///
+/// Exit code: 0 the node is ready; 1 a stage is late or has failed, or the deadline has passed; 2 neither, or it could not be found out.
+#[derive(Debug, clap::Args)]
+pub struct Bootstrap {
+    /// Wait until the node is ready, but no longer than this, such as 90s or 10m
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    deadline: Option<Duration>,
+    /// As a table, or as JSON
+    #[arg(short, long, default_value = "text")]
+    output: Output,
+}
+
+impl Bootstrap {
+    pub fn run(self) -> anyhow::Result<u8> {
+        ensure!(rustix::process::geteuid().is_root(), "the kubelet's files are root's: run it as root");
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let assessment = runtime.block_on(self.watch(&settings_in_effect()));
+        // A thread that hangs on a disk is not waited for.
+        runtime.shutdown_background();
+        print(&match self.output {
+            Output::Json => serde_json::to_string_pretty(&assessment)? + "\n",
+            Output::Text => text(&assessment),
+        })?;
+        Ok(exit_code(&assessment, self.deadline.is_some()))
+    }
+
+    /// Looks once, or until the node is ready or the deadline has passed.
+    async fn watch(&self, settings: &Settings) -> Assessment {
+        let (started, mut shown) = (Instant::now(), None);
+        loop {
+            let assessment = look(settings).await;
+            let left = self.deadline.unwrap_or_default().saturating_sub(started.elapsed());
+            let Some(current) = assessment.current().filter(|_| !left.is_zero()) else { return assessment };
+            let state = Some((current.stage, current.look.status));
+            if shown != state {
+                shown = state;
+                let (stage, look) = (current.stage.name(), &current.look);
+                complain(&format!("stage {stage} ({:?}): {}", look.status, look.message));
+            }
+            sleep(LOOK_EVERY.min(left)).await;
+        }
+    }
+}
+
+async fn look(settings: &Settings) -> Assessment {
+    let host = HostFacts::read(settings).await;
+    let kubelet = host.files.kubelet.as_ref();
+    let name = settings.kubernetes.node_name.clone().or(kubelet.map(|kubelet| kubelet.node_name.clone()));
+    // As the kubelet, because whether that can join is the question.
+    let kubeconfig = match &host.files.credential {
+        Credential::Bootstrap { file } => Some(file.clone()),
+        Credential::Missing => None,
+        _ => kubelet.and_then(|kubelet| kubelet.kubeconfig.clone()),
+    };
+    let node = match (&name, kubeconfig) {
+        (Some(name), Some(path)) => read_node(path, name).await,
+        (None, _) => NodeAnswer::NotAsked("the Node's name is not known".into()),
+        (_, None) => NodeAnswer::NotAsked("the kubelet has no credential yet".into()),
+    };
+    let wall = clock::wall();
+    assess(&Facts { host, node, now: Now { uptime: clock::uptime(), wall, server: wall } })
+}
+
+fn exit_code(assessment: &Assessment, has_waited: bool) -> u8 {
+    match assessment.current().map(|current| current.look.status) {
+        None => GOOD,
+        Some(Progress::Unknown) => COULD_NOT_TELL,
+        Some(Progress::Late | Progress::Failed) => BAD,
+        Some(_) if has_waited => BAD,
+        Some(_) => COULD_NOT_TELL,
+    }
+}
+
+fn text(assessment: &Assessment) -> String {
+    let header = ["STAGE", "STATUS", "AGE", "MESSAGE"].map(str::to_owned);
+    let row = |report: &StageReport| {
+        let age = report.age_secs.map_or_else(|| "-".to_owned(), |secs| table::age(SignedDuration::from_secs(secs)));
+        [
+            report.stage.name().to_owned(),
+            format!("{:?}", report.look.status),
+            age,
+            redact::harmless(&report.look.message),
+        ]
+    };
+    let rows: Vec<_> = std::iter::once(header).chain(assessment.stages.iter().map(row)).collect();
+    let current = assessment.current().filter(|current| !current.look.advice.is_empty());
+    let advice = current.map(|current| format!("\nWhat to do: {}", redact::harmless(&current.look.advice)));
+    table::lines(&rows).into_iter().chain(advice).fold(String::new(), |text, line| text + &line + "\n")
+}

@@ -1,0 +1,220 @@
+//! What is known beside the files: options, settings, and facts that no file has.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use kubelet_config::kubelet::{
+    resolve::{Inputs, Overrides},
+    snapshot::{CloudFacts, ClusterFacts, Intent, Phase},
+    systemd::Manager,
+    tree::Tree as _,
+    version::Version,
+};
+use serde::Deserialize;
+
+use crate::{
+    files,
+    host::{clock::wall, tree::HostTree},
+    settings::{self, CloudProvider, IntentSettings, Settings},
+};
+
+const MAX_FACTS_BYTES: u64 = 1 << 20;
+/// Where the name of systemd's private library has its version: `libsystemd-shared-252.so`.
+const LIBRARIES: [&str; 6] = [
+    "/usr/lib/x86_64-linux-gnu/systemd",
+    "/usr/lib/aarch64-linux-gnu/systemd",
+    "/usr/lib64/systemd",
+    "/usr/lib/systemd",
+    "/lib/systemd",
+    "/lib/x86_64-linux-gnu/systemd",
+];
+
+/// What the user knows.
+#[derive(Debug, clap::Args)]
+pub struct Given {
+    /// The unit that runs the kubelet [default: [kubelet] unit of the settings, else the likeliest one that is there]
+    #[arg(long, value_name = "NAME")]
+    pub unit: Option<String>,
+    /// The kubelet's version [default: what its binary says on a running host, else what the files say]
+    #[arg(long, value_name = "VERSION")]
+    kubelet_version: Option<Version>,
+    /// What the node should get: cloud-provider=external, node-ip=ADDRESS, provider-id=ID, node-label=KEY=VALUE; can be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = wanted)]
+    intent: Vec<IntentSettings>,
+    /// The host's name [default: the running host's, else /etc/hostname below the root]
+    #[arg(long, value_name = "NAME")]
+    hostname: Option<String>,
+    /// Whether the kubelet has yet to start for the first time, as in an image (no certificate, no CNI: normal), or should be running
+    #[arg(long, value_name = "PHASE", default_value = "after", value_parser = ["before", "after"])]
+    phase: String,
+    /// Facts that no file has, as JSON: what the API and the cloud's metadata say (docs/reference/check-json.md)
+    #[arg(long, value_name = "FILE")]
+    facts: Option<PathBuf>,
+    /// Read this file, or all *.toml of this directory, in place of the usual settings files; can be repeated [default for another root
+    /// than /: none]
+    #[arg(long, value_name = "FILE|DIR")]
+    config: Vec<PathBuf>,
+}
+
+/// What the rules are given beside the files.
+pub struct Gathered {
+    pub inputs: Inputs,
+    /// Whether the server of k3s or RKE2 is known to run without a cloud controller, so that its agents add no flag by themselves.
+    pub server_disables_cloud_controller: Option<bool>,
+}
+
+/// The file of `--facts`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Facts {
+    cluster: Option<ClusterFacts>,
+    cloud: Option<CloudFacts>,
+    host: HostFacts,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+struct HostFacts {
+    hostname: Option<String>,
+    kubelet_version: Option<String>,
+    runtime_version: Option<String>,
+    systemd_version: Option<u32>,
+    cgroup_v2: Option<bool>,
+    addresses: Option<Vec<String>>,
+    server_disables_cloud_controller: Option<bool>,
+    /// Seconds since 1970.
+    now_secs: Option<i64>,
+}
+
+impl Given {
+    /// The settings that count. Those of the running host are not for the files of another.
+    pub fn settings(&self, is_this_host: bool) -> Result<Settings, settings::Error> {
+        if is_this_host || !self.config.is_empty() {
+            settings::load(Path::new("/"), &self.config)
+        } else {
+            Ok(Settings::default())
+        }
+    }
+
+    pub fn gather(&self, tree: &HostTree, settings: &Settings) -> anyhow::Result<Gathered> {
+        let Facts { cluster, cloud, host } = self.facts.as_deref().map(read_facts).transpose()?.unwrap_or_default();
+        let own_name = || tree.is_this_host().then(host_name);
+        let hostname = self.hostname.clone().or(host.hostname).or_else(own_name);
+        let version = host.kubelet_version.as_deref().map(str::parse::<Version>).transpose()?;
+        let default = Manager::default();
+        let manager = Manager {
+            version: host.systemd_version.or_else(|| systemd_version(tree)).unwrap_or(default.version),
+            hostname: hostname.clone().or_else(|| first_line(tree, "/etc/hostname")).unwrap_or(default.hostname),
+            machine_id: first_line(tree, "/etc/machine-id").unwrap_or(default.machine_id),
+            ..Manager::default()
+        };
+        let inputs = Inputs {
+            unit: self.unit.clone().map(full_name).or_else(|| settings.kubelet.unit.clone()),
+            manager,
+            version: self.kubelet_version.clone().or(version),
+            hostname,
+            intent: intent(&settings.intent, &self.intent),
+            phase: if self.phase == "before" { Phase::Before } else { Phase::After },
+            now_secs: host.now_secs.or_else(|| Some(wall().as_second())),
+            cluster,
+            cloud,
+            addresses: host.addresses,
+            overrides: Overrides {
+                cgroup_v2: host.cgroup_v2,
+                runtime_version: host.runtime_version,
+                ..Overrides::default()
+            },
+            live: tree.is_this_host(),
+            ..Inputs::default()
+        };
+        Ok(Gathered { inputs, server_disables_cloud_controller: host.server_disables_cloud_controller })
+    }
+}
+
+fn read_facts(path: &Path) -> anyhow::Result<Facts> {
+    let shown = || format!("--facts {}", path.display());
+    let text = files::read(path, MAX_FACTS_BYTES).with_context(shown)?;
+    serde_json::from_str(&text).with_context(shown)
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Reads one `--intent KEY=VALUE`, with the keys of the settings' section.
+fn wanted(text: &str) -> Result<IntentSettings, String> {
+    let (key, value) = text.split_once('=').ok_or("wants KEY=VALUE, such as cloud-provider=external")?;
+    let key = key.replace('-', "_");
+    if !matches!(key.as_str(), "node_label" | "node_labels") {
+        let table = toml::Table::from_iter([(key, value.into())]);
+        return table.try_into().map_err(|error: toml::de::Error| error.message().to_owned());
+    }
+    let labels = value.split(',').map(|label| match label.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
+        _ => Err(format!("{label:?} is not a label; write it as KEY=VALUE, several with a comma between")),
+    });
+    Ok(IntentSettings { node_labels: labels.collect::<Result<_, _>>()?, ..IntentSettings::default() })
+}
+
+/// What is wanted by the settings and by the command line, which wins.
+fn intent(settings: &IntentSettings, given: &[IntentSettings]) -> Intent {
+    let mut intent = Intent::default();
+    for section in std::iter::once(settings).chain(given).cloned() {
+        let provider = section.cloud_provider.map(|provider| match provider {
+            CloudProvider::External => "external".to_owned(),
+            CloudProvider::None => "none".to_owned(),
+        });
+        intent.cloud_provider = provider.or(intent.cloud_provider);
+        intent.node_ip = section.node_ip.or(intent.node_ip);
+        intent.provider_id = section.provider_id.or(intent.provider_id);
+        intent.node_labels.extend(section.node_labels);
+    }
+    intent
+}
+
+/// As systemctl takes names: `kubelet` is `kubelet.service`.
+fn full_name(name: String) -> String {
+    if name.contains('.') { name } else { format!("{name}.service") }
+}
+
+fn first_line(tree: &HostTree, path: &str) -> Option<String> {
+    let bytes = tree.read_bounded(Path::new(path), 4096).ok()?;
+    let line = String::from_utf8_lossy(&bytes).lines().next()?.trim().to_owned();
+    (!line.is_empty()).then_some(line)
+}
+
+fn systemd_version(tree: &HostTree) -> Option<u32> {
+    let names = LIBRARIES.iter().filter_map(|folder| tree.list(Path::new(folder)).ok()).flatten();
+    names.into_iter().find_map(|name| {
+        let rest = name.to_str()?.strip_prefix("libsystemd-shared-")?;
+        rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_command_line_wants_is_added_to_what_the_settings_want() {
+        let settings = IntentSettings { node_ip: Some("10.0.0.1".into()), ..IntentSettings::default() };
+        let given = ["cloud-provider=external", "node_ip=10.0.0.7", "node-label=a=b", "node-label=c=d,e="];
+        let intent = intent(&settings, &given.map(|text| wanted(text).unwrap()));
+        assert_eq!(intent.cloud_provider.as_deref(), Some("external"));
+        assert_eq!(intent.node_ip.as_deref(), Some("10.0.0.7"));
+        assert_eq!(intent.node_labels.len(), 3);
+        for bad in ["cloud-provider", "cloud-provider=aws", "color=red", "node-label=x", "provider-id=7", "node-ip=a"] {
+            assert!(wanted(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_version_of_systemd_is_that_of_its_library() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("usr/lib/systemd");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("libsystemd-shared-255.4-1.so"), "").unwrap();
+        assert_eq!(systemd_version(&HostTree::new(root.path()).unwrap()), Some(255));
+        assert_eq!(full_name("kubelet".to_owned()), "kubelet.service");
+    }
+}

@@ -1,0 +1,101 @@
+//! What a running host is asked: systemd, the kubelet's binary and process, the container runtime's socket. Each question has a deadline,
+//! and what is not answered is noted.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use kubelet_config::kubelet::{
+    layers::{self, Launcher},
+    machine::Socket,
+    resolve::Inputs,
+    snapshot::{Phase, Snapshot},
+    systemd,
+    tree::Tree as _,
+};
+use tokio::{net::UnixStream, time::timeout};
+
+use crate::host::{addresses::addresses, program, systemd::loaded, tree::HostTree};
+
+/// Only of these programs is it known that `--version` prints the version of Kubernetes and does nothing else.
+const PROGRAMS: [&str; 3] = ["kubelet", "k3s", "rke2"];
+/// A connection to a socket whose queue is full waits.
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Adds to `inputs` what the host answers, and to `notes` what it does not.
+pub async fn ask(tree: &HostTree, inputs: &mut Inputs, notes: &mut Vec<String>) {
+    let candidate = || layers::candidates(tree).into_iter().next();
+    let name = inputs.unit.clone().or_else(candidate).unwrap_or_else(|| "kubelet.service".to_owned());
+    if inputs.addresses.is_none() {
+        match addresses(tree) {
+            Ok(addresses) => inputs.addresses = Some(addresses),
+            Err(error) => notes.push(format!("the host's addresses are not known: {error}")),
+        }
+    }
+    if let Ok(boot_id) = tree.read_text(Path::new("/proc/sys/kernel/random/boot_id")) {
+        inputs.manager.boot_id = boot_id.trim().replace('-', "");
+    }
+    let mut control_group = String::new();
+    match loaded(&name).await {
+        Ok(unit) => {
+            control_group = unit.control_group;
+            let (manager, loaded) = (&mut inputs.manager, unit.loaded);
+            manager.environment = loaded.manager_environment.clone();
+            manager.version = loaded.systemd_version.unwrap_or(manager.version);
+            let unit_path: Vec<PathBuf> = loaded.unit_path.iter().map(PathBuf::from).collect();
+            manager.unit_path = (!unit_path.is_empty()).then_some(unit_path);
+            inputs.loaded = Some(loaded);
+        }
+        Err(error) => notes.push(format!("systemd was not asked what it has in memory: {error}")),
+    }
+    ask_kubelet(tree, &name, &control_group, inputs, notes).await;
+}
+
+async fn ask_kubelet(tree: &HostTree, unit: &str, control_group: &str, inputs: &mut Inputs, notes: &mut Vec<String>) {
+    let unit = systemd::resolve(tree, unit, &inputs.manager);
+    let launcher = layers::launch(tree, &unit, inputs.hostname.as_deref()).launcher;
+    if inputs.version.is_none()
+        && let Some(exec) = &unit.exec
+    {
+        let words = exec.words.iter().map(|word| word.text.as_str());
+        let is_known =
+            |word: &&str| PROGRAMS.iter().any(|name| word.starts_with('/') && Path::new(word).ends_with(name));
+        if let Some(program) = std::iter::once(exec.program.as_str()).chain(words).find(is_known) {
+            match program::version(tree, Path::new(program)).await {
+                Ok(version) => inputs.version = Some(version),
+                Err(error) => notes.push(format!("the kubelet's version is not known: {error}")),
+            }
+        }
+    }
+    // Without a cgroup it does not run, or systemd was not asked, which is noted already.
+    if inputs.phase == Phase::Before || launcher.is_in_process() || control_group.is_empty() {
+        return;
+    }
+    match program::running_kubelet(control_group).await {
+        Ok(None) if launcher != Launcher::Script => {
+            notes.push(format!("no kubelet: no process named kubelet in the cgroup {control_group}"));
+        }
+        Ok(process) => inputs.process = process,
+        Err(error) => notes.push(format!("the running kubelet's arguments are not known: {error}")),
+    }
+}
+
+/// Finds out whether somebody listens at the container runtime's socket.
+pub async fn try_socket(snapshot: &mut Snapshot) {
+    if snapshot.phase == Phase::Before || snapshot.machine.socket != Some(Socket::Present) {
+        return;
+    }
+    let Some(path) = &snapshot.machine.socket_path else { return };
+    let connected = timeout(SOCKET_TIMEOUT, UnixStream::connect(path)).await;
+    snapshot.machine.socket = Some(match connected {
+        Ok(Ok(_)) => Socket::Connected,
+        Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => return, // this user's lack of permission is no fault of it
+        Ok(Err(error)) => {
+            let text = error.to_string();
+            Socket::Refused { reason: text.split(" (os error").next().unwrap_or(&text).to_lowercase() }
+        }
+        Err(_) => Socket::Refused { reason: format!("no answer within {} s", SOCKET_TIMEOUT.as_secs()) },
+    });
+}

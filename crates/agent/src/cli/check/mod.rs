@@ -1,0 +1,179 @@
+//! `nodevigil check`: what the kubelet will get, where each word of it comes from, and what is wrong with it.
+
+mod choice;
+mod gather;
+mod json;
+mod live;
+mod sarif;
+mod source;
+mod text;
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use clap::{ColorChoice, ValueEnum};
+use kubelet_config::{
+    kubelet::{resolve, snapshot::Snapshot, systemd::LoadState},
+    rules::{self, Severity},
+};
+
+use self::{
+    choice::{Choice, Chosen},
+    gather::Given,
+    source::Sources,
+    text::Style,
+};
+use super::{BAD, COULD_NOT_TELL, GOOD, complain, is_colored, print};
+use crate::{
+    files,
+    host::tree::{DENIED, HostTree},
+    settings::{self, EXIT_CONFIG, Settings},
+};
+
+/// The width of a line if `COLUMNS` does not say.
+const COLUMNS: usize = 80;
+/// A report has some ten KiB.
+const MAX_REPORT_BYTES: u64 = 1 << 20;
+
+/// Check what the kubelet will get: its unit, its arguments, its configuration
+///
+/// Reads the host's files, or those of an image, as systemd and the kubelet will read them, and says what is wrong, where, and what to do.
+/// Changes nothing. A comment above a line allows a finding there: `# nodevigil: allow FL003: kubeadm rewrites this at the next upgrade`.
+///
+/// Exit code: 0 nothing of severity error or worse, 1 something of severity error or worse, 2 it could not be checked, 78 the settings
+/// are refused.
+#[derive(Debug, clap::Args)]
+pub struct Check {
+    /// The root of the file system to check [default: /]
+    #[arg(value_name = "PATH", conflicts_with = "root")]
+    path: Option<PathBuf>,
+    /// The same
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    #[command(flatten)]
+    given: Given,
+    #[command(flatten)]
+    choice: Choice,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// How it is printed.
+#[derive(Debug, clap::Args)]
+struct Shown {
+    /// As text, as JSON (docs/reference/check-json.md) or as SARIF 2.1.0, for code scanning
+    #[arg(short, long, visible_alias = "format", value_name = "FORMAT", default_value = "text")]
+    output: Format,
+    /// Also list the rules that were not checked, and why
+    #[arg(long, short)]
+    verbose: bool,
+    /// When to use color; auto respects `NO_COLOR`
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
+    /// Print nothing if the report is the same as the one kept in FILE; FILE remembers it
+    #[arg(long, value_name = "FILE", hide = true)]
+    once: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+    Sarif,
+}
+
+impl Check {
+    pub fn run(self) -> anyhow::Result<u8> {
+        let (code, report) = match self.check() {
+            Ok(checked) => checked,
+            Err(error) => {
+                complain(&format!("{error:#}"));
+                return Ok(if error.is::<settings::Error>() { EXIT_CONFIG } else { COULD_NOT_TELL });
+            }
+        };
+        if let Some(file) = &self.shown.once {
+            if files::read(file, MAX_REPORT_BYTES).is_ok_and(|last| last == report) {
+                return Ok(code);
+            }
+            files::replace(file, 0o600, &report).ok(); // what cannot be remembered is printed again
+        }
+        print(&report)?;
+        Ok(code)
+    }
+
+    fn root(&self) -> &Path {
+        self.path.as_deref().or(self.root.as_deref()).unwrap_or(Path::new("/"))
+    }
+
+    /// The exit code and what is printed.
+    fn check(&self) -> anyhow::Result<(u8, String)> {
+        let root = self.root();
+        let tree = HostTree::new(root).map_err(|error| anyhow::anyhow!("{}: {error}", root.display()))?;
+        let settings = self.given.settings(tree.is_this_host())?;
+        let (snapshot, mut notes) = self.look(&tree, &settings)?;
+        let chosen = self.choice.apply(rules::run(&snapshot), &tree);
+        if snapshot.unit.load == LoadState::NotFound && !chosen.is_about(&snapshot.unit.name, &tree) {
+            anyhow::bail!(self.no_unit(&snapshot));
+        }
+        notes.extend(tree.denied().iter().map(|path| format!("{DENIED}{}", path.display())));
+        let is_bad = chosen.worst() >= Some(Severity::Error);
+        let report = self.report(&tree, &snapshot, &chosen, &notes);
+        Ok((if is_bad { BAD } else { GOOD }, report))
+    }
+
+    /// Reads everything that the rules judge; also says what could not be read.
+    fn look(&self, tree: &HostTree, settings: &Settings) -> anyhow::Result<(Snapshot, Vec<String>)> {
+        let mut gathered = self.given.gather(tree, settings)?;
+        let mut notes = Vec::new();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        if tree.is_this_host() {
+            runtime.block_on(live::ask(tree, &mut gathered.inputs, &mut notes));
+        }
+        let mut snapshot = resolve::snapshot(tree, gathered.inputs);
+        let disables = &mut snapshot.launch.server_disables_cloud_controller;
+        *disables = gathered.server_disables_cloud_controller.or(*disables);
+        if tree.is_this_host() {
+            runtime.block_on(live::try_socket(&mut snapshot));
+        }
+        runtime.shutdown_background(); // a thread of it may hang in the kernel
+        Ok((snapshot, notes))
+    }
+
+    fn no_unit(&self, snapshot: &Snapshot) -> String {
+        let (name, below) = (&snapshot.unit.name, self.root().display());
+        if self.given.unit.is_some() {
+            return format!("{name} is not a unit below {below}: no fragment in systemd's search path");
+        }
+        format!(
+            "no unit that runs a kubelet below {below} (looked for {name} and the units of k3s, RKE2, MicroK8s and the k8s snap); \
+             name it with --unit"
+        )
+    }
+
+    fn report(&self, tree: &HostTree, snapshot: &Snapshot, chosen: &Chosen, notes: &[String]) -> String {
+        let sources = Sources::read(tree, snapshot, &chosen.findings);
+        match self.shown.output {
+            Format::Text => text::report(snapshot, &sources, chosen, notes, self.shown.style()),
+            Format::Json => format!("{:#}\n", json::document(self.root(), snapshot, chosen, notes)),
+            Format::Sarif => format!("{:#}\n", sarif::log(self.root(), &sources, chosen)),
+        }
+    }
+}
+
+impl Shown {
+    fn style(&self) -> Style {
+        let is_colored = match self.color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => is_colored(),
+        };
+        let columns = env::var("COLUMNS").ok().and_then(|text| text.parse::<usize>().ok());
+        let columns = columns.map_or(COLUMNS, |columns| columns.clamp(40, 160));
+        Style { is_colored, columns, is_verbose: self.verbose }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! The lines of files that findings are about: made harmless for a terminal, and never those of a secret.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
+
+use kubelet_config::{
+    kubelet::{machine::Needed, place::Place, snapshot::Snapshot, tree::Tree},
+    rules::Finding,
+};
+use redact::{harmless, hide_secrets};
+
+/// Longer files are named, not shown.
+const MAX_BYTES: usize = 1 << 20;
+/// Longer lines are cut: no terminal shows them.
+const MAX_LINE_CHARS: usize = 4096;
+
+/// The files' lines, by path.
+pub struct Sources(BTreeMap<Arc<str>, Vec<String>>);
+
+impl Sources {
+    /// Reads the files that the findings name.
+    pub fn read(tree: &dyn Tree, snapshot: &Snapshot, findings: &[Finding]) -> Self {
+        let secret = secret_files(snapshot);
+        let places = findings
+            .iter()
+            .flat_map(|finding| std::iter::once(&finding.at).chain(finding.chain.iter().map(|step| &step.at)));
+        let files: BTreeSet<Arc<str>> = places.map(|place| Arc::clone(&place.file)).collect();
+        let shown = files.into_iter().filter(|file| !secret.contains(&**file));
+        Self(shown.map(|file| (Arc::clone(&file), lines(tree, &file))).collect())
+    }
+
+    /// A line fit to be printed. It has one character for each of the file's, so that columns stay.
+    pub fn line(&self, place: &Place) -> Option<&str> {
+        let index = usize::try_from(place.line).ok()?.checked_sub(1)?;
+        self.0.get(&place.file)?.get(index).map(String::as_str)
+    }
+
+    /// Several lines of a file, counted from 1.
+    pub fn lines(&self, file: &str, first: u32, last: u32) -> Option<String> {
+        let skipped = usize::try_from(first).ok()?.checked_sub(1)?;
+        let lines = self.0.get(file)?.get(skipped..usize::try_from(last).ok()?)?;
+        Some(lines.join("\n"))
+    }
+}
+
+/// The kubelet's kubeconfigs and its key, however they are named.
+fn secret_files(snapshot: &Snapshot) -> BTreeSet<String> {
+    let kubeconfigs = [&snapshot.machine.kubeconfig, &snapshot.machine.bootstrap_kubeconfig];
+    let found = kubeconfigs.into_iter().filter_map(|kubeconfig| match kubeconfig {
+        Needed::Present(kubeconfig) => Some(kubeconfig.at.file.to_string()),
+        Needed::Bad { at, .. } => Some(at.file.to_string()),
+        Needed::Missing { .. } | Needed::NotAsked => None,
+    });
+    let flags = ["kubeconfig", "bootstrap-kubeconfig", "tls-private-key-file"];
+    let named = flags.iter().flat_map(|flag| snapshot.flags.all(flag).map(|used| used.value.clone()));
+    found.chain(named).collect()
+}
+
+fn lines(tree: &dyn Tree, file: &str) -> Vec<String> {
+    let path = Path::new(file);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if name == "token" || [".pem", ".key", ".crt", ".token"].iter().any(|end| name.ends_with(end)) {
+        return Vec::new();
+    }
+    let bytes = tree.read_bounded(path, MAX_BYTES).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    if has_credentials(&text) {
+        return Vec::new();
+    }
+    // As a whole: a flag may stand on one line and its secret on the next.
+    let line = |line: &str| {
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        harmless(&line.chars().take(MAX_LINE_CHARS).collect::<String>())
+    };
+    hide_secrets(&text).split('\n').map(line).collect()
+}
+
+/// Whether a file is a kubeconfig or a key, however it is named.
+fn has_credentials(text: &str) -> bool {
+    let is_config = |line: &str| {
+        let line = line.trim().trim_matches('"');
+        line == "kind: Config" || line.starts_with("kind\": \"Config\"")
+    };
+    ["-----BEGIN", "client-key-data", "client-certificate-data"].iter().any(|mark| text.contains(mark))
+        || text.lines().any(is_config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_recognised_by_their_content() {
+        assert!(has_credentials("apiVersion: v1\nkind: Config\n"));
+        assert!(has_credentials("x\n-----BEGIN CERTIFICATE-----\n"));
+        assert!(!has_credentials("kind: KubeletConfiguration\n"));
+    }
+}

@@ -1,0 +1,128 @@
+//! Findings for people, as rustc shows its own: the line, a mark below the word, what overrides what, what to do.
+
+mod marks;
+mod wrap;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
+
+use annotate_snippets::{Group, Level, Renderer};
+use kubelet_config::{
+    kubelet::{config::FileState, snapshot::Snapshot, systemd::EnvFileState},
+    rules::{Finding, Severity},
+};
+use redact::harmless;
+
+use self::wrap::hang;
+use super::{
+    choice::{Chosen, SEVERITIES, name_of},
+    source::Sources,
+};
+
+/// How to print.
+#[derive(Debug, Clone, Copy)]
+pub struct Style {
+    pub is_colored: bool,
+    pub columns: usize,
+    /// Whether each rule that could not judge says what it lacked.
+    pub is_verbose: bool,
+}
+
+/// Everything that was found.
+pub fn report(snapshot: &Snapshot, sources: &Sources, chosen: &Chosen, notes: &[String], style: Style) -> String {
+    let mut out = String::new();
+    for finding in chosen.shown() {
+        _ = write!(out, "{}\n\n", one(finding, sources, style));
+    }
+    let mut asides = Vec::new();
+    for allowed in &chosen.allowed {
+        let (finding, reason) = (&allowed.finding, &allowed.reason);
+        asides.push(format!("allowed: {} at {}, by line {}: {reason}", finding.rule, finding.at, allowed.by.line));
+    }
+    asides.extend(chosen.refused.iter().map(|(at, why)| format!("note: the comment at {at} {why}")));
+    asides.extend(notes.iter().map(|note| format!("note: {note}")));
+    if style.is_verbose {
+        let mut by_lack: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for skipped in &chosen.not_checked {
+            by_lack.entry(skipped.lacks).or_default().push(skipped.rule);
+        }
+        asides.extend(by_lack.iter().map(|(lacks, rules)| format!("not checked: {} ({lacks})", rules.join(", "))));
+    }
+    asides.push(summary(snapshot, chosen, style));
+    for aside in asides {
+        _ = writeln!(out, "{}", hang(&harmless(&aside), style.columns, 0, 2));
+    }
+    out
+}
+
+fn plural(count: usize, one: &str) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
+}
+
+fn summary(snapshot: &Snapshot, chosen: &Chosen, style: Style) -> String {
+    let counts = SEVERITIES.iter().filter_map(|(severity, name)| match (chosen.count(*severity), severity) {
+        (0, _) => None,
+        (count, Severity::Error | Severity::Warning) => Some(plural(count, name)),
+        (count, _) => Some(format!("{count} {name}")),
+    });
+    let counts: Vec<String> = counts.collect();
+    let fragment = snapshot.unit.fragment.as_ref().map(|path| path.display().to_string());
+    let unit = fragment.unwrap_or_else(|| snapshot.unit.name.clone());
+    let mut text = format!("{} in {unit}", if counts.is_empty() { "nothing found".into() } else { counts.join(", ") });
+    let files = files(snapshot);
+    if files > 0 {
+        _ = write!(text, " and {}", plural(files, "file"));
+    }
+    let hidden = chosen.findings.len() - chosen.shown().count();
+    if hidden > 0 {
+        _ = write!(text, "; {hidden} not shown (--severity)");
+    }
+    let not_checked: BTreeSet<&str> = chosen.not_checked.iter().map(|skipped| skipped.rule).collect();
+    if !not_checked.is_empty() {
+        let hint = if style.is_verbose { "" } else { " (--verbose says why)" };
+        _ = write!(text, "; {} not checked{hint}", plural(not_checked.len(), "rule"));
+    }
+    text
+}
+
+/// How many files beside the unit's own were read.
+fn files(snapshot: &Snapshot) -> usize {
+    let env_files = snapshot.unit.env_files.iter().filter(|file| file.state == EnvFileState::Read);
+    let config = snapshot.config.files.iter().filter(|file| file.state == FileState::Read);
+    snapshot.unit.dropins.len() + env_files.count() + snapshot.launch.files.len() + config.count()
+}
+
+/// One finding.
+fn one(finding: &Finding, sources: &Sources, style: Style) -> String {
+    let (level, color) = match finding.severity {
+        Severity::Fatal | Severity::Error => (Level::ERROR, "1;91"),
+        Severity::Warning => (Level::WARNING, "1;93"),
+        Severity::Info => (Level::INFO, "1;94"),
+    };
+    let word = SEVERITIES.iter().find(|(known, _)| *known == finding.severity).map_or("", |(_, word)| word);
+    let tag = format!("{word}[{}]", format!("{} {}", finding.rule, name_of(finding.rule)).trim_end());
+    let message = hang(&harmless(&finding.message), style.columns, tag.chars().count() + 2, 2);
+    let (mut group, mut footnotes) = marks::draw(finding, sources, style, Group::with_level(level));
+    if let Some((rule, at)) = &finding.caused_by {
+        footnotes.push(format!("follows from {rule} at {at}"));
+    }
+    let width = style.columns.saturating_sub(12);
+    for note in footnotes {
+        group = group.element(Level::NOTE.message(hang(&harmless(&note), width, 0, 0)));
+    }
+    if let Some(fix) = &finding.fix {
+        let lines: Vec<_> = fix.lines().map(harmless).collect();
+        group = group.element(Level::HELP.message(hang(&lines.join("\n"), width, 0, 0)));
+    }
+    let (heading, renderer) = if style.is_colored {
+        (format!("\x1b[{color}m{tag}\x1b[0m\x1b[1m: {message}\x1b[0m"), Renderer::styled())
+    } else {
+        (format!("{tag}: {message}"), Renderer::plain())
+    };
+    format!("{heading}\n{}", renderer.term_width(style.columns).render(&[group]))
+}
+
+#[cfg(test)]
+mod tests;

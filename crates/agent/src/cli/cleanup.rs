@@ -1,0 +1,87 @@
+//! `nodevigil cleanup`.
+
+use std::{path::Path, time::Duration};
+
+use anyhow::{Context, bail};
+use tokio::{runtime, time::timeout};
+
+use super::{GOOD, print, settings_in_effect};
+use crate::{
+    files,
+    host::kubelet::KubeletFacts,
+    publish::{self, Removed},
+    report::status::{self, StatusReport},
+};
+
+/// The time for everything: a package manager may wait for it.
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// Remove nodevigil's conditions and taints from the Node, before nodevigil is uninstalled
+///
+/// Nothing else on the Node is touched. Stop the agent first, because it would put them back: systemctl disable --now nodevigil
+///
+/// Exit code: 0 nothing of nodevigil's is on the Node, 1 something may be left.
+#[derive(Debug, clap::Args)]
+pub struct Cleanup {
+    /// The Node's name [default: as the agent knew it last]
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+}
+
+impl Cleanup {
+    pub fn run(self) -> anyhow::Result<u8> {
+        let report = StatusReport::read(Path::new(status::PATH)).ok();
+        if let Some(pid) = report.as_ref().map(|report| report.pid).filter(|pid| is_agent(*pid)) {
+            bail!(
+                "the agent runs (pid {pid}) and would put back what is removed; stop it first: systemctl disable --now nodevigil"
+            );
+        }
+        let mut settings = settings_in_effect().kubernetes;
+        let kubelet_pid = report.as_ref().and_then(|report| report.kubelet.pid).and_then(|pid| i32::try_from(pid).ok());
+        let kubelet = kubelet_pid.and_then(|pid| KubeletFacts::read(pid).ok()).map(|(facts, _)| facts);
+        let kubelet = kubelet.unwrap_or_else(KubeletFacts::usual);
+        let last = report.map(|report| report.node).filter(|name| !name.is_empty());
+        let name = self.node.or(settings.node_name).or(last).unwrap_or_else(|| kubelet.node_name.clone());
+        settings.node_name = Some(name.clone());
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let cleanup = async { timeout(DEADLINE, publish::cleanup(&settings, kubelet)).await };
+        let removed = runtime.block_on(cleanup);
+        runtime.shutdown_background(); // its threads may wait for a disk
+        let removed = removed.with_context(|| format!("Node {name}: no success within {} s", DEADLINE.as_secs()))??;
+        print(&describe(&name, removed.as_ref()))?;
+        Ok(GOOD)
+    }
+}
+
+/// Whether the process that wrote status.json still runs.
+fn is_agent(pid: u32) -> bool {
+    let name = files::read(Path::new(&format!("/proc/{pid}/comm")), 64);
+    pid != std::process::id() && name.is_ok_and(|name| name.trim_end() == "nodevigil")
+}
+
+fn describe(node: &str, removed: Option<&Removed>) -> String {
+    let Some(Removed { conditions, taints }) = removed else {
+        return format!("there is no Node {node}\n");
+    };
+    if conditions.is_empty() && taints.is_empty() {
+        return format!("Node {node}: nothing of nodevigil's is on it\n");
+    }
+    let list = |what: &str, names: &[String]| (!names.is_empty()).then(|| format!("{what} {}", names.join(", ")));
+    let all: Vec<_> = [list("conditions", conditions), list("taints", taints)].into_iter().flatten().collect();
+    format!("Node {node}: removed {}\n", all.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_names_what_was_removed() {
+        assert_eq!(describe("n1", None), "there is no Node n1\n");
+        assert_eq!(describe("n1", Some(&Removed::default())), "Node n1: nothing of nodevigil's is on it\n");
+        let mut removed = Removed { conditions: vec!["A".into(), "B".into()], taints: vec!["c".into()] };
+        assert_eq!(describe("n1", Some(&removed)), "Node n1: removed conditions A, B; taints c\n");
+        removed.conditions.clear();
+        assert_eq!(describe("n1", Some(&removed)), "Node n1: removed taints c\n");
+    }
+}

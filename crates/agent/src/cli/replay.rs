@@ -1,0 +1,99 @@
+//! `nodevigil replay`: what the memory's monitor makes of a recording.
+
+use std::{
+    fs::File,
+    io::{BufRead as _, BufReader, Read as _},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, ensure};
+
+use super::{GOOD, print};
+use crate::monitor::memory::recording::{Recording, Replayed, Transition};
+
+const MAX_LINE_BYTES: u64 = 64 * 1024;
+
+/// Show what nodevigil makes of a recording of a host's memory
+///
+/// Reads the samples as often as the agent reads a host's memory, and prints a JSON line for each change of state, with the reason.
+/// The states are calm, imminent, thrashing (which the Node shows after a minute) and oom.
+///
+/// Exit code: 0 all of it was replayed, 1 the recording cannot be read.
+#[derive(Debug, clap::Args)]
+pub struct Replay {
+    /// The recording: JSON lines, a header and then samples
+    file: PathBuf,
+}
+
+impl Replay {
+    pub fn run(self) -> anyhow::Result<u8> {
+        replay(&self.file, |transition| print(&(serde_json::to_string(&transition)? + "\n")))?;
+        Ok(GOOD)
+    }
+}
+
+/// Replays a recording; calls `changed` for each change of state.
+fn replay(path: &Path, mut changed: impl FnMut(Transition) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let file = path.display();
+    let mut reader = BufReader::new(File::open(path).with_context(|| file.to_string())?);
+    let (mut recording, mut replayed) = (None, Replayed::default());
+    for number in 1.. {
+        let mut line = String::new();
+        let at = || format!("{file}:{number}");
+        if reader.by_ref().take(MAX_LINE_BYTES).read_line(&mut line).with_context(at)? == 0 {
+            break;
+        }
+        ensure!((line.len() as u64) < MAX_LINE_BYTES, "{}: the line is longer than {MAX_LINE_BYTES} bytes", at());
+        match (&mut recording, line.trim()) {
+            (_, "") => {}
+            (None, header) => recording = Some(Recording::new(header).map_err(anyhow::Error::msg).with_context(at)?),
+            (Some(recording), line) => {
+                let sample = recording.sample(line).map_err(anyhow::Error::msg).with_context(at)?;
+                if let Some(transition) = sample.and_then(|sample| replayed.take(&sample)) {
+                    changed(transition)?;
+                }
+            }
+        }
+    }
+    ensure!(recording.is_some(), "{file}:1: the recording is empty: there is no header");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn each_change_of_state_is_a_line_and_an_error_names_file_and_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("recording.jsonl");
+        let replayed = |text: &str| {
+            fs::write(&path, text).unwrap();
+            let mut lines = Vec::new();
+            let result = replay(&path, |transition| {
+                lines.push(serde_json::to_string(&transition)?);
+                Ok(())
+            });
+            result.map(|()| lines).map_err(|error| format!("{error:#}"))
+        };
+        let sample = |at: u32| {
+            let available = 900 - 50 * at;
+            format!("{{\"t_s\": {at}, \"available_mib\": {available}, \"pgscan_per_s\": 9, \"oom_kills\": 0}}\n")
+        };
+        let falls: String = (0..15).map(sample).collect();
+        let header = "{\"total_mib\": 1000}\n";
+        let why = "200 MiB (20 %) of the host's memory is available, falling by 50 MiB/s: it is used up in about 4 s";
+        let line = format!(r#"{{"t_s":14.0,"from":"calm","to":"imminent","why":"{why}"}}"#);
+        assert_eq!(replayed(&format!("{header}\n{falls}")), Ok(vec![line]));
+        for (text, number, what) in [
+            (String::new(), 1, "there is no header"),
+            (format!("{header}{}nonsense\n", sample(0)), 3, "not a sample"),
+            (format!("{header}{}\n", "x".repeat(70_000)), 2, "longer"),
+        ] {
+            let error = replayed(&text).unwrap_err();
+            assert!(error.contains(&format!("recording.jsonl:{number}: ")) && error.contains(what), "{error}");
+        }
+    }
+}

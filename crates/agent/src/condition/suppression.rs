@@ -1,0 +1,334 @@
+//! Why problems are not published as such at present: a pause, maintenance, a package upgrade, a host that has just started.
+
+use std::{fmt, time::Duration};
+
+use super::Uptime;
+
+/// A package upgrade counts for this long at most.
+const UPGRADE_LASTS: Duration = Duration::from_mins(5);
+
+/// Why problems are not published as such at present. Of several the first one counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Suppression {
+    /// Somebody paused nodevigil: a problem becomes `Unknown`. `why` says by whom and until when.
+    Paused { why: String },
+    /// Somebody works on the Node: a new problem becomes `Unknown`, one that is published already stays. `why` names the sign.
+    InMaintenance { why: String },
+    /// A package manager changes the host's programs: no status becomes worse. `why` names it.
+    PackageUpgrade { why: String },
+    /// The host booted or the Node was created less than two minutes ago: no sampled problem is published as one.
+    JustStarted,
+}
+
+impl Suppression {
+    /// Why somebody's doing suppresses problems; none of a start.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            Self::Paused { why } | Self::InMaintenance { why } | Self::PackageUpgrade { why } => Some(why),
+            Self::JustStarted => None,
+        }
+    }
+}
+
+/// What shows on a Node that somebody works on it or removes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sign {
+    /// A condition of that type with status `True`.
+    Condition(&'static str),
+    /// An annotation with that key and one of these values; any but an empty one if none is listed.
+    Annotation(&'static str, &'static [&'static str]),
+    /// A taint with that key, whatever its value and effect.
+    Taint(&'static str),
+    /// `metadata.deletionTimestamp`
+    Deletion,
+}
+
+/// Every sign, and who sets it. Not among them are plans (`MaintenancePlanned`) and candidates for removal
+/// (`DeletionCandidateOfClusterAutoscaler`): weeks may pass until somebody acts.
+pub const SIGNS: &[(Sign, &str)] = &[
+    (Sign::Condition("DrainInProgress"), "an administrator (KEP-5683)"),
+    (Sign::Condition("Drained"), "an administrator (KEP-5683)"),
+    (Sign::Condition("MaintenanceInProgress"), "an administrator (KEP-5683)"),
+    (Sign::Condition("GracefulNodeShutdownInProgress"), "an administrator (KEP-5683)"),
+    (Sign::Annotation("weave.works/kured-reboot-in-progress", &[]), "kured with --annotate-nodes"),
+    // It stays as "false" after a reboot.
+    (
+        Sign::Annotation("flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress", &["true"]),
+        "Flatcar Linux Update Operator",
+    ),
+    // Nobody works on a Node whose state is Degraded or Unreconcilable.
+    (
+        Sign::Annotation("machineconfiguration.openshift.io/state", &["Working", "Rebooting"]),
+        "OpenShift Machine Config Operator",
+    ),
+    (Sign::Taint("node.kubernetes.io/out-of-service"), "an administrator or a controller (KEP-2268)"),
+    (Sign::Taint("karpenter.sh/rebooting"), "Karpenter, for a repair by reboot"),
+    (Sign::Taint("karpenter.sh/disrupted"), "Karpenter, for the Node's removal"),
+    (Sign::Taint("ToBeDeletedByClusterAutoscaler"), "cluster-autoscaler"),
+    (Sign::Taint("cloud.google.com/impending-node-termination"), "Google Cloud"),
+    (Sign::Taint("aws-node-termination-handler/spot-itn"), "AWS Node Termination Handler"),
+    (Sign::Taint("aws-node-termination-handler/asg-lifecycle-termination"), "AWS Node Termination Handler"),
+    (Sign::Deletion, "whoever deletes the Node"),
+];
+
+impl fmt::Display for Sign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Condition(kind) => write!(f, "condition {kind}=True"),
+            Self::Annotation(key, []) => write!(f, "annotation {key}"),
+            Self::Annotation(key, values) => write!(f, "annotation {key}={}", values.join("|")),
+            Self::Taint(key) => write!(f, "taint {key}"),
+            Self::Deletion => f.write_str("deletionTimestamp"),
+        }
+    }
+}
+
+/// What may suppress problems at present.
+#[derive(Debug, Clone, Default)]
+pub struct Circumstances<'a> {
+    /// By whom nodevigil is paused and until when, if it is.
+    pub pause: Option<String>,
+    /// The signs of maintenance on the Node.
+    pub signs: &'a [Sign],
+    /// The package manager that holds its lock, if one does.
+    pub package_manager: Option<&'static str>,
+    /// Whether the host booted or the Node was created less than two minutes ago.
+    pub has_just_started: bool,
+}
+
+/// Decides what suppresses problems, and ends what lasts too long.
+#[derive(Debug)]
+pub struct Suppressor {
+    /// No sign counts for longer.
+    max: Duration,
+    /// The signs on the Node, and when each was first seen.
+    signs: Vec<(Sign, Uptime)>,
+    /// When the package upgrade was first and last seen.
+    upgrade: Option<(Uptime, Uptime)>,
+}
+
+impl Suppressor {
+    /// A sign of maintenance counts for at most `max` after it was first seen.
+    pub const fn new(max: Duration) -> Self {
+        Self { max, signs: Vec::new(), upgrade: None }
+    }
+
+    /// The suppression that applies, if any.
+    pub fn decide(&mut self, circumstances: Circumstances<'_>, now: Uptime) -> Option<Suppression> {
+        let sign = self.current_sign(circumstances.signs, now);
+        let package_manager = circumstances.package_manager.filter(|_| self.upgrade_counts(now));
+        if let Some(why) = circumstances.pause {
+            Some(Suppression::Paused { why })
+        } else if let Some(sign) = sign {
+            Some(Suppression::InMaintenance { why: format!("the Node has {sign}") })
+        } else if let Some(name) = package_manager {
+            Some(Suppression::PackageUpgrade { why: format!("{name} is installing or removing packages") })
+        } else {
+            circumstances.has_just_started.then_some(Suppression::JustStarted)
+        }
+    }
+
+    fn current_sign(&mut self, on_node: &[Sign], now: Uptime) -> Option<Sign> {
+        self.signs.retain(|(sign, _)| on_node.contains(sign));
+        for sign in on_node {
+            if !self.signs.iter().any(|(known, _)| known == sign) {
+                self.signs.push((*sign, now));
+            }
+        }
+        self.signs.iter().find(|(_, since)| now < *since + self.max).map(|(sign, _)| *sign)
+    }
+
+    /// Whether the upgrade that is seen now has not lasted too long. One that is seen again within `UPGRADE_LASTS` is the same one: else a
+    /// package manager that is started again and again would suppress problems for ever.
+    fn upgrade_counts(&mut self, now: Uptime) -> bool {
+        let same = self.upgrade.filter(|(_, last)| now < *last + UPGRADE_LASTS);
+        let since = same.map_or(now, |(since, _)| since);
+        self.upgrade = Some((since, now));
+        now < since + UPGRADE_LASTS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{
+        super::{Condition, ConditionType::KubeletHealthy, Finding, Reason, Status, View, engine::Engine},
+        *,
+    };
+
+    const DAY: Duration = Duration::from_hours(24);
+
+    fn at(secs: u64) -> Uptime {
+        Duration::from_secs(secs)
+    }
+
+    /// An engine whose kubelet is healthy, or has this problem, shortly after `secs`.
+    fn report(engine: &mut Engine, problem: Option<Reason>, secs: u64) {
+        let findings = problem.map(|reason| Finding::new(reason, "m")).into_iter().collect();
+        engine.report(KubeletHealthy, View::Seen { healthy: "it answers".into(), findings }, at(secs));
+    }
+
+    fn engine() -> Engine {
+        Engine::new(Duration::from_mins(1), BTreeMap::new())
+    }
+
+    #[track_caller]
+    fn assert_shows(engine: &mut Engine, secs: u64, status: Status, reason: &str) -> String {
+        let condition = engine.evaluate(at(secs)).remove(0);
+        assert_eq!((condition.status, condition.reason.as_str()), (status, reason));
+        condition.message
+    }
+
+    fn in_maintenance() -> Suppression {
+        Suppression::InMaintenance { why: "the Node has taint a".into() }
+    }
+
+    fn upgrade() -> Suppression {
+        Suppression::PackageUpgrade { why: "dpkg is installing or removing packages".into() }
+    }
+
+    #[test]
+    fn a_pause_lifts_a_problem_and_its_end_shows_it_again() {
+        let mut engine = engine();
+        report(&mut engine, Some(Reason::KubeletCrashed), 1);
+        assert_shows(&mut engine, 1, Status::False, "KubeletCrashed");
+        engine.suppress(Some(Suppression::Paused { why: "paused by root".into() }));
+        let message = assert_shows(&mut engine, 2, Status::Unknown, "NodePaused");
+        assert_eq!(message, "paused by root; KubeletCrashed: m");
+        engine.suppress(None);
+        assert_shows(&mut engine, 3, Status::False, "KubeletCrashed");
+    }
+
+    #[test]
+    fn maintenance_keeps_a_problem_and_makes_a_new_one_unknown() {
+        let mut engine = engine();
+        report(&mut engine, Some(Reason::KubeletCrashed), 1);
+        assert_shows(&mut engine, 1, Status::False, "KubeletCrashed");
+        engine.suppress(Some(in_maintenance()));
+        assert_shows(&mut engine, 2, Status::False, "KubeletCrashed");
+        report(&mut engine, None, 3);
+        report(&mut engine, None, 63);
+        assert_shows(&mut engine, 63, Status::True, "KubeletIsHealthy");
+        report(&mut engine, Some(Reason::KubeletOOMKilled), 64);
+        let message = assert_shows(&mut engine, 64, Status::Unknown, "NodeInMaintenance");
+        assert_eq!(message, "the Node has taint a; KubeletOOMKilled: m");
+        engine.suppress(None);
+        assert_shows(&mut engine, 65, Status::False, "KubeletOOMKilled");
+    }
+
+    #[test]
+    fn what_was_found_before_the_node_was_seen_is_a_new_problem_in_maintenance() {
+        let mut engine = engine();
+        report(&mut engine, Some(Reason::KubeletCrashed), 1);
+        assert_shows(&mut engine, 1, Status::False, "KubeletCrashed");
+        let (kind, reason, message) = (KubeletHealthy, "KubeletIsHealthy".to_owned(), "m".to_owned());
+        engine.adopt(Condition { kind, status: Status::True, reason, message, flips: 0 }, false, at(2));
+        engine.suppress(Some(in_maintenance()));
+        assert_shows(&mut engine, 2, Status::Unknown, "NodeInMaintenance");
+    }
+
+    #[test]
+    fn in_a_package_upgrade_no_status_becomes_worse_and_a_recovery_shows() {
+        let mut engine = engine();
+        report(&mut engine, None, 1);
+        assert_shows(&mut engine, 1, Status::True, "KubeletIsHealthy");
+        engine.suppress(Some(upgrade()));
+        report(&mut engine, Some(Reason::KubeletCrashed), 2);
+        assert_eq!(assert_shows(&mut engine, 2, Status::True, "KubeletIsHealthy"), "it answers");
+        engine.report(KubeletHealthy, View::Excused(Finding::new(Reason::KubeletStoppedByOperator, "m")), at(3));
+        assert_shows(&mut engine, 3, Status::True, "KubeletIsHealthy");
+        engine.suppress(None);
+        assert_shows(&mut engine, 4, Status::Unknown, "KubeletStoppedByOperator");
+        report(&mut engine, Some(Reason::KubeletCrashed), 5);
+        assert_shows(&mut engine, 5, Status::False, "KubeletCrashed");
+        engine.suppress(Some(upgrade()));
+        report(&mut engine, None, 6);
+        report(&mut engine, None, 66);
+        assert_shows(&mut engine, 66, Status::True, "KubeletIsHealthy");
+    }
+
+    #[test]
+    fn a_problem_that_is_over_when_its_suppression_ends_is_never_shown_as_one() {
+        for suppression in [upgrade(), in_maintenance(), Suppression::Paused { why: "paused".into() }] {
+            let mut engine = engine();
+            report(&mut engine, None, 1);
+            assert_shows(&mut engine, 1, Status::True, "KubeletIsHealthy");
+            engine.suppress(Some(suppression));
+            report(&mut engine, Some(Reason::KubeletCrashed), 2);
+            assert_ne!(engine.evaluate(at(2))[0].status, Status::False);
+            report(&mut engine, None, 3);
+            engine.suppress(Some(Suppression::JustStarted));
+            assert_shows(&mut engine, 3, Status::True, "KubeletIsHealthy");
+        }
+    }
+
+    #[test]
+    fn what_an_agent_sees_first_in_a_package_upgrade_is_no_problem_yet() {
+        let mut engine = engine();
+        engine.suppress(Some(upgrade()));
+        report(&mut engine, Some(Reason::KubeletCrashed), 1);
+        assert_shows(&mut engine, 1, Status::Unknown, "NodeInMaintenance");
+    }
+
+    #[test]
+    fn shortly_after_boot_only_facts_become_false() {
+        let mut engine = engine();
+        engine.suppress(Some(Suppression::JustStarted));
+        report(&mut engine, Some(Reason::KubeletHung), 100);
+        assert_shows(&mut engine, 100, Status::Unknown, "NodeJustStarted");
+        report(&mut engine, Some(Reason::KubeletCrashed), 101);
+        assert_shows(&mut engine, 101, Status::False, "KubeletCrashed");
+    }
+
+    #[test]
+    fn each_sign_counts_for_a_day_after_it_was_first_seen() {
+        for (sign, _) in SIGNS {
+            let mut suppressor = Suppressor::new(DAY);
+            let mut decide =
+                |signs, secs| suppressor.decide(Circumstances { signs, ..Circumstances::default() }, at(secs));
+            let on_node = [*sign];
+            let expected = Some(Suppression::InMaintenance { why: format!("the Node has {sign}") });
+            assert_eq!(decide(&on_node[..], 1000), expected);
+            assert_eq!(decide(&on_node[..], 1000 + 86_399), expected);
+            assert_eq!(decide(&on_node[..], 1000 + 86_400), None, "{sign} is older than a day");
+            let another = [*sign, Sign::Taint("example.com/new")];
+            assert!(decide(&another[..], 90_000).is_some(), "a new sign counts beside an old one");
+            assert_eq!(decide(&[], 100_000), None);
+            assert_eq!(decide(&on_node[..], 100_001), expected, "it was set again");
+        }
+    }
+
+    #[test]
+    fn a_package_upgrade_counts_for_five_minutes_even_if_it_goes_on_or_begins_again() {
+        let mut suppressor = Suppressor::new(DAY);
+        let mut decide = |package_manager, secs| {
+            suppressor.decide(Circumstances { package_manager, ..Circumstances::default() }, at(secs)).is_some()
+        };
+        assert!(decide(Some("dpkg"), 1000) && decide(Some("dpkg"), 1299));
+        assert!(!decide(Some("dpkg"), 1300) && !decide(None, 1301) && !decide(Some("dpkg"), 1500));
+        assert!(decide(Some("dpkg"), 1800), "another one, five minutes later");
+    }
+
+    #[test]
+    fn a_pause_counts_before_maintenance_and_that_before_an_upgrade_and_a_start() {
+        let mut all = Circumstances {
+            pause: Some("paused".into()),
+            signs: &[Sign::Deletion],
+            package_manager: Some("rpm"),
+            has_just_started: true,
+        };
+        let mut suppressor = Suppressor::new(DAY);
+        let mut decide = |all: &Circumstances<'_>| suppressor.decide(all.clone(), at(1));
+        assert_eq!(decide(&all), Some(Suppression::Paused { why: "paused".into() }));
+        all.pause = None;
+        assert_eq!(decide(&all), Some(Suppression::InMaintenance { why: "the Node has deletionTimestamp".into() }));
+        all.signs = &[];
+        assert_eq!(
+            decide(&all),
+            Some(Suppression::PackageUpgrade { why: "rpm is installing or removing packages".into() })
+        );
+        all.package_manager = None;
+        assert_eq!(decide(&all), Some(Suppression::JustStarted));
+    }
+}

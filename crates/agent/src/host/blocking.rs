@@ -1,0 +1,67 @@
+//! What may block in the kernel, beside the loop. Of each kind there is one at a time, so that a dead disk, where it never ends, does not
+//! take all threads and processes.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Mutex as AsyncMutex, OwnedMutexGuard},
+    task::spawn_blocking,
+    time::{Instant, timeout_at},
+};
+
+/// Waits until nothing else of this kind is under way. Nothing else of it begins until the result is dropped.
+///
+/// # Errors
+/// `TimedOut` at the deadline.
+pub async fn one_at_a_time(kind: &str, deadline: Instant) -> io::Result<OwnedMutexGuard<()>> {
+    static KINDS: Mutex<BTreeMap<String, Arc<AsyncMutex<()>>>> = Mutex::new(BTreeMap::new());
+    let lock = {
+        let mut kinds = KINDS.lock().unwrap_or_else(PoisonError::into_inner);
+        kinds.entry(kind.to_owned()).or_default().clone()
+    };
+    let hangs =
+        || io::Error::new(io::ErrorKind::TimedOut, "an earlier attempt has not ended; see whether the disk answers");
+    timeout_at(deadline, lock.lock_owned()).await.map_err(|_| hangs())
+}
+
+/// Runs what blocks on a thread. When the time is up, it is not waited for any more.
+///
+/// # Errors
+/// When the time is up, or `work` panics.
+pub async fn run<T: Send + 'static>(
+    kind: &str,
+    time: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let deadline = Instant::now() + time;
+    let turn = one_at_a_time(kind, deadline).await?;
+    let work = spawn_blocking(move || {
+        let _turn = turn;
+        work()
+    });
+    timeout_at(deadline, work).await?.map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn while_one_hangs_no_other_of_its_kind_begins() {
+        let (end, hangs) = mpsc::channel::<()>();
+        let hung = run("reading", Duration::ZERO, move || hangs.recv()).await;
+        assert_eq!(hung.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let next = run("reading", Duration::ZERO, || ()).await;
+        assert!(next.unwrap_err().to_string().starts_with("an earlier attempt has not ended"));
+        run("writing", Duration::from_hours(1), || ()).await.unwrap();
+        drop(end);
+        run("reading", Duration::from_hours(1), || ()).await.unwrap();
+    }
+}

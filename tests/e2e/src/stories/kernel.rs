@@ -1,0 +1,128 @@
+//! The kernel: what it logs itself, what others write into its log, its limits, and what waits in it.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::{
+    scene::{Condition, ConditionView, ObservedNode, Scene},
+    support::WAIT,
+};
+
+/// A folder of the node for a file system of a story.
+const FOLDER: &str = "/mnt/story";
+/// The agent looks at limits and processes each 30 s, and has to find something several times.
+const LONG: Duration = Duration::from_mins(4);
+
+fn kernel(node: &ObservedNode) -> ConditionView<'_> {
+    node.condition("NodeKernelHealthy")
+}
+
+/// A node whose kernel is healthy; returns what it shows.
+fn healthy(scene: &Scene) -> Result<(Arc<ObservedNode>, Condition)> {
+    let from = Instant::now();
+    let node = scene.healthy()?;
+    let shown = kernel(&node).wait_for(from, "True", "KernelIsHealthy")?;
+    Ok((node, shown))
+}
+
+/// Mounts a file system of 8 MiB on a loop device at [`FOLDER`]. `change` is a command of debugfs(8) that changes it before
+/// (`stats` changes nothing).
+fn mount_image(node: &ObservedNode, change: &str) -> Result<()> {
+    node.sh(&format!(
+        "mkdir -p {FOLDER} && truncate -s 8M /run/story.img && mkfs.ext4 -q -d /etc/containerd /run/story.img
+         debugfs -w -R '{change}' /run/story.img 2>/dev/null
+         mount -o loop /run/story.img {FOLDER}"
+    ))
+    .map(drop)
+}
+
+/// What user space writes into the kernel's log has another facility than the kernel's, whatever it asks for.
+pub fn forged_lines_change_nothing(scene: &Scene) -> Result<()> {
+    let (node, before) = healthy(scene)?;
+    let pid = node.main_pid("kubelet")?;
+    for line in [
+        format!("INFO: task kubelet:{pid} blocked for more than 122 seconds."),
+        "watchdog: Watchdog detected hard LOCKUP on cpu 3".into(),
+        "{1}[Hardware Error]: event severity: fatal".into(),
+        format!("Memory cgroup out of memory: Killed process {pid} (kubelet) total-vm:9kB, anon-rss:8kB, file-rss:0kB"),
+    ] {
+        node.sh(&format!("echo '<0>{line}' >/dev/kmsg"))?;
+    }
+    kernel(&node).ensure_unchanged(&before)?;
+    node.kill_for_good()?;
+    kernel(&node).ensure_unchanged(&before)?;
+    node.start_kubelet().map(drop)
+}
+
+/// ext4 finds a folder's entry whose inode was cleared.
+pub fn an_error_of_a_file_system_is_a_warning(scene: &Scene) -> Result<()> {
+    let (node, before) = healthy(scene)?;
+    mount_image(&node, "clri config.toml")?;
+    let from = Instant::now();
+    node.run(&format!("cat {FOLDER}/config.toml"))?;
+    let shown = kernel(&node).wait_for(from, "True", "KernelTroubleLogged")?;
+    ensure!(shown.message.contains("ext4 error") && shown.message.contains("EXT4-fs error (device loop"), "{shown:?}");
+    node.sh(&format!("umount {FOLDER}"))?;
+    kernel(&node).ensure_no_flip(&before)?;
+    let events = node.events(scene.plane())?;
+    let warning = ("Warning".to_owned(), "KernelTroubleLogged".to_owned());
+    ensure!(events.contains(&warning), "{events:?}");
+    Ok(())
+}
+
+/// Since Linux 6.14 each PID namespace, and so each node, has a `kernel.pid_max` of its own. The threads are those of the whole machine.
+pub fn few_process_ids_left_are_a_warning(scene: &Scene) -> Result<()> {
+    let (node, before) = healthy(scene)?;
+    let threads: u64 = node.sh("cut -d/ -f2 /proc/loadavg | cut -d' ' -f1")?.trim().parse().context("/proc/loadavg")?;
+    let usual = node.sh("cat /proc/sys/kernel/pid_max")?;
+    // 300 are reserved (include/linux/pid.h). Fewer than there are threads, as some may end meanwhile.
+    let set = |max: &str| node.sh(&format!("echo {max} >/proc/sys/kernel/pid_max"));
+    let from = Instant::now();
+    set(&(threads * 8 / 10 + 300).to_string())?;
+    let shown = kernel(&node).wait_longer_for(from, LONG, "True", "KernelLimitNearlyReached")?;
+    ensure!(shown.message.contains("kernel.pid_max"), "{shown:?}");
+    let raised = Instant::now();
+    set(usual.trim())?;
+    kernel(&node).wait_longer_for(raised, WAIT, "True", "KernelIsHealthy")?;
+    kernel(&node).ensure_no_flip(&before)
+}
+
+/// A frozen file system, which is thawed whatever becomes of the story: what waits for it cannot be killed.
+struct Frozen<'a>(&'a ObservedNode);
+
+impl<'a> Frozen<'a> {
+    fn new(node: &'a ObservedNode) -> Result<Self> {
+        // The first one if the run is killed.
+        node.sh(&format!(
+            "(sleep 290; fsfreeze --unfreeze {FOLDER}) >/dev/null 2>&1 &
+             fsfreeze --freeze {FOLDER}"
+        ))?;
+        Ok(Self(node))
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.run(&format!("fsfreeze --unfreeze {FOLDER}")); // it fails if the node has ended
+    }
+}
+
+/// systemd writes a drop-in for `systemctl set-property` itself, here to a file system that lets no write finish.
+pub fn a_systemd_that_waits_in_the_kernel_is_deadlocked(scene: &Scene) -> Result<()> {
+    let (node, _) = healthy(scene)?;
+    mount_image(&node, "stats")?;
+    node.sh(&format!("mkdir -p /etc/systemd/system.control && mount --bind {FOLDER} /etc/systemd/system.control"))?;
+    let frozen = Frozen::new(&node)?;
+    let from = Instant::now();
+    node.sh("systemctl set-property containerd.service CPUWeight=200 >/dev/null 2>&1 &")?;
+    let shown = kernel(&node).wait_longer_for(from, LONG, "False", "KernelDeadlocked")?;
+    ensure!(shown.message.contains("PID 1"), "{shown:?}");
+    node.kubelet().ensure_only(from, &["True", "Unknown"])?;
+    let thawed = Instant::now();
+    drop(frozen);
+    kernel(&node).wait_longer_for(thawed, WAIT, "True", "KernelIsHealthy").map(drop)
+}

@@ -1,0 +1,76 @@
+//! The host's memory, which on these nodes is that of the machine that runs the stories.
+
+use std::{
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, ensure};
+
+use crate::scene::{Condition, Scene};
+
+/// A sampled problem is shown when the Node is two minutes old.
+const NOT_YOUNG_ANY_MORE: Duration = Duration::from_secs(125);
+/// How long a cgroup is kept at its limit.
+const AT_LIMIT_FOR: Duration = Duration::from_secs(30);
+
+/// Takes some 400 MiB a second, and stops before the machine is in danger.
+const HOG: &str = r#"
+for (;;) {
+    open my $info, "<", "/proc/meminfo" or die;
+    my ($available_kib) = join("", <$info>) =~ /MemAvailable: *(\d+)/;
+    die "less than 1.5 GiB is available\n" if $available_kib < 1.5 * 1024 * 1024;
+    push @held, "x" x (64 << 20);
+    select(undef, undef, undef, 0.05);
+}
+"#;
+const HOG_UNIT: &str = "[Service]\nExecStart=/usr/bin/perl /etc/hog.pl\nOOMScoreAdjust=1000\n";
+
+/// Takes more than its limit, and is OOM-killed again and again; meanwhile it reads a file that does not fit into the limit.
+const LIMITED_UNIT: &str = "\
+[Service]
+ExecStart=/bin/sh -c 'while :; do cat /var/tmp/large >/dev/null; done & sleep 2; exec tail /dev/zero'
+MemoryMax=64M
+MemorySwapMax=0
+MemoryLimit=64M
+OOMScoreAdjust=1000
+Restart=always
+RestartSec=100ms
+StartLimitIntervalSec=0
+";
+
+pub fn memory_that_runs_out_is_reported_before_it_is_used_up(scene: &Scene) -> Result<()> {
+    let node =
+        scene.healthy_with(|node| node.file("/etc/hog.pl", HOG).file("/etc/systemd/system/hog.service", HOG_UNIT))?;
+    let (health, outlook) = (node.condition("NodeMemoryHealthy"), node.condition("MemoryExhaustionImminent"));
+    sleep(NOT_YOUNG_ANY_MORE);
+    let from = Instant::now();
+    node.sh("systemctl start hog")?;
+    let imminent = outlook.wait_for(from, "True", "MemoryRunsOut");
+    let names_hog = |shown: &Condition| shown.message.contains("perl (pid");
+    let named = outlook.wait_until_shown(from, names_hog);
+    let killed = Instant::now();
+    let state = node.property("hog", "ActiveState");
+    node.sh("systemctl kill --signal=KILL hog; systemctl reset-failed hog || true")?;
+    let (imminent, named) = (imminent?, named?);
+    ensure!(state? == "active", "the hog ended before it was reported");
+    ensure!(imminent.message.contains("MiB/s: it is used up in about "), "{imminent:?}");
+    ensure!(named.message.contains("growing by ") && named.message.contains("hog.service"), "{named:?}");
+    outlook.wait_for(killed, "False", "MemoryIsEnough")?;
+    outlook.ensure_only(imminent.at, &["True", "False"])?;
+    health.ensure_only(from, &["True"])
+}
+
+pub fn a_cgroup_at_its_own_limit_is_not_the_host(scene: &Scene) -> Result<()> {
+    let node = scene.healthy_with(|node| node.file("/etc/systemd/system/limited.service", LIMITED_UNIT))?;
+    let conditions = ["NodeMemoryHealthy", "MemoryExhaustionImminent"].map(|kind| node.condition(kind));
+    let before = [conditions[0].shown()?, conditions[1].shown()?];
+    ensure!(before[0].status == "True" && before[1].status == "False", "{before:?}");
+    node.sh("head -c 256M /dev/urandom >/var/tmp/large; systemctl start limited")?;
+    sleep(AT_LIMIT_FOR);
+    let restarts: u32 = node.property("limited", "NRestarts")?.parse()?;
+    node.sh("systemctl stop limited; rm /var/tmp/large")?;
+    ensure!(restarts > 2, "it was OOM-killed {restarts} times");
+    conditions[0].ensure_unchanged(&before[0])?;
+    conditions[1].ensure_unchanged(&before[1])
+}

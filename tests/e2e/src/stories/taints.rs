@@ -1,0 +1,115 @@
+//! `[taints]`: the Node's taints while a condition shows a problem; and `nodevigil cleanup`, which removes them and the conditions.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use crate::{
+    scene::{ObservedNode, Scene},
+    support::{WAIT, node::NodeBuilder},
+};
+
+const TAINT: &str = "status-taint.cluster-autoscaler.kubernetes.io/nodevigil-kubelet-unhealthy";
+
+fn with_taints(node: NodeBuilder) -> NodeBuilder {
+    node.file("/etc/nodevigil/config.d/60-story.toml", "[taints]\nconditions = [\"KubeletHealthy\"]\n")
+}
+
+/// The keys of a Node's taints, but for those of the control plane.
+fn keys(node: &Value) -> Vec<&str> {
+    let taints = node["spec"]["taints"].as_array().into_iter().flatten();
+    let keys = taints.filter_map(|taint| taint["key"].as_str());
+    keys.filter(|key| !key.starts_with("node.kubernetes.io/")).collect()
+}
+
+/// Waits until the Node has these taints alone.
+fn wait_for(node: &ObservedNode, from: Instant, wanted: &[&str]) -> Result<Value> {
+    let read = |_, node: &Value| (keys(node) == wanted).then(|| node.clone());
+    let found = node.watch().wait_since(from, WAIT, read);
+    found.with_context(|| {
+        let last = node.watch().since(None).pop().map(|(_, node)| node["spec"]["taints"].clone());
+        format!("waiting for {wanted:?}; the last taints: {last:?}")
+    })
+}
+
+pub fn a_crash_taints_until_the_kubelet_is_back(scene: &Scene) -> Result<()> {
+    let node = scene.healthy_with(with_taints)?;
+    let from = Instant::now();
+    node.kill_for_good()?;
+    let tainted = wait_for(&node, from, &[TAINT])?;
+    let taints = tainted["spec"]["taints"].as_array().context("no taints")?;
+    let ours = taints.iter().find(|taint| taint["key"] == TAINT).context("it has the key")?;
+    ensure!(ours["value"] == "KubeletCrashed" && ours["effect"] == "NoSchedule", "{ours}");
+    let from = Instant::now();
+    node.start_kubelet()?;
+    wait_for(&node, from, &[])?;
+    Ok(())
+}
+
+pub fn a_taint_is_set_again_and_goes_with_a_pause_and_a_stop(scene: &Scene) -> Result<()> {
+    const REBOOTING: &str = "karpenter.sh/rebooting";
+    let node = scene.healthy_with(with_taints)?;
+    let start = Instant::now();
+    node.kill_for_good()?;
+    wait_for(&node, start, &[TAINT])?;
+    let from = Instant::now();
+    let patch = format!("{{\"spec\":{{\"taints\":[{{\"key\":\"{REBOOTING}\",\"effect\":\"NoSchedule\"}}]}}}}");
+    scene.plane().kubectl(&["patch", "node", node.name(), "--type=merge", "--patch", &patch])?;
+    wait_for(&node, from, &[REBOOTING, TAINT])?;
+    let paused = Instant::now();
+    node.sh("nodevigil pause 1h")?;
+    wait_for(&node, paused, &[REBOOTING])?;
+    scene.plane().kubectl(&["taint", "node", node.name(), &format!("{REBOOTING}-")])?;
+    let resumed = Instant::now();
+    node.sh("nodevigil resume")?;
+    wait_for(&node, resumed, &[TAINT])?;
+    let tainted = Instant::now();
+    node.restart_agent("systemctl restart nodevigil")?;
+    let states = node.watch().since(Some(tainted));
+    ensure!(states.iter().all(|(_, node)| keys(node) == [TAINT]), "a restart of the agent changed the taints");
+    let stopped = Instant::now();
+    node.sh("systemctl stop nodevigil")?;
+    wait_for(&node, stopped, &[])?;
+    node.kubelet().wait_for(stopped, "Unknown", "NodevigilStopped")?;
+    Ok(())
+}
+
+/// Kubernetes does not let a kubelet change the taints of its Node.
+pub fn with_the_kubelets_identity_taints_are_a_trouble(scene: &Scene) -> Result<()> {
+    let node = scene.ready_with(with_taints)?;
+    node.sh("rm /etc/nodevigil/kubeconfig")?;
+    let from = Instant::now();
+    node.start_agent()?;
+    node.kubelet().wait_for(from, "True", "KubeletIsHealthy")?;
+    node.kill_for_good()?;
+    node.wait_for_trouble("ApiForbidden", &["patch nodes", "taints"])?;
+    node.start_kubelet()?;
+    Ok(())
+}
+
+pub fn cleanup_leaves_nothing_of_ours(scene: &Scene) -> Result<()> {
+    const FOREIGN: &str = "example.com/foreign";
+    let node = scene.healthy_with(with_taints)?;
+    let (code, answer) = node.run("nodevigil cleanup")?;
+    ensure!(code == 1 && answer.contains("the agent runs"), "{code}: {answer}");
+    node.sh("systemctl stop nodevigil")?;
+    for key in [TAINT, FOREIGN] {
+        scene.plane().kubectl(&["taint", "node", node.name(), &format!("{key}=a:NoSchedule")])?;
+    }
+    let answer = node.sh("nodevigil cleanup")?;
+    ensure!(answer.contains("conditions ") && answer.contains("KubeletHealthy") && answer.contains(TAINT), "{answer}");
+    let after = scene.plane().node(node.name())?.context("no Node")?;
+    let conditions = after["status"]["conditions"].as_array().context("no conditions")?;
+    let has = |kind: &str| conditions.iter().any(|condition| condition["type"] == kind);
+    ensure!(has("Ready") && !has("KubeletHealthy") && !has("NodeKernelHealthy"), "{conditions:#?}");
+    ensure!(keys(&after) == [FOREIGN], "{:#}", after["spec"]);
+    let answer = node.sh("nodevigil cleanup")?;
+    ensure!(answer.contains("nothing of nodevigil's"), "{answer}");
+    let (code, answer) = node.run("nodevigil cleanup --node never-was")?;
+    ensure!(code == 0 && answer.contains("there is no Node never-was"), "{code}: {answer}");
+    let from = Instant::now();
+    node.start_agent()?;
+    node.kubelet().wait_for(from, "True", "KubeletIsHealthy")?;
+    Ok(())
+}
