@@ -78,7 +78,7 @@ impl Announced {
     }
 }
 
-/// What stands before `Kill process` and `Killed process`; nothing before the latter until Linux 5.1.
+/// What comes before `Kill process` and `Killed process`; nothing before the latter until Linux 5.1.
 fn memory_of(before: &str) -> Option<Memory> {
     match before {
         _ if before.starts_with("Memory cgroup out of memory") => Some(Memory::Limit(None)),
@@ -88,7 +88,7 @@ fn memory_of(before: &str) -> Option<Memory> {
 }
 
 /// `constraint=C,nodemask=…,cpuset=…,mems_allowed=…,oom_memcg=A,task_memcg=B,task=NAME,pid=N,uid=N`; of a kill for the host's memory
-/// `global_oom` stands in the place of `oom_memcg=A`.
+/// `global_oom` takes the place of `oom_memcg=A`.
 fn of_summary(fields: &str) -> Announced {
     let value = |name: &str, next: &str| {
         let (_, rest) = fields.split_once(name)?;

@@ -32,7 +32,7 @@ const MAX_TRIES: usize = 16;
 const NULL: &str = "/dev/null";
 /// With this begins a note about a path that this user may not read.
 pub const DENIED: &str = "permission denied: ";
-/// What stands for `/dev/null` in a root without devices, such as that of an image.
+/// What replaces `/dev/null` in a root without devices, such as that of an image.
 const NULL_META: Meta = Meta { kind: Kind::Null, size_bytes: 0, mode: 0o666, uid: 0, gid: 0, modified_nanos: 0 };
 
 /// The files below a root.

@@ -139,7 +139,7 @@ fn without_content(error: KubeconfigError) -> anyhow::Error {
 }
 
 /// Fails unless `path` is a file that `owner` alone can have written: the file, every directory and every link on the way
-/// belong to `owner`, and nobody else may write the file or a directory. `root` is the directory that `/` stands for.
+/// belong to `owner`, and nobody else may write the file or a directory. `root` is the directory that is taken for `/`.
 fn check_owner(root: &Path, path: &Path, owner: u32) -> Result<()> {
     let mut rest = components(path);
     let mut at = root.to_owned();

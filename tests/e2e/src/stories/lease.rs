@@ -35,7 +35,7 @@ pub fn an_expired_client_certificate_is_reported_until_it_is_renewed(scene: &Sce
     Ok(())
 }
 
-/// A group whose packets can be told from those of everybody else on this machine.
+/// A group whose packets can be distinguished from those of everybody else on this machine.
 const GROUP: &str = "[Service]\nGroup=daemon\n";
 
 /// Has what the group sends to the API server get lost on the way. What is dropped where it leaves the host would count as never sent.
@@ -51,7 +51,7 @@ fn cut(node: &ObservedNode, plane: &ControlPlane) -> Result<()> {
     Ok(())
 }
 
-fn mend(node: &ObservedNode) -> Result<()> {
+fn reconnect(node: &ObservedNode) -> Result<()> {
     node.sh("nft delete table ip e2e").map(drop)
 }
 
@@ -63,9 +63,9 @@ pub fn a_stalled_connection_of_the_kubelet_alone_is_reported(scene: &Scene) -> R
     cut(&node, scene.plane())?;
     let stalled = node.kubelet().wait_longer_for(from, STALL_WAIT, "False", "KubeletAPIConnectionStalled")?;
     node.kubelet().ensure_unchanged(&stalled)?;
-    let mended = Instant::now();
-    mend(&node)?;
-    node.kubelet().wait_for(mended, "True", "KubeletIsHealthy")?;
+    let reconnected = Instant::now();
+    reconnect(&node)?;
+    node.kubelet().wait_for(reconnected, "True", "KubeletIsHealthy")?;
     ensure!(node.main_pid("kubelet")? == pid, "the kubelet was restarted");
     Ok(())
 }
@@ -78,7 +78,7 @@ pub fn an_outage_for_kubelet_and_agent_is_no_fault(scene: &Scene) -> Result<()> 
     cut(&node, scene.plane())?;
     node.wait_for_status("the outage", |status| status["published"]["state"] == "unreached")?;
     sleep(Duration::from_secs(30)); // the Lease is old by then
-    mend(&node)?;
+    reconnect(&node)?;
     node.wait_for_status("the end of the outage", |status| status["published"]["state"] == "reached")?;
     sleep(Duration::from_secs(45)); // a stall would have been reported
     node.kubelet().ensure_only(from, &["True"])

@@ -38,7 +38,7 @@ fn severities() -> impl TypedValueParser<Value = Severity> {
 /// What is reported.
 #[derive(Debug)]
 pub struct Chosen {
-    /// Every finding that counts, worst first. Of the same severity, what explains others stands before what it explains.
+    /// Every finding that counts, worst first. Of the same severity, what explains others comes before what it explains.
     pub findings: Vec<Finding>,
     /// Findings below it are not shown.
     shown_from: Severity,

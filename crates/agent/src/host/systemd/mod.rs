@@ -416,7 +416,7 @@ pub async fn why_ending() -> zbus::Result<Ending> {
     if systemd.text(MANAGER_PATH, MANAGER, "SystemState").await? == "stopping" {
         return Ok(Ending::Shutdown);
     }
-    // 0 stands for the caller, by what the bus knows of it: in a PID namespace our own number is not systemd's.
+    // 0 means the caller, as the bus knows it: in a PID namespace our own number is not systemd's.
     let unit = systemd.call(MANAGER_PATH, MANAGER, "GetUnitByPID", &0_u32).await?;
     let unit: OwnedObjectPath = unit.body().deserialize()?;
     let job = job_id(&systemd.property(&unit, UNIT, "Job").await?);

@@ -82,7 +82,7 @@ pub(super) fn text(value: &Variant<'_>) -> String {
     }
 }
 
-/// An ID of bytes; nothing if all are 0, which stands for none.
+/// An ID of bytes; nothing if all are 0, which means none.
 fn hexadecimal(value: &Variant<'_>) -> String {
     let Variant::Array(array) = value else { return String::new() };
     let bytes = array.iter().map(|byte| if let Variant::U8(byte) = byte { *byte } else { 0 });
@@ -93,7 +93,7 @@ fn hexadecimal(value: &Variant<'_>) -> String {
     bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
-/// A number of any width; 0, which stands for none, if it is no number or does not fit.
+/// A number of any width; 0, which means none, if it is no number or does not fit.
 fn number<T: TryFrom<i128> + Default>(value: &Variant<'_>) -> T {
     let wide = match value {
         Variant::U32(number) => i128::from(*number),

@@ -102,7 +102,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// `name` is that of the unit, or stands for it until systemd was read.
+    /// `name` is the unit's, or a description of it until systemd was read.
     pub fn new(name: &str, start_grace: Duration) -> Self {
         Self {
             start_grace,

@@ -1,6 +1,6 @@
 //! Text in columns.
 
-/// Breaks `text` at blanks into lines of at most `width` characters; a longer word stands alone. The first line is shorter by `taken`
+/// Breaks `text` at blanks into lines of at most `width` characters; a longer word has a line of its own. The first line is shorter by `taken`
 /// characters, and the others begin with `indent` blanks.
 pub fn hang(text: &str, width: usize, taken: usize, indent: usize) -> String {
     let width = width.saturating_sub(indent);
@@ -31,7 +31,7 @@ pub fn hang(text: &str, width: usize, taken: usize, indent: usize) -> String {
     out
 }
 
-/// The words. What stands between backquotes is to be copied, so it is one word if a line has room for it.
+/// The words. What is between backquotes is to be copied, so it is one word if a line has room for it.
 fn words(paragraph: &str, width: usize) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut parts = paragraph.split(' ').filter(|part| !part.is_empty());
