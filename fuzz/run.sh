@@ -31,11 +31,8 @@ for target in $targets; do
   bin=$CARGO_TARGET_DIR/$host/release/$target
   echo "== $target, $seconds s"
   # A slow input is a failure too: the bound is far above what a linear reader needs for 8 KiB, on a busy machine too.
-  # The redactor's text is repeated (fuzz/src/secrets.rs): what takes too much of time or memory is seen within these bounds.
-  timeout=30 memory=1024
-  case $target in redactor | hide_secrets) timeout=10 memory=256 ;; esac
   # libFuzzer writes new inputs to the first directory only.
-  nice -n 19 "$bin" "$found" "corpus/$target" -max_total_time="$seconds" -timeout="$timeout" -rss_limit_mb="$memory" -max_len=8192 \
+  nice -n 19 "$bin" "$found" "corpus/$target" -max_total_time="$seconds" -timeout=30 -rss_limit_mb=1024 -max_len=8192 \
     -artifact_prefix="$failed/" -print_final_stats=1 -verbosity=0
   # The smallest set that reaches every edge; how often an edge is passed does not count, else thousands were kept.
   merged=$(mktemp -d "$cache/merged.XXXXXX")

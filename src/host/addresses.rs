@@ -1,63 +1,28 @@
-//! The addresses of this host's interfaces, from the kernel's own tables in `/proc/net`.
+//! The addresses of the host's interfaces.
 
-use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    path::Path,
-};
+use std::collections::BTreeSet;
 
-use crate::kubelet::tree::{Tree, Unreadable};
+use sysinfo::{NetworkData, Networks};
 
-/// Room for the routes of a node with some thousand pods.
-const MAX_BYTES: usize = 8 << 20;
-
-/// Every address of an interface, loopback ones too, each once; those of IPv6 only where the kernel has it.
-pub fn addresses(tree: &dyn Tree) -> Result<Vec<String>, Unreadable> {
-    let routes = tree.read_bounded(Path::new("/proc/net/fib_trie"), MAX_BYTES)?;
-    let mut found: Vec<IpAddr> = ipv4(&String::from_utf8_lossy(&routes))
-        .map(IpAddr::V4)
-        .collect();
-    if let Ok(table) = tree.read_bounded(Path::new("/proc/net/if_inet6"), MAX_BYTES) {
-        found.extend(ipv6(&String::from_utf8_lossy(&table)).map(IpAddr::V6));
+/// Every address of an interface, also of the loopback one.
+///
+/// # Errors
+/// When there is none, as in a sandbox that forbids netlink sockets (`RestrictAddressFamilies=` of `systemd.exec(5)`).
+pub fn addresses() -> Result<Vec<String>, String> {
+    let networks = Networks::new_with_refreshed_list().map_err(|error| error.to_string())?;
+    let of_all: BTreeSet<_> = networks.values().flat_map(NetworkData::ip_networks).map(|ip| ip.addr).collect();
+    if of_all.is_empty() {
+        return Err("the kernel names none (rtnetlink(7))".into());
     }
-    found.sort_unstable();
-    found.dedup();
-    Ok(found.iter().map(ToString::to_string).collect())
-}
-
-/// `|-- 10.0.0.7` followed by `/32 host LOCAL`.
-fn ipv4(table: &str) -> impl Iterator<Item = Ipv4Addr> {
-    let below = table.lines().skip(1);
-    table.lines().zip(below).filter_map(|(line, next)| {
-        let address = line.trim().strip_prefix("|-- ")?;
-        (next.trim() == "/32 host LOCAL").then(|| address.parse().ok())?
-    })
-}
-
-/// The first column is the address, 32 hexadecimal digits.
-fn ipv6(table: &str) -> impl Iterator<Item = Ipv6Addr> {
-    table.lines().filter_map(|line| {
-        let digits = line.split_whitespace().next()?;
-        u128::from_str_radix(digits, 16).ok().map(Ipv6Addr::from)
-    })
+    Ok(of_all.iter().map(ToString::to_string).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::tree::MemoryTree;
 
     #[test]
-    fn the_kernels_tables_are_read() {
-        let tree = MemoryTree::new()
-            .file(
-                "/proc/net/fib_trie",
-                "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n     +-- 10.0.0.0/24 2 0 2\n        |-- 10.0.0.0\n           /24 link UNICAST\n        |-- 10.0.0.7\n           /32 host LOCAL\n        |-- 10.0.0.255\n           /32 link BROADCAST\nLocal:\n        |-- 10.0.0.7\n           /32 host LOCAL\n",
-            )
-            .file(
-                "/proc/net/if_inet6",
-                "fd000000000000000000000000000007 02 40 00 80     eth0\n",
-            );
-        assert_eq!(addresses(&tree).unwrap(), ["10.0.0.7", "fd00::7"]);
-        assert_eq!(addresses(&MemoryTree::new()), Err(Unreadable::NotFound));
+    fn the_loopback_interface_has_its_address() {
+        assert!(addresses().unwrap().contains(&"127.0.0.1".to_owned()));
     }
 }

@@ -1,63 +1,43 @@
-//! The container runtime at its socket: CRI `Version` (once a connection) and `Status`, over gRPC, within a deadline.
+//! The container runtime over CRI (`runtime.v1.RuntimeService` of k8s.io/cri-api): `Status`, and `Version` once a connection.
 //!
-//! Whoever asks again asks on the connection that there is, as the kubelet does; from time to time on a new one, for a runtime
-//! may have come to take none. The messages are written by hand, with the fields that are read; whatever else a runtime says is
-//! passed over.
-
-mod line;
+//! The messages have only the fields that are read; protobuf passes over all others.
 
 use std::{
+    error::Error as _,
     io,
-    os::fd::BorrowedFd,
+    os::fd::AsRawFd as _,
     path::{Path, PathBuf},
-    rc::Rc,
     time::Duration,
 };
 
-use http::{Uri, uri::PathAndQuery};
-use http_body_util::{BodyExt, Full};
-use hyper::{body::Bytes, client::conn::http2};
+use hyper_util::rt::TokioIo;
 use prost::Message;
-use rustix::fs::Access;
+use rustix::fs::{Mode, OFlags, open};
+use tokio::{net::UnixStream, time::timeout};
 use tonic::{
     Request, Status,
-    client::{Grpc, GrpcService},
+    client::Grpc,
+    codegen::http::uri::PathAndQuery,
+    transport::{Channel, Endpoint},
 };
 use tonic_prost::ProstCodec;
 
-use self::line::{End, Line, Tasks};
-use crate::{
-    clock::Clock, helper::protocol::Heard, helper::protocol::RuntimeStatus, kubelet::shown::told,
-};
+use super::blocking;
 
-/// The longest answer; containerd's has some hundred bytes.
+/// Finding a socket by its path takes longer only if a disk does not answer.
+const FIND_TIMEOUT: Duration = Duration::from_secs(2);
+/// A probe that has no answer by then has failed.
+pub const TIMEOUT: Duration = Duration::from_secs(5);
+/// containerd's answer has some hundred bytes; one that is longer is refused.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
-/// So much of an answer may be on its way before we have read it: HTTP/2's own default, which need not be negotiated.
-const WINDOW_BYTES: u32 = 65_535;
-/// On one connection so many questions are asked: at one each 15 s, every other minute shows that the runtime still takes new ones.
-const RENEWED_AFTER: u32 = 8;
 /// What is kept of each text in it.
-const MAX_TEXT_BYTES: usize = 400;
-
+const MAX_TEXT_BYTES: usize = 300;
 const VERSION: &str = "/runtime.v1.RuntimeService/Version";
 const STATUS: &str = "/runtime.v1.RuntimeService/Status";
 
-/// What a question came to.
-#[derive(Debug)]
-pub struct Asked {
-    /// The process that listens there, if somebody does.
-    pub pid: Option<i32>,
-    /// What was heard.
-    pub heard: Heard,
-    /// Whether that was on the connection of the question before: then it is the same process.
-    pub is_kept: bool,
-}
-
+/// Both requests, whose fields have defaults.
 #[derive(Clone, PartialEq, Message)]
-struct VersionRequest {
-    #[prost(string, tag = "1")]
-    version: String,
-}
+struct EmptyRequest {}
 
 #[derive(Clone, PartialEq, Message)]
 struct VersionResponse {
@@ -68,19 +48,13 @@ struct VersionResponse {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct StatusRequest {
-    #[prost(bool, tag = "1")]
-    verbose: bool,
-}
-
-#[derive(Clone, PartialEq, Message)]
 struct StatusResponse {
     #[prost(message, optional, tag = "1")]
-    status: Option<RuntimeConditions>,
+    status: Option<RuntimeStatus>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct RuntimeConditions {
+struct RuntimeStatus {
     #[prost(message, repeated, tag = "1")]
     conditions: Vec<RuntimeCondition>,
 }
@@ -97,287 +71,294 @@ struct RuntimeCondition {
     message: String,
 }
 
-/// Asks runtimes, and keeps the connection to the one that answered last.
-#[derive(Default)]
-pub struct Asker {
-    kept: Option<Kept>,
+/// How a probe ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Probe {
+    /// It answers and does not say that it is not ready. `name`: name and version, such as `containerd 1.7.24`.
+    Ready { name: String },
+    /// It says that it is not ready, answers with an error, or closes the connection; a sentence without its subject.
+    NotReady(String),
+    /// Nobody listens at the socket, or there is none.
+    NoListener,
+    /// The connection is not accepted, or the call is not answered.
+    TimedOut,
+    /// The probe could not be made, which says nothing of the runtime.
+    Impossible(String),
 }
 
-impl std::fmt::Debug for Asker {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Asker")
-            .field("kept", &self.kept.as_ref().map(|kept| &kept.socket))
-            .finish()
-    }
-}
-
-/// A connection that has answered.
-struct Kept {
+/// Probes the runtime at one socket, over a connection that is kept while the answers are good.
+#[derive(Debug)]
+pub struct Prober {
     socket: PathBuf,
-    /// The socket's file, as it was there.
-    place: Place,
-    pid: Option<i32>,
-    line: Rc<Line>,
-    /// The connection's own work, which holds the line.
-    tasks: Tasks,
-    sender: Sender,
-    /// How often it was asked on, or spoke by itself.
-    questions: u32,
-    /// What it said that it is: that stays as long as the connection.
-    version: Option<VersionResponse>,
+    connection: Option<Connection>,
+    listener: Option<i32>,
 }
 
-/// Device and inode.
-type Place = (u64, u64);
-
-/// `None` if nobody could connect there any more: the kubelet, which has a connection of its own, is not well for long then.
-fn place(socket: &Path) -> Option<Place> {
-    let stat = rustix::fs::stat(socket).ok()?;
-    rustix::fs::access(socket, Access::WRITE_OK).ok()?;
-    Some((stat.st_dev, stat.st_ino))
+#[derive(Debug)]
+struct Connection {
+    channel: Channel,
+    name: String,
 }
 
-type Sender = http2::SendRequest<Full<Bytes>>;
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        self.tasks.end();
+impl Prober {
+    pub fn new(socket: PathBuf) -> Self {
+        Self { socket, connection: None, listener: None }
     }
-}
 
-impl Asker {
-    /// Asks the runtime behind `socket`. Blocks for `deadline` at most.
-    ///
-    /// # Errors
-    /// When it could not be asked for want of something of our own: that says nothing of the runtime.
-    pub fn ask(&mut self, socket: &Path, deadline: Duration) -> io::Result<Asked> {
-        let until = Clock.now().uptime.saturating_add(deadline);
-        let last = self.kept.take_if(|kept| kept.socket == socket);
-        let is_good =
-            |kept: &Kept| kept.questions < RENEWED_AFTER && place(socket) == Some(kept.place);
-        if let Some(kept) = last.filter(is_good) {
-            let (asked, kept) = kept.ask(until)?;
-            // A connection that has ended since says nothing of the runtime.
-            if matches!(asked.heard, Heard::Status(_) | Heard::TimedOut { .. }) {
-                self.kept = kept;
-                return Ok(asked);
-            }
+    /// The socket that is probed.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The process that listened when the last connection was made (`SO_PEERCRED` of unix(7)); 1 if systemd does, for a socket unit.
+    pub fn listener(&self) -> Option<i32> {
+        self.listener
+    }
+
+    /// Probes once; takes at most [`TIMEOUT`].
+    pub async fn probe(&mut self) -> Probe {
+        let probe = timeout(TIMEOUT, self.ask()).await.unwrap_or(Probe::TimedOut);
+        if !matches!(probe, Probe::Ready { .. }) {
+            self.connection = None;
         }
-        let line = match Line::connect(socket) {
-            Ok(line) => Rc::new(line),
-            Err(error) => {
-                let heard = not_connected(error)?;
-                return Ok(asked(None, heard));
-            }
-        };
-        let (pid, tasks) = (line.peer(), Tasks::default());
-        let shaking = shake(End(Rc::clone(&line)), tasks.clone());
-        let shaken = line::drive(&line, &tasks, until, shaking);
-        let heard = match shaken {
-            Ok(Some(Ok(sender))) => {
-                let kept = Kept {
-                    socket: socket.to_owned(),
-                    place: place(socket).unwrap_or_default(),
-                    pid,
-                    line,
-                    tasks,
-                    sender,
-                    questions: 0,
-                    version: None,
-                };
-                let (asked, kept) = kept.ask(until)?;
-                self.kept = kept;
-                return Ok(asked);
-            }
-            Ok(Some(Err(broken))) => broken,
-            Ok(None) => Heard::TimedOut { connected: true },
-            Err(error) => {
-                tasks.end();
-                return Err(error);
-            }
-        };
-        tasks.end();
-        Ok(asked(pid, heard))
-    }
-}
-
-impl Asker {
-    /// On which the runtime says by itself that it is about to end, if there is a connection: whoever waits waits for this, too,
-    /// and calls [`Asker::attend`].
-    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.kept.as_ref().map(|kept| kept.line.descriptor())
+        probe
     }
 
-    /// Takes in what the runtime says by itself. One that ends politely (CRI-O) waits for its peers to have heard it.
-    pub fn attend(&mut self) {
-        let Some(mut kept) = self.kept.take() else {
-            return;
-        };
-        let nothing = std::future::pending::<()>();
-        let driven = line::drive(&kept.line, &kept.tasks, Duration::ZERO, nothing);
-        kept.questions += 1; // one that says something again and again is asked on another
-        let lives = driven.is_ok() && !kept.tasks.is_empty() && kept.questions < RENEWED_AFTER;
-        self.kept = lives.then_some(kept);
-    }
-}
-
-fn asked(pid: Option<i32>, heard: Heard) -> Asked {
-    let is_kept = false;
-    Asked {
-        pid,
-        heard,
-        is_kept,
-    }
-}
-
-impl Kept {
-    /// Asks on this connection; it is handed back if it may be asked on again.
-    fn ask(mut self, until: Duration) -> io::Result<(Asked, Option<Self>)> {
-        self.questions += 1;
-        let talk = exchange(self.sender.clone(), self.version.take());
-        let heard = line::drive(&self.line, &self.tasks, until, talk)?;
-        let heard = heard.unwrap_or(Heard::TimedOut { connected: true });
-        if let Heard::Status(status) = &heard {
-            self.version = Some(VersionResponse {
-                runtime_name: status.name.clone(),
-                runtime_version: status.version.clone(),
-            });
+    async fn ask(&mut self) -> Probe {
+        // That a connection has ended since the last probe says nothing of the runtime.
+        if let Some(connection) = &self.connection
+            && let Ok(probe) = connection.status().await
+        {
+            return probe;
         }
-        let asked = Asked {
-            pid: self.pid,
-            is_kept: self.questions > 1,
-            heard,
+        let stream = match connect(&self.socket).await {
+            Ok(stream) => stream,
+            Err(error) => return not_connected(&self.socket, &error),
         };
-        let answers = matches!(asked.heard, Heard::Status(_));
-        Ok((asked, answers.then_some(self)))
+        self.listener = stream.peer_cred().ok().and_then(|peer| peer.pid());
+        let probe = async {
+            let connection = Connection::open(stream).await?;
+            let probe = connection.status().await?;
+            self.connection = Some(connection);
+            Ok::<_, Status>(probe)
+        };
+        probe.await.unwrap_or_else(|error| Probe::NotReady(refusal(&error)))
     }
 }
 
-/// What HTTP/2 begins with. The connection goes on among the tasks.
-async fn shake(end: End, tasks: Tasks) -> Result<Sender, Heard> {
-    let (sender, connection) = http2::Builder::new(tasks.clone())
-        .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
-        .handshake::<_, Full<Bytes>>(end)
-        .await
-        .map_err(|error| Heard::Broken(text(&error.to_string())))?;
-    hyper::rt::Executor::execute(&tasks, async {
-        connection.await.ok();
-    });
-    Ok(sender)
+/// Connects to a socket, which may be on a dead disk.
+///
+/// # Errors
+/// Those of open(2) and connect(2); `Other` if the disk does not answer.
+pub async fn connect(socket: &Path) -> io::Result<UnixStream> {
+    let path = socket.to_owned();
+    let find = move || open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let found = blocking::run("finding a socket", FIND_TIMEOUT, find).await;
+    let found = found.map_err(|error| io::Error::other(format!("finding it: {error}")))??;
+    // Not by its path, which connect(2) would walk on the loop.
+    UnixStream::connect(format!("/proc/self/fd/{}", found.as_raw_fd())).await
 }
 
-async fn exchange(sender: Sender, version: Option<VersionResponse>) -> Heard {
-    // Two short messages: to have them whole before they are sent lets hyper's code for the API server serve here too.
-    let service = tower::service_fn(move |request: http::Request<tonic::body::Body>| {
-        let mut sender = sender.clone();
-        async move {
-            let (parts, body) = request.into_parts();
-            let body = body.collect().await?.to_bytes();
-            let request = http::Request::from_parts(parts, Full::new(body));
-            sender.send_request(request).await.map_err(BoxError::from)
-        }
-    });
-    let client = Grpc::with_origin(service, Uri::from_static("http://localhost"))
-        .max_decoding_message_size(MAX_ANSWER_BYTES);
-    questions(client, version)
-        .await
-        .unwrap_or_else(|status| refused(&status))
+/// Tries whether a socket accepts a connection.
+///
+/// # Errors
+/// Those of [`connect`], and `TimedOut` after two seconds.
+pub async fn try_connect(socket: &Path) -> io::Result<()> {
+    let no_answer =
+        |_| io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", FIND_TIMEOUT.as_secs()));
+    timeout(FIND_TIMEOUT, connect(socket)).await.map_err(no_answer)?.map(drop)
 }
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+impl Connection {
+    async fn open(stream: UnixStream) -> Result<Self, Status> {
+        // The stream is given once, so that a connection never becomes another one unseen.
+        let mut stream = Some(TokioIo::new(stream));
+        let connector = tower::service_fn(move |_| {
+            let stream = stream.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected));
+            async { stream }
+        });
+        let endpoint = Endpoint::from_static("http://localhost");
+        let channel = endpoint.connect_with_connector(connector).await;
+        let channel = channel.map_err(|error| Status::from_error(error.into()))?;
+        let version: VersionResponse = call(&channel, VERSION).await?;
+        let name = text(&format!("{} {}", version.runtime_name, version.runtime_version));
+        Ok(Self { channel, name })
+    }
 
-/// What it is, unless that is known, and how it is. `Err` is what was refused, or how the connection broke.
-async fn questions<T>(client: Grpc<T>, known: Option<VersionResponse>) -> Result<Heard, Status>
-where
-    T: Clone + GrpcService<tonic::body::Body>,
-    T::ResponseBody: hyper::body::Body<Data = Bytes> + Send + 'static,
-    <T::ResponseBody as hyper::body::Body>::Error: Into<BoxError>,
-{
-    let asked = client.clone();
-    let version = async {
-        match known {
-            Some(version) => Ok(version),
-            None => call(asked, VERSION, VersionRequest::default()).await,
-        }
-    };
-    let status = call::<_, _, StatusResponse>(client, STATUS, StatusRequest::default());
-    let (version, status) = tokio::try_join!(version, status)?;
-    Ok(Heard::Status(read(&version, status)))
-}
-
-fn read(version: &VersionResponse, status: StatusResponse) -> RuntimeStatus {
-    let conditions = status.status.unwrap_or_default().conditions;
-    let find = |wanted: &str| conditions.iter().find(|one| one.r#type == wanted);
-    let why = |one: &RuntimeCondition| {
-        let both = [one.reason.as_str(), one.message.as_str()];
-        let said: Vec<_> = both.into_iter().filter(|word| !word.is_empty()).collect();
-        text(&said.join(": "))
-    };
-    // One that does not speak of it is ready: it answers.
-    let not_ready = |wanted| find(wanted).filter(|one| !one.status).map(why);
-    RuntimeStatus {
-        name: text(&version.runtime_name),
-        version: text(&version.runtime_version),
-        not_ready: not_ready("RuntimeReady"),
-        network_not_ready: not_ready("NetworkReady"),
+    async fn status(&self) -> Result<Probe, Status> {
+        let response: StatusResponse = call(&self.channel, STATUS).await?;
+        let conditions = response.status.unwrap_or_default().conditions;
+        // NetworkReady is the network plugin's; the kubelet says on the Node what it makes of it.
+        let not_ready = conditions.iter().find(|condition| condition.r#type == "RuntimeReady" && !condition.status);
+        Ok(match not_ready {
+            None => Probe::Ready { name: self.name.clone() },
+            Some(RuntimeCondition { reason, message, .. }) => {
+                Probe::NotReady(format!("says RuntimeReady=false ({}: {})", text(reason), text(message)))
+            }
+        })
     }
 }
 
-/// What a runtime says in these two messages.
-#[doc(hidden)] // public for the fuzz target
-pub fn status_in(version: &[u8], status: &[u8]) -> Option<RuntimeStatus> {
-    let version = VersionResponse::decode(version).ok()?;
-    Some(read(&version, StatusResponse::decode(status).ok()?))
+async fn call<A: Message + Default + 'static>(channel: &Channel, method: &'static str) -> Result<A, Status> {
+    let mut client = Grpc::new(channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES);
+    client.ready().await.map_err(|error| Status::from_error(error.into()))?;
+    let (request, codec) = (Request::new(EmptyRequest {}), ProstCodec::<EmptyRequest, A>::default());
+    Ok(client.unary(request, PathAndQuery::from_static(method), codec).await?.into_inner())
 }
 
-async fn call<T, Q, A>(mut client: Grpc<T>, path: &'static str, question: Q) -> Result<A, Status>
-where
-    T: GrpcService<tonic::body::Body>,
-    T::ResponseBody: hyper::body::Body<Data = Bytes> + Send + 'static,
-    <T::ResponseBody as hyper::body::Body>::Error: Into<BoxError>,
-    Q: Message + 'static,
-    A: Message + Default + 'static,
-{
-    let ready = client.ready().await;
-    ready.map_err(|error| Status::unavailable(error.into().to_string()))?;
-    let path = PathAndQuery::from_static(path);
-    let codec = ProstCodec::<Q, A>::default();
-    let answer = client.unary(Request::new(question), path, codec).await?;
-    Ok(answer.into_inner())
-}
-
-fn not_connected(error: io::Error) -> io::Result<Heard> {
-    use io::ErrorKind as Kind;
-    Ok(match error.kind() {
-        Kind::NotFound => Heard::NoSocket,
-        Kind::ConnectionRefused => Heard::Refused,
-        Kind::PermissionDenied => Heard::Denied(error.to_string()),
-        // A full queue: nobody has taken a connection from it for long.
-        Kind::WouldBlock => Heard::TimedOut { connected: false },
-        _ => return Err(error),
-    })
-}
-
-/// An answer that says no, or a connection that ended before the answer: tonic makes a [`Status`] of both.
-fn refused(status: &Status) -> Heard {
-    if std::error::Error::source(status).is_some() {
-        return Heard::Broken(text(status.message()));
-    }
-    Heard::Error {
-        code: format!("{:?}", status.code()),
-        message: text(status.message()),
+fn not_connected(socket: &Path, error: &io::Error) -> Probe {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Probe::NoListener,
+        // As many connections wait to be accepted as may (unix(7), EAGAIN).
+        io::ErrorKind::WouldBlock => Probe::TimedOut,
+        _ => Probe::Impossible(format!("{}: {error}", socket.display())),
     }
 }
 
-/// In one line, without secrets (a runtime quotes the URL that it pulls from), and not too long.
-fn text(said: &str) -> String {
-    let line: String = said
-        .chars()
-        .map(|letter| if letter.is_control() { ' ' } else { letter })
-        .collect();
-    told(&line, MAX_TEXT_BYTES)
+/// What an error says: the runtime's own, or that of a connection that ended before the answer, of which tonic makes a `Status` too.
+fn refusal(error: &Status) -> String {
+    match error.source() {
+        Some(_) => format!("closes the connection ({})", text(&error.to_string())),
+        None => format!("answers with {:?}: {}", error.code(), text(error.message())),
+    }
+}
+
+/// One line, without secrets, as a runtime quotes the URLs that it pulls from.
+fn text(text: &str) -> String {
+    redact::sanitize_line(text, MAX_TEXT_BYTES)
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use h2::server::SendResponse;
+    use tokio::net::UnixListener;
+    use tonic::codegen::{
+        Bytes,
+        http::{HeaderMap, HeaderValue, Response},
+    };
+
+    use super::*;
+
+    /// How the runtime of a test behaves.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Behavior {
+        Ready,
+        NotReady,
+        /// As containerd without its CRI plugin.
+        Unimplemented,
+        /// It answers `Version` alone.
+        Hangs,
+        /// Each connection ends after the first `Status`.
+        Closes,
+        NoGrpc,
+    }
+
+    /// Serves real gRPC; returns a prober.
+    fn serve(behavior: Behavior) -> (tempfile::TempDir, Prober) {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("runtime.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(async move {
+                    if behavior == Behavior::NoGrpc {
+                        stream.try_write(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+                        return;
+                    }
+                    let mut connection = h2::server::handshake(stream).await.unwrap();
+                    while let Some(Ok((request, response))) = connection.accept().await {
+                        let is_status = request.uri().path() == STATUS;
+                        if is_status && behavior == Behavior::Hangs {
+                            // Kept, as dropping it would reset the stream.
+                            std::mem::forget(response);
+                            continue;
+                        }
+                        answer(behavior, is_status, response);
+                        if is_status && behavior == Behavior::Closes {
+                            connection.graceful_shutdown();
+                        }
+                    }
+                });
+            }
+        });
+        (directory, Prober::new(socket))
+    }
+
+    fn answer(behavior: Behavior, is_status: bool, mut response: SendResponse<Bytes>) {
+        let mut headers = Response::builder().header("content-type", "application/grpc");
+        if behavior == Behavior::Unimplemented {
+            headers = headers.header("grpc-status", "12").header("grpc-message", "unknown service");
+            response.send_response(headers.body(()).unwrap(), true).unwrap();
+            return;
+        }
+        let condition = |kind: &str, status, reason: &str| RuntimeCondition {
+            r#type: kind.into(),
+            status,
+            reason: reason.into(),
+            message: "of a\ntest".into(),
+        };
+        let message = if is_status {
+            let ready = condition("RuntimeReady", behavior != Behavior::NotReady, "StorageNotReady");
+            let conditions = vec![ready, condition("NetworkReady", false, "NetworkPluginNotReady")];
+            StatusResponse { status: Some(RuntimeStatus { conditions }) }.encode_to_vec()
+        } else {
+            VersionResponse { runtime_name: "cri-o".into(), runtime_version: "1.36.1".into() }.encode_to_vec()
+        };
+        let mut frame = vec![0];
+        frame.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+        frame.extend(message);
+        let mut stream = response.send_response(headers.body(()).unwrap(), false).unwrap();
+        stream.send_data(frame.into(), false).unwrap();
+        let trailers = HeaderMap::from_iter([("grpc-status".parse().unwrap(), HeaderValue::from_static("0"))]);
+        stream.send_trailers(trailers).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_ready_runtime_is_asked_on_one_connection_and_on_a_new_one_when_that_has_ended() {
+        let ready = Probe::Ready { name: "cri-o 1.36.1".into() };
+        for behavior in [Behavior::Ready, Behavior::Closes] {
+            let (_directory, mut prober) = serve(behavior);
+            for _ in 0..3 {
+                assert_eq!(prober.probe().await, ready, "{behavior:?}");
+                assert_eq!(prober.listener(), i32::try_from(std::process::id()).ok());
+            }
+        }
+        // The socket's file is not needed while the connection lasts.
+        let (directory, mut prober) = serve(Behavior::Ready);
+        assert_eq!(prober.probe().await, ready);
+        drop(directory);
+        assert_eq!(prober.probe().await, ready);
+    }
+
+    #[tokio::test]
+    async fn each_refusal_is_quoted() {
+        for (behavior, wanted) in [
+            (Behavior::NotReady, "says RuntimeReady=false (StorageNotReady: of a␊test)"),
+            (Behavior::Unimplemented, "answers with Unimplemented: unknown service"),
+            (Behavior::NoGrpc, "closes the connection ("),
+        ] {
+            let (_directory, mut prober) = serve(behavior);
+            let probe = prober.probe().await;
+            assert!(matches!(&probe, Probe::NotReady(why) if why.starts_with(wanted)), "{behavior:?}: {probe:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_runtime_that_hangs_has_a_deadline_and_a_listener() {
+        let (_directory, mut prober) = serve(Behavior::Hangs);
+        assert_eq!(prober.probe().await, Probe::TimedOut);
+        assert!(prober.listener().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_socket_without_a_listener_and_none_at_all_are_alike() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut prober = Prober::new(directory.path().join("runtime.sock"));
+        assert_eq!(prober.probe().await, Probe::NoListener);
+        drop(std::os::unix::net::UnixListener::bind(prober.socket()).unwrap());
+        assert_eq!(prober.probe().await, Probe::NoListener);
+        let mut prober = Prober::new("/proc/self/status/runtime.sock".into());
+        assert!(matches!(prober.probe().await, Probe::Impossible(_)));
+    }
+}

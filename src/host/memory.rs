@@ -1,44 +1,78 @@
-//! Our own memory, kept from being paged out: a sick host must not stop us for want of our own code.
+//! The host's memory, and the agent's own pages.
 
-use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
-use procfs::process::Process;
-use rustix::{
-    io::Errno,
-    mm::{MlockAllFlags, mlockall},
-};
+use procfs::{Current as _, Meminfo, VmStat};
+use rustix::mm::{MlockAllFlags, mlockall};
 
-/// Address space beyond the present one that must fit in the limit: with `MCL_FUTURE` an allocation that does not fit
-/// fails, and a failed allocation ends the process.
-const HEADROOM_BYTES: u64 = 32 * 1024 * 1024;
+use crate::condition::Uptime;
 
-/// Locks what is mapped and what will be, each page when it is first touched. Returns the bytes that were mapped.
+/// The host's memory at one moment. Sizes in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    pub at: Uptime,
+    /// All memory but reserved huge pages, which nothing else can use.
+    pub total_bytes: u64,
+    /// `MemAvailable`.
+    pub available_bytes: u64,
+    pub swap_free_bytes: u64,
+    /// Pages of files that are in memory.
+    pub file_bytes: u64,
+    /// None if it was not read.
+    pub reclaim: Option<Reclaim>,
+}
+
+/// What the kernel did since boot to get memory back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reclaim {
+    /// The pages that kswapd looked at. It works for the host, never for the limit of a cgroup.
+    pub scanned_pages: u64,
+    /// What of files was read again soon after it was dropped, in bytes.
+    pub refaulted_bytes: u64,
+}
+
+/// Locks each page of the agent once it is used (`MCL_ONFAULT`), so that what is never used costs nothing: the agent has to report when
+/// the host has no memory left.
+pub fn lock() {
+    if let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT) {
+        tracing::warn!("mlockall: {error}: the agent may be swapped out; nodevigil.service sets LimitMEMLOCK=infinity");
+    }
+}
+
+/// Reads /proc/meminfo, and /proc/vmstat if `with_reclaim`. Neither waits for a disk.
 ///
 /// # Errors
-/// In a sentence, why nothing was locked.
-pub fn lock() -> Result<u64, String> {
-    let me = Process::myself().map_err(|e| format!("read /proc/self: {e}"))?;
-    let mapped = me
-        .stat()
-        .map_err(|e| format!("read /proc/self/stat: {e}"))?
-        .vsize;
-    let status = me
-        .status()
-        .map_err(|e| format!("read /proc/self/status: {e}"))?;
-    let (limit, _) = getrlimit(Resource::RLIMIT_MEMLOCK).map_err(|e| format!("getrlimit: {e}"))?;
-    // CAP_IPC_LOCK is bit 14: with it no limit counts.
-    let unlimited = limit == RLIM_INFINITY || status.capeff & (1 << 14) != 0;
-    if !unlimited && limit < mapped + HEADROOM_BYTES {
-        return Err(format!(
-            "LimitMEMLOCK is {limit} bytes, {} are wanted ({mapped} are mapped)",
-            mapped + HEADROOM_BYTES
-        ));
+/// When one cannot be read, naming it.
+pub fn read(at: Uptime, with_reclaim: bool) -> Result<Reading, String> {
+    let info = Meminfo::current().map_err(|error| format!("/proc/meminfo: {error}"))?;
+    let available = info.mem_available.ok_or("/proc/meminfo: there is no MemAvailable, which Linux has since 3.14")?;
+    Ok(Reading {
+        at,
+        total_bytes: info.mem_total.saturating_sub(info.hugetlb.unwrap_or_default()),
+        available_bytes: available,
+        swap_free_bytes: info.swap_free,
+        file_bytes: info.active_file.unwrap_or_default() + info.inactive_file.unwrap_or_default(),
+        reclaim: if with_reclaim { Some(read_reclaim()?) } else { None },
+    })
+}
+
+fn read_reclaim() -> Result<Reclaim, String> {
+    let VmStat(counters) = VmStat::current().map_err(|error| format!("/proc/vmstat: {error}"))?;
+    let counter = |name: &str| counters.get(name).and_then(|count| u64::try_from(*count).ok());
+    // Linux before 5.9 counts pages of files alone, under another name.
+    let refaulted = counter("workingset_refault_file").or_else(|| counter("workingset_refault"));
+    Ok(Reclaim {
+        scanned_pages: counter("pgscan_kswapd").unwrap_or_default(),
+        refaulted_bytes: refaulted.unwrap_or_default() * procfs::page_size(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_hosts_memory_is_read() {
+        let read = read(Uptime::ZERO, true).unwrap();
+        assert!(read.available_bytes > 0 && read.available_bytes <= read.total_bytes, "{read:?}");
+        assert!(read.file_bytes > 0 && read.reclaim.is_some(), "{read:?}");
     }
-    let all = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE;
-    match mlockall(all | MlockAllFlags::ONFAULT) {
-        // A kernel before 4.4 does not know of it: then every page at once.
-        Err(Errno::INVAL) => mlockall(all),
-        result => result,
-    }
-    .map_err(|e| format!("mlockall: {e}"))?;
-    Ok(mapped)
 }

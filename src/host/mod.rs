@@ -1,36 +1,46 @@
-//! The door to the machine: one small file a thing, no state shared between them.
+//! What is read from the host and written to it, one file a thing. Nothing here judges.
 
 pub mod addresses;
-pub mod console;
+pub mod api;
+pub mod blocking;
+pub mod bootstrap;
+pub mod child;
+pub mod clock;
+pub mod cloud_init;
+pub mod credential;
 pub mod cri;
-pub mod files;
-pub mod helper;
+pub mod disk;
+pub mod endpoint;
+pub mod healthz;
 pub mod journal;
-mod kept;
 pub mod kernel;
 pub mod kmsg;
 pub mod kubelet;
-pub mod loaded;
+pub mod log;
 pub mod memory;
-pub mod memory_groups;
-pub mod memory_tables;
-pub mod network;
+pub mod mounts;
 pub mod notify;
-pub mod own;
+pub mod oom;
 pub mod packages;
+pub mod pause;
 pub mod pressure;
 pub mod process;
 pub mod program;
-pub mod sample;
-pub mod schedstat;
-pub mod scrapes;
-pub mod socket;
 pub mod sockets;
-pub mod stall_triggers;
-pub mod strain;
-pub mod suspect;
 pub mod systemd;
-pub mod textfile;
+pub mod top;
 pub mod tree;
-pub mod trusted;
-pub mod unix_sockets;
+pub mod trouble;
+
+use std::{io, os::fd::OwnedFd};
+
+use tokio::io::{Interest, unix::AsyncFd};
+
+/// A file descriptor whose readiness is awaited.
+fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    #[expect(
+        deprecated,
+        reason = "its successor is unsafe, and asks for what an OwnedFd is: one file that stays open while the value lives"
+    )]
+    AsyncFd::with_interest(fd, Interest::READABLE)
+}

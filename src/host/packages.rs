@@ -1,132 +1,129 @@
-//! Whether a package manager is at work: whether somebody holds its lock, which the kernel lists in `/proc/locks`.
+//! Whether a package manager changes the host's programs: whether it holds its lock, by /proc/locks
+//! (<https://man7.org/linux/man-pages/man5/proc_locks.5.html>).
 //!
-//! A lock file alone says nothing, since it stays for ever. Which files these are is looked up once, where a disk may
-//! hang; to ask the kernel reads no disk.
+//! The lock is not tried, because for that moment the package manager could not take it.
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    os::unix::fs::MetadataExt,
+    path::Path,
+    sync::{Arc, OnceLock},
+    thread,
+};
 
 use rustix::fs::{major, minor};
 
-use super::files::Root;
-
-/// Package managers and the files that they lock while they change the system.
-const LOCKS: &[(&str, &str)] = &[
-    ("dpkg", "/var/lib/dpkg/lock-frontend"), // apt, all the time
+/// The files that package managers lock while they install something (apt and dnf call dpkg and rpm).
+const LOCK_FILES: [(&str, &str); 4] = [
+    ("dpkg", "/var/lib/dpkg/lock-frontend"),
     ("dpkg", "/var/lib/dpkg/lock"),
     ("rpm", "/usr/lib/sysimage/rpm/.rpm.lock"),
     ("rpm", "/var/lib/rpm/.rpm.lock"),
 ];
-/// A line is some 60 bytes. A host with more locks than fit is not read to the end of it: no hold then.
-const MAX_BYTES: usize = 256 * 1024;
 
-/// The lock files that this host has.
-#[derive(Debug, Default)]
-pub struct LockFiles(Vec<LockFile>);
+/// The lock files of this host, once they have been looked for.
+#[derive(Debug, Clone, Default)]
+pub struct PackageLocks(Arc<OnceLock<Vec<LockFile>>>);
 
 #[derive(Debug)]
 struct LockFile {
-    manager: &'static str,
+    package_manager: &'static str,
     device: u64,
     inode: u64,
 }
 
-impl LockFiles {
-    /// Looks them up, on a disk that may hang.
-    pub fn find(root: &Root) -> Self {
-        let of = |(manager, path): &(&'static str, &str)| {
-            let (device, inode) = root.identity(path)?;
-            Some(LockFile {
-                manager,
-                device,
-                inode,
-            })
-        };
-        Self(LOCKS.iter().filter_map(of).collect())
+impl PackageLocks {
+    /// Looks for the lock files on a thread, because the disk may hang; nobody waits for it.
+    pub fn find() -> Self {
+        let locks = Self::default();
+        let found = locks.clone();
+        thread::spawn(move || found.0.set(find(Path::new("/"))));
+        locks
     }
 
-    /// Which package manager is at work.
-    pub fn held(&self, root: &Root) -> Option<&'static str> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let table = root.read_text("/proc/locks", MAX_BYTES).ok()?;
-        let mut held = table.lines().filter_map(write_lock);
-        held.find_map(|lock| Some(self.0.iter().find(|file| file.is(lock))?.manager))
+    /// The package manager that holds its lock, if one does. This reads no disk.
+    pub fn held(&self) -> Option<&'static str> {
+        let lock_files = self.0.get().filter(|files| !files.is_empty())?;
+        held(lock_files, BufReader::new(File::open("/proc/locks").ok()?))
     }
+}
+
+fn find(root: &Path) -> Vec<LockFile> {
+    let find = |(package_manager, path): (&'static str, &str)| {
+        let meta = fs::metadata(root.join(path.trim_start_matches('/'))).ok()?;
+        Some(LockFile { package_manager, device: meta.dev(), inode: meta.ino() })
+    };
+    LOCK_FILES.into_iter().filter_map(find).collect()
+}
+
+fn held(lock_files: &[LockFile], table: impl BufRead) -> Option<&'static str> {
+    let locked = table.lines().map_while(Result::ok).filter_map(|line| write_lock(&line));
+    let mut holder = locked.filter_map(|lock| lock_files.iter().find(|file| file.is(lock)));
+    holder.next().map(|file| file.package_manager)
 }
 
 impl LockFile {
-    /// Overlay and btrfs have device numbers for `stat` that are not those of the table; all of these have major 0.
+    /// On overlayfs and btrfs, stat(2) and the table show different devices. All of them have major 0.
     fn is(&self, (table_major, table_minor, inode): (u32, u32, u64)) -> bool {
-        let ours = (major(self.device), minor(self.device));
-        let same_device = ours == (table_major, table_minor) || (ours.0, table_major) == (0, 0);
-        self.inode == inode && same_device
+        let (major, minor) = (major(self.device), minor(self.device));
+        self.inode == inode && ((major, minor) == (table_major, table_minor) || (major, table_major) == (0, 0))
     }
 }
 
-/// A lock for writing that somebody has: `1: POSIX  ADVISORY  WRITE 25921 fe:00:5406755 0 EOF`. One that is waited for has
-/// an arrow.
+/// Device and inode of a lock for writing that is held: `1: POSIX  ADVISORY  WRITE 25921 fe:00:5406755 0 EOF`. In the line of a lock that
+/// somebody waits for, `->` comes before `POSIX`. Package managers take no lock of another class, and everybody who may read a file can
+/// take a `FLOCK`.
 fn write_lock(line: &str) -> Option<(u32, u32, u64)> {
-    let words: Vec<&str> = line.split_ascii_whitespace().take(6).collect();
-    let [_, _, _, "WRITE", _, file] = words[..] else {
-        return None;
-    };
-    let mut parts = file.split(':');
-    let mut hex = || u32::from_str_radix(parts.next()?, 16).ok();
-    let (major, minor) = (hex()?, hex()?);
-    Some((major, minor, parts.next()?.parse().ok()?))
+    let mut words = line.split_ascii_whitespace();
+    let (class, mode, file) = (words.nth(1)?, words.nth(1)?, words.nth(1)?);
+    let (device, inode) = file.rsplit_once(':')?;
+    let (major, minor) = device.split_once(':')?;
+    let hex = |number| u32::from_str_radix(number, 16).ok();
+    ((class, mode) == ("POSIX", "WRITE")).then_some((hex(major)?, hex(minor)?, inode.parse().ok()?))
 }
 
 #[cfg(test)]
 mod tests {
-    use nix::{
-        fcntl::{FcntlArg, OFlag, fcntl, open},
-        sys::stat::Mode,
-    };
+    use rustix::fs::{FlockOperation, fcntl_lock};
 
     use super::*;
 
     #[test]
-    fn only_a_lock_that_somebody_has_counts() {
-        let lines = [
-            ("1: POSIX  ADVISORY  WRITE 25921 fe:00:5406755 0 EOF", true),
-            (
-                "1: -> POSIX  ADVISORY  WRITE 25921 fe:00:5406755 0 EOF",
-                false,
-            ),
-            ("3: FLOCK  ADVISORY  READ 25921 fe:00:10053874 0 EOF", false),
-            ("4: POSIX  ADVISORY  WRITE 1 fe:zz:1 0 EOF", false),
-            ("5: POSIX  ADVISORY  WRITE 1 fe:00", false),
-            ("", false),
-        ];
-        for (line, counts) in lines {
-            assert_eq!(write_lock(line).is_some(), counts, "{line}");
+    fn only_a_lock_for_writing_that_is_held_counts() {
+        let is_held = |line: &str| {
+            let lock_files =
+                [LockFile { package_manager: "dpkg", device: rustix::fs::makedev(0xfe, 0), inode: 5_406_755 }];
+            held(&lock_files, line.as_bytes()) == Some("dpkg")
+        };
+        assert!(is_held("1: POSIX  ADVISORY  WRITE 25921 fe:00:5406755 0 EOF"));
+        for other in [
+            "1: -> POSIX  ADVISORY  WRITE 25921 fe:00:5406755 0 EOF",
+            "1: POSIX  ADVISORY  READ 25921 fe:00:5406755 0 EOF",
+            "1: FLOCK  ADVISORY  WRITE 25921 fe:00:5406755 0 EOF",
+            "1: POSIX  ADVISORY  WRITE 25921 fe:01:5406755 0 EOF",
+            "1: POSIX  ADVISORY  WRITE 25921 fe:00:5406756 0 EOF",
+            "1: POSIX  ADVISORY  WRITE 1 fe:zz:1 0 EOF",
+            "1: POSIX  ADVISORY  WRITE",
+            "",
+        ] {
+            assert!(!is_held(other), "{other}");
         }
-        assert_eq!(write_lock(lines[0].0), Some((0xfe, 0, 5_406_755)));
     }
 
-    /// A little host whose `/proc/locks` is this machine's.
     #[test]
-    fn a_real_lock_is_seen_while_it_is_held() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = Root::new(folder.path());
-        root.create_dir_all("/var/lib/dpkg").unwrap();
-        root.create_dir_all("/proc").unwrap();
-        std::os::unix::fs::symlink("/proc/locks", root.join("/proc/locks")).unwrap();
-        assert_eq!(LockFiles::find(&root).held(&root), None);
-        root.write_atomically("/var/lib/dpkg/lock", b"").unwrap();
-        let files = LockFiles::find(&root);
-        assert_eq!(files.held(&root), None);
-        let path = root.join("/var/lib/dpkg/lock");
-        let file = open(&path, OFlag::O_RDWR, Mode::empty()).unwrap();
-        let lock = nix::libc::flock {
-            l_type: i16::try_from(nix::libc::F_WRLCK).unwrap(),
-            l_whence: i16::try_from(nix::libc::SEEK_SET).unwrap(),
-            l_start: 0,
-            l_len: 0,
-            l_pid: 0,
-        };
-        fcntl(&file, FcntlArg::F_SETLK(&lock)).unwrap();
-        assert_eq!(files.held(&root), Some("dpkg"));
+    fn a_lock_of_this_host_is_seen_while_it_is_held() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("var/lib/dpkg/lock-frontend");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        assert!(find(root.path()).is_empty());
+        let file = File::create(&path).unwrap();
+        let lock_files = find(root.path());
+        let is_held = || held(&lock_files, BufReader::new(File::open("/proc/locks").unwrap()));
+        assert_eq!(is_held(), None);
+        fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert_eq!(is_held(), Some("dpkg"));
         drop(file);
-        assert_eq!(files.held(&root), None);
+        assert_eq!(is_held(), None);
     }
 }

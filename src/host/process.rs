@@ -1,325 +1,287 @@
-//! Processes: which one is the kubelet, when it ends, what state it is in.
-//!
-//! Everything here reads kernel tables that do not block (`stat`, `status`, `cgroup.procs`); `/proc/PID/cmdline`,
-//! which waits for the process's own lock, is the helper's.
+//! One process: its end by a pidfd, and what /proc says of it while it does not answer.
 
-mod find;
+use std::{fs, io, net::SocketAddr, os::fd::OwnedFd, time::Duration};
 
-use std::{os::fd::OwnedFd, time::Duration};
-
-use procfs::process::{Process as ProcProcess, Stat};
-use tokio::io::{Interest, unix::AsyncFd};
-
-use self::find::Candidate;
-pub use self::find::{Where, find_kubelet, find_roots_kubelet};
-use crate::{
-    checks::kubelet::{Carrier, Process},
-    host::{files::Root, kept},
+use procfs::{
+    FromRead as _, ProcError,
+    net::TcpState,
+    process::{Process as ProcEntry, Stat, Status},
 };
+use rustix::{
+    io::Errno,
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+use tokio::io::unix::AsyncFd;
 
-/// The kernel's name of the process: what `comm` must say for a process of the unit to be the kubelet.
-const COMM: &str = "kubelet";
-/// Beginnings of the names of programs that start a kubelet as their child, and start it anew by themselves.
-const PARENTS: &[&str] = &["rke2", "k0s"];
-/// Bounds a pid file and a `cgroup.procs`: 16 pids a line of six digits would be 112 bytes; a unit with more than
-/// some ten thousand processes is not the kubelet's.
-const MAX_BYTES: usize = 128 * 1024;
+use super::watched;
+use crate::condition::Uptime;
 
-fn since_boot(ticks: u64) -> Duration {
-    let per_second = procfs::ticks_per_second();
-    let nanos = u128::from(ticks) * 1_000_000_000 / u128::from(per_second.max(1));
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+/// SIGKILL in the masks of pending signals of /proc/PID/status.
+const SIGKILL_BIT: u64 = 1 << 8;
+/// Threads that are looked at; a kubelet has a few dozen.
+const MAX_THREADS: usize = 512;
+
+/// A process, so named that a reused pid is not taken for it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessId {
+    pub pid: i32,
+    /// When it started, in clock ticks since boot (`proc_pid_stat(5)`, field 22).
+    pub start_ticks: u64,
 }
 
-fn stat(root: &Root, pid: i32) -> Option<Stat> {
-    let process = ProcProcess::new_with_root(root.join(format!("/proc/{pid}"))).ok()?;
-    process.stat().ok()
-}
-
-/// How a kubelet is run, by its name and its parent's.
-pub fn carrier(root: &Root, process: &Process) -> Carrier {
-    let Some(own) = stat(root, process.pid) else {
-        return Carrier::Unit;
-    };
-    if own.comm != COMM {
-        return Carrier::InProcess(own.comm);
+impl ProcessId {
+    /// The process that has this pid now, if there is one.
+    pub fn of(pid: i32) -> Option<Self> {
+        read_stat(pid).ok().map(|stat| Self { pid, start_ticks: stat.starttime })
     }
-    match stat(root, own.ppid) {
-        Some(parent) if PARENTS.iter().any(|name| parent.comm.starts_with(name)) => {
-            Carrier::Child(parent.comm)
-        }
-        _ => Carrier::Unit,
+
+    /// When it started.
+    pub fn started(self) -> Uptime {
+        Duration::from_millis(self.start_ticks * 1000 / procfs::ticks_per_second().max(1))
     }
 }
 
-/// The process with that pid, so named that a reused pid is not taken for it.
-pub fn identify(root: &Root, pid: i32) -> Option<Process> {
-    stat(root, pid).map(|stat| Process {
-        pid,
-        started: since_boot(stat.starttime),
-    })
-}
-
-/// The unit in whose cgroup a process is, on cgroup v2, v1 and both together.
-pub fn unit_of(root: &Root, pid: i32) -> Option<String> {
-    let text = root
-        .read_text(format!("/proc/{pid}/cgroup"), MAX_BYTES)
-        .ok()?;
-    let mut paths = text.lines().filter_map(|line| {
-        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        ["", "name=systemd"].contains(&controllers).then_some(path)
-    });
-    let unit = |path: &str| {
-        let mut folders = path.rsplit('/');
-        folders
-            .find(|folder| folder.ends_with(".service"))
-            .map(str::to_owned)
-    };
-    paths.find_map(unit)
-}
-
-/// Bounds a row: some fifty numbers of at most twenty digits, and a name of at most 64 bytes.
-const MAX_ROW_BYTES: usize = 1024;
-
-/// What the row of a process in `/proc/PID/stat` says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
-    /// Its one-letter state.
-    pub state: char,
-    /// SIGKILL waits for it, or it has begun to exit.
-    pub is_dying: bool,
-}
-
-/// The bits that the kernel sets in a task's flags as it exits, and once a signal has killed it (`linux/sched.h`).
-const PF_EXITING: u64 = 0x4;
-const PF_SIGNALED: u64 = 0x400;
-/// SIGKILL in a mask of pending signals.
-const PENDING_SIGKILL: u64 = 1 << 8;
-
-impl Seen {
-    /// `PID (COMM) STATE …`, and COMM may hold anything, parentheses too: proc(5) numbers the fields.
-    fn of_row(row: &[u8]) -> Option<Self> {
-        let comm_ends = row.iter().rposition(|byte| *byte == b')')?;
-        let mut fields = kept::words(row.get(comm_ends + 1..)?);
-        let state = char::from(*fields.next()?.first()?); // 3
-        let flags = fields.nth(5).and_then(kept::number); // 9
-        let pending = fields.nth(21).and_then(kept::number); // 31
-        let has = |mask: Option<u64>, bits: u64| mask.is_some_and(|mask| mask & bits != 0);
-        Some(Self {
-            state,
-            is_dying: matches!(state, 'Z' | 'X' | 'x')
-                || has(flags, PF_EXITING | PF_SIGNALED)
-                || has(pending, PENDING_SIGKILL),
-        })
-    }
-}
-
-/// The row of a process, if it is still that process.
-pub fn seen(root: &Root, process: &Process) -> Option<Seen> {
-    let pid = process.pid;
-    let row = root.read(format!("/proc/{pid}/stat"), MAX_ROW_BYTES).ok()?;
-    // Looked at afterwards: a pid that is still the same process's was so when its row was read.
-    let is_still_it = identify(root, pid).is_some_and(|now| now == *process);
-    is_still_it.then(|| Seen::of_row(&row)).flatten()
-}
-
-/// A process that is watched for its end.
+/// A process whose end is awaited.
 #[derive(Debug)]
-pub struct Watched {
-    /// Whom.
-    pub process: Process,
+pub struct Process {
+    pub id: ProcessId,
     pidfd: AsyncFd<OwnedFd>,
-    /// Its row in `/proc`, kept open: it stays that process's, and one read a second is all that it costs.
-    stat: OwnedFd,
 }
 
-impl Watched {
-    /// Opens the process's pidfd. `None` if it has ended meanwhile, or its pid is another's by now.
-    pub fn open(root: &Root, process: Process) -> std::io::Result<Option<Self>> {
-        let Some(pid) = rustix::process::Pid::from_raw(process.pid) else {
-            return Ok(None);
-        };
-        let pidfd = match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
-            Ok(pidfd) => pidfd,
-            Err(rustix::io::Errno::SRCH) => return Ok(None),
-            Err(e) => return Err(e.into()),
-        };
-        // Between the listing and the open the pid may have changed hands; now that it is held, look again.
-        if Candidate::read(root, process.pid).map(|c| c.process) != Some(process.clone()) {
-            return Ok(None);
+impl Process {
+    /// Opens the process that has this pid now.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] when it is gone or a zombie; another one when it cannot be watched, as on kernels before 5.3.
+    pub fn open(pid: i32) -> io::Result<Self> {
+        let raw = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
+        let pidfd = pidfd_open(raw, PidfdFlags::NONBLOCK).map_err(|error| match error {
+            Errno::SRCH => io::ErrorKind::NotFound.into(),
+            error => io::Error::from(error),
+        })?;
+        let pidfd = watched(pidfd)?;
+        // Read after the open: if the pid was reused before it, both are of the new process.
+        let stat = read_stat(pid)?;
+        if matches!(stat.state, 'Z' | 'X') {
+            return Err(io::ErrorKind::NotFound.into());
         }
-        #[expect(
-            deprecated,
-            reason = "its successor is unsafe and asks for what an OwnedFd promises by its type: one file, open while it lives"
-        )]
-        let pidfd = AsyncFd::with_interest(pidfd, Interest::READABLE)?;
-        // Its first thread's: the whole process's adds up the times of all its threads, which nobody asks for.
-        let pid = process.pid;
-        let Ok(stat) = root.open(format!("/proc/{pid}/task/{pid}/stat")) else {
-            return Ok(None);
-        };
-        Ok(Some(Self {
-            process,
-            pidfd,
-            stat: stat.into(),
-        }))
+        Ok(Self { id: ProcessId { pid, start_ticks: stat.starttime }, pidfd })
     }
 
-    /// What its row says; `None` once it is gone.
-    pub fn seen(&self) -> Option<Seen> {
-        let mut row = [0; MAX_ROW_BYTES];
-        let length = rustix::io::pread(&self.stat, &mut row, 0).ok()?;
-        Seen::of_row(&row[..length])
+    /// When it started.
+    pub fn started(&self) -> Uptime {
+        self.id.started()
     }
 
-    /// Waits until the process has ended: the kernel makes its pidfd readable in the same moment.
-    pub async fn gone(&self) {
-        // An error can only mean that the runtime is going down; then nobody waits any more.
+    /// Returns when the process has ended (`pidfd_open(2)`: the pidfd is readable then).
+    pub async fn ended(&self) {
+        // An error of epoll itself: to take it for the end would be a lie, and waiting costs nothing.
         if self.pidfd.readable().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
+
+    /// Its name as the kernel has it, at most 15 bytes, and the cgroup in which systemd keeps it: of cgroup v2, or of systemd's own
+    /// hierarchy on v1.
+    pub fn name_and_cgroup(&self) -> (String, Option<Cgroup>) {
+        let Ok(process) = ProcEntry::new(self.id.pid) else { return (String::new(), None) };
+        let name = process.stat().map(|stat| stat.comm).unwrap_or_default();
+        let path = cgroup_path(&process);
+        (name, path.map(|path| Cgroup { path, is_relative: !is_in_hosts_cgroup_namespace() }))
+    }
+}
+
+/// The path of the cgroup in which systemd, or the container runtime, has put a process.
+pub fn cgroup_path(process: &ProcEntry) -> Option<String> {
+    let cgroups: Vec<_> = process.cgroups().into_iter().flatten().collect();
+    let of_systemd = cgroups.iter().find(|one| one.controllers.iter().any(|name| name == "name=systemd"));
+    let unified = || cgroups.iter().find(|one| one.hierarchy == 0);
+    of_systemd.or_else(unified).map(|cgroup| cgroup.pathname.clone())
+}
+
+/// The cgroup of a process, as this cgroup namespace shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cgroup {
+    pub path: String,
+    /// Whether the path begins at the root of a cgroup namespace other than the host's, as in a container.
+    pub is_relative: bool,
+}
+
+impl Cgroup {
+    /// Whether it is the cgroup that has this path on the host.
+    pub fn is(&self, host_path: &str) -> bool {
+        self.path == host_path || (self.is_relative && self.path != "/" && host_path.ends_with(&self.path))
+    }
+
+    /// The system service whose cgroup it is or is below: none in the slices of pods, users and virtual machines, whoever named a cgroup
+    /// there like a service.
+    pub fn service(&self) -> Option<&str> {
+        let is_foreign = |part: &str| part.starts_with("kubepods") || ["user.slice", "machine.slice"].contains(&part);
+        let mut parts = self.path.split('/').take_while(|part| !is_foreign(part));
+        parts.find(|part| part.ends_with(".service"))
+    }
+}
+
+/// The host's cgroup namespace has a fixed inode number (`PROC_CGROUP_INIT_INO` of `include/linux/proc_ns.h`).
+fn is_in_hosts_cgroup_namespace() -> bool {
+    fs::read_link("/proc/self/ns/cgroup").is_ok_and(|link| link.as_os_str() == "cgroup:[4026531835]")
+}
+
+fn read_stat(pid: i32) -> io::Result<Stat> {
+    Stat::from_file(format!("/proc/{pid}/stat")).map_err(|error| match error {
+        ProcError::NotFound(_) => io::ErrorKind::NotFound.into(),
+        error => io::Error::other(error),
+    })
+}
+
+/// What is read of a process that does not answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// The state of its main thread as in /proc/PID/stat: `R`, `S`, `D`, `T`, `Z` …
+    pub state: char,
+    /// The cgroup whose freezer holds it.
+    pub frozen_by: Option<String>,
+    /// Its threads that wait in the kernel and take no signal (state D).
+    pub uninterruptible: Vec<ThreadWait>,
+    /// How long its threads have waited for a processor, summed up since each began.
+    pub run_delay: Duration,
+    /// What listens at the address of its /healthz.
+    pub listener: Listener,
+    /// Whether SIGKILL is pending for it.
+    pub is_killed: bool,
+}
+
+/// A thread's wait, so named that two waits are not taken for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadWait {
+    pub tid: i32,
+    /// Its context switches so far: the same number means the same wait.
+    pub switches: u64,
+}
+
+/// What the kernel has at a TCP address.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Listener {
+    /// It could not be read.
+    #[default]
+    Unknown,
+    /// Nobody listens.
+    Nobody,
+    /// Somebody listens, and so many connections wait to be accepted.
+    Waiting(u32),
+}
+
+/// Looks at a process; none if it is gone. `healthz` is where it should listen. Reads a few files for each thread, so it runs only
+/// while the process does not answer, and off the loop.
+pub fn sample(id: ProcessId, healthz: Option<SocketAddr>) -> Option<Sample> {
+    let process = ProcEntry::new(id.pid).ok()?;
+    let stat = process.stat().ok().filter(|stat| stat.starttime == id.start_ticks)?;
+    let mut sample = Sample { state: stat.state, ..Sample::default() };
+    for task in process.tasks().ok()?.flatten().take(MAX_THREADS) {
+        if let Ok(schedstat) = task.schedstat() {
+            sample.run_delay += Duration::from_nanos(schedstat.run_delay);
+        }
+        let (Ok(stat), Ok(status)) = (task.stat(), task.status()) else { continue };
+        if stat.state == 'D' {
+            sample.uninterruptible.push(ThreadWait { tid: task.tid, switches: switches(&status) });
+        }
+    }
+    sample.is_killed = process.status().is_ok_and(|status| (status.shdpnd | status.sigpnd) & SIGKILL_BIT != 0);
+    sample.frozen_by = frozen_by(&process);
+    sample.listener = healthz.map_or(Listener::Unknown, listener);
+    Some(sample)
+}
+
+/// How often a process or thread has waited, or was taken off its processor.
+pub fn switches(status: &Status) -> u64 {
+    status.voluntary_ctxt_switches.unwrap_or_default() + status.nonvoluntary_ctxt_switches.unwrap_or_default()
+}
+
+/// The process's cgroup if its freezer is on: `cgroup.events` of cgroup v2, `freezer.state` of v1.
+fn frozen_by(process: &ProcEntry) -> Option<String> {
+    process.cgroups().ok()?.into_iter().find_map(|cgroup| {
+        let path = &cgroup.pathname;
+        let is_frozen = if cgroup.hierarchy == 0 {
+            let events = fs::read_to_string(format!("/sys/fs/cgroup{path}/cgroup.events"));
+            events.is_ok_and(|text| text.lines().any(|line| line == "frozen 1"))
+        } else if cgroup.controllers.iter().any(|name| name == "freezer") {
+            let state = fs::read_to_string(format!("/sys/fs/cgroup/freezer{path}/freezer.state"));
+            state.is_ok_and(|text| text.trim() == "FROZEN")
+        } else {
+            false
+        };
+        is_frozen.then(|| path.clone())
+    })
+}
+
+/// What listens at `address`, of all addresses too. A listener's `rx_queue` is the length of its accept queue.
+fn listener(address: SocketAddr) -> Listener {
+    let table = if address.is_ipv4() { procfs::net::tcp() } else { procfs::net::tcp6() };
+    // A listener at [::] takes IPv4 connections as well.
+    let dual = address.is_ipv4().then(|| procfs::net::tcp6().unwrap_or_default());
+    let Ok(table) = table else { return Listener::Unknown };
+    let queues = table.into_iter().chain(dual.into_iter().flatten()).filter(|entry| {
+        let local = entry.local_address;
+        entry.state == TcpState::Listen
+            && local.port() == address.port()
+            && (local.ip() == address.ip() || local.ip().is_unspecified())
+    });
+    queues.map(|entry| entry.rx_queue).max().map_or(Listener::Nobody, Listener::Waiting)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        net::{TcpListener, TcpStream},
+        process::{Command, Stdio},
+    };
+
     use super::*;
-    use crate::checks::kubelet::Found;
 
-    struct Host(tempfile::TempDir);
-
-    impl Host {
-        fn new() -> Self {
-            Self(tempfile::tempdir().unwrap())
-        }
-        fn root(&self) -> Root {
-            Root::new(self.0.path())
-        }
-        fn put(&self, path: &str, text: &str) {
-            let (dir, _) = path.rsplit_once('/').unwrap();
-            self.root().create_dir_all(dir).unwrap();
-            self.root().write_atomically(path, text.as_bytes()).unwrap();
-        }
-        fn process(&self, pid: i32, comm: &str, uid: u32, nspid: &str) {
-            let zeros = "0 ".repeat(29);
-            self.put(
-                &format!("/proc/{pid}/stat"),
-                &format!("{pid} ({comm}) S 1 1 1 0 -1 4194560 0 0 0 0 1 1 0 0 20 0 1 0 12345 1 1 1 {zeros}"),
-            );
-            self.put(
-                &format!("/proc/{pid}/status"),
-                &format!(
-                    "Name:\t{comm}\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t{pid}\nNgid:\t0\nPid:\t{pid}\nPPid:\t1\nTracerPid:\t0\n\
-                     Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t0\t0\t0\t0\nFDSize:\t64\nGroups:\t \nNStgid:\t{nspid}\nNSpid:\t{nspid}\nThreads:\t1\n\
-                     SigQ:\t0/1\nSigPnd:\t0\nShdPnd:\t0\nSigBlk:\t0\nSigIgn:\t0\nSigCgt:\t0\nCapInh:\t0\nCapPrm:\t0\nCapEff:\t0\n"
-                ),
-            );
-        }
-    }
-
-    const GROUP: &str = "/system.slice/kubelet.service";
-
-    fn find(host: &Host) -> Found {
-        find_kubelet(&host.root(), &Where::ControlGroup(GROUP.to_owned()))
+    #[tokio::test]
+    async fn the_end_of_a_process_is_seen_and_a_dead_one_is_refused() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let process = Process::open(pid).unwrap();
+        assert!(process.id.started() > Duration::ZERO);
+        drop(child.stdin.take());
+        process.ended().await;
+        assert!(Process::open(pid).is_err(), "a zombie");
+        child.wait().unwrap();
+        assert_eq!(sample(process.id, None), None);
     }
 
     #[test]
-    fn only_the_hosts_own_kubelet_is_taken() {
-        for hierarchy in [
-            "/sys/fs/cgroup",
-            "/sys/fs/cgroup/systemd",
-            "/sys/fs/cgroup/unified",
+    fn a_path_of_the_host_is_compared_as_a_whole_and_one_of_a_container_by_its_end() {
+        let cgroup = |is_relative| Cgroup { path: "/system.slice/kubelet.service".into(), is_relative };
+        let nested = "/kubepods/pod1/system.slice/kubelet.service";
+        assert!(cgroup(false).is("/system.slice/kubelet.service") && !cgroup(false).is(nested));
+        assert!(cgroup(true).is(nested) && !cgroup(true).is("/system.slice/containerd.service"));
+        assert!(!Cgroup { path: "/".into(), is_relative: true }.is("/anything/"));
+    }
+
+    #[test]
+    fn a_cgroup_belongs_to_a_system_service_or_to_none() {
+        for (path, service) in [
+            ("/system.slice/containerd.service", Some("containerd.service")),
+            ("/system.slice/k3s.service/init", Some("k3s.service")),
+            ("/kubepods.slice/kubepods-pod1.slice/containerd.service", None),
+            ("/user.slice/user-0.slice/user@0.service/app.slice/containerd.service", None),
+            ("/init.scope", None),
         ] {
-            let host = Host::new();
-            host.put(
-                &format!("{hierarchy}{GROUP}/cgroup.procs"),
-                "7\n8\n9\n10\n11\n",
-            );
-            host.process(7, "sh", 0, "7");
-            host.process(8, "kubelet", 0, "8");
-            host.process(9, "kubelet", 0, "9\t1");
-            host.process(10, "kubelet", 1000, "10");
-            let Found::One(process) = find(&host) else {
-                panic!("{:?}", find(&host));
-            };
-            assert_eq!(process.pid, 8);
-            let row = seen(&host.root(), &process).unwrap();
-            assert_eq!((row.state, row.is_dying), ('S', false));
+            let cgroup = Cgroup { path: path.into(), is_relative: false };
+            assert_eq!(cgroup.service(), service, "{path}");
         }
     }
 
     #[test]
-    fn how_it_is_run_is_told_by_names() {
-        let host = Host::new();
-        host.put(&format!("/sys/fs/cgroup{GROUP}/cgroup.procs"), "7\n8\n");
-        host.process(7, "k3s-server", 0, "7");
-        host.process(8, "containerd", 0, "8");
-        let Found::One(process) = find(&host) else {
-            panic!("{:?}", find(&host));
-        };
-        assert_eq!(process.pid, 7);
-        let carried = |host: &Host| carrier(&host.root(), &process);
-        assert_eq!(carried(&host), Carrier::InProcess("k3s-server".to_owned()));
-        host.process(7, "kubelet", 0, "7");
-        for (parent, expected) in [
-            ("systemd", Carrier::Unit),
-            ("kubelet-wrapper", Carrier::Unit),
-            ("rke2", Carrier::Child("rke2".to_owned())),
-            ("k0s", Carrier::Child("k0s".to_owned())),
-        ] {
-            host.process(1, parent, 0, "1");
-            assert_eq!(carried(&host), expected);
-        }
-        // While the child of such a program is away, the program is not taken for it.
-        host.process(7, "k0s", 0, "7");
-        assert!(matches!(find(&host), Found::None(_)));
-    }
-
-    #[test]
-    fn who_is_being_ended_is_seen_before_the_end() {
-        // 6.1: fields 9 (flags) and 31 (the pending signals of its first thread).
-        let row = |state: &str, flags: u64, pending: u64| {
-            let zeros = "0 ".repeat(21);
-            let row =
-                format!("7 (a) b) {state} 1 7 7 0 -1 {flags} {zeros}{pending} 0 0 0 0 0 17\n");
-            Seen::of_row(row.as_bytes()).unwrap()
-        };
-        for (state, flags, pending, is_dying) in [
-            ("S", 4_194_560, 0, false),
-            ("R", 4_194_560, 0x4000, false), // SIGTERM
-            ("R", 4_194_560, 0x100, true),
-            ("R", 4_194_564, 0, true),
-            ("D", 4_195_584, 0, true),
-            ("Z", 4_194_560, 0, true),
-        ] {
-            let seen = row(state, flags, pending);
-            assert_eq!(seen.is_dying, is_dying, "{state} {flags} {pending}");
-            assert_eq!(seen.state.to_string(), state);
-        }
-        assert_eq!(Seen::of_row(b"7 (sh"), None);
-        assert_eq!(Seen::of_row(b"7 (sh)"), None);
-    }
-
-    #[test]
-    fn two_candidates_are_both_named() {
-        let host = Host::new();
-        host.put(&format!("/sys/fs/cgroup{GROUP}/cgroup.procs"), "8\n9\n");
-        host.process(8, "kubelet", 0, "8");
-        host.process(9, "kubelet", 0, "9");
-        assert_eq!(find(&host), Found::Many(vec![8, 9]));
-    }
-
-    #[test]
-    fn a_stale_pid_file_names_the_stranger() {
-        let host = Host::new();
-        let place = Where::PidFile("/run/kubelet.pid".into());
-        let find = |host: &Host| find_kubelet(&host.root(), &place);
-        assert!(matches!(find(&host), Found::None(why) if why.contains("/run/kubelet.pid")));
-        host.put("/run/kubelet.pid", "42\n");
-        assert!(matches!(find(&host), Found::None(why) if why.contains("does not live")));
-        host.process(42, "bash", 0, "42");
-        assert!(matches!(find(&host), Found::None(why) if why.contains("`bash`")));
-        host.process(42, "kubelet", 1000, "42");
-        assert!(matches!(find(&host), Found::One(process) if process.pid == 42));
+    fn a_full_accept_queue_and_a_missing_listener_are_told_apart() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        assert_eq!(listener(address), Listener::Waiting(0));
+        let _client = TcpStream::connect(address).unwrap();
+        assert_eq!(listener(address), Listener::Waiting(1));
+        drop(server);
+        assert_eq!(listener(address), Listener::Nobody);
     }
 }

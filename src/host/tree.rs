@@ -1,172 +1,112 @@
-//! The files below a root, as the resolver reads them: no symbolic link leads outside, nothing blocks, nothing is
-//! opened but regular files and folders.
-//!
-//! The kernel does the work where it can: `openat2` with `RESOLVE_IN_ROOT` (Linux 5.6). Where it is not to be had (an
-//! older kernel, a sandbox that forbids it), and where the resolved path itself is asked for, each component is opened
-//! below the one before it, and the text of each link is followed from there.
-
-mod open;
+//! The files below a root, as `kubelet_config` reads them: no symbolic link leads outside the root, nothing blocks, and only regular
+//! files and directories are opened.
 
 use std::{
+    cell::RefCell,
+    collections::BTreeSet,
     ffi::{OsStr, OsString},
-    io,
-    os::unix::ffi::{OsStrExt, OsStringExt},
+    fs::{File, Metadata},
+    io::{self, Read as _},
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::{
+            ffi::{OsStrExt as _, OsStringExt as _},
+            fs::{FileTypeExt as _, MetadataExt as _},
+        },
+    },
     path::{Component, Path, PathBuf},
 };
 
+use kubelet_config::kubelet::tree::{Kind, Meta, Tree, Unreadable};
 use rustix::{
-    fd::{AsFd, BorrowedFd, OwnedFd},
-    fs::{
-        CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, readlinkat,
-    },
+    fs::{CWD, Dir, Mode, OFlags, ResolveFlags, makedev, openat, openat2, readlinkat},
     io::Errno,
 };
 
-use crate::kubelet::tree::{Kind, Meta, Tree, Unreadable};
-
 /// As many links as Linux follows.
 const MAX_LINKS: usize = 40;
-/// More names than any folder of units or configuration holds; it bounds memory and time.
+/// More than any directory of units or configuration has. It bounds memory and time.
 const MAX_NAMES: usize = 10_000;
-/// How often `openat2` is asked again when a folder above the file was renamed meanwhile.
-const MAX_RACES: usize = 16;
-/// Read at once.
-const CHUNK_BYTES: usize = 64 * 1024;
+/// `openat2` is tried again this often when a directory was renamed meanwhile, anywhere on the host (openat2(2), `EAGAIN`).
+const MAX_TRIES: usize = 16;
 const NULL: &str = "/dev/null";
+/// What replaces `/dev/null` in a root without devices, such as that of an image.
+const NULL_META: Meta = Meta { kind: Kind::Null, size_bytes: 0, mode: 0o666, uid: 0, gid: 0, modified_nanos: 0 };
 
 /// The files below a root.
 #[derive(Debug)]
 pub struct HostTree {
-    root: OwnedFd,
-    has_openat2: bool,
-}
-
-/// Where a path leads, even if nothing is there.
-struct Walked {
-    real: PathBuf,
-    /// The folders on the way and the end itself; shorter than `real` where something is missing.
-    fds: Vec<OwnedFd>,
-    missing: Option<Errno>,
+    root: File,
+    is_this_host: bool,
+    denied: RefCell<BTreeSet<PathBuf>>,
 }
 
 impl HostTree {
-    /// The files below `root`, which has to be a folder.
+    /// The files below `root`, a directory.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
     pub fn new(root: &Path) -> Result<Self, Unreadable> {
-        let root = openat(
-            CWD,
-            root,
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .map_err(|errno| match errno {
-            Errno::NOTDIR => Unreadable::Io("is not a folder".to_owned()),
+        let open = |path: &Path| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            openat(CWD, path, flags, Mode::empty()).map(File::from)
+        };
+        let root = open(root).map_err(|errno| match errno {
+            Errno::NOTDIR => Unreadable::Io("is not a directory".to_owned()),
             errno => unreadable(errno),
         })?;
-        let mut tree = Self {
-            root,
-            has_openat2: true,
-        };
-        tree.has_openat2 = tree.open_in_root(Path::new("/"), OFlags::PATH).is_ok();
-        Ok(tree)
+        let identity = |file: File| file.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
+        let own = identity(open(Path::new("/")).map_err(unreadable)?);
+        let is_this_host = root.try_clone().is_ok_and(|root| identity(root) == own);
+        Ok(Self { root, is_this_host, denied: RefCell::default() })
+    }
+
+    /// Whether it is the root of the host that we run on.
+    pub const fn is_this_host(&self) -> bool {
+        self.is_this_host
+    }
+
+    /// What this user may not read, of all that was asked for so far.
+    pub fn denied(&self) -> BTreeSet<PathBuf> {
+        self.denied.borrow().clone()
     }
 
     /// Opens what is at `path`; with `O_NOFOLLOW` its last link itself.
-    fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-        if self.has_openat2 {
-            return self.open_in_root(path, flags);
+    fn open(&self, path: &Path, flags: OFlags) -> Result<File, Unreadable> {
+        let opened = self.try_open(path, flags | OFlags::CLOEXEC);
+        if matches!(opened, Err(Errno::ACCESS | Errno::PERM)) {
+            self.denied.borrow_mut().insert(path.to_owned());
         }
-        let mut walked = self.walk(path, !flags.contains(OFlags::NOFOLLOW))?;
-        if let Some(errno) = walked.missing {
-            return Err(errno);
-        }
-        let end = walked.fds.pop();
-        let parent = walked.fds.last().map_or(self.root.as_fd(), AsFd::as_fd);
-        match (end, walked.real.file_name()) {
-            (Some(end), Some(_)) if flags.contains(OFlags::PATH) => Ok(end),
-            (Some(_), Some(name)) => below(parent, name, flags),
-            _ => below(self.root.as_fd(), OsStr::new("."), flags),
-        }
+        opened.map(File::from).map_err(unreadable)
     }
 
-    fn open_in_root(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    fn try_open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        if self.is_this_host {
+            return openat(&self.root, path, flags, Mode::empty());
+        }
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let mut result = Err(Errno::AGAIN);
-        for _ in 0..MAX_RACES {
-            result = openat2(
-                &self.root,
-                path,
-                flags | OFlags::CLOEXEC,
-                Mode::empty(),
-                resolve,
-            );
-            if !matches!(result, Err(Errno::AGAIN | Errno::INTR)) {
-                break;
-            }
-        }
-        result
-    }
-
-    /// Follows the links of `path` below the root; its last one too, if `follow_last`.
-    fn walk(&self, path: &Path, follow_last: bool) -> Result<Walked, Errno> {
-        let mut walked = Walked {
-            real: PathBuf::from("/"),
-            fds: Vec::new(),
-            missing: None,
-        };
-        let mut links = 0;
-        let mut rest = components(path);
-        while let Some(name) = rest.pop() {
-            if name == ".." {
-                if let Some(errno) = walked.missing {
-                    return Err(errno);
-                }
-                walked.real.pop();
-                walked.fds.pop();
-                continue;
-            }
-            if walked.missing.is_some() {
-                walked.real.push(name);
-                continue;
-            }
-            let parent = walked.fds.last().map_or(self.root.as_fd(), AsFd::as_fd);
-            match below(parent, &name, OFlags::PATH) {
-                Ok(fd) if is_link(&fd)? && (follow_last || !rest.is_empty()) => {
-                    links += 1;
-                    if links > MAX_LINKS {
-                        return Err(Errno::LOOP);
-                    }
-                    let target = link_target(&fd)?;
-                    if target.is_absolute() {
-                        walked.real = PathBuf::from("/");
-                        walked.fds.clear();
-                    }
-                    rest.extend(components(&target));
-                }
-                Ok(fd) => {
-                    walked.real.push(name);
-                    walked.fds.push(fd);
-                }
-                Err(errno @ (Errno::NOENT | Errno::NOTDIR)) => {
-                    walked.real.push(name);
-                    walked.missing = Some(errno);
-                }
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(walked)
-    }
-
-    /// Whether `path` leads to `/dev/null`, though the root has no devices: an image's tree.
-    fn leads_to_null(&self, path: &Path) -> bool {
-        self.walk(path, true)
-            .is_ok_and(|walked| walked.real == Path::new(NULL))
+        let open = || openat2(&self.root, path, flags, Mode::empty(), resolve);
+        let is_final = |opened: &Result<_, Errno>| !matches!(opened, Err(Errno::AGAIN | Errno::INTR));
+        (1..MAX_TRIES).map(|_| open()).find(is_final).unwrap_or_else(open)
     }
 
     fn found(&self, path: &Path, flags: OFlags) -> Result<Meta, Unreadable> {
-        self.open(path, OFlags::PATH | flags)
-            .and_then(fstat)
-            .map(|stat| meta(&stat))
-            .map_err(unreadable)
+        let file = self.open(path, OFlags::PATH | flags)?;
+        file.metadata().map(|metadata| meta(&metadata)).map_err(|error| io_error(&error))
+    }
+
+    /// Whether `path` is a link to `/dev/null`, over others or not. A root without devices has no such file.
+    fn leads_to_null(&self, path: &Path) -> bool {
+        let mut path = path.to_owned();
+        for _ in 0..MAX_LINKS {
+            if is_null(&path) {
+                return true;
+            }
+            let Ok(target) = self.read_link(&path) else { return false };
+            path.pop();
+            path.push(target);
+        }
+        false
     }
 }
 
@@ -186,153 +126,180 @@ impl Tree for HostTree {
     }
 
     fn read_bounded(&self, path: &Path, max_bytes: usize) -> Result<Vec<u8>, Unreadable> {
-        match self.open_regular(path)? {
-            Some((file, meta)) => read_up_to(file.as_fd(), max_bytes, meta.size_bytes),
-            None => Ok(Vec::new()),
+        // Before it is opened: opening a device may set it off.
+        match self.stat(path)?.kind {
+            Kind::File => {}
+            Kind::Null => return Ok(Vec::new()),
+            _ => return Err(Unreadable::NotAFile),
         }
+        let file = self.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        let metadata = file.metadata().map_err(|error| io_error(&error))?;
+        if !metadata.is_file() {
+            return Err(Unreadable::NotAFile); // replaced meanwhile
+        }
+        let too_large = Unreadable::TooLarge { max_bytes };
+        if metadata.len() > max_bytes as u64 {
+            return Err(too_large);
+        }
+        // Files below /proc have the size 0, and others grow.
+        let mut bytes = Vec::new();
+        file.take(max_bytes as u64 + 1).read_to_end(&mut bytes).map_err(|error| io_error(&error))?;
+        if bytes.len() > max_bytes { Err(too_large) } else { Ok(bytes) }
     }
 
     fn list(&self, path: &Path) -> Result<Vec<OsString>, Unreadable> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
-        let folder = match self.open(path, flags) {
-            Ok(folder) => folder,
-            Err(Errno::NOTDIR) if self.stat(path).is_ok() => {
-                return Err(Unreadable::Io("is not a folder".to_owned()));
-            }
-            Err(errno) => return Err(unreadable(errno)),
-        };
+        if self.stat(path)?.kind != Kind::Folder {
+            return Err(Unreadable::Io("is not a directory".to_owned()));
+        }
+        let directory = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)?;
         let mut names = Vec::new();
-        for entry in Dir::new(folder).map_err(unreadable)? {
+        for entry in Dir::new(directory).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?;
-            let name = entry.file_name().to_bytes();
-            if name == b"." || name == b".." {
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
                 continue;
             }
             if names.len() == MAX_NAMES {
-                let why = format!("holds more than {MAX_NAMES} names");
-                return Err(Unreadable::Io(why));
+                return Err(Unreadable::Io(format!("holds more than {MAX_NAMES} names")));
             }
-            names.push(OsStr::from_bytes(name).to_owned());
+            names.push(name.to_owned());
         }
         names.sort_unstable();
         Ok(names)
     }
 
     fn read_link(&self, path: &Path) -> Result<PathBuf, Unreadable> {
-        let fd = self
-            .open(path, OFlags::PATH | OFlags::NOFOLLOW)
-            .map_err(unreadable)?;
-        if !is_link(&fd).map_err(unreadable)? {
+        let link = self.open(path, OFlags::PATH | OFlags::NOFOLLOW)?;
+        if !link.metadata().is_ok_and(|metadata| metadata.is_symlink()) {
             return Err(Unreadable::Io("is no symbolic link".to_owned()));
         }
-        link_target(&fd).map_err(unreadable)
+        let target = readlinkat(link, c"", Vec::new()).map_err(unreadable)?;
+        Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
     }
 
     fn real_path(&self, path: &Path) -> Result<PathBuf, Unreadable> {
-        let walked = self.walk(path, true).map_err(unreadable)?;
-        match walked.missing {
-            Some(errno) if !is_null(&walked.real) => Err(unreadable(errno)),
-            _ => Ok(walked.real),
-        }
+        let file = match self.open(path, OFlags::PATH) {
+            Err(Unreadable::NotFound) if self.leads_to_null(path) => return Ok(PathBuf::from(NULL)),
+            file => file?,
+        };
+        let path_of = |file: &File| std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let paths = path_of(&file).and_then(|path| Ok((path, path_of(&self.root)?)));
+        let (real, root) = paths.map_err(|error| io_error(&error))?;
+        let below = real.strip_prefix(root).map_err(|_| Unreadable::Io("lies outside of the root".to_owned()))?;
+        Ok(Path::new("/").join(below))
     }
 }
 
-/// What stands for `/dev/null` in a root without devices.
-const NULL_META: Meta = Meta {
-    kind: Kind::Null,
-    size_bytes: 0,
-    mode: 0o666,
-    uid: 0,
-    gid: 0,
-    modified_nanos: 0,
-};
-
+/// Whether the path says `/dev/null`, `..` resolved by the text alone.
 fn is_null(path: &Path) -> bool {
-    path == Path::new(NULL)
+    let mut names = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => names.push(name),
+            Component::ParentDir => _ = names.pop(),
+            _ => {}
+        }
+    }
+    names == ["dev", "null"]
 }
 
-pub(super) fn below(parent: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(parent, name, flags, Mode::empty())
-}
-
-fn is_link(fd: &OwnedFd) -> Result<bool, Errno> {
-    Ok(FileType::from_raw_mode(fstat(fd)?.st_mode) == FileType::Symlink)
-}
-
-pub(super) fn link_target(fd: &OwnedFd) -> Result<PathBuf, Errno> {
-    let target = readlinkat(fd, c"", Vec::new())?;
-    Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
-}
-
-/// The names of a path, the first one last.
-pub(super) fn components(path: &Path) -> Vec<OsString> {
-    path.components()
-        .rev()
-        .filter_map(|component| match component {
-            Component::Normal(name) => Some(name.to_owned()),
-            Component::ParentDir => Some(OsString::from("..")),
-            _ => None,
-        })
-        .collect()
-}
-
-fn meta(stat: &Stat) -> Meta {
-    let kind = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Folder,
-        FileType::Symlink => Kind::Link,
-        FileType::CharacterDevice if stat.st_rdev == rustix::fs::makedev(1, 3) => Kind::Null,
-        _ => Kind::Other,
+fn meta(metadata: &Metadata) -> Meta {
+    let file_type = metadata.file_type();
+    let kind = if file_type.is_file() {
+        Kind::File
+    } else if file_type.is_dir() {
+        Kind::Folder
+    } else if file_type.is_symlink() {
+        Kind::Link
+    } else if file_type.is_char_device() && metadata.rdev() == makedev(1, 3) {
+        Kind::Null
+    } else {
+        Kind::Other
     };
     Meta {
         kind,
-        size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
-        mode: stat.st_mode & 0o7777,
-        uid: stat.st_uid,
-        gid: stat.st_gid,
-        modified_nanos: i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec),
+        size_bytes: metadata.len(),
+        mode: metadata.mode() & 0o7777,
+        uid: metadata.uid(),
+        gid: metadata.gid(),
+        modified_nanos: i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
     }
 }
 
-/// Reads to the end. Files below `/proc` have the size 0, and others grow while they are read: the size is a hint.
-pub(super) fn read_up_to(
-    file: BorrowedFd<'_>,
-    max_bytes: usize,
-    size_hint: u64,
-) -> Result<Vec<u8>, Unreadable> {
-    let hint = usize::try_from(size_hint).unwrap_or(usize::MAX);
-    if hint > max_bytes {
-        return Err(Unreadable::TooLarge { max_bytes });
-    }
-    let mut bytes = Vec::with_capacity(hint);
-    let mut chunk = vec![0; CHUNK_BYTES.min(hint.max(4096))];
-    loop {
-        match rustix::io::read(file, &mut chunk) {
-            Ok(0) => return Ok(bytes),
-            Ok(count) => bytes.extend(chunk.iter().take(count)),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(unreadable(errno)),
-        }
-        if bytes.len() > max_bytes {
-            return Err(Unreadable::TooLarge { max_bytes });
-        }
-    }
+fn io_error(error: &io::Error) -> Unreadable {
+    Errno::from_io_error(error).map_or_else(|| Unreadable::Io(error.to_string()), unreadable)
 }
 
 fn unreadable(errno: Errno) -> Unreadable {
     match errno {
-        // A file where a folder was wanted: below it there is nothing.
+        // A file in place of a directory: below it there is nothing.
         Errno::NOENT | Errno::NOTDIR => Unreadable::NotFound,
         Errno::LOOP => Unreadable::LinkLoop,
         Errno::NXIO => Unreadable::NotAFile,
-        errno => {
-            let text = io::Error::from(errno).to_string();
-            let words = text.split(" (os error").next().unwrap_or(&text);
-            Unreadable::Io(words.to_lowercase())
-        }
+        errno => Unreadable::Io(reason(&errno.into())),
     }
 }
 
+/// What an error says, without its number, such as `connection refused`.
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::{
+        fs,
+        os::unix::{fs::symlink, net::UnixListener},
+    };
+
+    use super::*;
+
+    #[test]
+    fn links_stay_inside_the_root_and_only_files_are_read() {
+        let outside = tempfile::tempdir().unwrap();
+        let root = outside.path().join("root");
+        fs::create_dir_all(root.join("etc")).unwrap();
+        fs::write(root.join("etc/file"), "inside").unwrap();
+        fs::write(outside.path().join("secret"), "outside").unwrap();
+        for (link, target) in [
+            ("absolute", "/etc/file"),
+            ("above", "../../../../etc/file"),
+            ("escape", "../../secret"),
+            ("loop", "loop"),
+            ("masked", "../dev/null"),
+            ("masked-too", "/etc/masked"),
+        ] {
+            symlink(target, root.join("etc").join(link)).unwrap();
+        }
+        let _socket = UnixListener::bind(root.join("etc/socket")).unwrap();
+        let tree = HostTree::new(&root).unwrap();
+        assert!(!tree.is_this_host());
+        let read = |name: &str| tree.read_bounded(&Path::new("/etc").join(name), 6);
+        for link in ["file", "absolute", "above"] {
+            assert_eq!(read(link).unwrap(), b"inside", "{link}");
+            assert_eq!(tree.real_path(&Path::new("/etc").join(link)).unwrap(), Path::new("/etc/file"));
+        }
+        assert_eq!(read("escape"), Err(Unreadable::NotFound));
+        assert_eq!(read("loop"), Err(Unreadable::LinkLoop));
+        assert_eq!(read("socket"), Err(Unreadable::NotAFile));
+        for masked in ["masked", "masked-too"] {
+            assert_eq!(read(masked), Ok(Vec::new()));
+            let path = Path::new("/etc").join(masked);
+            assert_eq!(tree.stat(&path).unwrap().kind, Kind::Null);
+            assert_eq!(tree.lstat(&path).unwrap().kind, Kind::Link);
+            assert_eq!(tree.real_path(&path).unwrap(), Path::new(NULL));
+        }
+        assert_eq!(tree.read_bounded(Path::new("/etc/file"), 5), Err(Unreadable::TooLarge { max_bytes: 5 }));
+        assert_eq!(tree.list(Path::new("/etc/file")), Err(Unreadable::Io("is not a directory".into())));
+        assert_eq!(tree.list(Path::new("/")).unwrap(), ["etc"]);
+    }
+
+    #[test]
+    fn the_running_host_is_recognised_and_its_proc_can_be_read() {
+        let tree = HostTree::new(Path::new("/usr/..")).unwrap();
+        assert!(tree.is_this_host());
+        assert!(tree.read_text(Path::new("/proc/self/status")).unwrap().starts_with("Name:"));
+        assert_eq!(HostTree::new(Path::new("/etc/passwd")).unwrap_err().to_string(), "is not a directory");
+    }
+}

@@ -1,10 +1,6 @@
 //! Which top-level module of a crate names which other, computed from the sources. Test code does not count.
 
-#![expect(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    reason = "a test reads sources from the disk and fails by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,6 +26,36 @@ fn top_level_modules_have_no_cycle() {
     assert!(read >= 2, "{read} crates in crates/");
 }
 
+/// The directory of the agent's package: the first that is there.
+const AGENT: [&str; 1] = ["."];
+
+/// Each top-level module of the agent, and all those that it may name.
+const ALLOWED: [(&str, &[&str]); 10] = [
+    ("cli", &["run", "monitor", "publish", "report", "host", "settings", "condition", "files"]),
+    ("run", &["agent", "monitor", "publish", "report", "host", "settings", "condition"]),
+    ("agent", &["report", "host", "settings", "condition"]),
+    ("monitor", &["host", "settings", "condition"]),
+    ("publish", &["host", "settings", "condition", "files"]),
+    ("report", &["host", "condition", "files"]),
+    ("host", &["settings", "condition", "files"]),
+    ("settings", &["condition", "files"]),
+    ("condition", &[]),
+    ("files", &[]),
+];
+
+#[test]
+fn the_agents_modules_name_only_those_below_them() {
+    let agent = AGENT.map(|directory| repository().join(directory));
+    let agent = agent.iter().find(|directory| directory.is_dir()).unwrap();
+    for (module, named) in uses(agent) {
+        let allowed = ALLOWED.iter().find(|(name, _)| *name == module);
+        let (_, allowed) = allowed.unwrap_or_else(|| panic!("{module} is not in the table"));
+        for name in named {
+            assert!(allowed.contains(&&*name), "{module} uses {name}; it may use {allowed:?}");
+        }
+    }
+}
+
 #[test]
 fn what_the_kubelet_gets_is_known_without_the_rules() {
     let uses = uses(&repository().join("crates/kubelet-config"));
@@ -47,15 +73,9 @@ fn every_form_of_a_name_is_seen_and_tests_do_not_count() {
     "#;
     let mut sources = Sources::default();
     sources.scan(&[], Path::new("/none"), source.parse().unwrap());
-    let expected = [
-        ("a", vec!["b", "c", "e"]),
-        ("b", vec!["a"]),
-        ("c", vec!["e"]),
-        ("e", vec![]),
-    ];
-    let expected: Uses = expected
-        .map(|(name, used)| (name.into(), used.into_iter().map(str::to_owned).collect()))
-        .into();
+    let expected = [("a", vec!["b", "c", "e"]), ("b", vec!["a"]), ("c", vec!["e"]), ("e", vec![])];
+    let expected: Uses =
+        expected.map(|(name, used)| (name.into(), used.into_iter().map(str::to_owned).collect())).into();
     let uses = sources.uses();
     assert_eq!(uses, expected);
     assert!(cycle(uses).into_keys().eq(["a", "b"]));
@@ -77,9 +97,7 @@ fn uses(package: &Path) -> Uses {
 /// Removes modules that name no other until there is none. What remains are the cycles and the modules that lead to one.
 fn cycle(mut uses: Uses) -> Uses {
     loop {
-        let is_leaf = |(_, named): &(&String, &BTreeSet<String>)| {
-            !named.iter().any(|name| uses.contains_key(name))
-        };
+        let is_leaf = |(_, named): &(&String, &BTreeSet<String>)| !named.iter().any(|name| uses.contains_key(name));
         let Some(leaf) = uses.iter().find(is_leaf).map(|(name, _)| name.clone()) else {
             return uses;
         };
@@ -96,11 +114,7 @@ struct Sources {
 
 impl Sources {
     fn uses(self) -> Uses {
-        let mut uses: Uses = self
-            .modules
-            .iter()
-            .map(|module| (module.clone(), BTreeSet::new()))
-            .collect();
+        let mut uses: Uses = self.modules.iter().map(|module| (module.clone(), BTreeSet::new())).collect();
         for (module, name) in self.named {
             if module != name && self.modules.contains(&name) {
                 uses.entry(module).or_default().insert(name);
@@ -111,11 +125,8 @@ impl Sources {
 
     /// Reads the file of the module at `path` and those of the modules in it, which lie in `directory`.
     fn read(&mut self, path: &[String], file: &Path, directory: &Path) {
-        let text =
-            fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        let tokens = text
-            .parse()
-            .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let tokens = text.parse().unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         self.scan(path, directory, tokens);
     }
 
@@ -125,9 +136,7 @@ impl Sources {
         while let Some(rest) = tokens.get(at..).filter(|rest| !rest.is_empty()) {
             at += 1;
             match rest {
-                [TokenTree::Punct(_), TokenTree::Group(attribute), ..]
-                    if is_cfg_test(attribute) =>
-                {
+                [TokenTree::Punct(_), TokenTree::Group(attribute), ..] if is_cfg_test(attribute) => {
                     at += rest.iter().position(ends_item).unwrap_or(rest.len());
                 }
                 [TokenTree::Ident(word), TokenTree::Ident(name), body, ..] if word == "mod" => {
@@ -136,12 +145,9 @@ impl Sources {
                 }
                 [TokenTree::Group(group), ..] => self.scan(path, directory, group.stream()),
                 _ => {
-                    if let (Some(module), Some(names)) =
-                        (path.first(), behind_root(rest, path.len()))
-                    {
+                    if let (Some(module), Some(names)) = (path.first(), behind_root(rest, path.len())) {
                         let names = first_words(names);
-                        self.named
-                            .extend(names.into_iter().map(|name| (module.clone(), name)));
+                        self.named.extend(names.into_iter().map(|name| (module.clone(), name)));
                     }
                 }
             }
@@ -157,16 +163,9 @@ impl Sources {
         if let TokenTree::Group(group) = body {
             return self.scan(&path, &children, group.stream());
         }
-        let files = [
-            directory.join(format!("{name}.rs")),
-            children.join("mod.rs"),
-        ];
+        let files = [directory.join(format!("{name}.rs")), children.join("mod.rs")];
         let file = files.iter().find(|file| file.is_file());
-        self.read(
-            &path,
-            file.unwrap_or_else(|| panic!("no file of mod {name} in {}", directory.display())),
-            &children,
-        );
+        self.read(&path, file.unwrap_or_else(|| panic!("no file of mod {name} in {}", directory.display())), &children);
     }
 }
 
@@ -184,13 +183,7 @@ fn ends_item(token: &TokenTree) -> bool {
 
 /// The tokens after `crate::`, or after as many `super::` as lead from a module at this depth to the crate's root.
 fn behind_root(tokens: &[TokenTree], depth: usize) -> Option<&[TokenTree]> {
-    let [
-        TokenTree::Ident(word),
-        TokenTree::Punct(_),
-        TokenTree::Punct(_),
-        rest @ ..,
-    ] = tokens
-    else {
+    let [TokenTree::Ident(word), TokenTree::Punct(_), TokenTree::Punct(_), rest @ ..] = tokens else {
         return None;
     };
     match (word.to_string().as_str(), depth) {
@@ -207,10 +200,7 @@ fn first_words(tokens: &[TokenTree]) -> Vec<String> {
         [TokenTree::Group(group), ..] => {
             let tokens: Vec<TokenTree> = group.stream().into_iter().collect();
             let is_comma = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',');
-            tokens
-                .split(is_comma)
-                .filter_map(|part| part.first().map(TokenTree::to_string))
-                .collect()
+            tokens.split(is_comma).filter_map(|part| part.first().map(TokenTree::to_string)).collect()
         }
         _ => vec![],
     }

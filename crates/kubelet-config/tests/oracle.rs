@@ -1,19 +1,11 @@
 //! What a real systemd once said of random trees: the resolver must say the same here, where no systemd is needed.
 //!
-//! `tests/oracle` recorded them: every tree on which the two once differed, and some hundreds at random.
-
-#![expect(
-    clippy::disallowed_methods,
-    reason = "recordings are read from the disk"
-)]
-
-// The two modules are shared with the first version's oracle and name its package.
-extern crate kubelet_config as nodevigil;
+//! `tests/full/oracle` recorded them: every tree on which the two once differed, and some hundreds at random.
 
 #[expect(dead_code, reason = "the oracle itself prints and generates them")]
-#[path = "../../../tests/oracle/case.rs"]
+#[path = "../../../tests/full/oracle/case.rs"]
 mod case;
-#[path = "../../../tests/oracle/compare.rs"]
+#[path = "../../../tests/full/oracle/compare.rs"]
 mod compare;
 
 use std::{fs, path::Path};
@@ -21,7 +13,7 @@ use std::{fs, path::Path};
 use case::{Case, Record, Said, World};
 
 fn folder() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oracle"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/full/oracle"))
 }
 
 /// Fails with everything in which the resolver differs.
@@ -34,13 +26,7 @@ fn ensure_equal(world: &World, cases: &[(Case, Said)]) {
             (!differences.is_empty()).then_some(text)
         })
         .collect();
-    assert!(
-        different.is_empty(),
-        "{} of {} trees differ:\n{}",
-        different.len(),
-        cases.len(),
-        different.join("\n\n")
-    );
+    assert!(different.is_empty(), "{} of {} trees differ:\n{}", different.len(), cases.len(), different.join("\n\n"));
 }
 
 #[test]
@@ -60,13 +46,7 @@ fn recorded_trees_resolve_as_systemd_said() {
     let text = fs::read_to_string(folder().join("recorded.jsonl")).unwrap();
     let mut lines = text.lines();
     let world: World = serde_json::from_str(lines.next().unwrap()).unwrap();
-    let cases: Vec<(Case, Said)> = lines
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    assert!(
-        cases.len() >= 200,
-        "only {} trees were recorded",
-        cases.len()
-    );
+    let cases: Vec<(Case, Said)> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(cases.len() >= 200, "only {} trees were recorded", cases.len());
     ensure_equal(&world, &cases);
 }

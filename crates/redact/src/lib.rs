@@ -45,11 +45,8 @@ fn harmless_char(c: char) -> char {
 pub fn hide_in_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut is_value = false;
     let hide = |word: &'a str| {
-        let hidden = if is_value && !word.starts_with('-') {
-            "*".repeat(word.chars().count())
-        } else {
-            hide_secrets(word)
-        };
+        let hidden =
+            if is_value && !word.starts_with('-') { "*".repeat(word.chars().count()) } else { hide_secrets(word) };
         is_value = word.starts_with('-') && !word.contains('=') && is_secret_name(word);
         hidden
     };

@@ -40,13 +40,9 @@ pub(super) fn by_looks(chars: &[char]) -> Vec<Range<usize>> {
 }
 
 fn is_bootstrap_token(word: &str) -> bool {
-    let plain = |part: &str| {
-        part.bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-    };
-    word.split_once('.').is_some_and(|(id, secret)| {
-        (id.len(), secret.len()) == BOOTSTRAP_TOKEN && plain(id) && plain(secret)
-    })
+    let plain = |part: &str| part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    word.split_once('.')
+        .is_some_and(|(id, secret)| (id.len(), secret.len()) == BOOTSTRAP_TOKEN && plain(id) && plain(secret))
 }
 
 /// Long runs of base64 within a word.
@@ -54,9 +50,7 @@ fn opaque(chars: &[char], start: usize, end: usize) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut from = start;
     while from < end {
-        let to = run(&chars[..end], from, |c| {
-            c.is_ascii_alphanumeric() || "+/=".contains(c)
-        });
+        let to = run(&chars[..end], from, |c| c.is_ascii_alphanumeric() || "+/=".contains(c));
         let part = &chars[from..to];
         if part.len() >= OPAQUE_CHARS && part.split(|c| *c == '/').any(is_random) {
             found.push(from..to);
@@ -79,10 +73,7 @@ fn is_random(part: &[char]) -> bool {
 pub(super) fn hide_pem(chars: &[char], mut hide: impl FnMut(Range<usize>)) {
     let find = |what: &str, from: usize| {
         let what: Vec<char> = what.chars().collect();
-        let found = chars
-            .get(from..)?
-            .windows(what.len())
-            .position(|w| w == what);
+        let found = chars.get(from..)?.windows(what.len()).position(|w| w == what);
         found.map(|at| from + at)
     };
     let mut from = 0;

@@ -18,19 +18,12 @@ const ENDS: &[&str] = &[
     "keydata",
 ];
 /// Parts of a variable's name, beside [`KEYS`] as whole words of it.
-const PARTS: &[&str] = &[
-    "token",
-    "secret",
-    "password",
-    "passwd",
-    "passphrase",
-    "credential",
-];
+const PARTS: &[&str] = &["token", "secret", "password", "passwd", "passphrase", "credential"];
 const KEYS: &[&str] = &["key", "keys", "apikey"];
 /// A variable of such a name tells where a secret is, or something about it, or holds flags, whose own names tell.
 const ABOUT: &[&str] = &[
-    "args", "opts", "flags", "options", "file", "files", "path", "dir", "folder", "name", "url",
-    "ttl", "timeout", "mode", "type", "enabled",
+    "args", "opts", "flags", "options", "file", "files", "path", "dir", "folder", "name", "url", "ttl", "timeout",
+    "mode", "type", "enabled",
 ];
 /// In a URL's query these are secrets, and elsewhere mostly not.
 const OF_QUERIES: &[&str] = &["key", "pass", "pwd", "auth", "awsaccesskeyid"];
@@ -51,8 +44,7 @@ pub fn is_secret_variable(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let last = name.rsplit('_').next().unwrap_or_default();
     !ABOUT.contains(&last)
-        && (PARTS.iter().any(|part| name.contains(part))
-            || name.split('_').any(|word| KEYS.contains(&word)))
+        && (PARTS.iter().any(|part| name.contains(part)) || name.split('_').any(|word| KEYS.contains(&word)))
 }
 
 /// Whether a parameter of a URL's query holds a secret.
@@ -67,8 +59,5 @@ pub(super) fn is_of_signature(name: &str) -> bool {
 }
 
 fn plain(name: &str) -> String {
-    name.chars()
-        .filter(char::is_ascii_alphanumeric)
-        .map(|c| c.to_ascii_lowercase())
-        .collect()
+    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }

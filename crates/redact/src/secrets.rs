@@ -85,11 +85,7 @@ struct Name {
 
 impl<'a> Scan<'a> {
     fn of(chars: &'a [char]) -> Self {
-        Self {
-            chars,
-            word: 0..0,
-            parameter: 0..0,
-        }
+        Self { chars, word: 0..0, parameter: 0..0 }
     }
 
     /// Where the secret value stands that follows the name there, if it names one.
@@ -112,11 +108,7 @@ impl<'a> Scan<'a> {
     fn after_scheme(&mut self, end: usize, is_secret: fn(&[char]) -> bool) -> Range<usize> {
         let from = run(self.chars, end, |c| c == ' ');
         let value = self.value_at(from);
-        if from > end && is_secret(&self.chars[value.clone()]) {
-            value
-        } else {
-            0..0
-        }
+        if from > end && is_secret(&self.chars[value.clone()]) { value } else { 0..0 }
     }
 
     /// `Authorization: Basic abc`, `Authorization:[Bearer abc]`, `"authorization":"abc"`.
@@ -133,18 +125,10 @@ impl<'a> Scan<'a> {
             let word: String = chars[from..scheme].iter().collect();
             let is_scheme = ["basic", "bearer", "digest", "negotiate", "ntlm", "token"]
                 .contains(&word.to_ascii_lowercase().as_str());
-            return if is_scheme {
-                self.value_at(behind)
-            } else {
-                0..0
-            };
+            return if is_scheme { self.value_at(behind) } else { 0..0 };
         }
         let value = self.value_at(from);
-        if is_like_a_token(&chars[value.clone()]) {
-            value
-        } else {
-            0..0
-        }
+        if is_like_a_token(&chars[value.clone()]) { value } else { 0..0 }
     }
 
     /// `?sig=abc&`, also percent-encoded within another URL.
@@ -154,14 +138,7 @@ impl<'a> Scan<'a> {
         }
         let from = match self.chars.get(name.end) {
             Some('=') => name.end + 1,
-            Some('%')
-                if matches!(
-                    self.chars.get(name.end + 1..name.end + 3),
-                    Some(['3', 'D' | 'd'])
-                ) =>
-            {
-                name.end + 3
-            }
+            Some('%') if matches!(self.chars.get(name.end + 1..name.end + 3), Some(['3', 'D' | 'd'])) => name.end + 3,
             _ => return self.of_name(name),
         };
         from..self.parameter_end(from)
@@ -173,24 +150,14 @@ impl<'a> Scan<'a> {
         let is_set = chars.get(end) == Some(&'=');
         if !is_secret_name(&name.text) {
             let value = match is_set {
-                true if is_variable(&name.text) && is_secret_variable(&name.text) => {
-                    self.value_at(end + 1)
-                }
+                true if is_variable(&name.text) && is_secret_variable(&name.text) => self.value_at(end + 1),
                 true if is_of_signature(&name.text) => {
                     let value = self.value_at(end + 1);
-                    return if value.len() < SIGNATURE_CHARS {
-                        0..0
-                    } else {
-                        value
-                    };
+                    return if value.len() < SIGNATURE_CHARS { 0..0 } else { value };
                 }
                 _ => return 0..0,
             };
-            return if is_placeholder(&chars[value.clone()]) {
-                0..0
-            } else {
-                value
-            };
+            return if is_placeholder(&chars[value.clone()]) { 0..0 } else { value };
         }
         let after_name = run(chars, end, |c| " '\"\\".contains(c));
         let value = match chars.get(after_name) {
@@ -198,11 +165,7 @@ impl<'a> Scan<'a> {
             _ if name.text.starts_with('-') => self.value_at(next_word(chars, end)),
             _ => 0..0,
         };
-        if is_placeholder(&chars[value.clone()]) {
-            0..0
-        } else {
-            value
-        }
+        if is_placeholder(&chars[value.clone()]) { 0..0 } else { value }
     }
 
     /// The value that begins there: what the quotes hold, or a word.
@@ -264,12 +227,8 @@ fn user_of_url(chars: &[char], from: usize) -> Range<usize> {
         return if is_digest { 0..0 } else { from..from + at };
     }
     // `host:6443`, `[::1]:6443`
-    let port = authority
-        .iter()
-        .rposition(|c| *c == ':')
-        .map(|at| &authority[at + 1..]);
-    let is_user = port.is_some_and(|port| !port.iter().all(char::is_ascii_digit))
-        && !authority.contains(&'[');
+    let port = authority.iter().rposition(|c| *c == ':').map(|at| &authority[at + 1..]);
+    let is_user = port.is_some_and(|port| !port.iter().all(char::is_ascii_digit)) && !authority.contains(&'[');
     if !is_user {
         return 0..0;
     }
@@ -294,15 +253,12 @@ fn is_like_a_token(word: &[char]) -> bool {
     let word = &word[..end.map_or(0, |last| last + 1)];
     let is_odd = |c: &char| c.is_ascii_digit() || c.is_ascii_uppercase() || "+/=_~*".contains(*c);
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || "+/=_~*-.".contains(*c);
-    word.len() >= 4
-        && word.iter().all(is_plain)
-        && (word.len() >= LONG || word.iter().skip(1).any(is_odd))
+    word.len() >= 4 && word.iter().all(is_plain) && (word.len() >= LONG || word.iter().skip(1).any(is_odd))
 }
 
 /// As a variable's name is written.
 fn is_variable(name: &str) -> bool {
-    name.bytes()
-        .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+    name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
 /// What a sentence says in place of a value: `KEY=VALUE`.
@@ -317,11 +273,7 @@ fn next_word(chars: &[char], end: usize) -> usize {
     let quotes = run(chars, end, |c| "'\"".contains(c));
     let from = run(chars, quotes, |c| " \t\r\n\\".contains(c));
     let first = run(chars, from, |c| "'\"".contains(c));
-    if from == quotes || chars.get(first) == Some(&'-') {
-        chars.len()
-    } else {
-        from
-    }
+    if from == quotes || chars.get(first) == Some(&'-') { chars.len() } else { from }
 }
 
 fn is_name(c: char) -> bool {

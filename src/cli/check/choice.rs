@@ -1,127 +1,114 @@
 //! Which findings count, which are shown, and in which order.
 
-use std::path::Path;
+use std::{cmp::Reverse, path::Path};
 
-use crate::{
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use kubelet_config::{
     kubelet::{place::Place, tree::Tree},
     rules::{
         self, Finding, NotChecked, Report, Severity,
-        allow::{Allowed, Parted},
+        allow::{self, Allowed, Parted},
     },
 };
 
-/// What the operator wants to hear of.
-#[derive(Debug)]
-pub(super) struct Choice<'a> {
-    pub(super) select: &'a [String],
-    pub(super) ignore: &'a [String],
-    pub(super) shown_from: Severity,
+/// Which findings are wanted.
+#[derive(Debug, clap::Args)]
+pub struct Choice {
+    /// Only these rules: ids, names or beginnings of ids (SD001,FL); can be repeated
+    #[arg(long, value_name = "RULES", value_delimiter = ',', value_parser = rule)]
+    select: Vec<String>,
+    /// Not these rules; can be repeated
+    #[arg(long, value_name = "RULES", value_delimiter = ',', value_parser = rule)]
+    ignore: Vec<String>,
+    /// Show no findings below this severity (the exit code does not change)
+    #[arg(long, value_name = "SEVERITY", default_value = "info", value_parser = severities())]
+    severity: Severity,
+}
+
+/// The severities, worst first, with their names.
+pub const SEVERITIES: [(Severity, &str); 4] =
+    [(Severity::Fatal, "fatal"), (Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Info, "info")];
+
+fn severities() -> impl TypedValueParser<Value = Severity> {
+    let by_name = |name: String| SEVERITIES.iter().find(|(_, known)| *known == name);
+    let names = PossibleValuesParser::new(SEVERITIES.map(|(_, name)| name));
+    names.map(move |name| by_name(name).map_or(Severity::Info, |(severity, _)| *severity))
 }
 
 /// What is reported.
-#[derive(Debug, Default)]
-pub(super) struct Chosen {
-    /// Every finding that counts, the worst first; within a severity what explains others before what it explains.
-    pub(super) findings: Vec<Finding>,
-    /// From here on findings are too mild to be shown.
-    pub(super) shown_from: Option<Severity>,
-    pub(super) allowed: Vec<Allowed>,
-    pub(super) refused: Vec<(Place, &'static str)>,
-    pub(super) not_checked: Vec<NotChecked>,
+#[derive(Debug)]
+pub struct Chosen {
+    /// Every finding that counts, worst first. Of the same severity, what explains others comes before what it explains.
+    pub findings: Vec<Finding>,
+    /// Findings below it are not shown.
+    shown_from: Severity,
+    pub allowed: Vec<Allowed>,
+    /// Comments that allow nothing, and why.
+    pub refused: Vec<(Place, &'static str)>,
+    pub not_checked: Vec<NotChecked>,
 }
 
-/// A rule's id or name, or the beginning of an id: refused if it is none.
-pub(super) fn rule(text: &str) -> Result<String, String> {
+/// A rule's id or name, or the beginning of an id: refused if there is none.
+fn rule(text: &str) -> Result<String, String> {
     let wanted = text.trim();
-    let known = rules::all().any(|rule| is_named(wanted, rule.id));
-    if known && !wanted.is_empty() {
+    if !wanted.is_empty() && rules::all().any(|rule| is_named(wanted, rule.id)) {
         return Ok(wanted.to_owned());
     }
-    let near = rules::all()
-        .flat_map(|rule| [rule.id, rule.name])
-        .map(|name| (strsim::osa_distance(wanted, name), name))
-        .filter(|(distance, name)| *distance <= (name.len() / 3).max(1))
-        .min();
-    let hint = near.map_or_else(
-        || "docs/reference/rules.md lists them".to_owned(),
-        |(_, name)| format!("did you mean {name}?"),
-    );
-    Err(format!("no rule has this id, name or beginning; {hint}"))
+    Err("no rule has this id, name or beginning of an id; docs/reference/rules.md lists them".to_owned())
 }
 
 /// Whether `wanted` (an id, a name, the beginning of an id) means the rule.
 fn is_named(wanted: &str, id: &str) -> bool {
-    let starts = id
-        .get(..wanted.len())
-        .is_some_and(|start| start.eq_ignore_ascii_case(wanted));
-    starts || rules::all().any(|rule| rule.id == id && rule.name == wanted)
+    let is_beginning = id.get(..wanted.len()).is_some_and(|start| start.eq_ignore_ascii_case(wanted));
+    is_beginning || name_of(id) == wanted
 }
 
-impl Choice<'_> {
+/// A rule's name.
+pub fn name_of(id: &str) -> &'static str {
+    rules::all().find(|rule| rule.id == id).map_or("", |rule| rule.name)
+}
+
+impl Choice {
     fn wants(&self, id: &str) -> bool {
-        let among = |list: &[String]| list.iter().any(|wanted| is_named(wanted, id));
-        (self.select.is_empty() || among(self.select)) && !among(self.ignore)
+        let is_among = |list: &[String]| list.iter().any(|wanted| is_named(wanted, id));
+        (self.select.is_empty() || is_among(&self.select)) && !is_among(&self.ignore)
     }
 
-    pub(super) fn apply(
-        &self,
-        report: Report,
-        part: impl FnOnce(Vec<Finding>) -> Parted,
-    ) -> Chosen {
-        let mut findings = report.findings;
+    pub fn apply(&self, report: Report, tree: &dyn Tree) -> Chosen {
+        let Report { mut findings, mut not_checked } = report;
         findings.retain(|finding| self.wants(finding.rule));
-        let mut not_checked = report.not_checked;
         not_checked.retain(|skipped| self.wants(skipped.rule));
         not_checked.sort_by_key(|skipped| (skipped.lacks, skipped.rule));
         not_checked.dedup();
-        let Parted {
-            mut findings,
-            allowed,
-            refused,
-        } = part(findings);
+        let Parted { mut findings, allowed, refused } = allow::part(tree, findings);
         findings.sort_by(|a, b| {
-            let key = |finding: &Finding| {
-                (
-                    std::cmp::Reverse(finding.severity),
-                    finding.caused_by.is_some(),
-                )
-            };
+            let key = |finding: &Finding| (Reverse(finding.severity), finding.caused_by.is_some());
             (key(a), &a.at, a.rule).cmp(&(key(b), &b.at, b.rule))
         });
-        Chosen {
-            findings,
-            shown_from: Some(self.shown_from),
-            allowed,
-            refused,
-            not_checked,
-        }
+        Chosen { findings, shown_from: self.severity, allowed, refused, not_checked }
     }
 }
 
 impl Chosen {
-    pub(super) fn worst(&self) -> Option<Severity> {
+    pub fn worst(&self) -> Option<Severity> {
         self.findings.iter().map(|finding| finding.severity).max()
     }
 
     /// Those that are shown.
-    pub(super) fn shown(&self) -> impl Iterator<Item = &Finding> {
-        self.findings
-            .iter()
-            .filter(|finding| Some(finding.severity) >= self.shown_from)
+    pub fn shown(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.severity >= self.shown_from)
     }
 
-    pub(super) fn count(&self, severity: Severity) -> usize {
-        self.findings
-            .iter()
-            .filter(|finding| finding.severity == severity)
-            .count()
+    pub fn count(&self, severity: Severity) -> usize {
+        self.findings.iter().filter(|finding| finding.severity == severity).count()
     }
 
-    /// Whether a finding is about something that stands in the unit's place, such as a link that leads nowhere.
-    pub(super) fn is_about(&self, unit: &str, tree: &dyn Tree) -> bool {
-        self.findings.iter().any(|finding| {
+    /// Whether a finding is about something in the unit's place, such as a link that leads nowhere.
+    pub fn is_about(&self, unit: &str, tree: &dyn Tree) -> bool {
+        let is_about = |finding: &Finding| {
             let file = Path::new(&*finding.at.file);
             file.ends_with(unit) && tree.lstat(file).is_ok()
-        })
+        };
+        self.findings.iter().any(is_about)
     }
 }

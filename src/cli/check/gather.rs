@@ -1,220 +1,213 @@
-//! What the caller knows beside the tree: options, configuration, facts, and on a live host what can be asked.
+//! What is known beside the files: options, settings, and facts that no file has.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::{Check, facts, facts::Facts, live};
+use anyhow::Context as _;
+use kubelet_config::kubelet::{
+    resolve::{Inputs, Overrides},
+    snapshot::{CloudFacts, ClusterFacts, Intent, Phase},
+    systemd::Manager,
+    tree::Tree as _,
+    version::Version,
+};
+use serde::Deserialize;
+
 use crate::{
-    clock::Clock,
-    config,
-    host::files::Root,
-    kubelet::{
-        resolve::{Inputs, Overrides},
-        snapshot::Intent,
-        systemd::Manager,
-        tree::Tree,
-        version::Version,
-    },
+    files,
+    host::{clock::wall, kubelet::host_name, systemd, tree::HostTree},
+    settings::{self, CloudProvider, IntentSettings, Settings},
 };
 
-/// What was gathered.
-pub(super) struct Gathered {
-    pub(super) inputs: Inputs,
-    /// What could not be had, for the reader.
-    pub(super) notes: Vec<String>,
-    /// Whether the tree is this running host's.
-    pub(super) is_live: bool,
-    /// Whether k3s's or RKE2's server is known not to bring a cloud controller, so that the agent adds no flag by itself.
-    pub(super) server_disables_cloud_controller: Option<bool>,
+const MAX_FACTS_BYTES: u64 = 1 << 20;
+/// Where the name of systemd's private library has its version: `libsystemd-shared-252.so`.
+const LIBRARIES: [&str; 6] = [
+    "/usr/lib/x86_64-linux-gnu/systemd",
+    "/usr/lib/aarch64-linux-gnu/systemd",
+    "/usr/lib64/systemd",
+    "/usr/lib/systemd",
+    "/lib/systemd",
+    "/lib/x86_64-linux-gnu/systemd",
+];
+
+/// What the user knows.
+#[derive(Debug, clap::Args)]
+pub struct Given {
+    /// The unit that runs the kubelet [default: [kubelet] unit of the settings, else the likeliest one that is there]
+    #[arg(long, value_name = "NAME")]
+    pub unit: Option<String>,
+    /// The kubelet's version [default: what its binary says on a running host, else what the files say]
+    #[arg(long, value_name = "VERSION")]
+    kubelet_version: Option<Version>,
+    /// What the node should get: cloud-provider=external, node-ip=ADDRESS, provider-id=ID, node-label=KEY=VALUE; can be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = wanted)]
+    intent: Vec<IntentSettings>,
+    /// The host's name [default: the running host's, else /etc/hostname below the root]
+    #[arg(long, value_name = "NAME")]
+    hostname: Option<String>,
+    /// Whether the kubelet has yet to start for the first time, as in an image (no certificate, no CNI: normal), or should be running
+    #[arg(long, value_name = "PHASE", default_value = "after", value_parser = ["before", "after"])]
+    phase: String,
+    /// Facts that no file has, as JSON: what the API and the cloud's metadata say (docs/reference/check-json.md)
+    #[arg(long, value_name = "FILE")]
+    facts: Option<PathBuf>,
+    /// Read this file, or all *.toml of this directory, in place of the usual settings files; can be repeated [default for another root
+    /// than /: none]
+    #[arg(long, value_name = "FILE|DIR")]
+    config: Vec<PathBuf>,
 }
 
-/// One `--intent`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wish {
-    CloudProvider(String),
-    NodeIp(String),
-    ProviderId(String),
-    NodeLabels(Vec<(String, String)>),
+/// What the rules are given beside the files.
+pub struct Gathered {
+    pub inputs: Inputs,
+    /// Whether the server of k3s or RKE2 is known to run without a cloud controller, so that its agents add no flag by themselves.
+    pub server_disables_cloud_controller: Option<bool>,
 }
 
-/// Reads one `--intent KEY=VALUE`.
-pub(super) fn intent(text: &str) -> Result<Wish, String> {
-    let (key, value) = text
-        .split_once('=')
-        .ok_or("wants KEY=VALUE, as cloud-provider=external")?;
-    match key.replace('_', "-").as_str() {
-        "cloud-provider" => config::cloud_provider(value).map(Wish::CloudProvider),
-        "node-ip" => config::node_ip(value).map(Wish::NodeIp),
-        "provider-id" => config::provider_id(value).map(Wish::ProviderId),
-        "node-label" | "node-labels" => {
-            config::node_labels(value).map(|labels| Wish::NodeLabels(labels.into_iter().collect()))
+/// The file of `--facts`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Facts {
+    cluster: Option<ClusterFacts>,
+    cloud: Option<CloudFacts>,
+    host: HostFacts,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+struct HostFacts {
+    hostname: Option<String>,
+    kubelet_version: Option<String>,
+    runtime_version: Option<String>,
+    systemd_version: Option<u32>,
+    cgroup_v2: Option<bool>,
+    addresses: Option<Vec<String>>,
+    server_disables_cloud_controller: Option<bool>,
+    /// Seconds since 1970.
+    now_secs: Option<i64>,
+}
+
+impl Given {
+    /// The settings that count. Those of the running host are not for the files of another.
+    pub fn settings(&self, is_this_host: bool) -> Result<Settings, settings::Error> {
+        if is_this_host || !self.config.is_empty() {
+            settings::load(Path::new("/"), &self.config)
+        } else {
+            Ok(Settings::default())
         }
-        _ => Err(format!(
-            "{key:?} is nothing that can be wished for; known are cloud-provider, node-ip, provider-id, node-label"
-        )),
+    }
+
+    pub fn gather(&self, tree: &HostTree, settings: &Settings) -> anyhow::Result<Gathered> {
+        let Facts { cluster, cloud, host } = self.facts.as_deref().map(read_facts).transpose()?.unwrap_or_default();
+        let own_name = || tree.is_this_host().then(host_name);
+        let hostname = self.hostname.clone().or(host.hostname).or_else(own_name);
+        let version = host.kubelet_version.as_deref().map(str::parse::<Version>).transpose()?;
+        let default = Manager::default();
+        let manager = Manager {
+            version: host.systemd_version.or_else(|| systemd_version(tree)).unwrap_or(default.version),
+            hostname: hostname.clone().or_else(|| first_line(tree, "/etc/hostname")).unwrap_or(default.hostname),
+            machine_id: first_line(tree, "/etc/machine-id").unwrap_or(default.machine_id),
+            ..Manager::default()
+        };
+        let inputs = Inputs {
+            unit: self.unit.clone().map(full_name).or_else(|| settings.kubelet.unit.clone()),
+            manager,
+            version: self.kubelet_version.clone().or(version),
+            hostname,
+            intent: intent(&settings.intent, &self.intent),
+            phase: if self.phase == "before" { Phase::Before } else { Phase::After },
+            now_secs: host.now_secs.or_else(|| Some(wall().as_second())),
+            cluster,
+            cloud,
+            addresses: host.addresses,
+            overrides: Overrides {
+                cgroup_v2: host.cgroup_v2,
+                runtime_version: host.runtime_version,
+                ..Overrides::default()
+            },
+            live: tree.is_this_host(),
+            ..Inputs::default()
+        };
+        Ok(Gathered { inputs, server_disables_cloud_controller: host.server_disables_cloud_controller })
     }
 }
 
-/// The configuration's intent with the command line's over it.
-fn merge(mut intent: Intent, wishes: &[Wish]) -> Intent {
-    for wish in wishes.iter().cloned() {
-        match wish {
-            Wish::CloudProvider(name) => intent.cloud_provider = Some(name),
-            Wish::NodeIp(address) => intent.node_ip = Some(address),
-            Wish::ProviderId(id) => intent.provider_id = Some(id),
-            Wish::NodeLabels(labels) => intent.node_labels.extend(labels),
-        }
+fn read_facts(path: &Path) -> anyhow::Result<Facts> {
+    let shown = || format!("--facts {}", path.display());
+    let text = files::read(path, MAX_FACTS_BYTES).with_context(shown)?;
+    serde_json::from_str(&text).with_context(shown)
+}
+
+/// Reads one `--intent KEY=VALUE`: with the keys of the settings' section, but one label at a time.
+fn wanted(text: &str) -> Result<IntentSettings, String> {
+    let (key, value) = text.split_once('=').ok_or("wants KEY=VALUE, such as cloud-provider=external")?;
+    let key = key.replace('-', "_");
+    if key != "node_label" {
+        let table = toml::Table::from_iter([(key, value.into())]);
+        return table.try_into().map_err(|error: toml::de::Error| error.message().to_owned());
+    }
+    let labels = value.split(',').map(|label| match label.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
+        _ => Err(format!("{label:?} is not a label; write it as KEY=VALUE, several with a comma between")),
+    });
+    Ok(IntentSettings { node_labels: labels.collect::<Result<_, _>>()?, ..IntentSettings::default() })
+}
+
+/// What is wanted by the settings and by the command line, which wins.
+fn intent(settings: &IntentSettings, given: &[IntentSettings]) -> Intent {
+    let mut intent = Intent::default();
+    for section in std::iter::once(settings).chain(given).cloned() {
+        let provider = section.cloud_provider.map(|provider| match provider {
+            CloudProvider::External => "external".to_owned(),
+            CloudProvider::None => "none".to_owned(),
+        });
+        intent.cloud_provider = provider.or(intent.cloud_provider);
+        intent.node_ip = section.node_ip.or(intent.node_ip);
+        intent.provider_id = section.provider_id.or(intent.provider_id);
+        intent.node_labels.extend(section.node_labels);
     }
     intent
 }
 
-pub(super) fn gather(check: &Check, tree: &dyn Tree) -> anyhow::Result<Gathered> {
-    let is_live = live::is_this_host(&check.root);
-    // What lies below another root is not ours to be configured by.
-    let settings = if is_live || !check.config.is_empty() {
-        config::load(&Root::default(), &check.config)?.0
-    } else {
-        config::Settings::default()
-    };
-    let is_default = settings.kubelet.unit == config::KubeletSettings::default().unit;
-    let configured = (!is_default).then(|| settings.kubelet.unit.clone());
-    let facts = match &check.facts {
-        Some(path) => facts::read(path)?,
-        None => Facts::default(),
-    };
-    let server_disables_cloud_controller = facts.host.server_disables_cloud_controller;
-    let mut notes = Vec::new();
-    let hostname = check
-        .hostname
-        .clone()
-        .or_else(|| facts.host.hostname.clone())
-        .or_else(|| is_live.then(live::hostname).flatten());
-    let told_version = facts.host.kubelet_version.as_deref();
-    let mut inputs = Inputs {
-        unit: check.unit.clone().map(full_name).or(configured),
-        manager: manager(tree, hostname.clone(), &facts),
-        version: match (&check.kubelet_version, told_version) {
-            (Some(version), _) => Some(version.clone()),
-            (None, Some(text)) => Some(text.parse::<Version>()?),
-            (None, None) => None,
-        },
-        hostname,
-        intent: merge(settings.intent, &check.intent),
-        phase: check.phase.into(),
-        now_secs: facts
-            .host
-            .now_secs
-            .or_else(|| Some(Clock.now().wall.as_second())),
-        loaded: None,
-        process: None,
-        cluster: facts.cluster,
-        cloud: facts.cloud,
-        addresses: facts.host.addresses,
-        overrides: Overrides {
-            cgroup_v2: facts.host.cgroup_v2,
-            runtime_version: facts.host.runtime_version,
-            ..Overrides::default()
-        },
-        live: is_live,
-    };
-    if is_live {
-        live::ask(tree, &mut inputs, &mut notes);
-    }
-    Ok(Gathered {
-        inputs,
-        notes,
-        is_live,
-        server_disables_cloud_controller,
-    })
-}
-
 /// As systemctl takes names: `kubelet` is `kubelet.service`.
 fn full_name(name: String) -> String {
-    if name.contains('.') {
-        name
-    } else {
-        format!("{name}.service")
-    }
+    if name.contains('.') { name } else { format!("{name}.service") }
 }
 
-/// What the tree says of the systemd that will read it.
-fn manager(tree: &dyn Tree, hostname: Option<String>, facts: &Facts) -> Manager {
-    let first_line = |path: &str| {
-        let text = tree.read_bounded(Path::new(path), 4096).ok()?;
-        let text = String::from_utf8_lossy(&text);
-        let line = text.lines().next()?.trim();
-        (!line.is_empty()).then(|| line.to_owned())
-    };
-    let default = Manager::default();
-    Manager {
-        version: facts
-            .host
-            .systemd_version
-            .or_else(|| installed_systemd(tree))
-            .unwrap_or(default.version),
-        hostname: hostname
-            .or_else(|| first_line("/etc/hostname"))
-            .unwrap_or(default.hostname),
-        machine_id: first_line("/etc/machine-id").unwrap_or(default.machine_id),
-        ..Manager::default()
-    }
+fn first_line(tree: &HostTree, path: &str) -> Option<String> {
+    let bytes = tree.read_bounded(Path::new(path), 4096).ok()?;
+    let line = String::from_utf8_lossy(&bytes).lines().next()?.trim().to_owned();
+    (!line.is_empty()).then_some(line)
 }
 
-/// The version in the name of systemd's private library: `libsystemd-shared-252.so`.
-fn installed_systemd(tree: &dyn Tree) -> Option<u32> {
-    const FOLDERS: [&str; 6] = [
-        "/usr/lib/x86_64-linux-gnu/systemd",
-        "/usr/lib/aarch64-linux-gnu/systemd",
-        "/usr/lib64/systemd",
-        "/usr/lib/systemd",
-        "/lib/systemd",
-        "/lib/x86_64-linux-gnu/systemd",
-    ];
-    FOLDERS.iter().find_map(|folder| {
-        let names = tree.list(Path::new(folder)).ok()?;
-        names.iter().find_map(|name| {
-            let rest = name.to_str()?.strip_prefix("libsystemd-shared-")?;
-            let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
-            digits.parse().ok()
-        })
-    })
+fn systemd_version(tree: &HostTree) -> Option<u32> {
+    let names = LIBRARIES.iter().filter_map(|directory| tree.list(Path::new(directory)).ok()).flatten();
+    names.into_iter().find_map(|name| systemd::major(name.to_str()?.strip_prefix("libsystemd-shared-")?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::tree::MemoryTree;
 
     #[test]
-    fn wishes_are_read_and_added() {
-        let wishes: Vec<Wish> = [
-            "cloud-provider=external",
-            "node_ip=10.0.0.7",
-            "node-label=a=b",
-            "node-label=c=d,e=",
-        ]
-        .iter()
-        .map(|text| intent(text).unwrap())
-        .collect();
-        let intent = merge(Intent::default(), &wishes);
+    fn what_the_command_line_wants_is_added_to_what_the_settings_want() {
+        let settings = IntentSettings { node_ip: Some("10.0.0.1".into()), ..IntentSettings::default() };
+        let given = ["cloud-provider=external", "node_ip=10.0.0.7", "node-label=a=b", "node-label=c=d,e="];
+        let intent = intent(&settings, &given.map(|text| wanted(text).unwrap()));
         assert_eq!(intent.cloud_provider.as_deref(), Some("external"));
+        assert_eq!(intent.node_ip.as_deref(), Some("10.0.0.7"));
         assert_eq!(intent.node_labels.len(), 3);
-        for bad in ["cloud-provider", "cloud-provider=aws", "colour=red"] {
-            assert!(super::intent(bad).is_err(), "{bad}");
+        for bad in ["cloud-provider", "cloud-provider=aws", "color=red", "node-label=x", "provider-id=7", "node-ip=a"] {
+            assert!(wanted(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn systemd_says_its_version_by_its_library() {
-        let tree = MemoryTree::new()
-            .file("/usr/lib/systemd/libsystemd-shared-255.4-1.so", "")
-            .file("/etc/hostname", "node-1\n")
-            .file("/etc/machine-id", "\n");
-        let manager = manager(&tree, None, &Facts::default());
-        assert_eq!(
-            (manager.version, manager.hostname.as_str()),
-            (255, "node-1")
-        );
-        assert_eq!(manager.machine_id, Manager::default().machine_id);
+    fn the_version_of_systemd_is_that_of_its_library() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("usr/lib/systemd");
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("libsystemd-shared-255.4-1.so"), "").unwrap();
+        assert_eq!(systemd_version(&HostTree::new(root.path()).unwrap()), Some(255));
         assert_eq!(full_name("kubelet".to_owned()), "kubelet.service");
     }
 }

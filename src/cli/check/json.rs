@@ -1,254 +1,219 @@
-//! The findings and everything they rest on, as one JSON document: docs/reference/check-json.md, check.schema.json.
+//! The findings and everything that they rest on, as one JSON document: docs/reference/check-json.md, check.schema.json.
 
-mod unit;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
-
-use unit::{Kubelet, Unit, VariableRow, WordRow, kubelet, rows, unit, variables};
-pub(super) use unit::{launcher_word, shown_value, source_word, texts};
-
-use super::{Check, choice::Chosen};
-use crate::{
+use kubelet_config::{
     kubelet::{
         effective::From,
-        shown::hide_in_words,
-        snapshot::{Intent, Phase, Snapshot},
+        layers::Launcher,
+        place::Place,
+        snapshot::{Phase, Snapshot},
+        systemd::{Assignment, EnvFile, EnvFileState, LoadState, Source, Unit, Word},
     },
-    rules::{self, Finding, Severity},
+    rules::Finding,
 };
+use redact::{hide_in_words, hide_secrets, is_secret_variable};
+use serde_json::{Map, Value, json};
+
+use super::choice::{Chosen, SEVERITIES, name_of};
 
 /// Raised when a field changes its meaning or goes away; a new field does not raise it.
 const SCHEMA: u32 = 1;
 
-#[derive(Serialize)]
-pub(super) struct Document {
-    schema: u32,
-    nodevigil: &'static str,
-    root: String,
-    phase: &'static str,
-    host: Host,
-    intent: Wanted,
-    unit: Unit,
-    argv: Vec<String>,
-    argv_order_significant: bool,
-    words: Vec<WordRow>,
-    variables: BTreeMap<String, VariableRow>,
-    kubelet: Kubelet,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    running: Option<Running>,
-    effective: BTreeMap<String, SettingRow>,
-    findings: Vec<FindingRow>,
-    not_checked: Vec<NotCheckedRow>,
-    allowed: Vec<AllowedRow>,
-    notes: Vec<String>,
-    summary: BTreeMap<&'static str, usize>,
+/// `denied`: what could not be read for lack of permission.
+pub fn document(
+    root: &Path,
+    snapshot: &Snapshot,
+    chosen: &Chosen,
+    notes: &[String],
+    denied: &BTreeSet<PathBuf>,
+) -> Value {
+    let mut document = json!({
+        "schema": SCHEMA,
+        "nodevigil": env!("CARGO_PKG_VERSION"),
+        "root": root.display().to_string(),
+        "phase": if snapshot.phase == Phase::Before { "before" } else { "after" },
+        "host": {
+            "hostname": snapshot.machine.hostname.as_ref().map(|found| &found.value),
+            "kubelet_version": snapshot.version.as_ref().map(ToString::to_string),
+        },
+        "intent": snapshot.intent,
+        "unit": unit(&snapshot.unit),
+        "argv": texts(&snapshot.unit.argv),
+        "argv_order_significant": snapshot.launch.order_significant,
+        "words": words(&snapshot.unit.argv),
+        "variables": variables(&snapshot.unit),
+        "kubelet": kubelet(snapshot),
+        "effective": effective(snapshot),
+        "findings": chosen.shown().map(finding).collect::<Vec<_>>(),
+        "not_checked": chosen.not_checked.iter().map(|skipped| json!({
+            "rule": skipped.rule, "name": name_of(skipped.rule), "lacks": skipped.lacks,
+        })).collect::<Vec<_>>(),
+        "allowed": chosen.allowed.iter().map(|allowed| json!({
+            "reason": allowed.reason, "by": allowed.by.file_line(), "finding": finding(&allowed.finding),
+        })).collect::<Vec<_>>(),
+        "notes": notes,
+        "denied": denied.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
+        "summary": Map::from_iter(SEVERITIES.map(|(severity, name)| (name.to_owned(), chosen.count(severity).into()))),
+    });
+    if let Some(process) = &snapshot.process {
+        let argv = hide_in_words(process.argv.iter().map(String::as_str));
+        document["running"] = json!({"pid": process.pid, "argv": argv, "age_secs": process.age_secs});
+    }
+    document
 }
 
-#[derive(Serialize)]
-struct Host {
-    hostname: Option<String>,
-    kubelet_version: Option<String>,
+fn unit(unit: &Unit) -> Value {
+    let (load, reason) = match &unit.load {
+        LoadState::Loaded => ("loaded", None),
+        LoadState::NotFound => ("not-found", None),
+        LoadState::Masked { by } => ("masked", Some(by.file_line())),
+        LoadState::BadSetting { at, reason } => ("bad-setting", Some(format!("{at}: {reason}"))),
+        LoadState::Error { at, reason } => ("error", Some(format!("{at}: {reason}"))),
+    };
+    let shown = |path: &Path| path.display().to_string();
+    let mut row = json!({
+        "name": unit.name,
+        "load": load,
+        "fragment": unit.fragment.as_deref().map(shown),
+        "dropins": unit.dropins.iter().map(|path| shown(path)).collect::<Vec<_>>(),
+        "env_files": unit.env_files.iter().map(env_file).collect::<Vec<_>>(),
+    });
+    if let Some(reason) = reason {
+        row["load_reason"] = reason.into();
+    }
+    row
 }
 
-#[derive(Serialize)]
-struct Wanted {
-    cloud_provider: Option<String>,
-    node_ip: Option<String>,
-    provider_id: Option<String>,
-    node_labels: BTreeMap<String, String>,
+fn env_file(file: &EnvFile) -> Value {
+    let (state, reason) = match &file.state {
+        EnvFileState::Read => ("read", None),
+        EnvFileState::Missing => ("missing", None),
+        EnvFileState::Skipped { reason } => ("skipped", Some(reason)),
+    };
+    let mut row = json!({
+        "path": file.path.display().to_string(), "declared": file.declared.file_line(), "optional": file.optional, "state": state,
+    });
+    if let Some(reason) = reason {
+        row["reason"] = reason.as_str().into();
+    }
+    row
 }
 
-#[derive(Serialize)]
-struct Running {
-    pid: u32,
-    argv: Vec<String>,
-    age_secs: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct SettingRow {
-    value: serde_json::Value,
-    from: String,
-}
-
-#[derive(Serialize)]
-pub(super) struct FindingRow {
-    rule: &'static str,
-    name: &'static str,
-    severity: Severity,
-    at: String,
-    line: u32,
-    column: u32,
-    width: u32,
-    message: String,
-    fix: Option<String>,
-    caused_by: Option<Cause>,
-    chain: Vec<StepRow>,
-}
-
-#[derive(Serialize)]
-struct Cause {
-    rule: &'static str,
-    at: String,
-}
-
-#[derive(Serialize)]
-struct StepRow {
-    at: String,
-    column: u32,
-    text: String,
-}
-
-#[derive(Serialize)]
-struct NotCheckedRow {
-    rule: &'static str,
-    name: &'static str,
-    lacks: &'static str,
-}
-
-#[derive(Serialize)]
-struct AllowedRow {
-    reason: String,
-    by: String,
-    finding: FindingRow,
-}
-
-/// A rule's name.
-pub(super) fn name_of(id: &str) -> &'static str {
-    rules::all()
-        .find(|rule| rule.id == id)
-        .map_or("", |rule| rule.name)
-}
-
-impl Document {
-    pub(super) fn new(
-        check: &Check,
-        snapshot: &Snapshot,
-        chosen: &Chosen,
-        notes: &[String],
-    ) -> Self {
-        let hostname = snapshot.machine.hostname.as_ref();
-        let mut summary = BTreeMap::new();
-        for (severity, word) in [
-            (Severity::Fatal, "fatal"),
-            (Severity::Error, "error"),
-            (Severity::Warning, "warning"),
-            (Severity::Info, "info"),
-        ] {
-            summary.insert(word, chosen.count(severity));
+/// What may be shown of each word.
+fn texts(words: &[Word]) -> Vec<String> {
+    let hidden = hide_in_words(words.iter().map(|word| word.text.as_str()));
+    let show = |(word, text): (&Word, String)| {
+        let is_secret = word.origins.iter().any(|origin| is_secret_variable(&origin.variable));
+        match text.split_once('=') {
+            Some((flag, _)) if is_secret && flag.starts_with("--") => format!("{flag}=***"),
+            _ if is_secret => "***".to_owned(),
+            _ => text,
         }
-        Self {
-            schema: SCHEMA,
-            nodevigil: env!("CARGO_PKG_VERSION"),
-            root: check.root.display().to_string(),
-            phase: match snapshot.phase {
-                Phase::Before => "before",
-                Phase::After => "after",
-            },
-            host: Host {
-                hostname: hostname.map(|found| found.value.clone()),
-                kubelet_version: snapshot.version.as_ref().map(ToString::to_string),
-            },
-            intent: wanted(&snapshot.intent),
-            unit: unit(snapshot),
-            argv: texts(&snapshot.unit.argv),
-            argv_order_significant: snapshot.launch.order_significant,
-            words: rows(&snapshot.unit.argv),
-            variables: variables(snapshot),
-            kubelet: kubelet(snapshot),
-            running: snapshot.process.as_ref().map(|process| Running {
-                pid: process.pid,
-                argv: hide_in_words(process.argv.iter().map(String::as_str)),
-                age_secs: process.age_secs,
-            }),
-            effective: effective(snapshot),
-            findings: chosen.shown().map(finding).collect(),
-            not_checked: chosen
-                .not_checked
-                .iter()
-                .map(|skipped| NotCheckedRow {
-                    rule: skipped.rule,
-                    name: name_of(skipped.rule),
-                    lacks: skipped.lacks,
-                })
-                .collect(),
-            allowed: chosen
-                .allowed
-                .iter()
-                .map(|allowed| AllowedRow {
-                    reason: allowed.reason.clone(),
-                    by: allowed.by.file_line(),
-                    finding: finding(&allowed.finding),
-                })
-                .collect(),
-            notes: notes.to_vec(),
-            summary,
-        }
-    }
-
-    pub(super) fn print(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self)
-            .expect("every key is text, so nothing in it cannot be written");
-        text.push('\n');
-        text
-    }
+    };
+    words.iter().zip(hidden).map(show).collect()
 }
 
-fn wanted(intent: &Intent) -> Wanted {
-    Wanted {
-        cloud_provider: intent.cloud_provider.clone(),
-        node_ip: intent.node_ip.clone(),
-        provider_id: intent.provider_id.clone(),
-        node_labels: intent.node_labels.clone(),
-    }
+fn words(words: &[Word]) -> Vec<Value> {
+    let row = |(word, text): (&Word, String)| {
+        let variables = word.origins.iter().map(|origin| &origin.variable).filter(|name| !name.is_empty());
+        json!({
+            "text": text, "at": word.at().file_line(), "column": word.at().column, "declared": word.declared.file_line(),
+            "variables": variables.collect::<Vec<_>>(),
+        })
+    };
+    words.iter().zip(texts(words)).map(row).collect()
 }
 
-/// Where a setting comes from, in words.
-pub(super) fn from_words(from: &From) -> String {
-    match from {
-        From::Flag(at) | From::File(at) => at.file_line(),
-        From::Default { legacy: false } => "default".to_owned(),
-        From::Default { legacy: true } => "default without --config".to_owned(),
-        From::Distribution => "distribution".to_owned(),
-    }
-}
-
-fn effective(snapshot: &Snapshot) -> BTreeMap<String, SettingRow> {
-    let rows = snapshot.settings.0.iter().map(|(path, setting)| {
-        let row = SettingRow {
-            value: setting.value.clone(),
-            from: from_words(&setting.from),
+fn variables(unit: &Unit) -> Map<String, Value> {
+    let value = |assignment: &Assignment| {
+        let is_secret = is_secret_variable(&assignment.name) && !assignment.value.is_empty();
+        if is_secret { "********".to_owned() } else { hide_secrets(&assignment.value) }
+    };
+    let rows = unit.variables.iter().map(|(name, variable)| {
+        let winner = &variable.winner;
+        let source = match winner.source {
+            Source::Manager => "manager",
+            Source::Passed => "PassEnvironment",
+            Source::Environment => "Environment",
+            Source::File { .. } => "EnvironmentFile",
         };
-        (path.clone(), row)
+        let lost = |loser: &Assignment| json!({"at": loser.at.file_line(), "value": value(loser)});
+        let mut row = json!({
+            "value": value(winner), "from": winner.at.file_line(), "source": source,
+            "overrides": variable.losers.iter().map(lost).collect::<Vec<_>>(),
+        });
+        if let Some(at) = variable.referenced_at.first() {
+            row["referenced_at"] = at.file_line().into();
+        }
+        (name.clone(), row)
     });
     rows.collect()
 }
 
-fn finding(finding: &Finding) -> FindingRow {
-    FindingRow {
-        rule: finding.rule,
-        name: name_of(finding.rule),
-        severity: finding.severity,
-        at: finding.at.file_line(),
-        line: finding.at.line,
-        column: finding.at.column,
-        width: finding.at.width,
-        message: finding.message.clone(),
-        fix: finding.fix.clone(),
-        caused_by: finding.caused_by.as_ref().map(|(rule, at)| Cause {
-            rule,
-            at: at.file_line(),
-        }),
-        chain: finding
-            .chain
-            .iter()
-            .map(|step| StepRow {
-                at: step.at.file_line(),
-                column: step.at.column,
-                text: step.text.clone(),
-            })
-            .collect(),
+fn kubelet(snapshot: &Snapshot) -> Value {
+    let launch = &snapshot.launch;
+    let own_words = launch.words.get(1..).unwrap_or_default();
+    let launcher = match launch.launcher {
+        Launcher::Direct => "direct",
+        Launcher::K3s => "k3s",
+        Launcher::Rke2 => "rke2",
+        Launcher::MicroK8s => "microk8s",
+        Launcher::K8sSnap => "k8s-snap",
+        Launcher::Script => "script",
+    };
+    json!({
+        "launcher": launcher,
+        "in_process": launch.launcher.is_in_process(),
+        "order_significant": launch.order_significant,
+        "flags": texts(own_words),
+        "words": words(own_words),
+        "files": launch.files.iter().map(Place::file_line).collect::<Vec<_>>(),
+    })
+}
+
+fn effective(snapshot: &Snapshot) -> Map<String, Value> {
+    let rows = snapshot.settings.0.iter().map(|(path, setting)| {
+        let from = match &setting.from {
+            From::Flag(at) | From::File(at) => at.file_line(),
+            From::Default { legacy: false } => "default".to_owned(),
+            From::Default { legacy: true } => "default without --config".to_owned(),
+            From::Distribution => "distribution".to_owned(),
+        };
+        (path.clone(), json!({"value": without_secrets(&setting.value), "from": from}))
+    });
+    rows.collect()
+}
+
+/// The value of a setting. A URL may have a password or a signature.
+fn without_secrets(value: &Value) -> Value {
+    match value {
+        Value::String(text) => hide_secrets(text).into(),
+        Value::Array(items) => items.iter().map(without_secrets).collect(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), without_secrets(value))).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
+}
+
+fn finding(finding: &Finding) -> Value {
+    let chain = finding
+        .chain
+        .iter()
+        .map(|step| json!({"at": step.at.file_line(), "column": step.at.column, "text": step.text}));
+    json!({
+        "rule": finding.rule,
+        "name": name_of(finding.rule),
+        "severity": finding.severity,
+        "at": finding.at.file_line(),
+        "line": finding.at.line,
+        "column": finding.at.column,
+        "width": finding.at.width,
+        "message": finding.message,
+        "fix": finding.fix,
+        "caused_by": finding.caused_by.as_ref().map(|(rule, at)| json!({"rule": rule, "at": at.file_line()})),
+        "chain": chain.collect::<Vec<_>>(),
+    })
 }

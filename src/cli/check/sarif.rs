@@ -1,34 +1,30 @@
 //! Findings as SARIF 2.1.0, as much of it as GitHub's code scanning reads.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, fmt::Write as _, path::Path};
 
-use serde_json::{Value, json};
-
-use super::{choice::Chosen, json::name_of, source::Sources};
-use crate::{
+use kubelet_config::{
     kubelet::place::Place,
     rules::{self, Finding, Severity},
 };
+use serde_json::{Value, json};
 
-pub(super) fn print(root: &Path, sources: &Sources<'_>, chosen: &Chosen) -> String {
+use super::{
+    choice::{Chosen, name_of},
+    source::Sources,
+};
+
+pub fn log(root: &Path, sources: &Sources, chosen: &Chosen) -> Value {
     let used: BTreeSet<&str> = chosen.shown().map(|finding| finding.rule).collect();
-    let rules: Vec<Value> = rules::all()
-        .filter(|rule| used.contains(rule.id))
-        .map(|rule| {
-            json!({
-                "id": rule.id,
-                "name": rule.name,
-                "shortDescription": {"text": rule.name},
-                "fullDescription": {"text": rule.doc},
-                "help": {"text": format!("{}\nSeen: {}", rule.fix, rule.source)},
-            })
+    let rules = rules::all().filter(|rule| used.contains(rule.id)).map(|rule| {
+        json!({
+            "id": rule.id,
+            "name": rule.name,
+            "shortDescription": {"text": rule.name},
+            "fullDescription": {"text": rule.doc},
+            "help": {"text": format!("{}\nSeen: {}", rule.fix, rule.source)},
         })
-        .collect();
-    let results: Vec<Value> = chosen
-        .shown()
-        .map(|finding| result(root, sources, finding))
-        .collect();
-    let log = json!({
+    });
+    json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
         "runs": [{
@@ -36,31 +32,22 @@ pub(super) fn print(root: &Path, sources: &Sources<'_>, chosen: &Chosen) -> Stri
                 "name": "nodevigil",
                 "version": env!("CARGO_PKG_VERSION"),
                 "informationUri": env!("CARGO_PKG_REPOSITORY"),
-                "rules": rules,
+                "rules": rules.collect::<Vec<_>>(),
             }},
             "columnKind": "unicodeCodePoints",
-            "results": results,
+            "results": chosen.shown().map(|finding| result(root, sources, finding)).collect::<Vec<_>>(),
         }],
-    });
-    format!("{log:#}\n")
+    })
 }
 
-fn result(root: &Path, sources: &Sources<'_>, finding: &Finding) -> Value {
-    let fix = finding.fix.as_ref().map(|fix| format!("\n{fix}"));
-    let text = format!("{}{}", finding.message, fix.unwrap_or_default());
-    let related: Vec<Value> = finding
-        .chain
-        .iter()
-        .zip(1..)
-        .map(|(step, id)| {
-            let mut location = location(root, sources, &step.at);
-            if let Some(fields) = location.as_object_mut() {
-                fields.insert("id".to_owned(), json!(id));
-                fields.insert("message".to_owned(), json!({"text": step.text}));
-            }
-            location
-        })
-        .collect();
+fn result(root: &Path, sources: &Sources, finding: &Finding) -> Value {
+    let fix = finding.fix.as_ref().map(|fix| format!("\n{fix}")).unwrap_or_default();
+    let related = finding.chain.iter().zip(1..).map(|(step, id)| {
+        let mut location = location(root, sources, &step.at);
+        location["id"] = json!(id);
+        location["message"] = json!({"text": step.text});
+        location
+    });
     json!({
         "ruleId": finding.rule,
         "level": match finding.severity {
@@ -68,51 +55,41 @@ fn result(root: &Path, sources: &Sources<'_>, finding: &Finding) -> Value {
             Severity::Warning => "warning",
             Severity::Info => "note",
         },
-        "message": {"text": text},
+        "message": {"text": format!("{}{fix}", finding.message)},
         "locations": [location(root, sources, &finding.at)],
-        "relatedLocations": related,
+        "relatedLocations": related.collect::<Vec<_>>(),
         "properties": {"severity": finding.severity, "name": name_of(finding.rule)},
     })
 }
 
-fn location(root: &Path, sources: &Sources<'_>, place: &Place) -> Value {
-    let mut region = json!({"startLine": place.line});
-    if place.column > 0 {
-        region["startColumn"] = json!(place.column);
-        let width = place.width.max(1);
-        let length = sources.line(place).map_or(u32::MAX, |line| {
-            u32::try_from(line.chars().count()).unwrap_or(u32::MAX)
-        });
-        let end = place.column.saturating_add(width);
-        region["endColumn"] = json!(end.min(length.saturating_add(1)).max(place.column));
-    }
+fn location(root: &Path, sources: &Sources, place: &Place) -> Value {
     let mut physical = json!({"artifactLocation": {"uri": uri(root, &place.file)}});
     if place.line > 0 {
-        physical["region"] = region;
+        physical["region"] = json!({"startLine": place.line});
+    }
+    if place.line > 0 && place.column > 0 {
+        let length = sources.line(place).and_then(|line| u32::try_from(line.chars().count()).ok());
+        let line_end = length.unwrap_or(u32::MAX).saturating_add(1);
+        let end = place.column.saturating_add(place.width.max(1));
+        physical["region"]["startColumn"] = json!(place.column);
+        physical["region"]["endColumn"] = json!(end.min(line_end).max(place.column));
     }
     json!({"physicalLocation": physical})
 }
 
-/// Relative to the folder where the program was started, as code scanning wants it, where the root is.
+/// Relative to the working directory where the root is, as code scanning wants it.
 fn uri(root: &Path, file: &str) -> String {
-    let below = file.trim_start_matches('/');
-    let path = root.join(below);
+    let path = root.join(file.trim_start_matches('/'));
     let text = path.to_string_lossy();
-    let relative = text.strip_prefix("./").unwrap_or(&text);
-    let escaped: String = relative
-        .bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' | b'@' => {
-                char::from(byte).to_string()
-            }
-            byte => format!("%{byte:02X}"),
-        })
-        .collect();
-    if path.is_absolute() {
-        format!("file://{escaped}")
-    } else {
-        escaped
+    let mut uri = String::from(if path.is_absolute() { "file://" } else { "" });
+    for byte in text.strip_prefix("./").unwrap_or(&text).bytes() {
+        if byte.is_ascii_alphanumeric() || b"/.-_~@".contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            _ = write!(uri, "%{byte:02X}");
+        }
     }
+    uri
 }
 
 #[cfg(test)]

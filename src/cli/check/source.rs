@@ -1,114 +1,91 @@
-//! Source lines to show below a finding: made harmless for a terminal, and never those of a secret.
+//! The lines of files that findings are about: made harmless for a terminal, and never those of a secret.
 
 use std::{
-    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     path::Path,
-    rc::Rc,
     sync::Arc,
 };
 
-use crate::kubelet::{
-    machine::Needed,
-    place::Place,
-    shown::{harmless, hide_secrets},
-    snapshot::Snapshot,
-    tree::Tree,
+use kubelet_config::{
+    kubelet::{machine::Needed, place::Place, snapshot::Snapshot, tree::Tree},
+    rules::Finding,
 };
+use redact::{harmless, hide_secrets};
 
 /// Longer files are named, not shown.
 const MAX_BYTES: usize = 1 << 20;
 /// Longer lines are cut: no terminal shows them.
 const MAX_LINE_CHARS: usize = 4096;
 
-/// The files that findings are about.
-pub(super) struct Sources<'a> {
-    tree: &'a dyn Tree,
-    secret: BTreeSet<String>,
-    files: RefCell<BTreeMap<Arc<str>, Rc<Vec<String>>>>,
-}
+/// The files' lines, by path.
+pub struct Sources(BTreeMap<Arc<str>, Vec<String>>);
 
-impl<'a> Sources<'a> {
-    pub(super) fn new(tree: &'a dyn Tree, snapshot: &Snapshot) -> Self {
-        let machine = &snapshot.machine;
-        let mut secret = BTreeSet::new();
-        for kubeconfig in [&machine.kubeconfig, &machine.bootstrap_kubeconfig] {
-            match kubeconfig {
-                Needed::Present(kubeconfig) => secret.insert(kubeconfig.at.file.to_string()),
-                Needed::Bad { at, .. } => secret.insert(at.file.to_string()),
-                Needed::Missing { .. } | Needed::NotAsked => false,
-            };
-        }
-        for flag in ["kubeconfig", "bootstrap-kubeconfig", "tls-private-key-file"] {
-            secret.extend(snapshot.flags.all(flag).map(|used| used.value.clone()));
-        }
-        Self {
-            tree,
-            secret,
-            files: RefCell::default(),
-        }
-    }
-
-    /// A line, fit to be printed; one character for each of the file's, so that columns stay.
-    pub(super) fn line(&self, place: &Place) -> Option<String> {
-        let index = usize::try_from(place.line).ok()?.checked_sub(1)?;
-        self.lines(&place.file).get(index).cloned()
-    }
-
-    /// Several lines of one file, as [`Sources::line`].
-    pub(super) fn lines_between(&self, file: &Arc<str>, first: u32, last: u32) -> Option<String> {
-        let skip = usize::try_from(first).ok()?.checked_sub(1)?;
-        let end = usize::try_from(last).ok()?;
-        let lines = self.lines(file);
-        lines.get(skip..end).map(|lines| lines.join("\n"))
-    }
-
-    fn lines(&self, file: &Arc<str>) -> Rc<Vec<String>> {
-        if let Some(lines) = self.files.borrow().get(file) {
-            return Rc::clone(lines);
-        }
-        let lines = Rc::new(self.read(file));
-        self.files
-            .borrow_mut()
-            .insert(Arc::clone(file), Rc::clone(&lines));
-        lines
-    }
-
-    fn read(&self, file: &str) -> Vec<String> {
-        let path = Path::new(file);
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_key = [".pem", ".key", ".crt", ".token"]
+impl Sources {
+    /// Reads the files that the findings name.
+    pub fn read(tree: &dyn Tree, snapshot: &Snapshot, findings: &[Finding]) -> Self {
+        let secret = secret_files(snapshot);
+        let places = findings
             .iter()
-            .any(|end| name.ends_with(end));
-        if is_key || name == "token" || self.secret.contains(file) {
-            return Vec::new();
-        }
-        let bytes = self.tree.read_bounded(path, MAX_BYTES).unwrap_or_default();
-        let text = String::from_utf8_lossy(&bytes);
-        if holds_credentials(&text) {
-            return Vec::new();
-        }
-        // As a whole: a flag may stand on one line and its secret on the next.
-        hide_secrets(&text)
-            .split('\n')
-            .map(|line| {
-                let line = line.strip_suffix('\r').unwrap_or(line);
-                let line: String = line.chars().take(MAX_LINE_CHARS).collect();
-                harmless(&line)
-            })
-            .collect()
+            .flat_map(|finding| std::iter::once(&finding.at).chain(finding.chain.iter().map(|step| &step.at)));
+        let files: BTreeSet<Arc<str>> = places.map(|place| Arc::clone(&place.file)).collect();
+        let shown = files.into_iter().filter(|file| !secret.contains(&**file));
+        Self(shown.map(|file| (Arc::clone(&file), lines(tree, &file))).collect())
+    }
+
+    /// A line fit to be printed. It has one character for each of the file's, so that columns stay.
+    pub fn line(&self, place: &Place) -> Option<&str> {
+        let index = usize::try_from(place.line).ok()?.checked_sub(1)?;
+        self.0.get(&place.file)?.get(index).map(String::as_str)
+    }
+
+    /// Several lines of a file, counted from 1.
+    pub fn lines(&self, file: &str, first: u32, last: u32) -> Option<String> {
+        let skipped = usize::try_from(first).ok()?.checked_sub(1)?;
+        let lines = self.0.get(file)?.get(skipped..usize::try_from(last).ok()?)?;
+        Some(lines.join("\n"))
     }
 }
 
-/// Whether a file is a kubeconfig or a key, whatever its name.
-fn holds_credentials(text: &str) -> bool {
-    ["-----BEGIN", "client-key-data", "client-certificate-data"]
-        .iter()
-        .any(|mark| text.contains(mark))
-        || text.lines().any(|line| {
-            let line = line.trim().trim_matches('"');
-            line == "kind: Config" || line.starts_with("kind\": \"Config\"")
-        })
+/// The kubelet's kubeconfigs and its key, however they are named.
+fn secret_files(snapshot: &Snapshot) -> BTreeSet<String> {
+    let kubeconfigs = [&snapshot.machine.kubeconfig, &snapshot.machine.bootstrap_kubeconfig];
+    let found = kubeconfigs.into_iter().filter_map(|kubeconfig| match kubeconfig {
+        Needed::Present(kubeconfig) => Some(kubeconfig.at.file.to_string()),
+        Needed::Bad { at, .. } => Some(at.file.to_string()),
+        Needed::Missing { .. } | Needed::NotAsked => None,
+    });
+    let flags = ["kubeconfig", "bootstrap-kubeconfig", "tls-private-key-file"];
+    let named = flags.iter().flat_map(|flag| snapshot.flags.all(flag).map(|used| used.value.clone()));
+    found.chain(named).collect()
+}
+
+fn lines(tree: &dyn Tree, file: &str) -> Vec<String> {
+    let path = Path::new(file);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if name == "token" || [".pem", ".key", ".crt", ".token"].iter().any(|end| name.ends_with(end)) {
+        return Vec::new();
+    }
+    let bytes = tree.read_bounded(path, MAX_BYTES).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    if has_credentials(&text) {
+        return Vec::new();
+    }
+    // As a whole: a flag may stand on one line and its secret on the next.
+    let line = |line: &str| {
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        harmless(&line.chars().take(MAX_LINE_CHARS).collect::<String>())
+    };
+    hide_secrets(&text).split('\n').map(line).collect()
+}
+
+/// Whether a file is a kubeconfig or a key, however it is named.
+fn has_credentials(text: &str) -> bool {
+    let is_config = |line: &str| {
+        let line = line.trim().trim_matches('"');
+        line == "kind: Config" || line.starts_with("kind\": \"Config\"")
+    };
+    ["-----BEGIN", "client-key-data", "client-certificate-data"].iter().any(|mark| text.contains(mark))
+        || text.lines().any(is_config)
 }
 
 #[cfg(test)]
@@ -116,9 +93,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_are_known_by_their_content() {
-        assert!(holds_credentials("apiVersion: v1\nkind: Config\n"));
-        assert!(holds_credentials("x\n-----BEGIN CERTIFICATE-----\n"));
-        assert!(!holds_credentials("kind: KubeletConfiguration\n"));
+    fn credentials_are_recognised_by_their_content() {
+        assert!(has_credentials("apiVersion: v1\nkind: Config\n"));
+        assert!(has_credentials("x\n-----BEGIN CERTIFICATE-----\n"));
+        assert!(!has_credentials("kind: KubeletConfiguration\n"));
     }
 }

@@ -1,188 +1,118 @@
-//! Findings for people, as rustc shows its own: the line, a mark below the word, who overrides whom, what to do.
+//! Findings for people, as rustc shows its own: the line, a mark below the word, what overrides what, what to do.
+
+mod marks;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
-    sync::Arc,
 };
 
-use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
+use annotate_snippets::{Group, Level, Renderer};
+use kubelet_config::{
+    kubelet::{config::FileState, snapshot::Snapshot, systemd::EnvFileState},
+    rules::{Finding, Severity},
+};
+use redact::harmless;
+use textwrap::{Options, WordSplitter};
 
-use super::{choice::Chosen, source::Sources, wrap::hang};
-use crate::{
-    kubelet::{place::Place, shown::harmless, snapshot::Snapshot},
-    rules::{self, Finding, Severity},
+use super::{
+    choice::{Chosen, SEVERITIES, name_of},
+    source::Sources,
 };
 
-/// How to write.
+/// How to print.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Style {
-    pub(super) colour: bool,
-    pub(super) columns: usize,
+pub struct Style {
+    pub is_colored: bool,
+    pub columns: usize,
     /// Whether each rule that could not judge says what it lacked.
-    pub(super) verbose: bool,
-}
-
-/// Room for a line's number and the bar behind it.
-const GUTTER: usize = 8;
-
-/// Room for the dots on both sides of a line that is cut.
-const ELLIPSES: usize = 12;
-
-/// A mark below a word.
-struct Mark {
-    place: Place,
-    label: String,
-    is_primary: bool,
+    pub is_verbose: bool,
 }
 
 /// Everything that was found.
-pub(super) fn report(
-    snapshot: &Snapshot,
-    sources: &Sources<'_>,
-    chosen: &Chosen,
-    notes: &[String],
-    style: &Style,
-) -> String {
+pub fn report(snapshot: &Snapshot, sources: &Sources, chosen: &Chosen, notes: &[String], style: Style) -> String {
     let mut out = String::new();
     for finding in chosen.shown() {
-        out.push_str(&one(finding, sources, style));
-        out.push_str("\n\n");
+        _ = write!(out, "{}\n\n", one(finding, sources, style));
     }
-    let mut aside = |text: &str| {
-        out.push_str(&hang(&harmless(text), style.columns, 0, 2));
-        out.push('\n');
-    };
+    let mut asides = Vec::new();
     for allowed in &chosen.allowed {
-        let finding = &allowed.finding;
-        let (id, at, by) = (finding.rule, &finding.at, &allowed.by);
-        aside(&format!(
-            "allowed: {id} at {at}, by line {}: {}",
-            by.line, allowed.reason
-        ));
+        let (finding, reason) = (&allowed.finding, &allowed.reason);
+        asides.push(format!("allowed: {} at {}, by line {}: {reason}", finding.rule, finding.at, allowed.by.line));
     }
-    for (at, why) in &chosen.refused {
-        aside(&format!("note: the comment at {at} {why}"));
-    }
-    for note in notes {
-        aside(&format!("note: {note}"));
-    }
-    if style.verbose {
-        for (lacks, rules) in not_checked(chosen) {
-            aside(&format!("not checked: {} ({lacks})", rules.join(", ")));
+    asides.extend(chosen.refused.iter().map(|(at, why)| format!("note: the comment at {at} {why}")));
+    asides.extend(notes.iter().map(|note| format!("note: {note}")));
+    if style.is_verbose {
+        let mut by_lack: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for skipped in &chosen.not_checked {
+            by_lack.entry(skipped.lacks).or_default().push(skipped.rule);
         }
+        asides.extend(by_lack.iter().map(|(lacks, rules)| format!("not checked: {} ({lacks})", rules.join(", "))));
     }
-    aside(&summary(snapshot, chosen, style));
+    asides.push(summary(snapshot, chosen, style));
+    for aside in asides {
+        _ = writeln!(out, "{}", hang(&harmless(&aside), style.columns, 0, 2));
+    }
     out
 }
 
-/// Rules by what they lacked.
-fn not_checked(chosen: &Chosen) -> BTreeMap<&str, Vec<&str>> {
-    let mut by_lack: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for skipped in &chosen.not_checked {
-        by_lack.entry(skipped.lacks).or_default().push(skipped.rule);
-    }
-    by_lack
+/// Breaks `text` at blanks into lines of at most `columns` characters; a longer word has a line of its own. The first line is shorter by
+/// `taken` characters, and the others begin with `indent` blanks.
+fn hang(text: &str, columns: usize, taken: usize, indent: usize) -> String {
+    let (first, others) = (" ".repeat(taken), " ".repeat(indent));
+    let options = Options::new(columns).initial_indent(&first).subsequent_indent(&others);
+    let options = options.break_words(false).word_splitter(WordSplitter::NoHyphenation);
+    textwrap::fill(text, options).get(taken..).unwrap_or_default().to_owned()
 }
 
 fn plural(count: usize, one: &str) -> String {
     format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }
 
-fn summary(snapshot: &Snapshot, chosen: &Chosen, style: &Style) -> String {
-    let mut counts = Vec::new();
-    for (severity, word) in [
-        (Severity::Fatal, "fatal"),
-        (Severity::Error, "error"),
-        (Severity::Warning, "warning"),
-        (Severity::Info, "info"),
-    ] {
-        let count = chosen.count(severity);
-        if count > 0 {
-            let plurals = matches!(severity, Severity::Error | Severity::Warning);
-            counts.push(if plurals {
-                plural(count, word)
-            } else {
-                format!("{count} {word}")
-            });
-        }
-    }
-    let hidden = chosen.findings.len() - chosen.shown().count();
-    let unit = snapshot.unit.fragment.as_ref().map_or_else(
-        || snapshot.unit.name.clone(),
-        |path| path.display().to_string(),
-    );
-    let mut text = if counts.is_empty() {
-        "nothing found".to_owned()
-    } else {
-        counts.join(", ")
-    };
-    write!(text, " in {unit}").expect("a String takes everything");
+fn summary(snapshot: &Snapshot, chosen: &Chosen, style: Style) -> String {
+    let counts = SEVERITIES.iter().filter_map(|(severity, name)| match (chosen.count(*severity), severity) {
+        (0, _) => None,
+        (count, Severity::Error | Severity::Warning) => Some(plural(count, name)),
+        (count, _) => Some(format!("{count} {name}")),
+    });
+    let counts: Vec<String> = counts.collect();
+    let fragment = snapshot.unit.fragment.as_ref().map(|path| path.display().to_string());
+    let unit = fragment.unwrap_or_else(|| snapshot.unit.name.clone());
+    let mut text = format!("{} in {unit}", if counts.is_empty() { "nothing found".into() } else { counts.join(", ") });
     let files = files(snapshot);
     if files > 0 {
-        let _ = write!(text, " and {}", plural(files, "file"));
+        _ = write!(text, " and {}", plural(files, "file"));
     }
+    let hidden = chosen.findings.len() - chosen.shown().count();
     if hidden > 0 {
-        let _ = write!(text, "; {hidden} not shown (--severity)");
+        _ = write!(text, "; {hidden} not shown (--severity)");
     }
-    if !chosen.not_checked.is_empty() {
-        let rules: BTreeSet<&str> = chosen.not_checked.iter().map(|s| s.rule).collect();
-        let _ = write!(text, "; {} not checked", plural(rules.len(), "rule"));
-        if !style.verbose {
-            text.push_str(" (--verbose says why)");
-        }
+    let not_checked: BTreeSet<&str> = chosen.not_checked.iter().map(|skipped| skipped.rule).collect();
+    if !not_checked.is_empty() {
+        let hint = if style.is_verbose { "" } else { " (--verbose says why)" };
+        _ = write!(text, "; {} not checked{hint}", plural(not_checked.len(), "rule"));
     }
     text
 }
 
-/// How many files beside the fragment have a say.
+/// How many files beside the unit's own were read.
 fn files(snapshot: &Snapshot) -> usize {
-    use crate::kubelet::{config::FileState, systemd::EnvFileState};
-    let env_files = snapshot.unit.env_files.iter();
-    let config = snapshot.config.files.iter();
-    snapshot.unit.dropins.len()
-        + env_files.filter(|f| f.state == EnvFileState::Read).count()
-        + snapshot.launch.files.len()
-        + config.filter(|f| f.state == FileState::Read).count()
-}
-
-fn level(severity: Severity) -> (Level<'static>, &'static str, &'static str) {
-    match severity {
-        Severity::Fatal => (Level::ERROR, "fatal", "1;91"),
-        Severity::Error => (Level::ERROR, "error", "1;91"),
-        Severity::Warning => (Level::WARNING, "warning", "1;93"),
-        Severity::Info => (Level::INFO, "info", "1;94"),
-    }
+    let env_files = snapshot.unit.env_files.iter().filter(|file| file.state == EnvFileState::Read);
+    let config = snapshot.config.files.iter().filter(|file| file.state == FileState::Read);
+    snapshot.unit.dropins.len() + env_files.count() + snapshot.launch.files.len() + config.count()
 }
 
 /// One finding.
-pub(super) fn one(finding: &Finding, sources: &Sources<'_>, style: &Style) -> String {
-    let (level, word, ansi) = level(finding.severity);
-    let name = rules::all()
-        .find(|rule| rule.id == finding.rule)
-        .map_or("", |rule| rule.name);
-    let tag = format!("{word}[{}]", format!("{} {name}", finding.rule).trim_end());
-    let message = hang(
-        &harmless(&finding.message),
-        style.columns,
-        tag.chars().count() + 2,
-        2,
-    );
-    let mut out = if style.colour {
-        format!("\x1b[{ansi}m{tag}\x1b[0m\x1b[1m: {message}\x1b[0m\n")
-    } else {
-        format!("{tag}: {message}\n")
+fn one(finding: &Finding, sources: &Sources, style: Style) -> String {
+    let (level, color) = match finding.severity {
+        Severity::Fatal | Severity::Error => (Level::ERROR, "1;91"),
+        Severity::Warning => (Level::WARNING, "1;93"),
+        Severity::Info => (Level::INFO, "1;94"),
     };
-    let mut footnotes = Vec::new();
-    let mut group = Group::with_level(level);
-    for (file, marks) in by_file(finding, sources, style) {
-        match snippet(&file, marks, sources, style, &mut footnotes) {
-            Ok(snippet) => group = group.element(snippet),
-            Err(origin) if file == finding.at.file => group = group.element(origin),
-            // Its place is in the footnotes.
-            Err(_) => {}
-        }
-    }
+    let word = SEVERITIES.iter().find(|(known, _)| *known == finding.severity).map_or("", |(_, word)| word);
+    let tag = format!("{word}[{}]", format!("{} {}", finding.rule, name_of(finding.rule)).trim_end());
+    let message = hang(&harmless(&finding.message), style.columns, tag.chars().count() + 2, 2);
+    let (mut group, mut footnotes) = marks::draw(finding, sources, style, Group::with_level(level));
     if let Some((rule, at)) = &finding.caused_by {
         footnotes.push(format!("follows from {rule} at {at}"));
     }
@@ -191,182 +121,15 @@ pub(super) fn one(finding: &Finding, sources: &Sources<'_>, style: &Style) -> St
         group = group.element(Level::NOTE.message(hang(&harmless(&note), width, 0, 0)));
     }
     if let Some(fix) = &finding.fix {
-        let fix: Vec<_> = fix.lines().map(harmless).collect();
-        group = group.element(Level::HELP.message(hang(&fix.join("\n"), width, 0, 0)));
+        let lines: Vec<_> = fix.lines().map(harmless).collect();
+        group = group.element(Level::HELP.message(hang(&lines.join("\n"), width, 0, 0)));
     }
-    let renderer = if style.colour {
-        Renderer::styled()
+    let (heading, renderer) = if style.is_colored {
+        (format!("\x1b[{color}m{tag}\x1b[0m\x1b[1m: {message}\x1b[0m"), Renderer::styled())
     } else {
-        Renderer::plain()
+        (format!("{tag}: {message}"), Renderer::plain())
     };
-    out.push_str(&renderer.term_width(style.columns).render(&[group]));
-    out
-}
-
-/// The finding's place and its chain's, file by file, the finding's own first. A file with lines that have to be cut
-/// comes once a line: each is cut for its own mark.
-fn by_file(finding: &Finding, sources: &Sources<'_>, style: &Style) -> Vec<(Arc<str>, Vec<Mark>)> {
-    let own = Mark {
-        place: finding.at.clone(),
-        label: String::new(),
-        is_primary: true,
-    };
-    let steps = finding.chain.iter().map(|step| Mark {
-        place: step.at.clone(),
-        label: harmless(&step.text),
-        is_primary: false,
-    });
-    let mut files: Vec<(Arc<str>, Vec<Mark>)> = Vec::new();
-    for mark in std::iter::once(own).chain(steps) {
-        match files.iter_mut().find(|(file, _)| *file == mark.place.file) {
-            Some((_, marks)) => match marks.iter_mut().find(|known| known.place == mark.place) {
-                Some(known) if known.label.is_empty() => known.label = mark.label,
-                _ => marks.push(mark),
-            },
-            None => files.push((Arc::clone(&mark.place.file), vec![mark])),
-        }
-    }
-    let is_long = |mark: &Mark| {
-        let line = sources.line(&mark.place).unwrap_or_default();
-        line.chars().count() + GUTTER > style.columns
-    };
-    let mut groups = Vec::new();
-    for (file, mut marks) in files {
-        if marks.iter().any(is_long) {
-            while let Some(first) = marks.first() {
-                let line = first.place.line;
-                let same: Vec<Mark> = marks
-                    .extract_if(.., |mark| mark.place.line == line)
-                    .collect();
-                groups.push((Arc::clone(&file), same));
-            }
-        } else {
-            groups.push((file, marks));
-        }
-    }
-    groups
-}
-
-/// The lines of one file with their marks; only its name where no line may, or can, be shown. Labels that do not fit
-/// become footnotes.
-fn snippet(
-    file: &Arc<str>,
-    marks: Vec<Mark>,
-    sources: &Sources<'_>,
-    style: &Style,
-    footnotes: &mut Vec<String>,
-) -> Result<Snippet<'static, annotate_snippets::Annotation<'static>>, Origin<'static>> {
-    let shown_name = harmless(file);
-    let (marks, others): (Vec<Mark>, Vec<Mark>) = marks
-        .into_iter()
-        .partition(|mark| sources.line(&mark.place).is_some());
-    footnotes.extend(others.iter().filter_map(footnote));
-    let lines = || marks.iter().map(|mark| mark.place.line);
-    let (first, last) = (lines().min().unwrap_or(0), lines().max().unwrap_or(0));
-    let Some(text) = sources.lines_between(file, first, last) else {
-        let line = others.first().map_or(0, |mark| mark.place.line);
-        let origin = Origin::path(shown_name);
-        return Err(if line == 0 {
-            origin
-        } else {
-            origin.line(usize::try_from(line).unwrap_or(0))
-        });
-    };
-    let gutter = last.to_string().len() + 3;
-    let room = style.columns.saturating_sub(gutter);
-    let mut snippet = Snippet::source(text.clone())
-        .line_start(usize::try_from(first).unwrap_or(1))
-        .path(shown_name);
-    let mut window = Window { room, ends: None };
-    for mark in &marks {
-        let line = sources.line(&mark.place).unwrap_or_default();
-        let start: usize = text
-            .split('\n')
-            .take(usize::try_from(mark.place.line - first).unwrap_or(0))
-            .map(|line| line.len() + 1)
-            .sum();
-        match window.annotation(mark, &line, start) {
-            Some((annotation, is_labelled)) => {
-                snippet = snippet.annotation(annotation);
-                if !is_labelled {
-                    footnotes.extend(footnote(mark));
-                }
-            }
-            None => footnotes.extend(footnote(mark)),
-        }
-    }
-    Ok(snippet)
-}
-
-/// What of a line that is too long can be seen.
-struct Window {
-    room: usize,
-    /// From the first marked column to the last.
-    ends: Option<(usize, usize)>,
-}
-
-impl Window {
-    /// The mark, `start` being where its line begins in the source in bytes, and whether its label fits beside it; `None`
-    /// if no window shows it and the marks before it.
-    fn annotation(
-        &mut self,
-        mark: &Mark,
-        line: &str,
-        start: usize,
-    ) -> Option<(annotate_snippets::Annotation<'static>, bool)> {
-        let is_cut = line.chars().count() > self.room;
-        let widest = self.room.saturating_sub(ELLIPSES).max(1);
-        let (from, mut to) = columns(line, &mark.place);
-        if is_cut {
-            to = to.min(from + widest);
-        }
-        let ends = self
-            .ends
-            .map_or((from, to), |(l, r)| (l.min(from), r.max(to)));
-        if is_cut && ends.1 - ends.0 > widest {
-            return None;
-        }
-        self.ends = Some(ends);
-        let kind = if mark.is_primary {
-            AnnotationKind::Primary
-        } else {
-            AnnotationKind::Context
-        };
-        let bytes = |chars: usize| line.chars().take(chars).map(char::len_utf8).sum::<usize>();
-        let annotation = kind.span(start + bytes(from)..start + bytes(to));
-        let fits = !is_cut && to + 1 + mark.label.chars().count() <= self.room;
-        Some(if fits && !mark.label.is_empty() {
-            (annotation.label(mark.label.clone()), true)
-        } else {
-            (annotation, false)
-        })
-    }
-}
-
-fn footnote(mark: &Mark) -> Option<String> {
-    (!mark.label.is_empty()).then(|| format!("{}: {}", mark.place, mark.label))
-}
-
-/// From which to which character of the line the mark reaches.
-fn columns(line: &str, place: &Place) -> (usize, usize) {
-    let chars: Vec<char> = line.chars().collect();
-    let text_end = chars.len() - chars.iter().rev().take_while(|c| **c == ' ').count();
-    let column = usize::try_from(place.column).unwrap_or(0);
-    if column == 0 || column > chars.len() {
-        let indent = chars.iter().take_while(|c| **c == ' ').count();
-        return (indent.min(text_end), text_end);
-    }
-    let from = column - 1;
-    let width = match usize::try_from(place.width).unwrap_or(0) {
-        0 => chars
-            .get(from..)
-            .unwrap_or_default()
-            .iter()
-            .take_while(|c| **c != ' ')
-            .count(),
-        width => width,
-    };
-    (from, (from + width.max(1)).min(chars.len()))
+    format!("{heading}\n{}", renderer.term_width(style.columns).render(&[group]))
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ go 1.26.0
 
 tool (
 	github.com/prometheus/prometheus/cmd/promtool
-	nodevigil.test/promtool/openmetrics
 )
 
 require github.com/prometheus/prometheus v0.311.3

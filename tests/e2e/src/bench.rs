@@ -1,4 +1,4 @@
-//! What the agent costs and how fast it is, on one node, beside node-problem-detector. `make bench-next` runs it.
+//! What the agent costs and how fast it is, on one node, beside node-problem-detector. `make bench` runs it.
 
 use std::{
     fs,
@@ -215,7 +215,7 @@ fn writes(node: &ObservedNode) -> Result<f64> {
 }
 
 /// Our pid of a process of the node.
-fn outer_pid(node: &ObservedNode, inner: u32) -> Result<i32> {
+pub fn outer_pid(node: &ObservedNode, inner: u32) -> Result<i32> {
     let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
     let of_node = namespace(node.machine().pid1());
     for process in all_processes()?.flatten() {

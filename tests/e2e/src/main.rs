@@ -3,16 +3,19 @@
 #![expect(unreachable_pub, reason = "a binary: `pub` says what other modules use")]
 
 mod bench;
+mod demo;
+mod disturbances;
 mod peer;
 mod runner;
 mod scene;
 mod stories;
-mod support;
+mod well;
 
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::Result;
 use clap::Parser;
+use nodevigil_e2e::support;
 use stories::Tier;
 use support::{
     boot,
@@ -32,6 +35,15 @@ struct CommandLine {
     /// Measures what the agent costs and how fast it is, in place of the stories; CPU use is counted for so many seconds.
     #[arg(long, value_name = "SECONDS")]
     bench: Option<u64>,
+    /// Shows on one node what nodevigil does, in place of the stories.
+    #[arg(long)]
+    demo: bool,
+    /// Disturbs a healthy node at random for so many minutes, in place of the stories; ends at the first problem that the Node shows.
+    #[arg(long, value_name = "MINUTES")]
+    well: Option<u64>,
+    /// What `--well` draws by, to repeat a run.
+    #[arg(long, requires = "well")]
+    seed: Option<u64>,
     /// Boots a node and waits until it is killed.
     #[arg(long, hide = true)]
     hold: bool,
@@ -66,8 +78,14 @@ fn inside(run: &str, line: &CommandLine) -> Result<ExitCode> {
     if line.hold {
         return stories::harness::hold();
     }
+    if line.demo {
+        return demo::run();
+    }
     if let Some(idle) = line.bench {
         return bench::run(Duration::from_secs(idle));
+    }
+    if let Some(minutes) = line.well {
+        return well::run(Duration::from_secs(60 * minutes), line.seed);
     }
     runner::run(&stories::select(line.tier, &line.filters))
 }

@@ -33,7 +33,7 @@ pub struct Package {
 impl Package {
     /// Its programs and files are in the folder that `NODEVIGIL_PEER` names.
     pub fn new(plane: &ControlPlane) -> Result<Self> {
-        let folder = std::env::var_os("NODEVIGIL_PEER").context("NODEVIGIL_PEER is not set: run `make bench-next`")?;
+        let folder = std::env::var_os("NODEVIGIL_PEER").context("NODEVIGIL_PEER is not set: run `make bench`")?;
         let folder = Path::new(&folder);
         let read = |name: &str| fs::read_to_string(folder.join(name)).with_context(|| format!("reading {name}"));
         let kubelet = read(KUBELET)?;

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// A story that lasts longer is ended and has failed.
-const STORY_LIMIT: Duration = Duration::from_mins(5);
+const STORY_LIMIT: Duration = Duration::from_mins(7);
 
 /// How a story ended.
 struct Outcome {
@@ -72,7 +72,7 @@ fn play(story: &Story, plane: &Arc<ControlPlane>) -> Result<()> {
 }
 
 /// Prints the journals, the Node's conditions and the kernel's log.
-fn describe(node: &ObservedNode, plane: &ControlPlane) {
+pub fn describe(node: &ObservedNode, plane: &ControlPlane) {
     let journal = |matches: &str| {
         let lines = node.run(&format!("journalctl --no-pager -o short-precise -n 60 {matches}"));
         lines.map(|(_, lines)| lines)

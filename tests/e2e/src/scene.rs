@@ -92,11 +92,11 @@ impl Scene {
 
     /// A node whose kubelet is Ready, and whose agent is installed and not started.
     pub fn ready_with(&self, change: impl FnOnce(NodeBuilder) -> NodeBuilder) -> Result<Arc<ObservedNode>> {
-        let watch = NodeWatch::start(Arc::clone(&self.plane), &self.node_name)?;
+        let (watch, from) = (NodeWatch::start(Arc::clone(&self.plane), &self.node_name)?, Instant::now());
         let node = change(NodeBuilder::new(&self.plane, &self.node_name).agent()).boot()?;
         let node = Arc::new(ObservedNode { node, watch });
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&node));
-        node.wait_ready()?;
+        node.watch.wait_ready(from)?;
         Ok(node)
     }
 

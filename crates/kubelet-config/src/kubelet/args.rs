@@ -30,10 +30,8 @@ pub struct KubeletFlags {
 /// The words of a `/proc/PID/cmdline`, each ended by NUL, the program's name first. Bytes that are not UTF-8 show as
 /// `U+FFFD`.
 pub fn words(cmdline: &[u8]) -> Vec<String> {
-    let mut words: Vec<String> = cmdline
-        .split(|byte| *byte == 0)
-        .map(|word| String::from_utf8_lossy(word).into_owned())
-        .collect();
+    let mut words: Vec<String> =
+        cmdline.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
     // What follows the last NUL is no word.
     if words.last().is_some_and(String::is_empty) {
         words.pop();
@@ -51,11 +49,7 @@ impl KubeletFlags {
     /// Reads an argument list, the program's name first, by pflag's rules ([`super::flags::parse`]).
     pub fn from_argv<S: AsRef<str>>(argv: &[S]) -> Self {
         let line = parse_argv(argv, &Place::file(""));
-        let value = |name| {
-            line.value(name)
-                .filter(|value| !value.is_empty())
-                .map(str::to_owned)
-        };
+        let value = |name| line.value(name).filter(|value| !value.is_empty()).map(str::to_owned);
         Self {
             config: value("config"),
             config_dir: value("config-dir"),
@@ -101,10 +95,7 @@ mod tests {
             "--config-dir=/d",
         ]);
         assert_eq!(read.config.as_deref(), Some("/var/lib/kubelet/config.yaml"));
-        assert_eq!(
-            read.kubeconfig.as_deref(),
-            Some("/etc/kubernetes/kubelet.conf")
-        );
+        assert_eq!(read.kubeconfig.as_deref(), Some("/etc/kubernetes/kubelet.conf"));
         assert_eq!(read.bootstrap_kubeconfig.as_deref(), Some("/b"));
         assert_eq!(read.hostname_override.as_deref(), Some("n1"));
         assert_eq!(read.root_dir.as_deref(), Some("/r"));
@@ -120,10 +111,7 @@ mod tests {
     #[test]
     fn an_empty_value_takes_back_an_earlier_one() {
         assert_eq!(flags(&["kubelet", "--config=/a", "--config="]).config, None);
-        assert_eq!(
-            flags(&["kubelet", "--config=/a", "--config", ""]).config,
-            None
-        );
+        assert_eq!(flags(&["kubelet", "--config=/a", "--config", ""]).config, None);
     }
 
     #[test]

@@ -48,10 +48,7 @@ impl Settings {
 
     /// A setting that is text, and not empty.
     pub fn text(&self, path: &str) -> Option<&str> {
-        self.get(path)?
-            .value
-            .as_str()
-            .filter(|text| !text.is_empty())
+        self.get(path)?.value.as_str().filter(|text| !text.is_empty())
     }
 
     /// A setting that is true or false.
@@ -68,11 +65,7 @@ impl Settings {
     pub fn map(&self, path: &str) -> BTreeMap<&str, &str> {
         self.get(path)
             .and_then(|setting| setting.value.as_object())
-            .map(|map| {
-                map.iter()
-                    .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
-                    .collect()
-            })
+            .map(|map| map.iter().filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect())
             .unwrap_or_default()
     }
 

@@ -40,10 +40,7 @@ pub fn socket_path(endpoint: &str) -> Option<String> {
         Some(_) => return None,
         None => endpoint.strip_prefix("unix:").unwrap_or(endpoint),
     };
-    let path = path
-        .strip_prefix("/var")
-        .filter(|rest| rest.starts_with("/run/"))
-        .unwrap_or(path);
+    let path = path.strip_prefix("/var").filter(|rest| rest.starts_with("/run/")).unwrap_or(path);
     path.starts_with('/').then(|| path.to_owned())
 }
 

@@ -44,9 +44,7 @@ pub enum HealthzError {
         place: yaml::Place,
     },
     /// The port is none.
-    #[error(
-        "healthz port in {source_name}: wanted a number from 1 to 65535, or 0 to turn it off, got `{got}`"
-    )]
+    #[error("healthz port in {source_name}: wanted a number from 1 to 65535, or 0 to turn it off, got `{got}`")]
     Port {
         /// The flag or the file.
         source_name: String,
@@ -84,27 +82,14 @@ pub fn healthz(flags: &KubeletFlags, configs: &[ConfigText<'_>]) -> Result<Healt
     let mut address = None;
     for config in configs {
         let fields: Option<Fields> =
-            yaml::read(config.text).map_err(|place| HealthzError::Config {
-                path: config.path.to_owned(),
-                place,
-            })?;
+            yaml::read(config.text).map_err(|place| HealthzError::Config { path: config.path.to_owned(), place })?;
         let fields = fields.unwrap_or_default();
-        let setting = |value| Setting {
-            value,
-            source_name: config.path.display().to_string(),
-        };
+        let setting = |value| Setting { value, source_name: config.path.display().to_string() };
         port = fields.healthz_port.map(|p| setting(p.to_string())).or(port);
-        address = fields
-            .healthz_bind_address
-            .filter(|value| !value.is_empty())
-            .map(setting)
-            .or(address);
+        address = fields.healthz_bind_address.filter(|value| !value.is_empty()).map(setting).or(address);
     }
     let flag = |value: &Option<String>, name: &str| {
-        value.clone().map(|value| Setting {
-            value,
-            source_name: format!("--{name}"),
-        })
+        value.clone().map(|value| Setting { value, source_name: format!("--{name}") })
     };
     port = flag(&flags.healthz_port, "healthz-port").or(port);
     address = flag(&flags.healthz_bind_address, "healthz-bind-address").or(address);
@@ -123,10 +108,7 @@ fn parse_port(setting: Setting) -> Result<u16, HealthzError> {
         .value
         .trim()
         .parse()
-        .map_err(|_| HealthzError::Port {
-            got: shortened(&setting.value),
-            source_name: setting.source_name,
-        })
+        .map_err(|_| HealthzError::Port { got: shortened(&setting.value), source_name: setting.source_name })
 }
 
 /// The address to connect to: an unspecified one is listened on, but not connected to.
@@ -139,10 +121,7 @@ fn parse_address(setting: Setting) -> Result<IpAddr, HealthzError> {
         Ok(IpAddr::V4(address)) if address.is_unspecified() => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         Ok(IpAddr::V6(address)) if address.is_unspecified() => Ok(IpAddr::V6(Ipv6Addr::LOCALHOST)),
         Ok(address) => Ok(address),
-        Err(_) => Err(HealthzError::Address {
-            got: shortened(&setting.value),
-            source_name: setting.source_name,
-        }),
+        Err(_) => Err(HealthzError::Address { got: shortened(&setting.value), source_name: setting.source_name }),
     }
 }
 
@@ -158,13 +137,8 @@ mod tests {
     use super::*;
 
     fn with(argv: &[&str], texts: &[&str]) -> Result<Healthz, HealthzError> {
-        let configs: Vec<_> = texts
-            .iter()
-            .map(|text| ConfigText {
-                path: Path::new("/var/lib/kubelet/config.yaml"),
-                text,
-            })
-            .collect();
+        let configs: Vec<_> =
+            texts.iter().map(|text| ConfigText { path: Path::new("/var/lib/kubelet/config.yaml"), text }).collect();
         healthz(&KubeletFlags::from_argv(argv), &configs)
     }
 
@@ -174,12 +148,7 @@ mod tests {
 
     #[test]
     fn the_kubelets_defaults_hold_without_any_setting() {
-        for texts in [
-            &[][..],
-            &[""],
-            &["---\n"],
-            &["kind: KubeletConfiguration\n"],
-        ] {
+        for texts in [&[][..], &[""], &["---\n"], &["kind: KubeletConfiguration\n"]] {
             assert_eq!(with(&["kubelet"], texts).unwrap(), url("127.0.0.1:10248"));
         }
         let null = "healthzPort: null\nhealthzBindAddress: \"\"\n";
@@ -191,30 +160,16 @@ mod tests {
         let file = "healthzPort: 1\nhealthzBindAddress: 10.0.0.1\n";
         let json = r#"{"kind": "KubeletConfiguration", "healthzPort": 2}"#;
         assert_eq!(with(&["kubelet"], &[file]).unwrap(), url("10.0.0.1:1"));
-        assert_eq!(
-            with(&["kubelet"], &[file, json]).unwrap(),
-            url("10.0.0.1:2")
-        );
-        let flags = [
-            "kubelet",
-            "--healthz-port=3",
-            "--healthz_bind_address",
-            "::1",
-        ];
+        assert_eq!(with(&["kubelet"], &[file, json]).unwrap(), url("10.0.0.1:2"));
+        let flags = ["kubelet", "--healthz-port=3", "--healthz_bind_address", "::1"];
         assert_eq!(with(&flags, &[file, json]).unwrap(), url("[::1]:3"));
     }
 
     #[test]
     fn port_0_turns_it_off() {
-        assert_eq!(
-            with(&["kubelet"], &["healthzPort: 0"]).unwrap(),
-            Healthz::Disabled
-        );
+        assert_eq!(with(&["kubelet"], &["healthzPort: 0"]).unwrap(), Healthz::Disabled);
         let flags = ["kubelet", "--healthz-port=0"];
-        assert_eq!(
-            with(&flags, &["healthzPort: 5"]).unwrap(),
-            Healthz::Disabled
-        );
+        assert_eq!(with(&flags, &["healthzPort: 5"]).unwrap(), Healthz::Disabled);
     }
 
     #[test]
@@ -227,10 +182,7 @@ mod tests {
             ("192.168.1.7", "192.168.1.7"),
         ] {
             let text = format!("healthzBindAddress: {written}\n");
-            assert_eq!(
-                with(&["kubelet"], &[&text]).unwrap(),
-                url(&format!("{host}:10248"))
-            );
+            assert_eq!(with(&["kubelet"], &[&text]).unwrap(), url(&format!("{host}:10248")));
         }
     }
 

@@ -24,11 +24,7 @@ pub fn check_key(key: &str) -> Result<(), String> {
     if name.len() > 63 {
         return Err("name part must be no more than 63 bytes".to_owned());
     }
-    if is_label_word(name) {
-        Ok(())
-    } else {
-        Err(format!("name part {NAME}"))
-    }
+    if is_label_word(name) { Ok(()) } else { Err(format!("name part {NAME}")) }
 }
 
 /// Whether Kubernetes takes a label's value (`validation.IsValidLabelValue`).
@@ -64,14 +60,10 @@ pub fn check_domain(text: &str) -> Result<(), String> {
         return Err("must be no more than 253 bytes".to_owned());
     }
     let fine = text.split('.').all(|part| {
-        let ends = |byte: Option<u8>| {
-            byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-        };
+        let ends = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
         ends(part.bytes().next())
             && ends(part.bytes().next_back())
-            && part
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+            && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
     });
     if fine {
         return Ok(());
@@ -105,11 +97,7 @@ pub fn is_forbidden(key: &str) -> bool {
     let Some((domain, _)) = key.split_once('/') else {
         return false;
     };
-    let within = |parent: &str| {
-        domain
-            .strip_suffix(parent)
-            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    };
+    let within = |parent: &str| domain.strip_suffix(parent).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
     (within("kubernetes.io") || within("k8s.io"))
         && !ALLOWED_KEYS.contains(&key)
         && !ALLOWED_DOMAINS.iter().any(|domain| within(domain))
@@ -125,17 +113,7 @@ mod tests {
             assert_eq!(check_key(key), Ok(()), "{key}");
         }
         let long = "a".repeat(64);
-        for key in [
-            "",
-            "-a",
-            "a b",
-            "/a",
-            "a/",
-            "a/b/c",
-            "Example.com/a",
-            "ä",
-            &long,
-        ] {
+        for key in ["", "-a", "a b", "/a", "a/", "a/b/c", "Example.com/a", "ä", &long] {
             assert!(check_key(key).is_err(), "{key}");
         }
         for value in ["", "a", "A_1.b-c", &"v".repeat(63)] {

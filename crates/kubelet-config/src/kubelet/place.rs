@@ -18,43 +18,24 @@ pub struct Place {
 impl Place {
     /// The file as a whole.
     pub fn file(path: impl AsRef<Path>) -> Self {
-        Self {
-            file: path.as_ref().to_string_lossy().into(),
-            line: 0,
-            column: 0,
-            width: 0,
-        }
+        Self { file: path.as_ref().to_string_lossy().into(), line: 0, column: 0, width: 0 }
     }
 
     /// A line of the same file.
     #[must_use]
     pub fn at_line(&self, line: u32) -> Self {
-        Self {
-            file: Arc::clone(&self.file),
-            line,
-            column: 0,
-            width: 0,
-        }
+        Self { file: Arc::clone(&self.file), line, column: 0, width: 0 }
     }
 
     /// A word in a line of the same file.
     #[must_use]
     pub fn at(&self, line: u32, column: u32, width: u32) -> Self {
-        Self {
-            file: Arc::clone(&self.file),
-            line,
-            column,
-            width,
-        }
+        Self { file: Arc::clone(&self.file), line, column, width }
     }
 
     /// The same, without the column: what `expected.json` and messages name.
     pub fn file_line(&self) -> String {
-        if self.line == 0 {
-            self.file.to_string()
-        } else {
-            format!("{}:{}", self.file, self.line)
-        }
+        if self.line == 0 { self.file.to_string() } else { format!("{}:{}", self.file, self.line) }
     }
 }
 

@@ -14,9 +14,7 @@ const NANO: i128 = 1_000_000_000;
 impl Quantity {
     /// A whole amount.
     pub fn whole(amount: u64) -> Self {
-        Self {
-            nanos: i128::from(amount) * NANO,
-        }
+        Self { nanos: i128::from(amount) * NANO }
     }
 
     /// The amount in whole units, for example bytes, rounded away from zero; bounded by an `i64`.
@@ -34,9 +32,7 @@ impl Quantity {
     /// The sum; bounded.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        Self {
-            nanos: self.nanos.saturating_add(other.nanos),
-        }
+        Self { nanos: self.nanos.saturating_add(other.nanos) }
     }
 }
 
@@ -44,9 +40,7 @@ impl Quantity {
 pub fn parse(text: &str) -> Option<Quantity> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let is_negative = text.starts_with('-');
-    let end = unsigned
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(unsigned.len());
+    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
@@ -54,9 +48,7 @@ pub fn parse(text: &str) -> Option<Quantity> {
     }
     let (base, exponent) = suffix_of(suffix)?;
     let magnitude = scaled(whole, fraction, base, exponent);
-    Some(Quantity {
-        nanos: if is_negative { -magnitude } else { magnitude },
-    })
+    Some(Quantity { nanos: if is_negative { -magnitude } else { magnitude } })
 }
 
 /// What a suffix multiplies by: the base, 2 or 10, and its power.
@@ -165,8 +157,8 @@ mod tests {
     #[test]
     fn what_is_no_quantity_is_none() {
         for text in [
-            "", "-", "Mi", "1 Gi", " 1", "1gi", "1Kb", "1KiB", "1KB", "K", "1K", "e3", "1e", "1e+",
-            "1.2.3", "10%", "memory", "1mm",
+            "", "-", "Mi", "1 Gi", " 1", "1gi", "1Kb", "1KiB", "1KB", "K", "1K", "e3", "1e", "1e+", "1.2.3", "10%",
+            "memory", "1mm",
         ] {
             assert_eq!(value(text), None, "{text}");
         }

@@ -66,32 +66,23 @@ pub struct Overrides {
 
 /// Resolves everything.
 pub fn snapshot(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
-    let name = inputs.unit.clone().unwrap_or_else(|| {
-        layers::candidates(tree)
-            .into_iter()
-            .next()
-            .unwrap_or_else(|| "kubelet.service".to_owned())
-    });
+    let name = inputs
+        .unit
+        .clone()
+        .unwrap_or_else(|| layers::candidates(tree).into_iter().next().unwrap_or_else(|| "kubelet.service".to_owned()));
     let unit = systemd::resolve(tree, &name, &inputs.manager);
     let launch: Launch = layers::launch(tree, &unit, inputs.hostname.as_deref());
     let words = launch.words.get(1..).unwrap_or_default();
     let flags = flags::parse::parse(words);
-    let known = Known {
-        packages: Packages::read(tree),
-        runtime_version: inputs.overrides.runtime_version,
-    };
-    let version = inputs.version.or_else(|| {
-        machine::kubelet_version(tree, &unit, &known.packages).map(|found| found.value)
-    });
+    let known = Known { packages: Packages::read(tree), runtime_version: inputs.overrides.runtime_version };
+    let version =
+        inputs.version.or_else(|| machine::kubelet_version(tree, &unit, &known.packages).map(|found| found.value));
     let config = config::load(tree, &flags, version.as_ref());
     let mut settings = effective::settle(&flags, &config, version.as_ref());
     launch.apply_settings(&mut settings);
     let mut machine = machine::survey_with(tree, &unit, &flags, &settings, &known);
     if let Some(hostname) = inputs.hostname {
-        machine.hostname = Some(Found {
-            value: hostname,
-            at: Place::file("/etc/hostname"),
-        });
+        machine.hostname = Some(Found { value: hostname, at: Place::file("/etc/hostname") });
     }
     machine.addresses = inputs.addresses;
     machine.cgroup_v2 = inputs.overrides.cgroup_v2.or(machine.cgroup_v2);

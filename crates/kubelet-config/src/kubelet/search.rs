@@ -112,9 +112,7 @@ impl Loss<'_> {
     /// Where the lost text stands.
     pub fn place(&self) -> Option<&Place> {
         match self {
-            Self::LaterFlag { at, .. }
-            | Self::ReplacedExec { at, .. }
-            | Self::ReplacedList { at, .. } => Some(at),
+            Self::LaterFlag { at, .. } | Self::ReplacedExec { at, .. } | Self::ReplacedList { at, .. } => Some(at),
             Self::InsideWord { word } => Some(word.at()),
             Self::Overridden { at, .. }
             | Self::Cleared { at, .. }
@@ -141,81 +139,46 @@ pub fn find<'a>(snapshot: &'a Snapshot, wanted: &Wanted) -> Loss<'a> {
 
 fn in_arguments<'a>(snapshot: &'a Snapshot, wanted: &Wanted) -> Option<Loss<'a>> {
     let uses: Vec<&FlagUse> = snapshot.flags.all(wanted.flag).collect();
-    if let (Some(lost), Some(last)) = (
-        uses.iter().find(|used| wanted.is_value(&used.value)),
-        uses.last(),
-    ) {
-        return Some(Loss::LaterFlag {
-            at: &lost.at,
-            by: (&last.at, &last.value),
-        });
+    if let (Some(lost), Some(last)) = (uses.iter().find(|used| wanted.is_value(&used.value)), uses.last()) {
+        return Some(Loss::LaterFlag { at: &lost.at, by: (&last.at, &last.value) });
     }
     let mut words = snapshot.launch.words.iter().skip(1);
-    words
-        .find(|word| !is_plain(word) && wanted.is_in(&word.text))
-        .map(|word| Loss::InsideWord { word })
+    words.find(|word| !is_plain(word) && wanted.is_in(&word.text)).map(|word| Loss::InsideWord { word })
 }
 
 /// Whether a word is one flag and nothing else.
 fn is_plain(word: &Word) -> bool {
-    flags_in(&word.text)
-        .first()
-        .is_some_and(|flag| flag.offset == 0 && flag.text.len() == word.text.len())
+    flags_in(&word.text).first().is_some_and(|flag| flag.offset == 0 && flag.text.len() == word.text.len())
 }
 
 fn overridden<'a>(snapshot: &'a Snapshot, wanted: &Wanted) -> Option<Loss<'a>> {
     let used = used_names(snapshot);
     let variables = &snapshot.unit.variables;
-    for (name, variable) in variables
-        .iter()
-        .filter(|(name, _)| used.contains(name.as_str()))
-    {
+    for (name, variable) in variables.iter().filter(|(name, _)| used.contains(name.as_str())) {
         let words = words_with(snapshot.unit.exec.as_ref(), name);
-        let lost = variable
-            .losers
-            .iter()
-            .rev()
-            .find_map(|loser| Some((loser, in_assignment(loser, &words, wanted)?)));
+        let lost = variable.losers.iter().rev().find_map(|loser| Some((loser, in_assignment(loser, &words, wanted)?)));
         if let Some((loser, at)) = lost {
-            return Some(Loss::Overridden {
-                at,
-                loser,
-                winner: &variable.winner,
-            });
+            return Some(Loss::Overridden { at, loser, winner: &variable.winner });
         }
     }
-    snapshot
-        .unit
-        .events
-        .iter()
-        .rev()
-        .find_map(|event| match &event.kind {
-            EventKind::Reset { key, by } if key != "ExecStart" => Some(Loss::Cleared {
-                at: text::event_place(event, wanted)?,
-                key,
-                by,
-            }),
-            _ => None,
-        })
+    snapshot.unit.events.iter().rev().find_map(|event| match &event.kind {
+        EventKind::Reset { key, by } if key != "ExecStart" => {
+            Some(Loss::Cleared { at: text::event_place(event, wanted)?, key, by })
+        }
+        _ => None,
+    })
 }
 
 /// The words of a command that have `${NAME}` in them; a handful is enough.
 fn words_with<'a>(exec: Option<&'a Exec>, name: &str) -> Vec<&'a ExecWord> {
     const ENOUGH: usize = 8;
     let braces = format!("${{{name}}}");
-    exec.into_iter()
-        .flat_map(|exec| &exec.words)
-        .filter(|word| word.text.contains(&braces))
-        .take(ENOUGH)
-        .collect()
+    exec.into_iter().flat_map(|exec| &exec.words).filter(|word| word.text.contains(&braces)).take(ENOUGH).collect()
 }
 
 /// Where an assignment holds the flag: in its value, or because a word `--flag=${NAME}` would make the flag of it.
 fn in_assignment(assignment: &Assignment, words: &[&ExecWord], wanted: &Wanted) -> Option<Place> {
-    if let Some(flag) = flags_in(&assignment.value)
-        .into_iter()
-        .find(|flag| wanted.matches(flag))
-    {
+    if let Some(flag) = flags_in(&assignment.value).into_iter().find(|flag| wanted.matches(flag)) {
         return Some(place_of(assignment, &flag));
     }
     let braces = format!("${{{}}}", assignment.name);
@@ -232,20 +195,14 @@ pub fn would_bring(exec: Option<&Exec>, assignment: &Assignment, wanted: &Wanted
 
 fn replaced<'a>(snapshot: &'a Snapshot, wanted: &Wanted) -> Option<Loss<'a>> {
     let list = snapshot.launch.replaced.iter().rev().find_map(|list| {
-        list.lost
-            .iter()
-            .find(|(entry, _)| wanted.is_entry(entry))
-            .map(|(_, at)| Loss::ReplacedList { at, list })
+        list.lost.iter().find(|(entry, _)| wanted.is_entry(entry)).map(|(_, at)| Loss::ReplacedList { at, list })
     });
     list.or_else(|| {
         let execs = snapshot.unit.replaced_execs.iter().rev();
         execs
             .flat_map(|exec| &exec.words)
             .find(|word| wanted.is_in(&word.text))
-            .map(|word| Loss::ReplacedExec {
-                at: &word.at,
-                by: snapshot.unit.exec.as_ref(),
-            })
+            .map(|word| Loss::ReplacedExec { at: &word.at, by: snapshot.unit.exec.as_ref() })
     })
 }
 
@@ -253,36 +210,25 @@ fn unreferenced<'a>(snapshot: &'a Snapshot, wanted: &Wanted) -> Option<Loss<'a>>
     let used = used_names(snapshot);
     let dropped = dropped_names(&snapshot.unit);
     let variables = &snapshot.unit.variables;
-    let unused = variables
-        .iter()
-        .filter(|(name, _)| !used.contains(name.as_str()));
-    unused
-        .flat_map(|(_, variable)| {
-            std::iter::once(&variable.winner).chain(variable.losers.iter().rev())
-        })
-        .find_map(|assignment| {
+    let unused = variables.iter().filter(|(name, _)| !used.contains(name.as_str()));
+    unused.flat_map(|(_, variable)| std::iter::once(&variable.winner).chain(variable.losers.iter().rev())).find_map(
+        |assignment| {
             Some(Loss::Unreferenced {
                 at: in_assignment(assignment, &[], wanted)?,
                 assignment,
                 dropped: dropped.contains(&assignment.name),
             })
-        })
+        },
+    )
 }
 
 /// The variables that have a part in the kubelet's arguments.
 pub fn used_names(snapshot: &Snapshot) -> BTreeSet<&str> {
     let variables = snapshot.unit.variables.iter();
-    let referenced = variables
-        .filter(|(_, variable)| !variable.referenced_at.is_empty())
-        .map(|(name, _)| name.as_str());
+    let referenced =
+        variables.filter(|(_, variable)| !variable.referenced_at.is_empty()).map(|(name, _)| name.as_str());
     let words = snapshot.launch.words.iter();
-    referenced
-        .chain(
-            words
-                .flat_map(|word| &word.origins)
-                .map(|origin| origin.variable.as_str()),
-        )
-        .collect()
+    referenced.chain(words.flat_map(|word| &word.origins).map(|origin| origin.variable.as_str())).collect()
 }
 
 /// The variables that a command used which was replaced, and that the one that counts does not use.
@@ -333,20 +279,12 @@ fn ignored<'a>(unit: &'a Unit, wanted: &Wanted) -> Option<Loss<'a>> {
     unit.events
         .iter()
         .filter(|event| is_ignored(&event.kind))
-        .find_map(|event| {
-            Some(Loss::Ignored {
-                at: text::event_place(event, wanted)?,
-                event,
-            })
-        })
+        .find_map(|event| Some(Loss::Ignored { at: text::event_place(event, wanted)?, event }))
 }
 
 fn unread<'a>(snapshot: &'a Snapshot, wanted: &Wanted) -> Option<Loss<'a>> {
     let file = snapshot.unread_files.iter().find_map(|file| {
-        let at = file
-            .assignments
-            .iter()
-            .find_map(|assignment| in_assignment(assignment, &[], wanted))?;
+        let at = file.assignments.iter().find_map(|assignment| in_assignment(assignment, &[], wanted))?;
         Some(Loss::UnreadFile { at, file })
     });
     file.or_else(|| {
@@ -355,29 +293,19 @@ fn unread<'a>(snapshot: &'a Snapshot, wanted: &Wanted) -> Option<Loss<'a>> {
             .events
             .iter()
             .filter(|event| is_drop_in(&event.kind))
-            .find_map(|event| {
-                Some(Loss::DropIn {
-                    at: text::event_place(event, wanted)?,
-                    event,
-                })
-            })
+            .find_map(|event| Some(Loss::DropIn { at: text::event_place(event, wanted)?, event }))
     })
 }
 
 fn remembered<'a>(snapshot: &'a Snapshot, wanted: &Wanted) -> Option<Loss<'a>> {
     if let Some(loaded) = &snapshot.loaded {
-        let mut texts = loaded
-            .environment
-            .iter()
-            .chain(loaded.exec_start.iter().flatten());
+        let mut texts = loaded.environment.iter().chain(loaded.exec_start.iter().flatten());
         if texts.any(|text| wanted.is_in(text)) {
             return Some(Loss::Memory);
         }
     }
     let process = snapshot.process.as_ref()?;
-    wanted
-        .is_in(&process.argv.join(" "))
-        .then_some(Loss::Process { pid: process.pid })
+    wanted.is_in(&process.argv.join(" ")).then_some(Loss::Process { pid: process.pid })
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ pub struct Loaded {
     pub active_state: String,
     /// `Result`.
     pub result: String,
-    /// The manager's search path for units (`UnitPath`). It is not sent to the helper, which opens no path on somebody's word.
+    /// The manager's search path for units (`UnitPath`).
     #[serde(skip)]
     pub unit_path: Vec<String>,
     /// systemd's major version.

@@ -102,8 +102,7 @@ pub trait Tree {
     /// As [`Tree::read`], as text; bytes that are not UTF-8 become `U+FFFD`.
     fn read_text(&self, path: &Path) -> Result<String, Unreadable> {
         let bytes = self.read(path)?;
-        Ok(String::from_utf8(bytes)
-            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+        Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
     /// Whether something is at `path`, links followed.
@@ -142,8 +141,7 @@ impl MemoryTree {
     /// Adds a file, and the folders above it.
     #[must_use]
     pub fn file(mut self, path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
-        self.entries
-            .insert(path.into(), Entry::File(content.into()));
+        self.entries.insert(path.into(), Entry::File(content.into()));
         self
     }
 
@@ -184,10 +182,7 @@ impl MemoryTree {
 
     fn is_folder(&self, path: &Path) -> bool {
         path == Path::new("/")
-            || self
-                .entries
-                .range(path.to_owned()..)
-                .any(|(entry, _)| entry != path && entry.starts_with(path))
+            || self.entries.range(path.to_owned()..).any(|(entry, _)| entry != path && entry.starts_with(path))
     }
 
     /// Resolves the links of `path`; its last component too, if `follow_last`.
@@ -266,9 +261,7 @@ impl Tree for MemoryTree {
     fn read_bounded(&self, path: &Path, max_bytes: usize) -> Result<Vec<u8>, Unreadable> {
         let path = self.resolve(path, true)?;
         match self.entries.get(&path) {
-            Some(Entry::File(content)) if content.len() > max_bytes => {
-                Err(Unreadable::TooLarge { max_bytes })
-            }
+            Some(Entry::File(content)) if content.len() > max_bytes => Err(Unreadable::TooLarge { max_bytes }),
             Some(Entry::File(content)) => Ok(content.clone()),
             _ => match self.meta(&path)?.kind {
                 Kind::Null => Ok(Vec::new()),

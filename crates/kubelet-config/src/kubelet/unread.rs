@@ -47,29 +47,11 @@ const KUBELETS_FLAGS: [&str; 7] = [
 ];
 
 /// Other programs that have such flags too, by the names of their files and variables.
-const OTHERS: [&str; 7] = [
-    "APISERVER",
-    "API_",
-    "CONTROLLER",
-    "PROXY",
-    "SCHEDULER",
-    "ETCD",
-    "CLOUD_CONTROLLER",
-];
+const OTHERS: [&str; 7] = ["APISERVER", "API_", "CONTROLLER", "PROXY", "SCHEDULER", "ETCD", "CLOUD_CONTROLLER"];
 
 /// What editors and package managers leave beside a file.
-const LEFTOVERS: [&str; 10] = [
-    "~",
-    ".bak",
-    ".old",
-    ".orig",
-    ".swp",
-    ".rpmnew",
-    ".rpmorig",
-    ".rpmsave",
-    ".ucf-dist",
-    ".ucf-old",
-];
+const LEFTOVERS: [&str; 10] =
+    ["~", ".bak", ".old", ".orig", ".swp", ".rpmnew", ".rpmorig", ".rpmsave", ".ucf-dist", ".ucf-old"];
 
 /// The most entries that are looked at in a folder.
 const MAX_ENTRIES: usize = 1000;
@@ -99,10 +81,7 @@ pub fn find(tree: &dyn Tree, unit: &Unit) -> Vec<UnreadFile> {
         }
         let assignments = meant_for_a_kubelet(tree, &path);
         if !assignments.is_empty() && seen.insert(real) {
-            found.push(UnreadFile {
-                assignments,
-                at: Place::file(&path),
-            });
+            found.push(UnreadFile { assignments, at: Place::file(&path) });
         }
         if found.len() == MAX_FOUND {
             break;
@@ -126,9 +105,7 @@ fn candidates(tree: &dyn Tree) -> Vec<PathBuf> {
 }
 
 fn is_leftover(name: &str) -> bool {
-    name.starts_with('.')
-        || name.contains(".dpkg-")
-        || LEFTOVERS.iter().any(|ending| name.ends_with(ending))
+    name.starts_with('.') || name.contains(".dpkg-") || LEFTOVERS.iter().any(|ending| name.ends_with(ending))
 }
 
 /// Whether a command of the unit names the file: a shell there may read it.
@@ -136,11 +113,8 @@ fn is_named(unit: &Unit, path: &Path) -> bool {
     let Some(path) = path.to_str() else {
         return false;
     };
-    let commands = unit
-        .settings
-        .iter()
-        .filter(|((_, key), _)| key.starts_with("Exec"))
-        .map(|(_, setting)| setting.value.as_str());
+    let commands =
+        unit.settings.iter().filter(|((_, key), _)| key.starts_with("Exec")).map(|(_, setting)| setting.value.as_str());
     let words = unit.argv.iter().map(|word| word.text.as_str());
     commands.chain(words).any(|text| text.contains(path))
 }
@@ -149,10 +123,7 @@ fn is_named(unit: &Unit, path: &Path) -> bool {
 /// `KubeletConfiguration` or a script is none, whatever its name.
 fn meant_for_a_kubelet(tree: &dyn Tree, path: &Path) -> Vec<Assignment> {
     let is_file = tree.stat(path).is_ok_and(|meta| meta.kind == Kind::File);
-    let Some(bytes) = is_file
-        .then(|| tree.read_bounded(path, MAX_BYTES).ok())
-        .flatten()
-    else {
+    let Some(bytes) = is_file.then(|| tree.read_bounded(path, MAX_BYTES).ok()).flatten() else {
         return Vec::new();
     };
     let text = String::from_utf8_lossy(&bytes);
@@ -161,19 +132,13 @@ fn meant_for_a_kubelet(tree: &dyn Tree, path: &Path) -> Vec<Assignment> {
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let parsed = env_file::parse(&Place::file(path), &bytes, SYSTEMD);
-    let meant = name.contains("kubelet")
-        || name.contains("kubeadm")
-        || WELL_KNOWN.iter().any(|known| Path::new(known) == path);
+    let meant =
+        name.contains("kubelet") || name.contains("kubeadm") || WELL_KNOWN.iter().any(|known| Path::new(known) == path);
     let is_meant = parsed.assignments.iter().any(|assignment| {
         assignment.name.contains("KUBELET")
-            || has_flag(&assignment.value)
-                && (meant || !is_anothers(&name) && !is_anothers(&assignment.name))
+            || has_flag(&assignment.value) && (meant || !is_anothers(&name) && !is_anothers(&assignment.name))
     });
-    if is_meant {
-        parsed.assignments
-    } else {
-        Vec::new()
-    }
+    if is_meant { parsed.assignments } else { Vec::new() }
 }
 
 /// YAML or JSON with a kind, or a script.
@@ -181,9 +146,7 @@ fn is_document(text: &str) -> bool {
     let start = text.trim_start_matches('\u{feff}').trim_start();
     start.starts_with('{')
         || start.starts_with("#!")
-        || text
-            .lines()
-            .any(|line| line.starts_with("kind:") || line.starts_with("apiVersion:"))
+        || text.lines().any(|line| line.starts_with("kind:") || line.starts_with("apiVersion:"))
 }
 
 fn has_flag(value: &str) -> bool {

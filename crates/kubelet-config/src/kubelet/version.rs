@@ -35,9 +35,7 @@ impl FromStr for Version {
         let bad = || BadVersion(text.chars().take(64).collect());
         let bare = text.trim();
         let bare = bare.strip_prefix('v').unwrap_or(bare);
-        let end = bare
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(bare.len());
+        let end = bare.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(bare.len());
         let (numbers, suffix) = bare.split_at(end);
         let mut parts = numbers.split('.');
         if parts.next() != Some("1") {
@@ -51,11 +49,7 @@ impl FromStr for Version {
         if parts.next().is_some() {
             return Err(bad());
         }
-        Ok(Self {
-            minor: Minor(minor),
-            patch,
-            suffix: suffix.to_owned(),
-        })
+        Ok(Self { minor: Minor(minor), patch, suffix: suffix.to_owned() })
     }
 }
 
@@ -76,13 +70,7 @@ mod tests {
 
     #[test]
     fn versions_are_read_as_they_are_printed() {
-        for text in [
-            "1.33.4",
-            "1.33",
-            "1.33.5+k3s1",
-            "1.32.9-eks-113cf36",
-            "1.36.0-beta.0",
-        ] {
+        for text in ["1.33.4", "1.33", "1.33.5+k3s1", "1.32.9-eks-113cf36", "1.36.0-beta.0"] {
             assert_eq!(text.parse::<Version>().unwrap().to_string(), text);
             let with_v: Version = format!("v{text}").parse().unwrap();
             assert_eq!(with_v.to_string(), text);

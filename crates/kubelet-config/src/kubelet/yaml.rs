@@ -1,7 +1,7 @@
 //! YAML or JSON as the kubelet reads it, with errors that tell a place and never a word of the content.
 //!
-//! The helper reads root's files with this and its errors leave the process, so that a parser which quotes what it
-//! could not read would carry secrets out.
+//! Root's files are read with this and its errors are published: a parser which quotes what it could not read would
+//! publish secrets.
 
 use serde::de::DeserializeOwned;
 
@@ -22,17 +22,13 @@ pub struct Place {
 
 impl From<&place::Place> for Place {
     fn from(at: &place::Place) -> Self {
-        Self {
-            line: at.line.into(),
-            column: at.column.into(),
-        }
+        Self { line: at.line.into(), column: at.column.into() }
     }
 }
 
 /// Reads the first document of `text`, as the kubelet does; the parser bounds nesting, aliases and size.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Place> {
-    let node =
-        document::parse(&place::Place::file(""), text).map_err(|error| Place::from(&error.at))?;
+    let node = document::parse(&place::Place::file(""), text).map_err(|error| Place::from(&error.at))?;
     // serde_json's own error would quote the value that it does not like.
     serde_json::from_value(node.to_json()).map_err(|_| culprit::<T>(&node))
 }
@@ -43,18 +39,12 @@ fn culprit<T: DeserializeOwned>(node: &Node) -> Place {
     let without = |index: usize| {
         let mut rest = entries.to_vec();
         rest.remove(index);
-        let rest = Node {
-            value: Value::Map(rest),
-            at: node.at.clone(),
-        };
+        let rest = Node { value: Value::Map(rest), at: node.at.clone() };
         serde_json::from_value::<T>(rest.to_json()).is_ok()
     };
     // Each try costs as much as the whole: a document of that many keys is none of the kubelet's.
     let guilty = (0..entries.len().min(MAX_KEYS)).find(|index| without(*index));
-    guilty.map_or_else(
-        || Place::from(&node.at),
-        |index| Place::from(&entries[index].at),
-    )
+    guilty.map_or_else(|| Place::from(&node.at), |index| Place::from(&entries[index].at))
 }
 
 /// A `KubeletConfiguration` has some 120 fields at the top.
@@ -91,15 +81,10 @@ mod tests {
     }
 
     #[test]
-    fn deep_nesting_is_refused_on_the_helpers_small_stack() {
+    fn deep_nesting_is_refused_on_a_small_stack() {
         const STACK_BYTES: usize = 1 << 20;
-        let deep = |open: &str, close: &str, levels| {
-            format!(
-                "x: {}{}\nname: a\n",
-                open.repeat(levels),
-                close.repeat(levels)
-            )
-        };
+        let deep =
+            |open: &str, close: &str, levels| format!("x: {}{}\nname: a\n", open.repeat(levels), close.repeat(levels));
         let indented: String = (0..200).map(|level| " ".repeat(level) + "a:\n").collect();
         for text in [
             deep("[", "]", 20_000),

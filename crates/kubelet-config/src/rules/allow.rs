@@ -45,20 +45,14 @@ pub fn part(tree: &dyn Tree, findings: Vec<Finding>) -> Parted {
     let mut files: BTreeMap<Arc<str>, Vec<Line>> = BTreeMap::new();
     let mut parted = Parted::default();
     for finding in findings {
-        let lines = files
-            .entry(Arc::clone(&finding.at.file))
-            .or_insert_with_key(|path| read(tree, path));
+        let lines = files.entry(Arc::clone(&finding.at.file)).or_insert_with_key(|path| read(tree, path));
         match search(lines, &finding) {
-            Some(Comment::Allows { line, reason }) => parted.allowed.push(Allowed {
-                by: finding.at.at_line(line),
-                reason,
-                finding,
-            }),
+            Some(Comment::Allows { line, reason }) => {
+                let by = finding.at.at_line(line);
+                parted.allowed.push(Allowed { finding, reason, by });
+            }
             Some(Comment::LacksReason { line }) => {
-                let refused = (
-                    finding.at.at_line(line),
-                    "gives no reason; write it as `# nodevigil: allow RULE why`",
-                );
+                let refused = (finding.at.at_line(line), "gives no reason; write it as `# nodevigil: allow RULE why`");
                 if !parted.refused.contains(&refused) {
                     parted.refused.push(refused);
                 }
@@ -75,24 +69,18 @@ enum Line {
     /// A comment's text.
     Comment(String),
     /// A value, perhaps with a comment behind it, perhaps continued.
-    Other {
-        comment: Option<String>,
-        continued: bool,
-    },
+    Other { comment: Option<String>, continued: bool },
 }
 
 fn read(tree: &dyn Tree, path: &str) -> Vec<Line> {
-    let bytes = tree
-        .read_bounded(Path::new(path), MAX_BYTES)
-        .unwrap_or_default();
+    let bytes = tree.read_bounded(Path::new(path), MAX_BYTES).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let trailing = has_trailing_comments(&text);
     let line = |line: &str| match line.trim().strip_prefix(['#', ';']) {
         Some(comment) => Line::Comment(shortened(comment.trim())),
-        None => Line::Other {
-            comment: behind(line).filter(|_| trailing).map(shortened),
-            continued: line.ends_with('\\'),
-        },
+        None => {
+            Line::Other { comment: behind(line).filter(|_| trailing).map(shortened), continued: line.ends_with('\\') }
+        }
     };
     text.lines().map(line).collect()
 }
@@ -123,9 +111,7 @@ fn has_trailing_comments(text: &str) -> bool {
         let yaml = line.split_once(':');
         line == "---"
             || line.starts_with("- ")
-            || yaml.is_some_and(|(key, value)| {
-                is_key(key) && (value.is_empty() || value.starts_with(' '))
-            })
+            || yaml.is_some_and(|(key, value)| is_key(key) && (value.is_empty() || value.starts_with(' ')))
     })
 }
 
@@ -146,10 +132,7 @@ fn search(lines: &[Line], finding: &Finding) -> Option<Comment> {
         return top.find_map(|(number, text)| judge(number, text));
     }
     let own = usize::try_from(finding.at.line - 1).unwrap_or(usize::MAX);
-    if let Some(Line::Other {
-        comment: Some(text),
-        ..
-    }) = lines.get(own)
+    if let Some(Line::Other { comment: Some(text), .. }) = lines.get(own)
         && let Some(found) = judge(finding.at.line, text)
     {
         return Some(found);
@@ -172,10 +155,7 @@ fn search(lines: &[Line], finding: &Finding) -> Option<Comment> {
 }
 
 fn comment(text: &str, line: u32, id: &str, rule: Option<&Rule>) -> Option<Comment> {
-    let mut rest = text
-        .strip_prefix(MARK)?
-        .strip_prefix([' ', '\t'])?
-        .trim_start();
+    let mut rest = text.strip_prefix(MARK)?.strip_prefix([' ', '\t'])?.trim_start();
     let mut named = false;
     // The rules come first, then the reason: a word is a rule's if it is written as one, or as its name.
     loop {
@@ -195,25 +175,19 @@ fn comment(text: &str, line: u32, id: &str, rule: Option<&Rule>) -> Option<Comme
     if !named {
         return None;
     }
-    let reason = rest
-        .trim_start_matches([':', '-', '–', '—', ' ', '\t'])
-        .trim();
+    let reason = rest.trim_start_matches([':', '-', '–', '—', ' ', '\t']).trim();
     Some(if reason.is_empty() {
         Comment::LacksReason { line }
     } else {
-        Comment::Allows {
-            line,
-            reason: reason.to_owned(),
-        }
+        Comment::Allows { line, reason: reason.to_owned() }
     })
 }
 
 /// Two letters and three digits, or the name of a rule.
 fn is_a_rule(word: &str) -> bool {
     let bytes = word.as_bytes();
-    let has_form = bytes.len() == 5
-        && bytes[..2].iter().all(u8::is_ascii_alphabetic)
-        && bytes[2..].iter().all(u8::is_ascii_digit);
+    let has_form =
+        bytes.len() == 5 && bytes[..2].iter().all(u8::is_ascii_alphabetic) && bytes[2..].iter().all(u8::is_ascii_digit);
     has_form || super::all().any(|rule| rule.name == word)
 }
 
@@ -227,16 +201,12 @@ mod tests {
     fn parted(text: &str, rule: &'static str, line: u32) -> Parted {
         let tree = MemoryTree::new().file(FILE, text);
         let at = Place::file(FILE).at_line(line);
-        part(
-            &tree,
-            vec![Finding::new(rule, Severity::Warning, at, "message")],
-        )
+        part(&tree, vec![Finding::new(rule, Severity::Warning, at, "message")])
     }
 
     #[test]
     fn a_comment_with_a_reason_allows() {
-        let text =
-            "A=1\n# nodevigil: allow FL003, SD001: until the upgrade: in May\n; another\nB=2\n";
+        let text = "A=1\n# nodevigil: allow FL003, SD001: until the upgrade: in May\n; another\nB=2\n";
         for rule in ["FL003", "SD001"] {
             let parted = parted(text, rule, 4);
             assert!(parted.findings.is_empty());
@@ -250,10 +220,7 @@ mod tests {
 
     #[test]
     fn without_a_reason_it_says_so() {
-        for text in [
-            "# nodevigil: allow FL003\nA=1\n",
-            "#nodevigil: allow FL003:  \nA=1\n",
-        ] {
+        for text in ["# nodevigil: allow FL003\nA=1\n", "#nodevigil: allow FL003:  \nA=1\n"] {
             let parted = parted(text, "FL003", 2);
             assert_eq!((parted.findings.len(), parted.allowed.len()), (1, 0));
             assert_eq!(parted.refused[0].0.file_line(), "/etc/default/kubelet:1");
@@ -271,11 +238,7 @@ mod tests {
             assert_eq!(parted.allowed.len(), 1, "{comment}");
             assert_eq!(parted.allowed[0].reason, "until the upgrade");
         }
-        for comment in [
-            "# nodevigil: allow",
-            "# nodevigil: allowFL003 x",
-            "# allow FL003 x",
-        ] {
+        for comment in ["# nodevigil: allow", "# nodevigil: allowFL003 x", "# allow FL003 x"] {
             let parted = parted(&format!("{comment}\nA=1\n"), "FL003", 2);
             assert_eq!(parted.findings.len(), 1, "{comment}");
         }
@@ -283,7 +246,8 @@ mod tests {
 
     #[test]
     fn a_comment_above_continued_lines_and_one_between_them_count() {
-        let text = "# nodevigil: allow FL003 so be it\nExecStart=/a \\\n  --b \\\n# nodevigil: allow FL005 too\n  --c\n";
+        let text =
+            "# nodevigil: allow FL003 so be it\nExecStart=/a \\\n  --b \\\n# nodevigil: allow FL005 too\n  --c\n";
         assert_eq!(parted(text, "FL003", 3).allowed.len(), 1);
         assert_eq!(parted(text, "FL003", 5).allowed.len(), 1);
         assert_eq!(parted(text, "FL005", 5).allowed.len(), 1);
@@ -292,7 +256,8 @@ mod tests {
 
     #[test]
     fn behind_a_value_it_counts_in_yaml_alone() {
-        let yaml = "kind: KubeletConfiguration\nreadOnlyPort: 10255 # nodevigil: allow AU009 scraped by the old monitoring\n";
+        let yaml =
+            "kind: KubeletConfiguration\nreadOnlyPort: 10255 # nodevigil: allow AU009 scraped by the old monitoring\n";
         assert_eq!(parted(yaml, "AU009", 2).allowed.len(), 1);
         let env = "A=1\nB=\"x\" # nodevigil: allow SD014 not a comment here\n";
         assert_eq!(parted(env, "SD014", 2).findings.len(), 1);
@@ -302,12 +267,7 @@ mod tests {
     fn the_top_of_a_file_is_for_the_file() {
         let text = "# ours\n# nodevigil: allow SD026: the tool that writes it cannot chmod\nA=1\n";
         assert_eq!(parted(text, "SD026", 0).allowed.len(), 1);
-        assert_eq!(
-            parted("A=1\n# nodevigil: allow SD026: x\n", "SD026", 0)
-                .allowed
-                .len(),
-            0
-        );
+        assert_eq!(parted("A=1\n# nodevigil: allow SD026: x\n", "SD026", 0).allowed.len(), 0);
         let absent = Finding::new("SD026", Severity::Info, Place::file("/gone"), "m");
         assert_eq!(part(&MemoryTree::new(), vec![absent]).findings.len(), 1);
     }

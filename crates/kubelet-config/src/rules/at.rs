@@ -21,16 +21,10 @@ pub(super) fn flag(snapshot: &Snapshot, used: &FlagUse) -> Place {
     let by_braces = word.origins.first().is_some_and(|origin| origin.braces);
     let written_out = || {
         snapshot.unit.exec.as_ref().is_some_and(|exec| {
-            exec.words
-                .iter()
-                .any(|written| written.at == word.declared && written.text.starts_with('-'))
+            exec.words.iter().any(|written| written.at == word.declared && written.text.starts_with('-'))
         })
     };
-    if by_braces && written_out() {
-        word.declared.clone()
-    } else {
-        used.at.clone()
-    }
+    if by_braces && written_out() { word.declared.clone() } else { used.at.clone() }
 }
 
 /// The longest word in which a part is looked for: counting its characters once for each part must not add up.
@@ -38,12 +32,7 @@ const MAX_WORD_BYTES: usize = 8 << 10;
 
 /// Where a part of the flag's value stands, by its bytes in the value; the whole word where the columns are not sure or
 /// the word is longer than anybody writes.
-pub(super) fn value_part(
-    snapshot: &Snapshot,
-    used: &FlagUse,
-    start: usize,
-    length: usize,
-) -> Place {
+pub(super) fn value_part(snapshot: &Snapshot, used: &FlagUse, start: usize, length: usize) -> Place {
     let Some(word) = word(snapshot, used, usize::from(used.value_in_next_word)) else {
         return used.at.clone();
     };

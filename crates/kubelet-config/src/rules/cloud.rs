@@ -101,13 +101,8 @@ fn external(snapshot: &Snapshot) -> Option<&FlagUse> {
 
 /// Clouds inside the kubelet, by the last release that has them; read from `pkg/cloudprovider/providers` of 1.24 to
 /// 1.30. The gate `DisableCloudProviders` refuses them since 1.29 unless it is off.
-const IN_TREE: [(&str, Minor); 5] = [
-    ("openstack", Minor(25)),
-    ("aws", Minor(26)),
-    ("azure", Minor(29)),
-    ("vsphere", Minor(29)),
-    ("gce", Minor(30)),
-];
+const IN_TREE: [(&str, Minor); 5] =
+    [("openstack", Minor(25)), ("aws", Minor(26)), ("azure", Minor(29)), ("vsphere", Minor(29)), ("gce", Minor(30))];
 
 fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
     let Some(used) = snapshot.flags.last("cloud-provider") else {
@@ -118,9 +113,8 @@ fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let version = snapshot.version.as_ref();
-    let in_tree = IN_TREE.iter().any(|(cloud, last)| {
-        *cloud == name && version.is_some_and(|version| version.minor <= *last)
-    });
+    let in_tree =
+        IN_TREE.iter().any(|(cloud, last)| *cloud == name && version.is_some_and(|version| version.minor <= *last));
     let gate_is_off = snapshot.flags.all("feature-gates").any(|gates| {
         pairs(ValueKind::Gates, &gates.value)
             .iter()
@@ -128,13 +122,9 @@ fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
     });
     let (severity, consequence) = match version {
         Some(version) if in_tree && (version.minor <= Minor(28) || gate_is_off) => return,
-        Some(version) if version.minor <= Minor(31) && !in_tree => (
-            Severity::Fatal,
-            format!(
-                "kubelet {version} exits with 'unknown cloud provider {}'",
-                go_quote(name)
-            ),
-        ),
+        Some(version) if version.minor <= Minor(31) && !in_tree => {
+            (Severity::Fatal, format!("kubelet {version} exits with 'unknown cloud provider {}'", go_quote(name)))
+        }
         Some(version) if version.minor <= Minor(33) => (
             Severity::Fatal,
             format!(
@@ -145,8 +135,7 @@ fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
         ),
         _ => (
             Severity::Error,
-            "it has no effect since 1.34: the Node gets no uninitialized taint and no providerID"
-                .to_owned(),
+            "it has no effect since 1.34: the Node gets no uninitialized taint and no providerID".to_owned(),
         ),
     };
     let place = at::value_part(snapshot, used, 0, name.len());
@@ -163,18 +152,11 @@ fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
 
 /// Whether it is `OpenShift`'s kubelet, which may set any label.
 fn is_openshift(snapshot: &Snapshot) -> bool {
-    let wrapper = snapshot
-        .unit
-        .exec
-        .as_ref()
-        .is_some_and(|exec| exec.program.ends_with("/kubenswrapper"));
+    let wrapper = snapshot.unit.exec.as_ref().is_some_and(|exec| exec.program.ends_with("/kubenswrapper"));
     let ids = &snapshot.machine.os_ids;
     wrapper
         || ids.iter().any(|id| matches!(id.as_str(), "rhcos" | "scos"))
-        || snapshot
-            .flags
-            .value("config-dir")
-            .is_some_and(|dir| dir.starts_with("/etc/openshift"))
+        || snapshot.flags.value("config-dir").is_some_and(|dir| dir.starts_with("/etc/openshift"))
 }
 
 fn label_forbidden(snapshot: &Snapshot, report: &mut Report) {
@@ -182,23 +164,15 @@ fn label_forbidden(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let own = |used: &&FlagUse| !at::is_built_in(snapshot, used.word);
-    let labels = snapshot
-        .flags
-        .all("node-labels")
-        .filter(own)
-        .flat_map(|used| {
-            let pairs = pairs(ValueKind::Labels, &used.value).into_iter();
-            pairs.map(move |pair| (used, pair))
-        });
-    for (used, pair) in labels
-        .filter(|(_, pair)| label::is_forbidden(pair.key))
-        .take(MAX_LABELS)
-    {
+    let labels = snapshot.flags.all("node-labels").filter(own).flat_map(|used| {
+        let pairs = pairs(ValueKind::Labels, &used.value).into_iter();
+        pairs.map(move |pair| (used, pair))
+    });
+    for (used, pair) in labels.filter(|(_, pair)| label::is_forbidden(pair.key)).take(MAX_LABELS) {
         let key: String = pair.key.chars().take(128).collect();
         let value: String = pair.value.chars().take(64).collect();
         let place = at::value_part(snapshot, used, pair.offset, pair.text.len());
-        let node = name::node_name(snapshot)
-            .map_or_else(|| "NODE".to_owned(), |(name, _)| name.to_lowercase());
+        let node = name::node_name(snapshot).map_or_else(|| "NODE".to_owned(), |(name, _)| name.to_lowercase());
         report.add(
             Finding::new(
                 "CL009",

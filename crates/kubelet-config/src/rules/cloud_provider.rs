@@ -40,10 +40,7 @@ fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
         return; // SD008 or SD019 says so.
     }
     if snapshot.launch.words.is_empty() {
-        let running = snapshot
-            .process
-            .as_ref()
-            .map(|process| process.argv.join(" "));
+        let running = snapshot.process.as_ref().map(|process| process.argv.join(" "));
         match running {
             Some(argv) if wanted.is_in(&argv) => return,
             Some(_) => {}
@@ -75,9 +72,7 @@ fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let loss = search::find(snapshot, &wanted);
-    let at = other_value(snapshot)
-        .or_else(|| loss.place().cloned())
-        .unwrap_or_else(|| exec.at.clone());
+    let at = other_value(snapshot).or_else(|| loss.place().cloned()).unwrap_or_else(|| exec.at.clone());
     report.add(finding(snapshot, &loss, at));
 }
 
@@ -97,10 +92,7 @@ fn is_expected(snapshot: &Snapshot) -> Option<bool> {
     if tainted || others == Some(true) {
         return Some(true);
     }
-    let cloud = snapshot
-        .cloud
-        .as_ref()
-        .and_then(|cloud| cloud.provider.as_deref());
+    let cloud = snapshot.cloud.as_ref().and_then(|cloud| cloud.provider.as_deref());
     match (cloud, others) {
         (_, Some(false)) | (Some("none"), _) => Some(false),
         (Some(_), _) => Some(true),
@@ -110,23 +102,14 @@ fn is_expected(snapshot: &Snapshot) -> Option<bool> {
 
 /// Whether the kubelet is one that still has cloud providers of its own, and is given one.
 fn in_tree(snapshot: &Snapshot) -> bool {
-    snapshot
-        .version
-        .as_ref()
-        .is_some_and(|version| version.minor < Minor(31))
-        && snapshot
-            .flags
-            .value("cloud-provider")
-            .is_some_and(|value| !value.is_empty())
+    snapshot.version.as_ref().is_some_and(|version| version.minor < Minor(31))
+        && snapshot.flags.value("cloud-provider").is_some_and(|value| !value.is_empty())
 }
 
 /// The use that gives the flag another value.
 fn other_value(snapshot: &Snapshot) -> Option<Place> {
     let used = snapshot.flags.last("cloud-provider")?;
-    let elsewhere = snapshot
-        .flags
-        .all("cloud-provider")
-        .any(|used| used.value == "external");
+    let elsewhere = snapshot.flags.all("cloud-provider").any(|used| used.value == "external");
     (!used.value.is_empty() && !elsewhere).then(|| used.at.clone())
 }
 
@@ -145,8 +128,7 @@ fn finding(snapshot: &Snapshot, loss: &Loss<'_>, at: Place) -> Finding {
         "--cloud-provider=external does not reach the kubelet: {why}{server}. The Node will register without the \
          uninitialized taint and without a providerID; the autoscaler cannot match it to its server"
     );
-    let mut finding =
-        Finding::new("CL001", Severity::Error, at.clone(), message).fix(fix(snapshot, loss, given));
+    let mut finding = Finding::new("CL001", Severity::Error, at.clone(), message).fix(fix(snapshot, loss, given));
     if given.is_some() {
         return finding.caused_by("CL002", at);
     }
@@ -158,17 +140,11 @@ fn chain(finding: Finding, snapshot: &Snapshot, loss: &Loss<'_>) -> Finding {
     let Some(at) = loss.place() else {
         return finding;
     };
-    let finding = if finding.at == *at {
-        finding
-    } else {
-        finding.step(at.clone(), "the flag is written here")
-    };
+    let finding = if finding.at == *at { finding } else { finding.step(at.clone(), "the flag is written here") };
     match loss {
         Loss::Overridden { winner, .. } => finding.step(winner.at.clone(), "this counts"),
         Loss::LaterFlag { by: (by, _), .. } => finding.step((*by).clone(), "the later use counts"),
-        Loss::ReplacedList { list, .. } => {
-            finding.step(list.by.clone(), format!("`{}` begins anew here", list.key))
-        }
+        Loss::ReplacedList { list, .. } => finding.step(list.by.clone(), format!("`{}` begins anew here", list.key)),
         Loss::Cleared { by, .. } => finding.step((*by).clone(), "an empty assignment clears it"),
         Loss::Unreferenced { .. } | Loss::ReplacedExec { .. } => match &snapshot.unit.exec {
             Some(exec) => finding.step(exec.at.clone(), "the command that counts"),
@@ -179,22 +155,14 @@ fn chain(finding: Finding, snapshot: &Snapshot, loss: &Loss<'_>) -> Finding {
 }
 
 fn fix(snapshot: &Snapshot, loss: &Loss<'_>, given: Option<&str>) -> String {
-    let exists = if snapshot
-        .cluster
-        .as_ref()
-        .and_then(|cluster| cluster.node_exists)
-        == Some(true)
-    {
+    let exists = if snapshot.cluster.as_ref().and_then(|cluster| cluster.node_exists) == Some(true) {
         "; the Node exists already: delete it (`kubectl delete node`) before the restart, the taint is set at \
          creation only"
     } else {
         ""
     };
     let first = match (given, rule_of(loss)) {
-        (Some(_), _) => format!(
-            "write --cloud-provider=external there, then {}",
-            reload(snapshot)
-        ),
+        (Some(_), _) => format!("write --cloud-provider=external there, then {}", reload(snapshot)),
         (None, Some(rule)) if !matches!(loss, Loss::Memory | Loss::Process { .. }) => {
             format!("see {rule}, which explains the loss and how to mend it")
         }
@@ -207,11 +175,7 @@ fn fix(snapshot: &Snapshot, loss: &Loss<'_>, given: Option<&str>) -> String {
 fn add_it(snapshot: &Snapshot) -> String {
     match snapshot.launch.launcher {
         Launcher::K3s | Launcher::Rke2 => {
-            let name = if snapshot.launch.launcher == Launcher::K3s {
-                "k3s"
-            } else {
-                "rke2"
-            };
+            let name = if snapshot.launch.launcher == Launcher::K3s { "k3s" } else { "rke2" };
             format!(
                 "add `cloud-provider=external` to the list `kubelet-arg` of /etc/rancher/{name}/config.yaml, then {}",
                 restart(snapshot)
@@ -219,13 +183,8 @@ fn add_it(snapshot: &Snapshot) -> String {
         }
         Launcher::MicroK8s | Launcher::K8sSnap => {
             let files = &snapshot.launch.files;
-            let file = files
-                .last()
-                .map_or("the snap's file args/kubelet", |file| &file.file);
-            format!(
-                "add a line `--cloud-provider=external` to {file}, then {}",
-                restart(snapshot)
-            )
+            let file = files.last().map_or("the snap's file args/kubelet", |file| &file.file);
+            format!("add a line `--cloud-provider=external` to {file}, then {}", restart(snapshot))
         }
         Launcher::Direct | Launcher::Script => add_to_unit(snapshot),
     }
@@ -234,9 +193,7 @@ fn add_it(snapshot: &Snapshot) -> String {
 fn add_to_unit(snapshot: &Snapshot) -> String {
     let unit = &snapshot.unit;
     let references = unit.exec.iter().flat_map(Exec::references);
-    let extra = references
-        .map(|(name, _, _)| name)
-        .find(|name| name.ends_with("EXTRA_ARGS"));
+    let extra = references.map(|(name, _, _)| name).find(|name| name.ends_with("EXTRA_ARGS"));
     let mut files = unit.env_files.iter().rev();
     let file = files.find(|file| !file.path.ends_with("kubeadm-flags.env"));
     if let (Some(name), Some(file)) = (extra, file) {

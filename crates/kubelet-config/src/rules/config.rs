@@ -164,26 +164,15 @@ fn missing(snapshot: &Snapshot, file: &ConfigFile) -> Finding {
     } else {
         (
             Severity::Fatal,
-            format!(
-                "--config names {}, which does not exist: the kubelet exits",
-                file.at
-            ),
-            format!(
-                "run kubeadm join, which writes {}, or correct the path at {}",
-                file.at, file.declared
-            ),
+            format!("--config names {}, which does not exist: the kubelet exits", file.at),
+            format!("run kubeadm join, which writes {}, or correct the path at {}", file.at, file.declared),
         )
     };
     Finding::new("CF001", severity, file.declared.clone(), message).fix(fix)
 }
 
 fn bad_kind(snapshot: &Snapshot, report: &mut Report) {
-    for file in snapshot
-        .config
-        .files
-        .iter()
-        .filter(|file| file.drop_in && file.lacks_kind())
-    {
+    for file in snapshot.config.files.iter().filter(|file| file.drop_in && file.lacks_kind()) {
         let FileState::Bad { at, reason } = &file.state else {
             continue;
         };
@@ -214,19 +203,13 @@ fn unknown_field(snapshot: &Snapshot, report: &mut Report) {
 
 fn unknown_finding(snapshot: &Snapshot, field: &UnknownField) -> Finding {
     let (path, at) = (&field.path, &field.at);
-    let finding = |severity, message: String, fix: String| {
-        Finding::new("CF002", severity, at.clone(), message).fix(fix)
-    };
+    let finding =
+        |severity, message: String, fix: String| Finding::new("CF002", severity, at.clone(), message).fix(fix);
     if field.duplicate {
         return finding(
             Severity::Warning,
-            format!(
-                "{path} stands twice in its map: the kubelet takes the last one and logs a warning"
-            ),
-            format!(
-                "{at}: delete one of the two lines, then {}",
-                restart(snapshot)
-            ),
+            format!("{path} stands twice in its map: the kubelet takes the last one and logs a warning"),
+            format!("{at}: delete one of the two lines, then {}", restart(snapshot)),
         );
     }
     let goes_on = goes_on(snapshot, at);
@@ -234,28 +217,19 @@ fn unknown_finding(snapshot: &Snapshot, field: &UnknownField) -> Finding {
         return finding(
             Severity::Warning,
             format!("unknown field {path}: {goes_on}"),
-            format!(
-                "{at}: delete the line, or find the field's name in the reference of KubeletConfiguration"
-            ),
+            format!("{at}: delete the line, or find the field's name in the reference of KubeletConfiguration"),
         );
     };
     let is_lost = settings::is_default(snapshot, meant);
     let top = meant.split('.').next().unwrap_or(meant);
-    let severity = if IMPORTANT.contains(&top) && is_lost {
-        Severity::Error
-    } else {
-        Severity::Warning
-    };
+    let severity = if IMPORTANT.contains(&top) && is_lost { Severity::Error } else { Severity::Warning };
     let instead = match snapshot.settings.get(meant) {
         Some(setting) if is_lost => format!(", with {meant}: {}", setting.value),
         Some(_) => format!("; {meant} is set elsewhere"),
         None => String::new(),
     };
-    let consequence = if meant == "rotateCertificates" && is_lost {
-        "; the client certificate will expire"
-    } else {
-        ""
-    };
+    let consequence =
+        if meant == "rotateCertificates" && is_lost { "; the client certificate will expire" } else { "" };
     let value = match field.value.as_str() {
         "[…]" | "{…}" => String::new(),
         value => format!(" {value}"),
@@ -263,9 +237,7 @@ fn unknown_finding(snapshot: &Snapshot, field: &UnknownField) -> Finding {
     let why = why(path, meant);
     finding(
         severity,
-        format!(
-            "unknown field {path}{why}: {goes_on}{instead}{consequence}; did you mean {meant}?"
-        ),
+        format!("unknown field {path}{why}: {goes_on}{instead}{consequence}; did you mean {meant}?"),
         format!("{at}: write {meant}:{value}, then {}", restart(snapshot)),
     )
 }
@@ -273,10 +245,7 @@ fn unknown_finding(snapshot: &Snapshot, field: &UnknownField) -> Finding {
 /// What the kubelet makes of an unknown field of that file.
 fn goes_on(snapshot: &Snapshot, at: &Place) -> &'static str {
     let files = &snapshot.config.files;
-    if files
-        .iter()
-        .any(|file| file.drop_in && file.at.file == at.file)
-    {
+    if files.iter().any(|file| file.drop_in && file.at.file == at.file) {
         "the kubelet passes over it without a word"
     } else {
         "the kubelet logs a warning and goes on without it"
@@ -305,23 +274,16 @@ fn too_new(snapshot: &Snapshot, report: &mut Report) {
                 "CF008",
                 Severity::Warning,
                 field.at.clone(),
-                format!(
-                    "{} exists since {since}; this kubelet is {version} and passes over it",
-                    field.path
-                ),
+                format!("{} exists since {since}; this kubelet is {version} and passes over it", field.path),
             )
-            .fix(format!(
-                "{}: delete the line, or upgrade the kubelet to {since}",
-                field.at
-            )),
+            .fix(format!("{}: delete the line, or upgrade the kubelet to {since}", field.at)),
         );
     }
 }
 
 /// Whether the files are k3s's or RKE2's own, which they write anew at each start.
 pub(super) fn are_written_by_distribution(snapshot: &Snapshot, at: &Place) -> bool {
-    matches!(snapshot.launch.launcher, Launcher::K3s | Launcher::Rke2)
-        && at.file.starts_with("/var/lib/rancher/")
+    matches!(snapshot.launch.launcher, Launcher::K3s | Launcher::Rke2) && at.file.starts_with("/var/lib/rancher/")
 }
 
 #[cfg(test)]

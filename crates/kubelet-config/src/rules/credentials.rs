@@ -103,17 +103,12 @@ fn unusable(kubeconfig: &Needed<Kubeconfig>) -> Option<(Place, String)> {
     match kubeconfig {
         Needed::Missing { at } => Some((at.clone(), "it is not there".to_owned())),
         Needed::Bad { at, reason } => Some((at.clone(), format!("it {reason}"))),
-        Needed::Present(found) if !found.missing_files.is_empty() => Some((
-            found.at.clone(),
-            format!(
-                "it names {}, which is not there",
-                found.missing_files.join(", ")
-            ),
-        )),
-        Needed::Present(found) if found.credential == ClientCredential::Nothing => Some((
-            found.at.clone(),
-            "it has neither a certificate, a token nor an exec plugin".to_owned(),
-        )),
+        Needed::Present(found) if !found.missing_files.is_empty() => {
+            Some((found.at.clone(), format!("it names {}, which is not there", found.missing_files.join(", "))))
+        }
+        Needed::Present(found) if found.credential == ClientCredential::Nothing => {
+            Some((found.at.clone(), "it has neither a certificate, a token nor an exec plugin".to_owned()))
+        }
         Needed::NotAsked | Needed::Present(_) => None,
     }
 }
@@ -134,8 +129,7 @@ fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
     if can_bootstrap(snapshot) {
         return;
     }
-    let is_spoilt = matches!(machine.kubeconfig, Needed::Bad { .. })
-        || !is_missing(&machine.bootstrap_kubeconfig);
+    let is_spoilt = matches!(machine.kubeconfig, Needed::Bad { .. }) || !is_missing(&machine.bootstrap_kubeconfig);
     if snapshot.phase == Phase::Before && !is_spoilt {
         return;
     }
@@ -160,20 +154,13 @@ fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
             );
             (at, message)
         }
-        None => (
-            at,
-            format!("{base}, and no --bootstrap-kubeconfig is given"),
-        ),
+        None => (at, format!("{base}, and no --bootstrap-kubeconfig is given")),
     };
     let message = format!("{message}. The kubelet exits");
-    let mut finding =
-        Finding::new(ID, Severity::Fatal, at, message).fix(if is_kubeadm { JOIN } else { PROVIDE });
+    let mut finding = Finding::new(ID, Severity::Fatal, at, message).fix(if is_kubeadm { JOIN } else { PROVIDE });
     for flag in ["--kubeconfig", "--bootstrap-kubeconfig"] {
         if let Some(path) = snapshot.settings.text(flag) {
-            finding = finding.step(
-                settings::place(snapshot, flag),
-                format!("{flag} names {path}"),
-            );
+            finding = finding.step(settings::place(snapshot, flag), format!("{flag} names {path}"));
         }
     }
     report.add(finding);

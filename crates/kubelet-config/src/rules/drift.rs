@@ -56,14 +56,11 @@ struct Differences(BTreeMap<String, Difference>);
 
 impl Differences {
     fn add(&mut self, at: &Place, what: String, text: &str) {
-        let known = self
-            .0
-            .entry(at.file.to_string())
-            .or_insert_with(|| Difference {
-                at: at.clone(),
-                what: Vec::new(),
-                text: String::new(),
-            });
+        let known = self.0.entry(at.file.to_string()).or_insert_with(|| Difference {
+            at: at.clone(),
+            what: Vec::new(),
+            text: String::new(),
+        });
         if known.at.line == 0 {
             known.at = at.clone();
         }
@@ -82,10 +79,7 @@ fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
     if unit.load == LoadState::NotFound || loaded.load_state.is_empty() {
         return;
     }
-    let fragment = unit
-        .fragment
-        .as_deref()
-        .map_or_else(|| Place::file(&unit.name), Place::file);
+    let fragment = unit.fragment.as_deref().map_or_else(|| Place::file(&unit.name), Place::file);
     let differences = differences(snapshot, loaded, &fragment);
     if differences.0.is_empty() {
         if loaded.need_daemon_reload {
@@ -106,19 +100,11 @@ fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let only_on_disk = only_on_disk(snapshot, loaded);
-    let names_it = |difference: &Difference| {
-        only_on_disk
-            .iter()
-            .any(|wanted| wanted.is_in(&difference.text))
-    };
+    let names_it = |difference: &Difference| only_on_disk.iter().any(|wanted| wanted.is_in(&difference.text));
     let any_names_it = differences.0.values().any(names_it);
     for difference in differences.0.values() {
         let is_error = !only_on_disk.is_empty() && (!any_names_it || names_it(difference));
-        report.add(not_loaded(
-            snapshot,
-            difference,
-            is_error.then_some(&only_on_disk),
-        ));
+        report.add(not_loaded(snapshot, difference, is_error.then_some(&only_on_disk)));
     }
 }
 
@@ -129,11 +115,7 @@ fn not_loaded(snapshot: &Snapshot, difference: &Difference, lost: Option<&Vec<Wa
     });
     Finding::new(
         "SD020",
-        if lost.is_empty() {
-            Severity::Warning
-        } else {
-            Severity::Error
-        },
+        if lost.is_empty() { Severity::Warning } else { Severity::Error },
         difference.at.clone(),
         format!(
             "systemd has not loaded {} as it is now: {}; a restart keeps the old settings{lost}",
@@ -165,37 +147,21 @@ fn differences(snapshot: &Snapshot, loaded: &Loaded, fragment: &Place) -> Differ
     };
     match on_disk {
         Some((state, by)) if loaded.load_state != state => {
-            found.add(
-                by,
-                format!("it is {state} on disk and {} in memory", loaded.load_state),
-                "",
-            );
+            found.add(by, format!("it is {state} on disk and {} in memory", loaded.load_state), "");
             return found;
         }
         Some(_) => return found,
         None if matches!(loaded.load_state.as_str(), "not-found" | "masked") => {
-            found.add(
-                fragment,
-                format!("in memory it is {}", loaded.load_state),
-                "",
-            );
+            found.add(fragment, format!("in memory it is {}", loaded.load_state), "");
             return found;
         }
         None => {}
     }
     let own = |path: &str| memory::one_usr(path).to_owned();
     if !loaded.fragment.is_empty() && own(&loaded.fragment) != own(&fragment.file) {
-        found.add(
-            fragment,
-            format!("in memory it is {}", quoted(&loaded.fragment)),
-            "",
-        );
+        found.add(fragment, format!("in memory it is {}", quoted(&loaded.fragment)), "");
     }
-    let dropins: Vec<String> = unit
-        .dropins
-        .iter()
-        .map(|path| path.to_string_lossy().into_owned())
-        .collect();
+    let dropins: Vec<String> = unit.dropins.iter().map(|path| path.to_string_lossy().into_owned()).collect();
     for path in &dropins {
         if !loaded.dropins.iter().any(|other| own(other) == own(path)) {
             found.add(&Place::file(path), "the drop-in is new".to_owned(), "");
@@ -203,11 +169,7 @@ fn differences(snapshot: &Snapshot, loaded: &Loaded, fragment: &Place) -> Differ
     }
     for path in &loaded.dropins {
         if !dropins.iter().any(|other| own(other) == own(path)) {
-            found.add(
-                &Place::file(path),
-                "the drop-in is read no more".to_owned(),
-                "",
-            );
+            found.add(&Place::file(path), "the drop-in is read no more".to_owned(), "");
         }
     }
     memory::environment(unit, loaded, fragment, &mut found);
@@ -223,10 +185,7 @@ fn argv_drift(snapshot: &Snapshot, report: &mut Report) {
     };
     let launch = &snapshot.launch;
     if launch.launcher.is_in_process() || launch.words.is_empty() || process.argv.is_empty() {
-        report.not_checked(
-            "SD021",
-            "the arguments of a kubelet without a command line of its own",
-        );
+        report.not_checked("SD021", "the arguments of a kubelet without a command line of its own");
         return;
     }
     // What a distribution adds by itself is modelled, not known: only the user's words are compared.
@@ -257,22 +216,15 @@ fn argv_drift(snapshot: &Snapshot, report: &mut Report) {
     report.add(drifted(snapshot, report, process, &lacking, &excess));
 }
 
-fn drifted(
-    snapshot: &Snapshot,
-    report: &Report,
-    process: &Process,
-    lacking: &[&Word],
-    excess: &[&str],
-) -> Finding {
+fn drifted(snapshot: &Snapshot, report: &Report, process: &Process, lacking: &[&Word], excess: &[&str]) -> Finding {
     let lacking_text: Vec<&str> = lacking.iter().map(|word| word.text.as_str()).collect();
     let both = format!("{} {}", lacking_text.join(" "), excess.join(" "));
     let wanted = Wanted::all(&snapshot.intent);
-    let severity =
-        if wanted.iter().any(|wanted| wanted.is_in(&both)) || is_fatal(snapshot, &lacking_text) {
-            Severity::Error
-        } else {
-            Severity::Warning
-        };
+    let severity = if wanted.iter().any(|wanted| wanted.is_in(&both)) || is_fatal(snapshot, &lacking_text) {
+        Severity::Error
+    } else {
+        Severity::Warning
+    };
     let mut parts = Vec::new();
     if !lacking.is_empty() {
         parts.push(format!("lacks {}", quoted(&lacking_text.join(" "))));
@@ -287,22 +239,14 @@ fn drifted(
         parts.join(" and ")
     );
     let at = at.unwrap_or_else(|| exec_place(snapshot));
-    with_restart(
-        snapshot,
-        report,
-        Finding::new("SD021", severity, at, message),
-    )
+    with_restart(snapshot, report, Finding::new("SD021", severity, at, message))
 }
 
 /// Whether a flag that is given more than once stands in another order.
 fn order_matters(snapshot: &Snapshot, process: &Process) -> bool {
     let mut names = BTreeSet::new();
     let words = &snapshot.launch.words;
-    let same = process
-        .argv
-        .iter()
-        .skip(1)
-        .eq(words.iter().skip(1).map(|word| &word.text));
+    let same = process.argv.iter().skip(1).eq(words.iter().skip(1).map(|word| &word.text));
     let uses = &snapshot.flags.uses;
     !same && uses.iter().any(|used| !names.insert(&used.name))
 }
@@ -328,10 +272,7 @@ fn exec_place(snapshot: &Snapshot) -> Place {
 }
 
 fn with_restart(snapshot: &Snapshot, report: &Report, finding: Finding) -> Finding {
-    let stale = report
-        .findings
-        .iter()
-        .find(|finding| finding.rule == "SD020");
+    let stale = report.findings.iter().find(|finding| finding.rule == "SD020");
     match (stale, &snapshot.loaded) {
         (Some(stale), _) => finding
             .fix(format!("{}: systemd has not loaded the files either (SD020)", reload(snapshot)))

@@ -61,32 +61,19 @@ fn ignored(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn not_read(
-    snapshot: &Snapshot,
-    arrived: &Arrived<'_>,
-    event: &Event,
-    reason: NotADropIn,
-) -> Finding {
+fn not_read(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, reason: NotADropIn) -> Finding {
     let file = &*event.at.file;
     let name = file.rsplit('/').next().unwrap_or(file);
     let unit = &snapshot.unit.name;
-    let is_conf = std::path::Path::new(name)
-        .extension()
-        .is_some_and(|end| end == "conf");
+    let is_conf = std::path::Path::new(name).extension().is_some_and(|end| end == "conf");
     let usual = match reason {
         NotADropIn::Prefix => Severity::Info,
-        NotADropIn::Suffix if SET_ASIDE.iter().any(|ending| name.ends_with(ending)) => {
-            Severity::Info
-        }
+        NotADropIn::Suffix if SET_ASIDE.iter().any(|ending| name.ends_with(ending)) => Severity::Info,
         NotADropIn::Hidden if !is_conf => Severity::Info,
         NotADropIn::Suffix | NotADropIn::Hidden | NotADropIn::Folder => Severity::Warning,
     };
     let lost = arrived.lost(&event.text);
-    let new_name = name
-        .trim_start_matches('.')
-        .split(".conf")
-        .next()
-        .unwrap_or(name);
+    let new_name = name.trim_start_matches('.').split(".conf").next().unwrap_or(name);
     Finding::new(
         "SD009",
         arrived.error_if_wanted(&event.text, usual),
@@ -115,20 +102,11 @@ fn hidden(snapshot: &Snapshot, report: &mut Report) {
                     }
                 ),
             ),
-            EventKind::DropInMasked { by, what } => (
-                by,
-                format!("this file is masked by {} ({what})", by.display()),
-            ),
+            EventKind::DropInMasked { by, what } => (by, format!("this file is masked by {} ({what})", by.display())),
             _ => continue,
         };
-        let absent = flags_in(&event.text)
-            .iter()
-            .any(|flag| !arrived.has_name(flag));
-        let severity = if absent || arrived.lacks_one_of(&event.text) {
-            Severity::Warning
-        } else {
-            Severity::Info
-        };
+        let absent = flags_in(&event.text).iter().any(|flag| !arrived.has_name(flag));
+        let severity = if absent || arrived.lacks_one_of(&event.text) { Severity::Warning } else { Severity::Info };
         let lost = arrived.lost(&event.text);
         report.add(
             Finding::new("SD010", severity, event.at.clone(), format!("{message}{lost}"))

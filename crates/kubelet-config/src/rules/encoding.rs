@@ -29,9 +29,7 @@ pub(super) fn odd_character(text: &str) -> Option<(char, &'static str)> {
     text.chars().find_map(|c| {
         let what = match c {
             '\u{a0}' | '\u{2007}' | '\u{202f}' => "no-break space",
-            '\u{200b}' | '\u{200c}' | '\u{200d}' | '\u{2060}' | '\u{feff}' => {
-                "character of no width"
-            }
+            '\u{200b}' | '\u{200c}' | '\u{200d}' | '\u{2060}' | '\u{feff}' => "character of no width",
             '\u{2010}'..='\u{2015}' | '\u{2212}' => "typographic dash",
             '\u{2018}'..='\u{201f}' | '\u{ab}' | '\u{bb}' => "typographic quote",
             _ => return None,
@@ -58,35 +56,21 @@ fn encoding(snapshot: &Snapshot, report: &mut Report) {
     report.findings.extend(files.into_values());
     for (index, word) in snapshot.launch.words.iter().enumerate() {
         let built_in = snapshot.launch.built_in.get(index) == Some(&true);
-        if let Some((c, what)) =
-            odd_character(&word.text).filter(|_| !built_in && word.text.starts_with("--"))
-        {
+        if let Some((c, what)) = odd_character(&word.text).filter(|_| !built_in && word.text.starts_with("--")) {
             report.add(
                 Finding::new(
                     "SD025",
                     Severity::Error,
                     word.at().clone(),
-                    format!(
-                        "the flag '{}' holds a {what} (U+{:04X})",
-                        quoted(&word.text),
-                        u32::from(c)
-                    ),
+                    format!("the flag '{}' holds a {what} (U+{:04X})", quoted(&word.text), u32::from(c)),
                 )
-                .fix(format!(
-                    "write plain blanks, dashes and quotes, then {}",
-                    reload(snapshot)
-                )),
+                .fix(format!("write plain blanks, dashes and quotes, then {}", reload(snapshot))),
             );
         }
     }
 }
 
-fn encoding_of(
-    snapshot: &Snapshot,
-    arrived: &Arrived<'_>,
-    used: &BTreeSet<String>,
-    event: &Event,
-) -> Option<Finding> {
+fn encoding_of(snapshot: &Snapshot, arrived: &Arrived<'_>, used: &BTreeSet<String>, event: &Event) -> Option<Finding> {
     let lost = arrived.lost(&event.text);
     let (severity, message) = match &event.kind {
         EventKind::EnvLineIgnored { bom: true, .. } => {
@@ -107,26 +91,17 @@ fn encoding_of(
             )
         }
         EventKind::RestOfFileLost { reason } if reason.contains("UTF-8") => (
-            if holds_flags(&event.text) {
-                Severity::Error
-            } else {
-                Severity::Warning
-            },
+            if holds_flags(&event.text) { Severity::Error } else { Severity::Warning },
             format!("systemd stops reading the file here ({reason}): the rest of it is lost{lost}"),
         ),
         EventKind::Encoding { what } => (
             Severity::Warning,
-            format!(
-                "the file has {what}: systemd reads it in spite of that, other programs may not"
-            ),
+            format!("the file has {what}: systemd reads it in spite of that, other programs may not"),
         ),
         _ => return None,
     };
-    let after = if matches!(event.kind, EventKind::EnvLineIgnored { .. }) {
-        restart(snapshot)
-    } else {
-        reload(snapshot)
-    };
+    let after =
+        if matches!(event.kind, EventKind::EnvLineIgnored { .. }) { restart(snapshot) } else { reload(snapshot) };
     Some(
         Finding::new("SD025", severity, event.at.clone(), message).fix(format!(
             "save {} as UTF-8 without a byte order mark and with LF line ends, then {after}",

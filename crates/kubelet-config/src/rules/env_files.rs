@@ -76,27 +76,15 @@ fn not_read(snapshot: &Snapshot, report: &mut Report) {
             holds_flags(&assignment.value)
                 || (assignment.name.starts_with("KUBELET_") && !assignment.value.trim().is_empty())
         };
-        let flagged = file
-            .assignments
-            .iter()
-            .find(|assignment| holds_flags(&assignment.value));
+        let flagged = file.assignments.iter().find(|assignment| holds_flags(&assignment.value));
         if let Some(first) = flagged.or_else(|| file.assignments.iter().find(telling)) {
             report.add(unread(snapshot, &arrived, file, first));
         }
     }
 }
 
-fn unread(
-    snapshot: &Snapshot,
-    arrived: &Arrived<'_>,
-    file: &UnreadFile,
-    first: &Assignment,
-) -> Finding {
-    let text: Vec<&str> = file
-        .assignments
-        .iter()
-        .map(|assignment| assignment.value.as_str())
-        .collect();
+fn unread(snapshot: &Snapshot, arrived: &Arrived<'_>, file: &UnreadFile, first: &Assignment) -> Finding {
+    let text: Vec<&str> = file.assignments.iter().map(|assignment| assignment.value.as_str()).collect();
     let text = text.join("\n");
     let read = usual_file(snapshot);
     let unit = &snapshot.unit.name;
@@ -107,17 +95,11 @@ fn unread(
     let fix = match (snapshot.launch.launcher, read) {
         (Launcher::K3s | Launcher::Rke2, _) => format!(
             "write the flags into the list `kubelet-arg` of /etc/rancher/{}/config.yaml and delete this file",
-            if snapshot.launch.launcher == Launcher::K3s {
-                "k3s"
-            } else {
-                "rke2"
-            }
+            if snapshot.launch.launcher == Launcher::K3s { "k3s" } else { "rke2" }
         ),
-        (_, Some(read)) => format!(
-            "move the line to {} and delete this file, then {}",
-            read.path.display(),
-            restart(snapshot)
-        ),
+        (_, Some(read)) => {
+            format!("move the line to {} and delete this file, then {}", read.path.display(), restart(snapshot))
+        }
         (_, None) => format!(
             "add `EnvironmentFile=-{}` and ${} to the unit, or move the flags to where `ExecStart=` reads them, then {}",
             file.at.file,
@@ -129,11 +111,7 @@ fn unread(
         "SD003",
         arrived.error_if_wanted(&text, Severity::Warning),
         first.at.clone(),
-        format!(
-            "this file sets {} but nothing reads it: {instead}{}",
-            first.name,
-            arrived.lost(&text)
-        ),
+        format!("this file sets {} but nothing reads it: {instead}{}", first.name, arrived.lost(&text)),
     )
     .fix(fix);
     let finding = file
@@ -141,10 +119,7 @@ fn unread(
         .iter()
         .filter(|assignment| assignment.at != first.at && holds_flags(&assignment.value))
         .fold(finding, |finding, more| {
-            finding.step(
-                more.at.clone(),
-                format!("sets {}, read by nothing either", more.name),
-            )
+            finding.step(more.at.clone(), format!("sets {}, read by nothing either", more.name))
         });
     match read {
         Some(read) => finding.step(read.declared.clone(), "the unit reads this file instead"),
@@ -154,12 +129,7 @@ fn unread(
 
 /// The file that the unit reads for the operator's flags.
 fn usual_file(snapshot: &Snapshot) -> Option<&EnvFile> {
-    snapshot
-        .unit
-        .env_files
-        .iter()
-        .rev()
-        .find(|file| !file.path.ends_with("kubeadm-flags.env"))
+    snapshot.unit.env_files.iter().rev().find(|file| !file.path.ends_with("kubeadm-flags.env"))
 }
 
 fn line_ignored(snapshot: &Snapshot, report: &mut Report) {
@@ -178,19 +148,11 @@ fn line_ignored(snapshot: &Snapshot, report: &mut Report) {
         };
         let severity = arrived.error_if_wanted(&event.text, Severity::Warning);
         let lost = arrived.lost(&event.text);
-        report.add(
-            Finding::new(
-                "SD004",
-                severity,
-                event.at.clone(),
-                format!("{message}{lost}"),
-            )
-            .fix(format!(
-                "write it as NAME=VALUE at {}, then {}",
-                event.at,
-                restart(snapshot)
-            )),
-        );
+        report.add(Finding::new("SD004", severity, event.at.clone(), format!("{message}{lost}")).fix(format!(
+            "write it as NAME=VALUE at {}, then {}",
+            event.at,
+            restart(snapshot)
+        )));
     }
 }
 
@@ -227,16 +189,10 @@ fn dropped(snapshot: &Snapshot, report: &mut Report) {
         };
         let path = file.path.display();
         let (severity, what) = if file.optional {
-            (
-                Severity::Error,
-                "systemd skips all of it, without a word".to_owned(),
-            )
+            (Severity::Error, "systemd skips all of it, without a word".to_owned())
         } else {
             let unit = &snapshot.unit.name;
-            (
-                Severity::Fatal,
-                format!("{unit} cannot start (`Failed to load environment files`)"),
-            )
+            (Severity::Fatal, format!("{unit} cannot start (`Failed to load environment files`)"))
         };
         report.add(
             Finding::new(
@@ -287,17 +243,11 @@ fn quote_swallow(snapshot: &Snapshot, report: &mut Report) {
         let (file, line) = (&*event.at.file, event.at.line);
         let value = values.range(..=(file, line)).next_back();
         let in_use = value.is_some_and(|((other, _), last)| *other == file && line <= *last);
-        let severity = if in_use || holds_flags(&event.text) {
-            Severity::Error
-        } else {
-            Severity::Warning
-        };
-        report.add(
-            Finding::new("SD014", severity, event.at.clone(), message).fix(format!(
-                "close the quote at the end of the value, on the same line, put comments on lines of their own, then {}",
-                restart(snapshot)
-            )),
-        );
+        let severity = if in_use || holds_flags(&event.text) { Severity::Error } else { Severity::Warning };
+        report.add(Finding::new("SD014", severity, event.at.clone(), message).fix(format!(
+            "close the quote at the end of the value, on the same line, put comments on lines of their own, then {}",
+            restart(snapshot)
+        )));
     }
 }
 
@@ -307,11 +257,7 @@ fn values_in_use(snapshot: &Snapshot) -> BTreeMap<(&str, u32), u32> {
     used.filter(|variable| !variable.referenced_at.is_empty())
         .map(|variable| {
             let at = &variable.winner.at;
-            let last = variable
-                .winner
-                .marks
-                .last()
-                .map_or(at.line, |(_, mark)| mark.line);
+            let last = variable.winner.marks.last().map_or(at.line, |(_, mark)| mark.line);
             ((&*at.file, at.line), last.max(at.line))
         })
         .collect()

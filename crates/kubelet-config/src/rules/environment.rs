@@ -4,10 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     Finding, Report, Rule, Severity,
-    lost::{
-        Arrived, env_file_line, environment_line, holds_flags, lost_sentence, reload, restart,
-        shown_value, whole,
-    },
+    lost::{Arrived, env_file_line, environment_line, holds_flags, lost_sentence, reload, restart, shown_value, whole},
 };
 use crate::kubelet::{
     place::Place,
@@ -98,10 +95,7 @@ fn lost_to(arrived: &Arrived<'_>, loser: &Assignment, variable: &Variable) -> Ve
 /// Whether a wanted flag that does not arrive would, if this assignment counted.
 fn is_wanted(snapshot: &Snapshot, arrived: &Arrived<'_>, assignment: &Assignment) -> bool {
     let exec = snapshot.unit.exec.as_ref();
-    arrived
-        .missing
-        .iter()
-        .any(|wanted| would_bring(exec, assignment, wanted))
+    arrived.missing.iter().any(|wanted| would_bring(exec, assignment, wanted))
 }
 
 fn without_effect(loser: &Assignment, variable: &Variable) -> Finding {
@@ -133,20 +127,10 @@ fn overridden(
 ) -> Finding {
     let winner = &variable.winner;
     let name = &winner.name;
-    let words: Vec<String> = distinct(
-        lost.iter()
-            .flat_map(|(_, words)| words.iter().cloned())
-            .take(MAX_LOST_WORDS),
-    );
-    let severity = if lost
-        .iter()
-        .any(|(loser, _)| is_wanted(snapshot, arrived, loser))
-    {
+    let words: Vec<String> = distinct(lost.iter().flat_map(|(_, words)| words.iter().cloned()).take(MAX_LOST_WORDS));
+    let severity = if lost.iter().any(|(loser, _)| is_wanted(snapshot, arrived, loser)) {
         Severity::Error
-    } else if lost
-        .iter()
-        .all(|(loser, _)| is_default_beside(loser, declared, variable))
-    {
+    } else if lost.iter().all(|(loser, _)| is_default_beside(loser, declared, variable)) {
         Severity::Info
     } else {
         Severity::Warning
@@ -180,9 +164,8 @@ fn overridden(
             finding = finding.step(declared.clone(), format!("loads {}", loser.at.file));
         }
     }
-    finding = finding
-        .step(declared.clone(), format!("loads {}", winner.at.file))
-        .step(winner.at.clone(), "this counts");
+    finding =
+        finding.step(declared.clone(), format!("loads {}", winner.at.file)).step(winner.at.clone(), "this counts");
     match variable.referenced_at.first() {
         Some(used) => finding.step(used.clone(), "used here"),
         None => finding,
@@ -191,9 +174,7 @@ fn overridden(
 
 /// The place of the first flag in a value.
 fn first_flag(assignment: &Assignment) -> Place {
-    flags_in(&assignment.value)
-        .first()
-        .map_or_else(|| assignment.at.clone(), |flag| place_of(assignment, flag))
+    flags_in(&assignment.value).first().map_or_else(|| assignment.at.clone(), |flag| place_of(assignment, flag))
 }
 
 /// A default that stands in the same file as the `EnvironmentFile=` line meant to override it, flag by flag.
@@ -201,9 +182,7 @@ fn is_default_beside(loser: &Assignment, declared: &Place, variable: &Variable) 
     let given = flags_in(&variable.winner.value);
     matches!(loser.source, Source::Environment)
         && loser.at.file == declared.file
-        && flags_in(&loser.value)
-            .iter()
-            .all(|flag| given.iter().any(|other| other.name == flag.name))
+        && flags_in(&loser.value).iter().all(|flag| given.iter().any(|other| other.name == flag.name))
 }
 
 /// The line to write: a value with the lost words behind it, each flag once; in words if that would be too long.
@@ -220,10 +199,7 @@ fn joined(value: &str, lost: &[String]) -> String {
         let name = word.split('=').next();
         !word.starts_with("--") || lost.iter().all(|lost| lost.split('=').next() != name)
     });
-    kept.map(str::to_owned)
-        .chain(lost.iter().cloned())
-        .collect::<Vec<_>>()
-        .join(" ")
+    kept.map(str::to_owned).chain(lost.iter().cloned()).collect::<Vec<_>>().join(" ")
 }
 
 fn distinct(items: impl Iterator<Item = String>) -> Vec<String> {
@@ -277,29 +253,19 @@ fn environment_order(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn set_again(
-    snapshot: &Snapshot,
-    loser: &Assignment,
-    variable: &Variable,
-    lost: &[String],
-) -> Finding {
+fn set_again(snapshot: &Snapshot, loser: &Assignment, variable: &Variable, lost: &[String]) -> Finding {
     let winner = &variable.winner;
     let order = match (file_name(&loser.at), file_name(&winner.at)) {
-        (first, second) if loser.at.file != winner.at.file && first != second => format!(
-            "which is loaded later ({second} sorts after {first}; the directories do not matter)"
-        ),
+        (first, second) if loser.at.file != winner.at.file && first != second => {
+            format!("which is loaded later ({second} sorts after {first}; the directories do not matter)")
+        }
         _ => "which counts because it comes later".to_owned(),
     };
     let finding = Finding::new(
         "SD024",
         Severity::Warning,
         loser.at.clone(),
-        format!(
-            "{} is set here and again at {}, {order}{}",
-            loser.name,
-            winner.at,
-            lost_sentence(lost)
-        ),
+        format!("{} is set here and again at {}, {order}{}", loser.name, winner.at, lost_sentence(lost)),
     )
     .fix(format!(
         "keep one line, with all flags: `{}` at {}, then {}",

@@ -62,7 +62,7 @@ pub(super) const RULES: &[Rule] = &[
         doc: "A flag is given more than once. Of most flags the last one wins. Lists are appended. The pairs of maps \
               accumulate, and of a key that is there twice the last one wins. --register-with-taints does not \
               accumulate: the last one replaces all taints of the earlier ones.",
-        source: "kubelet-config.md 3.2; k8s.io/component-base/cli/flag",
+        source: "k8s.io/component-base/cli/flag; spf13/pflag",
         fix: "Keep one, in the place that is meant to win.",
         run: duplicate::duplicate,
     },
@@ -92,11 +92,7 @@ const MAX_FINDINGS: usize = 32;
 
 /// The flags that are the user's.
 fn uses(snapshot: &Snapshot) -> impl Iterator<Item = &FlagUse> {
-    snapshot
-        .flags
-        .uses
-        .iter()
-        .filter(|used| !at::is_built_in(snapshot, used.word))
+    snapshot.flags.uses.iter().filter(|used| !at::is_built_in(snapshot, used.word))
 }
 
 fn unknown(snapshot: &Snapshot, report: &mut Report) {
@@ -111,19 +107,11 @@ fn unknown(snapshot: &Snapshot, report: &mut Report) {
             None if used.name.starts_with('-') => not_a_long_flag(used),
             None => {
                 let sure = is_in_the_table(version);
-                let severity = if sure {
-                    Severity::Fatal
-                } else {
-                    Severity::Warning
-                };
+                let severity = if sure { Severity::Fatal } else { Severity::Warning };
                 let near = nearest(&used.name, version.map(|version| version.minor));
                 let meant = near.map_or(String::new(), |near| format!("; did you mean --{near}?"));
                 let release = version.map_or(String::new(), |version| format!(" in {version}"));
-                let consequence = if sure {
-                    "the kubelet exits with"
-                } else {
-                    "a kubelet exits with"
-                };
+                let consequence = if sure { "the kubelet exits with" } else { "a kubelet exits with" };
                 let message = format!(
                     "unknown flag {}{release}: {consequence} 'unknown flag: {}'{meant}",
                     used.written, used.written
@@ -154,36 +142,26 @@ fn unknown(snapshot: &Snapshot, report: &mut Report) {
 /// `-cloud-provider=external`, `---x`, `--=x`.
 fn not_a_long_flag(used: &FlagUse) -> (Severity, String, String) {
     let bare = used.written.trim_start_matches('-');
-    let value = if used.value.is_empty() || used.value_in_next_word {
-        String::new()
-    } else {
-        format!("={}", used.value)
-    };
+    let value =
+        if used.value.is_empty() || used.value_in_next_word { String::new() } else { format!("={}", used.value) };
     let letter = bare.chars().next().unwrap_or('-');
     let says = if used.name.starts_with("--") {
         format!("bad flag syntax: {}", used.name)
     } else {
-        format!(
-            "unknown shorthand flag: '{letter}' in {}{value}",
-            used.written
-        )
+        format!("unknown shorthand flag: '{letter}' in {}{value}", used.written)
     };
     let fix = if table::find(&bare.replace('_', "-")).is_some() {
         format!("write --{bare}{value}")
     } else {
         format!("remove {}", used.written)
     };
-    let message = format!(
-        "{} is no flag of the kubelet: it exits with '{says}'",
-        used.written
-    );
+    let message = format!("{} is no flag of the kubelet: it exits with '{says}'", used.written);
     (Severity::Fatal, message, fix)
 }
 
 /// The flag that was probably meant.
 fn nearest(name: &str, minor: Option<Minor>) -> Option<&'static str> {
-    let known =
-        |spec: &&FlagSpec| minor.map_or(spec.removed.is_none(), |minor| spec.known_in(minor));
+    let known = |spec: &&FlagSpec| minor.map_or(spec.removed.is_none(), |minor| spec.known_in(minor));
     // Longer than any flag by more than what is allowed to differ: no need to compare.
     if name.len() > 64 {
         return None;
@@ -230,53 +208,31 @@ fn removed(snapshot: &Snapshot, report: &mut Report) {
 /// What to do about a removed flag.
 fn delete(used: &FlagUse, spec: &FlagSpec, place: &str) -> String {
     let instead = spec.instead.unwrap_or("nothing");
-    let generated = if place.contains("kubeadm-flags.env") {
-        " (kubeadm rewrites this file only on join and upgrade)"
-    } else {
-        ""
-    };
-    format!(
-        "delete {} at {place}{generated}; in its place: {instead}",
-        used.written
-    )
+    let generated =
+        if place.contains("kubeadm-flags.env") { " (kubeadm rewrites this file only on join and upgrade)" } else { "" };
+    format!("delete {} at {place}{generated}; in its place: {instead}", used.written)
 }
 
 fn removed_soon(snapshot: &Snapshot, report: &mut Report) {
     let version = snapshot.version.as_ref();
     let going = uses(snapshot).filter_map(|used| Some((used, used.spec?, used.spec?.removed?)));
     let later = |minor: &Minor| version.is_none_or(|version| version.minor < *minor);
-    for (used, spec, minor) in going
-        .filter(|(_, _, minor)| later(minor))
-        .take(MAX_FINDINGS)
-    {
+    for (used, spec, minor) in going.filter(|(_, _, minor)| later(minor)).take(MAX_FINDINGS) {
         let place = at::flag(snapshot, used);
         let flag = &used.written;
         let (severity, message) = match version {
             Some(version) => {
                 let next = minor.0 == version.minor.0 + 1;
-                let severity = if next {
-                    Severity::Warning
-                } else {
-                    Severity::Info
-                };
+                let severity = if next { Severity::Warning } else { Severity::Info };
                 let message = format!(
                     "{flag} is removed in {minor}: this kubelet ({version}) still accepts it; an upgrade to {minor} that \
                      keeps this file will not start"
                 );
                 (severity, message)
             }
-            None => (
-                Severity::Info,
-                format!("{flag} is removed in {minor}; the kubelet's version is not known here"),
-            ),
+            None => (Severity::Info, format!("{flag} is removed in {minor}; the kubelet's version is not known here")),
         };
-        report.add(
-            Finding::new("FL003", severity, place.clone(), message).fix(delete(
-                used,
-                spec,
-                &place.to_string(),
-            )),
-        );
+        report.add(Finding::new("FL003", severity, place.clone(), message).fix(delete(used, spec, &place.to_string())));
     }
 }
 

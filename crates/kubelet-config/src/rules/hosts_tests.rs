@@ -15,10 +15,7 @@ use crate::kubelet::{
 
 /// A host of `tests/hosts`, and what is expected of it.
 pub(crate) fn host(name: &str) -> (MemoryTree, Inputs, Value) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests/hosts")
-        .join(name);
-    #[expect(clippy::disallowed_methods, reason = "fixtures are read from the disk")]
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hosts").join(name);
     let text = std::fs::read_to_string(folder.join("expected.json")).unwrap();
     let expected: Value = serde_json::from_str(&text).unwrap();
     let mut tree = tree_of(&folder.join("rootfs"));
@@ -42,15 +39,11 @@ fn inputs(expected: &Value) -> Inputs {
             hostname: text(&host["hostname"]).unwrap(),
             ..Manager::default()
         },
-        version: host["kubelet_version"]
-            .as_str()
-            .map(|version| version.parse().unwrap()),
+        version: host["kubelet_version"].as_str().map(|version| version.parse().unwrap()),
         hostname: text(&host["hostname"]),
         intent: Intent {
             cloud_provider: text(&intent["cloud_provider"]),
-            node_labels: labels
-                .map(|(key, value)| (key.clone(), text(value).unwrap()))
-                .collect(),
+            node_labels: labels.map(|(key, value)| (key.clone(), text(value).unwrap())).collect(),
             node_ip: text(&intent["node_ip"]),
             provider_id: text(&intent["provider_id"]),
         },
@@ -82,11 +75,8 @@ fn resolved(tree: &MemoryTree, inputs: Inputs, expected: &Value) -> Snapshot {
 
 fn names() -> Vec<String> {
     let hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hosts");
-    #[expect(clippy::disallowed_methods, reason = "fixtures are read from the disk")]
     let entries = std::fs::read_dir(hosts).unwrap();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
@@ -97,12 +87,8 @@ fn the_hosts_have_the_findings_that_are_expected_of_them() {
     let mut wrong = Vec::new();
     for name in names() {
         let (tree, inputs, expected) = host(&name);
-        let scope: Vec<&str> = expected["scope"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|rule| rule.as_str().unwrap())
-            .collect();
+        let scope: Vec<&str> =
+            expected["scope"].as_array().unwrap().iter().map(|rule| rule.as_str().unwrap()).collect();
         let report: Report = run(&resolved(&tree, inputs, &expected));
         let mut found: Vec<String> = report
             .findings
@@ -117,24 +103,13 @@ fn the_hosts_have_the_findings_that_are_expected_of_them() {
         for finding in expected["findings"].as_array().unwrap() {
             let text = |key: &str| finding[key].as_str().unwrap();
             assert!(known.contains(text("rule")), "no rule {}", text("rule"));
-            wanted.push(format!(
-                "{} {} {}",
-                text("rule"),
-                text("severity"),
-                text("at")
-            ));
+            wanted.push(format!("{} {} {}", text("rule"), text("severity"), text("at")));
         }
         found.sort();
         wanted.sort();
         if found != wanted {
-            let messages: Vec<&str> = report
-                .findings
-                .iter()
-                .map(|one| one.message.as_str())
-                .collect();
-            wrong.push(format!(
-                "{name}:\n  found  {found:#?}\n  wanted {wanted:#?}\n{messages:#?}"
-            ));
+            let messages: Vec<&str> = report.findings.iter().map(|one| one.message.as_str()).collect();
+            wrong.push(format!("{name}:\n  found  {found:#?}\n  wanted {wanted:#?}\n{messages:#?}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -73,11 +73,7 @@ fn swap_on(snapshot: &Snapshot, report: &mut Report) {
         1 => String::new(),
         all => format!(", and {} more", all - 1),
     };
-    let devices = format!(
-        "{}, {}{more}",
-        swap.value.device,
-        size(swap.value.size_bytes)
-    );
+    let devices = format!("{}, {}{more}", swap.value.device, size(swap.value.size_bytes));
     let fix = format!(
         "swapoff -a, and mask the unit that swaps again at boot (systemctl list-units --type=swap, or /etc/fstab); or \
          failSwapOn: false with memorySwap.swapBehavior in the kubelet's configuration{}",
@@ -94,11 +90,7 @@ fn swap_on(snapshot: &Snapshot, report: &mut Report) {
         );
         Finding::new("KN001", Severity::Warning, swap.at.clone(), message)
     } else {
-        let default = if settings::is_default(snapshot, "failSwapOn") {
-            " (the default)"
-        } else {
-            ""
-        };
+        let default = if settings::is_default(snapshot, "failSwapOn") { " (the default)" } else { "" };
         let message = format!(
             "swap is on ({devices}) and failSwapOn is true{default}: the kubelet exits at its start ('running with \
              swap on is not supported')"
@@ -116,11 +108,7 @@ fn swap_on(snapshot: &Snapshot, report: &mut Report) {
 
 /// A size as people write it: `4.0 GiB`.
 fn size(bytes: u64) -> String {
-    let (unit, name) = if bytes >= 1 << 30 {
-        (1 << 30, "GiB")
-    } else {
-        (1 << 20, "MiB")
-    };
+    let (unit, name) = if bytes >= 1 << 30 { (1 << 30, "GiB") } else { (1 << 20, "MiB") };
     let tenths = u128::from(bytes) * 10 / unit;
     format!("{}.{} {name}", tenths / 10, tenths % 10)
 }
@@ -134,17 +122,9 @@ fn ip_forward(snapshot: &Snapshot, report: &mut Report) {
     let Some(forward) = sysctls.get("net.ipv4.ip_forward") else {
         return report.not_checked("KN002", "/proc/sys/net/ipv4/ip_forward of the host");
     };
-    let has_ipv6 = snapshot
-        .settings
-        .text("--node-ip")
-        .is_some_and(|addresses| addresses.contains(':'));
-    let ipv6 = sysctls
-        .get("net.ipv6.conf.all.forwarding")
-        .filter(|_| has_ipv6);
-    let all = [
-        ("net.ipv4.ip_forward", Some(forward)),
-        ("net.ipv6.conf.all.forwarding", ipv6),
-    ];
+    let has_ipv6 = snapshot.settings.text("--node-ip").is_some_and(|addresses| addresses.contains(':'));
+    let ipv6 = sysctls.get("net.ipv6.conf.all.forwarding").filter(|_| has_ipv6);
+    let all = [("net.ipv4.ip_forward", Some(forward)), ("net.ipv6.conf.all.forwarding", ipv6)];
     for (name, found) in all {
         let Some(found) = found.filter(|found| found.value == "0") else {
             continue;
@@ -153,23 +133,14 @@ fn ip_forward(snapshot: &Snapshot, report: &mut Report) {
             "{name} is 0: the kernel does not forward what pods send to other nodes, and kubeadm's preflight refuses \
              the host"
         );
-        report.add(
-            Finding::new("KN002", Severity::Error, found.at.clone(), message)
-                .fix(persist(&[(name, "1")])),
-        );
+        report.add(Finding::new("KN002", Severity::Error, found.at.clone(), message).fix(persist(&[(name, "1")])));
     }
 }
 
 /// The command that sets kernel settings now and at each boot.
 fn persist(values: &[(&str, &str)]) -> String {
-    let lines: Vec<String> = values
-        .iter()
-        .map(|(name, value)| format!("'{name} = {value}'"))
-        .collect();
-    format!(
-        "printf '%s\\n' {} > /etc/sysctl.d/90-kubelet.conf && sysctl --system",
-        lines.join(" ")
-    )
+    let lines: Vec<String> = values.iter().map(|(name, value)| format!("'{name} = {value}'")).collect();
+    format!("printf '%s\\n' {} > /etc/sysctl.d/90-kubelet.conf && sysctl --system", lines.join(" "))
 }
 
 /// CNI plugins that put pods on a Linux bridge (flannel and weave-net by way of the plugin `bridge`).
@@ -182,16 +153,9 @@ fn br_netfilter(snapshot: &Snapshot, report: &mut Report) {
     }
     let machine = &snapshot.machine;
     if machine.cni_plugins.is_empty() {
-        return report.not_checked(
-            "KN003",
-            "a CNI configuration: not every plugin needs br_netfilter",
-        );
+        return report.not_checked("KN003", "a CNI configuration: not every plugin needs br_netfilter");
     }
-    let Some(plugin) = machine
-        .cni_plugins
-        .iter()
-        .find(|plugin| BRIDGES.contains(&plugin.as_str()))
-    else {
+    let Some(plugin) = machine.cni_plugins.iter().find(|plugin| BRIDGES.contains(&plugin.as_str())) else {
         return;
     };
     let (at, state) = match machine.sysctls.get(NAME) {
@@ -199,10 +163,9 @@ fn br_netfilter(snapshot: &Snapshot, report: &mut Report) {
         Some(_) => return,
         // The folder of the module is only missing where other settings of the network can be seen.
         None => match machine.sysctls.get("net.ipv4.ip_forward") {
-            Some(_) => (
-                Place::file("/proc/sys/net/bridge/bridge-nf-call-iptables"),
-                "not there (br_netfilter is not loaded)",
-            ),
+            Some(_) => {
+                (Place::file("/proc/sys/net/bridge/bridge-nf-call-iptables"), "not there (br_netfilter is not loaded)")
+            }
             None => return report.not_checked("KN003", "/proc/sys/net/bridge of the host"),
         },
     };
@@ -242,35 +205,24 @@ fn protect_kernel_defaults(snapshot: &Snapshot, report: &mut Report) {
         .filter(|(_, wanted, found)| found.value != *wanted)
         .collect();
     let Some((_, _, first)) = wrong.first() else {
-        if PROTECTED
-            .iter()
-            .any(|(name, _)| !sysctls.contains_key(name))
-        {
+        if PROTECTED.iter().any(|(name, _)| !sysctls.contains_key(name)) {
             report.not_checked("KN004", "/proc/sys of the host");
         }
         return;
     };
-    let list: Vec<String> = wrong
-        .iter()
-        .map(|(name, wanted, found)| format!("{name} is {} (must be {wanted})", found.value))
-        .collect();
+    let list: Vec<String> =
+        wrong.iter().map(|(name, wanted, found)| format!("{name} is {} (must be {wanted})", found.value)).collect();
     let from = settings::place(snapshot, "protectKernelDefaults");
     let message = format!(
         "protectKernelDefaults is on ({from}) and {}: the kubelet exits ('invalid kernel flag'){}",
         list.join(", "),
         if settings::are_managed(snapshot) {
-            format!(
-                "; {} restarts it again and again and looks healthy itself",
-                snapshot.unit.name
-            )
+            format!("; {} restarts it again and again and looks healthy itself", snapshot.unit.name)
         } else {
             String::new()
         }
     );
-    let values: Vec<(&str, &str)> = wrong
-        .iter()
-        .map(|(name, wanted, _)| (*name, *wanted))
-        .collect();
+    let values: Vec<(&str, &str)> = wrong.iter().map(|(name, wanted, _)| (*name, *wanted)).collect();
     let fix = format!(
         "{} before {} starts, or turn protectKernelDefaults off at {from}",
         persist(&values),

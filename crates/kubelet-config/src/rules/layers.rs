@@ -85,26 +85,13 @@ fn list_replaced(snapshot: &Snapshot, report: &mut Report) {
 }
 
 fn replaced(list: &ReplacedList, launcher: Launcher) -> Finding {
-    let severity = if list.key == "kubelet-arg" {
-        Severity::Error
-    } else {
-        Severity::Warning
-    };
-    let mut lost: Vec<&str> = list
-        .lost
-        .iter()
-        .take(MAX_STEPS)
-        .map(|(item, _)| item.as_str())
-        .collect();
+    let severity = if list.key == "kubelet-arg" { Severity::Error } else { Severity::Warning };
+    let mut lost: Vec<&str> = list.lost.iter().take(MAX_STEPS).map(|(item, _)| item.as_str()).collect();
     let more = format!("{} more", list.lost.len().saturating_sub(MAX_STEPS));
     if list.lost.len() > MAX_STEPS {
         lost.push(&more);
     }
-    let program = if launcher == Launcher::Rke2 {
-        "RKE2"
-    } else {
-        "k3s"
-    };
+    let program = if launcher == Launcher::Rke2 { "RKE2" } else { "k3s" };
     let (what, why) = if list.by_command_line {
         ("on the command line", "the command line replaces lists")
     } else {
@@ -195,8 +182,7 @@ fn split(odd: &ArgsOddity) -> Finding {
             "close the quote on the same line",
         ),
     };
-    Finding::new("SD028", Severity::Fatal, at.clone(), message)
-        .fix(format!("{fix}: {at}: {}", odd.text))
+    Finding::new("SD028", Severity::Fatal, at.clone(), message).fix(format!("{fix}: {at}: {}", odd.text))
 }
 
 #[cfg(test)]

@@ -33,11 +33,7 @@ pub(super) fn quoted(text: &str) -> String {
 
 /// `. Lost: --a --b`, or nothing.
 pub(super) fn lost_sentence(words: &[String]) -> String {
-    if words.is_empty() {
-        String::new()
-    } else {
-        format!(". Lost: {}", quoted(&words.join(" ")))
-    }
+    if words.is_empty() { String::new() } else { format!(". Lost: {}", quoted(&words.join(" "))) }
 }
 
 /// What reaches the kubelet, for the question what of a text does not.
@@ -60,10 +56,7 @@ impl<'a> Arrived<'a> {
         Self {
             missing,
             names: uses.iter().map(|used| used.name.as_str()).collect(),
-            values: uses
-                .iter()
-                .map(|used| (used.name.as_str(), used.value.as_str()))
-                .collect(),
+            values: uses.iter().map(|used| (used.name.as_str(), used.value.as_str())).collect(),
         }
     }
 
@@ -74,11 +67,7 @@ impl<'a> Arrived<'a> {
 
     /// `error` if a text holds a wanted flag that does not reach the kubelet, else `other`.
     pub(super) fn error_if_wanted(&self, text: &str, other: Severity) -> Severity {
-        if self.lacks_one_of(text) {
-            Severity::Error
-        } else {
-            other
-        }
+        if self.lacks_one_of(text) { Severity::Error } else { other }
     }
 
     /// Whether the kubelet gets this flag with this value, from wherever.
@@ -97,11 +86,7 @@ impl<'a> Arrived<'a> {
 
     /// The flags of a text that do not arrive, as written.
     pub(super) fn lost_words(&self, text: &str) -> Vec<String> {
-        flags_in(text)
-            .iter()
-            .filter(|flag| !self.has(flag))
-            .map(whole)
-            .collect()
+        flags_in(text).iter().filter(|flag| !self.has(flag)).map(whole).collect()
     }
 
     /// `. Lost: --a --b`, of the flags of a text that do not arrive; or nothing.
@@ -131,18 +116,12 @@ pub(super) fn unit_name(snapshot: &Snapshot) -> &str {
 
 /// The command after an edit of an environment file.
 pub(super) fn restart(snapshot: &Snapshot) -> String {
-    format!(
-        "`systemctl restart {}` (an environment file needs no daemon-reload)",
-        unit_name(snapshot)
-    )
+    format!("`systemctl restart {}` (an environment file needs no daemon-reload)", unit_name(snapshot))
 }
 
 /// The command after an edit of a unit or a drop-in.
 pub(super) fn reload(snapshot: &Snapshot) -> String {
-    format!(
-        "`systemctl daemon-reload && systemctl restart {}`",
-        unit_name(snapshot)
-    )
+    format!("`systemctl daemon-reload && systemctl restart {}`", unit_name(snapshot))
 }
 
 /// An assignment as one would write it into an environment file.
@@ -221,18 +200,12 @@ fn rule_of_event(kind: &EventKind) -> Option<&'static str> {
 /// In words where a flag got lost, to follow "it does not reach the kubelet: ".
 pub(super) fn reason(loss: &Loss<'_>) -> String {
     match loss {
-        Loss::LaterFlag {
-            by: (at, value), ..
-        } => {
-            format!(
-                "it is given here, but a later use of the flag counts ('{}', {at})",
-                quoted(value)
-            )
+        Loss::LaterFlag { by: (at, value), .. } => {
+            format!("it is given here, but a later use of the flag counts ('{}', {at})", quoted(value))
         }
-        Loss::InsideWord { word } => format!(
-            "it is a part of the one argument '{}', which is not read as a flag of its own",
-            quoted(&word.text)
-        ),
+        Loss::InsideWord { word } => {
+            format!("it is a part of the one argument '{}', which is not read as a flag of its own", quoted(&word.text))
+        }
         Loss::Overridden { loser, winner, .. } => format!(
             "{} is set here, but overridden by {}, where it is {}",
             loser.name,
@@ -244,27 +217,18 @@ pub(super) fn reason(loss: &Loss<'_>) -> String {
             format!("the `ExecStart=` at {} replaces this one", exec.at)
         }
         Loss::ReplacedExec { by: None, .. } => "this `ExecStart=` is cleared".to_owned(),
-        Loss::ReplacedList { list, .. } => format!(
-            "the list `{}` at {} replaces the one that this entry is in",
-            list.key, list.by
-        ),
-        Loss::Unreferenced {
-            assignment,
-            dropped: true,
-            ..
-        } => format!(
-            "it is in {}, which the `ExecStart=` that counts does not use any more",
-            assignment.name
-        ),
+        Loss::ReplacedList { list, .. } => {
+            format!("the list `{}` at {} replaces the one that this entry is in", list.key, list.by)
+        }
+        Loss::Unreferenced { assignment, dropped: true, .. } => {
+            format!("it is in {}, which the `ExecStart=` that counts does not use any more", assignment.name)
+        }
         Loss::Unreferenced { assignment, .. } => {
             format!("it is in {}, which no `ExecStart=` uses", assignment.name)
         }
         Loss::Ignored { event, .. } | Loss::DropIn { event, .. } => reason_of_event(&event.kind),
         Loss::UnreadFile { file, .. } => format!("nothing reads {}", file.at.file),
-        Loss::Memory => {
-            "it is only in what systemd still has in memory, and no file says so any more"
-                .to_owned()
-        }
+        Loss::Memory => "it is only in what systemd still has in memory, and no file says so any more".to_owned(),
         Loss::Process { pid } => format!(
             "only the running kubelet (pid {pid}) has it; no file says so any more, and the next start loses it"
         ),
@@ -307,11 +271,7 @@ pub(super) fn not_a_drop_in(reason: NotADropIn) -> &'static str {
 
 /// A value as a message shows it.
 pub(super) fn shown_value(value: &str) -> String {
-    if value.trim().is_empty() {
-        "empty".to_owned()
-    } else {
-        format!("'{}'", quoted(value))
-    }
+    if value.trim().is_empty() { "empty".to_owned() } else { format!("'{}'", quoted(value)) }
 }
 
 /// Adds the explanation of a loss to a finding: the rule that tells of it, by the place of the lost text.

@@ -104,21 +104,8 @@ impl Report {
 
 impl Finding {
     /// A finding without fix, chain and cause.
-    pub fn new(
-        rule: &'static str,
-        severity: Severity,
-        at: Place,
-        message: impl Into<String>,
-    ) -> Self {
-        Self {
-            rule,
-            severity,
-            at,
-            message: message.into(),
-            fix: None,
-            chain: Vec::new(),
-            caused_by: None,
-        }
+    pub fn new(rule: &'static str, severity: Severity, at: Place, message: impl Into<String>) -> Self {
+        Self { rule, severity, at, message: message.into(), fix: None, chain: Vec::new(), caused_by: None }
     }
 
     /// With what to do.
@@ -131,10 +118,7 @@ impl Finding {
     /// With a step of the chain.
     #[must_use]
     pub fn step(mut self, at: Place, text: impl Into<String>) -> Self {
-        self.chain.push(Step {
-            at,
-            text: text.into(),
-        });
+        self.chain.push(Step { at, text: text.into() });
         self
     }
 
@@ -216,11 +200,7 @@ fn camel_case(name: &str) -> String {
     name.split('-')
         .flat_map(|word| {
             let mut letters = word.chars();
-            letters
-                .next()
-                .map(|first| first.to_ascii_uppercase())
-                .into_iter()
-                .chain(letters)
+            letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters)
         })
         .collect()
 }

@@ -46,62 +46,36 @@ fn cni_missing(snapshot: &Snapshot, report: &mut Report) {
     }
     let machine = &snapshot.machine;
     let Some(folder) = &machine.cni_dir else {
-        return report.not_checked(
-            ID,
-            "the folder in which the runtime looks for CNI configurations",
-        );
+        return report.not_checked(ID, "the folder in which the runtime looks for CNI configurations");
     };
-    if machine
-        .cni_configs
-        .as_ref()
-        .is_some_and(|configs| !configs.is_empty())
-    {
+    if machine.cni_configs.as_ref().is_some_and(|configs| !configs.is_empty()) {
         return;
     }
     // An image has none by nature: the DaemonSet writes it on the node.
-    let age = snapshot
-        .process
-        .as_ref()
-        .and_then(|process| process.age_secs);
+    let age = snapshot.process.as_ref().and_then(|process| process.age_secs);
     if !snapshot.live && snapshot.process.is_none() {
-        return report.not_checked(
-            ID,
-            "the running host: an image has no CNI configuration yet",
-        );
+        return report.not_checked(ID, "the running host: an image has no CNI configuration yet");
     }
     report.add(no_cni(snapshot, folder, age));
 }
 
 fn no_cni(snapshot: &Snapshot, folder: &Path, age: Option<u64>) -> Finding {
     let machine = &snapshot.machine;
-    let since = age.map_or_else(String::new, |age| {
-        format!("; the kubelet started {age} s ago")
-    });
+    let since = age.map_or_else(String::new, |age| format!("; the kubelet started {age} s ago"));
     let severity = match age {
         Some(..CNI_GRACE_SECS) => Severity::Warning,
         _ => Severity::Error,
     };
-    let state = if machine.cni_configs.is_some() {
-        "no *.conf, *.conflist or *.json in it"
-    } else {
-        "the folder is not there"
-    };
-    let message = format!(
-        "no CNI configuration: {state}. The Node stays NotReady ('cni plugin not initialized'){since}"
-    );
+    let state =
+        if machine.cni_configs.is_some() { "no *.conf, *.conflist or *.json in it" } else { "the folder is not there" };
+    let message =
+        format!("no CNI configuration: {state}. The Node stays NotReady ('cni plugin not initialized'){since}");
     let fix = "kubectl -n kube-system get pods -o wide --field-selector spec.nodeName=NODE shows whether the network's \
                DaemonSet runs here; it must tolerate node.kubernetes.io/not-ready and \
                node.cloudprovider.kubernetes.io/uninitialized";
     let finding = Finding::new("NW001", severity, Place::file(folder), message).fix(fix);
-    match machine
-        .runtime
-        .as_ref()
-        .and_then(|runtime| runtime.cni_conf_dir.as_ref())
-    {
-        Some(named) => finding.step(
-            named.at.clone(),
-            "the runtime's configuration names this folder",
-        ),
+    match machine.runtime.as_ref().and_then(|runtime| runtime.cni_conf_dir.as_ref()) {
+        Some(named) => finding.step(named.at.clone(), "the runtime's configuration names this folder"),
         None => finding,
     }
 }
@@ -117,10 +91,7 @@ fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     if settings::are_to_come(snapshot) && settings::is_default(snapshot, FIELD) {
-        return report.not_checked(
-            ID,
-            "the kubelet's configuration, which is still to be written",
-        );
+        return report.not_checked(ID, "the kubelet's configuration, which is still to be written");
     }
     let is_default = settings::is_default(snapshot, FIELD);
     let fix = settings::edit(
@@ -133,8 +104,7 @@ fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
         Needed::NotAsked => {}
         Needed::Missing { at } if snapshot.live => {
             let path = &at.file;
-            let message =
-                format!("resolvConf is {path}, which does not exist: no pod can be started");
+            let message = format!("resolvConf is {path}, which does not exist: no pod can be started");
             let place = settings::place(snapshot, FIELD);
             report.add(Finding::new(ID, Severity::Warning, place, message).fix(fix));
         }
@@ -151,11 +121,7 @@ fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
                  with 'Loop detected'",
                 server.value, server.at
             );
-            let place = if is_default {
-                server.at.clone()
-            } else {
-                settings::place(snapshot, FIELD)
-            };
+            let place = if is_default { server.at.clone() } else { settings::place(snapshot, FIELD) };
             let finding = Finding::new(ID, Severity::Warning, place, message).fix(fix);
             report.add(finding.step(server.at.clone(), format!("nameserver {}", server.value)));
         }
@@ -164,9 +130,7 @@ fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
 
 fn is_loopback(server: &str) -> bool {
     let address = server.split('%').next().unwrap_or_default();
-    address
-        .parse::<IpAddr>()
-        .is_ok_and(|address| address.is_loopback())
+    address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]

@@ -16,9 +16,7 @@ pub(super) fn settle(report: &mut Report) {
     explain(&mut report.findings);
     link(&mut report.findings);
     let mut seen = BTreeSet::new();
-    report
-        .not_checked
-        .retain(|one| seen.insert((one.rule, one.lacks)));
+    report.not_checked.retain(|one| seen.insert((one.rule, one.lacks)));
 }
 
 /// The worst first, then by place, then by rule.
@@ -35,9 +33,7 @@ pub(super) fn sort(findings: &mut [Finding]) {
 
 /// The same thing said twice is said once.
 fn fold(findings: &mut Vec<Finding>) {
-    findings.dedup_by(|one, other| {
-        one.rule == other.rule && one.at == other.at && one.message == other.message
-    });
+    findings.dedup_by(|one, other| one.rule == other.rule && one.at == other.at && one.message == other.message);
 }
 
 /// Of a rule that finds without end, the worst.
@@ -67,11 +63,8 @@ fn bound(findings: &mut Vec<Finding>) {
 }
 
 /// Rules on words of the argument list, and the rules on text that explain such a word if they speak of its line.
-const EXPLAINED_BY: &[(&str, &[&str])] = &[
-    ("SD016", &["SD006", "SD014", "SD015", "SD025"]),
-    ("FL001", &["SD006", "SD025"]),
-    ("FL004", &["SD006", "SD025"]),
-];
+const EXPLAINED_BY: &[(&str, &[&str])] =
+    &[("SD016", &["SD006", "SD014", "SD015", "SD025"]), ("FL001", &["SD006", "SD025"]), ("FL004", &["SD006", "SD025"])];
 
 /// What a word of the argument list suffers from may have been said of the text that it comes from.
 fn explain(findings: &mut [Finding]) {
@@ -82,10 +75,7 @@ fn explain(findings: &mut [Finding]) {
             said.entry(key).or_insert_with(|| finding.at.clone());
         }
     }
-    for finding in findings
-        .iter_mut()
-        .filter(|finding| finding.caused_by.is_none())
-    {
+    for finding in findings.iter_mut().filter(|finding| finding.caused_by.is_none()) {
         let rules = EXPLAINED_BY.iter().find(|(rule, _)| *rule == finding.rule);
         let line = finding.at.file_line();
         finding.caused_by = rules.and_then(|(_, causes)| {
@@ -139,22 +129,9 @@ mod tests {
             ],
             ..Report::default()
         };
-        report.not_checked = vec![
-            NotChecked {
-                rule: "SD020",
-                lacks: "x",
-            },
-            NotChecked {
-                rule: "SD020",
-                lacks: "x",
-            },
-        ];
+        report.not_checked = vec![NotChecked { rule: "SD020", lacks: "x" }, NotChecked { rule: "SD020", lacks: "x" }];
         settle(&mut report);
-        let order: Vec<_> = report
-            .findings
-            .iter()
-            .map(|one| (one.rule, one.at.line))
-            .collect();
+        let order: Vec<_> = report.findings.iter().map(|one| (one.rule, one.at.line)).collect();
         assert_eq!(order, [("SD008", 2), ("SD008", 9), ("SD011", 1)]);
         assert_eq!(report.not_checked.len(), 1);
     }
@@ -172,11 +149,7 @@ mod tests {
             ..Report::default()
         };
         settle(&mut report);
-        let causes: Vec<_> = report
-            .findings
-            .iter()
-            .map(|one| one.caused_by.clone())
-            .collect();
+        let causes: Vec<_> = report.findings.iter().map(|one| one.caused_by.clone()).collect();
         let at = Place::file("/etc/x").at_line(1);
         assert_eq!(causes, [None, Some(("SD001", at)), None]);
     }
@@ -210,11 +183,7 @@ mod tests {
         }
         report.add(finding("SD003", Severity::Warning, 1));
         settle(&mut report);
-        let kept: Vec<_> = report
-            .findings
-            .iter()
-            .filter(|one| one.rule == "SD004")
-            .collect();
+        let kept: Vec<_> = report.findings.iter().filter(|one| one.rule == "SD004").collect();
         assert_eq!(kept.len(), MAX_OF_A_RULE);
         assert!(kept.last().unwrap().message.contains("150 more"));
         assert_eq!(report.findings.len(), MAX_OF_A_RULE + 1);

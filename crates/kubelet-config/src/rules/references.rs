@@ -5,10 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Finding, Report, Rule, Severity,
-    lost::{
-        Arrived, env_file_line, environment_line, holds_flags, lost_sentence, quoted, reload,
-        restart, whole,
-    },
+    lost::{Arrived, env_file_line, environment_line, holds_flags, lost_sentence, quoted, reload, restart, whole},
 };
 use crate::kubelet::{
     layers::Launcher,
@@ -60,10 +57,7 @@ fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
         return;
     };
     if snapshot.launch.launcher == Launcher::Script {
-        report.not_checked(
-            "SD002",
-            "what the script in ExecStart= does with its environment",
-        );
+        report.not_checked("SD002", "what the script in ExecStart= does with its environment");
         return;
     }
     let references = exec.references();
@@ -73,10 +67,7 @@ fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let mut comparisons = MAX_COMPARISONS;
     for (name, variable) in &snapshot.unit.variables {
-        let from_a_file = matches!(
-            variable.winner.source,
-            Source::Environment | Source::File { .. }
-        );
+        let from_a_file = matches!(variable.winner.source, Source::Environment | Source::File { .. });
         let is_used = used.contains(name.as_str()) || elsewhere.contains(name.as_str());
         if !from_a_file || is_used || dropped.contains(name) || comparisons < references.len() {
             continue;
@@ -88,11 +79,7 @@ fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
             .min_by_key(|(used, _, _)| strsim::levenshtein(name, used));
         let near = near.map(|(used, at, _)| (used.as_str(), at));
         let near_is_set = near.is_some_and(|(used, _)| {
-            snapshot
-                .unit
-                .variables
-                .get(used)
-                .is_some_and(|used| !used.winner.value.is_empty())
+            snapshot.unit.variables.get(used).is_some_and(|used| !used.winner.value.is_empty())
         });
         let severity = match (holds_flags(&variable.winner.value), near) {
             (true, Some(_)) => Severity::Error,
@@ -114,11 +101,7 @@ fn is_near(name: &str, used: &str) -> bool {
     if name.len().max(used.len()) > MAX_NAME_BYTES {
         return false;
     }
-    let slips = if name.len().min(used.len()) >= 8 {
-        2
-    } else {
-        1
-    };
+    let slips = if name.len().min(used.len()) >= 8 { 2 } else { 1 };
     name.eq_ignore_ascii_case(used) || strsim::levenshtein(name, used) <= slips
 }
 
@@ -147,14 +130,8 @@ fn used_by_nothing(
     let name = &winner.name;
     let at = winner.at.clone();
     let distribution = match snapshot.launch.launcher {
-        Launcher::K3s => Some((
-            "k3s",
-            "the list `kubelet-arg` of /etc/rancher/k3s/config.yaml",
-        )),
-        Launcher::Rke2 => Some((
-            "RKE2",
-            "the list `kubelet-arg` of /etc/rancher/rke2/config.yaml",
-        )),
+        Launcher::K3s => Some(("k3s", "the list `kubelet-arg` of /etc/rancher/k3s/config.yaml")),
+        Launcher::Rke2 => Some(("RKE2", "the list `kubelet-arg` of /etc/rancher/rke2/config.yaml")),
         Launcher::MicroK8s | Launcher::K8sSnap => Some(("the snap", "its file args/kubelet")),
         Launcher::Direct | Launcher::Script => None,
     };
@@ -165,9 +142,7 @@ fn used_by_nothing(
         )
     } else if let Some((used, used_at)) = near {
         (
-            format!(
-                "{name} is set here, but no `ExecStart=` refers to it; {used_at} uses ${used}{lost}"
-            ),
+            format!("{name} is set here, but no `ExecStart=` refers to it; {used_at} uses ${used}{lost}"),
             rename(snapshot, winner, used),
         )
     } else {
@@ -185,21 +160,10 @@ fn used_by_nothing(
 
 fn rename(snapshot: &Snapshot, winner: &Assignment, used: &str) -> String {
     let in_file = matches!(winner.source, Source::File { .. });
-    let after = if in_file {
-        restart(snapshot)
-    } else {
-        reload(snapshot)
-    };
-    let already = snapshot
-        .unit
-        .variables
-        .get(used)
-        .filter(|variable| !variable.winner.value.trim().is_empty());
+    let after = if in_file { restart(snapshot) } else { reload(snapshot) };
+    let already = snapshot.unit.variables.get(used).filter(|variable| !variable.winner.value.trim().is_empty());
     let Some(already) = already else {
-        return format!(
-            "rename {} to {used} at {}, then {after}",
-            winner.name, winner.at
-        );
+        return format!("rename {} to {used} at {}, then {after}", winner.name, winner.at);
     };
     let value = format!("{} {}", already.winner.value, winner.value);
     if in_file {
@@ -232,12 +196,7 @@ fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
     if snapshot.launch.launcher == Launcher::Script {
         return; // Who knows whether the script splits it.
     }
-    let declared: BTreeMap<&Place, &ExecWord> = exec
-        .words
-        .iter()
-        .rev()
-        .map(|word| (&word.at, word))
-        .collect();
+    let declared: BTreeMap<&Place, &ExecWord> = exec.words.iter().rev().map(|word| (&word.at, word)).collect();
     let expanded = snapshot.unit.argv.iter().rev();
     let expanded: BTreeMap<&Place, &Word> = expanded.map(|word| (&word.declared, word)).collect();
     let references = exec.references();
@@ -250,16 +209,11 @@ fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
             break;
         }
         let alone = declared.text == format!("${{{name}}}");
-        let value = snapshot
-            .unit
-            .variables
-            .get(name)
-            .map_or("", |variable| variable.winner.value.as_str());
+        let value = snapshot.unit.variables.get(name).map_or("", |variable| variable.winner.value.as_str());
         let is_list = if alone {
             value.is_empty() || value.contains(char::is_whitespace)
         } else {
-            value.contains(char::is_whitespace)
-                && flags_in(value).iter().any(|flag| flag.offset > 0)
+            value.contains(char::is_whitespace) && flags_in(value).iter().any(|flag| flag.offset > 0)
         };
         if is_list {
             let word = expanded.get(at).copied();
@@ -268,19 +222,9 @@ fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn one_word(
-    snapshot: &Snapshot,
-    name: &str,
-    at: &Place,
-    word: Option<&Word>,
-    value: &str,
-) -> Finding {
+fn one_word(snapshot: &Snapshot, name: &str, at: &Place, word: Option<&Word>, value: &str) -> Finding {
     let message = if value.is_empty() {
-        let state = if snapshot.unit.variables.contains_key(name) {
-            "empty"
-        } else {
-            "not set"
-        };
+        let state = if snapshot.unit.variables.contains_key(name) { "empty" } else { "not set" };
         format!(
             "{name} is {state}, and ${{{name}}} then is an empty argument: the kubelet takes it for a command and exits"
         )
@@ -314,10 +258,7 @@ fn exec_drops_variable(snapshot: &Snapshot, report: &mut Report) {
         }
     }
     for replaced in &snapshot.unit.replaced_execs {
-        let word = replaced
-            .words
-            .iter()
-            .find(|word| arrived.lacks_one_of(&word.text));
+        let word = replaced.words.iter().find(|word| arrived.lacks_one_of(&word.text));
         if let Some(word) = word {
             report.add(
                 Finding::new(
@@ -337,19 +278,12 @@ fn exec_drops_variable(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn drops(
-    snapshot: &Snapshot,
-    arrived: &Arrived<'_>,
-    exec: &Exec,
-    variable: &Variable,
-    report: &mut Report,
-) {
+fn drops(snapshot: &Snapshot, arrived: &Arrived<'_>, exec: &Exec, variable: &Variable, report: &mut Report) {
     let name = &variable.winner.name;
     let value = &variable.winner.value;
     let flags = flags_in(value);
     let lost: Vec<_> = flags.iter().filter(|flag| !arrived.has(flag)).collect();
-    let severity = if arrived.lacks_one_of(value) || lost.iter().any(|flag| !arrived.has_name(flag))
-    {
+    let severity = if arrived.lacks_one_of(value) || lost.iter().any(|flag| !arrived.has_name(flag)) {
         Severity::Error
     } else if !lost.is_empty() {
         Severity::Info // Given anew with other values: most likely on purpose.
@@ -361,15 +295,9 @@ fn drops(
         "SD007",
         severity,
         exec.at.clone(),
-        format!(
-            "this `ExecStart=` replaces an earlier one and does not use ${name} any more{}",
-            lost_sentence(&words)
-        ),
+        format!("this `ExecStart=` replaces an earlier one and does not use ${name} any more{}", lost_sentence(&words)),
     )
-    .fix(format!(
-        "add ${name} to this line, then {}",
-        reload(snapshot)
-    ))
+    .fix(format!("add ${name} to this line, then {}", reload(snapshot)))
     .step(variable.winner.at.clone(), format!("sets {name}"));
     for replaced in &snapshot.unit.replaced_execs {
         for (used, at, _) in replaced.references() {

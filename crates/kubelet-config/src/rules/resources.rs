@@ -87,11 +87,7 @@ fn reserved_absent(snapshot: &Snapshot, report: &mut Report) {
     if reserves("kubeReserved") || reserves("systemReserved") {
         return;
     }
-    let memory = snapshot
-        .machine
-        .memory_bytes
-        .as_ref()
-        .map(|found| found.value);
+    let memory = snapshot.machine.memory_bytes.as_ref().map(|found| found.value);
     let severity = match memory {
         Some(bytes) if bytes < SMALL_BYTES => Severity::Warning,
         _ => Severity::Info,
@@ -101,18 +97,13 @@ fn reserved_absent(snapshot: &Snapshot, report: &mut Report) {
         let gib = bytes as f64 / f64::from(1 << 30);
         format!(" of {gib:.1} GiB")
     });
-    let place =
-        settings::config_file(snapshot).map_or_else(|| settings::command(snapshot), Clone::clone);
+    let place = settings::config_file(snapshot).map_or_else(|| settings::command(snapshot), Clone::clone);
     let message = format!(
         "neither kubeReserved nor systemReserved sets memory aside: pods may use all{with} but the eviction threshold, \
          and memory pressure then hits the kubelet and the runtime"
     );
-    let fix = settings::edit(
-        snapshot,
-        "systemReserved",
-        "systemReserved: {memory: 500Mi}",
-        "--system-reserved=memory=500Mi",
-    );
+    let fix =
+        settings::edit(snapshot, "systemReserved", "systemReserved: {memory: 500Mi}", "--system-reserved=memory=500Mi");
     report.add(Finding::new("RS001", severity, place, message).fix(fix));
 }
 
@@ -122,10 +113,7 @@ fn eviction_zeroed(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let hard = snapshot.settings.map(PATH);
-    let missing: Vec<&str> = [MEMORY, "nodefs.available"]
-        .into_iter()
-        .filter(|key| !hard.contains_key(key))
-        .collect();
+    let missing: Vec<&str> = [MEMORY, "nodefs.available"].into_iter().filter(|key| !hard.contains_key(key)).collect();
     if missing.is_empty() {
         return;
     }
@@ -133,10 +121,7 @@ fn eviction_zeroed(snapshot: &Snapshot, report: &mut Report) {
     let names = if hard.is_empty() {
         "is empty".to_owned()
     } else {
-        format!(
-            "names only {}",
-            hard.keys().copied().collect::<Vec<_>>().join(", ")
-        )
+        format!("names only {}", hard.keys().copied().collect::<Vec<_>>().join(", "))
     };
     let consequence = if missing.contains(&MEMORY) {
         "under memory pressure the kernel's OOM killer acts, the kubelet does not evict"
@@ -144,13 +129,10 @@ fn eviction_zeroed(snapshot: &Snapshot, report: &mut Report) {
         "the disk fills up before the kubelet evicts"
     };
     let have = if missing.len() == 1 { "has" } else { "have" };
-    let message = format!(
-        "evictionHard {names}: {} {have} no threshold any more; {consequence}",
-        missing.join(" and ")
-    );
+    let message =
+        format!("evictionHard {names}: {} {have} no threshold any more; {consequence}", missing.join(" and "));
     report.add(
-        Finding::new("RS002", Severity::Warning, place.clone(), message)
-            .fix(zeroed_fix(snapshot, &place, &missing)),
+        Finding::new("RS002", Severity::Warning, place.clone(), message).fix(zeroed_fix(snapshot, &place, &missing)),
     );
 }
 
@@ -164,34 +146,17 @@ fn zeroed_fix(snapshot: &Snapshot, place: &Place, missing: &[&str]) -> String {
         );
     }
     let value = |key: &str| if key == MEMORY { "100Mi" } else { "10%" };
-    if matches!(
-        snapshot
-            .settings
-            .get("evictionHard")
-            .map(|setting| &setting.from),
-        Some(From::Flag(_))
-    ) {
-        let more: Vec<String> = missing
-            .iter()
-            .map(|key| format!("{key}<{}", value(key)))
-            .collect();
-        return format!(
-            "{place}: add {} to --eviction-hard, then systemctl restart {unit}",
-            more.join(",")
-        );
+    if matches!(snapshot.settings.get("evictionHard").map(|setting| &setting.from), Some(From::Flag(_))) {
+        let more: Vec<String> = missing.iter().map(|key| format!("{key}<{}", value(key))).collect();
+        return format!("{place}: add {} to --eviction-hard, then systemctl restart {unit}", more.join(","));
     }
-    let lines: Vec<String> = missing
-        .iter()
-        .map(|key| format!("{key}: {}", serde_json::Value::from(value(key))))
-        .collect();
+    let lines: Vec<String> =
+        missing.iter().map(|key| format!("{key}: {}", serde_json::Value::from(value(key)))).collect();
     let or = match &snapshot.version {
         Some(version) if version.minor.0 < 33 => "",
         _ => " (or mergeDefaultEvictionSettings: true beside it)",
     };
-    format!(
-        "{place}: add {} below it{or}, then systemctl restart {unit}",
-        lines.join(" and ")
-    )
+    format!("{place}: add {} below it{or}, then systemctl restart {unit}", lines.join(" and "))
 }
 
 /// A threshold: a part of the whole, in percent, or an amount.
@@ -228,11 +193,7 @@ fn eviction_nonsense(snapshot: &Snapshot, report: &mut Report) {
     if !is_judgeable(snapshot, report, "RS003") {
         return;
     }
-    let memory = snapshot
-        .machine
-        .memory_bytes
-        .as_ref()
-        .map(|found| found.value);
+    let memory = snapshot.machine.memory_bytes.as_ref().map(|found| found.value);
     if memory.is_none() {
         report.not_checked("RS003", "the machine's memory");
     }
@@ -244,20 +205,15 @@ fn eviction_nonsense(snapshot: &Snapshot, report: &mut Report) {
             let Some(limit) = threshold(text) else {
                 continue;
             };
-            let judged = if key == MEMORY {
-                memory_nonsense(text, &limit, memory)
-            } else {
-                disk_nonsense(key, text, &limit)
-            };
+            let judged =
+                if key == MEMORY { memory_nonsense(text, &limit, memory) } else { disk_nonsense(key, text, &limit) };
             if let Some((severity, message)) = judged {
                 let fix = if key == MEMORY {
                     format!("{at}: write a memory.available between 100Mi and 5%")
                 } else {
                     format!("{at}: write a lower threshold, for example 10%")
                 };
-                report.add(
-                    Finding::new("RS003", severity, at, format!("{path}: {message}")).fix(fix),
-                );
+                report.add(Finding::new("RS003", severity, at, format!("{path}: {message}")).fix(fix));
             }
         }
     }
@@ -272,11 +228,7 @@ fn key_place(snapshot: &Snapshot, path: &str, key: &str) -> Option<Place> {
     }
 }
 
-fn memory_nonsense(
-    text: &str,
-    limit: &Threshold,
-    memory: Option<u64>,
-) -> Option<(Severity, String)> {
+fn memory_nonsense(text: &str, limit: &Threshold, memory: Option<u64>) -> Option<(Severity, String)> {
     // To the kubelet 0% and 100% mean that there is no threshold.
     if let Threshold::Percent(percent) = limit
         && (*percent <= 0.0 || (*percent - 100.0).abs() < f64::EPSILON)
@@ -286,10 +238,7 @@ fn memory_nonsense(
     let with = |bytes: u64| format!("memory.available<{text} on {} MiB of memory", bytes >> 20);
     if let (Some(amount), Some(bytes)) = (amount(limit, memory), memory) {
         if amount >= Quantity::whole(bytes) {
-            let message = format!(
-                "{}: the node is always under memory pressure and evicts every pod",
-                with(bytes)
-            );
+            let message = format!("{}: the node is always under memory pressure and evicts every pod", with(bytes));
             return Some((Severity::Error, message));
         }
         if amount >= Quantity::whole(bytes / 10 * 3) {
@@ -302,9 +251,7 @@ fn memory_nonsense(
     }
     let amount = amount(limit, memory)?;
     (amount < Quantity::whole(50 << 20) && amount.value() > 0).then(|| {
-        let message = format!(
-            "memory.available<{text} leaves no time to evict: the kernel's OOM killer is faster"
-        );
+        let message = format!("memory.available<{text} leaves no time to evict: the kernel's OOM killer is faster");
         (Severity::Warning, message)
     })
 }
@@ -322,8 +269,7 @@ fn disk_nonsense(key: &str, text: &str, limit: &Threshold) -> Option<(Severity, 
 fn soft_below_hard(snapshot: &Snapshot, report: &mut Report, memory: Option<u64>) {
     let hard = snapshot.settings.map("evictionHard");
     for (key, soft) in snapshot.settings.map("evictionSoft") {
-        let (Some(at), Some(hard)) = (key_place(snapshot, "evictionSoft", key), hard.get(key))
-        else {
+        let (Some(at), Some(hard)) = (key_place(snapshot, "evictionSoft", key), hard.get(key)) else {
             continue;
         };
         let (Some(low), Some(high)) = (threshold(soft), threshold(hard)) else {
@@ -339,13 +285,10 @@ fn soft_below_hard(snapshot: &Snapshot, report: &mut Report, memory: Option<u64>
             _ => false,
         };
         if is_below {
-            let message = format!(
-                "evictionSoft: {key}<{soft} is below the hard threshold {hard}: it never acts"
-            );
+            let message = format!("evictionSoft: {key}<{soft} is below the hard threshold {hard}: it never acts");
             report.add(
-                Finding::new("RS003", Severity::Warning, at.clone(), message).fix(format!(
-                    "{at}: write a soft threshold above {hard}, or delete it"
-                )),
+                Finding::new("RS003", Severity::Warning, at.clone(), message)
+                    .fix(format!("{at}: write a soft threshold above {hard}, or delete it")),
             );
         }
     }
@@ -357,14 +300,8 @@ fn enforce_cgroup_missing(snapshot: &Snapshot, report: &mut Report) {
         return report.not_checked("RS005", settings::COMMAND);
     }
     let levels = snapshot.settings.list(PATH);
-    for (level, field) in [
-        ("system-reserved", "systemReservedCgroup"),
-        ("kube-reserved", "kubeReservedCgroup"),
-    ] {
-        let Some(written) = levels
-            .iter()
-            .find(|one| one.strip_suffix("-compressible").unwrap_or(one) == level)
-        else {
+    for (level, field) in [("system-reserved", "systemReservedCgroup"), ("kube-reserved", "kubeReservedCgroup")] {
+        let Some(written) = levels.iter().find(|one| one.strip_suffix("-compressible").unwrap_or(one) == level) else {
             continue;
         };
         let place = settings::place(snapshot, PATH);

@@ -61,10 +61,7 @@ fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
     }
     let machine = &snapshot.machine;
     let (Some(path), Some(socket)) = (&machine.socket_path, &machine.socket) else {
-        return report.not_checked(
-            "RT001",
-            "a look at the runtime's socket on the running host",
-        );
+        return report.not_checked("RT001", "a look at the runtime's socket on the running host");
     };
     let what = match socket {
         Socket::Present | Socket::Connected => return,
@@ -75,22 +72,13 @@ fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
         }
     };
     let others = machine.other_sockets.join(", ");
-    let found = if others.is_empty() {
-        String::new()
-    } else {
-        format!("; another runtime's socket is there: {others}")
-    };
+    let found =
+        if others.is_empty() { String::new() } else { format!("; another runtime's socket is there: {others}") };
     let is_before = snapshot.phase == Phase::Before;
     let (severity, result) = if is_before {
-        (
-            Severity::Warning,
-            "it must be there when the kubelet starts",
-        )
+        (Severity::Warning, "it must be there when the kubelet starts")
     } else {
-        (
-            Severity::Fatal,
-            "the kubelet retries for a while, then exits",
-        )
+        (Severity::Fatal, "the kubelet retries for a while, then exits")
     };
     let at = settings::place(snapshot, "containerRuntimeEndpoint");
     let service = match machine.runtime.as_ref().map(|runtime| runtime.kind) {
@@ -102,9 +90,7 @@ fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
         format!("systemctl enable --now {service}; if it runs: journalctl -u {service}")
     } else {
         let first = machine.other_sockets.first().map_or("", String::as_str);
-        format!(
-            "systemctl enable --now {service}, or set containerRuntimeEndpoint: unix://{first} at {at}"
-        )
+        format!("systemctl enable --now {service}, or set containerRuntimeEndpoint: unix://{first} at {at}")
     };
     report.add(Finding::new("RT001", severity, at, format!("{what}{found}; {result}")).fix(fix));
 }
@@ -115,17 +101,13 @@ fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
     };
     let Some(at) = &runtime.cri_disabled else {
         if !runtime.problems.is_empty() {
-            report.not_checked(
-                "RT002",
-                "a configuration of the runtime that could be read whole",
-            );
+            report.not_checked("RT002", "a configuration of the runtime that could be read whole");
         }
         return;
     };
     let message = "containerd's CRI plugin is disabled here: its socket answers 'unknown service \
                    runtime.v1.RuntimeService', and the kubelet exits after some retries";
-    let fix =
-        format!("{at}: remove the plugin from disabled_plugins, then systemctl restart containerd");
+    let fix = format!("{at}: remove the plugin from disabled_plugins, then systemctl restart containerd");
     report.add(Finding::new("RT002", Severity::Fatal, at.clone(), message).fix(fix));
 }
 
@@ -146,9 +128,7 @@ fn asks(snapshot: &Snapshot, runtime: &Runtime) -> Asks {
     };
     if answers == Some(false) {
         let version = runtime.version.as_deref().unwrap_or_default();
-        return Asks::No(format!(
-            "{name} {version} does not tell the kubelet its driver"
-        ));
+        return Asks::No(format!("{name} {version} does not tell the kubelet its driver"));
     }
     let Some(version) = &snapshot.version else {
         return Asks::Unknown("the kubelet's version");
@@ -166,9 +146,9 @@ fn asks(snapshot: &Snapshot, runtime: &Runtime) -> Asks {
         _ => true,
     };
     match (is_on, answers) {
-        (false, _) if version.minor.0 < 31 => Asks::No(format!(
-            "kubelet {version} does not ask the runtime by default"
-        )),
+        (false, _) if version.minor.0 < 31 => {
+            Asks::No(format!("kubelet {version} does not ask the runtime by default"))
+        }
         (false, _) => Asks::No("the gate KubeletCgroupDriverFromCRI is turned off".to_owned()),
         (true, Some(_)) => Asks::Yes,
         (true, None) => Asks::Unknown("the runtime's version"),
@@ -178,12 +158,8 @@ fn asks(snapshot: &Snapshot, runtime: &Runtime) -> Asks {
 /// Whether a runtime of this version tells the kubelet its driver: containerd since 2.0, CRI-O since 1.28.
 fn at_least(version: &str, kind: RuntimeKind) -> bool {
     let mut parts = version.trim_start_matches('v').split('.').map(|part| {
-        let digits = part
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(part.len());
-        part.get(..digits)
-            .and_then(|part| part.parse::<u32>().ok())
-            .unwrap_or(0)
+        let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        part.get(..digits).and_then(|part| part.parse::<u32>().ok()).unwrap_or(0)
     });
     let found = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
     found
@@ -211,10 +187,7 @@ fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
         return report.not_checked(ID, settings::COMMAND);
     }
     if settings::are_to_come(snapshot) && settings::is_default(snapshot, FIELD) {
-        return report.not_checked(
-            ID,
-            "the kubelet's configuration, which is still to be written",
-        );
+        return report.not_checked(ID, "the kubelet's configuration, which is still to be written");
     }
     // k3s and RKE2 set both sides when they start; MicroK8s' words come from a file.
     if settings::are_managed(snapshot) && settings::is_default(snapshot, FIELD) {
@@ -224,10 +197,7 @@ fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
         return report.not_checked(ID, "the configuration of the runtime at the endpoint");
     };
     let Some(theirs) = &runtime.systemd_cgroup else {
-        return report.not_checked(
-            ID,
-            "a configuration of the runtime that says its cgroup driver",
-        );
+        return report.not_checked(ID, "a configuration of the runtime that says its cgroup driver");
     };
     let ours = snapshot.settings.text(FIELD).unwrap_or("cgroupfs");
     let wanted = driver_name(theirs.value);
@@ -241,20 +211,14 @@ fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
     };
     let runtime_name = name(runtime.kind);
     let theirs_by = if theirs.at.line == 0 {
-        format!(
-            "{runtime_name} uses {wanted} cgroups by default (nothing in {} says otherwise)",
-            theirs.at.file
-        )
+        format!("{runtime_name} uses {wanted} cgroups by default (nothing in {} says otherwise)", theirs.at.file)
     } else {
         format!("{runtime_name} uses {wanted} cgroups ({})", theirs.at)
     };
     let from = snapshot.settings.get(FIELD).map(|setting| &setting.from);
     let ours_by = match from {
         Some(From::Flag(_) | From::File(_)) => format!("{FIELD} is {ours}"),
-        _ => format!(
-            "{}: the default is {ours}",
-            settings::by_default(snapshot, FIELD, "--cgroup-driver")
-        ),
+        _ => format!("{}: the default is {ours}", settings::by_default(snapshot, FIELD, "--cgroup-driver")),
     };
     let message = format!(
         "{ours_by}, but {theirs_by}. {why}, so the mismatch is real: pods fail to start or end up in two hierarchies"
@@ -280,9 +244,7 @@ fn driver_fix(snapshot: &Snapshot, is_systemd: bool, at: &Place, kind: RuntimeKi
              ({drain})",
             at.file
         ),
-        RuntimeKind::Crio => format!(
-            "{at}: write cgroup_manager = \"systemd\", then systemctl restart crio ({drain})"
-        ),
+        RuntimeKind::Crio => format!("{at}: write cgroup_manager = \"systemd\", then systemctl restart crio ({drain})"),
     }
 }
 
@@ -294,39 +256,24 @@ fn cgroup_v1(snapshot: &Snapshot, report: &mut Report) {
         None => return report.not_checked(ID, "/sys/fs/cgroup of the host"),
     }
     // A setting that nobody set is the kubelet's default, which the version alone decides.
-    let said = snapshot
-        .settings
-        .bool("failCgroupV1")
-        .filter(|_| !settings::is_default(snapshot, "failCgroupV1"));
+    let said = snapshot.settings.bool("failCgroupV1").filter(|_| !settings::is_default(snapshot, "failCgroupV1"));
     let minor = snapshot.version.as_ref().map(|version| version.minor.0);
-    let shown = snapshot.version.as_ref().map_or_else(
-        || "the kubelet".to_owned(),
-        |version| format!("kubelet {version}"),
-    );
+    let shown =
+        snapshot.version.as_ref().map_or_else(|| "the kubelet".to_owned(), |version| format!("kubelet {version}"));
     let (severity, result) = match (minor, said) {
         (Some(..31), _) => return,
-        (Some(35..), None) => (
-            Severity::Fatal,
-            format!("{shown} exits ('kubelet is configured to not run on a host using cgroup v1')"),
-        ),
-        (_, Some(true)) => (
-            Severity::Fatal,
-            format!("failCgroupV1 is true: {shown} exits"),
-        ),
+        (Some(35..), None) => {
+            (Severity::Fatal, format!("{shown} exits ('kubelet is configured to not run on a host using cgroup v1')"))
+        }
+        (_, Some(true)) => (Severity::Fatal, format!("failCgroupV1 is true: {shown} exits")),
         (Some(35..), Some(false)) => (
             Severity::Warning,
-            format!(
-                "{shown} starts only because failCgroupV1 is false; support for cgroup v1 will be removed"
-            ),
+            format!("{shown} starts only because failCgroupV1 is false; support for cgroup v1 will be removed"),
         ),
-        (Some(_), _) => (
-            Severity::Warning,
-            format!("{shown} warns, and kubelets from 1.35 on exit"),
-        ),
+        (Some(_), _) => (Severity::Warning, format!("{shown} warns, and kubelets from 1.35 on exit")),
         (None, _) => (
             Severity::Warning,
-            "kubelets from 1.31 on warn, and from 1.35 on exit unless failCgroupV1 is false"
-                .to_owned(),
+            "kubelets from 1.31 on warn, and from 1.35 on exit unless failCgroupV1 is false".to_owned(),
         ),
     };
     let at = Place::file("/sys/fs/cgroup");

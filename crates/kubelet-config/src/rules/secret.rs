@@ -41,25 +41,16 @@ pub(super) fn hide(snapshot: &Snapshot, report: &mut Report) {
 /// The values and each word of them, the longest first: one may be a part of another.
 fn secrets(snapshot: &Snapshot) -> Vec<&str> {
     let unit = &snapshot.unit;
-    let of_unit = unit
-        .variables
-        .values()
-        .flat_map(|variable| variable.losers.iter().chain([&variable.winner]));
+    let of_unit = unit.variables.values().flat_map(|variable| variable.losers.iter().chain([&variable.winner]));
     let unread = snapshot.unread_files.iter();
     let assignments = of_unit.chain(unread.flat_map(|file| &file.assignments));
-    let secret: Vec<&Assignment> = assignments
-        .filter(|assignment| is_secret_variable(&assignment.name))
-        .collect();
+    let secret: Vec<&Assignment> = assignments.filter(|assignment| is_secret_variable(&assignment.name)).collect();
     // The text of a line that is odd: a value may be cut where a quote closes.
-    let odd = unit.events.iter().filter(|event| {
-        secret
-            .iter()
-            .any(|assignment| stands_in(assignment, &event.at.file, event.at.line))
-    });
-    let texts = secret
+    let odd = unit
+        .events
         .iter()
-        .map(|assignment| assignment.value.as_str())
-        .chain(odd.map(|event| event.text.as_str()));
+        .filter(|event| secret.iter().any(|assignment| stands_in(assignment, &event.at.file, event.at.line)));
+    let texts = secret.iter().map(|assignment| assignment.value.as_str()).chain(odd.map(|event| event.text.as_str()));
     let mut found = BTreeSet::new();
     for text in texts {
         for word in text.split_whitespace().chain([text.trim()]) {
@@ -76,8 +67,7 @@ fn secrets(snapshot: &Snapshot) -> Vec<&str> {
 
 fn stands_in(assignment: &Assignment, file: &str, line: u32) -> bool {
     let last = assignment.marks.last().map_or(0, |(_, at)| at.line);
-    *assignment.at.file == *file
-        && (assignment.at.line..=last.max(assignment.at.line)).contains(&line)
+    *assignment.at.file == *file && (assignment.at.line..=last.max(assignment.at.line)).contains(&line)
 }
 
 /// Whether to hide it hides a secret: a path and a flag are none.
@@ -96,7 +86,9 @@ mod tests {
     fn texts(env: &str, exec: &str) -> String {
         let tree = kubeadm().file("/etc/default/kubelet", env).file(
             DROP_IN,
-            format!("[Service]\nEnvironmentFile=-/etc/default/kubelet\nExecStart=\nExecStart=/usr/bin/kubelet {exec}\n"),
+            format!(
+                "[Service]\nEnvironmentFile=-/etc/default/kubelet\nExecStart=\nExecStart=/usr/bin/kubelet {exec}\n"
+            ),
         );
         let found = findings_with(&tree, Inputs::default());
         assert!(!found.is_empty(), "{env}");
@@ -106,13 +98,7 @@ mod tests {
         };
         let shown = found.iter().map(|finding| {
             let fix = finding.fix.clone().unwrap_or_default();
-            format!(
-                "{} {}: {} | {fix} | {}\n",
-                finding.rule,
-                finding.at,
-                finding.message,
-                steps(finding)
-            )
+            format!("{} {}: {} | {fix} | {}\n", finding.rule, finding.at, finding.message, steps(finding))
         });
         shown.collect()
     }
@@ -127,12 +113,9 @@ mod tests {
             ("CLIENT_SECRET_ID", "--v=$CLIENT_SECRET_ID"),
             ("cloud_credentials", "$cloud_credentials"),
         ] {
-            for value in [
-                SECRET.to_owned(),
-                format!("\"{SECRET}\""),
-                format!("'a {SECRET} b'"),
-                format!("\"x\"{SECRET}"),
-            ] {
+            for value in
+                [SECRET.to_owned(), format!("\"{SECRET}\""), format!("'a {SECRET} b'"), format!("\"x\"{SECRET}")]
+            {
                 let shown = texts(&format!("{name}={value}\n"), exec);
                 assert!(!shown.contains(SECRET), "{name}={value}: {shown}");
             }
@@ -141,23 +124,14 @@ mod tests {
 
     #[test]
     fn another_variables_value_is_quoted() {
-        let shown = texts(
-            &format!("KUBELET_EXTRA_ARGS={SECRET}\n"),
-            "$KUBELET_EXTRA_ARGS",
-        );
-        assert!(
-            shown.contains(&format!("SD016 /etc/default/kubelet:1: '{SECRET}'")),
-            "{shown}"
-        );
+        let shown = texts(&format!("KUBELET_EXTRA_ARGS={SECRET}\n"), "$KUBELET_EXTRA_ARGS");
+        assert!(shown.contains(&format!("SD016 /etc/default/kubelet:1: '{SECRET}'")), "{shown}");
     }
 
     #[test]
     fn a_flags_secret_is_quoted_by_no_fix() {
         let env = format!("KUBELET_EXTRA_ARGS=--token={SECRET} stray\n");
         let shown = texts(&env, "$KUBELET_EXTRA_ARGS");
-        assert!(
-            !shown.contains(SECRET) && shown.contains("stray"),
-            "{shown}"
-        );
+        assert!(!shown.contains(SECRET) && shown.contains("stray"), "{shown}");
     }
 }

@@ -23,18 +23,12 @@ pub(super) fn are_managed(snapshot: &Snapshot) -> bool {
 
 /// Whether nobody set this setting.
 pub(super) fn is_default(snapshot: &Snapshot, path: &str) -> bool {
-    snapshot
-        .settings
-        .get(path)
-        .is_none_or(|setting| matches!(setting.from, From::Default { .. } | From::Distribution))
+    snapshot.settings.get(path).is_none_or(|setting| matches!(setting.from, From::Default { .. } | From::Distribution))
 }
 
 /// Whether this setting has the default of a kubelet that was given no `--config`.
 pub(super) fn is_legacy(snapshot: &Snapshot, path: &str) -> bool {
-    snapshot
-        .settings
-        .get(path)
-        .is_some_and(|setting| setting.from == From::Default { legacy: true })
+    snapshot.settings.get(path).is_some_and(|setting| setting.from == From::Default { legacy: true })
 }
 
 /// The file that `--config` names.
@@ -46,11 +40,7 @@ pub(super) fn config_file(snapshot: &Snapshot) -> Option<&Place> {
 /// Whether the file of `--config` is still to be written, as before `kubeadm join`: what it will say is not known.
 pub(super) fn are_to_come(snapshot: &Snapshot) -> bool {
     snapshot.phase == Phase::Before
-        && snapshot
-            .config
-            .files
-            .iter()
-            .any(|file| !file.drop_in && file.state == FileState::Missing)
+        && snapshot.config.files.iter().any(|file| !file.drop_in && file.state == FileState::Missing)
 }
 
 /// The arguments file of a snap's kubelet.

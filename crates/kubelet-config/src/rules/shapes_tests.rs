@@ -12,10 +12,7 @@ use crate::kubelet::{
 
 /// What the rules on systemd's side find, of warnings and worse.
 fn bad(tree: &MemoryTree, unit: &str) -> Vec<String> {
-    let inputs = Inputs {
-        unit: Some(unit.to_owned()),
-        ..external()
-    };
+    let inputs = Inputs { unit: Some(unit.to_owned()), ..external() };
     let findings = run(&snapshot(tree, inputs)).findings;
     findings
         .into_iter()
@@ -34,10 +31,7 @@ const FOLDER: &str = "/etc/systemd/system/kubelet.service.d";
 
 #[test]
 fn kubeadm_with_the_flag_in_its_place() {
-    is_healthy(&kubeadm().file(
-        "/etc/default/kubelet",
-        "# ours\nKUBELET_EXTRA_ARGS=--cloud-provider=external\n",
-    ));
+    is_healthy(&kubeadm().file("/etc/default/kubelet", "# ours\nKUBELET_EXTRA_ARGS=--cloud-provider=external\n"));
 }
 
 #[test]
@@ -93,24 +87,15 @@ fn flatcar_reads_sysconfig_and_image_builder_both_files() {
     let tree = MemoryTree::new()
         .file(UNIT, unit)
         .file(format!("{FOLDER}/10-kubeadm.conf"), flatcar)
-        .file(
-            "/var/lib/kubelet/kubeadm-flags.env",
-            "KUBELET_KUBEADM_ARGS=\"--node-ip=10.0.0.7\"\n",
-        );
+        .file("/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--node-ip=10.0.0.7\"\n");
     // No package ships an empty file there: the drop-in works.
     is_healthy(&tree.file(format!("{FOLDER}/20-cloud.conf"), own));
     let both = drop_in.replace("@MORE@", "EnvironmentFile=-/etc/default/kubelet");
     is_healthy(
         &kubeadm()
-            .file(
-                format!("{FOLDER}/10-kubeadm.conf"),
-                both.replace("/opt/bin", "/usr/bin"),
-            )
+            .file(format!("{FOLDER}/10-kubeadm.conf"), both.replace("/opt/bin", "/usr/bin"))
             .file("/etc/sysconfig/kubelet", "KUBELET_EXTRA_ARGS=\n")
-            .file(
-                "/etc/default/kubelet",
-                "KUBELET_EXTRA_ARGS=--cloud-provider=external\n",
-            ),
+            .file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--cloud-provider=external\n"),
     );
 }
 

@@ -50,10 +50,8 @@ pub(super) const RULES: &[Rule] = &[
 
 /// Whether an ignored line looks like the rest of one that was wrapped.
 fn is_wrapped(event: &Event) -> bool {
-    matches!(
-        event.kind,
-        EventKind::MalformedLine | EventKind::UnknownKey { .. } | EventKind::OutsideSection
-    ) && event.text.trim_start().starts_with('-')
+    matches!(event.kind, EventKind::MalformedLine | EventKind::UnknownKey { .. } | EventKind::OutsideSection)
+        && event.text.trim_start().starts_with('-')
 }
 
 fn assignment_split(snapshot: &Snapshot, report: &mut Report) {
@@ -111,14 +109,8 @@ fn split(snapshot: &Snapshot, events: &[&Event]) -> Finding {
         _ => None,
     };
     let holds = holds_flags(&ignored) || first.is_some_and(|(_, value)| value.starts_with("--"));
-    let severity = if holds {
-        Severity::Error
-    } else {
-        Severity::Warning
-    };
-    let hint = odd_character(&ignored)
-        .map(|(_, what)| format!(" (it holds a {what})"))
-        .unwrap_or_default();
+    let severity = if holds { Severity::Error } else { Severity::Warning };
+    let hint = odd_character(&ignored).map(|(_, what)| format!(" (it holds a {what})")).unwrap_or_default();
     let (message, fix) = match first {
         Some((name, value)) => (
             format!(
@@ -135,10 +127,7 @@ fn split(snapshot: &Snapshot, events: &[&Event]) -> Finding {
             ),
         ),
         None => (
-            format!(
-                "'{}' is ignored: it is no assignment of a variable{hint}",
-                quoted(&ignored)
-            ),
+            format!("'{}' is ignored: it is no assignment of a variable{hint}", quoted(&ignored)),
             format!(
                 "write Environment=\"NAME=VALUE\" at {}, without blanks around the first `=`, then {}",
                 event.at,
@@ -150,11 +139,7 @@ fn split(snapshot: &Snapshot, events: &[&Event]) -> Finding {
 }
 
 fn not_closed(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event) -> Finding {
-    let severity = if holds_flags(&event.text) {
-        Severity::Error
-    } else {
-        Severity::Warning
-    };
+    let severity = if holds_flags(&event.text) { Severity::Error } else { Severity::Warning };
     Finding::new(
         "SD005",
         severity,
@@ -184,9 +169,7 @@ fn wrapped(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event) -> Finding
 fn is_behind(ended: &Event, event: &Event) -> bool {
     /// An empty line or two, and the lines behind it that were meant to continue.
     const MAX_LINES: u32 = 20;
-    ended.at.file == event.at.file
-        && ended.at.line < event.at.line
-        && event.at.line - ended.at.line <= MAX_LINES
+    ended.at.file == event.at.file && ended.at.line < event.at.line && event.at.line - ended.at.line <= MAX_LINES
 }
 
 fn unknown(snapshot: &Snapshot, report: &mut Report) {
@@ -199,30 +182,22 @@ fn unknown(snapshot: &Snapshot, report: &mut Report) {
         let Some((severity, message, fix)) = ignored_line(event) else {
             continue;
         };
-        let inside = events
-            .get(index + 1..)
-            .unwrap_or_default()
-            .iter()
-            .take_while(|inside| {
-                event.kind == EventKind::UnknownSection
-                    && matches!(inside.kind, EventKind::InUnknownSection { .. })
-                    && inside.at.file == event.at.file
-            });
+        let inside = events.get(index + 1..).unwrap_or_default().iter().take_while(|inside| {
+            event.kind == EventKind::UnknownSection
+                && matches!(inside.kind, EventKind::InUnknownSection { .. })
+                && inside.at.file == event.at.file
+        });
         let inside: Vec<&Event> = inside.filter(|inside| holds_flags(&inside.text)).collect();
-        let text: Vec<&str> = std::iter::once(event)
-            .chain(inside.iter().copied())
-            .map(|event| event.text.as_str())
-            .collect();
-        let finding = Finding::new(
-            "SD011",
-            severity,
-            event.at.clone(),
-            format!("{message}{}", arrived.lost(&text.join("\n"))),
-        )
-        .fix(format!("{fix}, then {}", reload(snapshot)));
-        report.add(inside.into_iter().fold(finding, |finding, inside| {
-            finding.step(inside.at.clone(), "ignored with its section")
-        }));
+        let text: Vec<&str> =
+            std::iter::once(event).chain(inside.iter().copied()).map(|event| event.text.as_str()).collect();
+        let finding =
+            Finding::new("SD011", severity, event.at.clone(), format!("{message}{}", arrived.lost(&text.join("\n"))))
+                .fix(format!("{fix}, then {}", reload(snapshot)));
+        report.add(
+            inside
+                .into_iter()
+                .fold(finding, |finding, inside| finding.step(inside.at.clone(), "ignored with its section")),
+        );
     }
 }
 
@@ -237,11 +212,7 @@ fn ignored_line(event: &Event) -> Option<(Severity, String, String)> {
             "write the section's name as [Service], [Unit] or [Install]".to_owned(),
         ),
         EventKind::UnknownKey { section, key } => (
-            format!(
-                "unknown key {} in [{}]: systemd ignores the line",
-                quoted(key),
-                quoted(section)
-            ),
+            format!("unknown key {} in [{}]: systemd ignores the line", quoted(key), quoted(section)),
             meant_key(section, key),
         ),
         EventKind::OutsideSection => (
@@ -249,10 +220,7 @@ fn ignored_line(event: &Event) -> Option<(Severity, String, String)> {
             "write `[Service]` above it".to_owned(),
         ),
         EventKind::MalformedLine => (
-            format!(
-                "this line is neither a section nor an assignment: systemd ignores '{}'",
-                quoted(&event.text)
-            ),
+            format!("this line is neither a section nor an assignment: systemd ignores '{}'", quoted(&event.text)),
             "write it as KEY=VALUE, or make it a comment with `#`".to_owned(),
         ),
         EventKind::RestOfFileLost { reason } if !reason.contains("UTF-8") => (
@@ -266,11 +234,7 @@ fn ignored_line(event: &Event) -> Option<(Severity, String, String)> {
         _ => return None,
     };
     let cuts_off = matches!(event.kind, EventKind::RestOfFileLost { .. });
-    let severity = if cuts_off && holds_flags(&event.text) {
-        Severity::Error
-    } else {
-        Severity::Warning
-    };
+    let severity = if cuts_off && holds_flags(&event.text) { Severity::Error } else { Severity::Warning };
     Some((severity, message, fix))
 }
 
@@ -283,9 +247,7 @@ pub(super) fn is_bad_command(events: &[Event], index: usize) -> bool {
             cause.at.file == events[index].at.file
                 && matches!(
                     cause.kind,
-                    EventKind::BadQuoting
-                        | EventKind::BadSpecifier { .. }
-                        | EventKind::BadCommand { .. }
+                    EventKind::BadQuoting | EventKind::BadSpecifier { .. } | EventKind::BadCommand { .. }
                 )
         })
 }
@@ -308,20 +270,12 @@ const KEYS: &[&str] = &[
 fn meant_key(section: &str, key: &str) -> String {
     const MAX_KEY_BYTES: usize = 64;
     if section != "Service" && KEYS.contains(&key) {
-        return format!(
-            "move the line to the section [Service]: {key}= has no meaning in [{}]",
-            quoted(section)
-        );
+        return format!("move the line to the section [Service]: {key}= has no meaning in [{}]", quoted(section));
     }
     let nearest = KEYS
         .iter()
         .filter(|_| key.len() <= MAX_KEY_BYTES)
-        .map(|known| {
-            (
-                strsim::levenshtein(&key.to_ascii_lowercase(), &known.to_ascii_lowercase()),
-                known,
-            )
-        })
+        .map(|known| (strsim::levenshtein(&key.to_ascii_lowercase(), &known.to_ascii_lowercase()), known))
         .min()
         .filter(|(distance, _)| *distance <= 2);
     match nearest {
@@ -333,10 +287,8 @@ fn meant_key(section: &str, key: &str) -> String {
 fn continuation_broken(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let words = snapshot.unit.argv.iter();
-    let backslashes: BTreeSet<(&str, u32)> = words
-        .filter(|word| word.text.trim() == "\\")
-        .map(|word| (&*word.declared.file, word.declared.line))
-        .collect();
+    let backslashes: BTreeSet<(&str, u32)> =
+        words.filter(|word| word.text.trim() == "\\").map(|word| (&*word.declared.file, word.declared.line)).collect();
     let mut ended: Option<&Event> = None;
     for event in &snapshot.unit.events {
         match event.kind {
@@ -357,10 +309,7 @@ fn continuation_broken(snapshot: &Snapshot, report: &mut Report) {
 
 fn backslash_blank(snapshot: &Snapshot, event: &Event, is_word: bool) -> Finding {
     let (severity, what) = if is_word {
-        (
-            Severity::Fatal,
-            "the kubelet gets an argument '\\' and exits with `unknown command`",
-        )
+        (Severity::Fatal, "the kubelet gets an argument '\\' and exits with `unknown command`")
     } else {
         (Severity::Error, "the line is not continued")
     };
@@ -370,10 +319,7 @@ fn backslash_blank(snapshot: &Snapshot, event: &Event, is_word: bool) -> Finding
         event.at.clone(),
         format!("the backslash at the end of this line is followed by a blank: {what}"),
     )
-    .fix(format!(
-        "remove the blanks behind the backslash, then {}",
-        reload(snapshot)
-    ))
+    .fix(format!("remove the blanks behind the backslash, then {}", reload(snapshot)))
 }
 
 fn cut_off(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, ended: &Event) -> Finding {

@@ -57,33 +57,17 @@ pub(crate) fn found(tree: &MemoryTree, inputs: Inputs, rule: &str) -> Vec<String
         .into_iter()
         .filter(|finding| finding.rule == rule)
         .map(|finding| {
-            format!(
-                "{} {}: {}",
-                format!("{:?}", finding.severity).to_lowercase(),
-                finding.at,
-                finding.message
-            )
+            format!("{} {}: {}", format!("{:?}", finding.severity).to_lowercase(), finding.at, finding.message)
         })
         .collect()
 }
 
 /// A snapshot of `tree` in which settings stand as these pairs say, each at its place.
-pub(crate) fn with_settings(
-    tree: &MemoryTree,
-    inputs: Inputs,
-    pairs: &[(&str, serde_json::Value, From)],
-) -> Snapshot {
-    let known = Known {
-        runtime_version: inputs.overrides.runtime_version.clone(),
-        ..Known::default()
-    };
+pub(crate) fn with_settings(tree: &MemoryTree, inputs: Inputs, pairs: &[(&str, serde_json::Value, From)]) -> Snapshot {
+    let known = Known { runtime_version: inputs.overrides.runtime_version.clone(), ..Known::default() };
     let mut snapshot = snapshot(tree, inputs);
     for (path, value, from) in pairs {
-        let setting = Effective {
-            value: value.clone(),
-            from: from.clone(),
-            keys: BTreeMap::new(),
-        };
+        let setting = Effective { value: value.clone(), from: from.clone(), keys: BTreeMap::new() };
         snapshot.settings.0.insert((*path).to_owned(), setting);
     }
     // What the survey looks at depends on the settings.
@@ -101,14 +85,10 @@ pub(crate) fn with_settings(
 /// What one rule says of a snapshot: `severity at: message`, then `not checked: …` for each thing that it lacked.
 pub(crate) fn says(snapshot: &Snapshot, rule: &str) -> Vec<String> {
     let report = run(snapshot);
-    let findings = report
-        .findings
-        .into_iter()
-        .filter(|finding| finding.rule == rule)
-        .map(|finding| {
-            let severity = format!("{:?}", finding.severity).to_lowercase();
-            format!("{severity} {}: {}", finding.at, finding.message)
-        });
+    let findings = report.findings.into_iter().filter(|finding| finding.rule == rule).map(|finding| {
+        let severity = format!("{:?}", finding.severity).to_lowercase();
+        format!("{severity} {}: {}", finding.at, finding.message)
+    });
     let lacking = report
         .not_checked
         .into_iter()
@@ -119,13 +99,7 @@ pub(crate) fn says(snapshot: &Snapshot, rule: &str) -> Vec<String> {
 
 /// As if the operator had declared `cloud_provider = "external"`.
 pub(crate) fn external() -> Inputs {
-    Inputs {
-        intent: Intent {
-            cloud_provider: Some("external".to_owned()),
-            ..Intent::default()
-        },
-        ..Inputs::default()
-    }
+    Inputs { intent: Intent { cloud_provider: Some("external".to_owned()), ..Intent::default() }, ..Inputs::default() }
 }
 
 /// The places that a rule finds something at, as `severity file:line:column+width`.

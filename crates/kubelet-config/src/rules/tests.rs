@@ -12,25 +12,17 @@ fn every_rule_is_complete_and_no_two_are_alike() {
         let id = rule.id;
         let (letters, digits) = id.split_at(2);
         assert!(letters.bytes().all(|b| b.is_ascii_uppercase()), "{id}");
-        assert!(
-            digits.len() == 3 && digits.bytes().all(|b| b.is_ascii_digit()),
-            "{id}"
-        );
+        assert!(digits.len() == 3 && digits.bytes().all(|b| b.is_ascii_digit()), "{id}");
         assert!(ids.insert(id), "{id} is there twice");
         let words: Vec<&str> = rule.name.split('-').collect();
         assert!(
-            words.iter().all(|word| !word.is_empty()
-                && word
-                    .bytes()
-                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())),
+            words
+                .iter()
+                .all(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())),
             "{id}: {} is no kebab-case",
             rule.name
         );
-        assert!(
-            names.insert(words.concat()),
-            "{id}: {} as CamelCase is there twice",
-            rule.name
-        );
+        assert!(names.insert(words.concat()), "{id}: {} as CamelCase is there twice", rule.name);
         let doc = rule.doc.trim_end_matches(')');
         assert!(doc.ends_with('.'), "{id}: {}", rule.doc);
         for text in [rule.doc, rule.fix, rule.source, rule.severity] {
@@ -45,19 +37,12 @@ fn families_are_sorted_by_number() {
     for family in FAMILIES {
         for (rule, next) in family.iter().zip(family.iter().skip(1)) {
             let same_letters = rule.id[..2] == next.id[..2];
-            assert!(
-                !same_letters || rule.id < next.id,
-                "{rule:?} before {next:?}"
-            );
+            assert!(!same_letters || rule.id < next.id, "{rule:?} before {next:?}");
         }
     }
 }
 
 /// The text of every file below `src/rules`.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a test reads the project's own text"
-)]
 fn texts(folder: &std::path::Path) -> Vec<(String, String)> {
     let mut texts = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -85,8 +70,6 @@ fn every_rule_is_named_in_a_test() {
             Some(text[start..].to_owned())
         })
         .collect();
-    let untested: Vec<_> = all()
-        .filter(|rule| !tests.contains(&format!("\"{}\"", rule.id)))
-        .collect();
+    let untested: Vec<_> = all().filter(|rule| !tests.contains(&format!("\"{}\"", rule.id))).collect();
     assert!(untested.is_empty(), "{untested:?}");
 }

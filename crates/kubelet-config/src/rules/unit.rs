@@ -65,17 +65,12 @@ fn bad_setting(snapshot: &Snapshot, report: &mut Report) {
         at.clone(),
         format!("{} is '{state}' and cannot be started: {reason}", unit.name),
     )
-    .fix(format!(
-        "correct {at} (a new `ExecStart=` needs an empty `ExecStart=` before it), then {}",
-        reload(snapshot)
-    ));
+    .fix(format!("correct {at} (a new `ExecStart=` needs an empty `ExecStart=` before it), then {}", reload(snapshot)));
     let finding = unit
         .exec
         .iter()
         .filter(|exec| exec.at != *at)
-        .fold(finding, |finding, exec| {
-            finding.step(exec.at.clone(), "another `ExecStart=`")
-        });
+        .fold(finding, |finding, exec| finding.step(exec.at.clone(), "another `ExecStart=`"));
     report.add(finding);
 }
 
@@ -125,36 +120,21 @@ fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
                 "SD019",
                 Severity::Fatal,
                 by.clone(),
-                format!(
-                    "{} is masked by {}: systemd does not start it",
-                    unit.name, by.file
-                ),
+                format!("{} is masked by {}: systemd does not start it", unit.name, by.file),
             )
-            .fix(format!(
-                "`systemctl unmask {0} && systemctl enable --now {0}`",
-                unit_name(snapshot)
-            )),
+            .fix(format!("`systemctl unmask {0} && systemctl enable --now {0}`", unit_name(snapshot))),
         ),
         _ => {}
     }
-    let disabled = snapshot
-        .loaded
-        .as_ref()
-        .is_some_and(|loaded| loaded.unit_file_state == "disabled");
+    let disabled = snapshot.loaded.as_ref().is_some_and(|loaded| loaded.unit_file_state == "disabled");
     if disabled && snapshot.phase == Phase::After {
-        let at = unit
-            .fragment
-            .as_deref()
-            .map_or_else(|| Place::file(&unit.name), Place::file);
+        let at = unit.fragment.as_deref().map_or_else(|| Place::file(&unit.name), Place::file);
         report.add(
             Finding::new(
                 "SD019",
                 Severity::Warning,
                 at,
-                format!(
-                    "{} is disabled: the kubelet does not start at the next boot",
-                    unit.name
-                ),
+                format!("{} is disabled: the kubelet does not start at the next boot", unit.name),
             )
             .fix(format!("`systemctl enable {}`", unit_name(snapshot))),
         );
@@ -169,35 +149,18 @@ fn permissions(snapshot: &Snapshot, report: &mut Report) {
     // A tree that some user unpacked belongs to that user as a whole: nothing to be learned from it.
     let unpacked = owners.len() == 1 && !owners.contains(&0);
     if unpacked {
-        report.not_checked(
-            "SD026",
-            "the owners: all files belong to one user, as in a tree that was unpacked",
-        );
+        report.not_checked("SD026", "the owners: all files belong to one user, as in a tree that was unpacked");
     }
     for file in files {
         let wanted = if file.secret { "0600" } else { "0644" };
         let (severity, what) = if file.mode & WRITABLE != 0 {
-            let who = if file.mode & 0o002 != 0 {
-                "everyone"
-            } else {
-                "its group"
-            };
+            let who = if file.mode & 0o002 != 0 { "everyone" } else { "its group" };
             (Severity::Error, format!("{who} can change what root runs"))
         } else if file.uid != 0 && !unpacked {
-            (
-                Severity::Warning,
-                format!("user {} can change what root runs", file.uid),
-            )
+            (Severity::Warning, format!("user {} can change what root runs", file.uid))
         } else if file.secret && file.mode & READABLE != 0 {
-            let who = if file.mode & 0o004 != 0 {
-                "everyone"
-            } else {
-                "its group"
-            };
-            (
-                Severity::Warning,
-                format!("{who} can read the node's credentials"),
-            )
+            let who = if file.mode & 0o004 != 0 { "everyone" } else { "its group" };
+            (Severity::Warning, format!("{who} can read the node's credentials"))
         } else {
             continue;
         };

@@ -1,28 +1,21 @@
 //! What is printed, as it is printed.
 
 use super::*;
-use crate::kubelet::{resolve, tree::MemoryTree};
+use kubelet_config::kubelet::{place::Place, resolve, tree::MemoryTree};
 
 const ENV: &str = "/etc/default/kubelet";
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/20-cloud.conf";
 
 fn shown(tree: &MemoryTree, finding: &Finding) -> String {
     let snapshot = resolve::snapshot(tree, resolve::Inputs::default());
-    let style = Style {
-        colour: false,
-        columns: 80,
-        verbose: false,
-    };
-    one(finding, &Sources::new(tree, &snapshot), &style)
+    let sources = Sources::read(tree, &snapshot, std::slice::from_ref(finding));
+    one(finding, &sources, Style { is_colored: false, columns: 80, is_verbose: false })
 }
 
 fn tree() -> MemoryTree {
     MemoryTree::new()
         .file(ENV, "# ours\nKUBELET_EXTRA_ARGS=\n")
-        .file(
-            DROP_IN,
-            "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=external\"\n",
-        )
+        .file(DROP_IN, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=external\"\n")
 }
 
 #[test]
@@ -63,15 +56,10 @@ fn a_finding_shows_the_words_and_who_overrides_whom() {
 
 #[test]
 fn a_secret_file_is_named_and_not_shown() {
-    let tree = tree()
-        .file("/etc/kubernetes/kubelet.conf", "kind: Config\ntoken: abc\n")
-        .file("/x/token", "abc\n");
+    let tree = tree().file("/etc/kubernetes/kubelet.conf", "kind: Config\ntoken: abc\n").file("/x/token", "abc\n");
     for (file, line) in [("/etc/kubernetes/kubelet.conf", 2), ("/x/token", 1)] {
         let at = Place::file(file).at_line(line);
-        let text = shown(
-            &tree,
-            &Finding::new("XX001", Severity::Warning, at, "message"),
-        );
+        let text = shown(&tree, &Finding::new("XX001", Severity::Warning, at, "message"));
         assert!(!text.contains("abc") && text.contains(file), "{text}");
     }
 }
@@ -81,15 +69,9 @@ fn long_lines_and_odd_places_fit() {
     let long = format!("A=\"{} --end\"\n", "--some-flag=value ".repeat(40));
     let tree = MemoryTree::new().file(ENV, long.as_str());
     let width = u32::try_from(long.len()).unwrap();
-    for (line, column, mark) in [
-        (1, 600, 10),
-        (1, 1, width),
-        (1, 0, 0),
-        (1, 9999, 3),
-        (9, 1, 1),
-        (0, 0, 0),
-        (1, width, 500),
-    ] {
+    for (line, column, mark) in
+        [(1, 600, 10), (1, 1, width), (1, 0, 0), (1, 9999, 3), (9, 1, 1), (0, 0, 0), (1, width, 500)]
+    {
         let at = Place::file(ENV).at(line, column, mark);
         let finding = Finding::new("XX001", Severity::Fatal, at.clone(), "word ".repeat(60))
             .step(at, "label ".repeat(30))
@@ -102,31 +84,19 @@ fn long_lines_and_odd_places_fit() {
 }
 
 #[test]
-fn colour_is_only_added() {
+fn color_is_only_added() {
     let tree = tree();
     let snapshot = resolve::snapshot(&tree, resolve::Inputs::default());
-    let sources = Sources::new(&tree, &snapshot);
     let at = Place::file(ENV).at(2, 1, 18);
     let finding = Finding::new("XX001", Severity::Warning, at, "message").fix("a fix");
-    let [plain, coloured] = [false, true].map(|colour| {
-        let style = Style {
-            colour,
-            columns: 80,
-            verbose: false,
-        };
-        one(&finding, &sources, &style)
-    });
-    assert!(!plain.contains('\x1b') && coloured.contains("\x1b[1;93m"));
-    let stripped: String = coloured
-        .split('\x1b')
-        .enumerate()
-        .map(|(index, part)| {
-            if index == 0 {
-                part
-            } else {
-                part.split_once('m').map_or("", |(_, rest)| rest)
-            }
-        })
-        .collect();
+    let sources = Sources::read(&tree, &snapshot, std::slice::from_ref(&finding));
+    let [plain, colored] =
+        [false, true].map(|is_colored| one(&finding, &sources, Style { is_colored, columns: 80, is_verbose: false }));
+    assert!(!plain.contains('\x1b') && colored.contains("\x1b[1;93m"));
+    let mut stripped = colored.clone();
+    while let Some(start) = stripped.find('\x1b') {
+        let end = start + stripped[start..].find('m').unwrap();
+        stripped.replace_range(start..=end, "");
+    }
     assert_eq!(stripped, plain);
 }

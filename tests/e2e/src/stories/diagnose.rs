@@ -45,6 +45,7 @@ pub fn a_hung_container_runtime_is_named(scene: &Scene) -> Result<()> {
     let hung = diagnose(&node)?;
     let (status, reason) = condition(&hung, "ContainerRuntimeHealthy");
     ensure!(status != "True" && !reason.is_empty(), "{hung:#}");
+    ensure!(works(&hung, "API server"), "{hung:#}");
     Ok(())
 }
 

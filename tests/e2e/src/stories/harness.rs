@@ -4,7 +4,7 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     process::{Child, Command, ExitCode, Stdio},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -25,8 +25,9 @@ use crate::{
 const SOON: Duration = Duration::from_secs(20);
 
 fn ready_node(plane: &Arc<ControlPlane>, name: &str) -> Result<Node> {
+    let (watch, from) = (NodeWatch::start(Arc::clone(plane), name)?, Instant::now());
     let node = NodeBuilder::new(plane, name).boot()?;
-    node.wait_ready()?;
+    watch.wait_ready(from)?;
     Ok(node)
 }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use crate::scene::Scene;
+use crate::scene::{ObservedNode, Scene};
 
 pub fn a_crash_during_maintenance_is_reported_after_it(scene: &Scene) -> Result<()> {
     const TAINT: &str = "node.kubernetes.io/out-of-service";
@@ -28,29 +28,31 @@ pub fn a_crash_during_maintenance_is_reported_after_it(scene: &Scene) -> Result<
     node.kubelet().ensure_only(crashed.at, &["False", "True"])
 }
 
+/// Holds the lock of a package manager, as it does itself, until the unit `upgrade` is stopped. flock(1) takes a lock of another class.
+pub fn hold_lock(node: &ObservedNode, path: &str) -> Result<()> {
+    let program =
+        format!("import fcntl, time; lock = open('{path}', 'r+'); fcntl.lockf(lock, fcntl.LOCK_EX); time.sleep(9999)");
+    let is_held = format!("grep -q \"POSIX .* WRITE .*:$(stat -c %i {path}) \" /proc/locks");
+    node.sh(&format!("systemd-run --unit=upgrade python3 -c \"{program}\"; until {is_held}; do sleep 0.1; done"))
+        .map(drop)
+}
+
 pub fn a_crash_during_a_package_upgrade_is_reported_after_it(scene: &Scene) -> Result<()> {
     const LOCK: &str = "/var/lib/dpkg/lock-frontend";
     let node = scene.healthy_with(|node| node.file(LOCK, ""))?;
     let before = node.kubelet().shown()?;
-    let lock = || {
-        // As dpkg does. flock(1) takes a lock of another class.
-        let program = format!(
-            "import fcntl, time; lock = open('{LOCK}', 'r+'); fcntl.lockf(lock, fcntl.LOCK_EX); time.sleep(9999)"
-        );
-        let is_held = format!("grep -q \"POSIX .* WRITE .*:$(stat -c %i {LOCK}) \" /proc/locks");
-        node.sh(&format!("systemd-run --unit=upgrade python3 -c \"{program}\"; until {is_held}; do sleep 0.1; done"))
-    };
-    lock()?;
+    hold_lock(&node, LOCK)?;
     // As a script of the package that knows nothing of systemd: it kills the old kubelet, and the new one is started.
     let killed = node.kill_kubelet()?;
     node.wait_for_log("dpkg is installing or removing packages")?;
-    node.wait_for_status("the agent to see the next kubelet", |status| {
-        let pid = status["kubelet"]["pid"].as_u64();
-        pid.is_some_and(|pid| pid != u64::from(killed)) && status["conditions"][0]["status"] == "True"
+    // Until it answers, the status from before the upgrade is shown.
+    node.wait_for_status("the next kubelet to answer", |status| {
+        let message = status["conditions"][0]["message"].as_str().unwrap_or_default();
+        message.ends_with("answers on /healthz") && !message.contains(&format!("pid {killed} "))
     })?;
     node.sh("systemctl stop upgrade")?;
     node.kubelet().ensure_unchanged(&before)?;
-    lock()?;
+    hold_lock(&node, LOCK)?;
     node.disable_restart()?;
     node.kill_kubelet()?;
     node.kubelet().ensure_unchanged(&before)?;

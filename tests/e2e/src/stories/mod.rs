@@ -5,6 +5,7 @@ mod api;
 mod bootstrap;
 mod bus;
 mod config;
+mod consumers;
 mod crash;
 mod diagnose;
 mod firewall;
@@ -14,12 +15,17 @@ mod lease;
 mod life;
 mod maintenance;
 mod memory;
+mod packages;
 mod pause;
+mod privilege;
 mod profiles;
 mod runtime;
+mod samples;
+mod secrets;
 mod settings;
 mod storage;
 mod taints;
+mod trust;
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -125,6 +131,31 @@ pub const STORIES: &[Story] = &[
     full("profiles::npd_and_eks", profiles::conditions_have_the_names_of_the_profile_beside_their_own),
     full("settings::refused", settings::refused_settings_leave_the_last_accepted_ones_in_use),
     full("settings::never_accepted", settings::without_accepted_settings_the_exit_code_is_78),
+    full("privilege::certificate", privilege::a_stolen_certificate_is_worth_its_own_node),
+    full("privilege::token", privilege::a_stolen_token_is_worth_its_own_node),
+    full("privilege::wide_role", privilege::the_policies_hold_whatever_the_role),
+    full("privilege::no_node_name", privilege::an_identity_that_names_no_node_can_write_nothing),
+    full("secrets::kubelet", secrets::of_the_kubelet_stay_on_the_node),
+    full("secrets::agent", secrets::of_the_agent_stay_on_the_node),
+    full(
+        "consumers::karpenter_replaces",
+        consumers::karpenter_replaces_a_node_by_reason_unless_veto_or_budget_forbids_it,
+    ),
+    full("consumers::karpenter_reboots", consumers::a_reboot_by_karpenter_keeps_condition_and_taint),
+    full("consumers::cluster_api", consumers::cluster_api_remediates_a_machine_after_its_timeout),
+    full("trust::processes", trust::other_processes_are_no_fault),
+    full("trust::planned_work", trust::planned_work_is_no_fault),
+    full("trust::load", trust::load_is_no_fault),
+    full("trust::network", trust::what_the_network_does_is_no_fault),
+    full("trust::agent_restarts_processes", trust::other_processes_and_restarts_of_the_agent_are_no_fault),
+    full("trust::agent_restarts_planned_work", trust::planned_work_and_restarts_of_the_agent_are_no_fault),
+    full("trust::agent_restarts_load", trust::load_and_restarts_of_the_agent_are_no_fault),
+    full("trust::agent_restarts_network", trust::what_the_network_does_and_restarts_of_the_agent_are_no_fault),
+    full("trust::reboot", trust::a_reboot_is_no_fault),
+    full("samples::applied", samples::an_api_server_takes_each_sample),
+    full("packages::deb", packages::a_deb_is_installed_upgraded_and_purged),
+    full("packages::first_version", packages::the_first_version_is_replaced),
+    full("packages::rpm", packages::an_rpm_is_installed_upgraded_and_removed),
     full("diagnose::dead_kubelet", diagnose::a_dead_kubelet_is_named),
     full("diagnose::hung_runtime", diagnose::a_hung_container_runtime_is_named),
     full("diagnose::hung_bus", diagnose::a_bus_that_does_not_answer_is_named),

@@ -83,7 +83,7 @@ pub fn with_the_kubelets_identity_taints_are_a_trouble(scene: &Scene) -> Result<
     node.start_agent()?;
     node.kubelet().wait_for(from, "True", "KubeletIsHealthy")?;
     node.kill_for_good()?;
-    node.wait_for_trouble("ApiForbidden", &["patch nodes", "taints"])?;
+    node.wait_for_trouble("ApiRefused", &["change taints", "HTTP 403", "taints.yaml"])?;
     node.start_kubelet()?;
     Ok(())
 }

@@ -35,6 +35,11 @@ impl Daemon {
         Ok(Self { log, child })
     }
 
+    /// The end of its log, for an error message.
+    pub fn log(&self) -> String {
+        tail(&self.log)
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         Ok(kill(Pid::from_raw(i32::try_from(self.child.id())?), signal)?)

@@ -10,6 +10,7 @@ pub mod namespaces;
 pub mod node;
 pub mod node_files;
 pub mod programs;
+pub mod requests;
 pub mod watch;
 
 use std::{

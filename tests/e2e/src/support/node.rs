@@ -9,16 +9,14 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
 
 use super::{
-    WAIT,
     boot::File,
     control_plane::ControlPlane,
     machine::Machine,
     namespaces,
     node_files::{self, Ports, TARGET},
-    programs, wait_until,
+    programs,
 };
 
 /// What a node is to be, before it boots.
@@ -82,14 +80,13 @@ impl NodeBuilder {
         files.extend(self.files);
         layers.extend(self.layers);
         let machine = Machine::boot(label, layers, files, TARGET)?;
-        Ok(Node { plane: self.plane, name: self.name, machine, ports })
+        Ok(Node { name: self.name, machine, ports })
     }
 }
 
 /// A running node. It is gone, with all that it started, when it is dropped.
 #[derive(Debug)]
 pub struct Node {
-    plane: Arc<ControlPlane>,
     name: String,
     machine: Machine,
     ports: Ports,
@@ -119,15 +116,6 @@ impl Node {
     /// Runs a shell command on the node that must succeed; returns its output.
     pub fn sh(&self, command: &str) -> Result<String> {
         self.machine.sh(command)
-    }
-
-    /// Waits until the API server has the node Ready.
-    pub fn wait_ready(&self) -> Result<()> {
-        wait_until("the node to be Ready", WAIT, || {
-            let node = self.plane.node(&self.name)?.unwrap_or_default();
-            let conditions = node.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
-            Ok(conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True").then_some(()))
-        })
     }
 
     /// Starts the agent; returns when it has notified systemd that it is ready.

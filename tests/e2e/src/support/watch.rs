@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use super::control_plane::ControlPlane;
+use super::{WAIT, control_plane::ControlPlane};
 
 /// How long to wait before kubectl is started again.
 const PAUSE: Duration = Duration::from_millis(300);
@@ -41,9 +41,12 @@ impl NodeWatch {
         let record = Arc::new(Record::default());
         let (into, selector) = (Arc::clone(&record), format!("--field-selector=metadata.name={node}"));
         let follow = move || {
-            while !into.has_ended.load(Ordering::Relaxed) {
+            loop {
                 let _ = into.follow(&plane, &selector); // an error is as good as an end: it is started again
                 into.kill();
+                if into.has_ended.load(Ordering::Relaxed) {
+                    return;
+                }
                 sleep(PAUSE);
             }
         };
@@ -74,6 +77,20 @@ impl NodeWatch {
             let waited = self.record.arrived.wait_timeout(states, left);
             states = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// The state that arrived last.
+    pub fn last(&self) -> Option<Value> {
+        self.record.states().last().map(|(_, node)| node.clone())
+    }
+
+    /// Waits for a state after `from` in which the Node is Ready.
+    pub fn wait_ready(&self, from: Instant) -> Result<()> {
+        let is_ready = |node: &Value| {
+            let conditions = node.pointer("/status/conditions")?.as_array()?;
+            conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True").then_some(())
+        };
+        self.wait_since(from, WAIT, |_, node| is_ready(node)).context("waiting for the Node to be Ready")
     }
 
     /// The states that arrived after `from`; all, if there is none.

@@ -43,11 +43,8 @@ impl Checked {
             if is_duplicate || field.is_none_or(|field| !field.is_known_in(version)) {
                 if self.unknown.len() < MAX_FINDINGS {
                     self.unknown.push(UnknownField {
-                        meant: field
-                            .map_or_else(|| meant(prefix, &entry.key), |field| Some(field.path)),
-                        since: field
-                            .filter(|field| !field.is_known_in(version))
-                            .and_then(|field| field.since),
+                        meant: field.map_or_else(|| meant(prefix, &entry.key), |field| Some(field.path)),
+                        since: field.filter(|field| !field.is_known_in(version)).and_then(|field| field.since),
                         value: short(&entry.node),
                         duplicate: is_duplicate,
                         at: entry.at.clone(),
@@ -98,10 +95,7 @@ impl Checked {
                 let mut seen = HashSet::new();
                 for entry in node.entries() {
                     let path = format!("{path}.{}", shortened(&entry.key));
-                    if !seen.insert(entry.key.as_str())
-                        && !entry.merged
-                        && self.unknown.len() < MAX_FINDINGS
-                    {
+                    if !seen.insert(entry.key.as_str()) && !entry.merged && self.unknown.len() < MAX_FINDINGS {
                         self.unknown.push(UnknownField {
                             path: path.clone(),
                             at: entry.at.clone(),
@@ -130,12 +124,8 @@ fn fits(node: &Node, kind: Kind) -> bool {
         (Kind::Int32, Value::Number(text)) => text.parse::<i32>().is_ok(),
         (Kind::Uint32, Value::Number(text)) => text.parse::<u32>().is_ok(),
         (Kind::Int64 | Kind::Flexible, Value::Number(text)) => text.parse::<i64>().is_ok(),
-        (Kind::Duration | Kind::Flexible, Value::String(text)) => {
-            flags::duration_nanos(text).is_ok()
-        }
-        (Kind::Quantity, Value::String(text) | Value::Number(text)) => {
-            quantity::parse(text.trim()).is_some()
-        }
+        (Kind::Duration | Kind::Flexible, Value::String(text)) => flags::duration_nanos(text).is_ok(),
+        (Kind::Quantity, Value::String(text) | Value::Number(text)) => quantity::parse(text.trim()).is_some(),
         _ => false,
     }
 }
@@ -159,9 +149,7 @@ fn wanted(kind: Kind) -> &'static str {
 fn got(node: &Node, kind: Kind) -> &'static str {
     match (&node.value, kind) {
         (Value::String(_), Kind::Duration | Kind::Flexible | Kind::Quantity) => "text that is none",
-        (Value::Number(_), Kind::Int32 | Kind::Int64 | Kind::Uint32 | Kind::Flexible) => {
-            "another number"
-        }
+        (Value::Number(_), Kind::Int32 | Kind::Int64 | Kind::Uint32 | Kind::Flexible) => "another number",
         _ => node.kind(),
     }
 }
@@ -186,11 +174,7 @@ fn named() -> &'static [Named] {
         let name = |field: &'static Field| {
             let start = field.path.rfind('.').map_or(0, |dot| dot + 1);
             let (parent, name) = field.path.split_at(start);
-            Named {
-                field,
-                parent,
-                bare: bare(name),
-            }
+            Named { field, parent, bare: bare(name) }
         };
         FIELDS.iter().map(name).collect()
     })
@@ -223,12 +207,7 @@ fn meant(prefix: &str, key: &str) -> Option<&'static str> {
     named()
         .iter()
         .filter(near)
-        .map(|named| {
-            (
-                strsim::osa_distance(&named.bare, &written),
-                named.field.path,
-            )
-        })
+        .map(|named| (strsim::osa_distance(&named.bare, &written), named.field.path))
         .filter(|(distance, _)| *distance <= 2)
         .min()
         .map(|(_, path)| path)

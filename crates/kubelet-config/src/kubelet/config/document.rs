@@ -1,7 +1,7 @@
 //! YAML or JSON with the place of every key and value, scalars understood as Kubernetes' `sigs.k8s.io/yaml` does.
 //!
-//! Nesting, aliases and size are bounded. An error tells a place and never a word of the content: the helper reads
-//! root's files with this, and its errors leave the process.
+//! Nesting, aliases and size are bounded. An error tells a place and never a word of the content: root's files are
+//! read with this, and its errors are published.
 
 mod build;
 mod scalar;
@@ -129,9 +129,7 @@ impl Node {
         match &self.value {
             Value::Null => serde_json::Value::Null,
             Value::Bool(value) => (*value).into(),
-            Value::Number(text) => text
-                .parse::<serde_json::Number>()
-                .map_or_else(|_| text.clone().into(), Into::into),
+            Value::Number(text) => text.parse::<serde_json::Number>().map_or_else(|_| text.clone().into(), Into::into),
             Value::String(text) => text.clone().into(),
             Value::List(items) => items.iter().map(Self::to_json).collect(),
             Value::Map(entries) => entries

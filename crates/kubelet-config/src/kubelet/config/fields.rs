@@ -58,17 +58,10 @@ pub struct Field {
 }
 
 use Absent::{IfAbsent, Nothing, UnlessZero};
-use Kind::{
-    Bool, Duration, Flexible, Float, Int32, Int64, List, Map, Object, Quantity, String, Uint32,
-};
+use Kind::{Bool, Duration, Flexible, Float, Int32, Int64, List, Map, Object, Quantity, String, Uint32};
 
 const fn field(path: &'static str, kind: Kind, since: u16, default: Absent) -> Field {
-    Field {
-        path,
-        kind,
-        since: if since == 0 { None } else { Some(Minor(since)) },
-        default,
-    }
+    Field { path, kind, since: if since == 0 { None } else { Some(Minor(since)) }, default }
 }
 
 /// The fields, sorted by path.
@@ -256,10 +249,7 @@ impl Field {
 
 /// The field of that path.
 pub fn find(path: &str) -> Option<&'static Field> {
-    FIELDS
-        .binary_search_by(|field| field.path.cmp(path))
-        .ok()
-        .map(|index| &FIELDS[index])
+    FIELDS.binary_search_by(|field| field.path.cmp(path)).ok().map(|index| &FIELDS[index])
 }
 
 /// The field `key` of the structure with that prefix, whatever the case of its letters.
@@ -267,9 +257,7 @@ pub(super) fn find_in_any_case(prefix: &str, key: &str) -> Option<&'static Field
     static LOWER: OnceLock<HashMap<std::string::String, &'static Field>> = OnceLock::new();
     let lower = LOWER.get_or_init(|| {
         let named = FIELDS.iter();
-        named
-            .map(|field| (field.path.to_ascii_lowercase(), field))
-            .collect()
+        named.map(|field| (field.path.to_ascii_lowercase(), field)).collect()
     });
     let path = format!("{prefix}{key}").to_ascii_lowercase();
     let field = lower.get(&path).copied()?;

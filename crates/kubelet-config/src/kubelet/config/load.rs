@@ -25,11 +25,7 @@ const MAX_DROP_INS: usize = 2000;
 const MAX_FOLDERS: usize = 16;
 
 /// Reads the configuration that the flags name.
-pub(super) fn load(
-    tree: &dyn Tree,
-    flags: &CommandLine,
-    version: Option<&Version>,
-) -> Configuration {
+pub(super) fn load(tree: &dyn Tree, flags: &CommandLine, version: Option<&Version>) -> Configuration {
     let mut config = Configuration::default();
     let mut merged = None;
     if let Some((used, path)) = path_of(flags, "config") {
@@ -55,9 +51,7 @@ pub(super) fn load(
                 let entry = unknown.meant.and_then(|path| renamed.find(path));
                 entry.is_some_and(|entry| entry.at == unknown.at)
             };
-            config
-                .unknown
-                .extend(unknown.into_iter().filter(|field| !is_taken(field)));
+            config.unknown.extend(unknown.into_iter().filter(|field| !is_taken(field)));
             merged = Some(merge::patch(Some(before), renamed));
         }
         if config.files.len() > has_drop_ins {
@@ -69,10 +63,7 @@ pub(super) fn load(
 }
 
 fn empty(folder: &Path) -> Node {
-    Node {
-        value: Value::Map(Vec::new()),
-        at: Place::file(folder),
-    }
+    Node { value: Value::Map(Vec::new()), at: Place::file(folder) }
 }
 
 /// A flag's path as the kubelet takes it: systemd starts services in `/`.
@@ -93,10 +84,7 @@ impl Configuration {
         let checked = check::check(document, version);
         self.unknown.extend(checked.unknown);
         if let (FileState::Read, Some(wrong)) = (&file.state, checked.wrong.into_iter().next()) {
-            file.state = FileState::Bad {
-                at: wrong.at,
-                reason: wrong.reason,
-            };
+            file.state = FileState::Bad { at: wrong.at, reason: wrong.reason };
         }
     }
 
@@ -106,15 +94,9 @@ impl Configuration {
             return;
         };
         for wrong in check::check(merged, version).wrong {
-            let file = self
-                .files
-                .iter_mut()
-                .find(|file| file.drop_in && file.at.file == wrong.at.file);
+            let file = self.files.iter_mut().find(|file| file.drop_in && file.at.file == wrong.at.file);
             if let Some(file) = file.filter(|file| file.state == FileState::Read) {
-                file.state = FileState::Bad {
-                    at: wrong.at,
-                    reason: wrong.reason,
-                };
+                file.state = FileState::Bad { at: wrong.at, reason: wrong.reason };
             }
         }
     }
@@ -122,12 +104,7 @@ impl Configuration {
 
 /// The files of a `--config-dir` that are read: `*.conf`, in lexical order, folders in their place. The others go to
 /// `files`. A link in the folder's own place is not followed, and no folder behind a link is entered.
-fn walk(
-    tree: &dyn Tree,
-    folder: &Path,
-    used: &FlagUse,
-    files: &mut Vec<ConfigFile>,
-) -> Vec<PathBuf> {
+fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFile>) -> Vec<PathBuf> {
     let other = |path: &Path, state| ConfigFile {
         at: Place::file(path),
         declared: used.at.clone(),
@@ -135,21 +112,14 @@ fn walk(
         state,
         document: None,
     };
-    let root = if used.value.ends_with('/') {
-        tree.stat(folder)
-    } else {
-        tree.lstat(folder)
-    };
+    let root = if used.value.ends_with('/') { tree.stat(folder) } else { tree.lstat(folder) };
     let mut found = Vec::new();
     let mut seen = 0;
     let mut rest = match root {
         Ok(meta) => vec![(folder.to_owned(), meta.kind, 0)],
         Err(error) => {
-            let state = if error.is_not_found() {
-                FileState::Missing
-            } else {
-                bad(Place::file(folder), error.to_string())
-            };
+            let state =
+                if error.is_not_found() { FileState::Missing } else { bad(Place::file(folder), error.to_string()) };
             files.push(other(folder, state));
             return found;
         }
@@ -157,10 +127,7 @@ fn walk(
     while let Some((path, kind, depth)) = rest.pop() {
         seen += 1;
         if seen > MAX_DROP_INS || depth > MAX_FOLDERS {
-            files.push(other(
-                &path,
-                bad(Place::file(&path), "holds more than we are ready to read"),
-            ));
+            files.push(other(&path, bad(Place::file(&path), "holds more than we are ready to read")));
             break;
         }
         if kind == Kind::Folder {
@@ -185,10 +152,7 @@ fn walk(
 }
 
 fn bad(at: Place, reason: impl Into<String>) -> FileState {
-    FileState::Bad {
-        at,
-        reason: reason.into(),
-    }
+    FileState::Bad { at, reason: reason.into() }
 }
 
 fn read(tree: &dyn Tree, path: &Path, used: &FlagUse, drop_in: bool) -> ConfigFile {
@@ -201,13 +165,7 @@ fn read(tree: &dyn Tree, path: &Path, used: &FlagUse, drop_in: bool) -> ConfigFi
             Err((state, document)) => (state, document),
         },
     };
-    ConfigFile {
-        at,
-        declared: used.at.clone(),
-        drop_in,
-        state,
-        document,
-    }
+    ConfigFile { at, declared: used.at.clone(), drop_in, state, document }
 }
 
 fn unreadable(error: &Unreadable) -> String {
@@ -233,9 +191,7 @@ fn parse(at: &Place, bytes: &[u8], drop_in: bool) -> Result<Node, (FileState, Op
         let reason = "begins with a brace, so that it is read as JSON, and is none from here on";
         return Err((bad(place, reason), Some(document)));
     }
-    match wrong_kind(at, &document)
-        .or_else(|| drop_in.then(|| first_duplicate(&document)).flatten())
-    {
+    match wrong_kind(at, &document).or_else(|| drop_in.then(|| first_duplicate(&document)).flatten()) {
         Some((place, reason)) => Err((bad(place, reason), Some(document))),
         None => Ok(document),
     }
@@ -247,18 +203,11 @@ const KIND: &str = "KubeletConfiguration";
 /// Why a document is no `KubeletConfiguration`, and where.
 pub(super) fn wrong_kind(at: &Place, document: &Node) -> Option<(Place, String)> {
     if !matches!(document.value, Value::Map(_)) {
-        return Some((
-            at.clone(),
-            format!("holds {}, not a {KIND}", document.kind()),
-        ));
+        return Some((at.clone(), format!("holds {}, not a {KIND}", document.kind())));
     }
     for (key, wanted) in [("kind", KIND), ("apiVersion", API_VERSION)] {
         // Go's own decoder reads these two, and takes any case.
-        let entry = document
-            .entries()
-            .iter()
-            .rev()
-            .find(|entry| entry.key.eq_ignore_ascii_case(key));
+        let entry = document.entries().iter().rev().find(|entry| entry.key.eq_ignore_ascii_case(key));
         match entry.map(|entry| (&entry.node.value, &entry.node.at)) {
             Some((Value::String(text), _)) if text == wanted => {}
             Some((Value::Null, _)) | None => {

@@ -14,17 +14,11 @@ pub(super) fn patch(target: Option<Node>, patch: Node) -> Node {
         return patch;
     };
     let (mut entries, at) = match target {
-        Some(Node {
-            value: Value::Map(entries),
-            at,
-        }) => (entries, at),
+        Some(Node { value: Value::Map(entries), at }) => (entries, at),
         _ => (Vec::new(), patch.at),
     };
-    let mut places: HashMap<String, usize> = entries
-        .iter()
-        .enumerate()
-        .map(|(index, entry)| (entry.key.clone(), index))
-        .collect();
+    let mut places: HashMap<String, usize> =
+        entries.iter().enumerate().map(|(index, entry)| (entry.key.clone(), index)).collect();
     let mut kept: Vec<Option<Entry>> = entries.drain(..).map(Some).collect();
     for change in last_of_each_key(changes) {
         let index = *places.entry(change.key.clone()).or_insert_with(|| {
@@ -36,16 +30,10 @@ pub(super) fn patch(target: Option<Node>, patch: Node) -> Node {
             None
         } else {
             let before = slot.take().map(|entry| entry.node);
-            Some(Entry {
-                node: self::patch(before, change.node),
-                ..change
-            })
+            Some(Entry { node: self::patch(before, change.node), ..change })
         };
     }
-    Node {
-        value: Value::Map(kept.into_iter().flatten().collect()),
-        at,
-    }
+    Node { value: Value::Map(kept.into_iter().flatten().collect()), at }
 }
 
 /// The fields of a main configuration that count: of equal keys the last one, known ones alone, no `null`.
@@ -59,8 +47,7 @@ pub(super) fn drop_in(root: Node, merged: &Node, version: Option<&Version>) -> N
     known(root, "", version, |prefix, key| {
         let field = fields::find_in_any_case(prefix, key)?;
         let is_written = merged.find(field.path).is_some();
-        (field.default == Absent::Nothing && field.kind != Kind::Object && !is_written)
-            .then_some(field.path)
+        (field.default == Absent::Nothing && field.kind != Kind::Object && !is_written).then_some(field.path)
     })
 }
 
@@ -85,10 +72,7 @@ fn known(
         }
         Some(entry)
     });
-    Node {
-        value: Value::Map(entries.collect()),
-        at: node.at,
-    }
+    Node { value: Value::Map(entries.collect()), at: node.at }
 }
 
 /// Of equal keys the last one, where the first stood.

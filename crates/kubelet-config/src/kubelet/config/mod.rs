@@ -46,9 +46,7 @@ pub struct ConfigFile {
 impl ConfigFile {
     /// Whether it could be parsed, and is no `KubeletConfiguration` of `v1beta1`.
     pub fn lacks_kind(&self) -> bool {
-        self.document
-            .as_ref()
-            .is_some_and(|document| load::wrong_kind(&self.at, document).is_some())
+        self.document.as_ref().is_some_and(|document| load::wrong_kind(&self.at, document).is_some())
     }
 }
 

@@ -11,17 +11,11 @@ const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConf
 const MAIN: &str = "/var/lib/kubelet/config.yaml";
 
 fn with(files: &[(&str, &str)]) -> MemoryTree {
-    files.iter().fold(MemoryTree::new(), |tree, (path, text)| {
-        tree.file(*path, text.replace("HEAD\n", HEAD))
-    })
+    files.iter().fold(MemoryTree::new(), |tree, (path, text)| tree.file(*path, text.replace("HEAD\n", HEAD)))
 }
 
 fn loaded(tree: &MemoryTree, version: Option<&str>) -> Configuration {
-    let argv = [
-        "kubelet",
-        "--config=/var/lib/kubelet/config.yaml",
-        "--config-dir=/d",
-    ];
+    let argv = ["kubelet", "--config=/var/lib/kubelet/config.yaml", "--config-dir=/d"];
     let flags = parse_argv(&argv, &Place::file("/unit"));
     let version = version.map(|text| text.parse::<Version>().unwrap());
     load(tree, &flags, version.as_ref())
@@ -30,10 +24,7 @@ fn loaded(tree: &MemoryTree, version: Option<&str>) -> Configuration {
 /// The main file alone, in the newest version.
 fn main_file(text: &str) -> Configuration {
     let tree = with(&[(MAIN, text)]);
-    let flags = parse_argv(
-        &["kubelet".to_owned(), format!("--config={MAIN}")],
-        &Place::file("/unit"),
-    );
+    let flags = parse_argv(&["kubelet".to_owned(), format!("--config={MAIN}")], &Place::file("/unit"));
     load(&tree, &flags, None)
 }
 
@@ -88,10 +79,7 @@ fn unknown_keys_say_what_was_meant() {
 
 #[test]
 fn a_field_is_unknown_to_a_kubelet_that_is_older() {
-    let tree = with(&[
-        (MAIN, "HEAD\nfailCgroupV1: false\n"),
-        ("/d/a.conf", "HEAD\n"),
-    ]);
+    let tree = with(&[(MAIN, "HEAD\nfailCgroupV1: false\n"), ("/d/a.conf", "HEAD\n")]);
     let old = loaded(&tree, Some("1.30.2"));
     assert_eq!(old.unknown.len(), 1);
     assert_eq!(old.unknown[0].since, Some(Minor(31)));
@@ -102,59 +90,29 @@ fn a_field_is_unknown_to_a_kubelet_that_is_older() {
 
 /// Documents that the kubelet refuses, and what is said of each.
 const REFUSED: &[(&str, &str)] = &[
-    (
-        "HEAD\nmaxPods: \"5\"\n",
-        ":3: maxPods wants a whole number of 32 bits, not a string",
-    ),
+    ("HEAD\nmaxPods: \"5\"\n", ":3: maxPods wants a whole number of 32 bits, not a string"),
     (
         "HEAD\nsystemReserved: {memory: 500}\n",
         ":3: systemReserved.memory wants text (numbers and yes, no, on, off in quotes), not a number",
     ),
-    (
-        "HEAD\nsyncFrequency: 60\n",
-        ":3: syncFrequency wants a duration such as 1m30s, not a number",
-    ),
-    (
-        "HEAD\nsyncFrequency: 60x\n",
-        ":3: syncFrequency wants a duration such as 1m30s, not text that is none",
-    ),
-    (
-        "HEAD\nfailSwapOn: \"no\"\n",
-        ":3: failSwapOn wants true or false, not a string",
-    ),
-    (
-        "HEAD\nclusterDNS: 10.0.0.10\n",
-        ":3: clusterDNS wants a list, not a string",
-    ),
+    ("HEAD\nsyncFrequency: 60\n", ":3: syncFrequency wants a duration such as 1m30s, not a number"),
+    ("HEAD\nsyncFrequency: 60x\n", ":3: syncFrequency wants a duration such as 1m30s, not text that is none"),
+    ("HEAD\nfailSwapOn: \"no\"\n", ":3: failSwapOn wants true or false, not a string"),
+    ("HEAD\nclusterDNS: 10.0.0.10\n", ":3: clusterDNS wants a list, not a string"),
     (
         "HEAD\nregisterWithTaints: [{key: 1}]\n",
         ":3: registerWithTaints[].key wants text (numbers and yes, no, on, off in quotes), not a number",
     ),
-    (
-        "HEAD\nregisterWithTaints: [x]\n",
-        ":3: registerWithTaints wants a map, not a string",
-    ),
-    (
-        "HEAD\nport: 99999999999\n",
-        ":3: port wants a whole number of 32 bits, not another number",
-    ),
+    ("HEAD\nregisterWithTaints: [x]\n", ":3: registerWithTaints wants a map, not a string"),
+    ("HEAD\nport: 99999999999\n", ":3: port wants a whole number of 32 bits, not another number"),
     ("HEAD\na: [\n", ""),
-    (
-        "kind: KubeletConfiguration\n",
-        ": has no apiVersion: write apiVersion: kubelet.config.k8s.io/v1beta1",
-    ),
-    (
-        "apiVersion: v1\nkind: Config\n",
-        ":2: its kind is not KubeletConfiguration",
-    ),
+    ("kind: KubeletConfiguration\n", ": has no apiVersion: write apiVersion: kubelet.config.k8s.io/v1beta1"),
+    ("apiVersion: v1\nkind: Config\n", ":2: its kind is not KubeletConfiguration"),
     (
         "{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration}\n",
         ":1: begins with a brace, so that it is read as JSON, and is none from here on",
     ),
-    (
-        "just words\n",
-        ": holds a string, not a KubeletConfiguration",
-    ),
+    ("just words\n", ": holds a string, not a KubeletConfiguration"),
     ("", ": is empty"),
     ("# nothing\n", ": holds null, not a KubeletConfiguration"),
 ];
@@ -164,26 +122,19 @@ fn what_makes_the_kubelet_exit_is_bad() {
     for (text, expected) in REFUSED {
         let states = states(&main_file(text));
         assert!(
-            states[0].starts_with(MAIN)
-                && states[0].ends_with(expected)
-                && !states[0].contains("Read"),
+            states[0].starts_with(MAIN) && states[0].ends_with(expected) && !states[0].contains("Read"),
             "{text}: {states:?}"
         );
     }
     // `yes` is a boolean, `1e4` a whole number, to the kubelet too.
-    let fine = main_file(
-        "HEAD\nfailSwapOn: no\nport: 1e4\nmaxPods: ~\nlogging: {flushFrequency: 5000000000}\n",
-    );
+    let fine = main_file("HEAD\nfailSwapOn: no\nport: 1e4\nmaxPods: ~\nlogging: {flushFrequency: 5000000000}\n");
     assert_eq!(states(&fine), ["/var/lib/kubelet/config.yaml Read"]);
 }
 
 #[test]
 fn drop_ins_are_merged_in_lexical_order_and_conf_alone() {
     let tree = with(&[
-        (
-            MAIN,
-            "HEAD\nmaxPods: 1\nsystemReserved: {cpu: 1m, memory: 1Gi}\nclusterDNS: [a, b]\nstaticPodPath: /x\n",
-        ),
+        (MAIN, "HEAD\nmaxPods: 1\nsystemReserved: {cpu: 1m, memory: 1Gi}\nclusterDNS: [a, b]\nstaticPodPath: /x\n"),
         ("/d/20.conf", "HEAD\nsystemReserved: {memory: 3Gi}\n"),
         (
             "/d/10.conf",
@@ -207,28 +158,12 @@ fn drop_ins_are_merged_in_lexical_order_and_conf_alone() {
     );
     let value = |path| config.get(path).map(Node::to_json);
     assert_eq!(value("maxPods"), Some(json!(3)));
-    assert_eq!(
-        value("systemReserved"),
-        Some(json!({"cpu": "1m", "memory": "3Gi", "pid": "9"}))
-    );
+    assert_eq!(value("systemReserved"), Some(json!({"cpu": "1m", "memory": "3Gi", "pid": "9"})));
     assert_eq!(value("clusterDNS"), Some(json!(["c"])));
     assert_eq!(value("staticPodPath"), None);
-    assert_eq!(
-        config.entry("maxPods").unwrap().at.file_line(),
-        "/d/15.conf/x.conf:3"
-    );
-    assert_eq!(
-        config.entry("systemReserved.cpu").unwrap().at.file_line(),
-        "/var/lib/kubelet/config.yaml:4"
-    );
-    assert_eq!(
-        config
-            .entry("systemReserved.memory")
-            .unwrap()
-            .at
-            .file_line(),
-        "/d/20.conf:3"
-    );
+    assert_eq!(config.entry("maxPods").unwrap().at.file_line(), "/d/15.conf/x.conf:3");
+    assert_eq!(config.entry("systemReserved.cpu").unwrap().at.file_line(), "/var/lib/kubelet/config.yaml:4");
+    assert_eq!(config.entry("systemReserved.memory").unwrap().at.file_line(), "/d/20.conf:3");
 }
 
 #[test]
@@ -241,68 +176,36 @@ fn drop_ins_are_strict_about_kind_and_duplicates_and_judged_when_merged() {
         one("HEAD\nport: 1\nport: 2\n"),
         "/d/a.conf:4: a key stands twice in its map, which a drop-in must not have"
     );
-    assert_eq!(
-        one("maxPods: 1\n"),
-        "/d/a.conf: has no kind: write kind: KubeletConfiguration"
-    );
+    assert_eq!(one("maxPods: 1\n"), "/d/a.conf: has no kind: write kind: KubeletConfiguration");
     assert_eq!(one(""), "/d/a.conf: is empty");
     assert!(one("HEAD\nport: x\n").starts_with("/d/a.conf:3: port wants"));
-    let mended = with(&[
-        (MAIN, "HEAD\n"),
-        ("/d/a.conf", "HEAD\nport: x\n"),
-        ("/d/b.conf", "HEAD\nport: 1\n"),
-    ]);
-    assert_eq!(
-        states(&loaded(&mended, None))[1..],
-        ["/d/a.conf Read", "/d/b.conf Read"]
-    );
+    let mended = with(&[(MAIN, "HEAD\n"), ("/d/a.conf", "HEAD\nport: x\n"), ("/d/b.conf", "HEAD\nport: 1\n")]);
+    assert_eq!(states(&loaded(&mended, None))[1..], ["/d/a.conf Read", "/d/b.conf Read"]);
 }
 
 #[test]
 fn a_key_of_another_case_works_in_a_drop_in_where_nothing_else_sets_the_field() {
-    let tree = with(&[
-        (MAIN, "HEAD\n"),
-        (
-            "/d/a.conf",
-            "HEAD\nRotateCertificates: true\nMaxPods: 7\nnope: 1\n",
-        ),
-    ]);
+    let tree = with(&[(MAIN, "HEAD\n"), ("/d/a.conf", "HEAD\nRotateCertificates: true\nMaxPods: 7\nnope: 1\n")]);
     let config = loaded(&tree, None);
-    assert_eq!(
-        config.get("rotateCertificates").unwrap().to_json(),
-        json!(true)
-    );
+    assert_eq!(config.get("rotateCertificates").unwrap().to_json(), json!(true));
     assert_eq!(config.get("maxPods"), None);
-    assert_eq!(
-        unknown(&config),
-        ["/d/a.conf:4 MaxPods -> maxPods", "/d/a.conf:5 nope -> -"]
-    );
+    assert_eq!(unknown(&config), ["/d/a.conf:4 MaxPods -> maxPods", "/d/a.conf:5 nope -> -"]);
 }
 
 #[test]
 fn missing_files_and_folders_are_told() {
     let config = loaded(&MemoryTree::new(), None);
-    assert_eq!(
-        states(&config),
-        ["/var/lib/kubelet/config.yaml Missing", "/d Missing"]
-    );
+    assert_eq!(states(&config), ["/var/lib/kubelet/config.yaml Missing", "/d Missing"]);
     assert!(config.given);
     // filepath.WalkDir does not follow a link in the folder's own place, and takes it for a file.
     let linked = with(&[(MAIN, "HEAD\n"), ("/real/a.conf", "HEAD\nport: x\n")]).link("/d", "/real");
     assert_eq!(states(&loaded(&linked, None))[1..], ["/d Ignored"]);
     let flags = parse_argv(&["kubelet", "--config-dir=/d/"], &Place::file("/unit"));
     assert_eq!(load(&linked, &flags, None).files.len(), 1);
-    let loop_ = with(&[(MAIN, "HEAD\n")])
-        .link("/d/a.conf", "/d/a.conf")
-        .other("/d/b.conf")
-        .file("/d/c.conf", [0xff]);
+    let loop_ = with(&[(MAIN, "HEAD\n")]).link("/d/a.conf", "/d/a.conf").other("/d/b.conf").file("/d/c.conf", [0xff]);
     assert_eq!(
         states(&loaded(&loop_, None))[1..],
-        [
-            "/d/a.conf: too many levels of symbolic links",
-            "/d/b.conf: is not a regular file",
-            "/d/c.conf: is not UTF-8",
-        ]
+        ["/d/a.conf: too many levels of symbolic links", "/d/b.conf: is not a regular file", "/d/c.conf: is not UTF-8",]
     );
 }
 
@@ -313,10 +216,7 @@ fn the_table_is_sorted_and_its_parents_are_structures() {
         if let Some((parent, _)) = field.path.rsplit_once('.') {
             let parent = fields::find(parent.trim_end_matches("[]")).unwrap();
             assert!(
-                matches!(
-                    parent.kind,
-                    fields::Kind::Object | fields::Kind::List(fields::Kind::Object)
-                ),
+                matches!(parent.kind, fields::Kind::Object | fields::Kind::List(fields::Kind::Object)),
                 "{}",
                 field.path
             );

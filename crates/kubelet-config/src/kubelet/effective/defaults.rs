@@ -35,24 +35,14 @@ const LEGACY: &[(&str, &str)] = &[
 ];
 
 /// Fields that stay unset, in Go a nil pointer, and then mean something else than zero.
-const UNSET: &[&str] = &[
-    "maxParallelImagePulls",
-    "singleProcessOOMKill",
-    "tracing.samplingRatePerMillion",
-    "userNamespaces.idsPerPod",
-];
+const UNSET: &[&str] =
+    &["maxParallelImagePulls", "singleProcessOOMKill", "tracing.samplingRatePerMillion", "userNamespaces.idsPerPod"];
 
 /// Flags without a field that have a default: `cmd/kubelet/app/options/options.go`.
-const FLAGS: &[(&str, &str)] = &[
-    ("--cert-dir", "\"/var/lib/kubelet/pki\""),
-    ("--root-dir", "\"/var/lib/kubelet\""),
-];
+const FLAGS: &[(&str, &str)] = &[("--cert-dir", "\"/var/lib/kubelet/pki\""), ("--root-dir", "\"/var/lib/kubelet\"")];
 
 /// The settings that nobody made.
-pub(super) fn defaults(
-    config_given: bool,
-    version: Option<&Version>,
-) -> BTreeMap<String, Effective> {
+pub(super) fn defaults(config_given: bool, version: Option<&Version>) -> BTreeMap<String, Effective> {
     let mut settings = BTreeMap::new();
     for field in FIELDS.iter().filter(|field| is_setting(field)) {
         let known = field.is_known_in(version);
@@ -77,16 +67,14 @@ pub(super) fn defaults(
 
 /// Whether a field holds a value of its own, and is not a structure or a part of a list.
 pub(super) fn is_setting(field: &Field) -> bool {
-    field.kind != Kind::Object
-        && !field.path.contains('[')
-        && !matches!(field.path, "kind" | "apiVersion")
+    field.kind != Kind::Object && !field.path.contains('[') && !matches!(field.path, "kind" | "apiVersion")
 }
 
 /// A field's default in that version.
 pub(super) fn of_field(field: &Field, version: Option<&Version>) -> Option<Value> {
-    let earlier = BEFORE.iter().find(|(until, path, _)| {
-        *path == field.path && version.is_some_and(|version| version.minor.0 < *until)
-    });
+    let earlier = BEFORE
+        .iter()
+        .find(|(until, path, _)| *path == field.path && version.is_some_and(|version| version.minor.0 < *until));
     if let Some((_, _, value)) = earlier {
         return value.map(parse);
     }
@@ -119,11 +107,7 @@ pub(super) fn is_zero(value: &Value) -> bool {
 }
 
 fn nobody(value: Value, legacy: bool) -> Effective {
-    Effective {
-        value,
-        from: From::Default { legacy },
-        keys: BTreeMap::new(),
-    }
+    Effective { value, from: From::Default { legacy }, keys: BTreeMap::new() }
 }
 
 fn parse(text: &str) -> Value {

@@ -26,9 +26,7 @@ pub(super) fn lay_over(settings: &mut Settings, line: &CommandLine, version: Opt
         let Some(value) = value_of(spec.value, &used.value) else {
             continue;
         };
-        let path = spec
-            .field
-            .map_or_else(|| format!("--{}", spec.name), str::to_owned);
+        let path = spec.field.map_or_else(|| format!("--{}", spec.name), str::to_owned);
         let is_first = touched.insert(spec.name);
         // This flag can only turn the setting on.
         if spec.name == "seccomp-default" && value == json!(false) {
@@ -40,19 +38,14 @@ pub(super) fn lay_over(settings: &mut Settings, line: &CommandLine, version: Opt
             _ => settings.0.remove(&path).filter(|_| !is_first),
         };
         let effective = joined(before, value, used);
-        let effective = Effective {
-            value: masked(&path, effective.value),
-            ..effective
-        };
+        let effective = Effective { value: masked(&path, effective.value), ..effective };
         settings.0.insert(path, effective);
     }
 }
 
 fn joined(before: Option<Effective>, value: Value, used: &FlagUse) -> Effective {
     let from = From::Flag(used.at.clone());
-    let (before, mut keys) = before.map_or((Value::Null, BTreeMap::new()), |before| {
-        (before.value, before.keys)
-    });
+    let (before, mut keys) = before.map_or((Value::Null, BTreeMap::new()), |before| (before.value, before.keys));
     if let Value::Object(map) = &value {
         keys.extend(map.keys().map(|key| (key.clone(), from.clone())));
     }
@@ -93,9 +86,7 @@ fn value_of(kind: ValueKind, text: &str) -> Option<Value> {
         ValueKind::Map | ValueKind::OnePair | ValueKind::Labels | ValueKind::Thresholds => {
             map(kind, text, |value| value.into())
         }
-        ValueKind::Gates => map(kind, text, |value| {
-            flags::parse_bool(value).unwrap_or_default().into()
-        }),
+        ValueKind::Gates => map(kind, text, |value| flags::parse_bool(value).unwrap_or_default().into()),
         ValueKind::Headers => {
             let mut headers = Map::new();
             for pair in flags::pairs(kind, text) {

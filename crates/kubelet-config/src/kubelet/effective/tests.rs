@@ -26,9 +26,7 @@ fn settled(argv: &[&str], main: Option<&str>, drop_in: Option<&str>, version: &s
 }
 
 fn value(settings: &Settings, path: &str) -> Value {
-    settings
-        .get(path)
-        .map_or(Value::Null, |setting| setting.value.clone())
+    settings.get(path).map_or(Value::Null, |setting| setting.value.clone())
 }
 
 #[test]
@@ -36,11 +34,7 @@ fn the_defaults_depend_on_whether_a_file_is_given() {
     let with = settled(&[], Some(""), None, "1.33");
     let without = settled(&[], None, None, "1.33");
     for (path, given, legacy) in [
-        (
-            "authentication.anonymous.enabled",
-            json!(false),
-            json!(true),
-        ),
+        ("authentication.anonymous.enabled", json!(false), json!(true)),
         ("authentication.webhook.enabled", json!(true), json!(false)),
         ("authorization.mode", json!("Webhook"), json!("AlwaysAllow")),
         ("readOnlyPort", json!(0), json!(10255)),
@@ -52,14 +46,8 @@ fn the_defaults_depend_on_whether_a_file_is_given() {
     }
     assert_eq!(with.map("evictionHard").len(), 5);
     assert!(without.map("evictionHard").is_empty());
-    assert_eq!(
-        without.get("readOnlyPort").unwrap().from,
-        From::Default { legacy: true }
-    );
-    assert_eq!(
-        without.get("maxPods").unwrap().from,
-        From::Default { legacy: false }
-    );
+    assert_eq!(without.get("readOnlyPort").unwrap().from, From::Default { legacy: true });
+    assert_eq!(without.get("maxPods").unwrap().from, From::Default { legacy: false });
     assert_eq!(value(&with, "--cert-dir"), json!("/var/lib/kubelet/pki"));
 }
 
@@ -71,21 +59,13 @@ fn the_defaults_depend_on_the_version() {
     assert_eq!(at("1.35", "failCgroupV1"), json!(true));
     assert_eq!(at("1.26", "kubeAPIQPS"), json!(5));
     assert_eq!(at("1.27", "kubeAPIQPS"), json!(50));
-    assert_eq!(
-        at("1.26", "containerRuntimeEndpoint"),
-        json!("unix:///run/containerd/containerd.sock")
-    );
+    assert_eq!(at("1.26", "containerRuntimeEndpoint"), json!("unix:///run/containerd/containerd.sock"));
 }
 
 #[test]
 fn flags_beat_drop_ins_beat_the_file_beats_defaults() {
     let main = "maxPods: 1\nport: 1\nreadOnlyPort: 1\nsyncFrequency: 90s\n";
-    let settings = settled(
-        &["--max-pods=3"],
-        Some(main),
-        Some("maxPods: 2\nport: 2\n"),
-        "1.33",
-    );
+    let settings = settled(&["--max-pods=3"], Some(main), Some("maxPods: 2\nport: 2\n"), "1.33");
     let of = |path| {
         let setting = settings.get(path).unwrap();
         let from = match &setting.from {
@@ -121,43 +101,17 @@ fn maps_and_lists_of_flags_replace_the_files_and_then_grow() {
         "--seccomp-default=false",
         "--reserved-memory=0:memory=1Gi",
     ];
-    let settings = settled(
-        &argv,
-        Some(&format!("{main}seccompDefault: true\n")),
-        None,
-        "1.33",
-    );
-    assert_eq!(
-        value(&settings, "systemReserved"),
-        json!({"pid": "7", "cpu": "3m"})
-    );
+    let settings = settled(&argv, Some(&format!("{main}seccompDefault: true\n")), None, "1.33");
+    assert_eq!(value(&settings, "systemReserved"), json!({"pid": "7", "cpu": "3m"}));
     assert_eq!(value(&settings, "clusterDNS"), json!(["b", "c", "d"]));
-    assert_eq!(
-        value(&settings, "featureGates"),
-        json!({"A": true, "B": false, "C": true})
-    );
-    assert_eq!(
-        value(&settings, "--node-labels"),
-        json!({"a": "2", "b": ""})
-    );
-    assert_eq!(
-        value(&settings, "evictionHard"),
-        json!({"nodefs.available": "1%"})
-    );
-    assert_eq!(
-        value(&settings, "registerWithTaints"),
-        json!([{"key": "a", "value": "b", "effect": "NoSchedule"}])
-    );
+    assert_eq!(value(&settings, "featureGates"), json!({"A": true, "B": false, "C": true}));
+    assert_eq!(value(&settings, "--node-labels"), json!({"a": "2", "b": ""}));
+    assert_eq!(value(&settings, "evictionHard"), json!({"nodefs.available": "1%"}));
+    assert_eq!(value(&settings, "registerWithTaints"), json!([{"key": "a", "value": "b", "effect": "NoSchedule"}]));
     assert_eq!(value(&settings, "logging.verbosity"), json!(4));
-    assert_eq!(
-        value(&settings, "authentication.webhook.cacheTTL"),
-        json!("1m30s")
-    );
+    assert_eq!(value(&settings, "authentication.webhook.cacheTTL"), json!("1m30s"));
     assert_eq!(value(&settings, "seccompDefault"), json!(true));
-    assert_eq!(
-        value(&settings, "reservedMemory"),
-        json!([{"numaNode": 0, "limits": {"memory": "1Gi"}}])
-    );
+    assert_eq!(value(&settings, "reservedMemory"), json!([{"numaNode": 0, "limits": {"memory": "1Gi"}}]));
     let gates = &settings.get("featureGates").unwrap().keys;
     assert_eq!(gates["A"], From::File(Place::file("/c.yaml").at(5, 16, 1)));
     assert_eq!(gates["B"], From::Flag(Place::file("/unit")));
@@ -165,14 +119,9 @@ fn maps_and_lists_of_flags_replace_the_files_and_then_grow() {
 
 #[test]
 fn one_threshold_in_the_main_file_takes_the_others_away() {
-    let hard = |main: Option<&str>, drop_in: Option<&str>| {
-        value(&settled(&[], main, drop_in, "1.33"), "evictionHard")
-    };
+    let hard = |main: Option<&str>, drop_in: Option<&str>| value(&settled(&[], main, drop_in, "1.33"), "evictionHard");
     let memory = "evictionHard: {memory.available: 200Mi}\n";
-    assert_eq!(
-        hard(Some(memory), None),
-        json!({"memory.available": "200Mi"})
-    );
+    assert_eq!(hard(Some(memory), None), json!({"memory.available": "200Mi"}));
     let all = json!({
         "memory.available": "200Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
         "imagefs.available": "15%", "imagefs.inodesFree": "5%",
@@ -181,15 +130,9 @@ fn one_threshold_in_the_main_file_takes_the_others_away() {
     assert_eq!(hard(Some(&merged), None), all);
     // The defaults are laid under the main file before drop-ins are merged, and not again.
     assert_eq!(hard(Some(""), Some(memory)), all);
+    assert_eq!(hard(None, Some(memory)), json!({"memory.available": "200Mi"}));
     assert_eq!(
-        hard(None, Some(memory)),
-        json!({"memory.available": "200Mi"})
-    );
-    assert_eq!(
-        hard(
-            Some(memory),
-            Some("evictionHard: {nodefs.available: 3%}\nmergeDefaultEvictionSettings: true\n")
-        ),
+        hard(Some(memory), Some("evictionHard: {nodefs.available: 3%}\nmergeDefaultEvictionSettings: true\n")),
         json!({"memory.available": "200Mi", "nodefs.available": "3%"})
     );
     assert_eq!(hard(Some(""), Some("evictionHard: null\n")), json!({}));
@@ -216,33 +159,16 @@ fn a_written_zero_is_no_value_where_the_field_is_no_pointer() {
 
 #[test]
 fn defaults_that_follow_from_other_settings_do() {
-    let settings = settled(
-        &[],
-        Some("nodeStatusUpdateFrequency: 20s\nmaxParallelImagePulls: 3\n"),
-        None,
-        "1.33",
-    );
+    let settings = settled(&[], Some("nodeStatusUpdateFrequency: 20s\nmaxParallelImagePulls: 3\n"), None, "1.33");
     assert_eq!(value(&settings, "nodeStatusReportFrequency"), json!("20s"));
     assert_eq!(value(&settings, "serializeImagePulls"), json!(false));
 }
 
 #[test]
 fn what_the_kubelet_refuses_sets_nothing_and_headers_are_masked() {
-    let argv = [
-        "--max-pods=many",
-        "--cloud-config=/x",
-        "--manifest-url-header=Authorization:s3cret",
-    ];
-    let settings = settled(
-        &argv,
-        Some("staticPodURLHeader: {a: [s3cret]}\n"),
-        None,
-        "1.34",
-    );
+    let argv = ["--max-pods=many", "--cloud-config=/x", "--manifest-url-header=Authorization:s3cret"];
+    let settings = settled(&argv, Some("staticPodURLHeader: {a: [s3cret]}\n"), None, "1.34");
     assert_eq!(value(&settings, "maxPods"), json!(110));
     assert_eq!(value(&settings, "--cloud-config"), Value::Null);
-    assert_eq!(
-        value(&settings, "staticPodURLHeader"),
-        json!({"Authorization": ["<masked>"]})
-    );
+    assert_eq!(value(&settings, "staticPodURLHeader"), json!({"Authorization": ["<masked>"]}));
 }

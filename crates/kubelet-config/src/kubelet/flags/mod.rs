@@ -120,8 +120,7 @@ pub struct FlagSpec {
 impl FlagSpec {
     /// Whether a release knows the flag.
     pub fn known_in(&self, minor: Minor) -> bool {
-        self.since.is_none_or(|since| since <= minor)
-            && self.removed.is_none_or(|removed| minor < removed)
+        self.since.is_none_or(|since| since <= minor) && self.removed.is_none_or(|removed| minor < removed)
     }
 }
 

@@ -48,8 +48,7 @@ enum Magnitude {
 /// The digits behind the sign; `whole` is the text with it, whose underscores are judged.
 fn magnitude(digits: &str, whole: &str, bits: u32) -> Result<u64, Magnitude> {
     let lower = digits.to_ascii_lowercase();
-    let (radix, rest) = if let Some(rest) = lower.strip_prefix("0x").filter(|rest| !rest.is_empty())
-    {
+    let (radix, rest) = if let Some(rest) = lower.strip_prefix("0x").filter(|rest| !rest.is_empty()) {
         (16, rest)
     } else if let Some(rest) = lower.strip_prefix("0o").filter(|rest| !rest.is_empty()) {
         (8, rest)
@@ -141,9 +140,7 @@ pub fn duration_nanos(text: &str) -> Result<i64, String> {
     }
     let mut total = 0_u64;
     while !rest.is_empty() {
-        let number_end = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
+        let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
         let (number, behind) = rest.split_at(number_end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         // `1.2.3s`: Go's unit would begin at the second dot, and no unit begins with one.
@@ -155,33 +152,17 @@ pub fn duration_nanos(text: &str) -> Result<i64, String> {
             return Err(invalid());
         }
         if second_dot {
-            return Err(format!(
-                "time: missing unit in duration {}",
-                time_quote(text)
-            ));
+            return Err(format!("time: missing unit in duration {}", time_quote(text)));
         }
-        let unit_end = behind
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(behind.len());
+        let unit_end = behind.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(behind.len());
         let (unit, next) = behind.split_at(unit_end);
         if unit.is_empty() {
-            return Err(format!(
-                "time: missing unit in duration {}",
-                time_quote(text)
-            ));
+            return Err(format!("time: missing unit in duration {}", time_quote(text)));
         }
-        let scale = unit_nanos(unit).ok_or_else(|| {
-            format!(
-                "time: unknown unit {} in duration {}",
-                time_quote(unit),
-                time_quote(text)
-            )
-        })?;
+        let scale = unit_nanos(unit)
+            .ok_or_else(|| format!("time: unknown unit {} in duration {}", time_quote(unit), time_quote(text)))?;
         let part = amount(whole, fraction, scale).ok_or_else(invalid)?;
-        total = total
-            .checked_add(part)
-            .filter(|total| *total <= 1 << 63)
-            .ok_or_else(invalid)?;
+        total = total.checked_add(part).filter(|total| *total <= 1 << 63).ok_or_else(invalid)?;
         rest = next;
     }
     if negative {
@@ -222,11 +203,7 @@ fn unit_nanos(unit: &str) -> Option<u64> {
 
 /// `whole.fraction` units in nanoseconds; `None` if that does not fit.
 fn amount(whole: &str, fraction: &str, scale: u64) -> Option<u64> {
-    let whole: u64 = if whole.is_empty() {
-        0
-    } else {
-        whole.parse().ok()?
-    };
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
     // No unit has more than 13 digits of nanoseconds, so later digits of a fraction cannot count.
     let digits = fraction.get(..fraction.len().min(15)).unwrap_or_default();
     let part = if digits.is_empty() {
@@ -235,10 +212,7 @@ fn amount(whole: &str, fraction: &str, scale: u64) -> Option<u64> {
         let power = 10_u128.pow(u32::try_from(digits.len()).expect("at most 15"));
         u64::try_from(digits.parse::<u128>().ok()? * u128::from(scale) / power).ok()?
     };
-    whole
-        .checked_mul(scale)?
-        .checked_add(part)
-        .filter(|total| *total <= 1 << 63)
+    whole.checked_mul(scale)?.checked_add(part).filter(|total| *total <= 1 << 63)
 }
 
 /// `resource.ParseQuantity`: a number, perhaps with a fraction, and a suffix.
@@ -247,10 +221,7 @@ pub(super) fn check_quantity(text: &str) -> Result<(), String> {
     if text.is_empty() {
         return Err(FORM.to_owned());
     }
-    let digits = |text: &str| {
-        text.find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(text.len())
-    };
+    let digits = |text: &str| text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     rest = rest.get(digits(rest)..).unwrap_or_default();
     if let Some(fraction) = rest.strip_prefix('.') {
@@ -264,30 +235,10 @@ pub(super) fn check_quantity(text: &str) -> Result<(), String> {
     }
     let known = matches!(
         suffix,
-        "" | "n"
-            | "u"
-            | "m"
-            | "k"
-            | "M"
-            | "G"
-            | "T"
-            | "P"
-            | "E"
-            | "Ki"
-            | "Mi"
-            | "Gi"
-            | "Ti"
-            | "Pi"
-            | "Ei"
+        "" | "n" | "u" | "m" | "k" | "M" | "G" | "T" | "P" | "E" | "Ki" | "Mi" | "Gi" | "Ti" | "Pi" | "Ei"
     );
-    let exponent = suffix
-        .strip_prefix(['e', 'E'])
-        .is_some_and(|exponent| exponent.parse::<i64>().is_ok());
-    if known || exponent {
-        Ok(())
-    } else {
-        Err("unable to parse quantity's suffix".to_owned())
-    }
+    let exponent = suffix.strip_prefix(['e', 'E']).is_some_and(|exponent| exponent.parse::<i64>().is_ok());
+    if known || exponent { Ok(()) } else { Err("unable to parse quantity's suffix".to_owned()) }
 }
 
 /// `netutils.ParseIPSloppy`: Go's reading before 1.17, which takes leading zeros for decimal ones.
@@ -302,11 +253,7 @@ pub(super) fn is_ip(text: &str) -> bool {
                 return sloppy_ipv4(group).unwrap_or_else(|| "?".to_owned());
             }
             let bare = group.trim_start_matches('0');
-            if bare.is_empty() && !group.is_empty() {
-                "0".to_owned()
-            } else {
-                bare.to_owned()
-            }
+            if bare.is_empty() && !group.is_empty() { "0".to_owned() } else { bare.to_owned() }
         })
         .collect();
     groups.join(":").parse::<Ipv6Addr>().is_ok()
@@ -353,9 +300,7 @@ mod tests {
         ] {
             assert_eq!(parse_int(text, 32), Ok(value), "{text}");
         }
-        for text in [
-            "", "-", "a", "1.5", " 1", "08", "0x", "1_", "_1", "1__0", "0b2", "110m",
-        ] {
+        for text in ["", "-", "a", "1.5", " 1", "08", "0x", "1_", "_1", "1__0", "0b2", "110m"] {
             let error = parse_int(text, 32).unwrap_err();
             assert!(error.ends_with("invalid syntax"), "{text}: {error}");
         }
@@ -401,9 +346,7 @@ mod tests {
 
     #[test]
     fn quantities_need_a_known_suffix() {
-        for text in [
-            "0", "1", "1.5", "64Ki", "500Mi", "200m", "1e3", "1E", "2E6", "-1", "1.",
-        ] {
+        for text in ["0", "1", "1.5", "64Ki", "500Mi", "200m", "1e3", "1E", "2E6", "-1", "1."] {
             assert_eq!(check_quantity(text), Ok(()), "{text}");
         }
         for text in ["", "abc", "1mb", "1 Gi", "1GiB", "1Mi5", "1KI", "1GB"] {
@@ -413,26 +356,10 @@ mod tests {
 
     #[test]
     fn addresses_may_have_leading_zeros() {
-        for text in [
-            "10.0.0.7",
-            "010.0.0.7",
-            "::",
-            "fe80::1",
-            "0001::",
-            "::ffff:010.0.0.1",
-        ] {
+        for text in ["10.0.0.7", "010.0.0.7", "::", "fe80::1", "0001::", "::ffff:010.0.0.1"] {
             assert!(is_ip(text), "{text}");
         }
-        for text in [
-            "",
-            "10.0.0",
-            "10.0.0.256",
-            "10.0.0.7/24",
-            "a",
-            ":::",
-            "fe80::1%eth0",
-            "::1.2.3",
-        ] {
+        for text in ["", "10.0.0", "10.0.0.256", "10.0.0.7/24", "a", ":::", "fe80::1%eth0", "::1.2.3"] {
             assert!(!is_ip(text), "{text}");
         }
     }

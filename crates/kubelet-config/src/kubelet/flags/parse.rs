@@ -19,12 +19,7 @@ pub fn parse_argv<S: AsRef<str>>(argv: &[S], at: &Place) -> CommandLine {
 }
 
 fn read(texts: &[&str], place: impl Fn(usize) -> Place) -> CommandLine {
-    let mut reader = Reader {
-        texts,
-        place,
-        next: 0,
-        line: CommandLine::default(),
-    };
+    let mut reader = Reader { texts, place, next: 0, line: CommandLine::default() };
     while let Some(text) = reader.take() {
         reader.word(text);
     }
@@ -62,11 +57,7 @@ impl<'a, P: Fn(usize) -> Place> Reader<'a, P> {
 
     fn stray(&mut self, text: &str) {
         let word = self.next - 1;
-        self.line.strays.push(Stray {
-            text: text.to_owned(),
-            word,
-            at: (self.place)(word),
-        });
+        self.line.strays.push(Stray { text: text.to_owned(), word, at: (self.place)(word) });
     }
 
     /// `--name`, `--name=value`, `--name value`.
@@ -161,8 +152,8 @@ impl<'a, P: Fn(usize) -> Place> Reader<'a, P> {
     fn take_value_of_unknown(&mut self) -> Option<&'a str> {
         let next = self.texts.get(self.next)?;
         let first = next.chars().next()?;
-        let looks_like_a_value = first.is_alphanumeric()
-            || matches!(first, '/' | '.' | '~' | '{' | '[' | ':' | '"' | '\'');
+        let looks_like_a_value =
+            first.is_alphanumeric() || matches!(first, '/' | '.' | '~' | '{' | '[' | ':' | '"' | '\'');
         looks_like_a_value.then(|| self.take()).flatten()
     }
 
@@ -238,10 +229,7 @@ mod tests {
     fn what_is_no_flag_is_a_stray_and_the_reading_goes_on() {
         assert_eq!(shown("\\ --v=2 # note"), "v=2 [\\] [#] [note]");
         assert_eq!(shown("- --v=1  --v=2"), "v=1 v=2 [-] []");
-        assert_eq!(
-            shown("–cloud-provider=external"),
-            "[–cloud-provider=external]"
-        );
+        assert_eq!(shown("–cloud-provider=external"), "[–cloud-provider=external]");
     }
 
     #[test]
@@ -274,14 +262,8 @@ mod tests {
     #[test]
     fn uses_know_their_words() {
         let line = line("--node-ip 1 --v=2 x");
-        assert_eq!(
-            (line.uses[0].word, line.uses[0].value_in_next_word),
-            (0, true)
-        );
-        assert_eq!(
-            (line.uses[1].word, line.uses[1].value_in_next_word),
-            (2, false)
-        );
+        assert_eq!((line.uses[0].word, line.uses[0].value_in_next_word), (0, true));
+        assert_eq!((line.uses[1].word, line.uses[1].value_in_next_word), (2, false));
         assert_eq!(line.strays[0].word, 3);
         assert_eq!(line.value("v"), Some("2"));
     }

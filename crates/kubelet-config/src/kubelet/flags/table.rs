@@ -4,8 +4,8 @@ use super::{
     super::version::Minor,
     FlagSpec, Repeat,
     ValueKind::{
-        self, Bool, Duration, Gates, Headers, Int, Int32, Ip, Labels, Map, OnePair, Quantity,
-        ReservedMemory, String, Strings, Taints, Thresholds, Uint, VModule, Version,
+        self, Bool, Duration, Gates, Headers, Int, Int32, Ip, Labels, Map, OnePair, Quantity, ReservedMemory, String,
+        Strings, Taints, Thresholds, Uint, VModule, Version,
     },
 };
 
@@ -213,10 +213,7 @@ pub const FLAGS: &[FlagSpec] = &[
 
 /// The flag of that name (with `-`).
 pub fn find(name: &str) -> Option<&'static FlagSpec> {
-    FLAGS
-        .binary_search_by(|spec| spec.name.cmp(name))
-        .ok()
-        .map(|index| &FLAGS[index])
+    FLAGS.binary_search_by(|spec| spec.name.cmp(name)).ok().map(|index| &FLAGS[index])
 }
 
 /// The flag of that letter.
@@ -244,40 +241,23 @@ const fn flag(name: &'static str, value: ValueKind) -> FlagSpec {
 
 impl FlagSpec {
     const fn short(self, letter: char) -> Self {
-        Self {
-            shorthand: Some(letter),
-            ..self
-        }
+        Self { shorthand: Some(letter), ..self }
     }
 
     const fn field(self, path: &'static str) -> Self {
-        Self {
-            field: Some(path),
-            ..self
-        }
+        Self { field: Some(path), ..self }
     }
 
     const fn deprecated(self) -> Self {
-        Self {
-            deprecated: true,
-            ..self
-        }
+        Self { deprecated: true, ..self }
     }
 
     const fn since(self, minor: u16) -> Self {
-        Self {
-            since: Some(Minor(minor)),
-            ..self
-        }
+        Self { since: Some(Minor(minor)), ..self }
     }
 
     const fn removed(self, minor: u16, instead: &'static str) -> Self {
-        Self {
-            deprecated: true,
-            removed: Some(Minor(minor)),
-            instead: Some(instead),
-            ..self
-        }
+        Self { deprecated: true, removed: Some(Minor(minor)), instead: Some(instead), ..self }
     }
 }
 
@@ -291,12 +271,7 @@ mod tests {
         for spec in FLAGS {
             assert!(!spec.name.contains('_'), "{}", spec.name);
             assert_eq!(find(spec.name).map(|found| found.name), Some(spec.name));
-            assert_eq!(
-                spec.removed.is_some(),
-                spec.instead.is_some(),
-                "{}",
-                spec.name
-            );
+            assert_eq!(spec.removed.is_some(), spec.instead.is_some(), "{}", spec.name);
             if let (Some(since), Some(removed)) = (spec.since, spec.removed) {
                 assert!(since < removed, "{}", spec.name);
             }

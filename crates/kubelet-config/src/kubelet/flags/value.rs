@@ -58,12 +58,7 @@ pub fn pairs(kind: ValueKind, value: &str) -> Vec<Pair<'_>> {
                 return None;
             }
             let (key, value) = text.split_once(separator).unwrap_or((text, ""));
-            Some(Pair {
-                offset: start,
-                text,
-                key: key.trim(),
-                value: value.trim(),
-            })
+            Some(Pair { offset: start, text, key: key.trim(), value: value.trim() })
         })
         .collect()
 }
@@ -82,20 +77,15 @@ pub struct Pair<'a> {
 }
 
 fn each_pair(value: &str, separator: char, error: &str) -> Result<(), String> {
-    let fine = value
-        .split(',')
-        .all(|pair| pair.is_empty() || pair.contains(separator));
+    let fine = value.split(',').all(|pair| pair.is_empty() || pair.contains(separator));
     if fine { Ok(()) } else { Err(error.to_owned()) }
 }
 
 fn check_gates(value: &str) -> Result<(), String> {
     for pair in value.split(',').filter(|pair| !pair.is_empty()) {
-        let (key, text) = pair
-            .split_once('=')
-            .ok_or("malformed pair, expect string=bool")?;
+        let (key, text) = pair.split_once('=').ok_or("malformed pair, expect string=bool")?;
         let text = text.trim();
-        parse_bool(text)
-            .map_err(|error| format!("invalid value of {}: {text}, err: {error}", key.trim()))?;
+        parse_bool(text).map_err(|error| format!("invalid value of {}: {text}, err: {error}", key.trim()))?;
     }
     Ok(())
 }
@@ -109,10 +99,7 @@ fn check_csv(value: &str) -> Result<(), String> {
             let end = rest.find(',').unwrap_or(rest.len());
             let field = rest.get(..end).unwrap_or_default();
             if let Some(quote) = field.find('"') {
-                return Err(format!(
-                    "parse error on line 1, column {}: bare \" in non-quoted-field",
-                    column + quote
-                ));
+                return Err(format!("parse error on line 1, column {}: bare \" in non-quoted-field", column + quote));
             }
             rest = rest.get(end + 1..).unwrap_or_default();
             column += end + 1;
@@ -162,9 +149,7 @@ fn check_taints(value: &str) -> Result<(), String> {
             return Err(format!("invalid taint spec: {taint}"));
         }
         if adds && !seen.insert((effect, key)) {
-            return Err(format!(
-                "duplicated taints with the same key and effect: {key}:{effect}"
-            ));
+            return Err(format!("duplicated taints with the same key and effect: {key}:{effect}"));
         }
     }
     Ok(())
@@ -185,9 +170,7 @@ fn check_taint(text: &str) -> Result<(&str, &str), String> {
     let mut key = pair;
     if parts.len() == 2 {
         if !["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect) {
-            return Err(format!(
-                "invalid taint effect: {effect}, unsupported taint effect"
-            ));
+            return Err(format!("invalid taint effect: {effect}, unsupported taint effect"));
         }
         if let Some((name, value)) = pair.split_once('=') {
             if value.contains('=') {
@@ -212,32 +195,19 @@ fn check_reserved_memory(value: &str) -> Result<(), String> {
         return Ok(());
     }
     for reservation in value.split(';') {
-        let Some((node, limits)) = reservation
-            .split_once(':')
-            .filter(|(_, limits)| !limits.contains(':'))
-        else {
+        let Some((node, limits)) = reservation.split_once(':').filter(|(_, limits)| !limits.contains(':')) else {
             return Err(format!("{FORM} {reservation}"));
         };
         // strconv.Atoi: base 10, no underscores.
         if node.parse::<i64>().is_err() {
-            return Err(format!(
-                "failed to convert the NUMA node ID, expected integer, got {node}"
-            ));
+            return Err(format!("failed to convert the NUMA node ID, expected integer, got {node}"));
         }
         for limit in limits.split(',') {
-            let Some((name, quantity)) = limit
-                .split_once('=')
-                .filter(|(_, quantity)| !quantity.contains('='))
-            else {
-                return Err(format!(
-                    "the reserved limit has incorrect value, expected type=quantity, got {limit}"
-                ));
+            let Some((name, quantity)) = limit.split_once('=').filter(|(_, quantity)| !quantity.contains('=')) else {
+                return Err(format!("the reserved limit has incorrect value, expected type=quantity, got {limit}"));
             };
             if name != "memory" && !name.starts_with("hugepages-") {
-                return Err(format!(
-                    "memory type conversion error, unknown type: {}",
-                    go_quote(name)
-                ));
+                return Err(format!("memory type conversion error, unknown type: {}", go_quote(name)));
             }
             if check_quantity(quantity).is_err() {
                 return Err(format!("failed to parse the quantity: {quantity}"));
@@ -250,20 +220,12 @@ fn check_reserved_memory(value: &str) -> Result<(), String> {
 fn check_vmodule(value: &str) -> Result<(), String> {
     for pattern in value.split(',').filter(|pattern| !pattern.is_empty()) {
         let level = match pattern.split_once('=') {
-            Some((name, level))
-                if !name.is_empty() && !level.is_empty() && !level.contains('=') =>
-            {
-                level
-            }
+            Some((name, level)) if !name.is_empty() && !level.is_empty() && !level.contains('=') => level,
             _ => {
-                return Err(format!(
-                    "{} does not have the pattern=N format",
-                    go_quote(pattern)
-                ));
+                return Err(format!("{} does not have the pattern=N format", go_quote(pattern)));
             }
         };
-        parse_level(level)
-            .map_err(|error| format!("parsing verbosity in {}: {error}", go_quote(pattern)))?;
+        parse_level(level).map_err(|error| format!("parsing verbosity in {}: {error}", go_quote(pattern)))?;
     }
     Ok(())
 }

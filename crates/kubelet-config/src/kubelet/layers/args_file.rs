@@ -53,10 +53,7 @@ impl Split {
     fn push(&mut self, text: String, at: Place) -> bool {
         self.bytes = self.bytes.saturating_add(text.len() + 1);
         if self.bytes > MAX_EXPANDED_BYTES {
-            self.give_up(
-                at,
-                format!("expands to more than {MAX_EXPANDED_BYTES} bytes"),
-            );
+            self.give_up(at, format!("expands to more than {MAX_EXPANDED_BYTES} bytes"));
             return false;
         }
         self.args.push(Arg { text, at });
@@ -65,18 +62,9 @@ impl Split {
 
     /// Adds an oddity; one of a kind is enough for a line.
     fn odd(&mut self, what: Oddity, at: Place, line: &str) {
-        let known = self
-            .oddities
-            .iter()
-            .rev()
-            .take_while(|odd| odd.at.line == at.line)
-            .any(|odd| odd.what == what);
+        let known = self.oddities.iter().rev().take_while(|odd| odd.at.line == at.line).any(|odd| odd.what == what);
         if !known && self.oddities.len() < MAX_ODDITIES {
-            self.oddities.push(ArgsOddity {
-                at,
-                what,
-                text: super::shortened(line.trim()),
-            });
+            self.oddities.push(ArgsOddity { at, what, text: super::shortened(line.trim()) });
         }
     }
 

@@ -66,10 +66,7 @@ fn is_other(name: &str) -> bool {
 
 /// 0 for a unit that starts at boot, 1 for one that is there, 2 for a mask; `None` for none.
 fn rank(tree: &dyn Tree, name: &str) -> Option<u8> {
-    let path = SEARCH_PATH
-        .iter()
-        .map(|folder| Path::new(folder).join(name))
-        .find(|path| tree.lstat(path).is_ok())?;
+    let path = SEARCH_PATH.iter().map(|folder| Path::new(folder).join(name)).find(|path| tree.lstat(path).is_ok())?;
     if is_mask(tree, &path) {
         return Some(2);
     }
@@ -77,9 +74,7 @@ fn rank(tree: &dyn Tree, name: &str) -> Option<u8> {
 }
 
 fn is_mask(tree: &dyn Tree, path: &Path) -> bool {
-    tree.stat(path).is_ok_and(|meta| {
-        meta.kind == Kind::Null || meta.kind == Kind::File && meta.size_bytes == 0
-    })
+    tree.stat(path).is_ok_and(|meta| meta.kind == Kind::Null || meta.kind == Kind::File && meta.size_bytes == 0)
 }
 
 /// Whether a target pulls the unit in: a link in a `.wants` or `.requires` folder.
@@ -92,9 +87,6 @@ fn is_wanted(tree: &dyn Tree, name: &str) -> bool {
                 let entry = entry.to_string_lossy();
                 entry.ends_with(".wants") || entry.ends_with(".requires")
             })
-            .any(|entry| {
-                tree.lstat(&Path::new(folder).join(entry).join(name))
-                    .is_ok()
-            })
+            .any(|entry| tree.lstat(&Path::new(folder).join(entry).join(name)).is_ok())
     })
 }

@@ -15,15 +15,9 @@ pub(super) enum Start {
     /// A kubelet, whose words begin at this one.
     Kubelet(usize),
     /// k3s or RKE2, whose program is this word.
-    Rancher {
-        flavor: &'static Flavor,
-        first: usize,
-    },
+    Rancher { flavor: &'static Flavor, first: usize },
     /// `MicroK8s`' kubelite: the snap's name, and where kubelite's own words begin if the unit starts it itself.
-    MicroK8s {
-        instance: String,
-        first: Option<usize>,
-    },
+    MicroK8s { instance: String, first: Option<usize> },
     /// Canonical's k8s snap: the snap's name.
     K8sSnap { instance: String },
     /// Something that does not show the kubelet's words.
@@ -31,26 +25,12 @@ pub(super) enum Start {
 }
 
 /// Shells: what they start stands in their script.
-const SHELLS: [&str; 9] = [
-    "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "rbash", "fish",
-];
+const SHELLS: [&str; 9] = ["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "rbash", "fish"];
 
 /// Options of usual wrappers whose value is a word of its own and may well be `kubelet`: systemd-inhibit(1),
 /// systemd-run(1), logger(1), ip-netns(8), and the container runtimes' `--name`.
-const OPTIONS_WITH_VALUE: [&str; 12] = [
-    "--who",
-    "--why",
-    "--what",
-    "--mode",
-    "--tag",
-    "-t",
-    "--unit",
-    "-u",
-    "--slice",
-    "--name",
-    "--hostname",
-    "exec",
-];
+const OPTIONS_WITH_VALUE: [&str; 12] =
+    ["--who", "--why", "--what", "--mode", "--tag", "-t", "--unit", "-u", "--slice", "--name", "--hostname", "exec"];
 
 /// Finds what the unit starts.
 pub(super) fn find(tree: &dyn Tree, unit: &Unit) -> Start {
@@ -104,18 +84,9 @@ fn distribution(unit: &Unit, index: usize, name: &str) -> Option<Start> {
     let rest = unit.argv.get(index + 1..).unwrap_or_default();
     let has = |wanted: &[&str]| rest.iter().any(|word| wanted.contains(&word.text.as_str()));
     match name {
-        "k3s" if has(&["agent", "server"]) => Some(Start::Rancher {
-            flavor: &K3S,
-            first: index,
-        }),
-        "rke2" if has(&["agent", "server"]) => Some(Start::Rancher {
-            flavor: &RKE2,
-            first: index,
-        }),
-        "kubelite" => Some(Start::MicroK8s {
-            instance: "microk8s".to_owned(),
-            first: Some(index + 1),
-        }),
+        "k3s" if has(&["agent", "server"]) => Some(Start::Rancher { flavor: &K3S, first: index }),
+        "rke2" if has(&["agent", "server"]) => Some(Start::Rancher { flavor: &RKE2, first: index }),
+        "kubelite" => Some(Start::MicroK8s { instance: "microk8s".to_owned(), first: Some(index + 1) }),
         "snap" => rest
             .iter()
             .skip_while(|word| word.text != "run")
@@ -128,13 +99,9 @@ fn distribution(unit: &Unit, index: usize, name: &str) -> Option<Start> {
 
 /// The unit's name says which snap it is: snapd writes `snap.NAME.APP.service`.
 fn snap_of_unit(unit: &Unit) -> Option<Start> {
-    unit.names.iter().find_map(|name| {
-        snap_app(
-            name.strip_prefix("snap.")?
-                .strip_suffix(".service")
-                .unwrap_or_default(),
-        )
-    })
+    unit.names
+        .iter()
+        .find_map(|name| snap_app(name.strip_prefix("snap.")?.strip_suffix(".service").unwrap_or_default()))
 }
 
 /// `microk8s.daemon-kubelite`, `k8s.kubelet`; a parallel installation's name has a key behind `_`.
@@ -147,10 +114,7 @@ fn snap_app(text: &str) -> Option<Start> {
     let snap = instance.split('_').next().unwrap_or_default();
     let instance = instance.to_owned();
     match (snap, app) {
-        ("microk8s", "daemon-kubelite") => Some(Start::MicroK8s {
-            instance,
-            first: None,
-        }),
+        ("microk8s", "daemon-kubelite") => Some(Start::MicroK8s { instance, first: None }),
         ("k8s", "kubelet") => Some(Start::K8sSnap { instance }),
         _ => None,
     }
@@ -159,9 +123,7 @@ fn snap_app(text: &str) -> Option<Start> {
 /// Why nothing was found.
 fn nothing_seen(tree: &dyn Tree, unit: &Unit, program: Option<&str>) -> Unknown {
     let first = unit.argv.first();
-    let program = program
-        .or(first.map(|word| word.text.as_str()))
-        .unwrap_or_default();
+    let program = program.or(first.map(|word| word.text.as_str())).unwrap_or_default();
     let reason = interpreter(tree, program).map_or_else(
         || "is not known, and no word behind it names a kubelet".to_owned(),
         |interpreter| format!("is a script ({interpreter})"),
@@ -169,11 +131,7 @@ fn nothing_seen(tree: &dyn Tree, unit: &Unit, program: Option<&str>) -> Unknown 
     Unknown {
         at: unit.exec.as_ref().map_or_else(
             || first.map_or_else(|| super::Place::file(""), |word| word.at().clone()),
-            |exec| {
-                exec.words
-                    .first()
-                    .map_or_else(|| exec.at.clone(), |word| word.at.clone())
-            },
+            |exec| exec.words.first().map_or_else(|| exec.at.clone(), |word| word.at.clone()),
         ),
         program: program.to_owned(),
         reason,
@@ -183,17 +141,9 @@ fn nothing_seen(tree: &dyn Tree, unit: &Unit, program: Option<&str>) -> Unknown 
 /// The first line of a script.
 fn interpreter(tree: &dyn Tree, program: &str) -> Option<String> {
     // A binary is larger than what is read here, which is as good as no script: a script of that size is none.
-    let text = tree
-        .read_bounded(program.as_ref(), super::super::tree::MAX_FILE_BYTES)
-        .ok()?;
-    let line = text
-        .strip_prefix(b"#!")?
-        .split(|byte| *byte == b'\n')
-        .next()?;
-    Some(super::shortened(&format!(
-        "#!{}",
-        String::from_utf8_lossy(line).trim()
-    )))
+    let text = tree.read_bounded(program.as_ref(), super::super::tree::MAX_FILE_BYTES).ok()?;
+    let line = text.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    Some(super::shortened(&format!("#!{}", String::from_utf8_lossy(line).trim())))
 }
 
 /// Whether a shell's words give it a command: `-c`, `-ec`, ….
@@ -208,9 +158,7 @@ fn takes_a_command(words: &[Word]) -> bool {
 /// No option, no assignment as `env` takes them, no command of a shell.
 fn may_be_a_program(text: &str) -> bool {
     let name_ends = text.find('/').unwrap_or(text.len());
-    !text.starts_with('-')
-        && !text[..name_ends].contains('=')
-        && !text.contains(char::is_whitespace)
+    !text.starts_with('-') && !text[..name_ends].contains('=') && !text.contains(char::is_whitespace)
 }
 
 /// `kubelet`, or the name of one of several releases: `kubelet-v1.31.2`, `kubelet.1.30`.
@@ -221,9 +169,7 @@ fn is_kubelet(name: &str) -> bool {
     let Some(rest) = rest.strip_prefix(['-', '_', '.']) else {
         return rest.is_empty();
     };
-    rest.strip_prefix('v')
-        .unwrap_or(rest)
-        .starts_with(|c: char| c.is_ascii_digit())
+    rest.strip_prefix('v').unwrap_or(rest).starts_with(|c: char| c.is_ascii_digit())
 }
 
 fn base_name(path: &str) -> &str {

@@ -147,10 +147,7 @@ impl Launch {
 
     /// A kubelet whose words something hides.
     fn hidden(launcher: Launcher, unknown: Unknown) -> Self {
-        Self {
-            unknown: Some(unknown),
-            ..Self::new(launcher)
-        }
+        Self { unknown: Some(unknown), ..Self::new(launcher) }
     }
 
     /// With words that come from the operator's files.
@@ -169,9 +166,7 @@ impl Launch {
     /// Puts the distribution's own settings in the place of the kubelet's defaults.
     pub fn apply_settings(&self, settings: &mut Settings) {
         for (path, value) in &self.settings {
-            let is_default = settings
-                .get(path)
-                .is_none_or(|setting| matches!(setting.from, Origin::Default { .. }));
+            let is_default = settings.get(path).is_none_or(|setting| matches!(setting.from, Origin::Default { .. }));
             if is_default {
                 settings.0.insert(
                     (*path).to_owned(),
@@ -194,12 +189,8 @@ pub fn launch(tree: &dyn Tree, unit: &Unit, hostname: Option<&str>) -> Launch {
         direct::Start::Kubelet(first) => {
             Launch::new(Launcher::Direct).words(unit.argv.get(first..).unwrap_or_default().to_vec())
         }
-        direct::Start::Rancher { flavor, first } => {
-            rancher::launch(tree, unit, flavor, first, hostname)
-        }
-        direct::Start::MicroK8s { instance, first } => {
-            snaps::microk8s(tree, unit, &instance, first)
-        }
+        direct::Start::Rancher { flavor, first } => rancher::launch(tree, unit, flavor, first, hostname),
+        direct::Start::MicroK8s { instance, first } => snaps::microk8s(tree, unit, &instance, first),
         direct::Start::K8sSnap { instance } => snaps::k8s(tree, unit, &instance),
         direct::Start::Hidden(unknown) => Launch::hidden(Launcher::Script, unknown),
     }

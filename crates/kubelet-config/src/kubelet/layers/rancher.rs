@@ -25,18 +25,10 @@ pub(super) struct Flavor {
 }
 
 /// k3s.
-pub(super) static K3S: Flavor = Flavor {
-    name: "k3s",
-    variables: "K3S_",
-    launcher: Launcher::K3s,
-};
+pub(super) static K3S: Flavor = Flavor { name: "k3s", variables: "K3S_", launcher: Launcher::K3s };
 
 /// RKE2.
-pub(super) static RKE2: Flavor = Flavor {
-    name: "rke2",
-    variables: "RKE2_",
-    launcher: Launcher::Rke2,
-};
+pub(super) static RKE2: Flavor = Flavor { name: "rke2", variables: "RKE2_", launcher: Launcher::Rke2 };
 
 /// Whether the node is a part of the control plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,27 +54,17 @@ pub(super) fn launch(
     let Some(word) = unit.argv.get(command) else {
         return launch;
     };
-    let options = options::read(
-        tree,
-        unit,
-        flavor,
-        unit.argv.get(command + 1..).unwrap_or_default(),
-        &mut launch,
-    );
-    let with_cloud_provider =
-        flavor.launcher == Launcher::Rke2 && options.text("cloud-provider-name").is_some();
+    let options = options::read(tree, unit, flavor, unit.argv.get(command + 1..).unwrap_or_default(), &mut launch);
+    let with_cloud_provider = flavor.launcher == Launcher::Rke2 && options.text("cloud-provider-name").is_some();
     if role == Role::Server {
         launch.server_disables_cloud_controller =
             Some(options.is_set("disable-cloud-controller") || with_cloud_provider);
         if options.is_set("disable-agent") {
-            let at = options
-                .last("disable-agent")
-                .map_or_else(|| word.at().clone(), |given| given.at().clone());
+            let at = options.last("disable-agent").map_or_else(|| word.at().clone(), |given| given.at().clone());
             launch.unknown = Some(Unknown {
                 at,
                 program: flavor.name.to_owned(),
-                reason: "runs without an agent (disable-agent): there is no kubelet here"
-                    .to_owned(),
+                reason: "runs without an agent (disable-agent): there is no kubelet here".to_owned(),
             });
             return launch;
         }
@@ -94,24 +76,16 @@ pub(super) fn launch(
 
 /// Where `agent` or `server` stands.
 fn command(unit: &Unit, first: usize) -> Option<(usize, Role)> {
-    unit.argv
-        .iter()
-        .enumerate()
-        .skip(first + 1)
-        .find_map(|(index, word)| match word.text.as_str() {
-            "agent" => Some((index, Role::Agent)),
-            "server" => Some((index, Role::Server)),
-            _ => None,
-        })
+    unit.argv.iter().enumerate().skip(first + 1).find_map(|(index, word)| match word.text.as_str() {
+        "agent" => Some((index, Role::Agent)),
+        "server" => Some((index, Role::Server)),
+        _ => None,
+    })
 }
 
 /// The name that the node gets: the option's, else the host's, in small letters, with the node's id where that is
 /// asked for. `None` where it cannot be known.
-fn node_name(
-    tree: &dyn Tree,
-    options: &options::Options,
-    hostname: Option<&str>,
-) -> Option<words::Given> {
+fn node_name(tree: &dyn Tree, options: &options::Options, hostname: Option<&str>) -> Option<words::Given> {
     let mut name = match options.last("node-name") {
         Some(word) if !word.text.is_empty() => words::Given::user(word.clone()),
         _ => {
@@ -126,11 +100,7 @@ fn node_name(
                     .find(|line| !line.is_empty() && !line.starts_with('#'))?
                     .to_owned(),
             };
-            words::Given::built_in(super::Word {
-                text,
-                declared: place,
-                origins: Vec::new(),
-            })
+            words::Given::built_in(super::Word { text, declared: place, origins: Vec::new() })
         }
     };
     name.word.text = name.word.text.to_lowercase();

@@ -15,12 +15,7 @@ use super::{
 
 /// `MicroK8s`. `instance` is the snap's name (`microk8s`, or `microk8s_key` of a parallel installation); `first` is
 /// where kubelite's own words begin, if the unit runs it without the snap's wrapper.
-pub(super) fn microk8s(
-    tree: &dyn Tree,
-    unit: &Unit,
-    instance: &str,
-    first: Option<usize>,
-) -> Launch {
+pub(super) fn microk8s(tree: &dyn Tree, unit: &Unit, instance: &str, first: Option<usize>) -> Launch {
     let environment = environment(tree, unit, instance);
     let data = Path::new("/var/snap").join(instance).join("current");
     let named = if let Some(first) = first {
@@ -35,16 +30,9 @@ pub(super) fn microk8s(
     };
     // The wrapper names the file by its revision; the name that does not change is the one that people edit.
     let usual = data.join("args/kubelet");
-    let path = named
-        .map(PathBuf::from)
-        .filter(|named| tree.real_path(named) != tree.real_path(&usual))
-        .unwrap_or(usual);
-    read(
-        tree,
-        Launch::new(Launcher::MicroK8s),
-        &path,
-        |place, text| args_file::kubelite(place, text, &environment),
-    )
+    let path =
+        named.map(PathBuf::from).filter(|named| tree.real_path(named) != tree.real_path(&usual)).unwrap_or(usual);
+    read(tree, Launch::new(Launcher::MicroK8s), &path, |place, text| args_file::kubelite(place, text, &environment))
 }
 
 /// Canonical's k8s.
@@ -54,26 +42,12 @@ pub(super) fn k8s(tree: &dyn Tree, unit: &Unit, instance: &str) -> Launch {
     let common = snap.join("common/args/kubelet");
     // Releases before 1.30 kept it with the revision's data.
     let old = snap.join("current/args/kubelet");
-    let path = if !tree.exists(&common) && tree.exists(&old) {
-        old
-    } else {
-        common
-    };
-    read(
-        tree,
-        Launch::new(Launcher::K8sSnap),
-        &path,
-        |place, text| args_file::bash(place, text, &environment),
-    )
+    let path = if !tree.exists(&common) && tree.exists(&old) { old } else { common };
+    read(tree, Launch::new(Launcher::K8sSnap), &path, |place, text| args_file::bash(place, text, &environment))
 }
 
 /// Reads an arguments file into the kubelet's words.
-fn read(
-    tree: &dyn Tree,
-    mut launch: Launch,
-    path: &Path,
-    split: impl FnOnce(&Place, &str) -> Split,
-) -> Launch {
+fn read(tree: &dyn Tree, mut launch: Launch, path: &Path, split: impl FnOnce(&Place, &str) -> Split) -> Launch {
     let place = Place::file(path);
     let text = match tree.read_text(path) {
         Ok(text) => text,
@@ -92,23 +66,11 @@ fn read(
     launch.oddities = split.oddities;
     if let Some((at, reason)) = split.unknown {
         launch.unreadable.push((at.clone(), reason.clone()));
-        launch.unknown = Some(Unknown {
-            at,
-            program: path.display().to_string(),
-            reason,
-        });
+        launch.unknown = Some(Unknown { at, program: path.display().to_string(), reason });
         return launch;
     }
-    let name = Word {
-        text: "kubelet".to_owned(),
-        declared: place,
-        origins: Vec::new(),
-    };
-    let words = split.args.into_iter().map(|arg| Word {
-        text: arg.text,
-        declared: arg.at,
-        origins: Vec::new(),
-    });
+    let name = Word { text: "kubelet".to_owned(), declared: place, origins: Vec::new() };
+    let words = split.args.into_iter().map(|arg| Word { text: arg.text, declared: arg.at, origins: Vec::new() });
     let mut launch = launch.words(std::iter::once(name).chain(words).collect());
     if let Some(name) = launch.built_in.first_mut() {
         *name = true;
@@ -121,10 +83,7 @@ fn args_file_option<'a>(words: impl Iterator<Item = &'a str>) -> Option<String> 
     let mut found = None;
     let mut words = words.peekable();
     while let Some(word) = words.next() {
-        let Some(rest) = word
-            .trim_start_matches('-')
-            .strip_prefix("kubelet-args-file")
-        else {
+        let Some(rest) = word.trim_start_matches('-').strip_prefix("kubelet-args-file") else {
             continue;
         };
         found = match rest.strip_prefix('=') {
@@ -145,11 +104,8 @@ fn environment(tree: &dyn Tree, unit: &Unit, instance: &str) -> Environment {
         .ok()
         .and_then(|target| Some(target.file_name()?.to_string_lossy().into_owned()))
         .unwrap_or_else(|| "current".to_owned());
-    let mut environment: Environment = unit
-        .variables
-        .iter()
-        .map(|(name, variable)| (name.clone(), variable.winner.value.clone()))
-        .collect();
+    let mut environment: Environment =
+        unit.variables.iter().map(|(name, variable)| (name.clone(), variable.winner.value.clone())).collect();
     environment.extend(
         [
             ("SNAP", format!("/snap/{name}/{revision}")),

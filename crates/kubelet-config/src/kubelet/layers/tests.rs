@@ -9,18 +9,11 @@ use crate::kubelet::{
 };
 
 fn unit(exec: &str) -> MemoryTree {
-    MemoryTree::new().file(
-        "/etc/systemd/system/kubelet.service",
-        format!("[Service]\nExecStart={exec}\n"),
-    )
+    MemoryTree::new().file("/etc/systemd/system/kubelet.service", format!("[Service]\nExecStart={exec}\n"))
 }
 
 fn launched(tree: &MemoryTree) -> Launch {
-    launch(
-        tree,
-        &resolve(tree, "kubelet.service", &Manager::default()),
-        Some("node-1"),
-    )
+    launch(tree, &resolve(tree, "kubelet.service", &Manager::default()), Some("node-1"))
 }
 
 fn texts(launch: &Launch) -> Vec<&str> {
@@ -61,17 +54,9 @@ fn a_kubelet_that_is_a_script_itself_is_a_kubelet() {
 #[test]
 fn a_shell_or_a_script_hides_the_words_and_says_so() {
     for (exec, program, reason) in [
-        (
-            "/bin/sh -c 'exec /usr/bin/kubelet --v=2'",
-            "/bin/sh",
-            "is a shell",
-        ),
+        ("/bin/sh -c 'exec /usr/bin/kubelet --v=2'", "/bin/sh", "is a shell"),
         ("/usr/bin/nice bash -ec 'kubelet'", "bash", "is a shell"),
-        (
-            "/opt/start-kubelet.sh --v=2",
-            "/opt/start-kubelet.sh",
-            "#!/bin/bash -e",
-        ),
+        ("/opt/start-kubelet.sh --v=2", "/opt/start-kubelet.sh", "#!/bin/bash -e"),
         ("/usr/bin/foo --v=2", "/usr/bin/foo", "names a kubelet"),
     ] {
         let tree = unit(exec).file("/opt/start-kubelet.sh", "#!/bin/bash -e\nexec kubelet\n");
@@ -109,8 +94,7 @@ fn microk8s_reads_its_arguments_file_in_its_own_environment() {
             "--root-dir=${SNAP_COMMON}/var/lib/kubelet\n--cert-dir=$SNAP_DATA/certs\n--node-labels=\"r=$REGION\"\n",
         );
     let name = "snap.microk8s.daemon-kubelite.service";
-    let launch_of =
-        |tree: &MemoryTree| launch(tree, &resolve(tree, name, &Manager::default()), None);
+    let launch_of = |tree: &MemoryTree| launch(tree, &resolve(tree, name, &Manager::default()), None);
     let launch = launch_of(&tree);
     assert_eq!(launch.launcher, Launcher::MicroK8s);
     assert_eq!(
@@ -122,16 +106,10 @@ fn microk8s_reads_its_arguments_file_in_its_own_environment() {
             "--node-labels=r=fsn1",
         ]
     );
-    assert_eq!(
-        launch.words[3].at().file_line(),
-        "/var/snap/microk8s/current/args/kubelet:3"
-    );
+    assert_eq!(launch.words[3].at().file_line(), "/var/snap/microk8s/current/args/kubelet:3");
     let elsewhere = tree
         .clone()
-        .file(
-            "/var/snap/microk8s/7394/args/kubelite",
-            "--kubelet-args-file=$SNAP_DATA/args/mine\n",
-        )
+        .file("/var/snap/microk8s/7394/args/kubelite", "--kubelet-args-file=$SNAP_DATA/args/mine\n")
         .file("/var/snap/microk8s/7394/args/mine", "--v=2\n");
     assert_eq!(texts(&launch_of(&elsewhere)), ["kubelet", "--v=2"]);
     let missing = launch_of(&tree.without("/var/snap/microk8s/7394/args/kubelet"));
@@ -142,10 +120,7 @@ fn microk8s_reads_its_arguments_file_in_its_own_environment() {
 #[test]
 fn canonicals_snap_gives_its_arguments_file_to_bash() {
     let tree = MemoryTree::new()
-        .file(
-            "/etc/systemd/system/snap.k8s.kubelet.service",
-            "[Service]\nExecStart=/usr/bin/snap run k8s.kubelet\n",
-        )
+        .file("/etc/systemd/system/snap.k8s.kubelet.service", "[Service]\nExecStart=/usr/bin/snap run k8s.kubelet\n")
         .file(
             "/var/snap/k8s/common/args/kubelet",
             "--eviction-hard='memory.available<100Mi'\n--containerd=\"${SNAP_COMMON}/run/containerd.sock\"  --v=2\n",
@@ -173,42 +148,23 @@ fn the_likeliest_unit_is_the_one_that_starts_at_boot() {
         .file("/etc/systemd/system/k3s.service", "[Service]\n")
         .file("/etc/systemd/system/kubelet-edge.service", "[Service]\n")
         .file("/etc/systemd/system/kubelet.service.d/x.conf", "");
-    assert_eq!(
-        candidates(&both),
-        ["kubelet.service", "k3s.service", "kubelet-edge.service"]
-    );
-    let enabled = both.clone().link(
-        "/etc/systemd/system/multi-user.target.wants/k3s.service",
-        "/etc/systemd/system/k3s.service",
-    );
+    assert_eq!(candidates(&both), ["kubelet.service", "k3s.service", "kubelet-edge.service"]);
+    let enabled =
+        both.clone().link("/etc/systemd/system/multi-user.target.wants/k3s.service", "/etc/systemd/system/k3s.service");
     assert_eq!(candidates(&enabled)[0], "k3s.service");
     let masked = both.link("/etc/systemd/system/kubelet.service", "/dev/null");
-    assert_eq!(
-        candidates(&masked),
-        ["k3s.service", "kubelet-edge.service", "kubelet.service"]
-    );
+    assert_eq!(candidates(&masked), ["k3s.service", "kubelet-edge.service", "kubelet.service"]);
 }
 
 #[test]
 fn the_distributions_settings_stand_in_the_place_of_defaults_alone() {
     let mut launch = Launch::new(Launcher::K3s);
-    launch.settings = vec![
-        ("a", Value::from(1)),
-        ("b", Value::from(1)),
-        ("c", Value::from(1)),
-    ];
+    launch.settings = vec![("a", Value::from(1)), ("b", Value::from(1)), ("c", Value::from(1))];
     let mut settings = Settings::default();
-    for (path, from) in [
-        ("a", Origin::Default { legacy: true }),
-        ("b", Origin::File(Place::file("/f"))),
-    ] {
+    for (path, from) in [("a", Origin::Default { legacy: true }), ("b", Origin::File(Place::file("/f")))] {
         settings.0.insert(
             path.to_owned(),
-            Effective {
-                value: Value::from(0),
-                from,
-                keys: std::collections::BTreeMap::new(),
-            },
+            Effective { value: Value::from(0), from, keys: std::collections::BTreeMap::new() },
         );
     }
     launch.apply_settings(&mut settings);

@@ -34,11 +34,7 @@ pub(super) fn of_pem(at: &Place, text: &str) -> Result<Certificate, &'static str
             continue;
         };
         let is_authority = read.is_ca();
-        if !is_authority
-            || chosen
-                .as_ref()
-                .is_none_or(|(_, is_authority)| *is_authority)
-        {
+        if !is_authority || chosen.as_ref().is_none_or(|(_, is_authority)| *is_authority) {
             chosen = Some((certificate(at, &read), is_authority));
         }
     }
@@ -91,14 +87,8 @@ pub(crate) mod tests {
         let old = pem("system:node:old", 2020, 2021, false);
         let new = pem("system:node:a", 2025, 2026, false);
         let authority = pem("kubernetes", 2020, 2040, true);
-        assert_eq!(
-            name(&format!("{old}{new}{authority}")).unwrap(),
-            "system:node:a"
-        );
-        assert_eq!(
-            name(&format!("{authority}{old}")).unwrap(),
-            "system:node:old"
-        );
+        assert_eq!(name(&format!("{old}{new}{authority}")).unwrap(), "system:node:a");
+        assert_eq!(name(&format!("{authority}{old}")).unwrap(), "system:node:old");
         assert_eq!(name(&authority).unwrap(), "kubernetes");
         let found = of_pem(&Place::file("/c"), &new).unwrap();
         assert_eq!(found.not_before_secs, 1_735_689_600);
@@ -111,19 +101,10 @@ pub(crate) mod tests {
     fn what_is_no_certificate_says_so_and_quotes_nothing() {
         for (text, problem) in [
             ("", "no certificate"),
-            (
-                "-----BEGIN EC PRIVATE KEY-----\ns3cret\n-----END EC PRIVATE KEY-----\n",
-                "no certificate",
-            ),
+            ("-----BEGIN EC PRIVATE KEY-----\ns3cret\n-----END EC PRIVATE KEY-----\n", "no certificate"),
             ("-----BEGIN CERTIFICATE-----\ns3cret", "breaks off"),
-            (
-                "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----",
-                "not base64",
-            ),
-            (
-                "-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----",
-                "cannot be read",
-            ),
+            ("-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----", "not base64"),
+            ("-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----", "cannot be read"),
         ] {
             let error = name(text).unwrap_err();
             assert!(error.contains(problem), "{text}: {error}");

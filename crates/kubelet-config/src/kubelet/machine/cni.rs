@@ -20,9 +20,7 @@ pub(super) fn folder(runtime: Option<&Runtime>, socket: &str) -> Option<PathBuf>
         return Some(PathBuf::from(&said.value));
     }
     // k3s, k0s and MicroK8s start a containerd of their own, with folders of their own.
-    let is_bundled = ["/run/k3s/", "/run/k0s/", "/var/snap/"]
-        .iter()
-        .any(|prefix| socket.starts_with(prefix));
+    let is_bundled = ["/run/k3s/", "/run/k0s/", "/var/snap/"].iter().any(|prefix| socket.starts_with(prefix));
     let is_whole = runtime.is_none_or(|runtime| runtime.problems.is_empty());
     (is_whole && !is_bundled).then(|| PathBuf::from(DEFAULT_FOLDER))
 }
@@ -34,16 +32,9 @@ pub(super) fn configs(tree: &dyn Tree, folder: &Path) -> Option<Vec<String>> {
         .into_iter()
         .filter(|name| {
             let suffix = Path::new(name).extension();
-            suffix.is_some_and(|suffix| {
-                ["conf", "conflist", "json"]
-                    .iter()
-                    .any(|one| suffix == *one)
-            })
+            suffix.is_some_and(|suffix| ["conf", "conflist", "json"].iter().any(|one| suffix == *one))
         })
-        .filter(|name| {
-            tree.stat(&folder.join(name))
-                .is_ok_and(|meta| meta.kind == Kind::File)
-        })
+        .filter(|name| tree.stat(&folder.join(name)).is_ok_and(|meta| meta.kind == Kind::File))
         .take(MAX_CONFIGS)
         .map(|name| name.to_string_lossy().into_owned())
         .collect();
@@ -70,12 +61,7 @@ pub(super) fn plugins(tree: &dyn Tree, folder: &Path, configs: &[String]) -> Vec
         .and_then(|bytes| serde_json::from_slice::<Config>(&bytes).ok());
     config.map_or_else(Vec::new, |config| {
         let listed = config.plugins.into_iter().map(|plugin| plugin.kind);
-        config
-            .kind
-            .into_iter()
-            .chain(listed)
-            .take(MAX_CONFIGS)
-            .collect()
+        config.kind.into_iter().chain(listed).take(MAX_CONFIGS).collect()
     })
 }
 
@@ -90,10 +76,7 @@ mod tests {
         let tree = MemoryTree::new()
             .file("/etc/cni/net.d/10-x.conflist.bak", "")
             .file("/etc/cni/net.d/20-b.conf", "{\"type\": \"bridge\"}")
-            .file(
-                "/etc/cni/net.d/05-c.conflist",
-                "{\"plugins\": [{\"type\": \"flannel\"}, {\"type\": \"portmap\"}]}",
-            )
+            .file("/etc/cni/net.d/05-c.conflist", "{\"plugins\": [{\"type\": \"flannel\"}, {\"type\": \"portmap\"}]}")
             .folder("/etc/cni/net.d/00-sub.conf");
         let found = configs(&tree, folder).unwrap();
         assert_eq!(found, ["05-c.conflist", "20-b.conf"]);
@@ -105,10 +88,7 @@ mod tests {
 
     #[test]
     fn a_bundled_runtime_keeps_its_folder_to_itself() {
-        assert_eq!(
-            folder(None, "/run/x.sock").unwrap(),
-            Path::new(DEFAULT_FOLDER)
-        );
+        assert_eq!(folder(None, "/run/x.sock").unwrap(), Path::new(DEFAULT_FOLDER));
         assert_eq!(folder(None, "/run/k3s/containerd/containerd.sock"), None);
     }
 }

@@ -57,12 +57,7 @@ struct Handler {
 /// Reads the configuration at `main`. A file that is not there counts as containerd's defaults if `installed`, else as
 /// unknown. `version` is containerd's, where it is known: 1.x replaces a plugin's section by an import's, 2.x merges
 /// them.
-pub(super) fn read(
-    tree: &dyn Tree,
-    main: &Path,
-    version: Option<&str>,
-    installed: bool,
-) -> Runtime {
+pub(super) fn read(tree: &dyn Tree, main: &Path, version: Option<&str>, installed: bool) -> Runtime {
     let mut problems = Vec::new();
     let layers = load(tree, main, &mut problems);
     let schema = layers.first().map(|layer| layer.schema);
@@ -100,9 +95,7 @@ pub(super) fn read(
         other.is_some_and(|other| other.value == driver.value)
     });
     runtime.cri_disabled = disabled(&layers, major);
-    let same = |one: Option<&Found<String>>, other: Option<&Found<String>>| {
-        one.filter(|_| one == other).cloned()
-    };
+    let same = |one: Option<&Found<String>>, other: Option<&Found<String>>| one.filter(|_| one == other).cloned();
     runtime.cni_conf_dir = same(first.conf_dir.as_ref(), second.conf_dir.as_ref());
     runtime.cni_bin_dir = same(first.bin_dir.as_ref(), second.bin_dir.as_ref());
     runtime.socket = layers.into_iter().rev().find_map(|layer| layer.address);
@@ -156,11 +149,7 @@ fn load(tree: &dyn Tree, main: &Path, problems: &mut Vec<(Place, String)>) -> Ve
 
 /// The files that an import names: containerd takes it for a pattern if it has an asterisk.
 fn imported(tree: &dyn Tree, path: &Path) -> Vec<PathBuf> {
-    if path.to_string_lossy().contains('*') {
-        glob::matches(tree, path)
-    } else {
-        vec![path.to_owned()]
-    }
+    if path.to_string_lossy().contains('*') { glob::matches(tree, path) } else { vec![path.to_owned()] }
 }
 
 fn layer(file: &TomlFile<'_>) -> Layer {
@@ -180,22 +169,14 @@ fn layer(file: &TomlFile<'_>) -> Layer {
         schema,
         sections,
         disabled: file.strings(root, &["disabled_plugins"]),
-        address: file
-            .string(root, &new_address)
-            .or_else(|| file.string(root, &["grpc", "address"])),
-        imports: file
-            .strings(root, &["imports"])
-            .into_iter()
-            .map(|import| import.value)
-            .collect(),
+        address: file.string(root, &new_address).or_else(|| file.string(root, &["grpc", "address"])),
+        imports: file.strings(root, &["imports"]).into_iter().map(|import| import.value).collect(),
     }
 }
 
 fn section(file: &TomlFile<'_>, cri: &DeTable<'_>) -> Section {
     let handler = |table: &DeTable<'_>| Handler {
-        kind: get(table, &["runtime_type"])
-            .and_then(|kind| kind.get_ref().as_str())
-            .map(str::to_owned),
+        kind: get(table, &["runtime_type"]).and_then(|kind| kind.get_ref().as_str()).map(str::to_owned),
         systemd_cgroup: file.bool(table, &["options", "SystemdCgroup"]),
     };
     let mut runtimes: BTreeMap<String, Handler> = table(cri, &["containerd", "runtimes"])
@@ -244,9 +225,7 @@ fn names(schema: u32, major: u32) -> &'static [&'static str] {
 fn settle(layers: &[Layer], major: u32) -> Section {
     let mut settled = Section::default();
     for layer in layers {
-        let found = names(layer.schema, major)
-            .iter()
-            .filter_map(|name| layer.sections.get(name));
+        let found = names(layer.schema, major).iter().filter_map(|name| layer.sections.get(name));
         for section in found {
             if major == 1 {
                 settled = section.clone();
@@ -283,13 +262,8 @@ impl Section {
             return Some(said);
         }
         let kind = handler.and_then(|handler| handler.kind.as_deref());
-        let is_runc = kind.map_or(name == "runc", |kind| {
-            kind.starts_with("io.containerd.runc.")
-        });
-        (is_runc && is_whole).then(|| Found {
-            value: false,
-            at: Place::file(main),
-        })
+        let is_runc = kind.map_or(name == "runc", |kind| kind.starts_with("io.containerd.runc."));
+        (is_runc && is_whole).then(|| Found { value: false, at: Place::file(main) })
     }
 }
 

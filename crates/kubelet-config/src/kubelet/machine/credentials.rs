@@ -73,10 +73,7 @@ struct NamedUser {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "kebab-case")]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "of each field of a user only its presence is kept"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "of each field of a user only its presence is kept")]
 struct User {
     client_certificate: Option<String>,
     client_certificate_data: Option<String>,
@@ -113,12 +110,7 @@ pub fn of_running(tree: &dyn Tree, path: &str, cert_dir: Option<&str>) -> Needed
         (name.to_owned(), Effective { value, from, keys })
     };
     let folder = cert_dir.map(|folder| setting("--cert-dir", folder.into()));
-    let mut settings = Settings(
-        [setting(FLAG, path.into())]
-            .into_iter()
-            .chain(folder)
-            .collect(),
-    );
+    let mut settings = Settings([setting(FLAG, path.into())].into_iter().chain(folder).collect());
     let given = kubeconfig(tree, &settings, FLAG);
     let Needed::Present(Kubeconfig {
         credential: ClientCredential::CertificateData | ClientCredential::CertificateFile { .. },
@@ -129,13 +121,9 @@ pub fn of_running(tree: &dyn Tree, path: &str, cert_dir: Option<&str>) -> Needed
         return given;
     };
     let ends = |read: &Option<Certificate>| read.as_ref().map(|read| read.not_after_secs);
-    settings
-        .0
-        .extend([setting("rotateCertificates", true.into())]);
+    settings.0.extend([setting("rotateCertificates", true.into())]);
     match kubeconfig(tree, &settings, FLAG) {
-        Needed::Present(renewed) if ends(&renewed.certificate) > ends(certificate) => {
-            Needed::Present(renewed)
-        }
+        Needed::Present(renewed) if ends(&renewed.certificate) > ends(certificate) => Needed::Present(renewed),
         _ => given,
     }
 }
@@ -169,16 +157,8 @@ pub(super) fn kubeconfig(tree: &dyn Tree, settings: &Settings, flag: &str) -> Ne
     }
 }
 
-fn assemble(
-    tree: &dyn Tree,
-    settings: &Settings,
-    at: &Place,
-    document: Document,
-) -> Result<Kubeconfig, String> {
-    if let Some(kind) = document
-        .kind
-        .filter(|kind| !kind.is_empty() && kind != "Config")
-    {
+fn assemble(tree: &dyn Tree, settings: &Settings, at: &Place, document: Document) -> Result<Kubeconfig, String> {
+    if let Some(kind) = document.kind.filter(|kind| !kind.is_empty() && kind != "Config") {
         let kind: String = kind.chars().take(64).collect();
         return Err(format!("is a {kind}, no kubeconfig"));
     }
@@ -229,9 +209,7 @@ fn credential(user: &User) -> ClientCredential {
     if said(user.client_certificate_data.as_ref()).is_some() {
         ClientCredential::CertificateData
     } else if let Some(path) = said(user.client_certificate.as_ref()) {
-        ClientCredential::CertificateFile {
-            path: path.to_owned(),
-        }
+        ClientCredential::CertificateFile { path: path.to_owned() }
     } else if user.exec || user.auth_provider {
         ClientCredential::Exec
     } else if user.token || user.username || said(user.token_file.as_ref()).is_some() {
@@ -243,23 +221,15 @@ fn credential(user: &User) -> ClientCredential {
 
 /// Follows the paths in a kubeconfig, which count from its folder.
 fn follow(tree: &dyn Tree, settings: &Settings, user: &User, found: &mut Kubeconfig) {
-    let folder = Path::new(found.at.file.as_ref())
-        .parent()
-        .unwrap_or(Path::new("/"))
-        .to_owned();
+    let folder = Path::new(found.at.file.as_ref()).parent().unwrap_or(Path::new("/")).to_owned();
     let data = said(user.client_certificate_data.as_ref());
     let certificate = said(user.client_certificate.as_ref()).filter(|_| data.is_none());
-    let files = [
-        certificate,
-        said(user.client_key.as_ref()).filter(|_| data.is_none()),
-        said(user.token_file.as_ref()),
-    ];
+    let files =
+        [certificate, said(user.client_key.as_ref()).filter(|_| data.is_none()), said(user.token_file.as_ref())];
     for path in files.into_iter().flatten() {
         let path = folder.join(path);
         let name = path.to_string_lossy().into_owned();
-        if tree.stat(&path).is_err_and(|error| error.is_not_found())
-            && !found.missing_files.contains(&name)
-        {
+        if tree.stat(&path).is_err_and(|error| error.is_not_found()) && !found.missing_files.contains(&name) {
             found.missing_files.push(name.clone());
         }
         if !found.files.contains(&name) {
@@ -272,9 +242,7 @@ fn follow(tree: &dyn Tree, settings: &Settings, user: &User, found: &mut Kubecon
     let is_renewed = settings.bool("rotateCertificates") == Some(true) && tree.exists(&renewed);
     let read = match (data, certificate) {
         (Some(_), _) | (_, Some(_)) if is_renewed => from_file(tree, &renewed),
-        (Some(data), _) => {
-            of_data(&found.at, data).map_err(|problem| format!("{} {problem}", found.at.file))
-        }
+        (Some(data), _) => of_data(&found.at, data).map_err(|problem| format!("{} {problem}", found.at.file)),
         (None, Some(path)) => from_file(tree, &folder.join(path)),
         (None, None) => return,
     };
@@ -313,16 +281,10 @@ pub(super) fn serving(tree: &dyn Tree, settings: &Settings) -> Needed<Certificat
     match text(tree, &path) {
         Ok(text) => match of_pem(&at, &text) {
             Ok(certificate) => Needed::Present(certificate),
-            Err(problem) => Needed::Bad {
-                at,
-                reason: problem.to_owned(),
-            },
+            Err(problem) => Needed::Bad { at, reason: problem.to_owned() },
         },
         Err(error) if error.is_not_found() => Needed::Missing { at },
-        Err(error) => Needed::Bad {
-            at,
-            reason: error.to_string(),
-        },
+        Err(error) => Needed::Bad { at, reason: error.to_string() },
     }
 }
 

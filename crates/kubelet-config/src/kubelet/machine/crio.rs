@@ -21,13 +21,7 @@ const MAX_FILES: usize = 256;
 const MAX_DEPTH: usize = 4;
 
 /// Reads the configuration. CRI-O's default is systemd's cgroups, which counts if it is `installed` or configured.
-pub(super) fn read(
-    tree: &dyn Tree,
-    main: &Path,
-    folder: &Path,
-    version: Option<&str>,
-    installed: bool,
-) -> Runtime {
+pub(super) fn read(tree: &dyn Tree, main: &Path, folder: &Path, version: Option<&str>, installed: bool) -> Runtime {
     let mut runtime = Runtime {
         kind: RuntimeKind::Crio,
         version: version.map(str::to_owned),
@@ -49,16 +43,11 @@ pub(super) fn read(
                 take(&mut runtime, &path, &text);
             }
             Err(error) if error.is_not_found() => {}
-            Err(error) => runtime
-                .problems
-                .push((Place::file(&path), error.to_string())),
+            Err(error) => runtime.problems.push((Place::file(&path), error.to_string())),
         }
     }
     if runtime.systemd_cgroup.is_none() && is_configured && runtime.problems.is_empty() {
-        runtime.systemd_cgroup = Some(Found {
-            value: true,
-            at: Place::file(main),
-        });
+        runtime.systemd_cgroup = Some(Found { value: true, at: Place::file(main) });
     }
     runtime
 }
@@ -89,10 +78,7 @@ fn take(runtime: &mut Runtime, path: &Path, text: &str) {
     };
     let crio = file.table();
     if let Some(manager) = file.string(crio, &["crio", "runtime", "cgroup_manager"]) {
-        runtime.systemd_cgroup = Some(Found {
-            value: manager.value == "systemd",
-            at: manager.at,
-        });
+        runtime.systemd_cgroup = Some(Found { value: manager.value == "systemd", at: manager.at });
     }
     if let Some(listen) = file.string(crio, &["crio", "api", "listen"]) {
         runtime.socket = Some(listen);

@@ -64,9 +64,7 @@ fn fits(pattern: &OsStr, name: &OsStr) -> bool {
             _ => return false,
         }
     }
-    pattern
-        .get(p..)
-        .is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
+    pattern.get(p..).is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
 }
 
 #[cfg(test)]
@@ -82,15 +80,9 @@ mod tests {
             .file("/etc/c/a.toml.bak", "")
             .file("/etc/d/x.toml", "");
         let found = |pattern| matches(&tree, Path::new(pattern));
-        assert_eq!(
-            found("/etc/c/*.toml"),
-            [Path::new("/etc/c/a.toml"), Path::new("/etc/c/b.toml")]
-        );
+        assert_eq!(found("/etc/c/*.toml"), [Path::new("/etc/c/a.toml"), Path::new("/etc/c/b.toml")]);
         assert_eq!(found("/etc/?/x.toml"), [Path::new("/etc/d/x.toml")]);
-        assert_eq!(
-            found("/etc/*/*a*t*"),
-            [Path::new("/etc/c/a.toml"), Path::new("/etc/c/a.toml.bak")]
-        );
+        assert_eq!(found("/etc/*/*a*t*"), [Path::new("/etc/c/a.toml"), Path::new("/etc/c/a.toml.bak")]);
         assert!(found("/none/*").is_empty());
     }
 }

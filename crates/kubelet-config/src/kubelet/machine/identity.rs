@@ -20,8 +20,7 @@ pub(super) fn hostname(tree: &dyn Tree) -> Option<Found<String>> {
 
 /// `ID` and `ID_LIKE` of os-release(5).
 pub(super) fn os_ids(tree: &dyn Tree) -> Vec<String> {
-    let Some(text) = small(tree, "/etc/os-release").or_else(|| small(tree, "/usr/lib/os-release"))
-    else {
+    let Some(text) = small(tree, "/etc/os-release").or_else(|| small(tree, "/usr/lib/os-release")) else {
         return Vec::new();
     };
     let value = |key: &str| {
@@ -32,20 +31,12 @@ pub(super) fn os_ids(tree: &dyn Tree) -> Vec<String> {
             .trim()
             .trim_matches(['"', '\''])
     };
-    [value("ID"), value("ID_LIKE")]
-        .into_iter()
-        .flat_map(str::split_whitespace)
-        .map(str::to_owned)
-        .collect()
+    [value("ID"), value("ID_LIKE")].into_iter().flat_map(str::split_whitespace).map(str::to_owned).collect()
 }
 
 /// The version of the kubelet that the unit runs, where a file on the host says it: dpkg for `/usr/bin/kubelet`, the
 /// name of RKE2's data folder, a snap's metadata.
-pub fn kubelet_version(
-    tree: &dyn Tree,
-    unit: &Unit,
-    packages: &Packages,
-) -> Option<Found<Version>> {
+pub fn kubelet_version(tree: &dyn Tree, unit: &Unit, packages: &Packages) -> Option<Found<Version>> {
     let runs = |program: &str| unit.argv.iter().any(|word| word.text == program);
     let found = if runs("/usr/bin/kubelet") {
         packages.upstream(&["kubelet"])
@@ -58,10 +49,7 @@ pub fn kubelet_version(
     } else {
         None
     }?;
-    Some(Found {
-        value: found.value.parse().ok()?,
-        at: found.at,
-    })
+    Some(Found { value: found.value.parse().ok()?, at: found.at })
 }
 
 /// `/var/lib/rancher/rke2/bin` is a link to `data/v1.33.5-rke2r1-<digest>/bin`.
@@ -71,10 +59,7 @@ fn rke2(tree: &dyn Tree) -> Option<Found<String>> {
     let release = target.parent()?.file_name()?.to_str()?;
     let (version, rest) = release.split_once("-rke2r")?;
     let revision = rest.split('-').next()?;
-    Some(Found {
-        value: format!("{version}+rke2r{revision}"),
-        at: Place::file(LINK),
-    })
+    Some(Found { value: format!("{version}+rke2r{revision}"), at: Place::file(LINK) })
 }
 
 fn snap(tree: &dyn Tree, path: &str) -> Option<Found<String>> {
@@ -96,11 +81,7 @@ mod tests {
 
     fn unit(name: &str, program: &str) -> Unit {
         let mut unit = resolve(&MemoryTree::new(), name, &Manager::default());
-        unit.argv = vec![Word {
-            text: program.to_owned(),
-            declared: Place::file("/u"),
-            origins: Vec::new(),
-        }];
+        unit.argv = vec![Word { text: program.to_owned(), declared: Place::file("/u"), origins: Vec::new() }];
         unit
     }
 
@@ -128,23 +109,13 @@ mod tests {
         let status = "Package: kubelet\nStatus: install ok installed\nVersion: 1.33.4-1.1\n";
         let tree = MemoryTree::new()
             .file("/var/lib/dpkg/status", status)
-            .link(
-                "/var/lib/rancher/rke2/bin",
-                "/var/lib/rancher/rke2/data/v1.33.5-rke2r1-0a1b/bin",
-            )
-            .file(
-                "/snap/microk8s/current/meta/snap.yaml",
-                "name: microk8s\nversion: v1.32.3\n",
-            );
+            .link("/var/lib/rancher/rke2/bin", "/var/lib/rancher/rke2/data/v1.33.5-rke2r1-0a1b/bin")
+            .file("/snap/microk8s/current/meta/snap.yaml", "name: microk8s\nversion: v1.32.3\n");
         let packages = Packages::read(&tree);
         let version = |name, program| {
-            kubelet_version(&tree, &unit(name, program), &packages)
-                .map(|found| found.value.to_string())
+            kubelet_version(&tree, &unit(name, program), &packages).map(|found| found.value.to_string())
         };
-        assert_eq!(
-            version("kubelet.service", "/usr/bin/kubelet").unwrap(),
-            "1.33.4"
-        );
+        assert_eq!(version("kubelet.service", "/usr/bin/kubelet").unwrap(), "1.33.4");
         assert_eq!(version("kubelet.service", "/opt/bin/kubelet"), None);
         let rke2 = version("rke2-agent.service", "/usr/local/bin/rke2");
         assert_eq!(rke2.unwrap(), "1.33.5+rke2r1");

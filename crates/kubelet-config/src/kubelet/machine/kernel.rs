@@ -28,10 +28,7 @@ const SYSCTLS: &[&str] = &[
 
 /// Those that belong to a network namespace: whoever reads them sees those of its own.
 pub fn of_the_network() -> impl Iterator<Item = &'static str> {
-    SYSCTLS
-        .iter()
-        .copied()
-        .filter(|name| name.starts_with("net."))
+    SYSCTLS.iter().copied().filter(|name| name.starts_with("net."))
 }
 
 /// The file of a kernel setting.
@@ -41,10 +38,7 @@ pub fn sysctl_path(name: &str) -> String {
 
 /// The kernel settings that are there.
 pub(super) fn sysctls(tree: &dyn Tree) -> BTreeMap<&'static str, Found<String>> {
-    SYSCTLS
-        .iter()
-        .filter_map(|name| Some((*name, text::first_word(tree, &sysctl_path(name))?)))
-        .collect()
+    SYSCTLS.iter().filter_map(|name| Some((*name, text::first_word(tree, &sysctl_path(name))?))).collect()
 }
 
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -59,10 +53,7 @@ pub(super) fn cgroup_v2(tree: &dyn Tree) -> Option<bool> {
     if tree.exists(&folder.join("cgroup.controllers")) {
         return Some(true);
     }
-    V1_HIERARCHIES
-        .iter()
-        .any(|name| tree.exists(&folder.join(name)))
-        .then_some(false)
+    V1_HIERARCHIES.iter().any(|name| tree.exists(&folder.join(name))).then_some(false)
 }
 
 /// The settings that name a cgroup which must exist before the kubelet starts.
@@ -79,17 +70,9 @@ pub(super) fn cgroups(tree: &dyn Tree, settings: &Settings) -> BTreeMap<String, 
         .iter()
         .filter_map(|setting| settings.text(setting))
         .map(|name| {
-            let path = if by_systemd {
-                slice_path(name)
-            } else {
-                name.trim_start_matches('/').to_owned()
-            };
+            let path = if by_systemd { slice_path(name) } else { name.trim_start_matches('/').to_owned() };
             // Of the v1 hierarchies the kubelet needs several; the memory controller's is the one it always needs.
-            let folder = if is_v2 {
-                CGROUPS.to_owned()
-            } else {
-                format!("{CGROUPS}/memory")
-            };
+            let folder = if is_v2 { CGROUPS.to_owned() } else { format!("{CGROUPS}/memory") };
             let exists = tree.exists(&Path::new(&folder).join(path));
             (name.to_owned(), exists)
         })
@@ -99,21 +82,10 @@ pub(super) fn cgroups(tree: &dyn Tree, settings: &Settings) -> BTreeMap<String, 
 /// The path of a slice as the kubelet's systemd driver makes it from a name: `/a-b` → `a.slice/a-b.slice`
 /// (systemd.slice(5): each dash is a level).
 fn slice_path(name: &str) -> String {
-    let base = name
-        .trim_end_matches('/')
-        .rsplit('/')
-        .next()
-        .unwrap_or(name);
+    let base = name.trim_end_matches('/').rsplit('/').next().unwrap_or(name);
     let base = base.strip_suffix(".slice").unwrap_or(base);
-    let ends = base
-        .match_indices('-')
-        .map(|(at, _)| at)
-        .chain([base.len()])
-        .take(MAX_LEVELS);
-    ends.filter_map(|end| base.get(..end))
-        .map(|part| format!("{part}.slice"))
-        .collect::<Vec<_>>()
-        .join("/")
+    let ends = base.match_indices('-').map(|(at, _)| at).chain([base.len()]).take(MAX_LEVELS);
+    ends.filter_map(|end| base.get(..end)).map(|part| format!("{part}.slice")).collect::<Vec<_>>().join("/")
 }
 
 /// More levels of slices than anyone nests; a path is bounded by the kernel anyway.
@@ -143,9 +115,7 @@ mod tests {
         assert_eq!(cgroup_v2(&MemoryTree::new().folder(CGROUPS)), None);
         let v2 = MemoryTree::new().file(controllers, "cpu memory\n");
         assert_eq!(cgroup_v2(&v2), Some(true));
-        let hybrid = MemoryTree::new()
-            .folder("/sys/fs/cgroup/unified")
-            .folder("/sys/fs/cgroup/memory");
+        let hybrid = MemoryTree::new().folder("/sys/fs/cgroup/unified").folder("/sys/fs/cgroup/memory");
         assert_eq!(cgroup_v2(&hybrid), Some(false));
     }
 
@@ -153,19 +123,13 @@ mod tests {
     fn reserved_cgroups_are_looked_for_where_the_driver_puts_them() {
         assert_eq!(slice_path("/system.slice"), "system.slice");
         assert_eq!(slice_path("kubereserved"), "kubereserved.slice");
-        assert_eq!(
-            slice_path("/a/pool-kube.slice"),
-            "pool.slice/pool-kube.slice"
-        );
+        assert_eq!(slice_path("/a/pool-kube.slice"), "pool.slice/pool-kube.slice");
         let tree = MemoryTree::new()
             .file("/sys/fs/cgroup/cgroup.controllers", "")
             .folder("/sys/fs/cgroup/runtime.slice")
             .folder("/sys/fs/cgroup/podruntime");
-        let names = [
-            ("cgroupDriver", "systemd"),
-            ("kubeReservedCgroup", "/runtime"),
-            ("systemReservedCgroup", "/podruntime"),
-        ];
+        let names =
+            [("cgroupDriver", "systemd"), ("kubeReservedCgroup", "/runtime"), ("systemReservedCgroup", "/podruntime")];
         let found = cgroups(&tree, &settings(&names));
         assert_eq!((found["/runtime"], found["/podruntime"]), (true, false));
         let mut by_path = names;

@@ -31,13 +31,7 @@ pub(super) fn swaps(tree: &dyn Tree) -> Option<Vec<Found<Swap>>> {
             let device = columns.next()?;
             let kib: u64 = columns.nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0);
             let device = word(&file, number, line, device);
-            Some(Found {
-                value: Swap {
-                    device: device.value,
-                    size_bytes: kib.saturating_mul(1024),
-                },
-                at: device.at,
-            })
+            Some(Found { value: Swap { device: device.value, size_bytes: kib.saturating_mul(1024) }, at: device.at })
         })
         .collect();
     Some(entries)
@@ -65,10 +59,7 @@ mod tests {
 
     #[test]
     fn the_memory_is_in_bytes() {
-        let tree = MemoryTree::new().file(
-            "/proc/meminfo",
-            "MemTotal:        8024832 kB\nMemFree: 1 kB\n",
-        );
+        let tree = MemoryTree::new().file("/proc/meminfo", "MemTotal:        8024832 kB\nMemFree: 1 kB\n");
         let found = total(&tree).unwrap();
         assert_eq!(found.value, 8_024_832 * 1024);
         assert_eq!(found.at.to_string(), "/proc/meminfo:1");

@@ -19,10 +19,7 @@ mod trusted;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use super::{
-    effective::Settings, flags::CommandLine, place::Place, systemd::Unit, tree::Tree,
-    version::Version,
-};
+use super::{effective::Settings, flags::CommandLine, place::Place, systemd::Unit, tree::Tree, version::Version};
 
 pub use credentials::of_running;
 pub use identity::kubelet_version;
@@ -249,30 +246,17 @@ pub struct Known {
 
 /// Reads what lies around the kubelet that these settings describe.
 pub fn survey(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings: &Settings) -> Machine {
-    let known = Known {
-        packages: Packages::read(tree),
-        runtime_version: None,
-    };
+    let known = Known { packages: Packages::read(tree), runtime_version: None };
     survey_with(tree, unit, flags, settings, &known)
 }
 
 /// The same, with what is known already.
-pub fn survey_with(
-    tree: &dyn Tree,
-    unit: &Unit,
-    flags: &CommandLine,
-    settings: &Settings,
-    known: &Known,
-) -> Machine {
+pub fn survey_with(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings: &Settings, known: &Known) -> Machine {
     let version = known.runtime_version.as_deref();
     let socket_path = runtime::socket_path(unit, settings);
-    let runtime = socket_path
-        .as_deref()
-        .and_then(|path| runtime::read(tree, settings, path, &known.packages, version));
+    let runtime = socket_path.as_deref().and_then(|path| runtime::read(tree, settings, path, &known.packages, version));
     let cni_dir = cni::folder(runtime.as_ref(), socket_path.as_deref().unwrap_or_default());
-    let cni_configs = cni_dir
-        .as_deref()
-        .and_then(|folder| cni::configs(tree, folder));
+    let cni_configs = cni_dir.as_deref().and_then(|folder| cni::configs(tree, folder));
     let cni_plugins = match (&cni_dir, &cni_configs) {
         (Some(folder), Some(configs)) => cni::plugins(tree, folder, configs),
         _ => Vec::new(),
@@ -288,9 +272,7 @@ pub fn survey_with(
         sysctls: kernel::sysctls(tree),
         cgroup_v2: kernel::cgroup_v2(tree),
         cgroups: kernel::cgroups(tree, settings),
-        socket: socket_path
-            .as_deref()
-            .and_then(|path| runtime::socket(tree, path)),
+        socket: socket_path.as_deref().and_then(|path| runtime::socket(tree, path)),
         other_sockets: runtime::other_sockets(tree, socket_path.as_deref()),
         socket_path,
         runtime,

@@ -21,14 +21,10 @@ pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> Needed<Vec<Found<Str
     let at = Place::file(path);
     match tree.read_bounded(Path::new(path), MAX_BYTES) {
         Ok(bytes) => Needed::Present(servers(&at, &String::from_utf8_lossy(&bytes))),
-        Err(error) if error.is_not_found() => stub(tree, path)
-            .map_or(Needed::Missing { at }, |server| {
-                Needed::Present(vec![server])
-            }),
-        Err(error) => Needed::Bad {
-            at,
-            reason: error.to_string(),
-        },
+        Err(error) if error.is_not_found() => {
+            stub(tree, path).map_or(Needed::Missing { at }, |server| Needed::Present(vec![server]))
+        }
+        Err(error) => Needed::Bad { at, reason: error.to_string() },
     }
 }
 
@@ -49,10 +45,7 @@ fn stub(tree: &dyn Tree, path: &str) -> Option<Found<String>> {
     let target = tree.read_link(Path::new(path)).ok()?;
     target
         .ends_with("systemd/resolve/stub-resolv.conf")
-        .then(|| Found {
-            value: "127.0.0.53".to_owned(),
-            at: Place::file(path),
-        })
+        .then(|| Found { value: "127.0.0.53".to_owned(), at: Place::file(path) })
 }
 
 #[cfg(test)]
@@ -70,10 +63,8 @@ mod tests {
         let Needed::Present(found) = of(&MemoryTree::new().file("/etc/resolv.conf", text)) else {
             panic!("the file is there");
         };
-        let found: Vec<_> = found
-            .iter()
-            .map(|server| (server.value.as_str(), server.at.line, server.at.column))
-            .collect();
+        let found: Vec<_> =
+            found.iter().map(|server| (server.value.as_str(), server.at.line, server.at.column)).collect();
         assert_eq!(found, [("10.0.0.2", 2, 12), ("::1", 4, 12)]);
     }
 
@@ -86,9 +77,6 @@ mod tests {
             panic!("the stub's name server is known");
         };
         assert_eq!(found[0].value, "127.0.0.53");
-        assert_eq!(
-            read(&MemoryTree::new(), &Settings::default()),
-            Needed::NotAsked
-        );
+        assert_eq!(read(&MemoryTree::new(), &Settings::default()), Needed::NotAsked);
     }
 }

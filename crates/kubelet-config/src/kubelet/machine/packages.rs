@@ -44,14 +44,9 @@ impl Packages {
     pub(super) fn upstream(&self, names: &[&str]) -> Option<Found<String>> {
         let found = names.iter().find_map(|name| self.0.get(*name))?;
         let bare = found.value.rsplit(':').next().unwrap_or_default();
-        let end = bare
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(bare.len());
+        let end = bare.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(bare.len());
         let value = bare.get(..end)?.trim_end_matches('.').to_owned();
-        (!value.is_empty()).then(|| Found {
-            value,
-            at: found.at.clone(),
-        })
+        (!value.is_empty()).then(|| Found { value, at: found.at.clone() })
     }
 }
 
@@ -66,10 +61,7 @@ struct Stanza {
 impl Stanza {
     fn take_line(&mut self, file: &Place, number: u32, line: &[u8]) {
         if let Some(name) = line.strip_prefix(b"Package: ") {
-            self.package = PACKAGES
-                .iter()
-                .find(|package| package.as_bytes() == name.trim_ascii())
-                .copied();
+            self.package = PACKAGES.iter().find(|package| package.as_bytes() == name.trim_ascii()).copied();
             return;
         }
         if self.package.is_none() {
@@ -110,10 +102,7 @@ mod tests {
         let containerd = packages.upstream(&["containerd.io", "containerd"]);
         assert_eq!(containerd.unwrap().value, "1.6.20");
         assert_eq!(packages.upstream(&["cri-o"]), None);
-        assert_eq!(
-            Packages::read(&MemoryTree::new()).upstream(&["kubelet"]),
-            None
-        );
+        assert_eq!(Packages::read(&MemoryTree::new()).upstream(&["kubelet"]), None);
     }
 
     #[test]

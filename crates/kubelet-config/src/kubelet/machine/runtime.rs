@@ -35,11 +35,7 @@ pub(super) fn socket_path(unit: &Unit, settings: &Settings) -> Option<String> {
     let endpoint = settings
         .text("containerRuntimeEndpoint")
         .filter(|_| is_said || !is_rancher)
-        .unwrap_or(if is_rancher {
-            RANCHER_ENDPOINT
-        } else {
-            DEFAULT_ENDPOINT
-        });
+        .unwrap_or(if is_rancher { RANCHER_ENDPOINT } else { DEFAULT_ENDPOINT });
     endpoint::socket_path(endpoint)
 }
 
@@ -58,10 +54,7 @@ pub(super) fn other_sockets(tree: &dyn Tree, path: Option<&str>) -> Vec<String> 
     SOCKETS
         .iter()
         .filter(|socket| Some(**socket) != path)
-        .filter(|socket| {
-            tree.stat(Path::new(socket))
-                .is_ok_and(|meta| meta.kind == Kind::Other)
-        })
+        .filter(|socket| tree.stat(Path::new(socket)).is_ok_and(|meta| meta.kind == Kind::Other))
         .map(|socket| (*socket).to_owned())
         .collect()
 }
@@ -83,9 +76,7 @@ fn service(tree: &dyn Tree, name: &str) -> Service {
             if *word == long || *word == short {
                 return words.get(index.checked_add(1)?).copied();
             }
-            word.strip_prefix(long)
-                .or_else(|| word.strip_prefix(short))?
-                .strip_prefix('=')
+            word.strip_prefix(long).or_else(|| word.strip_prefix(short))?.strip_prefix('=')
         })
     };
     Service {
@@ -141,9 +132,7 @@ fn bundled(tree: &dyn Tree, settings: &Settings, socket: &str) -> Option<PathBuf
         return Some(PathBuf::from("/etc/k0s/containerd.toml"));
     }
     if socket.starts_with("/var/snap/microk8s/") {
-        return Some(PathBuf::from(
-            "/var/snap/microk8s/current/args/containerd.toml",
-        ));
+        return Some(PathBuf::from("/var/snap/microk8s/current/args/containerd.toml"));
     }
     if !socket.starts_with("/run/k3s/") {
         return None;
@@ -179,14 +168,9 @@ fn kind(tree: &dyn Tree, path: &str) -> Option<RuntimeKind> {
     if containerd.socket.is_some_and(|socket| socket.value == path) {
         return Some(RuntimeKind::Containerd);
     }
-    let (config, folder) = (
-        Path::new(crio::DEFAULT_CONFIG),
-        Path::new(crio::DEFAULT_FOLDER),
-    );
+    let (config, folder) = (Path::new(crio::DEFAULT_CONFIG), Path::new(crio::DEFAULT_FOLDER));
     let crio = crio::read(tree, config, folder, None, false);
-    crio.socket
-        .is_some_and(|socket| socket.value == path)
-        .then_some(RuntimeKind::Crio)
+    crio.socket.is_some_and(|socket| socket.value == path).then_some(RuntimeKind::Crio)
 }
 
 #[cfg(test)]
@@ -197,10 +181,7 @@ mod tests {
     const KUBELET: &str = "/usr/bin/kubelet";
 
     fn endpoint(endpoint: &str) -> Settings {
-        settings(&[
-            ("containerRuntimeEndpoint", endpoint),
-            ("--kubeconfig", "/data/k3s/agent/kubelet.kubeconfig"),
-        ])
+        settings(&[("containerRuntimeEndpoint", endpoint), ("--kubeconfig", "/data/k3s/agent/kubelet.kubeconfig")])
     }
 
     fn unit(program: &str) -> Unit {
@@ -212,39 +193,26 @@ mod tests {
     #[test]
     fn k3s_and_rke2_bring_their_own_endpoint_unless_told_another() {
         let default = endpoint(DEFAULT_ENDPOINT);
-        let of =
-            |program: &str, settings: &Settings| socket_path(&unit(program), settings).unwrap();
+        let of = |program: &str, settings: &Settings| socket_path(&unit(program), settings).unwrap();
         let own = "/run/k3s/containerd/containerd.sock";
         assert_eq!(of("/usr/local/bin/k3s", &default), own);
         assert_eq!(of("/opt/bin/rke2", &Settings::default()), own);
         let mut told = endpoint("unix:///run/mine.sock");
         let setting = told.0.get_mut("containerRuntimeEndpoint").unwrap();
-        setting.from = From::Flag(crate::kubelet::place::Place::file(
-            "/etc/rancher/k3s/config.yaml",
-        ));
+        setting.from = From::Flag(crate::kubelet::place::Place::file("/etc/rancher/k3s/config.yaml"));
         assert_eq!(of("/usr/local/bin/k3s", &told), "/run/mine.sock");
     }
 
     #[test]
     fn an_endpoint_is_a_path_with_or_without_a_scheme() {
         for (text, path) in [
-            (
-                "unix:///var/run/crio/crio.sock",
-                Some("/run/crio/crio.sock"),
-            ),
-            (
-                "/run/containerd/containerd.sock",
-                Some("/run/containerd/containerd.sock"),
-            ),
+            ("unix:///var/run/crio/crio.sock", Some("/run/crio/crio.sock")),
+            ("/run/containerd/containerd.sock", Some("/run/containerd/containerd.sock")),
             ("unix:/run/x.sock", Some("/run/x.sock")),
             ("tcp://127.0.0.1:1", None),
             ("run/x", None),
         ] {
-            assert_eq!(
-                socket_path(&unit(KUBELET), &endpoint(text)).as_deref(),
-                path,
-                "{text}"
-            );
+            assert_eq!(socket_path(&unit(KUBELET), &endpoint(text)).as_deref(), path, "{text}");
         }
         assert_eq!(
             socket_path(&unit(KUBELET), &Settings::default()).as_deref(),
@@ -254,9 +222,7 @@ mod tests {
 
     #[test]
     fn what_lies_at_the_socket_is_looked_at() {
-        let tree = MemoryTree::new()
-            .other("/run/crio/crio.sock")
-            .file("/run/containerd/containerd.sock", "");
+        let tree = MemoryTree::new().other("/run/crio/crio.sock").file("/run/containerd/containerd.sock", "");
         assert_eq!(socket(&tree, "/run/crio/crio.sock"), Some(Socket::Present));
         let file = "/run/containerd/containerd.sock";
         assert_eq!(socket(&tree, file), Some(Socket::NotASocket));
@@ -270,29 +236,17 @@ mod tests {
         let v2 = |address: &str| format!("version = 2\n[grpc]\naddress = '{address}'\n");
         let tree = MemoryTree::new()
             .file("/etc/containerd/config.toml", v2("/run/mine.sock"))
-            .file(
-                "/etc/crio/crio.conf.d/10-crio.conf",
-                "[crio.api]\nlisten = '/run/c.sock'\n",
-            )
-            .file(
-                "/data/k3s/agent/etc/containerd/config.toml",
-                "version = 3\n",
-            );
+            .file("/etc/crio/crio.conf.d/10-crio.conf", "[crio.api]\nlisten = '/run/c.sock'\n")
+            .file("/data/k3s/agent/etc/containerd/config.toml", "version = 3\n");
         let read = |text| {
             let path = socket_path(&unit(KUBELET), &endpoint(text))?;
             read(&tree, &endpoint(text), &path, &Packages::default(), None)
         };
         let kind = |text| read(text).map(|runtime| (runtime.kind, runtime.schema));
         let (containerd, crio) = (RuntimeKind::Containerd, RuntimeKind::Crio);
-        assert_eq!(
-            kind("unix:///run/containerd/containerd.sock"),
-            Some((containerd, Some(2)))
-        );
+        assert_eq!(kind("unix:///run/containerd/containerd.sock"), Some((containerd, Some(2))));
         assert_eq!(kind("unix:///run/mine.sock"), Some((containerd, Some(2))));
-        assert_eq!(
-            kind("unix:///run/k3s/containerd/containerd.sock"),
-            Some((containerd, Some(3)))
-        );
+        assert_eq!(kind("unix:///run/k3s/containerd/containerd.sock"), Some((containerd, Some(3))));
         assert_eq!(kind("unix:///var/run/crio/crio.sock"), Some((crio, None)));
         assert_eq!(kind("unix:///run/c.sock"), Some((crio, None)));
         assert_eq!(kind("unix:///var/run/cri-dockerd.sock"), None);

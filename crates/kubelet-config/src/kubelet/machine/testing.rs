@@ -10,10 +10,5 @@ pub(super) fn settings<T: Clone + Into<serde_json::Value>>(pairs: &[(&str, T)]) 
         from: From::Default { legacy: false },
         keys: BTreeMap::new(),
     };
-    Settings(
-        pairs
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), setting(value)))
-            .collect(),
-    )
+    Settings(pairs.iter().map(|(name, value)| ((*name).to_owned(), setting(value))).collect())
 }

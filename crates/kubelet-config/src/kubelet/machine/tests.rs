@@ -33,22 +33,15 @@ fn files_of_secrets_are_told_from_the_others() {
         .file("/k/a.key", "")
         .file("/var/lib/kubelet/pki/kubelet-server-current.pem", "");
     let machine = of(&tree, &settings(&[("--kubeconfig", "/k/conf")]));
-    let files: Vec<_> = machine
-        .trusted_files
-        .iter()
-        .map(|file| (file.at.file.as_ref(), file.secret, file.mode))
-        .collect();
+    let files: Vec<_> =
+        machine.trusted_files.iter().map(|file| (file.at.file.as_ref(), file.secret, file.mode)).collect();
     assert_eq!(
         files,
         [
             ("/k/conf", true, 0o600),
             ("/k/a.crt", false, 0o644),
             ("/k/a.key", true, 0o644),
-            (
-                "/var/lib/kubelet/pki/kubelet-server-current.pem",
-                true,
-                0o644
-            ),
+            ("/var/lib/kubelet/pki/kubelet-server-current.pem", true, 0o644),
         ]
     );
 }
@@ -65,10 +58,7 @@ fn large_files_are_read_in_linear_time() {
     let dotted = format!("{}x = 1\n", "a.".repeat(400_000));
     for text in [
         format!("disabled_plugins = [{items}]\n"),
-        format!(
-            "version = 3\nimports = [{}]\n",
-            items.replace("x.toml", "*")
-        ),
+        format!("version = 3\nimports = [{}]\n", items.replace("x.toml", "*")),
         format!("version = 3\n{runtimes}"),
         deep,
         dotted,
@@ -90,10 +80,7 @@ fn hostile_files_are_looked_at_and_left() {
         .file("/etc/os-release", vec![0xff; 1 << 20])
         .file("/k", vec![b'['; 1 << 18])
         .file("/r", b"nameserver ".repeat(20_000));
-    let machine = of(
-        &tree,
-        &settings(&[("--kubeconfig", "/k"), ("resolvConf", "/r")]),
-    );
+    let machine = of(&tree, &settings(&[("--kubeconfig", "/k"), ("resolvConf", "/r")]));
     assert_eq!(machine.hostname, None);
     assert_eq!(machine.swaps, None);
     assert!(matches!(machine.kubeconfig, Needed::Bad { .. }));

@@ -25,19 +25,13 @@ pub(super) fn numbered(text: &str) -> impl Iterator<Item = (u32, &str)> {
 pub(super) fn word(file: &Place, number: u32, line: &str, word: &str) -> Found<String> {
     let before = line.len().min(offset(line, word));
     let column = chars(line.get(..before).unwrap_or_default()).saturating_add(1);
-    Found {
-        value: word.to_owned(),
-        at: file.at(number, column, chars(word)),
-    }
+    Found { value: word.to_owned(), at: file.at(number, column, chars(word)) }
 }
 
 /// How many bytes of `line` lie before `part`, a slice of it; 0 if it is none.
 fn offset(line: &str, part: &str) -> usize {
     let (line_at, part_at) = (line.as_ptr().addr(), part.as_ptr().addr());
-    part_at
-        .checked_sub(line_at)
-        .filter(|offset| *offset <= line.len())
-        .unwrap_or(0)
+    part_at.checked_sub(line_at).filter(|offset| *offset <= line.len()).unwrap_or(0)
 }
 
 /// How many characters a text has, as a column counts them.

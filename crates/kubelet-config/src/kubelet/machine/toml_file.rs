@@ -44,12 +44,7 @@ impl<'t> TomlFile<'t> {
             Some(span) => at(&file, text, &starts, &span),
             None => file.clone(),
         })?;
-        Ok(Self {
-            file,
-            text,
-            starts,
-            root,
-        })
+        Ok(Self { file, text, starts, root })
     }
 
     /// The whole file.
@@ -71,19 +66,13 @@ impl<'t> TomlFile<'t> {
     pub(super) fn string(&self, table: &DeTable<'t>, path: &[&str]) -> Option<Found<String>> {
         let found = get(table, path)?;
         let value = found.get_ref().as_str().filter(|text| !text.is_empty())?;
-        Some(Found {
-            value: value.to_owned(),
-            at: self.place(found),
-        })
+        Some(Found { value: value.to_owned(), at: self.place(found) })
     }
 
     /// True or false.
     pub(super) fn bool(&self, table: &DeTable<'t>, path: &[&str]) -> Option<Found<bool>> {
         let found = get(table, path)?;
-        Some(Found {
-            value: found.get_ref().as_bool()?,
-            at: self.place(found),
-        })
+        Some(Found { value: found.get_ref().as_bool()?, at: self.place(found) })
     }
 
     /// The texts of a list, its first [`MAX_ITEMS`] items.
@@ -92,26 +81,15 @@ impl<'t> TomlFile<'t> {
         list.into_iter()
             .flatten()
             .take(MAX_ITEMS)
-            .filter_map(|item| {
-                Some(Found {
-                    value: item.get_ref().as_str()?.to_owned(),
-                    at: self.place(item),
-                })
-            })
+            .filter_map(|item| Some(Found { value: item.get_ref().as_str()?.to_owned(), at: self.place(item) }))
             .collect()
     }
 }
 
 /// The value at a path of keys.
-pub(super) fn get<'a, 't>(
-    table: &'a DeTable<'t>,
-    path: &[&str],
-) -> Option<&'a Spanned<DeValue<'t>>> {
+pub(super) fn get<'a, 't>(table: &'a DeTable<'t>, path: &[&str]) -> Option<&'a Spanned<DeValue<'t>>> {
     let (last, parents) = path.split_last()?;
-    parents
-        .iter()
-        .try_fold(table, |table, key| table.get(*key)?.get_ref().as_table())?
-        .get(*last)
+    parents.iter().try_fold(table, |table, key| table.get(*key)?.get_ref().as_table())?.get(*last)
 }
 
 /// The table at a path of keys.

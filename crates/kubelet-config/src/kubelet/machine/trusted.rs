@@ -27,16 +27,10 @@ pub(super) fn list(
     settings: &Settings,
     kubeconfigs: [&Needed<Kubeconfig>; 2],
 ) -> Vec<TrustedFile> {
-    let mut list = List {
-        tree,
-        files: Vec::new(),
-    };
+    let mut list = List { tree, files: Vec::new() };
     let unit_files = unit.fragment.iter().chain(&unit.dropins);
     unit_files.for_each(|path| list.add(path, false));
-    unit.env_files
-        .iter()
-        .filter(|file| file.state == EnvFileState::Read)
-        .for_each(|file| list.add(&file.path, false));
+    unit.env_files.iter().filter(|file| file.state == EnvFileState::Read).for_each(|file| list.add(&file.path, false));
     if let Some(program) = unit.exec.as_ref().map(|exec| exec.program.as_str()) {
         list.add(Path::new(program), false);
     }
@@ -45,11 +39,7 @@ pub(super) fn list(
     }
     if let Some(folder) = flags.value("config-dir").map(Path::new) {
         let names = tree.list(folder).unwrap_or_default();
-        let names = names.into_iter().filter(|name| {
-            Path::new(name)
-                .extension()
-                .is_some_and(|suffix| suffix == "conf")
-        });
+        let names = names.into_iter().filter(|name| Path::new(name).extension().is_some_and(|suffix| suffix == "conf"));
         names.for_each(|name| list.add(&folder.join(name), false));
     }
     for flag in ["--kubeconfig", "--bootstrap-kubeconfig"] {
@@ -75,9 +65,7 @@ pub(super) fn list(
 /// Whether a file that a kubeconfig names holds a secret: a certificate alone (`.crt`) does not; the `.pem` files of
 /// the kubelet hold the key as well.
 fn is_secret(path: &str) -> bool {
-    Path::new(path)
-        .extension()
-        .is_none_or(|suffix| suffix != "crt")
+    Path::new(path).extension().is_none_or(|suffix| suffix != "crt")
 }
 
 struct List<'t> {
@@ -97,13 +85,7 @@ impl List<'_> {
             return;
         };
         if meta.kind == Kind::File && self.files.len() < MAX_FILES {
-            self.files.push(TrustedFile {
-                at,
-                secret,
-                mode: meta.mode,
-                uid: meta.uid,
-                gid: meta.gid,
-            });
+            self.files.push(TrustedFile { at, secret, mode: meta.mode, uid: meta.uid, gid: meta.gid });
         }
     }
 }

@@ -58,13 +58,7 @@ fn flags_in_line<'a>(line: &'a str, start: usize, flags: &mut Vec<FlagText<'a>>)
             .split(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\'))
             .find(|word| !word.is_empty())
             .filter(|word| value.is_none() && !word.starts_with('-'));
-        flags.push(FlagText {
-            name: name[2..].replace('_', "-"),
-            value,
-            next,
-            text: written,
-            offset: start + at,
-        });
+        flags.push(FlagText { name: name[2..].replace('_', "-"), value, next, text: written, offset: start + at });
         from = end;
     }
 }
@@ -79,9 +73,7 @@ fn flag_length(text: &str) -> usize {
     if !text[..plain].ends_with('=') {
         return plain;
     }
-    text[plain + 1..]
-        .find(quote)
-        .map_or(plain, |closing| plain + 1 + closing + 1)
+    text[plain + 1..].find(quote).map_or(plain, |closing| plain + 1 + closing + 1)
 }
 
 /// The place of a flag in an assignment's value.
@@ -95,9 +87,7 @@ fn count(text: &str) -> u32 {
 
 /// Where an event's text holds the flag, if it does. The text of an event may be a whole file, from its first line on.
 pub(super) fn event_place(event: &Event, wanted: &Wanted) -> Option<Place> {
-    let flag = flags_in(&event.text)
-        .into_iter()
-        .find(|flag| wanted.matches(flag))?;
+    let flag = flags_in(&event.text).into_iter().find(|flag| wanted.matches(flag))?;
     let before = event.text.get(..flag.offset)?;
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
     let lines = u32::try_from(before.matches('\n').count()).unwrap_or(u32::MAX);

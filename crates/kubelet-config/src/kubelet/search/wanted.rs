@@ -17,35 +17,17 @@ pub struct Wanted {
 impl Wanted {
     /// Everything that an intent asks for.
     pub fn all(intent: &Intent) -> Vec<Self> {
-        let cloud_provider = intent
-            .cloud_provider
-            .iter()
-            .filter(|provider| !matches!(provider.as_str(), "" | "none"));
-        let mut all: Vec<Self> = cloud_provider
-            .map(|provider| Self::new("cloud-provider", provider))
-            .collect();
+        let cloud_provider = intent.cloud_provider.iter().filter(|provider| !matches!(provider.as_str(), "" | "none"));
+        let mut all: Vec<Self> = cloud_provider.map(|provider| Self::new("cloud-provider", provider)).collect();
         all.extend(intent.node_ip.iter().map(|ip| Self::new("node-ip", ip)));
-        all.extend(
-            intent
-                .node_labels
-                .iter()
-                .map(|(key, value)| Self::new("node-labels", &format!("{key}={value}"))),
-        );
-        all.extend(
-            intent
-                .provider_id
-                .iter()
-                .map(|id| Self::new("provider-id", id)),
-        );
+        all.extend(intent.node_labels.iter().map(|(key, value)| Self::new("node-labels", &format!("{key}={value}"))));
+        all.extend(intent.provider_id.iter().map(|id| Self::new("provider-id", id)));
         all
     }
 
     /// A flag with its value.
     pub fn new(flag: &'static str, value: &str) -> Self {
-        Self {
-            flag,
-            value: value.to_owned(),
-        }
+        Self { flag, value: value.to_owned() }
     }
 
     /// As one would write it.
@@ -81,11 +63,7 @@ impl Wanted {
 
     /// Whether a flag in a text is the wanted one.
     pub fn matches(&self, flag: &FlagText<'_>) -> bool {
-        flag.name == self.flag
-            && flag
-                .value
-                .or(flag.next)
-                .is_some_and(|value| self.is_value(value))
+        flag.name == self.flag && flag.value.or(flag.next).is_some_and(|value| self.is_value(value))
     }
 
     /// Whether a text holds it.
@@ -98,8 +76,6 @@ impl Wanted {
         entry
             .trim_start_matches('-')
             .split_once('=')
-            .is_some_and(|(name, value)| {
-                name.replace('_', "-") == self.flag && self.is_value(value)
-            })
+            .is_some_and(|(name, value)| name.replace('_', "-") == self.flag && self.is_value(value))
     }
 }

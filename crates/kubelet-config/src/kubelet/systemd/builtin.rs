@@ -27,12 +27,7 @@ pub(super) fn is_directory_list(key: &str) -> bool {
 }
 
 /// The specifiers of a unit.
-pub(super) fn specifiers(
-    tree: &dyn Tree,
-    manager: &Manager,
-    name: &str,
-    fragment: Option<&Path>,
-) -> Specifiers {
+pub(super) fn specifiers(tree: &dyn Tree, manager: &Manager, name: &str, fragment: Option<&Path>) -> Specifiers {
     let text = |text: &str| Some(text.as_bytes().to_vec());
     let prefix = names::prefix(name);
     let last = prefix.rsplit('-').next().unwrap_or_default();
@@ -50,17 +45,8 @@ pub(super) fn specifiers(
         ('j', text(last)),
         ('J', names::unescape(last)),
         ('f', names::unescape_path(instance.unwrap_or(prefix))),
-        (
-            'y',
-            real.as_ref()
-                .map(|path| path.as_os_str().as_bytes().to_vec()),
-        ),
-        (
-            'Y',
-            real.as_ref()
-                .and_then(|path| path.parent())
-                .map(|path| path.as_os_str().as_bytes().to_vec()),
-        ),
+        ('y', real.as_ref().map(|path| path.as_os_str().as_bytes().to_vec())),
+        ('Y', real.as_ref().and_then(|path| path.parent()).map(|path| path.as_os_str().as_bytes().to_vec())),
         ('c', text(&format!("/system.slice/{name}"))),
         ('r', text("/system.slice")),
         ('R', text("")),
@@ -116,13 +102,7 @@ fn architecture() -> &'static str {
 
 fn first_line(tree: &dyn Tree, path: &str) -> String {
     tree.read_bounded(Path::new(path), 4096)
-        .map(|bytes| {
-            String::from_utf8_lossy(&bytes)
-                .lines()
-                .next()
-                .unwrap_or_default()
-                .to_owned()
-        })
+        .map(|bytes| String::from_utf8_lossy(&bytes).lines().next().unwrap_or_default().to_owned())
         .unwrap_or_default()
 }
 
@@ -137,11 +117,7 @@ fn value_of(tree: &dyn Tree, path: &str, key: &str) -> Option<String> {
 }
 
 fn os_release(tree: &dyn Tree, key: &str) -> String {
-    let path = if tree.exists(Path::new("/etc/os-release")) {
-        "/etc/os-release"
-    } else {
-        "/usr/lib/os-release"
-    };
+    let path = if tree.exists(Path::new("/etc/os-release")) { "/etc/os-release" } else { "/usr/lib/os-release" };
     value_of(tree, path, key).unwrap_or_default()
 }
 
@@ -156,36 +132,21 @@ fn machine_id(tree: &dyn Tree, manager: &Manager) -> String {
     let unknown = manager.machine_id.bytes().all(|byte| byte == b'0');
     let own = first_line(tree, "/etc/machine-id");
     let valid = own.len() == 32 && own.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if unknown && valid {
-        own
-    } else {
-        manager.machine_id.clone()
-    }
+    if unknown && valid { own } else { manager.machine_id.clone() }
 }
 
 /// root's shell as systemd chooses it where no user database may be asked.
 fn root_shell(tree: &dyn Tree) -> &'static str {
-    if tree.exists(Path::new("/bin/bash")) {
-        "/bin/bash"
-    } else {
-        "/bin/sh"
-    }
+    if tree.exists(Path::new("/bin/bash")) { "/bin/bash" } else { "/bin/sh" }
 }
 
 fn setting<'a>(settings: &'a Settings, key: &str) -> Option<&'a Setting> {
-    settings
-        .get(&("Service".to_owned(), key.to_owned()))
-        .filter(|setting| !setting.value.is_empty())
+    settings.get(&("Service".to_owned(), key.to_owned())).filter(|setting| !setting.value.is_empty())
 }
 
 /// The variables that systemd sets for the service, the manager's own environment first. Those that are new with every
 /// start (`INVOCATION_ID`, …) have an empty value.
-pub(super) fn variables(
-    tree: &dyn Tree,
-    manager: &Manager,
-    name: &str,
-    settings: &Settings,
-) -> Vec<Assignment> {
+pub(super) fn variables(tree: &dyn Tree, manager: &Manager, name: &str, settings: &Settings) -> Vec<Assignment> {
     let nowhere = Place::file("systemd");
     let mut own = Vec::new();
     let mut set = |name: &str, value: &str, at: &Place| {
@@ -197,14 +158,8 @@ pub(super) fn variables(
             marks: Vec::new(),
         });
     };
-    let merged = tree
-        .real_path(Path::new("/bin"))
-        .is_ok_and(|real| real == Path::new("/usr/bin"));
-    let path = if manager.version >= 255 && merged {
-        PATH_MERGED
-    } else {
-        PATH_SPLIT
-    };
+    let merged = tree.real_path(Path::new("/bin")).is_ok_and(|real| real == Path::new("/usr/bin"));
+    let path = if manager.version >= 255 && merged { PATH_MERGED } else { PATH_SPLIT };
     set("PATH", path, &nowhere);
     let lang = value_of(tree, "/etc/locale.conf", "LANG").unwrap_or_else(|| "C.UTF-8".to_owned());
     set("LANG", &lang, &nowhere);
@@ -228,22 +183,10 @@ pub(super) fn variables(
             set(variable, &directories(&folders.value, above), &folders.at);
         }
     }
-    let credentials = [
-        "LoadCredential",
-        "SetCredential",
-        "LoadCredentialEncrypted",
-        "SetCredentialEncrypted",
-        "ImportCredential",
-    ];
-    if let Some(found) = credentials
-        .into_iter()
-        .find_map(|key| setting(settings, key))
-    {
-        set(
-            "CREDENTIALS_DIRECTORY",
-            &format!("/run/credentials/{name}"),
-            &found.at,
-        );
+    let credentials =
+        ["LoadCredential", "SetCredential", "LoadCredentialEncrypted", "SetCredentialEncrypted", "ImportCredential"];
+    if let Some(found) = credentials.into_iter().find_map(|key| setting(settings, key)) {
+        set("CREDENTIALS_DIRECTORY", &format!("/run/credentials/{name}"), &found.at);
     }
     own
 }
@@ -267,35 +210,21 @@ fn login(tree: &dyn Tree, user: &Setting, set: &mut dyn FnMut(&str, &str, &Place
     let entry = passwd
         .lines()
         .map(|line| line.split(':').collect::<Vec<_>>())
-        .find(|entry| {
-            entry.first() == Some(&user.value.as_str())
-                || entry.get(2) == Some(&user.value.as_str())
-        });
+        .find(|entry| entry.first() == Some(&user.value.as_str()) || entry.get(2) == Some(&user.value.as_str()));
     let root = ["root", "0"].contains(&user.value.as_str());
     let (name, home, shell) = if root {
         ("root", "/root", root_shell(tree))
     } else {
         let field = |index: usize| entry.as_ref().and_then(|entry| entry.get(index).copied());
-        (
-            field(0).unwrap_or(&user.value),
-            field(5).unwrap_or_default(),
-            field(6).unwrap_or_default(),
-        )
+        (field(0).unwrap_or(&user.value), field(5).unwrap_or_default(), field(6).unwrap_or_default())
     };
     if !["", "/"].contains(&home) {
         set("HOME", home, &user.at);
     }
     set("LOGNAME", name, &user.at);
     set("USER", name, &user.at);
-    let no_shell = [
-        "",
-        "/bin/nologin",
-        "/sbin/nologin",
-        "/usr/bin/nologin",
-        "/usr/sbin/nologin",
-        "/bin/false",
-        "/usr/bin/false",
-    ];
+    let no_shell =
+        ["", "/bin/nologin", "/sbin/nologin", "/usr/bin/nologin", "/usr/sbin/nologin", "/bin/false", "/usr/bin/false"];
     if !no_shell.contains(&shell) {
         set("SHELL", shell, &user.at);
     }

@@ -24,12 +24,7 @@ const MAX_DROP_INS: usize = 2000;
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
 /// The drop-ins of the unit that has these names (its id first), in the order in which they are read.
-pub(super) fn find(
-    tree: &dyn Tree,
-    folders: &[PathBuf],
-    unit_names: &[String],
-    events: &mut Events,
-) -> Vec<PathBuf> {
+pub(super) fn find(tree: &dyn Tree, folders: &[PathBuf], unit_names: &[String], events: &mut Events) -> Vec<PathBuf> {
     let mut found: BTreeMap<OsString, PathBuf> = BTreeMap::new();
     let mut visited: Vec<PathBuf> = Vec::new();
     for folder in candidates(folders, unit_names) {
@@ -90,11 +85,7 @@ fn not_a_drop_in(tree: &dyn Tree, path: &Path, name: &OsStr) -> Option<NotADropI
 fn not_read(tree: &dyn Tree, path: &Path, reason: NotADropIn, events: &mut Events) {
     let mut tell = |path: &Path| {
         let kind = EventKind::DropInNotRead { reason };
-        events.push(Event {
-            kind,
-            at: Place::file(path).at_line(1),
-            text: content(tree, path),
-        });
+        events.push(Event { kind, at: Place::file(path).at_line(1), text: content(tree, path) });
     };
     match tree.stat(path) {
         Ok(meta) if meta.kind == Kind::Folder => {
@@ -140,13 +131,7 @@ fn hidden(tree: &dyn Tree, path: &Path, winner: &Path) -> Event {
 }
 
 /// Folders that look as if they were the unit's.
-fn near_misses(
-    tree: &dyn Tree,
-    folders: &[PathBuf],
-    unit_names: &[String],
-    visited: &[PathBuf],
-    events: &mut Events,
-) {
+fn near_misses(tree: &dyn Tree, folders: &[PathBuf], unit_names: &[String], visited: &[PathBuf], events: &mut Events) {
     for folder in folders {
         for entry in tree.list(folder).unwrap_or_default() {
             let Some(name) = entry.to_str() else { continue };
@@ -173,6 +158,5 @@ fn near_miss(unit: &str, folder: &str) -> Option<NotADropIn> {
     let base = base.strip_suffix(".conf").unwrap_or(base);
     let base = base.strip_suffix(".service").unwrap_or(base);
     let base = base.strip_suffix(".service").unwrap_or(base);
-    base.eq_ignore_ascii_case(stem)
-        .then_some(NotADropIn::Folder)
+    base.eq_ignore_ascii_case(stem).then_some(NotADropIn::Folder)
 }

@@ -59,17 +59,16 @@ pub fn parse(file: &Place, bytes: &[u8], version: u32) -> ParsedEnvFile {
 pub(super) fn is_variable_name(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|c: char| c.is_ascii_digit())
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Whether a text is written as if a shell would expand it.
 pub(super) fn looks_like_shell(text: &str) -> bool {
     text.contains('`')
-        || text.as_bytes().windows(2).any(|pair| {
-            pair[0] == b'$' && (pair[1].is_ascii_alphabetic() || b"{(_".contains(&pair[1]))
-        })
+        || text
+            .as_bytes()
+            .windows(2)
+            .any(|pair| pair[0] == b'$' && (pair[1].is_ascii_alphabetic() || b"{(_".contains(&pair[1])))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,31 +213,16 @@ impl Parser {
 
     fn comment_escape(&mut self, byte: u8, at: u32) {
         if self.version >= COMMENTS_END_SINCE {
-            self.state = if is_newline(byte) {
-                State::BeforeKey
-            } else {
-                State::Comment
-            };
+            self.state = if is_newline(byte) { State::BeforeKey } else { State::Comment };
             return;
         }
         self.state = State::Comment;
         if is_newline(byte) {
-            let rest = self
-                .source
-                .bytes()
-                .get(at as usize + 1..)
-                .unwrap_or_default();
-            let line = rest
-                .split(|byte| is_newline(*byte))
-                .next()
-                .unwrap_or_default();
+            let rest = self.source.bytes().get(at as usize + 1..).unwrap_or_default();
+            let line = rest.split(|byte| is_newline(*byte)).next().unwrap_or_default();
             let text = String::from_utf8_lossy(line).into_owned();
             if !text.trim().is_empty() {
-                self.event(
-                    EventKind::EnvCommentContinued,
-                    self.source.line(at + 1),
-                    &text,
-                );
+                self.event(EventKind::EnvCommentContinued, self.source.line(at + 1), &text);
             }
         }
     }
@@ -310,9 +294,7 @@ impl Parser {
         self.parsed.assignments.push(Assignment {
             name,
             value: text,
-            source: Source::File {
-                declared: self.source.file().clone(),
-            },
+            source: Source::File { declared: self.source.file().clone() },
             marks: value.marks(&self.source),
             at,
         });

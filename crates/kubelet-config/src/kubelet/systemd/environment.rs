@@ -54,12 +54,7 @@ pub(super) struct Lists {
 
 impl Lists {
     /// Takes an `Environment=` line.
-    pub(super) fn environment(
-        &mut self,
-        context: &Context<'_>,
-        value: &Mapped,
-        events: &mut Events,
-    ) {
+    pub(super) fn environment(&mut self, context: &Context<'_>, value: &Mapped, events: &mut Events) {
         if value.is_empty() {
             for lost in self.environment.drain(..) {
                 let text = format!("{}={}", lost.name, lost.value);
@@ -69,10 +64,7 @@ impl Lists {
         }
         let mut position = 0;
         let mut first: Option<(String, String)> = None;
-        let flags = Flags {
-            c_escapes: true,
-            ..Flags::default()
-        };
+        let flags = Flags { c_escapes: true, ..Flags::default() };
         loop {
             let start = position;
             let word = match next_word(value, &mut position, flags) {
@@ -90,9 +82,7 @@ impl Lists {
                 continue;
             };
             let Some(assigned) = assignment(context, &text, &at) else {
-                let kind = EventKind::InvalidAssignment {
-                    first: first.clone(),
-                };
+                let kind = EventKind::InvalidAssignment { first: first.clone() };
                 events.push(event(kind, at, &text.text()));
                 continue;
             };
@@ -133,44 +123,25 @@ impl Lists {
             "the path has an invalid length"
         } else {
             if self.files.len() < MAX_ENV_FILES {
-                self.files.push(Declared {
-                    path: simplified(path),
-                    optional,
-                    at: context.at.clone(),
-                });
+                self.files.push(Declared { path: simplified(path), optional, at: context.at.clone() });
             }
             return;
         };
-        let kind = EventKind::BadEnvironmentFile {
-            reason: reason.to_owned(),
-        };
+        let kind = EventKind::BadEnvironmentFile { reason: reason.to_owned() };
         events.push(event(kind, at, &text));
     }
 
     /// Takes a `PassEnvironment=` or `UnsetEnvironment=` line.
-    pub(super) fn names(
-        &mut self,
-        key: &'static str,
-        context: &Context<'_>,
-        value: &Mapped,
-        events: &mut Events,
-    ) {
+    pub(super) fn names(&mut self, key: &'static str, context: &Context<'_>, value: &Mapped, events: &mut Events) {
         let unsets = key == "UnsetEnvironment";
-        let list = if unsets {
-            &mut self.unset
-        } else {
-            &mut self.pass
-        };
+        let list = if unsets { &mut self.unset } else { &mut self.pass };
         if value.is_empty() {
             for lost in list.drain(..) {
                 events.push(reset(key, context, lost.at, &lost.text));
             }
             return;
         }
-        let flags = Flags {
-            c_escapes: unsets,
-            ..Flags::default()
-        };
+        let flags = Flags { c_escapes: unsets, ..Flags::default() };
         let mut position = 0;
         loop {
             let start = position;
@@ -185,26 +156,20 @@ impl Lists {
             let Some(text) = expand(context, &word.text, &at, events) else {
                 continue;
             };
-            let valid = env_file::is_variable_name(&text.text())
-                || (unsets && assignment(context, &text, &at).is_some());
+            let valid =
+                env_file::is_variable_name(&text.text()) || (unsets && assignment(context, &text, &at).is_some());
             if !valid {
                 let kind = EventKind::InvalidAssignment { first: None };
                 events.push(event(kind, at, &text.text()));
             } else if list.len() < MAX_ASSIGNMENTS {
-                list.push(Listed {
-                    text: text.text(),
-                    at,
-                });
+                list.push(Listed { text: text.text(), at });
             }
         }
     }
 }
 
 fn reset(key: &str, context: &Context<'_>, at: Place, text: &str) -> Event {
-    let kind = EventKind::Reset {
-        key: key.to_owned(),
-        by: context.at.clone(),
-    };
+    let kind = EventKind::Reset { key: key.to_owned(), by: context.at.clone() };
     event(kind, at, text)
 }
 
@@ -219,11 +184,7 @@ fn expand(context: &Context<'_>, text: &Mapped, at: &Place, events: &mut Events)
             Some(expanded.text)
         }
         Err(letter) => {
-            events.push(event(
-                EventKind::BadSpecifier { letter },
-                at.clone(),
-                &text.text(),
-            ));
+            events.push(event(EventKind::BadSpecifier { letter }, at.clone(), &text.text()));
             None
         }
     }
@@ -261,10 +222,7 @@ pub(super) fn settle(
 ) -> Environment {
     let mut variables: BTreeMap<String, Vec<Assignment>> = BTreeMap::new();
     let mut add = |assignment: Assignment| {
-        variables
-            .entry(assignment.name.clone())
-            .or_default()
-            .push(assignment);
+        variables.entry(assignment.name.clone()).or_default().push(assignment);
     };
     own.into_iter().for_each(&mut add);
     for listed in &lists.pass {
@@ -280,46 +238,30 @@ pub(super) fn settle(
     }
     lists.environment.iter().cloned().for_each(&mut add);
     let files = read_files(tree, manager, &lists.files, events);
-    files
-        .iter()
-        .flat_map(|file| file.assignments.iter().cloned())
-        .for_each(&mut add);
+    files.iter().flat_map(|file| file.assignments.iter().cloned()).for_each(&mut add);
     for listed in &lists.unset {
         let (name, value) = match listed.text.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (listed.text.as_str(), None),
         };
         let winner = variables.get(name).and_then(|all| all.last());
-        let Some(winner) = winner.filter(|winner| value.is_none_or(|value| value == winner.value))
-        else {
+        let Some(winner) = winner.filter(|winner| value.is_none_or(|value| value == winner.value)) else {
             continue;
         };
-        let kind = EventKind::Unset {
-            name: name.to_owned(),
-            by: listed.at.clone(),
-        };
+        let kind = EventKind::Unset { name: name.to_owned(), by: listed.at.clone() };
         events.push(event(kind, winner.at.clone(), &winner.value));
         variables.remove(name);
     }
     Environment { variables, files }
 }
 
-fn read_files(
-    tree: &dyn Tree,
-    manager: &Manager,
-    declared: &[Declared],
-    events: &mut Events,
-) -> Vec<EnvFile> {
+fn read_files(tree: &dyn Tree, manager: &Manager, declared: &[Declared], events: &mut Events) -> Vec<EnvFile> {
     let mut files = Vec::new();
     let mut read: BTreeMap<PathBuf, Result<ParsedEnvFile, EnvFileState>> = BTreeMap::new();
     let mut budget = MAX_VALUE_BYTES;
     for declared in declared {
         let matches = glob(tree, &declared.path);
-        let found = if matches.is_empty() {
-            vec![PathBuf::from(&declared.path)]
-        } else {
-            matches
-        };
+        let found = if matches.is_empty() { vec![PathBuf::from(&declared.path)] } else { matches };
         for path in found {
             if files.len() >= MAX_ENV_FILES {
                 return files;
@@ -327,10 +269,7 @@ fn read_files(
             let parsed = read.entry(path.clone()).or_insert_with(|| {
                 let parsed = read_file(tree, &path, manager.version);
                 if let Ok(parsed) = &parsed {
-                    parsed
-                        .events
-                        .iter()
-                        .for_each(|event| events.push(event.clone()));
+                    parsed.events.iter().for_each(|event| events.push(event.clone()));
                 }
                 parsed
             });
@@ -374,9 +313,7 @@ fn env_file(
     }
     *budget -= size;
     let own = |assignment: &Assignment| Assignment {
-        source: Source::File {
-            declared: declared.at.clone(),
-        },
+        source: Source::File { declared: declared.at.clone() },
         ..assignment.clone()
     };
     file.assignments = parsed.assignments.iter().map(own).collect();

@@ -11,11 +11,7 @@ use super::{
 
 /// The most words of one command.
 pub(super) const MAX_WORDS: usize = 100_000;
-const ESCAPES: Flags = Flags {
-    c_escapes: true,
-    keep_unknown_escapes: false,
-    relaxed: false,
-};
+const ESCAPES: Flags = Flags { c_escapes: true, keep_unknown_escapes: false, relaxed: false };
 
 /// What the parser of a command line must know beside its text.
 pub(super) struct Context<'a> {
@@ -41,11 +37,7 @@ pub(super) fn parse(
             Ok((None, _)) => return Ok(()),
             Err(_) => {
                 // systemd ignores the line here, without spoiling the unit.
-                events.push(event(
-                    EventKind::BadQuoting,
-                    place(context, value, 0),
-                    &value.text(),
-                ));
+                events.push(event(EventKind::BadQuoting, place(context, value, 0), &value.text()));
                 return Ok(());
             }
         };
@@ -68,11 +60,7 @@ pub(super) fn parse(
                 if prefixes.ignore {
                     return Ok(());
                 }
-                return Err(Lost {
-                    at: failed.at,
-                    reason: failed.reason,
-                    bad_setting: true,
-                });
+                return Err(Lost { at: failed.at, reason: failed.reason, bad_setting: true });
             }
         };
         if !semicolon {
@@ -106,23 +94,15 @@ fn command(
     events: &mut Events,
 ) -> Result<(Exec, bool), Failed> {
     let at = word_place(context, value, first);
-    let fail = |reason: String| Failed {
-        kind: EventKind::BadCommand {
-            reason: reason.clone(),
-        },
-        at: at.clone(),
-        reason,
-    };
+    let fail =
+        |reason: String| Failed { kind: EventKind::BadCommand { reason: reason.clone() }, at: at.clone(), reason };
     let path = first.text.slice(prefixes.length..first.text.len());
     let path = expand(context, &path, &at, events)?;
     let program = path.text();
     check_program(&path.bytes).map_err(|reason| fail(format!("{reason}: '{program}'")))?;
     let mut words = Vec::new();
     if !prefixes.separate_argv0 {
-        words.push(ExecWord {
-            text: program.clone(),
-            at: at.clone(),
-        });
+        words.push(ExecWord { text: program.clone(), at: at.clone() });
     }
     let semicolon = arguments(context, value, position, &mut words, events)?;
     if words.is_empty() {
@@ -156,10 +136,7 @@ fn arguments(
         if rest.starts_with(b"\\;") && ends(2) {
             let at = value.slice(*position..*position + 2).place(context.source);
             *position += 2 + blanks(&rest[2..]);
-            words.push(ExecWord {
-                text: ";".to_owned(),
-                at,
-            });
+            words.push(ExecWord { text: ";".to_owned(), at });
             continue;
         }
         let start = *position;
@@ -173,17 +150,10 @@ fn arguments(
         let Some(word) = word else { break };
         let at = word_place(context, value, &word);
         if unknown {
-            events.push(event(
-                EventKind::UnknownEscape,
-                at.clone(),
-                &word.text.text(),
-            ));
+            events.push(event(EventKind::UnknownEscape, at.clone(), &word.text.text()));
         }
         let text = expand(context, &word.text, &at, events)?;
-        words.push(ExecWord {
-            text: text.text(),
-            at,
-        });
+        words.push(ExecWord { text: text.text(), at });
     }
     Ok(false)
 }
@@ -193,12 +163,7 @@ fn blanks(bytes: &[u8]) -> usize {
 }
 
 /// Expands the specifiers of a word.
-fn expand(
-    context: &Context<'_>,
-    text: &Mapped,
-    at: &Place,
-    events: &mut Events,
-) -> Result<Mapped, Failed> {
+fn expand(context: &Context<'_>, text: &Mapped, at: &Place, events: &mut Events) -> Result<Mapped, Failed> {
     let expanded = context.specifiers.expand(text).map_err(|letter| Failed {
         kind: EventKind::BadSpecifier { letter },
         at: at.clone(),
@@ -224,12 +189,7 @@ const SHELL_SINCE: u32 = 258;
 
 impl Prefixes {
     fn of(word: &[u8], version: u32) -> Self {
-        let mut prefixes = Self {
-            length: 0,
-            ignore: false,
-            separate_argv0: false,
-            expands: true,
-        };
+        let mut prefixes = Self { length: 0, ignore: false, separate_argv0: false, expands: true };
         // `+`, `!` and `!!` exclude each other.
         let (mut privileged, mut shell) = (0, false);
         for byte in word {
@@ -259,9 +219,7 @@ fn check_program(path: &[u8]) -> Result<(), &'static str> {
     } else if path.ends_with(b"/") {
         Err("the program's path specifies a folder")
     } else if path.len() > 4095
-        || path
-            .split(|byte| *byte == b'/')
-            .any(|part| part.len() > 255)
+        || path.split(|byte| *byte == b'/').any(|part| part.len() > 255)
         || (!absolute && (path.contains(&b'/') || path == b"." || path == b".."))
     {
         Err("neither a valid program name nor an absolute path")
@@ -275,9 +233,6 @@ pub(super) fn simplified(path: &str) -> String {
     if !path.starts_with('/') {
         return path.to_owned();
     }
-    let parts: Vec<&str> = path
-        .split('/')
-        .filter(|part| !part.is_empty() && *part != ".")
-        .collect();
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     format!("/{}", parts.join("/"))
 }

@@ -62,8 +62,7 @@ fn parts(word: &str) -> Vec<Part<'_>> {
 
 /// The name of a lone `$NAME`.
 fn lone(word: &str) -> Option<&str> {
-    word.strip_prefix('$')
-        .filter(|name| !name.starts_with(['{', '$']))
+    word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$']))
 }
 
 /// The variables that a command refers to.
@@ -87,17 +86,8 @@ pub(super) fn references(exec: &Exec) -> Vec<(String, Place, bool)> {
 }
 
 /// The argument list: `exec` with its variables expanded.
-pub(super) fn argv(
-    exec: &Exec,
-    environment: &BTreeMap<String, Assignment>,
-    events: &mut Events,
-) -> Vec<Word> {
-    let mut expansion = Expansion {
-        environment,
-        words: Vec::new(),
-        bytes: 0,
-        split: BTreeMap::new(),
-    };
+pub(super) fn argv(exec: &Exec, environment: &BTreeMap<String, Assignment>, events: &mut Events) -> Vec<Word> {
+    let mut expansion = Expansion { environment, words: Vec::new(), bytes: 0, split: BTreeMap::new() };
     for word in &exec.words {
         if expansion.full() {
             let kind = EventKind::ArgumentsTooLong;
@@ -128,19 +118,13 @@ impl<'a> Expansion<'a> {
 
     fn push(&mut self, text: String, declared: &ExecWord, origins: Vec<Origin>) {
         self.bytes += text.len() + 1;
-        self.words.push(Word {
-            text,
-            declared: declared.at.clone(),
-            origins,
-        });
+        self.words.push(Word { text, declared: declared.at.clone(), origins });
     }
 
     /// A variable and its value. systemd compares `NAME=` with the start of each assignment, so that of `A=b=c` also
     /// `$A=b` is set.
     fn value(&self, name: &str) -> Option<(&'a Assignment, usize)> {
-        let (variable, rest) = name
-            .split_once('=')
-            .map_or((name, None), |(variable, rest)| (variable, Some(rest)));
+        let (variable, rest) = name.split_once('=').map_or((name, None), |(variable, rest)| (variable, Some(rest)));
         let assignment = self.environment.get(variable)?;
         match rest {
             None => Some((assignment, 0)),
@@ -200,20 +184,13 @@ impl<'a> Expansion<'a> {
 }
 
 fn unset(name: &str, braces: bool, word: &ExecWord, events: &mut Events) {
-    let kind = EventKind::UnsetVariable {
-        name: name.to_owned(),
-        braces,
-    };
+    let kind = EventKind::UnsetVariable { name: name.to_owned(), braces };
     events.push(event(kind, word.at.clone(), &word.text));
 }
 
 /// The words of a value: quotes are removed, a backslash protects, an unclosed quote ends with the text.
 fn split_value(value: &str) -> Vec<Split> {
-    let flags = Flags {
-        c_escapes: false,
-        keep_unknown_escapes: false,
-        relaxed: true,
-    };
+    let flags = Flags { c_escapes: false, keep_unknown_escapes: false, relaxed: true };
     let input = Mapped::plain(value.as_bytes());
     let mut position = 0;
     let mut words = Vec::new();

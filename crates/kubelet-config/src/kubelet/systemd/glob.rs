@@ -77,11 +77,7 @@ enum Sign {
     Star,
     Any,
     Char(char),
-    Set {
-        negated: bool,
-        ranges: Vec<(char, char)>,
-        classes: Vec<Class>,
-    },
+    Set { negated: bool, ranges: Vec<(char, char)>, classes: Vec<Class> },
 }
 
 /// Whether a character is of a class.
@@ -108,11 +104,7 @@ impl Sign {
         match self {
             Self::Star | Self::Any => true,
             Self::Char(own) => *own == c,
-            Self::Set {
-                negated,
-                ranges,
-                classes,
-            } => {
+            Self::Set { negated, ranges, classes } => {
                 let within = ranges.iter().any(|(from, to)| (*from..=*to).contains(&c));
                 (within || classes.iter().any(|class| class(&c))) != *negated
             }
@@ -189,11 +181,7 @@ fn set(rest: &[char]) -> Option<(Sign, usize)> {
     loop {
         let mut from = *rest.get(at)?;
         if from == ']' && at > start {
-            let sign = Sign::Set {
-                negated,
-                ranges,
-                classes,
-            };
+            let sign = Sign::Set { negated, ranges, classes };
             return Some((sign, at + 1));
         }
         if let Some((class, taken)) = class(rest.get(at..).unwrap_or_default()) {
@@ -262,10 +250,7 @@ mod tests {
     #[test]
     fn many_stars_end_in_time() {
         assert!(!matches(&"*a".repeat(100), &"a".repeat(99)));
-        assert!(!matches(
-            &"*a".repeat(200),
-            &format!("{}b", "a".repeat(200))
-        ));
+        assert!(!matches(&"*a".repeat(200), &format!("{}b", "a".repeat(200))));
     }
 
     #[test]
@@ -275,10 +260,7 @@ mod tests {
             .file("/etc/a.d/1.env", "")
             .file("/etc/a.d/.hidden.env", "")
             .file("/etc/x", "");
-        assert_eq!(
-            glob(&tree, "/etc/*.d/*.env"),
-            [Path::new("/etc/a.d/1.env"), Path::new("/etc/b.d/2.env")]
-        );
+        assert_eq!(glob(&tree, "/etc/*.d/*.env"), [Path::new("/etc/a.d/1.env"), Path::new("/etc/b.d/2.env")]);
         assert_eq!(glob(&tree, "/etc/x"), [Path::new("/etc/x")]);
         assert!(glob(&tree, "/etc/y").is_empty());
     }

@@ -419,14 +419,7 @@ const SERVICE: [&str; 281] = [
     "WorkingDirectory",
 ];
 
-const INSTALL: [&str; 6] = [
-    "Alias",
-    "Also",
-    "DefaultInstance",
-    "RequiredBy",
-    "UpheldBy",
-    "WantedBy",
-];
+const INSTALL: [&str; 6] = ["Alias", "Also", "DefaultInstance", "RequiredBy", "UpheldBy", "WantedBy"];
 
 #[cfg(test)]
 mod tests {

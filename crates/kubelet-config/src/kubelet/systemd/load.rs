@@ -6,8 +6,7 @@ use std::{
 };
 
 use super::{
-    Assignment, EventKind, Events, Exec, LoadState, Manager, Setting, Unit, Variable, builtin,
-    dropins,
+    Assignment, EventKind, Events, Exec, LoadState, Manager, Setting, Unit, Variable, builtin, dropins,
     environment::{self, Lists},
     exec::{self, Context},
     expand, keys,
@@ -21,17 +20,8 @@ use super::{
 use crate::kubelet::{place::Place, tree::Tree};
 
 /// Settings that add up instead of replacing each other, and cannot be reset.
-const DEPENDENCIES: [&str; 9] = [
-    "After",
-    "Before",
-    "BindsTo",
-    "Conflicts",
-    "PartOf",
-    "Requires",
-    "Requisite",
-    "Upholds",
-    "Wants",
-];
+const DEPENDENCIES: [&str; 9] =
+    ["After", "Before", "BindsTo", "Conflicts", "PartOf", "Requires", "Requisite", "Upholds", "Wants"];
 /// The most commands of one list.
 const MAX_COMMANDS: usize = 1000;
 
@@ -55,17 +45,9 @@ struct Loader<'a> {
 
 /// Resolves a unit.
 pub(super) fn resolve(tree: &dyn Tree, name: &str, manager: &Manager) -> Unit {
-    let mut loader = Loader {
-        tree,
-        manager,
-        loaded: Loaded::default(),
-        events: Events::default(),
-    };
+    let mut loader = Loader { tree, manager, loaded: Loaded::default(), events: Events::default() };
     let mut unit = Unit::named(name);
-    if !matches!(
-        names::kind(name),
-        Some(NameKind::Plain | NameKind::Instance)
-    ) {
+    if !matches!(names::kind(name), Some(NameKind::Plain | NameKind::Instance)) {
         unit.load = LoadState::Error {
             at: Place::file(name),
             reason: "this is no name of a service that can be started".to_owned(),
@@ -77,10 +59,7 @@ pub(super) fn resolve(tree: &dyn Tree, name: &str, manager: &Manager) -> Unit {
     loader.hidden_fragments(&folders, &found, name);
     unit.load = loader.fragment(&mut unit, &found);
     // systemd learns the other names behind the fragment.
-    if !matches!(
-        unit.load,
-        LoadState::Error { .. } | LoadState::BadSetting { .. }
-    ) {
+    if !matches!(unit.load, LoadState::Error { .. } | LoadState::BadSetting { .. }) {
         unit.names.clone_from(&found.names);
     }
     if matches!(unit.load, LoadState::Loaded | LoadState::Masked { .. }) {
@@ -104,8 +83,7 @@ impl Loader<'_> {
         for folder in folders {
             for name in &wanted {
                 let path = folder.join(name);
-                let leads_there =
-                    self.tree.real_path(&path).ok() == self.tree.real_path(fragment).ok();
+                let leads_there = self.tree.real_path(&path).ok() == self.tree.real_path(fragment).ok();
                 if path == *fragment || leads_there || self.tree.lstat(&path).is_err() {
                     continue;
                 }
@@ -123,10 +101,7 @@ impl Loader<'_> {
             return LoadState::NotFound;
         };
         let at = Place::file(path);
-        let error = |reason: String| LoadState::Error {
-            at: at.clone(),
-            reason,
-        };
+        let error = |reason: String| LoadState::Error { at: at.clone(), reason };
         let state = match look(self.tree, path) {
             Look::Missing => {
                 let reason = "the link leads nowhere".to_owned();
@@ -140,15 +115,10 @@ impl Loader<'_> {
             Look::File => match self.tree.read(path) {
                 Err(failed) => error(failed.to_string()),
                 Ok(bytes) => {
-                    let specifiers =
-                        builtin::specifiers(self.tree, self.manager, &unit.name, Some(path));
+                    let specifiers = builtin::specifiers(self.tree, self.manager, &unit.name, Some(path));
                     match self.file(&SourceFile::of(path, bytes), &specifiers) {
                         Ok(()) => LoadState::Loaded,
-                        Err(Lost {
-                            at,
-                            reason,
-                            bad_setting: true,
-                        }) => LoadState::BadSetting { at, reason },
+                        Err(Lost { at, reason, bad_setting: true }) => LoadState::BadSetting { at, reason },
                         Err(Lost { at, reason, .. }) => LoadState::Error { at, reason },
                     }
                 }
@@ -187,61 +157,31 @@ impl Loader<'_> {
         let version = self.manager.version;
         let loaded = &mut self.loaded;
         syntax::parse(source, &mut self.events, &mut |pair, events| {
-            let context = Context {
-                source,
-                specifiers,
-                version,
-                at: pair.at.clone(),
-            };
+            let context = Context { source, specifiers, version, at: pair.at.clone() };
             loaded.pair(&context, pair, events)
         })
     }
 
     /// Puts everything together.
     fn finish(mut self, mut unit: Unit) -> Unit {
-        let Loaded {
-            lists,
-            execs,
-            replaced,
-            settings,
-            reset,
-        } = self.loaded;
+        let Loaded { lists, execs, replaced, settings, reset } = self.loaded;
         if unit.load == LoadState::Loaded {
             unit.load = verify::verify(&execs, &settings, reset.as_ref(), unit.fragment.as_deref());
         }
         let oneshot = verify::is_oneshot(&execs, &settings);
         let own = builtin::variables(self.tree, self.manager, &unit.name, &settings);
-        let environment =
-            environment::settle(self.tree, self.manager, &lists, own, &mut self.events);
-        let winners: BTreeMap<String, Assignment> = environment
-            .variables
-            .iter()
-            .filter_map(|(name, all)| Some((name.clone(), all.last()?.clone())))
-            .collect();
+        let environment = environment::settle(self.tree, self.manager, &lists, own, &mut self.events);
+        let winners: BTreeMap<String, Assignment> =
+            environment.variables.iter().filter_map(|(name, all)| Some((name.clone(), all.last()?.clone()))).collect();
         // Of a oneshot service's commands the first is the one; of two that spoil a unit, the later is what was meant.
-        unit.exec = if oneshot {
-            execs.into_iter().next()
-        } else {
-            execs.into_iter().next_back()
-        };
-        let references = unit
-            .exec
-            .as_ref()
-            .map(expand::references)
-            .unwrap_or_default();
+        unit.exec = if oneshot { execs.into_iter().next() } else { execs.into_iter().next_back() };
+        let references = unit.exec.as_ref().map(expand::references).unwrap_or_default();
         if let Some(exec) = &unit.exec {
             unit.argv = expand::argv(exec, &winners, &mut self.events);
         }
         for (name, mut all) in environment.variables {
             let Some(winner) = all.pop() else { continue };
-            unit.variables.insert(
-                name.clone(),
-                Variable {
-                    winner,
-                    losers: all,
-                    referenced_at: Vec::new(),
-                },
-            );
+            unit.variables.insert(name.clone(), Variable { winner, losers: all, referenced_at: Vec::new() });
         }
         for (name, at, _) in references {
             if let Some(variable) = unit.variables.get_mut(&name) {
@@ -259,10 +199,7 @@ impl Loader<'_> {
 /// The text from a place to the end of its file.
 fn rest_of(source: &SourceFile, at: &Place) -> String {
     let lines = source.bytes().split_inclusive(|byte| *byte == b'\n');
-    let skip: usize = lines
-        .take(at.line.saturating_sub(1) as usize)
-        .map(<[u8]>::len)
-        .sum();
+    let skip: usize = lines.take(at.line.saturating_sub(1) as usize).map(<[u8]>::len).sum();
     let rest = source.bytes().get(skip..).unwrap_or_default();
     bounded(&String::from_utf8_lossy(&rest[..rest.len().min(1 << 16)]))
 }
@@ -275,12 +212,10 @@ impl Loaded {
             "Environment" if service => self.lists.environment(context, &pair.value, events),
             "EnvironmentFile" if service => self.lists.file(context, &pair.value, events),
             "PassEnvironment" if service => {
-                self.lists
-                    .names("PassEnvironment", context, &pair.value, events);
+                self.lists.names("PassEnvironment", context, &pair.value, events);
             }
             "UnsetEnvironment" if service => {
-                self.lists
-                    .names("UnsetEnvironment", context, &pair.value, events);
+                self.lists.names("UnsetEnvironment", context, &pair.value, events);
             }
             "ExecStart" if service => return self.exec_start(context, &pair, events),
             key if service && verify::is_command(key) => {
@@ -295,10 +230,7 @@ impl Loaded {
             }
             key if key.starts_with("X-") => {}
             key => {
-                let kind = EventKind::UnknownKey {
-                    section: pair.section.to_owned(),
-                    key: key.to_owned(),
-                };
+                let kind = EventKind::UnknownKey { section: pair.section.to_owned(), key: key.to_owned() };
                 let text = format!("{key}={}", pair.value.text());
                 events.push(event(kind, pair.key_at, &text));
             }
@@ -306,19 +238,11 @@ impl Loaded {
         Ok(())
     }
 
-    fn exec_start(
-        &mut self,
-        context: &Context<'_>,
-        pair: &Pair,
-        events: &mut Events,
-    ) -> Result<(), Lost> {
+    fn exec_start(&mut self, context: &Context<'_>, pair: &Pair, events: &mut Events) -> Result<(), Lost> {
         if pair.value.is_empty() {
             self.reset = Some(pair.at.clone());
             for exec in self.execs.drain(..) {
-                let kind = EventKind::Reset {
-                    key: "ExecStart".to_owned(),
-                    by: pair.at.clone(),
-                };
+                let kind = EventKind::Reset { key: "ExecStart".to_owned(), by: pair.at.clone() };
                 let words: Vec<&str> = exec.words.iter().map(|word| word.text.as_str()).collect();
                 events.push(event(kind, exec.at.clone(), &words.join(" ")));
                 self.replaced.push(exec);
@@ -340,13 +264,9 @@ impl Loaded {
             Ok(expanded) => expanded.text.text(),
             Err(_) => pair.value.text(),
         };
-        let at = if pair.value.is_empty() {
-            pair.at
-        } else {
-            pair.value.place(context.source)
-        };
-        let adds = DEPENDENCIES.contains(&pair.key.as_str())
-            || (builtin::is_directory_list(&pair.key) && !value.is_empty());
+        let at = if pair.value.is_empty() { pair.at } else { pair.value.place(context.source) };
+        let adds =
+            DEPENDENCIES.contains(&pair.key.as_str()) || (builtin::is_directory_list(&pair.key) && !value.is_empty());
         let key = (pair.section.to_owned(), pair.key);
         if adds && let Some(before) = self.settings.get(&key) {
             value = bounded(format!("{} {value}", before.value).trim());

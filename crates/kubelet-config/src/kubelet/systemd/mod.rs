@@ -94,8 +94,7 @@ impl Assignment {
     /// places. Text of several lines has the width of its first.
     pub fn place_of(&self, start: usize, end: usize) -> Place {
         let after = self.marks.partition_point(|(offset, _)| *offset <= start);
-        let Some((offset, at)) = after.checked_sub(1).and_then(|index| self.marks.get(index))
-        else {
+        let Some((offset, at)) = after.checked_sub(1).and_then(|index| self.marks.get(index)) else {
             return self.at.clone();
         };
         let chars = |from: usize, to: usize| {
@@ -186,9 +185,7 @@ pub struct Word {
 impl Word {
     /// Where one would edit it: in the variable's value, if it comes from one.
     pub fn at(&self) -> &Place {
-        self.origins
-            .first()
-            .map_or(&self.declared, |origin| &origin.at)
+        self.origins.first().map_or(&self.declared, |origin| &origin.at)
     }
 }
 

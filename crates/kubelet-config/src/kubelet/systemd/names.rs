@@ -97,12 +97,11 @@ pub(super) fn drop_in_names(name: &str) -> Vec<String> {
     let mut next = vec![name.to_owned()];
     while let Some(name) = next.pop() {
         let template = template(&name);
-        let shorter = shorter_prefix(prefix(&name)).map(|prefix| {
-            match instance(&name).filter(|instance| !instance.is_empty()) {
+        let shorter =
+            shorter_prefix(prefix(&name)).map(|prefix| match instance(&name).filter(|instance| !instance.is_empty()) {
                 Some(instance) => format!("{prefix}@{instance}{SUFFIX}"),
                 None => format!("{prefix}{SUFFIX}"),
-            }
-        });
+            });
         if names.contains(&name) {
             continue;
         }
@@ -130,13 +129,7 @@ mod tests {
         assert_eq!(kind("a@.service"), Some(NameKind::Template));
         assert_eq!(kind("a@b@c.service"), Some(NameKind::Instance));
         assert_eq!(instance("a@b@c.service"), Some("b@c"));
-        for bad in [
-            ".service",
-            "@b.service",
-            "a b.service",
-            "a.socket",
-            "a/b.service",
-        ] {
+        for bad in [".service", "@b.service", "a b.service", "a.socket", "a/b.service"] {
             assert_eq!(kind(bad), None, "{bad}");
         }
     }
@@ -153,20 +146,11 @@ mod tests {
     #[test]
     fn prefixes_need_a_dash() {
         assert_eq!(drop_in_names("kubelet.service"), ["kubelet.service"]);
-        assert_eq!(
-            drop_in_names("a-b-c.service"),
-            ["a-b-c.service", "a-b-.service", "a-.service"]
-        );
+        assert_eq!(drop_in_names("a-b-c.service"), ["a-b-c.service", "a-b-.service", "a-.service"]);
         assert_eq!(drop_in_names("-a.service"), ["-a.service"]);
         assert_eq!(
             drop_in_names("a-b@i.service"),
-            [
-                "a-b@i.service",
-                "a-b@.service",
-                "a-.service",
-                "a-@i.service",
-                "a-@.service"
-            ]
+            ["a-b@i.service", "a-b@.service", "a-.service", "a-@i.service", "a-@.service"]
         );
     }
 }

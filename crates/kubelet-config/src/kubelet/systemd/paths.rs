@@ -49,9 +49,7 @@ pub(super) fn search_path(tree: &dyn Tree, own: Option<&[PathBuf]>) -> Vec<PathB
     let mut folders: Vec<PathBuf> = Vec::new();
     for folder in &listed {
         let real = tree.real_path(folder).ok();
-        let folder = real
-            .filter(|real| listed.contains(real))
-            .unwrap_or_else(|| folder.clone());
+        let folder = real.filter(|real| listed.contains(real)).unwrap_or_else(|| folder.clone());
         if !folders.contains(&folder) {
             folders.push(folder);
         }
@@ -117,10 +115,7 @@ impl Index {
     /// A unit's fragment and all its names.
     pub(super) fn find(&self, tree: &dyn Tree, name: &str) -> Found {
         let instance = names::instance(name).unwrap_or_default();
-        let fragment = self
-            .fragment(name)
-            .or_else(|| self.fragment(&names::template(name)?))
-            .map(Path::to_owned);
+        let fragment = self.fragment(name).or_else(|| self.fragment(&names::template(name)?)).map(Path::to_owned);
         let mut all = BTreeSet::from([name.to_owned()]);
         self.aliases(tree, name, name, fragment.as_deref(), &mut all);
         let mut id = name.to_owned();
@@ -141,31 +136,17 @@ impl Index {
         }
         all.remove(&id);
         let names = std::iter::once(id.clone()).chain(all).collect();
-        Found {
-            fragment,
-            id,
-            names,
-        }
+        Found { fragment, id, names }
     }
 
     /// Adds the names that lead to `base`.
-    fn aliases(
-        &self,
-        tree: &dyn Tree,
-        unit: &str,
-        base: &str,
-        fragment: Option<&Path>,
-        all: &mut BTreeSet<String>,
-    ) {
+    fn aliases(&self, tree: &dyn Tree, unit: &str, base: &str, fragment: Option<&Path>, all: &mut BTreeSet<String>) {
         let instance = names::instance(unit).filter(|instance| !instance.is_empty());
         for source in self.ids.keys() {
             let Some(leads_to) = self.leads_to(source).filter(|(name, _)| name == base) else {
                 continue;
             };
-            if matches!(
-                look(tree, &leads_to.1),
-                Look::Null | Look::Empty | Look::Missing
-            ) {
+            if matches!(look(tree, &leads_to.1), Look::Null | Look::Empty | Look::Missing) {
                 continue;
             }
             let template = names::kind(source) == Some(NameKind::Template);
@@ -186,9 +167,7 @@ impl Index {
         let path = self.fragment(source)?;
         let base = base_name(path)?;
         let name = match names::instance(source).filter(|instance| !instance.is_empty()) {
-            Some(instance) if names::kind(base) == Some(NameKind::Template) => {
-                names::instantiate(base, instance)
-            }
+            Some(instance) if names::kind(base) == Some(NameKind::Template) => names::instantiate(base, instance),
             _ => base.to_owned(),
         };
         Some((name, path.to_owned()))
@@ -231,9 +210,7 @@ fn target(tree: &dyn Tree, folders: &[PathBuf], folder: &Path, name: &str) -> Op
 
 /// A path without `.` and `..`, the links of its folders resolved, its last name left as it is.
 fn simplify(tree: &dyn Tree, path: &Path) -> PathBuf {
-    let (Some(parent), Some(Component::Normal(name))) =
-        (path.parent(), path.components().next_back())
-    else {
+    let (Some(parent), Some(Component::Normal(name))) = (path.parent(), path.components().next_back()) else {
         return path.to_owned();
     };
     match tree.real_path(parent) {
@@ -291,6 +268,5 @@ pub(super) fn look(tree: &dyn Tree, path: &Path) -> Look {
 }
 
 fn leads_to_null(tree: &dyn Tree, path: &Path) -> bool {
-    tree.read_link(path)
-        .is_ok_and(|link| lexical(&link) == Path::new("/dev/null"))
+    tree.read_link(path).is_ok_and(|link| lexical(&link) == Path::new("/dev/null"))
 }

@@ -30,12 +30,7 @@ impl SourceFile {
                 tails.push(offset);
             }
         }
-        Self {
-            file,
-            bytes,
-            lines,
-            tails,
-        }
+        Self { file, bytes, lines, tails }
     }
 
     pub(super) fn of(path: &Path, bytes: Vec<u8>) -> Self {
@@ -58,8 +53,8 @@ impl SourceFile {
     fn line_column(&self, offset: u32) -> (u32, u32) {
         let line = self.lines.partition_point(|start| *start <= offset);
         let start = self.lines.get(line.saturating_sub(1)).copied().unwrap_or(0);
-        let tails = self.tails.partition_point(|tail| *tail <= offset)
-            - self.tails.partition_point(|tail| *tail < start);
+        let tails =
+            self.tails.partition_point(|tail| *tail <= offset) - self.tails.partition_point(|tail| *tail < start);
         let column = (offset + 1 - start).saturating_sub(to_u32(tails)).max(1);
         (to_u32(line), column)
     }
@@ -106,10 +101,7 @@ pub(super) struct Mapped {
 impl Mapped {
     /// Text that is its own source.
     pub(super) fn plain(text: &[u8]) -> Self {
-        Self {
-            bytes: text.to_vec(),
-            at: (0..to_u32(text.len())).collect(),
-        }
+        Self { bytes: text.to_vec(), at: (0..to_u32(text.len())).collect() }
     }
 
     pub(super) fn push(&mut self, byte: u8, at: u32) {
@@ -139,17 +131,8 @@ impl Mapped {
 
     /// The text without blanks around it.
     pub(super) fn trim(&self) -> Self {
-        let start = self
-            .bytes
-            .iter()
-            .take_while(|byte| is_blank(**byte))
-            .count();
-        let end = self.bytes.len()
-            - self.bytes[start..]
-                .iter()
-                .rev()
-                .take_while(|byte| is_blank(**byte))
-                .count();
+        let start = self.bytes.iter().take_while(|byte| is_blank(**byte)).count();
+        let end = self.bytes.len() - self.bytes[start..].iter().rev().take_while(|byte| is_blank(**byte)).count();
         self.slice(start..end)
     }
 
@@ -173,9 +156,8 @@ impl Mapped {
         let mut previous: Option<u32> = None;
         let lossless = std::str::from_utf8(&self.bytes).is_ok();
         for (offset, at) in self.at.iter().copied().enumerate() {
-            let follows = previous.is_some_and(|before| {
-                (at == before + 1 && source.byte(before) != Some(b'\n')) || at == before
-            });
+            let follows =
+                previous.is_some_and(|before| (at == before + 1 && source.byte(before) != Some(b'\n')) || at == before);
             if !follows && marks.len() < MAX_MARKS {
                 marks.push((offset, source.place(at)));
             }

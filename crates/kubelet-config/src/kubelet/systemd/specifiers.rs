@@ -64,17 +64,11 @@ mod tests {
     use super::*;
 
     fn specifiers() -> Specifiers {
-        Specifiers(BTreeMap::from([
-            ('n', Some(b"kubelet.service".to_vec())),
-            ('i', Some(Vec::new())),
-            ('f', None),
-        ]))
+        Specifiers(BTreeMap::from([('n', Some(b"kubelet.service".to_vec())), ('i', Some(Vec::new())), ('f', None)]))
     }
 
     fn expand(text: &str) -> Result<String, char> {
-        specifiers()
-            .expand(&Mapped::plain(text.as_bytes()))
-            .map(|expanded| expanded.text.text())
+        specifiers().expand(&Mapped::plain(text.as_bytes())).map(|expanded| expanded.text.text())
     }
 
     #[test]

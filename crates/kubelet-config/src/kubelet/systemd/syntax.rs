@@ -40,11 +40,7 @@ pub(super) fn parse(
     events: &mut Events,
     each: &mut dyn FnMut(Pair, &mut Events) -> Result<(), Lost>,
 ) -> Result<(), Lost> {
-    let mut parser = Parser {
-        source,
-        section: Section::None,
-        ignored: 0,
-    };
+    let mut parser = Parser { source, section: Section::None, ignored: 0 };
     let mut continued: Option<Mapped> = None;
     let mut bom_seen = false;
     let mut offset = 0;
@@ -52,9 +48,7 @@ pub(super) fn parse(
     while let Some((start, end, next)) = next_line(source.bytes(), offset) {
         offset = next;
         let mut line = start..end;
-        let first = source.bytes()[line.clone()]
-            .iter()
-            .find(|byte| !is_blank(**byte));
+        let first = source.bytes()[line.clone()].iter().find(|byte| !is_blank(**byte));
         if first.is_some_and(|byte| b"#;".contains(byte)) {
             continue;
         }
@@ -89,12 +83,7 @@ pub(super) fn parse(
 
 /// The index of the backslash that continues a line: the last byte, and not escaped itself.
 fn continues(text: &Mapped) -> Option<usize> {
-    let backslashes = text
-        .bytes
-        .iter()
-        .rev()
-        .take_while(|byte| **byte == b'\\')
-        .count();
+    let backslashes = text.bytes.iter().rev().take_while(|byte| **byte == b'\\').count();
     (backslashes % 2 == 1).then(|| text.len() - 1)
 }
 
@@ -103,10 +92,7 @@ fn continues(text: &Mapped) -> Option<usize> {
 fn next_line(bytes: &[u8], start: usize) -> Option<(usize, usize, usize)> {
     let rest = bytes.get(start..).filter(|rest| !rest.is_empty())?;
     let is_end = |byte: u8| matches!(byte, b'\n' | b'\r' | 0);
-    let length = rest
-        .iter()
-        .position(|byte| is_end(*byte))
-        .unwrap_or(rest.len());
+    let length = rest.iter().position(|byte| is_end(*byte)).unwrap_or(rest.len());
     let mut seen: Vec<u8> = Vec::with_capacity(3);
     for byte in &rest[length..] {
         if !is_end(*byte) || seen.contains(byte) || seen.contains(&0) {
@@ -130,11 +116,7 @@ fn encoding_events(source: &SourceFile, events: &mut Events) {
 }
 
 pub(super) fn event(kind: EventKind, at: Place, text: &str) -> Event {
-    Event {
-        kind,
-        at,
-        text: bounded(text),
-    }
+    Event { kind, at, text: bounded(text) }
 }
 
 enum Section {
@@ -153,11 +135,7 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn lost(&self, offset: usize, reason: &str) -> Lost {
-        Lost {
-            at: self.source.line(to_u32(offset)),
-            reason: reason.to_owned(),
-            bad_setting: false,
-        }
+        Lost { at: self.source.line(to_u32(offset)), reason: reason.to_owned(), bad_setting: false }
     }
 
     fn line(
@@ -167,8 +145,7 @@ impl Parser<'_> {
         each: &mut dyn FnMut(Pair, &mut Events) -> Result<(), Lost>,
     ) -> Result<(), Lost> {
         let text = line.trim();
-        let (Some(start), Some(first)) = (text.at.first().copied(), text.bytes.first().copied())
-        else {
+        let (Some(start), Some(first)) = (text.at.first().copied(), text.bytes.first().copied()) else {
             return Ok(());
         };
         let at = self.source.line(start);
@@ -202,13 +179,7 @@ impl Parser<'_> {
         }
         let key = text.slice(0..equals).trim();
         let value = text.slice(equals + 1..text.len()).trim();
-        let pair = Pair {
-            section,
-            key: key.text(),
-            key_at: key.place(self.source),
-            value,
-            at,
-        };
+        let pair = Pair { section, key: key.text(), key_at: key.place(self.source), value, at };
         each(pair, events)
     }
 
@@ -228,10 +199,7 @@ impl Parser<'_> {
         if text.len() < 2 || !text.bytes.ends_with(b"]") || name.bytes().any(unsafe_byte) {
             return Err(Lost {
                 at: place,
-                reason: format!(
-                    "the section header '{}' is malformed",
-                    bounded(&text.text())
-                ),
+                reason: format!("the section header '{}' is malformed", bounded(&text.text())),
                 bad_setting: false,
             });
         }
@@ -249,12 +217,7 @@ impl Parser<'_> {
 
 /// A backslash with blanks behind it at the end of the line, which continues nothing.
 fn trailing_backslash(line: &Mapped) -> bool {
-    let blanks = line
-        .bytes
-        .iter()
-        .rev()
-        .take_while(|byte| is_blank(**byte))
-        .count();
+    let blanks = line.bytes.iter().rev().take_while(|byte| is_blank(**byte)).count();
     // The blank that stands for a continuation was a backslash in the file, and nothing is behind it there.
     blanks > 0
         && line.bytes[..line.len() - blanks].ends_with(b"\\")

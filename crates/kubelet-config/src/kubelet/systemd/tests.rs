@@ -1,4 +1,4 @@
-//! Whole units; the numbers are those of the facts that were measured on systemd 252 (`kubelet-config.md`, section 2).
+//! Whole units. What is expected is what systemd 252 did with the same files; each number in a test's name is one such trial.
 
 use std::path::Path;
 
@@ -34,15 +34,10 @@ fn argv(unit: &Unit) -> Vec<&str> {
 fn words(lines: &str) -> Vec<String> {
     let unit = load(&service(lines));
     assert_eq!(unit.load, LoadState::Loaded, "{lines}");
-    argv(&unit)[1..]
-        .iter()
-        .map(|word| (*word).to_owned())
-        .collect()
+    argv(&unit)[1..].iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// Whether the unit has an event like this, with this text.
 fn has(unit: &Unit, text: &str, kind: impl Fn(&EventKind) -> bool) -> bool {
-    unit.events
-        .iter()
-        .any(|event| kind(&event.kind) && event.text.contains(text))
+    unit.events.iter().any(|event| kind(&event.kind) && event.text.contains(text))
 }

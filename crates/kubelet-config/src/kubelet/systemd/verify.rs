@@ -14,16 +14,8 @@ type Settings = BTreeMap<(String, String), Setting>;
 
 /// Whether it is a list of commands.
 pub(super) fn is_command(key: &str) -> bool {
-    [
-        "ExecCondition",
-        "ExecStartPre",
-        "ExecStartPost",
-        "ExecReload",
-        "ExecReloadPost",
-        "ExecStop",
-        "ExecStopPost",
-    ]
-    .contains(&key)
+    ["ExecCondition", "ExecStartPre", "ExecStartPost", "ExecReload", "ExecReloadPost", "ExecStop", "ExecStopPost"]
+        .contains(&key)
 }
 
 /// Whether systemd takes the value: one that is none of a list is ignored, and the earlier one stays.
@@ -31,27 +23,12 @@ pub(super) fn takes(pair: &Pair) -> bool {
     let value = pair.value.text();
     let value = value.as_str();
     match (pair.section, pair.key.as_str()) {
-        ("Service", "Type") => [
-            "simple",
-            "exec",
-            "forking",
-            "oneshot",
-            "dbus",
-            "notify",
-            "notify-reload",
-            "idle",
-        ]
-        .contains(&value),
-        ("Service", "Restart") => [
-            "no",
-            "on-success",
-            "on-failure",
-            "on-abnormal",
-            "on-watchdog",
-            "on-abort",
-            "always",
-        ]
-        .contains(&value),
+        ("Service", "Type") => {
+            ["simple", "exec", "forking", "oneshot", "dbus", "notify", "notify-reload", "idle"].contains(&value)
+        }
+        ("Service", "Restart") => {
+            ["no", "on-success", "on-failure", "on-abnormal", "on-watchdog", "on-abort", "always"].contains(&value)
+        }
         ("Service", "RemainAfterExit") => boolean(value).is_some(),
         _ => true,
     }
@@ -77,12 +54,9 @@ pub(super) fn check(context: &Context<'_>, pair: &Pair) -> Result<(), Lost> {
             (relative && !value.starts_with('-')).then_some("the path is not absolute")
         }
         ("Service", "RootDirectory" | "RootImage") => {
-            (!value.trim_start_matches('-').starts_with(['/', '%']))
-                .then_some("the path is not absolute")
+            (!value.trim_start_matches('-').starts_with(['/', '%'])).then_some("the path is not absolute")
         }
-        ("Service", "User" | "Group") => value
-            .contains([':', '/'])
-            .then_some("this is no name of a user or a group"),
+        ("Service", "User" | "Group") => value.contains([':', '/']).then_some("this is no name of a user or a group"),
         _ => None,
     };
     match bad {
@@ -96,9 +70,7 @@ pub(super) fn check(context: &Context<'_>, pair: &Pair) -> Result<(), Lost> {
 }
 
 fn get<'a>(settings: &'a Settings, section: &str, key: &str) -> Option<&'a Setting> {
-    settings
-        .get(&(section.to_owned(), key.to_owned()))
-        .filter(|setting| !setting.value.is_empty())
+    settings.get(&(section.to_owned(), key.to_owned())).filter(|setting| !setting.value.is_empty())
 }
 
 /// Whether more than one command is allowed.
@@ -123,45 +95,31 @@ fn restarts(settings: &Settings) -> Option<(Place, &'static str)> {
 }
 
 /// Judges the service as a whole.
-pub(super) fn verify(
-    execs: &[Exec],
-    settings: &Settings,
-    reset: Option<&Place>,
-    fragment: Option<&Path>,
-) -> LoadState {
-    let bad = |at: Place, reason: &str| LoadState::BadSetting {
-        at,
-        reason: reason.to_owned(),
-    };
+pub(super) fn verify(execs: &[Exec], settings: &Settings, reset: Option<&Place>, fragment: Option<&Path>) -> LoadState {
+    let bad = |at: Place, reason: &str| LoadState::BadSetting { at, reason: reason.to_owned() };
     let service = |key| get(settings, "Service", key);
-    let succeeds =
-        get(settings, "Unit", "SuccessAction").is_some_and(|setting| setting.value != "none");
+    let succeeds = get(settings, "Unit", "SuccessAction").is_some_and(|setting| setting.value != "none");
     let oneshot = is_oneshot(execs, settings);
-    let nowhere = || {
-        reset
-            .cloned()
-            .or_else(|| fragment.map(Place::file))
-            .unwrap_or_else(|| Place::file(""))
-    };
+    let nowhere = || reset.cloned().or_else(|| fragment.map(Place::file)).unwrap_or_else(|| Place::file(""));
     if execs.is_empty() && !succeeds {
         let remains = service("RemainAfterExit").and_then(|setting| boolean(&setting.value));
         if service("ExecStop").is_none() {
-            return bad(
-                nowhere(),
-                "Service has no ExecStart=, ExecStop=, or SuccessAction=. Refusing.",
-            );
+            return bad(nowhere(), "Service has no ExecStart=, ExecStop=, or SuccessAction=. Refusing.");
         }
         if !oneshot {
-            let reason = "Service has no ExecStart= and no SuccessAction= setting and does not have Type=oneshot set. Refusing.";
+            let reason =
+                "Service has no ExecStart= and no SuccessAction= setting and does not have Type=oneshot set. Refusing.";
             return bad(nowhere(), reason);
         }
         if remains != Some(true) {
-            let reason = "Service has no ExecStart= setting, which is only allowed for RemainAfterExit=yes services. Refusing.";
+            let reason =
+                "Service has no ExecStart= setting, which is only allowed for RemainAfterExit=yes services. Refusing.";
             return bad(nowhere(), reason);
         }
     }
     if !oneshot && let [_, .., last] = execs {
-        let reason = "Service has more than one ExecStart= setting, which is only allowed for Type=oneshot services. Refusing.";
+        let reason =
+            "Service has more than one ExecStart= setting, which is only allowed for Type=oneshot services. Refusing.";
         return bad(last.at.clone(), reason);
     }
     if oneshot && let Some((at, reason)) = restarts(settings) {
@@ -171,8 +129,7 @@ pub(super) fn verify(
         && kind.value == "dbus"
         && service("BusName").is_none()
     {
-        let reason =
-            "Service is of type D-Bus but no D-Bus service name has been specified. Refusing.";
+        let reason = "Service is of type D-Bus but no D-Bus service name has been specified. Refusing.";
         return bad(kind.at.clone(), reason);
     }
     LoadState::Loaded

@@ -33,11 +33,7 @@ pub(super) struct BadWord {
 }
 
 /// Takes the next word of `input` at `position`, and moves it to the start of what follows.
-pub(super) fn next_word(
-    input: &Mapped,
-    position: &mut usize,
-    flags: Flags,
-) -> Result<Option<Split>, BadWord> {
+pub(super) fn next_word(input: &Mapped, position: &mut usize, flags: Flags) -> Result<Option<Split>, BadWord> {
     let bytes = &input.bytes;
     let mut here = *position;
     while bytes.get(here).is_some_and(|byte| is_blank(*byte)) {
@@ -52,8 +48,7 @@ pub(super) fn next_word(
     let mut quote = None;
     while let Some(byte) = bytes.get(here).copied() {
         if byte == b'\\' {
-            let taken =
-                escape(input, here, quote.is_some(), flags, &mut text).ok_or(BadWord { start })?;
+            let taken = escape(input, here, quote.is_some(), flags, &mut text).ok_or(BadWord { start })?;
             here += taken;
         } else if quote == Some(byte) {
             quote = None;
@@ -90,10 +85,7 @@ pub(super) fn next_word_lenient(
         return Ok((word, false));
     }
     *position = before;
-    let lenient = Flags {
-        keep_unknown_escapes: true,
-        ..flags
-    };
+    let lenient = Flags { keep_unknown_escapes: true, ..flags };
     next_word(input, position, lenient).map(|word| (word, true))
 }
 
@@ -102,13 +94,7 @@ fn at(input: &Mapped, index: usize) -> u32 {
 }
 
 /// Decodes the escape at `here` into `text`; how many bytes it takes, or `None` if it is none.
-fn escape(
-    input: &Mapped,
-    here: usize,
-    quoted: bool,
-    flags: Flags,
-    text: &mut Mapped,
-) -> Option<usize> {
+fn escape(input: &Mapped, here: usize, quoted: bool, flags: Flags, text: &mut Mapped) -> Option<usize> {
     let place = at(input, here);
     let Some(next) = input.bytes.get(here + 1).copied() else {
         // A backslash at the very end.
@@ -211,16 +197,8 @@ fn unicode(code: u32) -> Option<char> {
 mod tests {
     use super::*;
 
-    const EXEC: Flags = Flags {
-        c_escapes: true,
-        keep_unknown_escapes: false,
-        relaxed: false,
-    };
-    const VALUE: Flags = Flags {
-        c_escapes: false,
-        keep_unknown_escapes: false,
-        relaxed: true,
-    };
+    const EXEC: Flags = Flags { c_escapes: true, keep_unknown_escapes: false, relaxed: false };
+    const VALUE: Flags = Flags { c_escapes: false, keep_unknown_escapes: false, relaxed: true };
 
     fn split(text: &str, flags: Flags) -> Result<Vec<String>, usize> {
         let input = Mapped::plain(text.as_bytes());
@@ -234,32 +212,17 @@ mod tests {
 
     #[test]
     fn quotes_are_removed_wherever_they_stand() {
-        assert_eq!(
-            split(r#"a "b c" 'd e' f"g h"i "" ''"#, EXEC).unwrap(),
-            ["a", "b c", "d e", "fg hi", "", ""]
-        );
+        assert_eq!(split(r#"a "b c" 'd e' f"g h"i "" ''"#, EXEC).unwrap(), ["a", "b c", "d e", "fg hi", "", ""]);
         assert_eq!(split("a 'b", EXEC), Err(2));
         assert_eq!(split("a 'b c", VALUE).unwrap(), ["a", "b c"]);
     }
 
     #[test]
     fn escapes_are_those_of_c() {
-        assert_eq!(
-            split(r"\x2d\055\s\u00e9\U0001F600 \\ \t", EXEC).unwrap(),
-            ["-- é😀", "\\", "\t"]
-        );
-        for bad in [
-            r"\x00",
-            r"\x4",
-            r"\400",
-            r"\000",
-            r"\q",
-            r"\u0000",
-            r"\U0000d800",
-            r"\U0000fffe",
-            r"\",
-            r"\U00110000",
-        ] {
+        assert_eq!(split(r"\x2d\055\s\u00e9\U0001F600 \\ \t", EXEC).unwrap(), ["-- é😀", "\\", "\t"]);
+        for bad in
+            [r"\x00", r"\x4", r"\400", r"\000", r"\q", r"\u0000", r"\U0000d800", r"\U0000fffe", r"\", r"\U00110000"]
+        {
             assert!(split(bad, EXEC).is_err(), "{bad}");
         }
     }
@@ -273,10 +236,7 @@ mod tests {
 
     #[test]
     fn a_value_loses_its_backslashes() {
-        assert_eq!(
-            split(r#"a\b "c\"d" '\'' e\"#, VALUE).unwrap(),
-            ["ab", "c\"d", "'", "e"]
-        );
+        assert_eq!(split(r#"a\b "c\"d" '\'' e\"#, VALUE).unwrap(), ["ab", "c\"d", "'", "e"]);
     }
 
     #[test]

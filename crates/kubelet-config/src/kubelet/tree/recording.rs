@@ -31,19 +31,14 @@ pub struct Recording<'a> {
 
 impl std::fmt::Debug for Recording<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Recording")
-            .field("asked", &self.asked)
-            .finish_non_exhaustive()
+        f.debug_struct("Recording").field("asked", &self.asked).finish_non_exhaustive()
     }
 }
 
 impl<'a> Recording<'a> {
     /// Hands every question on to `tree`.
     pub fn new(tree: &'a dyn Tree) -> Self {
-        Self {
-            tree,
-            asked: RefCell::default(),
-        }
+        Self { tree, asked: RefCell::default() }
     }
 
     /// Everything that was asked for, by path; [`MAX_PATHS`] at most, of which a resolution needs some hundred.
@@ -101,19 +96,14 @@ mod tests {
 
     #[test]
     fn hits_and_misses_are_noted() {
-        let memory = MemoryTree::new()
-            .file("/etc/a", "text")
-            .link("/etc/b", "/etc/a");
+        let memory = MemoryTree::new().file("/etc/a", "text").link("/etc/b", "/etc/a");
         let tree = Recording::new(&memory);
         assert_eq!(tree.read_text(Path::new("/etc/b")).as_deref(), Ok("text"));
         assert!(!tree.exists(Path::new("/etc/c")));
         assert!(tree.list(Path::new("/etc")).is_ok());
         assert!(tree.list(Path::new("/run/x")).is_err());
         let asked = tree.into_asked();
-        let told: Vec<_> = asked
-            .iter()
-            .map(|(path, a)| (path.to_str().unwrap(), a.found, a.read, a.listed))
-            .collect();
+        let told: Vec<_> = asked.iter().map(|(path, a)| (path.to_str().unwrap(), a.found, a.read, a.listed)).collect();
         assert_eq!(
             told,
             [

@@ -17,11 +17,8 @@ fn found(tree: &MemoryTree) -> Vec<String> {
     find(tree, &unit)
         .into_iter()
         .map(|file| {
-            let names: Vec<_> = file
-                .assignments
-                .iter()
-                .map(|assignment| format!("{}={}", assignment.name, assignment.value))
-                .collect();
+            let names: Vec<_> =
+                file.assignments.iter().map(|assignment| format!("{}={}", assignment.name, assignment.value)).collect();
             format!("{}: {}", file.at, names.join(" "))
         })
         .collect()
@@ -31,14 +28,8 @@ fn found(tree: &MemoryTree) -> Vec<String> {
 fn the_file_of_the_other_distribution_is_found_and_the_one_that_is_read_is_not() {
     let tree = host()
         .file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--v=2\n")
-        .file(
-            "/etc/sysconfig/kubelet",
-            "# x\nKUBELET_EXTRA_ARGS=--max-pods=50\n",
-        )
-        .file(
-            "/var/lib/kubelet/kubeadm-flags.env",
-            "KUBELET_KUBEADM_ARGS=\"--node-ip=10.0.0.7\"\n",
-        );
+        .file("/etc/sysconfig/kubelet", "# x\nKUBELET_EXTRA_ARGS=--max-pods=50\n")
+        .file("/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--node-ip=10.0.0.7\"\n");
     assert_eq!(
         found(&tree),
         [
@@ -59,53 +50,26 @@ fn a_file_that_is_read_by_another_name_is_read() {
 #[test]
 fn a_flag_of_a_kubelets_betrays_a_file_of_any_name() {
     let tree = host()
-        .file(
-            "/etc/default/node",
-            "OPTS=\"--cloud-provider=external --v=2\"\n",
-        )
+        .file("/etc/default/node", "OPTS=\"--cloud-provider=external --v=2\"\n")
         .file("/etc/kubernetes/extra.env", "KUBELET_ARGS=\n");
     assert_eq!(
         found(&tree),
-        [
-            "/etc/default/node: OPTS=--cloud-provider=external --v=2",
-            "/etc/kubernetes/extra.env: KUBELET_ARGS=",
-        ]
+        ["/etc/default/node: OPTS=--cloud-provider=external --v=2", "/etc/kubernetes/extra.env: KUBELET_ARGS=",]
     );
 }
 
 #[test]
 fn what_is_no_environment_file_of_a_kubelets_is_left_alone() {
     let tree = host()
-        .file(
-            "/etc/default/kubeletconfig.json",
-            "{\"kind\": \"KubeletConfiguration\", \"x\": \"KUBELET_ --node-ip\"}",
-        )
-        .file(
-            "/etc/kubernetes/kubelet.conf",
-            "apiVersion: v1\nkind: Config\n# KUBELET_X=--node-ip=1\n",
-        )
+        .file("/etc/default/kubeletconfig.json", "{\"kind\": \"KubeletConfiguration\", \"x\": \"KUBELET_ --node-ip\"}")
+        .file("/etc/kubernetes/kubelet.conf", "apiVersion: v1\nkind: Config\n# KUBELET_X=--node-ip=1\n")
         .file("/etc/default/docker", "DOCKER_OPTS=\"--dns 8.8.8.8\"\n")
-        .file(
-            "/etc/kubernetes/apiserver",
-            "KUBE_API_ARGS=\"--cloud-provider=external\"\n",
-        )
-        .file(
-            "/etc/sysconfig/kube-proxy",
-            "ARGS=\"--hostname-override=n\"\n",
-        )
-        .file(
-            "/etc/default/kubelet.dpkg-old",
-            "KUBELET_EXTRA_ARGS=--v=2\n",
-        )
-        .file(
-            "/etc/sysconfig/kubelet.sh",
-            "#!/bin/sh\nKUBELET_EXTRA_ARGS=--v=2\n",
-        )
+        .file("/etc/kubernetes/apiserver", "KUBE_API_ARGS=\"--cloud-provider=external\"\n")
+        .file("/etc/sysconfig/kube-proxy", "ARGS=\"--hostname-override=n\"\n")
+        .file("/etc/default/kubelet.dpkg-old", "KUBELET_EXTRA_ARGS=--v=2\n")
+        .file("/etc/sysconfig/kubelet.sh", "#!/bin/sh\nKUBELET_EXTRA_ARGS=--v=2\n")
         .other("/etc/sysconfig/kubelet")
-        .file(
-            "/etc/default/large",
-            format!("KUBELET_X=--v=2\n{}", "#".repeat(MAX_BYTES)),
-        );
+        .file("/etc/default/large", format!("KUBELET_X=--v=2\n{}", "#".repeat(MAX_BYTES)));
     assert_eq!(found(&tree), Vec::<String>::new());
 }
 

@@ -58,18 +58,14 @@ fn refused(value: &str) -> Vec<(Severity, String)> {
     let good: Vec<IpAddr> = addresses(value).filter_map(Result::ok).collect();
     let takes = match good.as_slice() {
         [] | [_] => true,
-        [first, second] => {
-            first.is_ipv4() != second.is_ipv4() && !good.iter().any(IpAddr::is_unspecified)
-        }
+        [first, second] => first.is_ipv4() != second.is_ipv4() && !good.iter().any(IpAddr::is_unspecified),
         _ => false,
     };
     if !takes {
         let problem = "the kubelet exits: it takes one address, or one of IPv4 and one of IPv6";
         problems.push((Severity::Fatal, problem.to_owned()));
     }
-    let mut useless = good
-        .iter()
-        .filter(|ip| ip.is_loopback() || ip.is_multicast());
+    let mut useless = good.iter().filter(|ip| ip.is_loopback() || ip.is_multicast());
     if let Some(address) = useless.next() {
         let problem = format!("{address} can be no node's address; the Node gets none");
         problems.push((Severity::Error, problem));
@@ -79,23 +75,16 @@ fn refused(value: &str) -> Vec<(Severity, String)> {
 
 /// An address that no interface has.
 fn foreign(value: &str, local: &[String]) -> Option<(Severity, String)> {
-    let local: BTreeSet<IpAddr> = local
-        .iter()
-        .filter_map(|text| text.split('/').next()?.parse().ok())
-        .collect();
-    let mut foreign = addresses(value)
-        .filter_map(Result::ok)
-        .filter(|address| !address.is_unspecified() && !local.contains(address));
+    let local: BTreeSet<IpAddr> = local.iter().filter_map(|text| text.split('/').next()?.parse().ok()).collect();
+    let mut foreign =
+        addresses(value).filter_map(Result::ok).filter(|address| !address.is_unspecified() && !local.contains(address));
     let address = foreign.next()?;
     let problem = format!("{address} is on no interface of this host: the Node gets no address");
     Some((Severity::Error, problem))
 }
 
 fn node_ip_unset(snapshot: &Snapshot, report: &mut Report) {
-    let waits = snapshot
-        .version
-        .as_ref()
-        .is_some_and(|version| version.minor >= Minor(29));
+    let waits = snapshot.version.as_ref().is_some_and(|version| version.minor >= Minor(29));
     // Later the host has the addresses of CNI's bridges too, and the controller has chosen.
     if !waits || snapshot.phase != Phase::Before {
         return;
@@ -111,18 +100,12 @@ fn node_ip_unset(snapshot: &Snapshot, report: &mut Report) {
         .iter()
         .filter_map(|text| text.split('/').next())
         .filter(|text| {
-            text.parse::<std::net::Ipv4Addr>()
-                .is_ok_and(|address| !address.is_loopback() && !address.is_link_local())
+            text.parse::<std::net::Ipv4Addr>().is_ok_and(|address| !address.is_loopback() && !address.is_link_local())
         })
         .collect();
     if candidates.len() > 1 {
         let place = at::flag(snapshot, used);
-        let some = candidates
-            .iter()
-            .take(4)
-            .copied()
-            .collect::<Vec<_>>()
-            .join(", ");
+        let some = candidates.iter().take(4).copied().collect::<Vec<_>>().join(", ");
         report.add(
             Finding::new(
                 "CL006",

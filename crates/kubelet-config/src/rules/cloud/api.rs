@@ -12,7 +12,7 @@ use crate::{
     rules::{Finding, Report, Rule, Severity, UNINITIALIZED, UNINITIALIZED_TOO_LATE_SECS, at},
 };
 
-/// After how long an uninitialised Node is worth a warning; kubelet-config.md 5.2: a controller takes 1 to 30 s.
+/// After how long an uninitialised Node is worth a warning: a cloud controller usually takes 1 to 30 s.
 const LATE_SECS: u64 = 120;
 
 pub(super) const REGISTERED_BEFORE: Rule = Rule {
@@ -66,7 +66,8 @@ pub(super) const UNREACHABLE: Rule = Rule {
     severity: "error",
     doc: "The server of the kubeconfig cannot be reached: its name is not found, it refuses, nobody answers, or its \
           certificate is of another authority.",
-    source: "kubelet-config.md 5.1, stage 4",
+    source: "kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm, \
+             TLS certificate errors",
     fix: "By cause: DNS, firewall, the authority of an old cluster, a wrong endpoint in the template.",
     run: unreachable,
 };
@@ -85,15 +86,11 @@ fn no_node(snapshot: &Snapshot) -> bool {
 }
 
 fn has_provider_id(cluster: &ClusterFacts) -> bool {
-    cluster
-        .provider_id
-        .as_deref()
-        .is_some_and(|id| !id.is_empty())
+    cluster.provider_id.as_deref().is_some_and(|id| !id.is_empty())
 }
 
 fn node_name(snapshot: &Snapshot) -> String {
-    name::node_name(snapshot)
-        .map_or_else(|| "NODE".to_owned(), |(name, _)| name.trim().to_lowercase())
+    name::node_name(snapshot).map_or_else(|| "NODE".to_owned(), |(name, _)| name.trim().to_lowercase())
 }
 
 fn registered_before(snapshot: &Snapshot, report: &mut Report) {
@@ -110,16 +107,10 @@ fn registered_before(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     // A kubelet that runs without the flag comes first: SD021 names it, and a Node made anew now would be no better.
-    if snapshot
-        .process
-        .as_ref()
-        .is_some_and(|process| !is_external(&process.argv))
-    {
+    if snapshot.process.as_ref().is_some_and(|process| !is_external(&process.argv)) {
         return;
     }
-    let age = cluster
-        .node_age_secs
-        .map_or(String::new(), |age| format!(" {} ago", duration(age)));
+    let age = cluster.node_age_secs.map_or(String::new(), |age| format!(" {} ago", duration(age)));
     let (place, name) = (at::flag(snapshot, used), node_name(snapshot));
     let unit = &snapshot.unit.name;
     report.add(
@@ -187,13 +178,8 @@ pub(super) fn provider_id_absent(snapshot: &Snapshot, report: &mut Report) {
         return;
     };
     let late = cluster.node_age_secs.is_some_and(|age| age >= LATE_SECS);
-    let explained =
-        taints.iter().any(|taint| taint == UNINITIALIZED) || external(snapshot).is_some();
-    if has_provider_id(cluster)
-        || explained
-        || !late
-        || cluster.others_have_provider_id != Some(true)
-    {
+    let explained = taints.iter().any(|taint| taint == UNINITIALIZED) || external(snapshot).is_some();
+    if has_provider_id(cluster) || explained || !late || cluster.others_have_provider_id != Some(true) {
         return;
     }
     report.add(
@@ -212,11 +198,7 @@ pub(super) fn provider_id_absent(snapshot: &Snapshot, report: &mut Report) {
 }
 
 fn version_skew(snapshot: &Snapshot, report: &mut Report) {
-    let Some(server) = snapshot
-        .cluster
-        .as_ref()
-        .and_then(|cluster| cluster.server_version.as_deref())
-    else {
+    let Some(server) = snapshot.cluster.as_ref().and_then(|cluster| cluster.server_version.as_deref()) else {
         report.not_checked("CP001", "the API server's version");
         return;
     };
@@ -249,10 +231,7 @@ fn version_skew(snapshot: &Snapshot, report: &mut Report) {
             format!("kubelet {kubelet} with API server {server} is not supported: {why}"),
         )
         .fix(if new > old {
-            format!(
-                "upgrade the control plane to {} first, or install kubelet {}",
-                kubelet.minor, server.minor
-            )
+            format!("upgrade the control plane to {} first, or install kubelet {}", kubelet.minor, server.minor)
         } else {
             format!("upgrade the kubelet to {}", server.minor)
         }),
@@ -267,10 +246,7 @@ fn bootstrap_token(snapshot: &Snapshot, report: &mut Report) {
     let Needed::Present(bootstrap) = &snapshot.machine.bootstrap_kubeconfig else {
         return;
     };
-    let accepted = snapshot
-        .cluster
-        .as_ref()
-        .and_then(|cluster| cluster.bootstrap_token_accepted);
+    let accepted = snapshot.cluster.as_ref().and_then(|cluster| cluster.bootstrap_token_accepted);
     match accepted {
         None => report.not_checked("AU004", "whether the API server takes the bootstrap token"),
         Some(true) => {}
@@ -291,10 +267,7 @@ fn bootstrap_token(snapshot: &Snapshot, report: &mut Report) {
 }
 
 fn unreachable(snapshot: &Snapshot, report: &mut Report) {
-    let asked: [&Needed<Kubeconfig>; 2] = [
-        &snapshot.machine.kubeconfig,
-        &snapshot.machine.bootstrap_kubeconfig,
-    ];
+    let asked: [&Needed<Kubeconfig>; 2] = [&snapshot.machine.kubeconfig, &snapshot.machine.bootstrap_kubeconfig];
     let kubeconfig = asked.into_iter().find_map(|needed| match needed {
         Needed::Present(kubeconfig) => Some(kubeconfig),
         _ => None,
@@ -302,10 +275,7 @@ fn unreachable(snapshot: &Snapshot, report: &mut Report) {
     let Some(kubeconfig) = kubeconfig else {
         return;
     };
-    let reachable = snapshot
-        .cluster
-        .as_ref()
-        .and_then(|cluster| cluster.reachable.as_deref());
+    let reachable = snapshot.cluster.as_ref().and_then(|cluster| cluster.reachable.as_deref());
     let Some(reason) = reachable else {
         report.not_checked("AU005", "whether the API server can be reached");
         return;
@@ -314,23 +284,14 @@ fn unreachable(snapshot: &Snapshot, report: &mut Report) {
         "ok" => return,
         "dns" => "resolvectl query the name; correct the resolver, or the server in the template",
         "refused" => "is the API server up, and is the port right?",
-        "timeout" => {
-            "look at firewall, security group and route between this host and the API server"
-        }
-        "unknown authority" => {
-            "the certificate authority of the kubeconfig is another cluster's: bootstrap anew"
-        }
+        "timeout" => "look at firewall, security group and route between this host and the API server",
+        "unknown authority" => "the certificate authority of the kubeconfig is another cluster's: bootstrap anew",
         _ => "curl -k the address from this host",
     };
     let server = kubeconfig.server.as_deref().unwrap_or("the API server");
     report.add(
-        Finding::new(
-            "AU005",
-            Severity::Error,
-            kubeconfig.at.clone(),
-            format!("cannot reach {server}: {reason}"),
-        )
-        .fix(fix),
+        Finding::new("AU005", Severity::Error, kubeconfig.at.clone(), format!("cannot reach {server}: {reason}"))
+            .fix(fix),
     );
 }
 

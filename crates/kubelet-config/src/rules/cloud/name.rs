@@ -62,13 +62,8 @@ fn certificate_is_anothers(snapshot: &Snapshot, report: &mut Report, name: &str,
                  it says of another Node"
             ),
         )
-        .step(
-            file.clone(),
-            format!("the certificate's name is system:node:{known}"),
-        )
-        .fix(format!(
-            "set the name {known} at {place}, or remove {file} so that the kubelet bootstraps anew"
-        )),
+        .step(file.clone(), format!("the certificate's name is system:node:{known}"))
+        .fix(format!("set the name {known} at {place}, or remove {file} so that the kubelet bootstraps anew")),
     );
 }
 
@@ -98,18 +93,13 @@ fn cloud_has_another(snapshot: &Snapshot, report: &mut Report, name: &str, place
                  not find it and may delete the Node"
             ),
         )
-        .fix(format!(
-            "--hostname-override={known}, or set the host's name before the kubelet starts"
-        )),
+        .fix(format!("--hostname-override={known}, or set the host's name before the kubelet starts")),
     );
 }
 
 /// Names that a host has before it got its own.
 fn is_placeholder(name: &str) -> bool {
-    matches!(
-        name,
-        "" | "localhost" | "localhost.localdomain" | "localhost4" | "localhost6" | "(none)"
-    )
+    matches!(name, "" | "localhost" | "localhost.localdomain" | "localhost4" | "localhost6" | "(none)")
 }
 
 pub(super) fn name_bad(snapshot: &Snapshot, report: &mut Report) {
@@ -122,23 +112,14 @@ pub(super) fn name_bad(snapshot: &Snapshot, report: &mut Report) {
     let shown: String = trimmed.chars().take(80).collect();
     let not_yet = snapshot.phase == Phase::Before && place.file.as_ref() == "/etc/hostname";
     let (severity, message) = if name.is_empty() {
-        (
-            Severity::Fatal,
-            "the host's name is empty: the kubelet exits with 'empty hostname is invalid'"
-                .to_owned(),
-        )
+        (Severity::Fatal, "the host's name is empty: the kubelet exits with 'empty hostname is invalid'".to_owned())
     } else if is_placeholder(&name) {
         (
             Severity::Error,
-            format!(
-                "the host's name is '{shown}': every host that was not given a name has it, and one Node only can"
-            ),
+            format!("the host's name is '{shown}': every host that was not given a name has it, and one Node only can"),
         )
     } else if let Err(reason) = label::check_domain(&name) {
-        (
-            Severity::Error,
-            format!("the node's name '{shown}' {reason}: the API server refuses the Node"),
-        )
+        (Severity::Error, format!("the node's name '{shown}' {reason}: the API server refuses the Node"))
     } else if name.len() > 63 {
         (
             Severity::Error,
@@ -158,11 +139,7 @@ pub(super) fn name_bad(snapshot: &Snapshot, report: &mut Report) {
     } else {
         return;
     };
-    let severity = if not_yet {
-        severity.min(Severity::Warning)
-    } else {
-        severity
-    };
+    let severity = if not_yet { severity.min(Severity::Warning) } else { severity };
     report.add(Finding::new("CL008", severity, place.clone(), message).fix(format!(
         "hostnamectl set-hostname NAME before the kubelet starts, or --hostname-override=NAME (now: {place})"
     )));

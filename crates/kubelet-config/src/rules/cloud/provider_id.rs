@@ -33,27 +33,18 @@ pub(super) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let Some(cloud) = &snapshot.cloud else {
-        report.not_checked(
-            "CL005",
-            "this machine's id, from the cloud's metadata service",
-        );
+        report.not_checked("CL005", "this machine's id, from the cloud's metadata service");
         return;
     };
     let own = [&cloud.instance_id, &cloud.name].map(Option::as_deref);
     let expected = snapshot.intent.provider_id.as_deref();
     let last = id.rsplit('/').next().unwrap_or_default();
-    let is_own = own
-        .iter()
-        .flatten()
-        .any(|known| known.eq_ignore_ascii_case(last));
+    let is_own = own.iter().flatten().any(|known| known.eq_ignore_ascii_case(last));
     if expected == Some(id.as_str()) || is_own {
         return;
     }
     let Some(own_id) = cloud.instance_id.as_deref() else {
-        report.not_checked(
-            "CL005",
-            "this machine's id, from the cloud's metadata service",
-        );
+        report.not_checked("CL005", "this machine's id, from the cloud's metadata service");
         return;
     };
     report.add(
@@ -92,14 +83,8 @@ fn malformed(id: &str) -> Option<String> {
             matches!(parts.as_slice(), [project, zone, name] if ![project, zone, name].iter().any(|p| p.is_empty())),
             "gce://PROJECT/ZONE/NAME",
         ),
-        "azure" => (
-            rest.to_ascii_lowercase().starts_with("/subscriptions/"),
-            "azure:///subscriptions/…",
-        ),
-        "vsphere" => (
-            rest.len() == 36 && rest.split('-').count() == 5,
-            "vsphere://UUID",
-        ),
+        "azure" => (rest.to_ascii_lowercase().starts_with("/subscriptions/"), "azure:///subscriptions/…"),
+        "vsphere" => (rest.len() == 36 && rest.split('-').count() == 5, "vsphere://UUID"),
         _ => (!rest.is_empty(), "CLOUD://ID"),
     };
     (!fine).then(|| format!("it should have the form {form}"))

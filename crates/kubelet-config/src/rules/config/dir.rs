@@ -6,11 +6,7 @@ use super::{ConfigFile, FileState, Finding, Phase, Place, Report, Severity, Snap
 const ALPHA: &str = "KUBELET_CONFIG_DROPIN_DIR_ALPHA";
 
 pub(super) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
-    let Some(used) = snapshot
-        .flags
-        .last("config-dir")
-        .filter(|used| !used.value.is_empty())
-    else {
+    let Some(used) = snapshot.flags.last("config-dir").filter(|used| !used.value.is_empty()) else {
         return;
     };
     // k3s and RKE2 create the folder before they start the kubelet.
@@ -19,19 +15,11 @@ pub(super) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
     }
     let place = used.at.clone();
     let minor = snapshot.version.as_ref().map(|version| version.minor.0);
-    let has_variable = snapshot
-        .unit
-        .variables
-        .get(ALPHA)
-        .is_some_and(|variable| !variable.winner.value.is_empty());
+    let has_variable = snapshot.unit.variables.get(ALPHA).is_some_and(|variable| !variable.winner.value.is_empty());
     if matches!(minor, Some(28 | 29)) && !has_variable {
-        let message = format!(
-            "--config-dir needs {ALPHA} in the environment of a 1.28 or 1.29: the kubelet exits"
-        );
-        let fix = format!(
-            "set {ALPHA}=true for {}, upgrade to 1.30, or remove the flag at {place}",
-            snapshot.unit.name
-        );
+        let message = format!("--config-dir needs {ALPHA} in the environment of a 1.28 or 1.29: the kubelet exits");
+        let fix =
+            format!("set {ALPHA}=true for {}, upgrade to 1.30, or remove the flag at {place}", snapshot.unit.name);
         report.add(Finding::new("CF003", Severity::Fatal, place.clone(), message).fix(fix));
     }
     let is_missing = |file: &&ConfigFile| file.drop_in && file.state == FileState::Missing;
@@ -40,13 +28,8 @@ pub(super) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
             Phase::Before => Severity::Warning,
             Phase::After => Severity::Fatal,
         };
-        let message = format!(
-            "--config-dir names {}, which does not exist: the kubelet exits",
-            file.at
-        );
-        report.add(
-            Finding::new("CF003", severity, place, message).fix(format!("mkdir -p {}", file.at)),
-        );
+        let message = format!("--config-dir names {}, which does not exist: the kubelet exits", file.at);
+        report.add(Finding::new("CF003", severity, place, message).fix(format!("mkdir -p {}", file.at)));
     }
 }
 
@@ -58,34 +41,23 @@ pub(super) fn ignored(snapshot: &Snapshot, report: &mut Report) {
         let name: &str = &file.at.file;
         let folder = snapshot.flags.value("config-dir").unwrap_or_default();
         let is_folder = name == folder;
-        let looks_like_one = [".yaml", ".yml", ".json"]
-            .iter()
-            .any(|suffix| name.to_lowercase().ends_with(suffix));
+        let looks_like_one = [".yaml", ".yml", ".json"].iter().any(|suffix| name.to_lowercase().ends_with(suffix));
         let (severity, message, fix) = if is_folder {
             (
                 Severity::Warning,
                 format!(
                     "{name} is no folder but a link or a file, which --config-dir does not follow: nothing in it is read"
                 ),
-                format!(
-                    "{}: name the folder's real path, or end the path with a slash",
-                    file.declared
-                ),
+                format!("{}: name the folder's real path, or end the path with a slash", file.declared),
             )
         } else {
-            let severity = if looks_like_one {
-                Severity::Warning
-            } else {
-                Severity::Info
-            };
+            let severity = if looks_like_one { Severity::Warning } else { Severity::Info };
             (
                 severity,
                 format!("{name} is not read: --config-dir takes files that end in .conf alone"),
                 format!(
                     "mv {name} {}.conf, or delete it",
-                    name.trim_end_matches(".yaml")
-                        .trim_end_matches(".yml")
-                        .trim_end_matches(".json")
+                    name.trim_end_matches(".yaml").trim_end_matches(".yml").trim_end_matches(".json")
                 ),
             )
         };

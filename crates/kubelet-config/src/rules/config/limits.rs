@@ -34,14 +34,8 @@ const RANGES: &[(&str, i64, i64)] = &[
 
 /// Texts, with those that are taken.
 const WORDS: &[(&str, &[&str])] = &[
-    (
-        "hairpinMode",
-        &["promiscuous-bridge", "hairpin-veth", "none"],
-    ),
-    (
-        "topologyManagerPolicy",
-        &["none", "best-effort", "restricted", "single-numa-node"],
-    ),
+    ("hairpinMode", &["promiscuous-bridge", "hairpin-veth", "none"]),
+    ("topologyManagerPolicy", &["none", "best-effort", "restricted", "single-numa-node"]),
     ("topologyManagerScope", &["container", "pod"]),
 ];
 
@@ -55,16 +49,8 @@ pub(super) fn invalid(snapshot: &Snapshot, report: &mut Report) {
     let mut refuse = |path: &str, why: String| {
         let at = settings::place(snapshot, path);
         report.add(
-            Finding::new(
-                "CF007",
-                Severity::Fatal,
-                at.clone(),
-                format!("{path} {why}: the kubelet exits"),
-            )
-            .fix(format!(
-                "{at}: correct {path}, then systemctl restart {}",
-                snapshot.unit.name
-            )),
+            Finding::new("CF007", Severity::Fatal, at.clone(), format!("{path} {why}: the kubelet exits"))
+                .fix(format!("{at}: correct {path}, then systemctl restart {}", snapshot.unit.name)),
         );
     };
     for (path, least, most) in RANGES {
@@ -82,10 +68,7 @@ pub(super) fn invalid(snapshot: &Snapshot, report: &mut Report) {
             && !taken.contains(&text)
         {
             let shown: String = text.chars().take(40).collect();
-            refuse(
-                path,
-                format!("is {shown}, and must be one of {}", taken.join(", ")),
-            );
+            refuse(path, format!("is {shown}, and must be one of {}", taken.join(", ")));
         }
     }
     pairs(snapshot, &mut refuse);
@@ -98,29 +81,16 @@ fn pairs(snapshot: &Snapshot, refuse: &mut impl FnMut(&str, String)) {
     if let (Some(low_value), Some(high_value)) = (settings.int(low), settings.int(high))
         && low_value >= high_value
     {
-        let path = if settings::is_default(snapshot, low) {
-            high
-        } else {
-            low
-        };
-        refuse(
-            path,
-            format!("does not fit: {low} {low_value} must be less than {high} {high_value}"),
-        );
+        let path = if settings::is_default(snapshot, low) { high } else { low };
+        refuse(path, format!("does not fit: {low} {low_value} must be less than {high} {high_value}"));
     }
     if settings.bool("serializeImagePulls") == Some(true)
         && settings.int("maxParallelImagePulls").is_some_and(|n| n > 1)
     {
-        refuse(
-            "maxParallelImagePulls",
-            "is more than 1, and serializeImagePulls is true".to_owned(),
-        );
+        refuse("maxParallelImagePulls", "is more than 1, and serializeImagePulls is true".to_owned());
     }
     if settings.bool("runOnce") == Some(true) {
-        refuse(
-            "runOnce",
-            "is true, which no kubelet takes any more".to_owned(),
-        );
+        refuse("runOnce", "is true, which no kubelet takes any more".to_owned());
     }
     if settings.text("systemCgroups").is_some() && settings.text("cgroupRoot").is_none() {
         refuse("systemCgroups", "is set, and cgroupRoot is not".to_owned());
@@ -130,30 +100,19 @@ fn pairs(snapshot: &Snapshot, refuse: &mut impl FnMut(&str, String)) {
     for signal in settings.map("evictionSoft").keys() {
         if !grace.contains_key(signal) {
             let signal: String = signal.chars().take(40).collect();
-            refuse(
-                "evictionSoft",
-                format!("has {signal}, and evictionSoftGracePeriod has not"),
-            );
+            refuse("evictionSoft", format!("has {signal}, and evictionSoftGracePeriod has not"));
         }
     }
     let levels = settings.list("enforceNodeAllocatable");
     if levels.contains(&"none") && levels.len() > 1 {
-        refuse(
-            "enforceNodeAllocatable",
-            "has none beside others".to_owned(),
-        );
+        refuse("enforceNodeAllocatable", "has none beside others".to_owned());
     }
 }
 
 /// The two periods of a graceful shutdown.
 fn periods(snapshot: &Snapshot, refuse: &mut impl FnMut(&str, String)) {
     let settings = &snapshot.settings;
-    let period = |path: &str| {
-        settings
-            .text(path)
-            .and_then(|text| duration_nanos(text).ok())
-            .unwrap_or(0)
-    };
+    let period = |path: &str| settings.text(path).and_then(|text| duration_nanos(text).ok()).unwrap_or(0);
     let (all, critical) = ("shutdownGracePeriod", "shutdownGracePeriodCriticalPods");
     for path in [all, critical] {
         if period(path) < 0 || (1..SECOND).contains(&period(path)) {

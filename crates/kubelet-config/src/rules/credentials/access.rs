@@ -15,10 +15,7 @@ fn is_judged(id: &'static str, path: &str, snapshot: &Snapshot, report: &mut Rep
     }
     let is_default = settings::is_default(snapshot, path);
     if is_default && settings::are_to_come(snapshot) {
-        report.not_checked(
-            id,
-            "the kubelet's configuration, which is still to be written",
-        );
+        report.not_checked(id, "the kubelet's configuration, which is still to be written");
         return false;
     }
     // Their kubelets get these flags from the program itself, in words that need not all be known.
@@ -31,9 +28,7 @@ fn is_always_allow(snapshot: &Snapshot) -> bool {
 
 /// AU007.
 pub(super) fn anonymous(snapshot: &Snapshot, report: &mut Report) {
-    if !is_judged("AU007", ANONYMOUS, snapshot, report)
-        || snapshot.settings.bool(ANONYMOUS) != Some(true)
-    {
+    if !is_judged("AU007", ANONYMOUS, snapshot, report) || snapshot.settings.bool(ANONYMOUS) != Some(true) {
         return;
     }
     let cause = if settings::is_default(snapshot, ANONYMOUS) {
@@ -42,24 +37,12 @@ pub(super) fn anonymous(snapshot: &Snapshot, report: &mut Report) {
         "authentication.anonymous.enabled is true".to_owned()
     };
     let (severity, consequence) = if is_always_allow(snapshot) {
-        (
-            Severity::Error,
-            "and AlwaysAllow lets them run commands in every container",
-        )
+        (Severity::Error, "and AlwaysAllow lets them run commands in every container")
     } else {
-        (
-            Severity::Warning,
-            "and get what the authorization grants to system:anonymous",
-        )
+        (Severity::Warning, "and get what the authorization grants to system:anonymous")
     };
-    let message =
-        format!("{cause}: requests without credentials reach the kubelet's API, {consequence}");
-    let fix = settings::edit(
-        snapshot,
-        ANONYMOUS,
-        "authentication.anonymous.enabled: false",
-        "--anonymous-auth=false",
-    );
+    let message = format!("{cause}: requests without credentials reach the kubelet's API, {consequence}");
+    let fix = settings::edit(snapshot, ANONYMOUS, "authentication.anonymous.enabled: false", "--anonymous-auth=false");
     let at = settings::place(snapshot, ANONYMOUS);
     report.add(Finding::new("AU007", severity, at, message).fix(fix));
 }
@@ -75,9 +58,7 @@ pub(super) fn always_allow(snapshot: &Snapshot, report: &mut Report) {
     } else {
         "authorization.mode is AlwaysAllow".to_owned()
     };
-    let message = format!(
-        "{cause}: every client that the kubelet lets in may run commands in every container"
-    );
+    let message = format!("{cause}: every client that the kubelet lets in may run commands in every container");
     let fix = settings::edit(
         snapshot,
         MODE,
@@ -103,14 +84,8 @@ pub(super) fn read_only_port(snapshot: &Snapshot, report: &mut Report) {
     } else {
         format!("readOnlyPort is {port}")
     };
-    let message =
-        format!("{cause} and serves pod specifications and metrics without authentication");
-    let fix = settings::edit(
-        snapshot,
-        READ_ONLY_PORT,
-        "readOnlyPort: 0",
-        "--read-only-port=0",
-    );
+    let message = format!("{cause} and serves pod specifications and metrics without authentication");
+    let fix = settings::edit(snapshot, READ_ONLY_PORT, "readOnlyPort: 0", "--read-only-port=0");
     let at = settings::place(snapshot, READ_ONLY_PORT);
     report.add(Finding::new("AU009", Severity::Warning, at, message).fix(fix));
 }

@@ -1,8 +1,8 @@
 //! Certificates and their dates.
 
 use super::{
-    Certificate, ClientCredential, Finding, Kubeconfig, Needed, Phase, Report, Severity, Snapshot,
-    can_bootstrap, settings,
+    Certificate, ClientCredential, Finding, Kubeconfig, Needed, Phase, Report, Severity, Snapshot, can_bootstrap,
+    settings,
 };
 
 const ROTATE: &str = "rotateCertificates";
@@ -14,8 +14,7 @@ const SERVING_GRACE_SECS: u64 = 300;
 const OVERDUE_PERCENT: i128 = 90;
 
 fn day(secs: i64) -> String {
-    jiff::Timestamp::from_second(secs)
-        .map_or_else(|_| format!("{secs} s since 1970"), |at| at.to_string())
+    jiff::Timestamp::from_second(secs).map_or_else(|_| format!("{secs} s since 1970"), |at| at.to_string())
 }
 
 fn kubeconfig(snapshot: &Snapshot) -> Option<&Kubeconfig> {
@@ -26,10 +25,7 @@ fn kubeconfig(snapshot: &Snapshot) -> Option<&Kubeconfig> {
 }
 
 fn is_overdue(certificate: &Certificate, now: i64) -> bool {
-    let (from, to) = (
-        i128::from(certificate.not_before_secs),
-        i128::from(certificate.not_after_secs),
-    );
+    let (from, to) = (i128::from(certificate.not_before_secs), i128::from(certificate.not_after_secs));
     (i128::from(now) - from) * 100 > (to - from) * OVERDUE_PERCENT
 }
 
@@ -53,21 +49,15 @@ pub(super) fn client_certificate(snapshot: &Snapshot, report: &mut Report) {
     };
     let mut finding = Finding::new(ID, severity, certificate.at.clone(), message).fix(fix);
     if certificate.at != kubeconfig.at {
-        finding = finding.step(
-            kubeconfig.at.clone(),
-            "the kubeconfig names this certificate",
-        );
+        finding = finding.step(kubeconfig.at.clone(), "the kubeconfig names this certificate");
     }
     report.add(finding);
 }
 
 /// What is wrong with the dates of a client certificate: severity, message, fix.
-fn judge(
-    snapshot: &Snapshot,
-    certificate: &Certificate,
-    now: i64,
-) -> Option<(Severity, String, String)> {
-    const CSR: &str = "kubectl get csr shows what became of the requests of kubernetes.io/kube-apiserver-client-kubelet";
+fn judge(snapshot: &Snapshot, certificate: &Certificate, now: i64) -> Option<(Severity, String, String)> {
+    const CSR: &str =
+        "kubectl get csr shows what became of the requests of kubernetes.io/kube-apiserver-client-kubelet";
     let unit = &snapshot.unit.name;
     let is_managed = settings::are_managed(snapshot);
     let expires = day(certificate.not_after_secs);
@@ -77,8 +67,7 @@ fn judge(
             "the client certificate is valid from {begins} on, and the clock says {now}: either is wrong, and the API \
              server may refuse the kubelet"
         );
-        let fix = "timedatectl; correct the clock before the kubelet starts (time-sync.target)"
-            .to_owned();
+        let fix = "timedatectl; correct the clock before the kubelet starts (time-sync.target)".to_owned();
         return Some((Severity::Error, message, fix));
     }
     if now <= certificate.not_after_secs {
@@ -95,20 +84,12 @@ fn judge(
     let base = format!("the client certificate expired {expires}");
     Some(if is_managed {
         let message = format!("{base}: {unit} renews it when it starts");
-        (
-            Severity::Error,
-            message,
-            format!("systemctl restart {unit}"),
-        )
+        (Severity::Error, message, format!("systemctl restart {unit}"))
     } else if can_bootstrap(snapshot) {
         let message = format!(
             "{base}; the bootstrap kubeconfig can renew it at the kubelet's next start, if its token is still valid"
         );
-        (
-            Severity::Warning,
-            message,
-            format!("systemctl restart {unit}; {CSR}"),
-        )
+        (Severity::Warning, message, format!("systemctl restart {unit}; {CSR}"))
     } else {
         let message = format!(
             "{base}, and no bootstrap kubeconfig can renew it: the API server refuses the kubelet, which exits at its \
@@ -142,17 +123,10 @@ pub(super) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
     }
     if settings::is_default(snapshot, ROTATE) {
         if settings::are_to_come(snapshot) {
-            return report.not_checked(
-                ID,
-                "the kubelet's configuration, which is still to be written",
-            );
+            return report.not_checked(ID, "the kubelet's configuration, which is still to be written");
         }
         // CF002 says it already, and better: the line is there, only its name is wrong.
-        let is_misspelt = snapshot
-            .config
-            .unknown
-            .iter()
-            .any(|field| field.meant == Some(ROTATE));
+        let is_misspelt = snapshot.config.unknown.iter().any(|field| field.meant == Some(ROTATE));
         if is_misspelt {
             return;
         }
@@ -166,21 +140,11 @@ pub(super) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
         Some(certificate) => format!("expires {}", day(certificate.not_after_secs)),
         None => "will expire".to_owned(),
     };
-    let message = format!(
-        "{cause}: the client certificate {holder} {when} and is not renewed; the node is lost then"
-    );
-    let fix = settings::edit(
-        snapshot,
-        ROTATE,
-        "rotateCertificates: true",
-        "--rotate-certificates=true",
-    );
+    let message = format!("{cause}: the client certificate {holder} {when} and is not renewed; the node is lost then");
+    let fix = settings::edit(snapshot, ROTATE, "rotateCertificates: true", "--rotate-certificates=true");
     let at = settings::place(snapshot, ROTATE);
     let finding = Finding::new(ID, Severity::Warning, at, message).fix(fix);
-    report.add(finding.step(
-        kubeconfig.at.clone(),
-        "the kubeconfig has a client certificate",
-    ));
+    report.add(finding.step(kubeconfig.at.clone(), "the kubeconfig has a client certificate"));
 }
 
 /// AU010.
@@ -191,10 +155,7 @@ pub(super) fn serving_certificate(snapshot: &Snapshot, report: &mut Report) {
     let (at, message) = match &snapshot.machine.serving_certificate {
         Needed::NotAsked => return,
         Needed::Missing { at } => {
-            let age = snapshot
-                .process
-                .as_ref()
-                .and_then(|process| process.age_secs);
+            let age = snapshot.process.as_ref().and_then(|process| process.age_secs);
             let is_asked_for = snapshot.settings.text("tlsCertFile").is_none();
             if !is_asked_for || snapshot.phase == Phase::Before {
                 return;
@@ -222,15 +183,11 @@ pub(super) fn serving_certificate(snapshot: &Snapshot, report: &mut Report) {
                 return;
             }
             let expired = day(certificate.not_after_secs);
-            (
-                certificate.at.clone(),
-                format!("the serving certificate expired {expired}: logs, exec and metrics fail"),
-            )
+            (certificate.at.clone(), format!("the serving certificate expired {expired}: logs, exec and metrics fail"))
         }
     };
-    let setting = ["tlsCertFile", "serverTLSBootstrap"]
-        .into_iter()
-        .find(|setting| !settings::is_default(snapshot, setting));
+    let setting =
+        ["tlsCertFile", "serverTLSBootstrap"].into_iter().find(|setting| !settings::is_default(snapshot, setting));
     let fix = if setting == Some("tlsCertFile") {
         "renew the certificate that tlsCertFile names, then restart the kubelet"
     } else {
@@ -238,10 +195,7 @@ pub(super) fn serving_certificate(snapshot: &Snapshot, report: &mut Report) {
     };
     let mut finding = Finding::new(ID, Severity::Warning, at, message).fix(fix);
     if let Some(setting) = setting {
-        finding = finding.step(
-            settings::place(snapshot, setting),
-            format!("{setting} asks for it"),
-        );
+        finding = finding.step(settings::place(snapshot, setting), format!("{setting} asks for it"));
     }
     report.add(finding);
 }

@@ -57,32 +57,15 @@ fn judged(rule: &str, change: impl FnOnce(&mut Snapshot)) -> Vec<String> {
 
 fn host(pairs: &[(&str, serde_json::Value, From)], change: impl FnOnce(&mut Snapshot)) -> Snapshot {
     let mut all = vec![
-        (
-            "--kubeconfig",
-            KUBECONFIG.into(),
-            From::Flag(file("/u.conf", 2)),
-        ),
-        (
-            "--bootstrap-kubeconfig",
-            BOOTSTRAP.into(),
-            From::Flag(file("/u.conf", 2)),
-        ),
-        (
-            "rotateCertificates",
-            true.into(),
-            From::File(file("/c.yaml", 4)),
-        ),
+        ("--kubeconfig", KUBECONFIG.into(), From::Flag(file("/u.conf", 2))),
+        ("--bootstrap-kubeconfig", BOOTSTRAP.into(), From::Flag(file("/u.conf", 2))),
+        ("rotateCertificates", true.into(), From::File(file("/c.yaml", 4))),
     ];
     all.extend(pairs.iter().cloned());
-    let inputs = Inputs {
-        now_secs: Some(NOW),
-        ..Inputs::default()
-    };
+    let inputs = Inputs { now_secs: Some(NOW), ..Inputs::default() };
     let mut snapshot = with_settings(&kubeadm(), inputs, &all);
     snapshot.machine.kubeconfig = with_certificate(YEAR / 2);
-    snapshot.machine.bootstrap_kubeconfig = Needed::Missing {
-        at: Place::file(BOOTSTRAP),
-    };
+    snapshot.machine.bootstrap_kubeconfig = Needed::Missing { at: Place::file(BOOTSTRAP) };
     snapshot.config.files = vec![config(FileState::Read)];
     change(&mut snapshot);
     snapshot
@@ -99,9 +82,7 @@ fn config(state: FileState) -> ConfigFile {
 }
 
 fn lose_kubeconfig(snapshot: &mut Snapshot) {
-    snapshot.machine.kubeconfig = Needed::Missing {
-        at: Place::file(KUBECONFIG),
-    };
+    snapshot.machine.kubeconfig = Needed::Missing { at: Place::file(KUBECONFIG) };
 }
 
 #[test]
@@ -118,44 +99,30 @@ fn a_healthy_host_has_no_finding_of_these_families() {
     assert!(all.is_empty(), "{all:?}");
     let lost = kubeadm().without(KUBECONFIG);
     let lost = found(&lost, Inputs::default(), "AU001");
-    assert!(
-        lost[0].starts_with("fatal /etc/kubernetes/kubelet.conf: "),
-        "{lost:?}"
-    );
+    assert!(lost[0].starts_with("fatal /etc/kubernetes/kubelet.conf: "), "{lost:?}");
 }
 
 #[test]
 fn a_kubelet_without_any_credentials_exits() {
     assert_eq!(
         judged("AU001", lose_kubeconfig),
-        [
-            "fatal /etc/kubernetes/kubelet.conf: the kubelet has no credentials: of its kubeconfig \
+        ["fatal /etc/kubernetes/kubelet.conf: the kubelet has no credentials: of its kubeconfig \
              /etc/kubernetes/kubelet.conf, it is not there, and the bootstrap kubeconfig \
              /etc/kubernetes/bootstrap-kubelet.conf is not there: kubeadm join has not run, or the file was deleted \
-             before the first certificate came. The kubelet exits"
-        ]
+             before the first certificate came. The kubelet exits"]
     );
     let lost = judged("AU001", |snapshot| {
         if let Needed::Present(found) = &mut snapshot.machine.kubeconfig {
             found.missing_files = vec![CURRENT.to_owned()];
         }
     });
-    assert!(
-        lost[0].contains(
-            "it names /var/lib/kubelet/pki/kubelet-client-current.pem, which is not there"
-        )
-    );
+    assert!(lost[0].contains("it names /var/lib/kubelet/pki/kubelet-client-current.pem, which is not there"));
     let other = judged("AU001", |snapshot| {
-        snapshot.machine.kubeconfig = Needed::Bad {
-            at: Place::file(KUBECONFIG),
-            reason: "is a KubeletConfiguration, no kubeconfig".to_owned(),
-        };
+        snapshot.machine.kubeconfig =
+            Needed::Bad { at: Place::file(KUBECONFIG), reason: "is a KubeletConfiguration, no kubeconfig".to_owned() };
         snapshot.phase = Phase::Before;
     });
-    assert!(
-        other[0].contains("it is a KubeletConfiguration, no kubeconfig"),
-        "{other:?}"
-    );
+    assert!(other[0].contains("it is a KubeletConfiguration, no kubeconfig"), "{other:?}");
 }
 
 #[test]
@@ -200,10 +167,7 @@ fn a_spoilt_bootstrap_kubeconfig_is_fatal_before_the_join_too() {
         snapshot.phase = Phase::Before;
         snapshot.machine.bootstrap_kubeconfig = kubeconfig(BOOTSTRAP, ClientCredential::Nothing);
     });
-    assert!(
-        found[0].starts_with("fatal /etc/kubernetes/bootstrap-kubelet.conf: "),
-        "{found:?}"
-    );
+    assert!(found[0].starts_with("fatal /etc/kubernetes/bootstrap-kubelet.conf: "), "{found:?}");
 }
 
 fn dated(age: i64, change: impl FnOnce(&mut Snapshot)) -> Vec<String> {
@@ -217,11 +181,9 @@ fn dated(age: i64, change: impl FnOnce(&mut Snapshot)) -> Vec<String> {
 fn an_expired_client_certificate_is_fatal_if_nothing_can_renew_it() {
     assert_eq!(
         dated(YEAR + 60, |_| ()),
-        [
-            "fatal /var/lib/kubelet/pki/kubelet-client-current.pem: the client certificate expired \
+        ["fatal /var/lib/kubelet/pki/kubelet-client-current.pem: the client certificate expired \
              2027-01-15T07:59:00Z, and no bootstrap kubeconfig can renew it: the API server refuses the kubelet, \
-             which exits at its start"
-        ]
+             which exits at its start"]
     );
     let renewable = dated(YEAR + 60, |snapshot| {
         snapshot.machine.bootstrap_kubeconfig = kubeconfig(BOOTSTRAP, ClientCredential::Token);
@@ -232,15 +194,9 @@ fn an_expired_client_certificate_is_fatal_if_nothing_can_renew_it() {
     });
     assert!(k3s[0].starts_with("error ") && k3s[0].contains("renews it when it starts"));
     let early = dated(-60, |_| ());
-    assert!(
-        early[0].starts_with("error ") && early[0].contains("valid from"),
-        "{early:?}"
-    );
+    assert!(early[0].starts_with("error ") && early[0].contains("valid from"), "{early:?}");
     let overdue = dated(YEAR / 100 * 95, |_| ());
-    assert!(
-        overdue[0].starts_with("warning ") && overdue[0].contains("90 %"),
-        "{overdue:?}"
-    );
+    assert!(overdue[0].starts_with("warning ") && overdue[0].contains("90 %"), "{overdue:?}");
 }
 
 #[test]
@@ -256,10 +212,7 @@ fn a_certificate_within_its_life_is_no_finding() {
 }
 
 fn rotation(from: From, change: impl FnOnce(&mut Snapshot)) -> Vec<String> {
-    says(
-        &host(&[("rotateCertificates", false.into(), from)], change),
-        "AU003",
-    )
+    says(&host(&[("rotateCertificates", false.into(), from)], change), "AU003")
 }
 
 const DEFAULT: From = From::Default { legacy: false };
@@ -268,17 +221,13 @@ const DEFAULT: From = From::Default { legacy: false };
 fn a_certificate_that_nothing_renews_is_a_warning() {
     assert_eq!(
         rotation(From::File(file("/c.yaml", 4)), |_| ()),
-        [
-            "warning /c.yaml:4: rotateCertificates is false: the client certificate \
+        ["warning /c.yaml:4: rotateCertificates is false: the client certificate \
              /var/lib/kubelet/pki/kubelet-client-current.pem expires 2027-07-16T20:00:00Z and is not renewed; the \
-             node is lost then"
-        ]
+             node is lost then"]
     );
     let default = rotation(DEFAULT, |_| ());
     assert!(
-        default[0].starts_with(
-            "warning /var/lib/kubelet/config.yaml: no rotateCertificates in the configuration"
-        ),
+        default[0].starts_with("warning /var/lib/kubelet/config.yaml: no rotateCertificates in the configuration"),
         "{default:?}"
     );
     let legacy = rotation(From::Default { legacy: true }, |snapshot| {
@@ -294,11 +243,7 @@ fn who_renews_otherwise_is_left_in_peace() {
         snapshot.machine.kubeconfig = kubeconfig(KUBECONFIG, ClientCredential::Exec);
     });
     assert!(exec.is_empty());
-    assert!(
-        rotation(DEFAULT, |snapshot| snapshot.launch.launcher =
-            Launcher::Rke2)
-        .is_empty()
-    );
+    assert!(rotation(DEFAULT, |snapshot| snapshot.launch.launcher = Launcher::Rke2).is_empty());
     assert!(rotation(DEFAULT, lose_kubeconfig).is_empty());
     let misspelt = rotation(DEFAULT, |snapshot| {
         snapshot.config.unknown = vec![UnknownField {
@@ -359,9 +304,10 @@ fn legacy_defaults_are_named_at_the_command() {
             "error {command}: no --anonymous-auth and no --config: requests without credentials reach the kubelet's API, and AlwaysAllow lets them run commands in every container"
         )
     );
-    assert!(found("AU008").starts_with(&format!(
-        "error {command}: no --authorization-mode and no --config: the mode is AlwaysAllow"
-    )));
+    assert!(
+        found("AU008")
+            .starts_with(&format!("error {command}: no --authorization-mode and no --config: the mode is AlwaysAllow"))
+    );
     assert_eq!(
         found("AU009"),
         format!(
@@ -378,10 +324,7 @@ fn what_is_set_is_named_at_its_line_and_what_is_closed_is_no_finding() {
         assert!(found[0].contains(" /c.yaml:9: "), "{found:?}");
         assert!(access(rule, closed(), &from, |_| ()).is_empty(), "{rule}");
         // `anonymous: {}` with --config: the default of a kubelet with a configuration is closed.
-        assert!(
-            access(rule, closed(), &DEFAULT, |_| ()).is_empty(),
-            "{rule}"
-        );
+        assert!(access(rule, closed(), &DEFAULT, |_| ()).is_empty(), "{rule}");
     }
     let [anonymous, _, port] = open();
     let found = access("AU007", [anonymous, "Webhook".into(), port], &from, |_| ());
@@ -402,10 +345,7 @@ fn defaults_that_are_not_the_users_are_not_judged() {
             snapshot.phase = Phase::Before;
             snapshot.config.files = vec![config(FileState::Missing)];
         });
-        assert!(
-            before[0].starts_with("not checked: the kubelet's configuration"),
-            "{before:?}"
-        );
+        assert!(before[0].starts_with("not checked: the kubelet's configuration"), "{before:?}");
     }
 }
 
@@ -416,48 +356,30 @@ fn serving(found: Needed<Certificate>, age_secs: Option<u64>) -> Vec<String> {
     let pairs = [("serverTLSBootstrap", true.into(), from)];
     let snapshot = host(&pairs, |snapshot| {
         snapshot.machine.serving_certificate = found;
-        snapshot.process = Some(Process {
-            age_secs,
-            ..Process::default()
-        });
+        snapshot.process = Some(Process { age_secs, ..Process::default() });
     });
     says(&snapshot, "AU010")
 }
 
 #[test]
 fn a_serving_certificate_that_does_not_come_is_a_warning() {
-    let missing = || Needed::Missing {
-        at: Place::file(SERVER),
-    };
+    let missing = || Needed::Missing { at: Place::file(SERVER) };
     let found = serving(missing(), Some(900));
     assert!(
-        found[0].starts_with(
-            "warning /var/lib/kubelet/pki/kubelet-server-current.pem: no serving certificate 900 s"
-        ),
+        found[0].starts_with("warning /var/lib/kubelet/pki/kubelet-server-current.pem: no serving certificate 900 s"),
         "{found:?}"
     );
     assert!(serving(missing(), Some(100)).is_empty());
-    assert_eq!(
-        serving(missing(), None),
-        ["not checked: the age of the running kubelet"]
-    );
+    assert_eq!(serving(missing(), None), ["not checked: the age of the running kubelet"]);
     assert!(serving(Needed::NotAsked, Some(900)).is_empty());
 }
 
 #[test]
 fn an_expired_serving_certificate_is_a_warning() {
     let until = |not_after_secs| {
-        Needed::Present(Certificate {
-            at: Place::file(SERVER),
-            common_name: None,
-            not_before_secs: 0,
-            not_after_secs,
-        })
+        Needed::Present(Certificate { at: Place::file(SERVER), common_name: None, not_before_secs: 0, not_after_secs })
     };
     let found = serving(until(NOW - 1), None);
-    assert!(
-        found[0].starts_with("warning ") && found[0].contains("expired 2027-01-15"),
-        "{found:?}"
-    );
+    assert!(found[0].starts_with("warning ") && found[0].contains("expired 2027-01-15"), "{found:?}");
     assert!(serving(until(NOW + 1), None).is_empty());
 }

@@ -14,22 +14,16 @@ use crate::{
 
 /// A path without the `/usr` before `/lib`: on most hosts they are one folder.
 pub(super) fn one_usr(path: &str) -> &str {
-    path.strip_prefix("/usr")
-        .filter(|rest| rest.starts_with("/lib/"))
-        .unwrap_or(path)
+    path.strip_prefix("/usr").filter(|rest| rest.starts_with("/lib/")).unwrap_or(path)
 }
 
 /// Compares the variables of `Environment=`.
 pub(super) fn environment(unit: &Unit, loaded: &Loaded, fragment: &Place, found: &mut Differences) {
-    let mut remembered: BTreeMap<&str, &str> = loaded
-        .environment
-        .iter()
-        .filter_map(|entry| entry.split_once('='))
-        .collect();
+    let mut remembered: BTreeMap<&str, &str> =
+        loaded.environment.iter().filter_map(|entry| entry.split_once('=')).collect();
     for (name, variable) in &unit.variables {
         let mut all = variable.losers.iter().chain([&variable.winner]);
-        let own: Option<&Assignment> =
-            all.rfind(|assignment| assignment.source == Source::Environment);
+        let own: Option<&Assignment> = all.rfind(|assignment| assignment.source == Source::Environment);
         let Some(own) = own else { continue };
         let old = remembered.remove(name.as_str());
         if old != Some(own.value.as_str()) {
@@ -37,31 +31,17 @@ pub(super) fn environment(unit: &Unit, loaded: &Loaded, fragment: &Place, found:
             found.add(&own.at, format!("{name} is {old} in memory"), &own.value);
         }
     }
-    let references: BTreeSet<String> = unit
-        .exec
-        .iter()
-        .flat_map(Exec::references)
-        .map(|(name, _, _)| name)
-        .collect();
+    let references: BTreeSet<String> = unit.exec.iter().flat_map(Exec::references).map(|(name, _, _)| name).collect();
     for (name, value) in remembered {
         // What `UnsetEnvironment=` takes away is in systemd's list all the same.
         if references.contains(name) || crate::rules::lost::holds_flags(value) {
-            found.add(
-                fragment,
-                format!("{} is {} in memory alone", quoted(name), shown_value(value)),
-                "",
-            );
+            found.add(fragment, format!("{} is {} in memory alone", quoted(name), shown_value(value)), "");
         }
     }
 }
 
 /// Compares the `EnvironmentFile=` lines. In memory they stand as written, globs and all; on disk a glob is its matches.
-pub(super) fn environment_files(
-    unit: &Unit,
-    loaded: &Loaded,
-    fragment: &Place,
-    found: &mut Differences,
-) {
+pub(super) fn environment_files(unit: &Unit, loaded: &Loaded, fragment: &Place, found: &mut Differences) {
     for file in &unit.env_files {
         let path = file.path.to_string_lossy();
         let known = loaded
@@ -69,34 +49,16 @@ pub(super) fn environment_files(
             .iter()
             .any(|(pattern, optional)| *optional == file.optional && is_match(pattern, &path));
         if !known {
-            let text: Vec<&str> = file
-                .assignments
-                .iter()
-                .map(|assignment| assignment.value.as_str())
-                .collect();
-            found.add(
-                &file.declared,
-                format!("its `EnvironmentFile=` for {path} is not in memory"),
-                &text.join("\n"),
-            );
+            let text: Vec<&str> = file.assignments.iter().map(|assignment| assignment.value.as_str()).collect();
+            found.add(&file.declared, format!("its `EnvironmentFile=` for {path} is not in memory"), &text.join("\n"));
         }
     }
     for (pattern, optional) in &loaded.environment_files {
         let known = is_glob(pattern)
-            || unit
-                .env_files
-                .iter()
-                .any(|file| file.optional == *optional && file.path.to_string_lossy() == *pattern);
+            || unit.env_files.iter().any(|file| file.optional == *optional && file.path.to_string_lossy() == *pattern);
         if !known {
             let dash = if *optional { "-" } else { "" };
-            found.add(
-                fragment,
-                format!(
-                    "`EnvironmentFile={dash}{}` is in memory alone",
-                    quoted(pattern)
-                ),
-                "",
-            );
+            found.add(fragment, format!("`EnvironmentFile={dash}{}` is in memory alone", quoted(pattern)), "");
         }
     }
 }
@@ -121,53 +83,28 @@ pub(super) fn exec(unit: &Unit, loaded: &Loaded, found: &mut Differences) {
     let Some(exec) = &unit.exec else {
         return;
     };
-    let own: Vec<&str> = exec
-        .words
-        .iter()
-        .skip(1)
-        .map(|word| word.text.as_str())
-        .collect();
+    let own: Vec<&str> = exec.words.iter().skip(1).map(|word| word.text.as_str()).collect();
     let program = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
     let first = exec.words.first().map(|word| program(&word.text));
     let same = match loaded.exec_start.as_slice() {
         [old] => {
-            old.iter()
-                .skip(1)
-                .map(String::as_str)
-                .eq(own.iter().copied())
+            old.iter().skip(1).map(String::as_str).eq(own.iter().copied())
                 && old.first().map(|word| program(word)) == first
         }
         _ => false,
     };
     if !same {
-        let old = loaded
-            .exec_start
-            .iter()
-            .map(|words| words.join(" "))
-            .collect::<Vec<_>>()
-            .join("; ");
-        found.add(
-            &exec.at,
-            format!("`ExecStart=` is {} in memory", shown_value(&old)),
-            &own.join(" "),
-        );
+        let old = loaded.exec_start.iter().map(|words| words.join(" ")).collect::<Vec<_>>().join("; ");
+        found.add(&exec.at, format!("`ExecStart=` is {} in memory", shown_value(&old)), &own.join(" "));
     }
 }
 
 /// The words that the next start would give without a daemon-reload: the command and the variables from memory, the
 /// environment files as they are now.
 pub(super) fn words(snapshot: &Snapshot, loaded: &Loaded) -> Vec<String> {
-    let mut variables: BTreeMap<&str, &str> = loaded
-        .manager_environment
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()))
-        .collect();
-    variables.extend(
-        loaded
-            .environment
-            .iter()
-            .filter_map(|entry| entry.split_once('=')),
-    );
+    let mut variables: BTreeMap<&str, &str> =
+        loaded.manager_environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    variables.extend(loaded.environment.iter().filter_map(|entry| entry.split_once('=')));
     for (pattern, _) in &loaded.environment_files {
         let read = snapshot
             .unit
@@ -180,29 +117,16 @@ pub(super) fn words(snapshot: &Snapshot, loaded: &Loaded) -> Vec<String> {
             .iter()
             .filter(|file| is_match(pattern, &file.at.file))
             .flat_map(|file| &file.assignments);
-        variables.extend(
-            read.chain(unread)
-                .map(|one| (one.name.as_str(), one.value.as_str())),
-        );
+        variables.extend(read.chain(unread).map(|one| (one.name.as_str(), one.value.as_str())));
     }
-    loaded
-        .exec_start
-        .iter()
-        .flatten()
-        .flat_map(|word| expand(word, &variables))
-        .collect()
+    loaded.exec_start.iter().flatten().flat_map(|word| expand(word, &variables)).collect()
 }
 
 fn expand(word: &str, variables: &BTreeMap<&str, &str>) -> Vec<String> {
-    let is_name = |name: &str| {
-        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-    };
+    let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if let Some(name) = word.strip_prefix('$').filter(|name| is_name(name)) {
         let value = variables.get(name).copied().unwrap_or_default();
-        return value
-            .split_whitespace()
-            .map(|word| word.trim_matches(['"', '\'']).to_owned())
-            .collect();
+        return value.split_whitespace().map(|word| word.trim_matches(['"', '\'']).to_owned()).collect();
     }
     let mut text = String::new();
     let mut rest = word;

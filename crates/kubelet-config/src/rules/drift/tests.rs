@@ -15,40 +15,23 @@ const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-cloud.conf";
 fn loaded(tree: &MemoryTree) -> Loaded {
     let unit = snapshot(tree, Inputs::default()).unit;
     let text = |path: &std::path::PathBuf| path.to_str().unwrap().to_owned();
-    let all = unit
-        .variables
-        .values()
-        .flat_map(|one| one.losers.iter().chain([&one.winner]));
+    let all = unit.variables.values().flat_map(|one| one.losers.iter().chain([&one.winner]));
     Loaded {
         load_state: "loaded".to_owned(),
         fragment: text(unit.fragment.as_ref().unwrap()),
         dropins: unit.dropins.iter().map(text).collect(),
-        exec_start: vec![
-            unit.exec
-                .unwrap()
-                .words
-                .into_iter()
-                .map(|word| word.text)
-                .collect(),
-        ],
+        exec_start: vec![unit.exec.unwrap().words.into_iter().map(|word| word.text).collect()],
         environment: all
             .filter(|one| one.source == Source::Environment)
             .map(|one| format!("{}={}", one.name, one.value))
             .collect(),
-        environment_files: unit
-            .env_files
-            .iter()
-            .map(|file| (text(&file.path), file.optional))
-            .collect(),
+        environment_files: unit.env_files.iter().map(|file| (text(&file.path), file.optional)).collect(),
         ..Loaded::default()
     }
 }
 
 fn with_loaded(loaded: Loaded) -> Inputs {
-    Inputs {
-        loaded: Some(loaded),
-        ..external()
-    }
+    Inputs { loaded: Some(loaded), ..external() }
 }
 
 /// What is found on `disk` by a systemd that has loaded `memory`.
@@ -59,24 +42,15 @@ fn stale(memory: &MemoryTree, disk: &MemoryTree) -> Vec<String> {
 #[test]
 fn what_is_loaded_as_it_is_on_disk_is_silent() {
     let tree = kubeadm()
-        .file(
-            OWN,
-            "[Service]\nEnvironment=\"A=x y\" B=1\nEnvironmentFile=-/etc/x/*.env\n",
-        )
+        .file(OWN, "[Service]\nEnvironment=\"A=x y\" B=1\nEnvironmentFile=-/etc/x/*.env\n")
         .file("/etc/x/a.env", "C=1\n");
     assert_eq!(stale(&tree, &tree), [""; 0]);
     let mut globbed = loaded(&tree);
-    globbed
-        .environment_files
-        .retain(|(path, _)| !path.starts_with("/etc/x"));
-    globbed
-        .environment_files
-        .push(("/etc/x/*.env".to_owned(), true));
+    globbed.environment_files.retain(|(path, _)| !path.starts_with("/etc/x"));
+    globbed.environment_files.push(("/etc/x/*.env".to_owned(), true));
     assert_eq!(found(&tree, with_loaded(globbed), "SD020"), [""; 0]);
     // An environment file is read at every start.
-    let edited = tree
-        .clone()
-        .file(ENV, "KUBELET_EXTRA_ARGS=--cloud-provider=external\n");
+    let edited = tree.clone().file(ENV, "KUBELET_EXTRA_ARGS=--cloud-provider=external\n");
     assert_eq!(stale(&tree, &edited), [""; 0]);
     // /lib and /usr/lib are one folder.
     let mut lib = loaded(&tree);
@@ -103,11 +77,7 @@ fn every_difference_is_named_in_its_file() {
             2,
             "KUBELET_CONFIG_ARGS is '--config=/var/lib/kubelet/config.yaml' in memory",
         ),
-        (
-            "[Service]\nEnvironmentFile=-/etc/new\n",
-            2,
-            "its `EnvironmentFile=` for /etc/new is not in memory",
-        ),
+        ("[Service]\nEnvironmentFile=-/etc/new\n", 2, "its `EnvironmentFile=` for /etc/new is not in memory"),
         (
             "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --v=2\n",
             3,
@@ -116,23 +86,17 @@ fn every_difference_is_named_in_its_file() {
         ("# nothing\n", 0, "the drop-in is new"),
     ] {
         let found = change(text);
-        let place = if line == 0 {
-            OWN.to_owned()
-        } else {
-            format!("{OWN}:{line}")
-        };
-        let of_file = found
-            .iter()
-            .find(|one| one.starts_with(&format!("warning {place}: ")));
-        assert!(
-            of_file.is_some_and(|one| one.contains(words)),
-            "{text}: {found:#?}"
-        );
+        let place = if line == 0 { OWN.to_owned() } else { format!("{OWN}:{line}") };
+        let of_file = found.iter().find(|one| one.starts_with(&format!("warning {place}: ")));
+        assert!(of_file.is_some_and(|one| one.contains(words)), "{text}: {found:#?}");
     }
     // A drop-in that is gone.
     let old = kubeadm().file(OWN, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=2\"\n");
     let found = stale(&old, &kubeadm());
-    assert!(found.iter().any(|one| one.starts_with(&format!("warning {OWN}: ")) && one.contains("read no more")), "{found:#?}");
+    assert!(
+        found.iter().any(|one| one.starts_with(&format!("warning {OWN}: ")) && one.contains("read no more")),
+        "{found:#?}"
+    );
 }
 
 #[test]
@@ -140,20 +104,14 @@ fn a_hint_of_systemds_own_is_passed_on() {
     let mut memory = loaded(&kubeadm());
     memory.need_daemon_reload = true;
     let found = found(&kubeadm(), with_loaded(memory), "SD020");
-    assert!(
-        found[0].starts_with("warning /usr/lib/systemd/system/kubelet.service: systemd says"),
-        "{found:?}"
-    );
+    assert!(found[0].starts_with("warning /usr/lib/systemd/system/kubelet.service: systemd says"), "{found:?}");
 }
 
 #[test]
 fn without_a_systemd_nothing_is_compared() {
     let report = crate::rules::run(&snapshot(&kubeadm(), external()));
     for rule in ["SD020", "SD021"] {
-        assert!(
-            report.not_checked.iter().any(|one| one.rule == rule),
-            "{rule}"
-        );
+        assert!(report.not_checked.iter().any(|one| one.rule == rule), "{rule}");
     }
 }
 
@@ -172,46 +130,22 @@ fn running(tree: &MemoryTree) -> Inputs {
 
 #[test]
 fn a_kubelet_from_before_the_edit_lacks_the_flag() {
-    let edited = kubeadm().file(
-        ENV,
-        "KUBELET_EXTRA_ARGS=\"--v=2 --cloud-provider=external\"\n",
-    );
-    let inputs = Inputs {
-        loaded: Some(loaded(&kubeadm())),
-        ..running(&kubeadm())
-    };
+    let edited = kubeadm().file(ENV, "KUBELET_EXTRA_ARGS=\"--v=2 --cloud-provider=external\"\n");
+    let inputs = Inputs { loaded: Some(loaded(&kubeadm())), ..running(&kubeadm()) };
     insta::assert_snapshot!(found(&edited, inputs.clone(), "SD021").join("\n"), @r"error /etc/default/kubelet:1: the running kubelet (pid 812, started 5 min ago) lacks --v=2 --cloud-provider=external, compared with what the files give it now");
     let findings = findings_with(&edited, inputs);
-    let finding = findings
-        .iter()
-        .find(|finding| finding.rule == "SD021")
-        .unwrap();
+    let finding = findings.iter().find(|finding| finding.rule == "SD021").unwrap();
     assert_eq!((finding.at.line, finding.at.column), (1, 21));
     assert_eq!(finding.caused_by, None);
-    assert!(
-        finding
-            .fix
-            .as_deref()
-            .unwrap()
-            .contains("no daemon-reload is needed")
-    );
+    assert!(finding.fix.as_deref().unwrap().contains("no daemon-reload is needed"));
 }
 
 #[test]
 fn drift_that_a_stale_unit_explains_is_linked_to_it() {
-    let edited = kubeadm().file(
-        OWN,
-        "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --v=2\n",
-    );
-    let inputs = Inputs {
-        loaded: Some(loaded(&kubeadm())),
-        ..running(&kubeadm())
-    };
+    let edited = kubeadm().file(OWN, "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --v=2\n");
+    let inputs = Inputs { loaded: Some(loaded(&kubeadm())), ..running(&kubeadm()) };
     let findings = findings_with(&edited, inputs);
-    let finding = findings
-        .iter()
-        .find(|finding| finding.rule == "SD021")
-        .unwrap();
+    let finding = findings.iter().find(|finding| finding.rule == "SD021").unwrap();
     assert_eq!(finding.severity, crate::rules::Severity::Warning);
     assert_eq!(finding.caused_by.as_ref().unwrap().0, "SD020");
     assert!(finding.message.contains("in excess"), "{}", finding.message);
@@ -221,19 +155,9 @@ fn drift_that_a_stale_unit_explains_is_linked_to_it() {
 fn the_same_arguments_are_silent_and_another_order_matters_for_a_flag_given_twice() {
     assert!(found(&kubeadm(), running(&kubeadm()), "SD021").is_empty());
     let one = |value: &str| kubeadm().file(ENV, format!("KUBELET_EXTRA_ARGS=\"{value}\"\n"));
-    assert!(
-        found(
-            &one("--v=2 --max-pods=5"),
-            running(&one("--max-pods=5 --v=2")),
-            "SD021"
-        )
-        .is_empty()
-    );
+    assert!(found(&one("--v=2 --max-pods=5"), running(&one("--max-pods=5 --v=2")), "SD021").is_empty());
     let twice = found(&one("--v=2 --v=4"), running(&one("--v=4 --v=2")), "SD021");
-    assert!(
-        twice[0].starts_with(&format!("warning {DROP_IN}:7")),
-        "{twice:?}"
-    );
+    assert!(twice[0].starts_with(&format!("warning {DROP_IN}:7")), "{twice:?}");
 }
 
 #[test]

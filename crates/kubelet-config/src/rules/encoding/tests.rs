@@ -8,10 +8,7 @@ const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-own.conf";
 
 #[test]
 fn a_byte_order_mark_costs_the_first_variable() {
-    let tree = kubeadm().file(
-        ENV,
-        "\u{feff}KUBELET_EXTRA_ARGS=--cloud-provider=external\r\nB=1\r\n",
-    );
+    let tree = kubeadm().file(ENV, "\u{feff}KUBELET_EXTRA_ARGS=--cloud-provider=external\r\nB=1\r\n");
     insta::assert_snapshot!(found(&tree, external(), "SD025").join("\n"), @r"error /etc/default/kubelet:1: the file starts with a byte order mark: the first variable's name is not KUBELET_EXTRA_ARGS, and systemd ignores the line. Lost: --cloud-provider=external");
     assert!(found(&tree, external(), "SD004").is_empty(), "said once");
     let harmless = kubeadm().file(ENV, "KUBELET_EXTRA_ARGS=\r\n");
@@ -20,10 +17,7 @@ fn a_byte_order_mark_costs_the_first_variable() {
 
 #[test]
 fn text_that_is_not_utf8_loses_the_rest_of_a_drop_in() {
-    let tree = kubeadm().file(
-        OWN,
-        b"[Service]\nEnvironment=A=\xff\nEnvironment=\"X=--v=3\"\n".to_vec(),
-    );
+    let tree = kubeadm().file(OWN, b"[Service]\nEnvironment=A=\xff\nEnvironment=\"X=--v=3\"\n".to_vec());
     let found = found(&tree, external(), "SD025");
     assert!(found[0].starts_with(&format!("error {OWN}:2")), "{found:?}");
 }
@@ -37,8 +31,5 @@ fn odd_characters_in_a_flag_are_named() {
     assert!(odd("--v=2\u{a0}--max-pods=5")[0].contains("no-break space (U+00A0)"));
     assert!(odd("--node-labels=a=“b”")[0].contains("typographic quote"));
     assert!(odd("--node-labels=a=b --v=2").is_empty());
-    assert!(
-        odd("–v=2").is_empty(),
-        "SD016 tells of words that are no flags"
-    );
+    assert!(odd("–v=2").is_empty(), "SD016 tells of words that are no flags");
 }

@@ -31,26 +31,16 @@ pub(super) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
             2 => "twice".to_owned(),
             n => format!("{n} times"),
         };
-        let others: Vec<String> = earlier
-            .iter()
-            .take(SHOWN + 1)
-            .map(|used| at::flag(snapshot, used).to_string())
-            .collect();
-        let message = format!(
-            "{} is given {times}: {rule} (also at {})",
-            last.written,
-            some(&others)
-        );
+        let others: Vec<String> =
+            earlier.iter().take(SHOWN + 1).map(|used| at::flag(snapshot, used).to_string()).collect();
+        let message = format!("{} is given {times}: {rule} (also at {})", last.written, some(&others));
         let mut finding = Finding::new("FL005", severity, place.clone(), message).fix(format!(
             "keep one {}: delete it at {}",
             last.written,
             some(&others)
         ));
         for used in earlier.iter().take(SHOWN) {
-            finding = finding.step(
-                at::flag(snapshot, used),
-                format!("{} is given here, and again later", shown(used)),
-            );
+            finding = finding.step(at::flag(snapshot, used), format!("{} is given here, and again later", shown(used)));
         }
         report.add(finding.step(place, format!("{} is what counts", shown(last))));
     }
@@ -60,12 +50,7 @@ pub(super) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
 const SHOWN: usize = 8;
 
 fn some(items: &[String]) -> String {
-    let mut text = items
-        .iter()
-        .take(SHOWN)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join(", ");
+    let mut text = items.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
     if items.len() > SHOWN {
         text.push_str(", …");
     }
@@ -77,11 +62,7 @@ fn shown(used: &FlagUse) -> String {
 }
 
 /// What a second use does to the earlier ones; `None` if nothing that one would want to know.
-fn what_is_lost(
-    spec: &FlagSpec,
-    last: &FlagUse,
-    earlier: &[&FlagUse],
-) -> Option<(Severity, String)> {
+fn what_is_lost(spec: &FlagSpec, last: &FlagUse, earlier: &[&FlagUse]) -> Option<(Severity, String)> {
     let value = shortened(&last.value);
     match spec.repeat {
         Repeat::LastWins if spec.value == ValueKind::Taints => {
@@ -94,10 +75,7 @@ fn what_is_lost(
                 .collect();
             (!gone.is_empty()).then(|| {
                 let gone = some(&gone);
-                (
-                    Severity::Warning,
-                    format!("the last one ({value}) replaces all taints; lost: {gone}"),
-                )
+                (Severity::Warning, format!("the last one ({value}) replaces all taints; lost: {gone}"))
             })
         }
         Repeat::LastWins if earlier.iter().all(|used| used.value == last.value) => {
@@ -112,19 +90,12 @@ fn what_is_lost(
                 for pair in pairs(spec.value, &used.value) {
                     let before = merged.insert(pair.key, pair);
                     if let Some(before) = before.filter(|before| before.value != pair.value) {
-                        replaced.push(format!(
-                            "{} is replaced by {}",
-                            before.text.trim(),
-                            pair.text.trim()
-                        ));
+                        replaced.push(format!("{} is replaced by {}", before.text.trim(), pair.text.trim()));
                     }
                 }
             }
             let replaced = (!replaced.is_empty()).then(|| some(&replaced))?;
-            Some((
-                Severity::Warning,
-                format!("the pairs accumulate, but {}", shortened(&replaced)),
-            ))
+            Some((Severity::Warning, format!("the pairs accumulate, but {}", shortened(&replaced))))
         }
     }
 }

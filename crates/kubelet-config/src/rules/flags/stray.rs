@@ -33,8 +33,7 @@ pub(super) fn stray(snapshot: &Snapshot, report: &mut Report) {
             "'{word}' is taken as a command: the kubelet exits with 'unknown command{}{word}'; {cause}",
             if word.is_empty() { "" } else { " " },
         );
-        let mut finding =
-            Finding::new("SD016", Severity::Fatal, stray.at.clone(), message).fix(fix);
+        let mut finding = Finding::new("SD016", Severity::Fatal, stray.at.clone(), message).fix(fix);
         if let Some(oddity) = oddity(snapshot, stray) {
             finding = finding.caused_by("SD028", oddity);
         }
@@ -45,8 +44,7 @@ pub(super) fn stray(snapshot: &Snapshot, report: &mut Report) {
 /// The oddity of an arguments file on whose line the word stands.
 fn oddity(snapshot: &Snapshot, stray: &Stray) -> Option<Place> {
     let oddities = snapshot.launch.oddities.iter();
-    let mut same_line = oddities
-        .filter(|oddity| oddity.at.file == stray.at.file && oddity.at.line == stray.at.line);
+    let mut same_line = oddities.filter(|oddity| oddity.at.file == stray.at.file && oddity.at.line == stray.at.line);
     same_line.next().map(|oddity| oddity.at.clone())
 }
 
@@ -94,10 +92,7 @@ fn as_written(stray: &Stray, text: &str) -> Option<(String, String)> {
     }
     text.starts_with('#').then(|| {
         let fix = "give the comment a line of its own: remove '#' and what follows at";
-        (
-            "systemd knows no comment behind a value".to_owned(),
-            format!("{fix} {}", stray.at),
-        )
+        ("systemd knows no comment behind a value".to_owned(), format!("{fix} {}", stray.at))
     })
 }
 
@@ -105,14 +100,10 @@ fn as_written(stray: &Stray, text: &str) -> Option<(String, String)> {
 fn shell(stray: &Stray, text: &str) -> Option<(String, String)> {
     if is_shell(text) {
         let fix = "systemd's StandardOutput= and ExecStartPre= do what a shell would";
-        return Some((
-            "it is a shell's, and systemd is no shell".to_owned(),
-            format!("{}; {fix}", remove(stray)),
-        ));
+        return Some(("it is a shell's, and systemd is no shell".to_owned(), format!("{}; {fix}", remove(stray))));
     }
     text.starts_with('$').then(|| {
-        let cause =
-            "systemd does not expand a variable here: it knows $X as a word of its own, and ${X}";
+        let cause = "systemd does not expand a variable here: it knows $X as a word of its own, and ${X}";
         let fix = format!("at {}: write the value out, or ${{X}}", stray.at);
         (cause.to_owned(), fix)
     })
@@ -120,40 +111,26 @@ fn shell(stray: &Stray, text: &str) -> Option<(String, String)> {
 
 fn empty(snapshot: &Snapshot, stray: &Stray, word: Option<&Word>) -> (String, String) {
     let variable = word.and_then(|word| {
-        word.origins
-            .first()
-            .map(|origin| origin.variable.clone())
-            .or_else(|| unset_at(snapshot, word))
+        word.origins.first().map(|origin| origin.variable.clone()).or_else(|| unset_at(snapshot, word))
     });
     match variable.filter(|name| !name.is_empty()) {
         Some(name) => (
-            format!(
-                "${{{name}}} is unset or empty, and in braces an empty variable still is an argument"
-            ),
+            format!("${{{name}}} is unset or empty, and in braces an empty variable still is an argument"),
             format!("write ${name} in place of ${{{name}}}: unset, it gives no argument"),
         ),
         None => (
             "the word is empty".to_owned(),
-            format!(
-                "remove the empty word (\"\", or a second blank in an arguments file) at {}",
-                stray.at
-            ),
+            format!("remove the empty word (\"\", or a second blank in an arguments file) at {}", stray.at),
         ),
     }
 }
 
 /// The unset variable that an empty word stands for.
 fn unset_at(snapshot: &Snapshot, word: &Word) -> Option<String> {
-    snapshot
-        .unit
-        .events
-        .iter()
-        .find_map(|event| match &event.kind {
-            EventKind::UnsetVariable { name, braces: true } if event.at == word.declared => {
-                Some(name.clone())
-            }
-            _ => None,
-        })
+    snapshot.unit.events.iter().find_map(|event| match &event.kind {
+        EventKind::UnsetVariable { name, braces: true } if event.at == word.declared => Some(name.clone()),
+        _ => None,
+    })
 }
 
 /// A character that only looks like a dash, a blank or a quote.
@@ -176,9 +153,7 @@ fn typographic(text: &str) -> Option<(char, &'static str)> {
 
 fn is_shell(text: &str) -> bool {
     matches!(text, "|" | "||" | "&" | "&&" | ";" | "<" | "tee")
-        || text
-            .trim_start_matches(|c: char| c.is_ascii_digit())
-            .starts_with('>')
+        || text.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with('>')
         || text.starts_with("&>")
         || text.starts_with("$(")
         || text.starts_with('`')
@@ -186,11 +161,7 @@ fn is_shell(text: &str) -> bool {
 
 /// The flag before it.
 fn before<'a>(snapshot: &'a Snapshot, stray: &Stray) -> Option<&'a FlagUse> {
-    snapshot
-        .flags
-        .uses
-        .iter()
-        .rfind(|used| used.word + 1 + usize::from(used.value_in_next_word) == stray.word)
+    snapshot.flags.uses.iter().rfind(|used| used.word + 1 + usize::from(used.value_in_next_word) == stray.word)
 }
 
 /// What the flag before it says of the cause.
@@ -202,16 +173,10 @@ fn after_flag(used: &FlagUse, text: &str) -> Option<(String, String)> {
         return Some((format!("{flag} took '=' as its value"), join(text)));
     }
     if !spec.value.stands_alone() && used.value.is_empty() && !used.value_in_next_word {
-        return Some((
-            format!("{flag}= has an empty value before the blank"),
-            join(text),
-        ));
+        return Some((format!("{flag}= has an empty value before the blank"), join(text)));
     }
     if used.value_in_next_word && text == "=" {
-        return Some((
-            format!("a blank stands before '=' of {flag}"),
-            join("VALUE"),
-        ));
+        return Some((format!("a blank stands before '=' of {flag}"), join("VALUE")));
     }
     if spec.value.stands_alone() && used.value == "true" {
         let value = if text == "=" { "false" } else { text };
@@ -231,18 +196,9 @@ fn after_flag(used: &FlagUse, text: &str) -> Option<(String, String)> {
 
 /// Whether `--` stands before the word and is nobody's value.
 fn behind_dashes(snapshot: &Snapshot, stray: &Stray) -> bool {
-    let words = snapshot
-        .launch
-        .words
-        .get(1..=stray.word)
-        .unwrap_or_default();
+    let words = snapshot.launch.words.get(1..=stray.word).unwrap_or_default();
     // A use owns its word and, perhaps, the next one; both are in the order of the words.
-    let mut uses = snapshot
-        .flags
-        .uses
-        .iter()
-        .filter(|used| used.value_in_next_word)
-        .peekable();
+    let mut uses = snapshot.flags.uses.iter().filter(|used| used.value_in_next_word).peekable();
     words.iter().enumerate().any(|(index, word)| {
         while uses.next_if(|used| used.word + 1 < index).is_some() {}
         let is_value = uses.peek().is_some_and(|used| used.word + 1 == index);
@@ -261,10 +217,7 @@ fn split(snapshot: &Snapshot, stray: &Stray, word: &Word) -> Option<(String, Str
     (previous == name).then(|| {
         (
             format!("${name} is split at blanks, and no flag before it takes this word"),
-            format!(
-                "quote the value with its flag in ${name} at {}, or remove the blank",
-                stray.at
-            ),
+            format!("quote the value with its flag in ${name} at {}, or remove the blank", stray.at),
         )
     })
 }

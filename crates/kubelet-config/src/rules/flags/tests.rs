@@ -11,10 +11,7 @@ fn host(extra: &str) -> MemoryTree {
 }
 
 fn version(version: &str) -> Inputs {
-    Inputs {
-        version: Some(version.parse().unwrap()),
-        ..Inputs::default()
-    }
+    Inputs { version: Some(version.parse().unwrap()), ..Inputs::default() }
 }
 
 /// What a rule finds of those words, with kubelet 1.33.4.
@@ -32,25 +29,17 @@ fn fl001_names_the_flag_that_was_meant() {
         ]
     );
     let nothing_near = of("--no-such-thing", "FL001");
-    assert!(
-        !nothing_near[0].contains("did you mean"),
-        "{nothing_near:?}"
-    );
+    assert!(!nothing_near[0].contains("did you mean"), "{nothing_near:?}");
     let too_new = found(&host("--config-dir=/x"), version("1.27.1"), "FL001");
-    assert!(
-        too_new[0].contains("exists since 1.28 and this kubelet is 1.27.1"),
-        "{too_new:?}"
-    );
+    assert!(too_new[0].contains("exists since 1.28 and this kubelet is 1.27.1"), "{too_new:?}");
 }
 
 #[test]
 fn fl001_knows_what_one_dash_does() {
     assert_eq!(
         of("-cloud-provider=external", "FL001"),
-        [
-            "fatal /etc/default/kubelet:1: -cloud-provider is no flag of the kubelet: it exits with 'unknown shorthand \
-          flag: 'c' in -cloud-provider=external'"
-        ]
+        ["fatal /etc/default/kubelet:1: -cloud-provider is no flag of the kubelet: it exits with 'unknown shorthand \
+          flag: 'c' in -cloud-provider=external'"]
     );
     assert!(of("---v=2", "FL001")[0].contains("bad flag syntax: ---v=2"));
 }
@@ -65,31 +54,21 @@ fn fl001_is_no_more_than_a_warning_where_the_table_may_lack_a_flag() {
 
 #[test]
 fn fl001_is_silent_on_underscores_letters_and_values() {
-    for extra in [
-        "--cloud_provider=external",
-        "-v 2",
-        "-v=2",
-        "--v 2",
-        "--node-labels --x=y",
-    ] {
+    for extra in ["--cloud_provider=external", "-v 2", "-v=2", "--v 2", "--node-labels --x=y"] {
         assert_eq!(of(extra, "FL001"), [""; 0], "{extra}");
     }
 }
 
 #[test]
 fn fl002_tells_what_to_write_instead() {
-    let tree =
-        host("--pod-infra-container-image=registry.k8s.io/pause:3.10 --container_runtime=remote");
+    let tree = host("--pod-infra-container-image=registry.k8s.io/pause:3.10 --container_runtime=remote");
     let findings = found(&tree, version("1.35.0"), "FL002");
     assert_eq!(
         findings[0],
         "fatal /etc/default/kubelet:1: --pod-infra-container-image was removed in 1.35 and this kubelet is 1.35.0: it \
          exits with 'unknown flag: --pod-infra-container-image'"
     );
-    assert!(
-        findings[1].contains("--container_runtime was removed in 1.27"),
-        "{findings:?}"
-    );
+    assert!(findings[1].contains("--container_runtime was removed in 1.27"), "{findings:?}");
     assert_eq!(found(&tree, version("1.26.15"), "FL002"), [""; 0]);
 }
 
@@ -98,21 +77,14 @@ fn fl002_needs_a_version() {
     use crate::{kubelet::resolve::snapshot, rules::run};
     let report = run(&snapshot(&host("--cloud-config=/x"), Inputs::default()));
     assert!(report.not_checked.iter().any(|lack| lack.rule == "FL002"));
-    assert!(
-        report
-            .findings
-            .iter()
-            .any(|finding| finding.rule == "FL003")
-    );
+    assert!(report.findings.iter().any(|finding| finding.rule == "FL003"));
 }
 
 #[test]
 fn fl003_warns_if_the_next_release_removes_it() {
     let tree = host("--pod-infra-container-image=x");
     let one = |v| found(&tree, version(v), "FL003").join("");
-    assert!(one("1.33.4").starts_with(
-        "info /etc/default/kubelet:1: --pod-infra-container-image is removed in 1.35"
-    ));
+    assert!(one("1.33.4").starts_with("info /etc/default/kubelet:1: --pod-infra-container-image is removed in 1.35"));
     assert!(one("1.34.1").starts_with("warning "));
     assert_eq!(one("1.35.0"), "");
     assert_eq!(of("--node-ip=10.0.0.1", "FL003"), [""; 0]);
@@ -128,30 +100,15 @@ fn fl004_speaks_as_the_kubelet_does() {
         ]
     );
     for (extra, part) in [
-        (
-            "--system-reserved=cpu=memory=200Mi",
-            "failed to parse quantity \"memory=200Mi\" for \"cpu\"",
-        ),
+        ("--system-reserved=cpu=memory=200Mi", "failed to parse quantity \"memory=200Mi\" for \"cpu\""),
         ("--kube-reserved=gpu=1", "cannot reserve \"gpu\" resource"),
-        (
-            "--node-status-update-frequency=10",
-            "missing unit in duration",
-        ),
-        (
-            "--eviction-hard=memory.available=100Mi",
-            "expect string<string",
-        ),
+        ("--node-status-update-frequency=10", "missing unit in duration"),
+        ("--eviction-hard=memory.available=100Mi", "expect string<string"),
         ("--node-ip --v=2", "takes the next word, '--v=2'"),
-        (
-            "--v=2 --node-ip",
-            "--node-ip is the last word and lacks its value",
-        ),
+        ("--v=2 --node-ip", "--node-ip is the last word and lacks its value"),
     ] {
         let findings = of(extra, "FL004");
-        assert!(
-            findings.len() == 1 && findings[0].contains(part),
-            "{extra}: {findings:?}"
-        );
+        assert!(findings.len() == 1 && findings[0].contains(part), "{extra}: {findings:?}");
     }
 }
 
@@ -172,28 +129,17 @@ fn fl004_takes_what_the_kubelet_takes() {
 fn fl005_tells_who_wins() {
     assert_eq!(
         of("\"--v=2 \\\n--v=4\"", "FL005"),
-        [
-            "info /etc/default/kubelet:2: --v is given twice: the last one (4) wins (also at /etc/default/kubelet:1)"
-        ]
+        ["info /etc/default/kubelet:2: --v is given twice: the last one (4) wins (also at /etc/default/kubelet:1)"]
     );
     assert_eq!(
-        of(
-            "--node-labels=disk=ssd,rack=r7 --node-labels=rack=r8",
-            "FL005"
-        ),
+        of("--node-labels=disk=ssd,rack=r7 --node-labels=rack=r8", "FL005"),
         [
             "warning /etc/default/kubelet:1: --node-labels is given twice: the pairs accumulate, but rack=r7 is replaced by \
           rack=r8 (also at /etc/default/kubelet:1)"
         ]
     );
-    let taints = of(
-        "--register-with-taints=a=b:NoSchedule --register_with_taints=c=d:NoExecute",
-        "FL005",
-    );
-    assert!(
-        taints[0].contains("replaces all taints; lost: a=b:NoSchedule"),
-        "{taints:?}"
-    );
+    let taints = of("--register-with-taints=a=b:NoSchedule --register_with_taints=c=d:NoExecute", "FL005");
+    assert!(taints[0].contains("replaces all taints; lost: a=b:NoSchedule"), "{taints:?}");
 }
 
 #[test]
@@ -215,10 +161,7 @@ fn sd016_tells_the_cause() {
         ("–v=2", "an en dash (U+2013)"),
         ("--v=2 –cloud-provider=external", "an en dash"),
         ("--v=2\u{a0}--node-ip=1", ""),
-        (
-            "--fail-swap-on false",
-            "--fail-swap-on takes its value only behind '='",
-        ),
+        ("--fail-swap-on false", "--fail-swap-on takes its value only behind '='"),
         ("--node-ip = 10.0.0.1", "--node-ip took '=' as its value"),
         ("--node-ip= 10.0.0.1", "--node-ip= has an empty value"),
         ("--node-labels=a=b, c=d", "a blank follows the comma"),
@@ -231,14 +174,8 @@ fn sd016_tells_the_cause() {
         if part.is_empty() {
             continue; // the no-break space is inside -v's value: FL004
         }
-        assert!(
-            !findings.is_empty() && findings[0].contains(part),
-            "{extra}: {findings:?}"
-        );
-        assert!(
-            findings[0].starts_with("fatal /etc/default/kubelet:1: "),
-            "{findings:?}"
-        );
+        assert!(!findings.is_empty() && findings[0].contains(part), "{extra}: {findings:?}");
+        assert!(findings[0].starts_with("fatal /etc/default/kubelet:1: "), "{findings:?}");
     }
     assert_eq!(of("\"--v=2 # noisy at night\"", "SD016").len(), 1);
 }
@@ -248,22 +185,18 @@ fn sd016_knows_the_unit_files_traps() {
     let line = |words: &str| {
         let tree = kubeadm().file(
             DROP_IN,
-            format!("[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml {words}\n"),
+            format!(
+                "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml {words}\n"
+            ),
         );
         found(&tree, version("1.33.4"), "SD016")
     };
     assert_eq!(line("$UNSET --v=2"), [""; 0]);
     let empty = line("${UNSET} --v=2");
     assert!(empty[0].contains("${UNSET} is unset or empty"), "{empty:?}");
-    assert!(
-        empty[0].starts_with("fatal /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:3: "),
-        "{empty:?}"
-    );
+    assert!(empty[0].starts_with("fatal /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:3: "), "{empty:?}");
     let backslash = line("--v=2 \\ \n  --node-ip=1");
-    assert!(
-        backslash[0].contains("a backslash continues a line only"),
-        "{backslash:?}"
-    );
+    assert!(backslash[0].contains("a backslash continues a line only"), "{backslash:?}");
 }
 
 #[test]
@@ -275,25 +208,16 @@ fn a_flag_whose_value_is_in_braces_stands_in_the_unit() {
         );
     let removed = found(&tree, version("1.35.0"), "FL002");
     assert!(
-        removed[0]
-            .starts_with("fatal /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:4: "),
+        removed[0].starts_with("fatal /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:4: "),
         "{removed:?}"
     );
     let value = found(&tree, version("1.35.0"), "FL004");
-    assert!(
-        value[0].starts_with("fatal /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:5: "),
-        "{value:?}"
-    );
+    assert!(value[0].starts_with("fatal /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:5: "), "{value:?}");
 }
 
 #[test]
 fn a_healthy_host_has_no_finding() {
     for rule in super::RULES {
-        assert_eq!(
-            found(&kubeadm(), version("1.36.3"), rule.id),
-            [""; 0],
-            "{}",
-            rule.id
-        );
+        assert_eq!(found(&kubeadm(), version("1.36.3"), rule.id), [""; 0], "{}", rule.id);
     }
 }

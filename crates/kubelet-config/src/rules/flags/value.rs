@@ -29,10 +29,7 @@ pub(super) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
                     place.clone(),
                     format!("invalid argument {value} for {flag}: {reason}: the kubelet exits"),
                 )
-                .fix(format!(
-                    "at {place}: write it as {flag}={}",
-                    spec.value.example()
-                )),
+                .fix(format!("at {place}: write it as {flag}={}", spec.value.example())),
             );
         } else if used.value_in_next_word && names_a_flag(&used.value) {
             report.add(
@@ -82,10 +79,7 @@ fn reserved(used: &FlagUse) -> Result<(), String> {
     }
     for pair in pairs(ValueKind::Map, &used.value) {
         if !["cpu", "memory", "ephemeral-storage", "pid"].contains(&pair.key) {
-            return Err(format!(
-                "cannot reserve {} resource",
-                flags::go_quote(pair.key)
-            ));
+            return Err(format!("cannot reserve {} resource", flags::go_quote(pair.key)));
         }
         check_value(ValueKind::Quantity, pair.value).map_err(|error| {
             let (value, key) = (flags::go_quote(pair.value), flags::go_quote(pair.key));
@@ -93,10 +87,7 @@ fn reserved(used: &FlagUse) -> Result<(), String> {
         })?;
         if pair.value.starts_with('-') {
             let key = flags::go_quote(pair.key);
-            return Err(format!(
-                "resource quantity for {key} cannot be negative: {}",
-                pair.value
-            ));
+            return Err(format!("resource quantity for {key} cannot be negative: {}", pair.value));
         }
     }
     Ok(())

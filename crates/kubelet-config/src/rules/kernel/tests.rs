@@ -2,9 +2,7 @@ use super::{
     super::testing::{kubeadm, says, with_settings},
     *,
 };
-use crate::kubelet::{
-    effective::From, layers::Launcher, place::Place, resolve::Inputs, tree::MemoryTree,
-};
+use crate::kubelet::{effective::From, layers::Launcher, place::Place, resolve::Inputs, tree::MemoryTree};
 
 const HEADING: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
 const DEFAULT: From = From::Default { legacy: false };
@@ -14,42 +12,30 @@ fn file(line: u32) -> From {
 }
 
 fn swapping() -> MemoryTree {
-    let swaps =
-        format!("{HEADING}/dev/zram0   partition\t4194304\t\t0\t\t100\n/swap file 1048576 0 -2\n");
+    let swaps = format!("{HEADING}/dev/zram0   partition\t4194304\t\t0\t\t100\n/swap file 1048576 0 -2\n");
     kubeadm().file("/proc/swaps", swaps)
 }
 
 fn swap(tree: &MemoryTree, inputs: Inputs, fails: bool, from: From) -> Vec<String> {
-    says(
-        &with_settings(tree, inputs, &[("failSwapOn", fails.into(), from)]),
-        "KN001",
-    )
+    says(&with_settings(tree, inputs, &[("failSwapOn", fails.into(), from)]), "KN001")
 }
 
 #[test]
 fn swap_is_fatal_unless_the_configuration_allows_it() {
     assert_eq!(
         swap(&swapping(), Inputs::default(), true, DEFAULT),
-        [
-            "fatal /proc/swaps:2: swap is on (/dev/zram0, 4.0 GiB, and 1 more) and failSwapOn is true (the default): \
-             the kubelet exits at its start ('running with swap on is not supported')"
-        ]
+        ["fatal /proc/swaps:2: swap is on (/dev/zram0, 4.0 GiB, and 1 more) and failSwapOn is true (the default): \
+             the kubelet exits at its start ('running with swap on is not supported')"]
     );
     let set = swap(&swapping(), Inputs::default(), true, file(9));
-    assert!(
-        set[0].contains("failSwapOn is true: the kubelet exits"),
-        "{set:?}"
-    );
+    assert!(set[0].contains("failSwapOn is true: the kubelet exits"), "{set:?}");
     assert!(swap(&swapping(), Inputs::default(), false, file(9)).is_empty());
     assert!(swap(&kubeadm(), Inputs::default(), true, DEFAULT).is_empty());
 }
 
 #[test]
 fn swap_before_the_configuration_is_written_is_a_warning_and_without_proc_nothing_is_said() {
-    let before = Inputs {
-        phase: Phase::Before,
-        ..Inputs::default()
-    };
+    let before = Inputs { phase: Phase::Before, ..Inputs::default() };
     let mut snapshot = with_settings(&swapping(), before, &[("failSwapOn", true.into(), DEFAULT)]);
     snapshot.config.files = vec![crate::kubelet::config::ConfigFile {
         at: Place::file("/var/lib/kubelet/config.yaml"),
@@ -59,10 +45,7 @@ fn swap_before_the_configuration_is_written_is_a_warning_and_without_proc_nothin
         document: None,
     }];
     let found = says(&snapshot, "KN001");
-    assert!(
-        found[0].starts_with("warning /proc/swaps:2: swap is on"),
-        "{found:?}"
-    );
+    assert!(found[0].starts_with("warning /proc/swaps:2: swap is on"), "{found:?}");
     let image = kubeadm().without("/proc/swaps");
     let found = swap(&image, Inputs::default(), true, DEFAULT);
     assert_eq!(found, ["not checked: /proc/swaps of the host"]);
@@ -77,31 +60,22 @@ fn a_host_that_does_not_forward_is_an_error() {
     let off = kubeadm().file("/proc/sys/net/ipv4/ip_forward", "0\n");
     let found = network(&off, "KN002");
     assert_eq!(found.len(), 1);
-    assert!(
-        found[0].starts_with("error /proc/sys/net/ipv4/ip_forward:1: net.ipv4.ip_forward is 0")
-    );
+    assert!(found[0].starts_with("error /proc/sys/net/ipv4/ip_forward:1: net.ipv4.ip_forward is 0"));
     let on = kubeadm().file("/proc/sys/net/ipv4/ip_forward", "1\n");
     assert!(network(&on, "KN002").is_empty());
     let image = network(&kubeadm(), "KN002");
-    assert_eq!(
-        image,
-        ["not checked: /proc/sys/net/ipv4/ip_forward of the host"]
-    );
+    assert_eq!(image, ["not checked: /proc/sys/net/ipv4/ip_forward of the host"]);
 }
 
 #[test]
 fn ipv6_forwarding_matters_to_a_node_with_such_an_address() {
-    let tree = kubeadm()
-        .file("/proc/sys/net/ipv4/ip_forward", "1\n")
-        .file("/proc/sys/net/ipv6/conf/all/forwarding", "0\n");
+    let tree =
+        kubeadm().file("/proc/sys/net/ipv4/ip_forward", "1\n").file("/proc/sys/net/ipv6/conf/all/forwarding", "0\n");
     assert!(network(&tree, "KN002").is_empty());
     let at = From::Flag(Place::file("/u"));
     let address = [("--node-ip", "10.0.0.1,fd00::1".into(), at)];
     let found = says(&with_settings(&tree, Inputs::default(), &address), "KN002");
-    assert!(
-        found[0].contains("/proc/sys/net/ipv6/conf/all/forwarding:1"),
-        "{found:?}"
-    );
+    assert!(found[0].contains("/proc/sys/net/ipv6/conf/all/forwarding:1"), "{found:?}");
 }
 
 #[test]
@@ -117,45 +91,27 @@ fn k3s_sets_its_kernel_settings_when_it_starts() {
 #[test]
 fn br_netfilter_matters_where_pods_hang_on_a_bridge() {
     let with = |plugin: &str| {
-        kubeadm().file("/proc/sys/net/ipv4/ip_forward", "1\n").file(
-            "/etc/cni/net.d/10-x.conflist",
-            format!("{{\"plugins\": [{{\"type\": \"{plugin}\"}}]}}"),
-        )
+        kubeadm()
+            .file("/proc/sys/net/ipv4/ip_forward", "1\n")
+            .file("/etc/cni/net.d/10-x.conflist", format!("{{\"plugins\": [{{\"type\": \"{plugin}\"}}]}}"))
     };
     let missing = network(&with("flannel"), "KN003");
-    assert!(
-        missing[0].starts_with("warning /proc/sys/net/bridge/bridge-nf-call-iptables: "),
-        "{missing:?}"
-    );
-    assert!(
-        missing[0].contains("is not there (br_netfilter is not loaded) and the CNI plugin flannel")
-    );
+    assert!(missing[0].starts_with("warning /proc/sys/net/bridge/bridge-nf-call-iptables: "), "{missing:?}");
+    assert!(missing[0].contains("is not there (br_netfilter is not loaded) and the CNI plugin flannel"));
     let path = "/proc/sys/net/bridge/bridge-nf-call-iptables";
     let off = network(&with("bridge").file(path, "0\n"), "KN003");
-    assert!(
-        off[0].starts_with(&format!("warning {path}:1: ")),
-        "{off:?}"
-    );
+    assert!(off[0].starts_with(&format!("warning {path}:1: ")), "{off:?}");
     assert!(network(&with("bridge").file(path, "1\n"), "KN003").is_empty());
     assert!(network(&with("cilium-cni"), "KN003").is_empty());
     assert!(network(&kubeadm(), "KN003")[0].starts_with("not checked: a CNI configuration"));
     let image = with("bridge").without("/proc/sys/net/ipv4/ip_forward");
-    assert_eq!(
-        network(&image, "KN003"),
-        ["not checked: /proc/sys/net/bridge of the host"]
-    );
+    assert_eq!(network(&image, "KN003"), ["not checked: /proc/sys/net/bridge of the host"]);
 }
 
 fn host(values: [&str; 6]) -> MemoryTree {
-    PROTECTED
-        .iter()
-        .zip(values)
-        .fold(kubeadm(), |tree, ((name, _), value)| {
-            tree.file(
-                format!("/proc/sys/{}", name.replace('.', "/")),
-                format!("{value}\n"),
-            )
-        })
+    PROTECTED.iter().zip(values).fold(kubeadm(), |tree, ((name, _), value)| {
+        tree.file(format!("/proc/sys/{}", name.replace('.', "/")), format!("{value}\n"))
+    })
 }
 
 fn protected(tree: &MemoryTree, on: bool) -> Vec<String> {
@@ -168,32 +124,21 @@ fn protected_kernel_defaults_name_every_wrong_value_once() {
     let wrong = host(["0", "0", "0", "1", "1000000", "25000000"]);
     assert_eq!(
         protected(&wrong, true),
-        [
-            "fatal /proc/sys/vm/overcommit_memory:1: protectKernelDefaults is on (/var/lib/kubelet/config.yaml:7) and \
+        ["fatal /proc/sys/vm/overcommit_memory:1: protectKernelDefaults is on (/var/lib/kubelet/config.yaml:7) and \
              vm.overcommit_memory is 0 (must be 1), kernel.panic is 0 (must be 10): the kubelet exits ('invalid \
-             kernel flag')"
-        ]
+             kernel flag')"]
     );
     assert!(protected(&wrong, false).is_empty());
     assert!(protected(&host(["1", "0", "10", "1", "1000000", "25000000"]), true).is_empty());
-    assert_eq!(
-        protected(&kubeadm(), true),
-        ["not checked: /proc/sys of the host"]
-    );
+    assert_eq!(protected(&kubeadm(), true), ["not checked: /proc/sys of the host"]);
 }
 
 #[test]
 fn the_callers_kernel_settings_count_more_than_the_trees() {
     let mut inputs = Inputs::default();
-    inputs
-        .overrides
-        .sysctls
-        .insert("kernel.panic", "0".to_owned());
+    inputs.overrides.sysctls.insert("kernel.panic", "0".to_owned());
     let settings = [("protectKernelDefaults", true.into(), file(7))];
     let tree = host(["1", "0", "10", "1", "1000000", "25000000"]);
     let found = says(&with_settings(&tree, inputs, &settings), "KN004");
-    assert!(
-        found[0].starts_with("fatal /proc/sys/kernel/panic:1: "),
-        "{found:?}"
-    );
+    assert!(found[0].starts_with("fatal /proc/sys/kernel/panic:1: "), "{found:?}");
 }

@@ -2,29 +2,18 @@ use super::{
     super::testing::{kubeadm, says, with_settings},
     *,
 };
-use crate::kubelet::{
-    effective::From, layers::Launcher, resolve::Inputs, snapshot::Process, tree::MemoryTree,
-};
+use crate::kubelet::{effective::From, layers::Launcher, resolve::Inputs, snapshot::Process, tree::MemoryTree};
 
 fn cni(tree: &MemoryTree, inputs: Inputs) -> Vec<String> {
     says(&with_settings(tree, inputs, &[]), "NW001")
 }
 
 fn live() -> Inputs {
-    Inputs {
-        live: true,
-        ..Inputs::default()
-    }
+    Inputs { live: true, ..Inputs::default() }
 }
 
 fn running(age_secs: u64) -> Inputs {
-    Inputs {
-        process: Some(Process {
-            age_secs: Some(age_secs),
-            ..Process::default()
-        }),
-        ..live()
-    }
+    Inputs { process: Some(Process { age_secs: Some(age_secs), ..Process::default() }), ..live() }
 }
 
 #[test]
@@ -32,10 +21,8 @@ fn a_folder_without_a_configuration_is_an_error_once_the_first_minutes_are_over(
     let empty = kubeadm().folder("/etc/cni/net.d");
     assert_eq!(
         cni(&empty, running(600)),
-        [
-            "error /etc/cni/net.d: no CNI configuration: no *.conf, *.conflist or *.json in it. The Node stays \
-             NotReady ('cni plugin not initialized'); the kubelet started 600 s ago"
-        ]
+        ["error /etc/cni/net.d: no CNI configuration: no *.conf, *.conflist or *.json in it. The Node stays \
+             NotReady ('cni plugin not initialized'); the kubelet started 600 s ago"]
     );
     assert!(cni(&empty, running(20))[0].starts_with("warning /etc/cni/net.d: "));
     assert!(cni(&kubeadm(), live())[0].contains("the folder is not there"));
@@ -47,20 +34,14 @@ fn a_folder_without_a_configuration_is_an_error_once_the_first_minutes_are_over(
 fn an_image_and_a_node_before_its_start_have_no_cni_by_nature() {
     let empty = kubeadm().folder("/etc/cni/net.d");
     assert!(cni(&empty, Inputs::default())[0].starts_with("not checked: the running host"));
-    let before = Inputs {
-        phase: Phase::Before,
-        ..live()
-    };
+    let before = Inputs { phase: Phase::Before, ..live() };
     assert!(cni(&empty, before).is_empty());
 }
 
 #[test]
 fn the_runtimes_own_folder_counts() {
-    let text =
-        "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\nconf_dir = '/etc/cni/mine'\n";
-    let tree = kubeadm()
-        .file("/etc/containerd/config.toml", text)
-        .file("/etc/cni/net.d/05-cilium.conflist", "{}");
+    let text = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\nconf_dir = '/etc/cni/mine'\n";
+    let tree = kubeadm().file("/etc/containerd/config.toml", text).file("/etc/cni/net.d/05-cilium.conflist", "{}");
     assert!(cni(&tree, live())[0].starts_with("error /etc/cni/mine: "));
     // k3s' folder is known once k3s has written its containerd's configuration.
     let endpoint = "unix:///run/k3s/containerd/containerd.sock".into();
@@ -88,23 +69,14 @@ fn a_loopback_name_server_makes_coredns_ask_itself() {
     let tree = kubeadm().file("/etc/resolv.conf", STUB);
     assert_eq!(
         resolv(&tree, config(4), |_| ()),
-        [
-            "warning /var/lib/kubelet/config.yaml:4: pods get the name server 127.0.0.53 (/etc/resolv.conf:1): it is \
-             the node's own, in a pod it is the pod itself; CoreDNS stops with 'Loop detected'"
-        ]
+        ["warning /var/lib/kubelet/config.yaml:4: pods get the name server 127.0.0.53 (/etc/resolv.conf:1): it is \
+             the node's own, in a pod it is the pod itself; CoreDNS stops with 'Loop detected'"]
     );
     let default = From::Default { legacy: false };
     assert!(resolv(&tree, default.clone(), |_| ())[0].starts_with("warning /etc/resolv.conf:1: "));
-    let linked = kubeadm().link(
-        "/etc/resolv.conf",
-        "../run/systemd/resolve/stub-resolv.conf",
-    );
+    let linked = kubeadm().link("/etc/resolv.conf", "../run/systemd/resolve/stub-resolv.conf");
     assert_eq!(resolv(&linked, default.clone(), |_| ()).len(), 1);
-    for good in [
-        "nameserver 10.0.0.2\nnameserver fd00::1%eth0\n",
-        "search x\n",
-        "",
-    ] {
+    for good in ["nameserver 10.0.0.2\nnameserver fd00::1%eth0\n", "search x\n", ""] {
         let tree = kubeadm().file("/etc/resolv.conf", good);
         assert!(resolv(&tree, default.clone(), |_| ()).is_empty(), "{good}");
     }
@@ -116,10 +88,12 @@ fn a_loopback_name_server_makes_coredns_ask_itself() {
 #[test]
 fn a_missing_file_is_judged_on_a_running_host_alone() {
     let image = resolv(&kubeadm(), config(4), |_| ());
-    assert_eq!(
-        image,
-        ["not checked: the file of resolvConf, which the running host writes"]
-    );
+    assert_eq!(image, ["not checked: the file of resolvConf, which the running host writes"]);
     let host = resolv(&kubeadm(), config(4), |snapshot| snapshot.live = true);
-    assert!(host[0].starts_with("warning /var/lib/kubelet/config.yaml:4: resolvConf is /etc/resolv.conf, which does not exist"), "{host:?}");
+    assert!(
+        host[0].starts_with(
+            "warning /var/lib/kubelet/config.yaml:4: resolvConf is /etc/resolv.conf, which does not exist"
+        ),
+        "{host:?}"
+    );
 }

@@ -11,10 +11,7 @@ fn with(more: &str) -> MemoryTree {
 }
 
 fn memory(tree: MemoryTree, kib: u64) -> MemoryTree {
-    tree.file(
-        "/proc/meminfo",
-        format!("MemTotal:       {kib} kB\nMemFree: 1 kB\n"),
-    )
+    tree.file("/proc/meminfo", format!("MemTotal:       {kib} kB\nMemFree: 1 kB\n"))
 }
 
 fn one(tree: &MemoryTree, rule: &str) -> String {
@@ -25,25 +22,14 @@ fn one(tree: &MemoryTree, rule: &str) -> String {
 
 #[test]
 fn a_small_machine_that_reserves_nothing_is_warned() {
-    let place =
-        "/var/lib/kubelet/config.yaml: neither kubeReserved nor systemReserved sets memory aside";
+    let place = "/var/lib/kubelet/config.yaml: neither kubeReserved nor systemReserved sets memory aside";
     assert!(
-        one(&memory(with(""), 4 << 20), "RS001")
-            .starts_with(&format!("warning {place}: pods may use all of 4.0 GiB"))
+        one(&memory(with(""), 4 << 20), "RS001").starts_with(&format!("warning {place}: pods may use all of 4.0 GiB"))
     );
     assert!(one(&memory(with(""), 16 << 20), "RS001").starts_with(&format!("info {place}")));
     assert!(one(&with(""), "RS001").starts_with(&format!("info {place}")));
-    assert!(
-        one(
-            &memory(with("systemReserved: {cpu: 1}\n"), 4 << 20),
-            "RS001"
-        )
-        .starts_with("warning")
-    );
-    for fine in [
-        "kubeReserved: {memory: 300Mi}\n",
-        "systemReserved: {memory: 1Gi}\n",
-    ] {
+    assert!(one(&memory(with("systemReserved: {cpu: 1}\n"), 4 << 20), "RS001").starts_with("warning"));
+    for fine in ["kubeReserved: {memory: 300Mi}\n", "systemReserved: {memory: 1Gi}\n"] {
         assert_eq!(one(&memory(with(fine), 4 << 20), "RS001"), "");
     }
 }
@@ -51,23 +37,14 @@ fn a_small_machine_that_reserves_nothing_is_warned() {
 #[test]
 fn without_a_file_the_command_is_the_place_and_before_the_join_nothing_is_said() {
     let bare = MemoryTree::new()
-        .file(
-            UNIT,
-            "[Service]\nExecStart=/usr/bin/kubelet --kubeconfig=/k\n",
-        )
+        .file(UNIT, "[Service]\nExecStart=/usr/bin/kubelet --kubeconfig=/k\n")
         .file("/usr/bin/kubelet", "");
     assert!(one(&bare, "RS001").starts_with(&format!("info {UNIT}:2: neither")));
     // The legacy default has no threshold at all: nobody wrote it.
     assert_eq!(one(&bare, "RS002"), "");
-    let flagged = bare.file(
-        UNIT,
-        "[Service]\nExecStart=/usr/bin/kubelet --system-reserved=memory=1Gi\n",
-    );
+    let flagged = bare.file(UNIT, "[Service]\nExecStart=/usr/bin/kubelet --system-reserved=memory=1Gi\n");
     assert_eq!(one(&flagged, "RS001"), "");
-    let before = Inputs {
-        phase: Phase::Before,
-        ..Inputs::default()
-    };
+    let before = Inputs { phase: Phase::Before, ..Inputs::default() };
     assert!(found(&kubeadm().without(CONFIG), before, "RS001").is_empty());
 }
 
@@ -78,10 +55,7 @@ fn one_threshold_alone_takes_the_others_away() {
         one(&tree, "RS002"),
         "warning /var/lib/kubelet/config.yaml:5: evictionHard names only imagefs.available: memory.available and nodefs.available have no threshold any more; under memory pressure the kernel's OOM killer acts, the kubelet does not evict"
     );
-    let finding = findings_with(&tree, Inputs::default())
-        .into_iter()
-        .find(|finding| finding.rule == "RS002")
-        .unwrap();
+    let finding = findings_with(&tree, Inputs::default()).into_iter().find(|finding| finding.rule == "RS002").unwrap();
     assert!(finding.fix.unwrap().contains("memory.available: \"100Mi\""));
     let memory_only = with("evictionHard: {memory.available: 100Mi}\n");
     assert!(one(&memory_only, "RS002").contains("the disk fills up"));
@@ -92,14 +66,9 @@ fn one_threshold_alone_takes_the_others_away() {
     ] {
         assert_eq!(one(&with(fine), "RS002"), "", "{fine}");
     }
-    let flag = kubeadm().file(
-        "/etc/default/kubelet",
-        "KUBELET_EXTRA_ARGS=--eviction-hard=memory.available<1Gi\n",
-    );
+    let flag = kubeadm().file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--eviction-hard=memory.available<1Gi\n");
     assert!(
-        one(&flag, "RS002").starts_with(
-            "warning /etc/default/kubelet:1: evictionHard names only memory.available"
-        )
+        one(&flag, "RS002").starts_with("warning /etc/default/kubelet:1: evictionHard names only memory.available")
     );
 }
 
@@ -110,9 +79,10 @@ fn thresholds_that_make_no_sense_are_told() {
         one(&memory(with(&text), kib), "RS003")
     };
     let gib = 1 << 20;
-    assert!(hard("4Gi", 4 * gib).starts_with(
-        "error /var/lib/kubelet/config.yaml:5: evictionHard: memory.available<4Gi on 4096 MiB"
-    ));
+    assert!(
+        hard("4Gi", 4 * gib)
+            .starts_with("error /var/lib/kubelet/config.yaml:5: evictionHard: memory.available<4Gi on 4096 MiB")
+    );
     assert!(hard("2Gi", 4 * gib).starts_with("warning"));
     assert!(hard("40%", 4 * gib).starts_with("warning"));
     assert!(hard("10Mi", 4 * gib).contains("no time to evict"));
@@ -125,9 +95,7 @@ fn thresholds_that_make_no_sense_are_told() {
     let soft = with(
         "evictionSoft: {memory.available: 50Mi, nodefs.available: 15%}\nevictionSoftGracePeriod: {memory.available: 1m, nodefs.available: 1m}\n",
     );
-    assert!(
-        one(&soft, "RS003").contains("memory.available<50Mi is below the hard threshold 100Mi")
-    );
+    assert!(one(&soft, "RS003").contains("memory.available<50Mi is below the hard threshold 100Mi"));
     assert_eq!(one(&kubeadm(), "RS003"), "");
 }
 

@@ -5,26 +5,21 @@ use super::{
 use crate::kubelet::{layers::Launcher, resolve::Inputs, tree::MemoryTree};
 
 const CONFIG: &str = "/etc/containerd/config.toml";
-const SYSTEMD: &str = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\nSystemdCgroup = true\n";
+const SYSTEMD: &str =
+    "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\nSystemdCgroup = true\n";
 
 fn from(file: &str, line: u32) -> From {
     From::File(Place::file(file).at_line(line))
 }
 
 fn inputs(kubelet: &str, runtime: Option<&str>) -> Inputs {
-    let mut inputs = Inputs {
-        version: kubelet.parse().ok(),
-        ..Inputs::default()
-    };
+    let mut inputs = Inputs { version: kubelet.parse().ok(), ..Inputs::default() };
     inputs.overrides.runtime_version = runtime.map(str::to_owned);
     inputs
 }
 
 fn driver(tree: &MemoryTree, inputs: Inputs, ours: &str, from: From) -> Vec<String> {
-    says(
-        &with_settings(tree, inputs, &[("cgroupDriver", ours.into(), from)]),
-        "RT003",
-    )
+    says(&with_settings(tree, inputs, &[("cgroupDriver", ours.into(), from)]), "RT003")
 }
 
 #[test]
@@ -33,11 +28,9 @@ fn drivers_that_differ_are_an_error_at_the_kubelets_line() {
     let ours = || from("/etc/kubernetes/kubelet-config.yaml", 15);
     assert_eq!(
         driver(&tree, inputs("1.31.9", Some("1.7.27")), "cgroupfs", ours()),
-        [
-            "error /etc/kubernetes/kubelet-config.yaml:15: cgroupDriver is cgroupfs, but containerd uses systemd \
+        ["error /etc/kubernetes/kubelet-config.yaml:15: cgroupDriver is cgroupfs, but containerd uses systemd \
              cgroups (/etc/containerd/config.toml:3). containerd 1.7.27 does not tell the kubelet its driver, so the \
-             mismatch is real: pods fail to start or end up in two hierarchies"
-        ]
+             mismatch is real: pods fail to start or end up in two hierarchies"]
     );
     assert!(driver(&tree, inputs("1.31.9", Some("1.7.27")), "systemd", ours()).is_empty());
 }
@@ -45,28 +38,17 @@ fn drivers_that_differ_are_an_error_at_the_kubelets_line() {
 #[test]
 fn a_kubelet_that_asks_the_runtime_does_not_mind() {
     let ours = || from("/c.yaml", 1);
-    let found = |tree: &MemoryTree, kubelet, runtime| {
-        driver(tree, inputs(kubelet, runtime), "cgroupfs", ours())
-    };
+    let found = |tree: &MemoryTree, kubelet, runtime| driver(tree, inputs(kubelet, runtime), "cgroupfs", ours());
     let tree = kubeadm().file(CONFIG, SYSTEMD);
     assert!(found(&tree, "1.31.0", Some("2.0.0")).is_empty());
     assert!(found(&tree, "1.36.0", Some("2.2.0")).is_empty());
     let old = found(&tree, "1.30.14", Some("2.0.0"));
-    assert!(
-        old[0].contains("kubelet 1.30.14 does not ask the runtime by default"),
-        "{old:?}"
-    );
+    assert!(old[0].contains("kubelet 1.30.14 does not ask the runtime by default"), "{old:?}");
     // Nobody knows which containerd reads this file; schema 3 is containerd 2's.
-    assert_eq!(
-        found(&tree, "1.33.0", None),
-        ["not checked: the runtime's version"]
-    );
+    assert_eq!(found(&tree, "1.33.0", None), ["not checked: the runtime's version"]);
     let v3 = "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]\nSystemdCgroup = true\n";
     assert!(found(&kubeadm().file(CONFIG, v3), "1.33.0", None).is_empty());
-    assert_eq!(
-        found(&tree, "", Some("2.0.0")),
-        ["not checked: the kubelet's version"]
-    );
+    assert_eq!(found(&tree, "", Some("2.0.0")), ["not checked: the kubelet's version"]);
     assert!(found(&tree, "", Some("1.7.2"))[0].starts_with("error "));
 }
 
@@ -75,15 +57,9 @@ fn the_gate_counts_while_it_can_be_set() {
     let tree = kubeadm().file(CONFIG, SYSTEMD);
     let found = |kubelet: &str, gate: bool| {
         let gates = serde_json::json!({"KubeletCgroupDriverFromCRI": gate});
-        let pairs = [
-            ("cgroupDriver", "cgroupfs".into(), from("/c.yaml", 1)),
-            ("featureGates", gates, from("/c.yaml", 2)),
-        ];
-        says(
-            &with_settings(&tree, inputs(kubelet, Some("2.0.1")), &pairs),
-            "RT003",
-        )
-        .len()
+        let pairs =
+            [("cgroupDriver", "cgroupfs".into(), from("/c.yaml", 1)), ("featureGates", gates, from("/c.yaml", 2))];
+        says(&with_settings(&tree, inputs(kubelet, Some("2.0.1")), &pairs), "RT003").len()
     };
     assert_eq!(found("1.29.0", true), 0);
     assert_eq!(found("1.32.0", false), 1);
@@ -94,11 +70,7 @@ fn the_gate_counts_while_it_can_be_set() {
 fn defaults_on_either_side_are_called_defaults() {
     let tree = kubeadm().file(CONFIG, SYSTEMD);
     let legacy = From::Default { legacy: true };
-    let mut snapshot = with_settings(
-        &tree,
-        inputs("1.30.1", None),
-        &[("cgroupDriver", "cgroupfs".into(), legacy)],
-    );
+    let mut snapshot = with_settings(&tree, inputs("1.30.1", None), &[("cgroupDriver", "cgroupfs".into(), legacy)]);
     snapshot.config.files.clear();
     let found = says(&snapshot, "RT003");
     let command = "error /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:7: no --cgroup-driver and no --config: the default is cgroupfs, but containerd";
@@ -106,26 +78,20 @@ fn defaults_on_either_side_are_called_defaults() {
 
     let bare = kubeadm().file(CONFIG, "version = 2\n");
     let found = driver(&bare, inputs("1.30.1", None), "systemd", from("/c.yaml", 1));
-    assert!(found[0].contains("containerd uses cgroupfs cgroups by default (nothing in /etc/containerd/config.toml says otherwise)"), "{found:?}");
-    let crio = kubeadm().file(
-        "/etc/crio/crio.conf.d/1.conf",
-        "[crio.runtime]\ncgroup_manager = 'cgroupfs'\n",
+    assert!(
+        found[0].contains(
+            "containerd uses cgroupfs cgroups by default (nothing in /etc/containerd/config.toml says otherwise)"
+        ),
+        "{found:?}"
     );
+    let crio = kubeadm().file("/etc/crio/crio.conf.d/1.conf", "[crio.runtime]\ncgroup_manager = 'cgroupfs'\n");
     let pairs = [
         ("cgroupDriver", "systemd".into(), from("/c.yaml", 1)),
-        (
-            "containerRuntimeEndpoint",
-            "unix:///var/run/crio/crio.sock".into(),
-            from("/c.yaml", 2),
-        ),
+        ("containerRuntimeEndpoint", "unix:///var/run/crio/crio.sock".into(), from("/c.yaml", 2)),
     ];
-    let found = says(
-        &with_settings(&crio, inputs("1.30.1", Some("1.27.3")), &pairs),
-        "RT003",
-    );
+    let found = says(&with_settings(&crio, inputs("1.30.1", Some("1.27.3")), &pairs), "RT003");
     assert!(
-        found[0]
-            .contains("CRI-O uses cgroupfs cgroups (/etc/crio/crio.conf.d/1.conf:2). CRI-O 1.27.3"),
+        found[0].contains("CRI-O uses cgroupfs cgroups (/etc/crio/crio.conf.d/1.conf:2). CRI-O 1.27.3"),
         "{found:?}"
     );
 }
@@ -134,20 +100,10 @@ fn defaults_on_either_side_are_called_defaults() {
 fn what_nobody_configured_is_not_guessed() {
     let ours = || from("/c.yaml", 1);
     let found = driver(&kubeadm(), inputs("1.30.1", None), "cgroupfs", ours());
-    assert_eq!(
-        found,
-        ["not checked: a configuration of the runtime that says its cgroup driver"]
-    );
-    let pairs = [(
-        "containerRuntimeEndpoint",
-        "unix:///run/cri-dockerd.sock".into(),
-        ours(),
-    )];
+    assert_eq!(found, ["not checked: a configuration of the runtime that says its cgroup driver"]);
+    let pairs = [("containerRuntimeEndpoint", "unix:///run/cri-dockerd.sock".into(), ours())];
     let snapshot = with_settings(&kubeadm(), inputs("1.30.1", None), &pairs);
-    assert_eq!(
-        says(&snapshot, "RT003"),
-        ["not checked: the configuration of the runtime at the endpoint"]
-    );
+    assert_eq!(says(&snapshot, "RT003"), ["not checked: the configuration of the runtime at the endpoint"]);
     // k3s sets both sides.
     let tree = kubeadm().file(CONFIG, SYSTEMD);
     let pairs = [("cgroupDriver", "cgroupfs".into(), From::Distribution)];
@@ -161,54 +117,31 @@ fn a_disabled_plugin_is_fatal_where_it_is_disabled() {
     let tree = kubeadm().file(CONFIG, "#x\ndisabled_plugins = [\"cri\"]\n");
     let found = says(&with_settings(&tree, Inputs::default(), &[]), "RT002");
     assert_eq!(found.len(), 1);
-    assert!(
-        found[0].starts_with(
-            "fatal /etc/containerd/config.toml:2: containerd's CRI plugin is disabled"
-        )
-    );
+    assert!(found[0].starts_with("fatal /etc/containerd/config.toml:2: containerd's CRI plugin is disabled"));
     // Docker's containerd, on a node whose kubelet uses CRI-O.
-    let crio = [(
-        "containerRuntimeEndpoint",
-        "unix:///run/crio/crio.sock".into(),
-        from("/c.yaml", 2),
-    )];
+    let crio = [("containerRuntimeEndpoint", "unix:///run/crio/crio.sock".into(), from("/c.yaml", 2))];
     assert!(says(&with_settings(&tree, Inputs::default(), &crio), "RT002").is_empty());
     assert!(says(&with_settings(&kubeadm(), Inputs::default(), &[]), "RT002").is_empty());
 }
 
 fn socket(tree: &MemoryTree, inputs: Inputs) -> Vec<String> {
     let endpoint = "unix:///run/containerd/containerd.sock";
-    let pairs = [(
-        "containerRuntimeEndpoint",
-        endpoint.into(),
-        from("/c.yaml", 2),
-    )];
+    let pairs = [("containerRuntimeEndpoint", endpoint.into(), from("/c.yaml", 2))];
     says(&with_settings(tree, inputs, &pairs), "RT001")
 }
 
 #[test]
 fn a_socket_is_judged_on_a_running_host_alone() {
-    let live = || Inputs {
-        live: true,
-        ..Inputs::default()
-    };
+    let live = || Inputs { live: true, ..Inputs::default() };
     let found = socket(&kubeadm(), Inputs::default());
-    assert_eq!(
-        found,
-        ["not checked: a look at the runtime's socket on the running host"]
-    );
+    assert_eq!(found, ["not checked: a look at the runtime's socket on the running host"]);
     let crio = kubeadm().other("/run/crio/crio.sock");
     assert_eq!(
         socket(&crio, live()),
-        [
-            "fatal /c.yaml:2: no runtime at /run/containerd/containerd.sock: nothing is there; another runtime's \
-             socket is there: /run/crio/crio.sock; the kubelet retries for a while, then exits"
-        ]
+        ["fatal /c.yaml:2: no runtime at /run/containerd/containerd.sock: nothing is there; another runtime's \
+             socket is there: /run/crio/crio.sock; the kubelet retries for a while, then exits"]
     );
-    let before = Inputs {
-        phase: Phase::Before,
-        ..live()
-    };
+    let before = Inputs { phase: Phase::Before, ..live() };
     assert!(socket(&kubeadm(), before)[0].starts_with("warning /c.yaml:2: "));
     let there = kubeadm().other("/run/containerd/containerd.sock");
     assert!(socket(&there, live()).is_empty());
@@ -223,10 +156,7 @@ fn what_the_caller_saw_at_the_socket_counts() {
     };
     let reason = "connection refused".to_owned();
     let found = socket(&kubeadm(), saw(Socket::Refused { reason }));
-    assert!(
-        found[0].contains("the socket answers with connection refused"),
-        "{found:?}"
-    );
+    assert!(found[0].contains("the socket answers with connection refused"), "{found:?}");
     assert!(socket(&kubeadm(), saw(Socket::Connected)).is_empty());
 }
 
@@ -237,9 +167,7 @@ fn cgroup_v1_is_judged_by_version_and_setting() {
         let setting = fails.map(|fails| ("failCgroupV1", fails.into(), from("/c.yaml", 3)));
         let pairs: Vec<_> = setting.into_iter().collect();
         let found = says(&with_settings(&v1, inputs(kubelet, None), &pairs), "RT005");
-        found.first().map_or_else(String::new, |text| {
-            text.split(':').next().unwrap_or_default().to_owned()
-        })
+        found.first().map_or_else(String::new, |text| text.split(':').next().unwrap_or_default().to_owned())
     };
     assert_eq!(found("1.30.0", None), "");
     assert_eq!(found("1.33.0", None), "warning /sys/fs/cgroup");
@@ -249,9 +177,6 @@ fn cgroup_v1_is_judged_by_version_and_setting() {
     assert_eq!(found("", None), "warning /sys/fs/cgroup");
     let v2 = kubeadm().file("/sys/fs/cgroup/cgroup.controllers", "");
     assert!(says(&with_settings(&v2, inputs("1.35.0", None), &[]), "RT005").is_empty());
-    let image = says(
-        &with_settings(&kubeadm(), inputs("1.35.0", None), &[]),
-        "RT005",
-    );
+    let image = says(&with_settings(&kubeadm(), inputs("1.35.0", None), &[]), "RT005");
     assert_eq!(image, ["not checked: /sys/fs/cgroup of the host"]);
 }

@@ -18,10 +18,7 @@ fn a_second_command_without_a_reset_is_fatal() {
     let tree = kubeadm().file(OWN, "[Service]\nExecStart=/usr/bin/kubelet --v=2\n");
     let found = found(&tree, Inputs::default(), "SD008");
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(
-        found[0].starts_with("fatal") && found[0].contains("'bad-setting'"),
-        "{found:?}"
-    );
+    assert!(found[0].starts_with("fatal") && found[0].contains("'bad-setting'"), "{found:?}");
 }
 
 #[test]
@@ -35,7 +32,10 @@ fn no_command_after_a_reset_and_an_unreadable_fragment_are_fatal() {
 
 #[test]
 fn a_bad_command_in_a_drop_in_leaves_the_old_one() {
-    let tree = kubeadm().file(OWN, "[Service]\nExecStart=/usr/bin/kubelet --node-name=%\u{e9}%5\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=3\"\n");
+    let tree = kubeadm().file(
+        OWN,
+        "[Service]\nExecStart=/usr/bin/kubelet --node-name=%\u{e9}%5\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=3\"\n",
+    );
     let found = found(&tree, Inputs::default(), "SD008");
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].starts_with("error"), "{found:?}");
@@ -45,34 +45,22 @@ fn a_bad_command_in_a_drop_in_leaves_the_old_one() {
 #[test]
 fn a_unit_that_is_missing_or_masked_is_fatal() {
     let missing = kubeadm().without(UNIT);
-    assert!(
-        found(&missing, Inputs::default(), "SD019")[0]
-            .starts_with("fatal /etc/systemd/system/kubelet.service: ")
-    );
+    assert!(found(&missing, Inputs::default(), "SD019")[0].starts_with("fatal /etc/systemd/system/kubelet.service: "));
     let masked = kubeadm().link("/etc/systemd/system/kubelet.service", "/dev/null");
     let found_masked = found(&masked, Inputs::default(), "SD019");
-    assert!(
-        found_masked[0].starts_with("fatal /etc/systemd/system/kubelet.service: "),
-        "{found_masked:?}"
-    );
+    assert!(found_masked[0].starts_with("fatal /etc/systemd/system/kubelet.service: "), "{found_masked:?}");
     assert!(found_masked[0].contains("masked"), "{found_masked:?}");
     assert!(found(&kubeadm(), Inputs::default(), "SD019").is_empty());
     for tree in [missing, masked] {
         let others = run(&snapshot(&tree, crate::rules::testing::external())).findings;
-        assert!(
-            others.iter().all(|finding| finding.rule != "CL001"),
-            "nothing is started at all"
-        );
+        assert!(others.iter().all(|finding| finding.rule != "CL001"), "nothing is started at all");
     }
 }
 
 #[test]
 fn a_disabled_unit_does_not_come_back() {
     let inputs = |state: &str, phase| Inputs {
-        loaded: Some(Loaded {
-            unit_file_state: state.to_owned(),
-            ..Loaded::default()
-        }),
+        loaded: Some(Loaded { unit_file_state: state.to_owned(), ..Loaded::default() }),
         phase,
         ..Inputs::default()
     };
@@ -100,41 +88,21 @@ fn judged(files: &[(&str, bool, u32, u32)]) -> Report {
 
 fn severities(files: &[(&str, bool, u32, u32)]) -> Vec<String> {
     let findings = judged(files).findings;
-    findings
-        .iter()
-        .map(|one| format!("{:?} {}", one.severity, one.at))
-        .collect()
+    findings.iter().map(|one| format!("{:?} {}", one.severity, one.at)).collect()
 }
 
 #[test]
 fn files_of_roots_that_others_write_or_read_are_found() {
-    assert_eq!(
-        severities(&[(DROP_IN, false, 0o664, 0)]),
-        [format!("Error {DROP_IN}")]
-    );
+    assert_eq!(severities(&[(DROP_IN, false, 0o664, 0)]), [format!("Error {DROP_IN}")]);
     assert_eq!(severities(&[("/k", true, 0o644, 0)]), ["Warning /k"]);
     assert_eq!(severities(&[("/k", true, 0o640, 0)]), ["Warning /k"]);
-    assert_eq!(
-        severities(&[
-            ("/k", true, 0o600, 0),
-            ("/u", false, 0o644, 0),
-            ("/x", false, 0o755, 0)
-        ]),
-        [""; 0]
-    );
-    assert_eq!(
-        severities(&[("/k", true, 0o600, 1000), ("/u", false, 0o644, 0)]),
-        ["Warning /k"]
-    );
+    assert_eq!(severities(&[("/k", true, 0o600, 0), ("/u", false, 0o644, 0), ("/x", false, 0o755, 0)]), [""; 0]);
+    assert_eq!(severities(&[("/k", true, 0o600, 1000), ("/u", false, 0o644, 0)]), ["Warning /k"]);
 }
 
 #[test]
 fn a_tree_that_some_user_unpacked_says_nothing_of_owners() {
-    let files = [
-        ("/k", true, 0o600, 1000),
-        ("/u", false, 0o644, 1000),
-        ("/w", false, 0o666, 1000),
-    ];
+    let files = [("/k", true, 0o600, 1000), ("/u", false, 0o644, 1000), ("/w", false, 0o666, 1000)];
     assert_eq!(severities(&files), ["Error /w"]);
     let report = judged(&files);
     assert!(report.not_checked.iter().any(|one| one.rule == "SD026"));

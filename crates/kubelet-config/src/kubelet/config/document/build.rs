@@ -43,10 +43,7 @@ struct Open {
 
 enum Content {
     List(Vec<Node>),
-    Map {
-        entries: Vec<Entry>,
-        key: Option<Key>,
-    },
+    Map { entries: Vec<Entry>, key: Option<Key> },
 }
 
 struct Key {
@@ -72,43 +69,27 @@ pub(super) fn first_document(file: &Place, text: &str) -> Result<Node, BadDocume
         block_nesting_limit: MAX_DEPTH,
     };
     options.set_emit_comments(false);
-    let mut builder = Builder {
-        file,
-        open: Vec::new(),
-        anchors: HashMap::new(),
-        nodes: 0,
-        copied_bytes: 0,
-        root: None,
-    };
+    let mut builder =
+        Builder { file, open: Vec::new(), anchors: HashMap::new(), nodes: 0, copied_bytes: 0, root: None };
     for event in Parser::new_from_str_with_options(text, options) {
         let (event, span) = event.map_err(|error| builder.scan_error(text, &error))?;
         if matches!(event, Event::DocumentEnd | Event::StreamEnd) {
             break;
         }
-        builder
-            .take(event, span)
-            .map_err(|reason| builder.bad(span.start, reason))?;
+        builder.take(event, span).map_err(|reason| builder.bad(span.start, reason))?;
     }
-    Ok(builder.root.unwrap_or(Node {
-        value: Value::Null,
-        at: file.clone(),
-    }))
+    Ok(builder.root.unwrap_or(Node { value: Value::Null, at: file.clone() }))
 }
 
 impl Builder<'_> {
     fn bad(&self, mark: Marker, reason: impl Into<String>) -> BadDocument {
-        BadDocument {
-            at: self.place(mark, 0),
-            reason: reason.into(),
-        }
+        BadDocument { at: self.place(mark, 0), reason: reason.into() }
     }
 
     fn scan_error(&self, text: &str, error: &ScanError) -> BadDocument {
         let mark = *error.marker();
         match error.kind() {
-            ErrorKind::RecursionLimitExceeded => {
-                self.bad(mark, format!("nested deeper than {MAX_DEPTH} levels"))
-            }
+            ErrorKind::RecursionLimitExceeded => self.bad(mark, format!("nested deeper than {MAX_DEPTH} levels")),
             ErrorKind::TabInPlainScalar
             | ErrorKind::TabInIndentation
             | ErrorKind::TabInBlockIndentation
@@ -128,10 +109,7 @@ impl Builder<'_> {
         BadDocument {
             at: found.map_or_else(
                 || self.place(mark, 0),
-                |(line, column)| {
-                    self.file
-                        .at(line, u32::try_from(column + 1).unwrap_or(u32::MAX), 1)
-                },
+                |(line, column)| self.file.at(line, u32::try_from(column + 1).unwrap_or(u32::MAX), 1),
             ),
             reason: "a tab in the indentation: YAML wants blanks".to_owned(),
         }
@@ -139,17 +117,12 @@ impl Builder<'_> {
 
     fn place(&self, mark: Marker, width: u32) -> Place {
         let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-        self.file
-            .at(number(mark.line()), number(mark.col() + 1), width)
+        self.file.at(number(mark.line()), number(mark.col() + 1), width)
     }
 
     /// The place of a scalar; of one that takes several lines only where it begins.
     fn place_of(&self, span: Span) -> Place {
-        let width = if span.start.line() == span.end.line() {
-            u32::try_from(span.len()).unwrap_or(0)
-        } else {
-            0
-        };
+        let width = if span.start.line() == span.end.line() { u32::try_from(span.len()).unwrap_or(0) } else { 0 };
         self.place(span.start, width)
     }
 
@@ -162,14 +135,9 @@ impl Builder<'_> {
                 let built = self.scalar(&text, style, tag.as_deref(), span)?;
                 self.close(built, anchor)
             }
-            Event::SequenceStart(_, anchor, _) => {
-                self.begin(span, anchor, Content::List(Vec::new()))
-            }
+            Event::SequenceStart(_, anchor, _) => self.begin(span, anchor, Content::List(Vec::new())),
             Event::MappingStart(_, anchor, _) => {
-                let content = Content::Map {
-                    entries: Vec::new(),
-                    key: None,
-                };
+                let content = Content::Map { entries: Vec::new(), key: None };
                 self.begin(span, anchor, content)
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(),
@@ -205,10 +173,7 @@ impl Builder<'_> {
         self.count(1)?;
         Ok(Built {
             is_merge_key: is_plain && asked == Tag::None && text == "<<",
-            node: Node {
-                value,
-                at: self.place_of(span),
-            },
+            node: Node { value, at: self.place_of(span) },
             bytes: NODE_BYTES + text.len(),
             nodes: 1,
             height: 0,
@@ -228,14 +193,7 @@ impl Builder<'_> {
             return Err("is nested deeper than we are ready to read");
         }
         self.count(1)?;
-        self.open.push(Open {
-            at: self.place(span.start, 0),
-            anchor,
-            bytes: NODE_BYTES,
-            nodes: 1,
-            height: 1,
-            content,
-        });
+        self.open.push(Open { at: self.place(span.start, 0), anchor, bytes: NODE_BYTES, nodes: 1, height: 1, content });
         Ok(())
     }
 
@@ -281,12 +239,7 @@ impl Builder<'_> {
                     });
                 }
                 Some(key) if key.is_merge => merge(entries, built.node)?,
-                Some(key) => entries.push(Entry {
-                    key: key.text,
-                    at: key.at,
-                    node: built.node,
-                    merged: false,
-                }),
+                Some(key) => entries.push(Entry { key: key.text, at: key.at, node: built.node, merged: false }),
             },
         }
         Ok(())
@@ -310,20 +263,13 @@ impl Builder<'_> {
         }
         self.count(nodes)?;
         self.count_copy(bytes)?;
-        self.anchors
-            .get(&id)
-            .map(Built::copy)
-            .ok_or("an anchor's value contains itself")
+        self.anchors.get(&id).map(Built::copy).ok_or("an anchor's value contains itself")
     }
 }
 
 impl Built {
     fn copy(&self) -> Self {
-        Self {
-            node: self.node.clone(),
-            is_merge_key: false,
-            ..*self
-        }
+        Self { node: self.node.clone(), is_merge_key: false, ..*self }
     }
 }
 
@@ -331,10 +277,7 @@ impl Built {
 fn merge(entries: &mut Vec<Entry>, node: Node) -> Result<(), &'static str> {
     let mut add = |map: Node| match map.value {
         Value::Map(from) => {
-            entries.extend(from.into_iter().map(|entry| Entry {
-                merged: true,
-                ..entry
-            }));
+            entries.extend(from.into_iter().map(|entry| Entry { merged: true, ..entry }));
             Ok(())
         }
         _ => Err("`<<` wants a map or a list of maps"),

@@ -32,24 +32,16 @@ pub(super) fn resolve(tag: Tag, text: &str) -> Result<Value, &'static str> {
         (Value::Number(number), "int") => !number.contains(['.', 'e']),
         _ => false,
     };
-    if fits {
-        Ok(value)
-    } else {
-        Err("a value does not fit its tag")
-    }
+    if fits { Ok(value) } else { Err("a value does not fit its tag") }
 }
 
 fn plain(text: &str) -> Result<Value, &'static str> {
     let value = match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
-        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
-            Value::Bool(true)
-        }
-        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
-            Value::Bool(false)
-        }
-        ".nan" | ".NaN" | ".NAN" | ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF"
-        | "-.inf" | "-.Inf" | "-.INF" => return Err("JSON has no number for infinity or NaN"),
+        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => Value::Bool(true),
+        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => Value::Bool(false),
+        ".nan" | ".NaN" | ".NAN" | ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" | "-.inf" | "-.Inf"
+        | "-.INF" => return Err("JSON has no number for infinity or NaN"),
         _ => number(text).map_or_else(|| Value::String(text.to_owned()), Value::Number),
     };
     Ok(value)
@@ -88,9 +80,7 @@ fn integer(text: &str) -> Option<String> {
     }
     let magnitude = u64::from_str_radix(digits, radix).ok()?;
     if negative {
-        0_i64
-            .checked_sub_unsigned(magnitude)
-            .map(|value| value.to_string())
+        0_i64.checked_sub_unsigned(magnitude).map(|value| value.to_string())
     } else if signed && i64::try_from(magnitude).is_err() {
         None
     } else {

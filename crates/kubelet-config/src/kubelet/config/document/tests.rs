@@ -17,7 +17,8 @@ fn reason(text: &str) -> String {
 
 #[test]
 fn every_key_and_value_knows_its_place() {
-    let text = "# a comment\nmaxPods: 110\nevictionHard:\n  memory.available: \"100Mi\"\nclusterDNS:\n- 10.0.0.10\n- ü: x\n";
+    let text =
+        "# a comment\nmaxPods: 110\nevictionHard:\n  memory.available: \"100Mi\"\nclusterDNS:\n- 10.0.0.10\n- ü: x\n";
     let root = read(text).unwrap();
     let place = |place: &Place| (place.line, place.column, place.width);
     let entry = root.entry("maxPods").unwrap();
@@ -56,10 +57,7 @@ fn scalars_mean_what_they_mean_to_the_kubelet() {
         ("1_000", json!(1000)),
         ("+5", json!(5)),
         ("-5", json!(-5)),
-        (
-            "18446744073709551615",
-            json!(18_446_744_073_709_551_615_u64),
-        ),
+        ("18446744073709551615", json!(18_446_744_073_709_551_615_u64)),
         ("1e3", json!(1000)),
         ("1.5", json!(1.5)),
         (".5", json!(0.5)),
@@ -73,10 +71,7 @@ fn scalars_mean_what_they_mean_to_the_kubelet() {
     ] {
         assert_eq!(json_of(text), value, "{text}");
     }
-    assert_eq!(
-        json_of("1: a\non: b\n1.0: c\n"),
-        json!({"1": "c", "true": "b"})
-    );
+    assert_eq!(json_of("1: a\non: b\n1.0: c\n"), json!({"1": "c", "true": "b"}));
 }
 
 #[test]
@@ -136,9 +131,8 @@ fn what_cannot_be_read_names_a_place_and_quotes_nothing() {
 
 #[test]
 fn nesting_and_aliases_are_bounded() {
-    let deep = |open: &str, close: &str, levels: usize| {
-        format!("x: {}1{}\n", open.repeat(levels), close.repeat(levels))
-    };
+    let deep =
+        |open: &str, close: &str, levels: usize| format!("x: {}1{}\n", open.repeat(levels), close.repeat(levels));
     assert!(read(&deep("[", "]", MAX_DEPTH - 1)).is_ok());
     assert!(reason(&deep("[", "]", MAX_DEPTH + 1)).contains("nested deeper"));
     assert!(reason(&deep("{a: ", "}", 20_000)).contains("nested deeper"));
@@ -150,11 +144,7 @@ fn nesting_and_aliases_are_bounded() {
         bomb = format!("{bomb}a{level}: &a{level} [{previous}]\n");
     }
     assert!(reason(&bomb).contains("ready to read"));
-    let long = format!(
-        "a: &a {}\nb: [{}]\n",
-        "x".repeat(100_000),
-        "*a,".repeat(1000)
-    );
+    let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), "*a,".repeat(1000));
     assert!(reason(&long).contains("anchors and aliases"));
     let mut ladder = "a0: &a0 [x]\n".to_owned();
     for level in 1..100 {

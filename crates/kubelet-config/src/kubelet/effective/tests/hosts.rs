@@ -26,10 +26,7 @@ const NAMES: &[(&str, &str)] = &[
 const OTHER: &[&str] = &["starts", "nodeName"];
 
 fn value(settings: &Settings, name: &str) -> Value {
-    let path = NAMES
-        .iter()
-        .find(|(expected, _)| *expected == name)
-        .map_or(name, |(_, path)| path);
+    let path = NAMES.iter().find(|(expected, _)| *expected == name).map_or(name, |(_, path)| path);
     match settings.get(path) {
         Some(setting) => setting.value.clone(),
         None => json!(""),
@@ -37,7 +34,6 @@ fn value(settings: &Settings, name: &str) -> Value {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "fixtures are read from the disk")]
 fn the_settings_of_every_host_are_those_that_were_expected() {
     let hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hosts");
     let mut compared = 0;
@@ -49,9 +45,7 @@ fn the_settings_of_every_host_are_those_that_were_expected() {
         let tree = tree_of(&host.join("rootfs"));
         let inputs = Inputs {
             unit: expected["unit"]["name"].as_str().map(str::to_owned),
-            version: expected["host"]["kubelet_version"]
-                .as_str()
-                .map(|text| text.parse().unwrap()),
+            version: expected["host"]["kubelet_version"].as_str().map(|text| text.parse().unwrap()),
             hostname: expected["host"]["hostname"].as_str().map(str::to_owned),
             ..Inputs::default()
         };
@@ -63,10 +57,7 @@ fn the_settings_of_every_host_are_those_that_were_expected() {
             compared += 1;
             let got = value(&settings, name);
             if got != *wanted {
-                differences.push(format!(
-                    "{}: {name} is {got}, expected {wanted}",
-                    host.display()
-                ));
+                differences.push(format!("{}: {name} is {got}, expected {wanted}", host.display()));
             }
         }
     }

@@ -88,8 +88,7 @@ impl Reader<'_> {
     }
 
     fn here(&self, width: u32) -> Place {
-        self.file
-            .at(position(self.line), position(self.column), width)
+        self.file.at(position(self.line), position(self.column), width)
     }
 
     fn odd(&mut self, what: Oddity, width: u32) {
@@ -109,19 +108,14 @@ impl Reader<'_> {
     fn give_up(&mut self, reason: &str) -> Going {
         let at = self.here(1);
         self.word = None;
-        self.split
-            .give_up(at, format!("{reason}, which needs a running shell"));
+        self.split.give_up(at, format!("{reason}, which needs a running shell"));
         None
     }
 
     /// The word that is being read; a new one if there is none.
     fn word(&mut self) -> &mut Word {
         let at = self.here(0);
-        self.word.get_or_insert_with(|| Word {
-            text: String::new(),
-            at,
-            quoted: false,
-        })
+        self.word.get_or_insert_with(|| Word { text: String::new(), at, quoted: false })
     }
 
     fn push(&mut self, character: char) {
@@ -197,9 +191,7 @@ impl Reader<'_> {
                 self.expand(&name, quoted)
             }
             Some('"') if !quoted => Some(()),
-            Some('(' | '\'' | '[') if !quoted => {
-                self.give_up("has a substitution or a quotation of bash's own")
-            }
+            Some('(' | '\'' | '[') if !quoted => self.give_up("has a substitution or a quotation of bash's own"),
             Some('(' | '[') => self.give_up("has a substitution"),
             Some('0'..='9' | '?' | '$' | '-' | '@' | '*' | '#' | '!') => {
                 self.give_up("has a parameter of the script's own")
@@ -214,10 +206,7 @@ impl Reader<'_> {
     fn name(&mut self) -> String {
         let mut name = String::new();
         while let Some(next) = self.rest.peek().copied() {
-            if next != '_'
-                && !next.is_ascii_alphabetic()
-                && (name.is_empty() || !next.is_ascii_digit())
-            {
+            if next != '_' && !next.is_ascii_alphabetic() && (name.is_empty() || !next.is_ascii_digit()) {
                 break;
             }
             name.push(next);
@@ -231,10 +220,7 @@ impl Reader<'_> {
         let environment = self.environment;
         let value = environment.get(name).map_or("", String::as_str);
         if self.split.bytes.saturating_add(value.len()) > super::MAX_EXPANDED_BYTES
-            || self
-                .word
-                .as_ref()
-                .is_some_and(|word| word.text.len() > super::MAX_EXPANDED_BYTES)
+            || self.word.as_ref().is_some_and(|word| word.text.len() > super::MAX_EXPANDED_BYTES)
         {
             return self.give_up("expands to more text than is read");
         }
@@ -246,10 +232,7 @@ impl Reader<'_> {
         if value.starts_with(blank) {
             self.end_word()?;
         }
-        let mut words = value
-            .split(blank)
-            .filter(|word| !word.is_empty())
-            .peekable();
+        let mut words = value.split(blank).filter(|word| !word.is_empty()).peekable();
         while let Some(word) = words.next() {
             self.word().text.push_str(word);
             if words.peek().is_some() {

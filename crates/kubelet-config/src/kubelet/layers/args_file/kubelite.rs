@@ -15,10 +15,7 @@ pub(in super::super) fn split(file: &Place, text: &str, environment: &Environmen
     for (index, line) in text.split('\n').enumerate() {
         let at = file.at_line(position(index + 1));
         if line.len() >= MAX_LINE_BYTES {
-            split.give_up(
-                at,
-                format!("has a line of more than {MAX_LINE_BYTES} bytes"),
-            );
+            split.give_up(at, format!("has a line of more than {MAX_LINE_BYTES} bytes"));
             break;
         }
         let trimmed = line.trim();
@@ -53,11 +50,7 @@ fn words(at: &Place, line: &str, environment: &Environment, split: &mut Split) -
         column += 1;
         if character == ' ' {
             if let Some((_, opened)) = quote {
-                split.odd(
-                    Oddity::QuoteDeleted,
-                    at.at(at.line, position(opened), 1),
-                    line,
-                );
+                split.odd(Oddity::QuoteDeleted, at.at(at.line, position(opened), 1), line);
             }
             if !finish(at, column, &mut raw, line, environment, split) {
                 return false;
@@ -83,14 +76,7 @@ fn words(at: &Place, line: &str, environment: &Environment, split: &mut Split) -
 }
 
 /// Ends a word at a blank or at the end of its line.
-fn finish(
-    at: &Place,
-    end: usize,
-    raw: &mut Raw,
-    line: &str,
-    environment: &Environment,
-    split: &mut Split,
-) -> bool {
+fn finish(at: &Place, end: usize, raw: &mut Raw, line: &str, environment: &Environment, split: &mut Split) -> bool {
     let raw = std::mem::take(raw);
     let first = if raw.first == 0 { end } else { raw.first };
     let place = at.at(at.line, position(first), position(raw.width.max(1)));
@@ -147,12 +133,6 @@ fn name(text: &str) -> (Option<&str>, usize) {
     if matches!(first, '*' | '#' | '$' | '@' | '!' | '?' | '-' | '0'..='9') {
         return (text.get(..1), 1);
     }
-    let end = text
-        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-        .unwrap_or(text.len());
-    if end == 0 {
-        (None, 0)
-    } else {
-        (text.get(..end), end)
-    }
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+    if end == 0 { (None, 0) } else { (text.get(..end), end) }
 }

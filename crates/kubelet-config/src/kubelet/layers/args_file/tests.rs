@@ -17,19 +17,11 @@ fn texts(split: &Split) -> Vec<&str> {
 }
 
 fn places(split: &Split) -> Vec<(u32, u32, u32)> {
-    split
-        .args
-        .iter()
-        .map(|arg| (arg.at.line, arg.at.column, arg.at.width))
-        .collect()
+    split.args.iter().map(|arg| (arg.at.line, arg.at.column, arg.at.width)).collect()
 }
 
 fn oddities(split: &Split) -> Vec<(u32, Oddity)> {
-    split
-        .oddities
-        .iter()
-        .map(|odd| (odd.at.line, odd.what))
-        .collect()
+    split.oddities.iter().map(|odd| (odd.at.line, odd.what)).collect()
 }
 
 fn by_kubelite(text: &str) -> Split {
@@ -44,17 +36,7 @@ fn by_bash(text: &str) -> Split {
 fn kubelite_deletes_quotes_and_splits_at_every_blank() {
     let split = by_kubelite("  # a comment\n\n--a=\"x,y\"\n  --b 1 \r\n--c=2  --d=3\n");
     assert_eq!(texts(&split), ["--a=x,y", "--b", "1", "--c=2", "", "--d=3"]);
-    assert_eq!(
-        places(&split),
-        [
-            (3, 1, 9),
-            (4, 3, 3),
-            (4, 7, 1),
-            (5, 1, 5),
-            (5, 7, 1),
-            (5, 8, 5)
-        ]
-    );
+    assert_eq!(places(&split), [(3, 1, 9), (4, 3, 3), (4, 7, 1), (5, 1, 5), (5, 7, 1), (5, 8, 5)]);
     assert_eq!(oddities(&split), [(5, Oddity::TwoBlanks)]);
     assert_eq!(split.oddities[0].text, "--c=2  --d=3");
 }
@@ -62,33 +44,20 @@ fn kubelite_deletes_quotes_and_splits_at_every_blank() {
 #[test]
 fn kubelite_loses_the_quotes_around_a_blank() {
     let split = by_kubelite("--node-labels=\"a=b c=d\" --v=2\n--x='a b'\n--y=\"ab\"\n");
-    assert_eq!(
-        texts(&split),
-        ["--node-labels=a=b", "c=d", "--v=2", "--x=a", "b", "--y=ab"]
-    );
-    assert_eq!(
-        oddities(&split),
-        [(1, Oddity::QuoteDeleted), (2, Oddity::QuoteDeleted)]
-    );
+    assert_eq!(texts(&split), ["--node-labels=a=b", "c=d", "--v=2", "--x=a", "b", "--y=ab"]);
+    assert_eq!(oddities(&split), [(1, Oddity::QuoteDeleted), (2, Oddity::QuoteDeleted)]);
     // The caret stands under the quote.
     assert_eq!(split.oddities[0].at.column, 15);
 }
 
 #[test]
 fn kubelite_expands_as_go_does() {
-    let split =
-        by_kubelite("--a=${SNAP_COMMON}/x$EMPTY-$SNAP_COMMON.y\n--b=${}z$1$$-$ --c=${open\n--d=$é");
-    assert_eq!(
-        texts(&split),
-        ["--a=/c/x-/c.y", "--b=z-$", "--c=open", "--d=$é"]
-    );
+    let split = by_kubelite("--a=${SNAP_COMMON}/x$EMPTY-$SNAP_COMMON.y\n--b=${}z$1$$-$ --c=${open\n--d=$é");
+    assert_eq!(texts(&split), ["--a=/c/x-/c.y", "--b=z-$", "--c=open", "--d=$é"]);
     assert_eq!(oddities(&split), []);
     let split = by_kubelite("$UNSET\n''\n--a=1");
     assert_eq!(texts(&split), ["", "", "--a=1"]);
-    assert_eq!(
-        oddities(&split),
-        [(1, Oddity::EmptyVariable), (2, Oddity::EmptyQuotes)]
-    );
+    assert_eq!(oddities(&split), [(1, Oddity::EmptyVariable), (2, Oddity::EmptyQuotes)]);
 }
 
 #[test]
@@ -104,24 +73,12 @@ fn kubelite_exits_on_a_line_of_64_kib() {
 #[test]
 fn bash_reads_words_quotes_and_comments() {
     for (text, expected) in [
-        (
-            "--a=1  --b=2\n\n--c=\"x y\"\n",
-            &["--a=1", "--b=2", "--c=x y"][..],
-        ),
+        ("--a=1  --b=2\n\n--c=\"x y\"\n", &["--a=1", "--b=2", "--c=x y"][..]),
         ("# no --x\n--a=1 # more\n--b#no", &["--a=1", "--b#no"]),
-        (
-            "--a=${SNAP_COMMON}/x --b=$EMPTY $EMPTY $TWO \"$TWO\" ${UNSET}",
-            &["--a=/c/x", "--b=", "a", "b", "a  b"],
-        ),
-        (
-            "--a='m<1,n<2' --b=\"m<1\" --c=a\\ b",
-            &["--a=m<1,n<2", "--b=m<1", "--c=a b"],
-        ),
+        ("--a=${SNAP_COMMON}/x --b=$EMPTY $EMPTY $TWO \"$TWO\" ${UNSET}", &["--a=/c/x", "--b=", "a", "b", "a  b"]),
+        ("--a='m<1,n<2' --b=\"m<1\" --c=a\\ b", &["--a=m<1,n<2", "--b=m<1", "--c=a b"]),
         ("--a=1 \\\n--b=2", &["--a=1", "--b=2"]),
-        (
-            "--a=\"x\\d\\\"y\\\\\" $ --b=$",
-            &["--a=x\\d\"y\\", "$", "--b=$"],
-        ),
+        ("--a=\"x\\d\\\"y\\\\\" $ --b=$", &["--a=x\\d\"y\\", "$", "--b=$"]),
     ] {
         let split = by_bash(text);
         assert_eq!(texts(&split), expected, "{text}");
@@ -136,29 +93,16 @@ fn bash_stops_at_what_is_syntax_to_it() {
     assert_eq!(oddities(&split), [(2, Oddity::ShellSyntax('<'))]);
     assert_eq!(split.oddities[0].at.column, 33);
     // The rest is read all the same, so that the other rules have something to judge.
-    assert_eq!(
-        texts(&split)[1],
-        "--eviction-hard=memory.available<1Gi,nodefs.available<5%"
-    );
+    assert_eq!(texts(&split)[1], "--eviction-hard=memory.available<1Gi,nodefs.available<5%");
     let split = by_bash("--a=\"x\n--b=1\n");
     assert_eq!(oddities(&split), [(1, Oddity::QuoteNotClosed)]);
     let split = by_bash("--a={x,y} --b={z} --c='' \"$EMPTY\"");
-    assert_eq!(
-        oddities(&split),
-        [(1, Oddity::ShellSyntax('{')), (1, Oddity::EmptyQuotes)]
-    );
+    assert_eq!(oddities(&split), [(1, Oddity::ShellSyntax('{')), (1, Oddity::EmptyQuotes)]);
 }
 
 #[test]
 fn bash_is_not_guessed_at_where_it_runs_something() {
-    for text in [
-        "--a=$(hostname)",
-        "--a=`hostname`",
-        "--a=\"$(hostname)\"",
-        "--a=${X:-y}",
-        "--a=$1",
-        "--a=$'x'",
-    ] {
+    for text in ["--a=$(hostname)", "--a=`hostname`", "--a=\"$(hostname)\"", "--a=${X:-y}", "--a=$1", "--a=$'x'"] {
         let split = by_bash(text);
         assert!(split.args.is_empty(), "{text}");
         assert!(split.unknown.is_some(), "{text}");
@@ -169,10 +113,9 @@ fn bash_is_not_guessed_at_where_it_runs_something() {
 fn a_large_variable_named_often_does_not_fill_the_memory() {
     let environment = BTreeMap::from([("X".to_owned(), "x".repeat(1 << 20))]);
     let text = "--a=$X\n".repeat(10_000);
-    for split in [
-        kubelite(&Place::file("/args"), &text, &environment),
-        bash(&Place::file("/args"), &text, &environment),
-    ] {
+    for split in
+        [kubelite(&Place::file("/args"), &text, &environment), bash(&Place::file("/args"), &text, &environment)]
+    {
         assert!(split.args.is_empty());
         assert!(split.unknown.is_some());
     }

@@ -23,13 +23,7 @@ const LISTS: [&str; 3] = ["kubelet-arg", "node-label", "node-taint"];
 
 /// Options that a variable may give, of those that bear on the kubelet; the variable is the option in capitals with
 /// `_`, behind `K3S_` or `RKE2_`.
-const FROM_VARIABLES: [&str; 5] = [
-    "node-name",
-    "resolv-conf",
-    "data-dir",
-    "cloud-provider-name",
-    "kubelet-path",
-];
+const FROM_VARIABLES: [&str; 5] = ["node-name", "resolv-conf", "data-dir", "cloud-provider-name", "kubelet-path"];
 
 /// What else the programs and their installers read behind `K3S_` or `RKE2_`; from docs.k3s.io/reference/env-variables
 /// and the `EnvVar` of each option.
@@ -80,10 +74,7 @@ pub(in super::super) fn reads_variable(flavor: &Flavor, name: &str) -> bool {
     let Some(rest) = name.strip_prefix(flavor.variables) else {
         return false;
     };
-    VARIABLES.contains(&rest)
-        || FROM_VARIABLES
-            .iter()
-            .any(|option| variable_of(option) == rest)
+    VARIABLES.contains(&rest) || FROM_VARIABLES.iter().any(|option| variable_of(option) == rest)
 }
 
 fn variable_of(option: &str) -> String {
@@ -106,9 +97,7 @@ pub(super) struct Options(BTreeMap<String, Values>);
 impl Options {
     /// The values of an option, in order.
     pub(super) fn all(&self, option: &str) -> &[Word] {
-        self.0
-            .get(option)
-            .map_or(&[], |values| values.items.as_slice())
+        self.0.get(option).map_or(&[], |values| values.items.as_slice())
     }
 
     /// The value of an option whose last one counts.
@@ -118,27 +107,18 @@ impl Options {
 
     /// The text of the same, if it is not empty.
     pub(super) fn text(&self, option: &str) -> Option<&str> {
-        self.last(option)
-            .map(|word| word.text.as_str())
-            .filter(|text| !text.is_empty())
+        self.last(option).map(|word| word.text.as_str()).filter(|text| !text.is_empty())
     }
 
     /// Whether a switch is on, as Go reads it.
     pub(super) fn is_set(&self, option: &str) -> bool {
-        self.text(option)
-            .is_some_and(|text| matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True"))
+        self.text(option).is_some_and(|text| matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True"))
     }
 }
 
 /// Reads all options; `words` are those behind `agent` or `server`. Notes in `launch` what was read, replaced and
 /// could not be read.
-pub(super) fn read(
-    tree: &dyn Tree,
-    unit: &Unit,
-    flavor: &Flavor,
-    words: &[Word],
-    launch: &mut Launch,
-) -> Options {
+pub(super) fn read(tree: &dyn Tree, unit: &Unit, flavor: &Flavor, words: &[Word], launch: &mut Launch) -> Options {
     let given = command_line::read(words);
     let mut options = Options::default();
     for file in files::find(tree, unit, flavor, &given, launch) {
@@ -153,13 +133,7 @@ pub(super) fn read(
     for option in FROM_VARIABLES {
         let variable = format!("{}{}", flavor.variables, variable_of(option));
         if let (None, Some(word)) = (options.last(option), of_variable(unit, &variable)) {
-            options.0.insert(
-                option.to_owned(),
-                Values {
-                    at: word.declared.clone(),
-                    items: vec![word],
-                },
-            );
+            options.0.insert(option.to_owned(), Values { at: word.declared.clone(), items: vec![word] });
         }
     }
     options
@@ -171,30 +145,16 @@ fn of_variable(unit: &Unit, name: &str) -> Option<Word> {
     (!winner.value.is_empty()).then(|| Word {
         text: winner.value.clone(),
         declared: winner.at.clone(),
-        origins: vec![Origin {
-            variable: name.to_owned(),
-            at: winner.at.clone(),
-            braces: false,
-        }],
+        origins: vec![Origin { variable: name.to_owned(), at: winner.at.clone(), braces: false }],
     })
 }
 
 /// Puts values in the place of earlier ones; what a list loses is noted.
-fn replace(
-    options: &mut Options,
-    option: String,
-    values: Values,
-    by_command_line: bool,
-    launch: &mut Launch,
-) {
+fn replace(options: &mut Options, option: String, values: Values, by_command_line: bool, launch: &mut Launch) {
     let by = values.at.clone();
     let lost = match options.0.get(&option) {
         Some(old) if LISTS.contains(&option.as_str()) => {
-            let again: BTreeSet<&str> = values
-                .items
-                .iter()
-                .map(|new| name_of(&option, &new.text))
-                .collect();
+            let again: BTreeSet<&str> = values.items.iter().map(|new| name_of(&option, &new.text)).collect();
             old.items
                 .iter()
                 .filter(|item| !again.contains(name_of(&option, &item.text)))
@@ -207,23 +167,13 @@ fn replace(
         && !lost.is_empty()
         && launch.replaced.len() < MAX_REPLACED
     {
-        launch.replaced.push(ReplacedList {
-            key: option,
-            at: old.at,
-            lost,
-            by,
-            by_command_line,
-        });
+        launch.replaced.push(ReplacedList { key: option, at: old.at, lost, by, by_command_line });
     }
 }
 
 /// What an item sets: an item that the later list sets to something else is overridden, which may be meant, and not
 /// lost.
 fn name_of<'a>(option: &str, item: &'a str) -> &'a str {
-    let item = if option == "kubelet-arg" {
-        item.strip_prefix("--").unwrap_or(item)
-    } else {
-        item
-    };
+    let item = if option == "kubelet-arg" { item.strip_prefix("--").unwrap_or(item) } else { item };
     item.split('=').next().unwrap_or(item)
 }

@@ -46,11 +46,7 @@ fn flags(launch: &Launch) -> Vec<String> {
         .zip(&launch.built_in)
         .skip(1)
         .map(|(word, own)| {
-            let from = if *own {
-                "own".to_owned()
-            } else {
-                word.at().file_line()
-            };
+            let from = if *own { "own".to_owned() } else { word.at().file_line() };
             format!("{} ({from})", word.text)
         })
         .collect()
@@ -58,10 +54,7 @@ fn flags(launch: &Launch) -> Vec<String> {
 
 /// Those of the flags that the operator gives.
 fn given(launch: &Launch) -> Vec<String> {
-    flags(launch)
-        .into_iter()
-        .filter(|flag| !flag.ends_with("(own)"))
-        .collect()
+    flags(launch).into_iter().filter(|flag| !flag.ends_with("(own)")).collect()
 }
 
 const CONFIG: &str = "/etc/rancher/k3s/config.yaml";
@@ -86,16 +79,8 @@ fn an_agent_without_options_gets_the_distributions_flags() {
     assert!(launch.is_built_in(0));
     assert_eq!(launch.server_disables_cloud_controller, None);
     // Its configuration is not there yet: what it will hold stands in the place of the kubelet's defaults.
-    assert!(
-        launch
-            .settings
-            .iter()
-            .any(|(path, _)| *path == "authorization.mode")
-    );
-    let tree = agent("agent").file(
-        "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/00-k3s-defaults.conf",
-        "",
-    );
+    assert!(launch.settings.iter().any(|(path, _)| *path == "authorization.mode"));
+    let tree = agent("agent").file("/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/00-k3s-defaults.conf", "");
     assert_eq!(launched(&tree).settings, []);
 }
 
@@ -127,16 +112,10 @@ fn later_files_replace_lists_and_a_plus_appends() {
     let tree = agent("agent")
         .file(CONFIG, "kubelet-arg:\n- a=1\n- b=1\n")
         .file(format!("{CONFIG}.d/10-x.yml"), "kubelet-arg+: c=1\n")
-        .file(
-            format!("{CONFIG}.d/20-x.YAML"),
-            "kubelet-arg:\n- d=1\n- b=2\n",
-        )
+        .file(format!("{CONFIG}.d/20-x.YAML"), "kubelet-arg:\n- d=1\n- b=2\n")
         .file(format!("{CONFIG}.d/30-x.yaml.bak"), "kubelet-arg: e=1\n")
         .file(format!("{CONFIG}.d/40-x.yaml/y"), "")
-        .file(
-            format!("{CONFIG}.d/50-x.yaml"),
-            "{\"kubelet-arg+\": [\"f=1\"]}",
-        );
+        .file(format!("{CONFIG}.d/50-x.yaml"), "{\"kubelet-arg+\": [\"f=1\"]}");
     let launch = launched(&tree);
     assert_eq!(
         given(&launch),
@@ -150,27 +129,10 @@ fn later_files_replace_lists_and_a_plus_appends() {
         panic!("{:?}", launch.replaced);
     };
     assert_eq!(list.at.file_line(), "/etc/rancher/k3s/config.yaml:1");
-    assert_eq!(
-        list.by.file_line(),
-        "/etc/rancher/k3s/config.yaml.d/20-x.YAML:1"
-    );
-    let lost: Vec<String> = list
-        .lost
-        .iter()
-        .map(|(item, at)| format!("{item} {at}"))
-        .collect();
-    assert_eq!(
-        lost,
-        [
-            "a=1 /etc/rancher/k3s/config.yaml:2",
-            "c=1 /etc/rancher/k3s/config.yaml.d/10-x.yml:1"
-        ]
-    );
-    let files: Vec<_> = launch
-        .files
-        .iter()
-        .map(|file| file.file.to_string())
-        .collect();
+    assert_eq!(list.by.file_line(), "/etc/rancher/k3s/config.yaml.d/20-x.YAML:1");
+    let lost: Vec<String> = list.lost.iter().map(|(item, at)| format!("{item} {at}")).collect();
+    assert_eq!(lost, ["a=1 /etc/rancher/k3s/config.yaml:2", "c=1 /etc/rancher/k3s/config.yaml.d/10-x.yml:1"]);
+    let files: Vec<_> = launch.files.iter().map(|file| file.file.to_string()).collect();
     assert_eq!(files.len(), 4, "{files:?}");
 }
 
@@ -184,12 +146,10 @@ fn a_key_that_stands_twice_in_a_file_replaces_too() {
 
 #[test]
 fn the_command_line_goes_over_files_and_files_over_variables() {
-    let tree = agent("agent --node-name cli --kubelet-arg=a=2 -kubelet-arg b=1 --debug --with-node-id=false -i 10.0.0.9")
-        .file(
-            "/etc/default/k3s-agent",
-            "K3S_NODE_NAME=variable\nK3S_RESOLV_CONF=/r\nK3S_URL=https://x\n",
-        )
-        .file(CONFIG, "node-name: file\nkubelet-arg:\n- a=1\n- c=1\nnode-ip: 10.0.0.1\n");
+    let tree =
+        agent("agent --node-name cli --kubelet-arg=a=2 -kubelet-arg b=1 --debug --with-node-id=false -i 10.0.0.9")
+            .file("/etc/default/k3s-agent", "K3S_NODE_NAME=variable\nK3S_RESOLV_CONF=/r\nK3S_URL=https://x\n")
+            .file(CONFIG, "node-name: file\nkubelet-arg:\n- a=1\n- c=1\nnode-ip: 10.0.0.1\n");
     let launch = launched(&tree);
     assert_eq!(
         given(&launch),
@@ -234,23 +194,13 @@ fn the_operators_flags_take_the_place_of_the_distributions() {
     assert!(all.contains(&"--node-labels=a=b (/etc/rancher/k3s/config.yaml:1)".to_owned()));
     assert!(all.contains(&"--node-labels=c=d (/etc/rancher/k3s/config.yaml:3)".to_owned()));
     assert!(!all.contains(&"--read-only-port=0 (own)".to_owned()));
-    let containerd: Vec<_> = all
-        .iter()
-        .filter(|flag| flag.starts_with("--containerd="))
-        .collect();
+    let containerd: Vec<_> = all.iter().filter(|flag| flag.starts_with("--containerd=")).collect();
     assert_eq!(containerd.len(), 2);
     assert!(containerd[0].contains("/x "));
     assert!(all.contains(&"--config=/etc/k.yaml (/etc/rancher/k3s/config.yaml:6)".to_owned()));
     // Since 1.32 it is copied into the folder, where it comes after the distribution's own.
-    let copied = tree.file(
-        "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/10-cli-config.conf",
-        "",
-    );
-    assert!(
-        !flags(&launched(&copied))
-            .iter()
-            .any(|flag| flag.starts_with("--config="))
-    );
+    let copied = tree.file("/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/10-cli-config.conf", "");
+    assert!(!flags(&launched(&copied)).iter().any(|flag| flag.starts_with("--config=")));
 }
 
 #[test]
@@ -258,17 +208,12 @@ fn a_server_says_what_its_cloud_controller_does() {
     let server = launched(&rke2("server"));
     assert_eq!(server.server_disables_cloud_controller, Some(false));
     assert!(flags(&server).contains(&"--cloud-provider=external (own)".to_owned()));
-    let without = rke2("server").file(
-        "/etc/rancher/rke2/config.yaml",
-        "disable-cloud-controller: true\ndata-dir: /data\n",
-    );
+    let without =
+        rke2("server").file("/etc/rancher/rke2/config.yaml", "disable-cloud-controller: true\ndata-dir: /data\n");
     let without = launched(&without);
     assert_eq!(without.server_disables_cloud_controller, Some(true));
     let all = flags(&without);
-    assert!(
-        !all.iter().any(|flag| flag.contains("cloud-provider")),
-        "{all:?}"
-    );
+    assert!(!all.iter().any(|flag| flag.contains("cloud-provider")), "{all:?}");
     assert!(all.contains(&"--kubeconfig=/data/agent/kubelet.kubeconfig (own)".to_owned()));
     let none = launched(&rke2("server --disable-agent"));
     assert!(none.words.is_empty() && none.unknown.is_some());
@@ -285,10 +230,7 @@ fn rke2_names_the_cloud_and_takes_klogs_flags_for_itself() {
     assert!(!launch.launcher.is_in_process());
     assert_eq!(
         given(&launch),
-        [
-            "--cloud-provider=external (/etc/rancher/rke2/config.yaml:1)",
-            "--v=2 (/etc/rancher/rke2/config.yaml:4)",
-        ]
+        ["--cloud-provider=external (/etc/rancher/rke2/config.yaml:1)", "--v=2 (/etc/rancher/rke2/config.yaml:4)",]
     );
     assert!(flags(&launch).contains(&"--sync-frequency=30s (own)".to_owned()));
 }
@@ -327,10 +269,7 @@ fn a_megabyte_of_items_is_read() {
     let tree = agent("agent")
         .file(CONFIG, items)
         .file(format!("{CONFIG}.d/1.yaml"), same)
-        .file(
-            format!("{CONFIG}.d/2.yaml"),
-            "kubelet-arg: z=1\n".repeat(60_000),
-        );
+        .file(format!("{CONFIG}.d/2.yaml"), "kubelet-arg: z=1\n".repeat(60_000));
     let launch = launched(&tree);
     assert_eq!(launch.words.len(), 8);
     assert_eq!(launch.replaced.len(), 1);

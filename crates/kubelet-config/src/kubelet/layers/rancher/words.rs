@@ -55,27 +55,18 @@ pub(super) struct Given {
 impl Given {
     /// A value of the operator's.
     pub(super) fn user(word: Word) -> Self {
-        Self {
-            word,
-            built_in: false,
-        }
+        Self { word, built_in: false }
     }
 
     /// A value of the distribution's own.
     pub(super) fn built_in(word: Word) -> Self {
-        Self {
-            word,
-            built_in: true,
-        }
+        Self { word, built_in: true }
     }
 
     /// As a flag.
     fn flag(self, name: &str) -> Self {
         let text = format!("--{name}={}", self.word.text);
-        Self {
-            word: Word { text, ..self.word },
-            ..self
-        }
+        Self { word: Word { text, ..self.word }, ..self }
     }
 }
 
@@ -90,24 +81,16 @@ pub(super) fn build(
     launch: &mut Launch,
 ) {
     let own = |text: &str| {
-        Given::built_in(Word {
-            text: text.to_owned(),
-            declared: command.at().clone(),
-            origins: Vec::new(),
-        })
+        Given::built_in(Word { text: text.to_owned(), declared: command.at().clone(), origins: Vec::new() })
     };
-    let data = PathBuf::from(options.text("data-dir").map_or_else(
-        || format!("/var/lib/rancher/{}", flavor.name),
-        str::to_owned,
-    ));
+    let data = PathBuf::from(
+        options.text("data-dir").map_or_else(|| format!("/var/lib/rancher/{}", flavor.name), str::to_owned),
+    );
     let agent = data.join("agent");
     let config_dir = agent.join("etc/kubelet.conf.d");
     let mut initial = BTreeMap::new();
     initial.insert("config-dir", own(&config_dir.to_string_lossy()));
-    initial.insert(
-        "kubeconfig",
-        own(&agent.join("kubelet.kubeconfig").to_string_lossy()),
-    );
+    initial.insert("kubeconfig", own(&agent.join("kubelet.kubeconfig").to_string_lossy()));
     initial.insert("read-only-port", own("0"));
     let labels = joined(options.all("node-label"));
     initial.insert("node-labels", labels.unwrap_or_else(|| own("")));
@@ -132,21 +115,14 @@ pub(super) fn build(
             .into_iter()
             .filter(|given| flavor.launcher != Launcher::Rke2 || !is_logging(&given.word.text)),
     );
-    (launch.words, launch.built_in) = words
-        .into_iter()
-        .map(|given| (given.word, given.built_in))
-        .unzip();
+    (launch.words, launch.built_in) = words.into_iter().map(|given| (given.word, given.built_in)).unzip();
     if !has_defaults_file(tree, &config_dir) {
         launch.settings = settings(options, &agent);
     }
 }
 
 /// The runtime's flags; with another runtime than the distribution's containerd its socket.
-fn runtime(
-    options: &Options,
-    own: &dyn Fn(&str) -> Given,
-    initial: &mut BTreeMap<&'static str, Given>,
-) {
+fn runtime(options: &Options, own: &dyn Fn(&str) -> Given, initial: &mut BTreeMap<&'static str, Given>) {
     let socket = options.last("container-runtime-endpoint");
     let path = socket.map_or(SOCKET, |word| word.text.as_str());
     let path = path.strip_prefix("unix://").unwrap_or(path);
@@ -154,10 +130,7 @@ fn runtime(
         return;
     }
     let given = match socket {
-        Some(word) => Given::user(Word {
-            text: path.to_owned(),
-            ..word.clone()
-        }),
+        Some(word) => Given::user(Word { text: path.to_owned(), ..word.clone() }),
         None => own(path),
     };
     initial.insert("containerd", given);
@@ -171,11 +144,7 @@ fn from_options(options: &Options, initial: &mut BTreeMap<&'static str, Given>) 
     if let Some(taints) = joined(options.all("node-taint")) {
         initial.insert("register-with-taints", taints);
     }
-    for (option, flag) in [
-        ("resolv-conf", "resolv-conf"),
-        ("vmodule", "vmodule"),
-        ("v", "v"),
-    ] {
+    for (option, flag) in [("resolv-conf", "resolv-conf"), ("vmodule", "vmodule"), ("v", "v")] {
         if let Some(word) = options.last(option).filter(|word| !word.text.is_empty()) {
             initial.insert(flag, Given::user(word.clone()));
         }
@@ -183,10 +152,7 @@ fn from_options(options: &Options, initial: &mut BTreeMap<&'static str, Given>) 
     if options.is_set("protect-kernel-defaults")
         && let Some(word) = options.last("protect-kernel-defaults")
     {
-        let word = Word {
-            text: "true".to_owned(),
-            ..word.clone()
-        };
+        let word = Word { text: "true".to_owned(), ..word.clone() };
         initial.insert("protect-kernel-defaults", Given::user(word));
     }
 }
@@ -199,25 +165,12 @@ fn credential_provider(
     initial: &mut BTreeMap<&'static str, Given>,
 ) {
     let value = |option: &str, default: &str| {
-        options
-            .last(option)
-            .map_or_else(|| own(default), |word| Given::user(word.clone()))
+        options.last(option).map_or_else(|| own(default), |word| Given::user(word.clone()))
     };
-    let folder = value(
-        "image-credential-provider-bin-dir",
-        "/var/lib/rancher/credentialprovider/bin",
-    );
-    let config = value(
-        "image-credential-provider-config",
-        "/var/lib/rancher/credentialprovider/config.yaml",
-    );
-    let kind = |given: &Given| {
-        tree.stat(Path::new(&given.word.text))
-            .ok()
-            .map(|meta| meta.kind)
-    };
-    if kind(&folder) == Some(Kind::Folder) && kind(&config).is_some_and(|kind| kind != Kind::Folder)
-    {
+    let folder = value("image-credential-provider-bin-dir", "/var/lib/rancher/credentialprovider/bin");
+    let config = value("image-credential-provider-config", "/var/lib/rancher/credentialprovider/config.yaml");
+    let kind = |given: &Given| tree.stat(Path::new(&given.word.text)).ok().map(|meta| meta.kind);
+    if kind(&folder) == Some(Kind::Folder) && kind(&config).is_some_and(|kind| kind != Kind::Folder) {
         initial.insert("image-credential-provider-bin-dir", folder);
         initial.insert("image-credential-provider-config", config);
     }
@@ -229,20 +182,11 @@ fn joined(items: &[Word]) -> Option<Given> {
     let texts: Vec<&str> = items.iter().map(|item| item.text.as_str()).collect();
     let origins = match items {
         [only] => only.origins.clone(),
-        _ => items
-            .iter()
-            .map(|item| Origin {
-                variable: String::new(),
-                at: item.at().clone(),
-                braces: false,
-            })
-            .collect(),
+        _ => {
+            items.iter().map(|item| Origin { variable: String::new(), at: item.at().clone(), braces: false }).collect()
+        }
     };
-    Some(Given::user(Word {
-        text: texts.join(","),
-        declared: first.declared.clone(),
-        origins,
-    }))
+    Some(Given::user(Word { text: texts.join(","), declared: first.declared.clone(), origins }))
 }
 
 /// The operator's `kubelet-arg`, without those that k3s 1.32 and later copies into files of `config_dir` at its start:
@@ -276,10 +220,7 @@ fn merged(mut initial: BTreeMap<&'static str, Given>, extra: Vec<Word>) -> Vec<G
     for word in extra {
         let (written, value) = split(&word.text);
         let name = written.trim_end_matches(['-', '+']).to_owned();
-        let given = Given::user(Word {
-            text: value.to_owned(),
-            ..word.clone()
-        });
+        let given = Given::user(Word { text: value.to_owned(), ..word.clone() });
         let own = initial.remove(name.as_str());
         let values = flags.entry(name).or_default();
         if written.ends_with('+') {
@@ -301,32 +242,19 @@ fn merged(mut initial: BTreeMap<&'static str, Given>, extra: Vec<Word>) -> Vec<G
     }
     flags
         .into_iter()
-        .flat_map(|(name, values)| {
-            values
-                .into_iter()
-                .map(|given| given.flag(&name))
-                .collect::<Vec<_>>()
-        })
+        .flat_map(|(name, values)| values.into_iter().map(|given| given.flag(&name)).collect::<Vec<_>>())
         .collect()
 }
 
 /// RKE2's `cloud-provider-name`, under the name that the kubelet gets: two of RKE2's own charts are external
 /// providers, and `aws` only names the node.
 fn rke2_cloud_provider(options: &Options) -> Option<Given> {
-    let word = options
-        .last("cloud-provider-name")
-        .filter(|word| !matches!(word.text.as_str(), "" | "aws"))?;
+    let word = options.last("cloud-provider-name").filter(|word| !matches!(word.text.as_str(), "" | "aws"))?;
     let name = match word.text.as_str() {
         "rancher-vsphere" | "harvester" => "external",
         name => name,
     };
-    Some(
-        Given::user(Word {
-            text: name.to_owned(),
-            ..word.clone()
-        })
-        .flag("cloud-provider"),
-    )
+    Some(Given::user(Word { text: name.to_owned(), ..word.clone() }).flag("cloud-provider"))
 }
 
 fn is_logging(flag: &str) -> bool {
@@ -335,11 +263,7 @@ fn is_logging(flag: &str) -> bool {
 
 /// Whether the distribution has written its settings: `00-k3s-defaults.conf`, `00-rke2-defaults.conf`.
 fn has_defaults_file(tree: &dyn Tree, config_dir: &Path) -> bool {
-    tree.list(config_dir).is_ok_and(|names| {
-        names
-            .iter()
-            .any(|name| name.to_string_lossy().starts_with("00-"))
-    })
+    tree.list(config_dir).is_ok_and(|names| names.iter().any(|name| name.to_string_lossy().starts_with("00-")))
 }
 
 /// What the distribution writes into that file at its start (before 1.32 it gave them as flags); of the cluster's DNS
@@ -347,11 +271,7 @@ fn has_defaults_file(tree: &dyn Tree, config_dir: &Path) -> bool {
 fn settings(options: &Options, agent: &Path) -> Vec<(&'static str, Value)> {
     let below = |name: &str| json!(agent.join(name).to_string_lossy());
     let endpoint = options.text("container-runtime-endpoint").unwrap_or(SOCKET);
-    let endpoint = if endpoint.starts_with("unix://") {
-        endpoint.to_owned()
-    } else {
-        format!("unix://{endpoint}")
-    };
+    let endpoint = if endpoint.starts_with("unix://") { endpoint.to_owned() } else { format!("unix://{endpoint}") };
     let dns: Vec<&str> = match options.all("cluster-dns") {
         [] => vec!["10.43.0.10"],
         given => given.iter().flat_map(|word| word.text.split(',')).collect(),
@@ -364,19 +284,10 @@ fn settings(options: &Options, agent: &Path) -> Vec<(&'static str, Value)> {
         ("authorization.mode", json!("Webhook")),
         ("cgroupDriver", json!("systemd")),
         ("clusterDNS", json!(dns)),
-        (
-            "clusterDomain",
-            json!(options.text("cluster-domain").unwrap_or("cluster.local")),
-        ),
+        ("clusterDomain", json!(options.text("cluster-domain").unwrap_or("cluster.local"))),
         ("containerRuntimeEndpoint", json!(endpoint)),
-        (
-            "evictionHard",
-            json!({"imagefs.available": "5%", "nodefs.available": "5%"}),
-        ),
-        (
-            "evictionMinimumReclaim",
-            json!({"imagefs.available": "10%", "nodefs.available": "10%"}),
-        ),
+        ("evictionHard", json!({"imagefs.available": "5%", "nodefs.available": "5%"})),
+        ("evictionMinimumReclaim", json!({"imagefs.available": "10%", "nodefs.available": "10%"})),
         ("failSwapOn", json!(false)),
         ("healthzBindAddress", json!("127.0.0.1")),
         ("serializeImagePulls", json!(false)),

@@ -15,7 +15,6 @@ use crate::{
 };
 
 /// A folder on this disk as a tree.
-#[expect(clippy::disallowed_methods, reason = "fixtures are read from the disk")]
 fn tree_of(root: &Path) -> MemoryTree {
     let mut tree = MemoryTree::new();
     let mut folders = vec![root.to_owned()];
@@ -37,7 +36,6 @@ fn tree_of(root: &Path) -> MemoryTree {
 }
 
 /// Every host with what is expected of it, resolved.
-#[expect(clippy::disallowed_methods, reason = "fixtures are read from the disk")]
 fn hosts() -> Vec<(String, Value, Snapshot)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hosts");
     let mut hosts = Vec::new();
@@ -48,23 +46,14 @@ fn hosts() -> Vec<(String, Value, Snapshot)> {
         let hostname = expected["host"]["hostname"].as_str().unwrap().to_owned();
         let inputs = Inputs {
             unit: expected["unit"]["name"].as_str().map(str::to_owned),
-            manager: Manager {
-                hostname: hostname.clone(),
-                ..Manager::default()
-            },
-            version: expected["host"]["kubelet_version"]
-                .as_str()
-                .map(|version| version.parse().unwrap()),
+            manager: Manager { hostname: hostname.clone(), ..Manager::default() },
+            version: expected["host"]["kubelet_version"].as_str().map(|version| version.parse().unwrap()),
             hostname: Some(hostname),
             intent: serde_json::from_value(expected["intent"].clone()).unwrap(),
             ..Inputs::default()
         };
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        hosts.push((
-            name,
-            expected,
-            snapshot(&tree_of(&path.join("rootfs")), inputs),
-        ));
+        hosts.push((name, expected, snapshot(&tree_of(&path.join("rootfs")), inputs)));
     }
     assert!(hosts.len() >= 17, "{} hosts", hosts.len());
     hosts
@@ -72,12 +61,8 @@ fn hosts() -> Vec<(String, Value, Snapshot)> {
 
 /// A list of texts, sorted.
 fn texts(list: &Value) -> Vec<String> {
-    let mut texts: Vec<String> = list
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|text| text.as_str().unwrap().to_owned())
-        .collect();
+    let mut texts: Vec<String> =
+        list.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect();
     texts.sort();
     texts
 }
@@ -117,32 +102,19 @@ fn this_familys_rules_find_what_is_expected() {
             let shape = |finding: &Finding| {
                 format!(
                     "{} {}",
-                    serde_json::to_value(finding.severity)
-                        .unwrap()
-                        .as_str()
-                        .unwrap(),
+                    serde_json::to_value(finding.severity).unwrap().as_str().unwrap(),
                     finding.at.file_line()
                 )
             };
-            let mut got: Vec<String> = run(&snapshot)
-                .findings
-                .iter()
-                .filter(|finding| finding.rule == rule)
-                .map(shape)
-                .collect();
+            let mut got: Vec<String> =
+                run(&snapshot).findings.iter().filter(|finding| finding.rule == rule).map(shape).collect();
             got.sort();
             let mut wanted: Vec<String> = expected["findings"]
                 .as_array()
                 .unwrap()
                 .iter()
                 .filter(|finding| finding["rule"] == rule)
-                .map(|finding| {
-                    format!(
-                        "{} {}",
-                        finding["severity"].as_str().unwrap(),
-                        finding["at"].as_str().unwrap()
-                    )
-                })
+                .map(|finding| format!("{} {}", finding["severity"].as_str().unwrap(), finding["at"].as_str().unwrap()))
                 .collect();
             wanted.sort();
             assert_eq!(got, wanted, "{name} {rule}");
@@ -153,15 +125,8 @@ fn this_familys_rules_find_what_is_expected() {
 #[test]
 fn hosts_without_a_name_for_their_unit_find_it() {
     for (name, expected, _) in hosts() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../tests/hosts")
-            .join(&name)
-            .join("rootfs");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hosts").join(&name).join("rootfs");
         let found = super::candidates(&tree_of(&root));
-        assert_eq!(
-            Some(found[0].as_str()),
-            expected["unit"]["name"].as_str(),
-            "{name}"
-        );
+        assert_eq!(Some(found[0].as_str()), expected["unit"]["name"].as_str(), "{name}");
     }
 }

@@ -2,7 +2,8 @@ use super::*;
 use crate::kubelet::tree::MemoryTree;
 
 const V2: &str = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\n  runtime_type = \"io.containerd.runc.v2\"\n  [plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\n    SystemdCgroup = true\n";
-const V3: &str = "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]\nSystemdCgroup = true\n";
+const V3: &str =
+    "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]\nSystemdCgroup = true\n";
 
 fn of(tree: &MemoryTree, version: Option<&str>) -> Runtime {
     read(tree, Path::new(DEFAULT_CONFIG), version, true)
@@ -30,14 +31,8 @@ fn each_schema_has_its_own_section() {
     assert_eq!(driver(&without_version, Some("1.7.27")), default);
     assert_eq!(driver(&without_version, Some("2.0.0")), at(5));
     assert_eq!(driver(&without_version, None), None);
-    assert_eq!(
-        driver(&V2.replace("version = 2", "version = 3"), None),
-        default
-    );
-    assert_eq!(
-        driver(&V3.replace("version = 3", "version = 2"), Some("1.7.2")),
-        default
-    );
+    assert_eq!(driver(&V2.replace("version = 2", "version = 3"), None), default);
+    assert_eq!(driver(&V3.replace("version = 3", "version = 2"), Some("1.7.2")), default);
 }
 
 #[test]
@@ -46,10 +41,7 @@ fn the_default_runtime_is_asked() {
         "version = 2\n",
         "version = 2\nplugins.\"io.containerd.grpc.v1.cri\".containerd.default_runtime_name = \"nvidia\"\nplugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.nvidia.runtime_type = \"io.containerd.runc.v2\"\n",
     );
-    assert_eq!(
-        driver(&nvidia, None),
-        Some((false, DEFAULT_CONFIG.to_owned()))
-    );
+    assert_eq!(driver(&nvidia, None), Some((false, DEFAULT_CONFIG.to_owned())));
     // Of other runtimes nothing is known.
     assert_eq!(
         driver(
@@ -79,53 +71,37 @@ fn imports_replace_a_section_in_1_x_and_are_merged_in_2_x() {
             "/etc/containerd/conf.d/a.toml",
             "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\nconf_dir = '/etc/cni/a'\nbin_dir = '/opt/a'\n",
         )
-        .file("/etc/extra.toml", "version = 2\nimports = ['/etc/containerd/config.toml']\n[grpc]\naddress = '/run/x.sock'\n");
+        .file(
+            "/etc/extra.toml",
+            "version = 2\nimports = ['/etc/containerd/config.toml']\n[grpc]\naddress = '/run/x.sock'\n",
+        );
     let old = of(&tree, Some("1.7.27"));
     assert!(!old.systemd_cgroup.unwrap().value);
     let new = of(&tree, Some("2.1.4"));
-    assert_eq!(
-        new.systemd_cgroup.unwrap().at.to_string(),
-        "/etc/containerd/config.toml:6"
-    );
+    assert_eq!(new.systemd_cgroup.unwrap().at.to_string(), "/etc/containerd/config.toml:6");
     let unknown = of(&tree, None);
     assert_eq!(unknown.systemd_cgroup, None);
     assert_eq!(unknown.cni_conf_dir.unwrap().value, "/etc/cni/a");
-    assert_eq!(
-        unknown.cni_bin_dir.unwrap().at.to_string(),
-        "/etc/containerd/conf.d/a.toml:4"
-    );
+    assert_eq!(unknown.cni_bin_dir.unwrap().at.to_string(), "/etc/containerd/conf.d/a.toml:4");
     assert_eq!(unknown.socket.unwrap().value, "/run/x.sock");
     assert!(unknown.problems.is_empty());
 }
 
 #[test]
 fn a_missing_import_is_a_problem_and_leaves_the_driver_open() {
-    let found = of(
-        &main_file("version = 2\nimports = ['/etc/none.toml']\n"),
-        None,
-    );
+    let found = of(&main_file("version = 2\nimports = ['/etc/none.toml']\n"), None);
     assert_eq!(found.systemd_cgroup, None);
     assert_eq!(found.problems[0].0.to_string(), DEFAULT_CONFIG);
     assert_eq!(found.problems[0].1, "/etc/none.toml does not exist");
     let broken = of(&main_file("version = 2\npassword = s3cret\n"), None);
-    assert_eq!(
-        broken.problems[0].0.to_string(),
-        "/etc/containerd/config.toml:2"
-    );
+    assert_eq!(broken.problems[0].0.to_string(), "/etc/containerd/config.toml:2");
     assert!(!broken.problems[0].1.contains("s3cret"));
 }
 
 #[test]
 fn the_cri_plugin_may_be_disabled_under_any_of_its_names() {
-    let disabled = |text: &str, version| {
-        of(&main_file(text), version)
-            .cri_disabled
-            .map(|at| (at.line, at.column))
-    };
-    assert_eq!(
-        disabled("disabled_plugins = [\"cri\"]\n", None),
-        Some((1, 21))
-    );
+    let disabled = |text: &str, version| of(&main_file(text), version).cri_disabled.map(|at| (at.line, at.column));
+    assert_eq!(disabled("disabled_plugins = [\"cri\"]\n", None), Some((1, 21)));
     let grpc = "version = 2\ndisabled_plugins = [\n  'x',\n  'io.containerd.grpc.v1.cri']\n";
     assert_eq!(disabled(grpc, None), Some((4, 3)));
     let v3 = "version = 3\ndisabled_plugins = ['io.containerd.cri.v1.runtime']\n";

@@ -30,19 +30,10 @@ fn each_kind_of_credential_is_told_and_none_is_kept() {
         ("{token: s3cret}", ClientCredential::Token),
         ("{tokenFile: /t/s3cret-file}", ClientCredential::Token),
         ("{username: a, password: s3cret}", ClientCredential::Token),
-        (
-            "{exec: {command: aws, args: [s3cret]}}",
-            ClientCredential::Exec,
-        ),
+        ("{exec: {command: aws, args: [s3cret]}}", ClientCredential::Exec),
         ("{auth-provider: {name: s3cret}}", ClientCredential::Exec),
-        (
-            "{client-certificate-data: s3cret, client-key-data: s3cret}",
-            ClientCredential::CertificateData,
-        ),
-        (
-            "{token: '', client-certificate: ''}",
-            ClientCredential::Nothing,
-        ),
+        ("{client-certificate-data: s3cret, client-key-data: s3cret}", ClientCredential::CertificateData),
+        ("{token: '', client-certificate: ''}", ClientCredential::Nothing),
         ("{}", ClientCredential::Nothing),
     ] {
         let found = read(MemoryTree::new(), user);
@@ -57,15 +48,9 @@ fn each_kind_of_credential_is_told_and_none_is_kept() {
 fn a_certificate_is_followed_from_the_kubeconfigs_folder() {
     let certificate = pem("system:node:a", 2025, 2026, false);
     let tree = MemoryTree::new().file("/etc/kubernetes/pki/a.pem", certificate.clone());
-    let found = read(
-        tree,
-        "{client-certificate: pki/a.pem, client-key: pki/a.key}",
-    );
+    let found = read(tree, "{client-certificate: pki/a.pem, client-key: pki/a.key}");
     let read_certificate = found.certificate.unwrap();
-    assert_eq!(
-        read_certificate.common_name.as_deref(),
-        Some("system:node:a")
-    );
+    assert_eq!(read_certificate.common_name.as_deref(), Some("system:node:a"));
     assert_eq!(read_certificate.at.to_string(), "/etc/kubernetes/pki/a.pem");
     assert_eq!(found.missing_files, ["/etc/kubernetes/pki/a.key"]);
     assert_eq!(found.files.len(), 2);
@@ -82,9 +67,7 @@ fn a_renewed_certificate_counts_more_than_inline_data() {
     use base64::{Engine, prelude::BASE64_STANDARD};
     let given = BASE64_STANDARD.encode(pem("system:node:given", 2024, 2025, false));
     let user = format!("{{client-certificate-data: {given}, client-key-data: eA==}}");
-    let tree = MemoryTree::new()
-        .file(PATH, text(&user))
-        .file(CURRENT, pem("system:node:renewed", 2025, 2026, false));
+    let tree = MemoryTree::new().file(PATH, text(&user)).file(CURRENT, pem("system:node:renewed", 2025, 2026, false));
     let name = |rotates: bool| {
         let settings = settings(&[("rotateCertificates", rotates.into())]);
         match kubeconfig(&tree, &settings, "--kubeconfig") {
@@ -106,48 +89,29 @@ fn what_is_no_kubeconfig_says_why_and_quotes_nothing() {
         }
     };
     let kubelet = reason("kind: KubeletConfiguration\nport: 1\n");
-    assert_eq!(
-        kubelet,
-        format!("{PATH} is a KubeletConfiguration, no kubeconfig")
-    );
+    assert_eq!(kubelet, format!("{PATH} is a KubeletConfiguration, no kubeconfig"));
     assert!(reason("kind: Config\nusers: [s3cret\n").starts_with(&format!("{PATH}:")));
-    for text in [
-        "",
-        "{}",
-        "kind: Config\ncurrent-context: c\n",
-        "kind: Config\nusers: [s3cret]\n",
-    ] {
+    for text in ["", "{}", "kind: Config\ncurrent-context: c\n", "kind: Config\nusers: [s3cret]\n"] {
         assert!(!reason(text).contains("s3cret"));
     }
     assert!(reason(&text("{}").replace("server:", "sever:")).contains("no cluster with a server"));
     let none = MemoryTree::new();
-    assert!(matches!(
-        kubeconfig(&none, &settings(&[]), "--kubeconfig"),
-        Needed::Missing { .. }
-    ));
-    assert_eq!(
-        kubeconfig(&none, &settings(&[]), "--bootstrap-kubeconfig"),
-        Needed::NotAsked
-    );
+    assert!(matches!(kubeconfig(&none, &settings(&[]), "--kubeconfig"), Needed::Missing { .. }));
+    assert_eq!(kubeconfig(&none, &settings(&[]), "--bootstrap-kubeconfig"), Needed::NotAsked);
 }
 
 #[test]
 fn the_serving_certificate_is_the_configured_one_or_the_clusters() {
     let path = "/var/lib/kubelet/pki/kubelet-server-current.pem";
     let certificate = pem("system:node:a", 2025, 2026, false);
-    let tree = MemoryTree::new()
-        .file(path, certificate.clone())
-        .file("/own.crt", "s3cret");
+    let tree = MemoryTree::new().file(path, certificate.clone()).file("/own.crt", "s3cret");
     assert_eq!(serving(&tree, &settings(&[])), Needed::NotAsked);
     let bootstrap = settings(&[("serverTLSBootstrap", true.into())]);
     let Needed::Present(found) = serving(&tree, &bootstrap) else {
         panic!("it is there");
     };
     assert_eq!(found.at.to_string(), path);
-    let elsewhere = settings(&[
-        ("serverTLSBootstrap", true.into()),
-        ("--cert-dir", "/c".into()),
-    ]);
+    let elsewhere = settings(&[("serverTLSBootstrap", true.into()), ("--cert-dir", "/c".into())]);
     assert!(matches!(serving(&tree, &elsewhere), Needed::Missing { .. }));
     let own = settings(&[("tlsCertFile", "/own.crt".into())]);
     assert!(matches!(serving(&tree, &own), Needed::Bad { .. }));

@@ -3,9 +3,7 @@
 use super::*;
 
 fn value(unit: &Unit, name: &str) -> Option<String> {
-    unit.variables
-        .get(name)
-        .map(|variable| variable.winner.value.clone())
+    unit.variables.get(name).map(|variable| variable.winner.value.clone())
 }
 
 #[test]
@@ -14,10 +12,7 @@ fn fact_18_who_wins() {
         .file("/e", "C=e\nE=1\nF=1\n")
         .file("/f", "C=f\n");
     let manager = Manager {
-        environment: BTreeMap::from([
-            ("M".to_owned(), "manager".to_owned()),
-            ("N".to_owned(), "n".to_owned()),
-        ]),
+        environment: BTreeMap::from([("M".to_owned(), "manager".to_owned()), ("N".to_owned(), "n".to_owned())]),
         ..Manager::default()
     };
     let unit = resolve(&tree, "k.service", &manager);
@@ -33,17 +28,9 @@ fn fact_18_who_wins() {
     ] {
         assert_eq!(value(&unit, name).as_deref(), expected, "{name}");
     }
-    let losers: Vec<_> = unit.variables["C"]
-        .losers
-        .iter()
-        .map(|loser| loser.value.as_str())
-        .collect();
+    let losers: Vec<_> = unit.variables["C"].losers.iter().map(|loser| loser.value.as_str()).collect();
     assert_eq!(losers, ["1", "late", "e"]);
-    assert!(has(
-        &unit,
-        "1",
-        |kind| matches!(kind, EventKind::Unset { name, .. } if name == "D")
-    ));
+    assert!(has(&unit, "1", |kind| matches!(kind, EventKind::Unset { name, .. } if name == "D")));
 }
 
 #[test]
@@ -65,12 +52,7 @@ fn fact_20_files_that_are_skipped_whole() {
             EnvFileState::Skipped { .. } => "skipped",
         })
         .collect();
-    assert_eq!(
-        states,
-        [
-            "missing", "skipped", "skipped", "skipped", "skipped", "read", "read"
-        ]
-    );
+    assert_eq!(states, ["missing", "skipped", "skipped", "skipped", "skipped", "read", "read"]);
     assert!(unit.env_files[0].optional && !unit.env_files[1].optional);
     assert_eq!(value(&unit, "A").as_deref(), Some("2"));
 }
@@ -82,21 +64,11 @@ fn fact_21_paths_and_globs() {
         .file("/g/2.env", "B=2\n")
         .file("/g/1.env", "B=1\n");
     let unit = load(&tree);
-    let paths: Vec<_> = unit
-        .env_files
-        .iter()
-        .map(|file| file.path.to_str().unwrap())
-        .collect();
+    let paths: Vec<_> = unit.env_files.iter().map(|file| file.path.to_str().unwrap()).collect();
     assert_eq!(paths, ["/e/k.env", "/g/1.env", "/g/2.env", "/none/*"]);
     assert_eq!(unit.env_files[3].state, EnvFileState::Missing);
-    assert_eq!(
-        (value(&unit, "A").as_deref(), value(&unit, "B").as_deref()),
-        (Some("1"), Some("2"))
-    );
-    let bad = unit
-        .events
-        .iter()
-        .filter(|event| matches!(event.kind, EventKind::BadEnvironmentFile { .. }));
+    assert_eq!((value(&unit, "A").as_deref(), value(&unit, "B").as_deref()), (Some("1"), Some("2")));
+    let bad = unit.events.iter().filter(|event| matches!(event.kind, EventKind::BadEnvironmentFile { .. }));
     assert_eq!(bad.count(), 4);
 }
 
@@ -124,29 +96,18 @@ fn fact_22_the_words_of_environment() {
         assert_eq!(value(&unit, name).as_deref(), expected, "{name}");
     }
     let first = Some(("A".to_owned(), "--x=1".to_owned()));
-    assert!(has(&unit, "--y=2", |kind| *kind
-        == EventKind::InvalidAssignment {
-            first: first.clone()
-        }));
-    assert!(has(&unit, "Q=%5", |kind| *kind
-        == EventKind::BadSpecifier { letter: '5' }));
+    assert!(has(&unit, "--y=2", |kind| *kind == EventKind::InvalidAssignment { first: first.clone() }));
+    assert!(has(&unit, "Q=%5", |kind| *kind == EventKind::BadSpecifier { letter: '5' }));
     assert!(has(&unit, "T=\\d U=2", |kind| *kind == EventKind::BadQuoting));
     assert!(has(&unit, "'W=2", |kind| *kind == EventKind::BadQuoting));
     assert!(has(&unit, "$A", |kind| *kind == EventKind::NotAShell));
-    let lost = unit
-        .events
-        .iter()
-        .find(|event| event.text == "--y=2")
-        .unwrap();
+    let lost = unit.events.iter().find(|event| event.text == "--y=2").unwrap();
     assert_eq!((lost.at.line, lost.at.column, lost.at.width), (3, 21, 5));
 }
 
 #[test]
 fn pass_environment_takes_from_the_manager() {
-    let manager = Manager {
-        environment: BTreeMap::from([("P".to_owned(), "1".to_owned())]),
-        ..Manager::default()
-    };
+    let manager = Manager { environment: BTreeMap::from([("P".to_owned(), "1".to_owned())]), ..Manager::default() };
     let tree = service("ExecStart=/bin/x\nPassEnvironment=P Q 1bad");
     let unit = resolve(&tree, "k.service", &manager);
     assert_eq!(unit.variables["P"].winner.source, Source::Passed);
@@ -189,22 +150,12 @@ fn facts_23_to_26_values() {
 #[test]
 fn fact_26_what_looks_wrong_is_told() {
     let kinds = |text: &str| -> Vec<EventKind> {
-        env_file::parse(&Place::file("/e"), text.as_bytes(), 252)
-            .events
-            .into_iter()
-            .map(|event| event.kind)
-            .collect()
+        env_file::parse(&Place::file("/e"), text.as_bytes(), 252).events.into_iter().map(|event| event.kind).collect()
     };
     assert_eq!(kinds("A=\"x\" # note\n"), [EventKind::EnvTextAfterQuote]);
-    assert_eq!(
-        kinds("A=\"x\nB=1\n"),
-        [EventKind::EnvQuoteNotClosed { lines: 2 }]
-    );
+    assert_eq!(kinds("A=\"x\nB=1\n"), [EventKind::EnvQuoteNotClosed { lines: 2 }]);
     assert_eq!(kinds("A=$B\n"), [EventKind::NotAShell]);
-    assert_eq!(
-        kinds("no assignment\n"),
-        [EventKind::EnvLineWithoutAssignment]
-    );
+    assert_eq!(kinds("no assignment\n"), [EventKind::EnvLineWithoutAssignment]);
     assert!(kinds("A=\"a\" 'b'\n").is_empty());
 }
 
@@ -254,14 +205,9 @@ fn places_inside_a_value_of_several_lines() {
         .file("/e", "# c\nA=\"--ä=1 \\\n  --b \\\"q \\\"\n--c\"\nB=x y\n");
     let unit = load(&tree);
     assert_eq!(argv(&unit), ["/bin/x", "--ä=1", "--b", "q ", "--c", "x y"]);
-    let places: Vec<_> = unit.argv[1..]
-        .iter()
-        .map(|word| (word.at().line, word.at().column, word.at().width))
-        .collect();
-    assert_eq!(
-        places,
-        [(2, 4, 5), (3, 3, 3), (3, 8, 5), (4, 1, 3), (5, 3, 3)]
-    );
+    let places: Vec<_> =
+        unit.argv[1..].iter().map(|word| (word.at().line, word.at().column, word.at().width)).collect();
+    assert_eq!(places, [(2, 4, 5), (3, 3, 3), (3, 8, 5), (4, 1, 3), (5, 3, 3)]);
     let declared = &unit.argv[1].declared;
     assert_eq!((declared.line, declared.column, declared.width), (2, 18, 2));
 }
@@ -274,11 +220,7 @@ fn user_and_directories_set_variables() {
     );
     assert_eq!(
         argv(&unit)[1..],
-        [
-            "/home/u",
-            "/var/lib/a:/var/lib/b",
-            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        ]
+        ["/home/u", "/var/lib/a:/var/lib/b", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
     );
     assert_eq!(words("ExecStart=/bin/x ${HOME}${USER}"), [""]);
 }

@@ -6,20 +6,9 @@ use super::*;
 
 #[test]
 fn a_megabyte_of_anything_is_resolved() {
-    for unit in [
-        "$A ", "${A} ", "a\\\n", "'", "%n", "; ", "\"\" ", "\\x41", "A=1 ",
-    ] {
-        for key in [
-            "ExecStart=/bin/x ",
-            "Environment=",
-            "EnvironmentFile=/",
-            "Junk=",
-            "",
-        ] {
-            let lines = format!(
-                "Environment=\"A=1 2 3\"\n{key}{}",
-                unit.repeat(100_000 / unit.len())
-            );
+    for unit in ["$A ", "${A} ", "a\\\n", "'", "%n", "; ", "\"\" ", "\\x41", "A=1 "] {
+        for key in ["ExecStart=/bin/x ", "Environment=", "EnvironmentFile=/", "Junk=", ""] {
+            let lines = format!("Environment=\"A=1 2 3\"\n{key}{}", unit.repeat(100_000 / unit.len()));
             let unit = load(&service(&lines));
             assert!(unit.argv.len() <= 300_000);
         }
@@ -29,19 +18,12 @@ fn a_megabyte_of_anything_is_resolved() {
 #[test]
 fn a_large_value_that_is_used_often_is_cut() {
     let value = "x ".repeat(500_000);
-    let tree = service(&format!(
-        "EnvironmentFile=/e\nExecStart=/bin/x {}",
-        "$A ${A} ".repeat(1000)
-    ))
-    .file("/e", format!("A={value}\n"));
+    let tree = service(&format!("EnvironmentFile=/e\nExecStart=/bin/x {}", "$A ${A} ".repeat(1000)))
+        .file("/e", format!("A={value}\n"));
     let unit = load(&tree);
     let bytes: usize = unit.argv.iter().map(|word| word.text.len() + 1).sum();
     assert!(bytes < 8 << 20, "{bytes}");
-    assert!(
-        unit.events
-            .iter()
-            .any(|event| event.kind == EventKind::ArgumentsTooLong)
-    );
+    assert!(unit.events.iter().any(|event| event.kind == EventKind::ArgumentsTooLong));
 }
 
 #[test]
@@ -50,17 +32,8 @@ fn things_that_are_no_files_are_not_opened() {
         .other(format!("{ETC}/k.service.d/fifo.conf"))
         .link(format!("{ETC}/k.service.d/loop.conf"), "loop.conf");
     let unit = load(&tree);
-    assert_eq!(
-        (unit.load.clone(), unit.dropins.len()),
-        (LoadState::Loaded, 2)
-    );
-    assert_eq!(
-        unit.events
-            .iter()
-            .filter(|event| matches!(event.kind, EventKind::FileUnreadable { .. }))
-            .count(),
-        2
-    );
+    assert_eq!((unit.load.clone(), unit.dropins.len()), (LoadState::Loaded, 2));
+    assert_eq!(unit.events.iter().filter(|event| matches!(event.kind, EventKind::FileUnreadable { .. })).count(), 2);
     let tree = MemoryTree::new().other(format!("{ETC}/k.service"));
     assert!(matches!(load(&tree).load, LoadState::Error { .. }));
 }

@@ -7,12 +7,10 @@ pub(crate) fn tree_of(root: &Path) -> MemoryTree {
     let mut tree = MemoryTree::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
-        #[expect(clippy::disallowed_methods, reason = "fixtures are read from the disk")]
         for entry in std::fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
             let name = Path::new("/").join(path.strip_prefix(root).unwrap());
             let meta = path.symlink_metadata().unwrap();
-            #[expect(clippy::disallowed_methods, reason = "fixtures are read from the disk")]
             if meta.is_symlink() {
                 tree = tree.link(name, std::fs::read_link(&path).unwrap());
             } else if meta.is_dir() {
@@ -28,17 +26,13 @@ pub(crate) fn tree_of(root: &Path) -> MemoryTree {
 
 fn hosts() -> Vec<(String, Value, MemoryTree)> {
     let hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hosts");
-    #[expect(clippy::disallowed_methods, reason = "fixtures are read from the disk")]
-    let mut names: Vec<_> = std::fs::read_dir(&hosts)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<_> =
+        std::fs::read_dir(&hosts).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
         .into_iter()
         .map(|name| {
             let host = hosts.join(&name);
-            #[expect(clippy::disallowed_methods, reason = "fixtures are read from the disk")]
             let text = std::fs::read_to_string(host.join("expected.json")).unwrap();
             let tree = tree_of(&host.join("rootfs"));
             (name, serde_json::from_str(&text).unwrap(), tree)
@@ -48,11 +42,7 @@ fn hosts() -> Vec<(String, Value, MemoryTree)> {
 
 fn manager(expected: &Value) -> Manager {
     Manager {
-        version: expected["host"]["systemd"]
-            .as_str()
-            .unwrap()
-            .parse()
-            .unwrap(),
+        version: expected["host"]["systemd"].as_str().unwrap().parse().unwrap(),
         hostname: expected["host"]["hostname"].as_str().unwrap().to_owned(),
         ..Manager::default()
     }
@@ -102,21 +92,9 @@ fn the_hosts_resolve_as_systemd_resolved_them() {
                 .iter()
                 .map(|loser| serde_json::json!({"at": loser.at.file_line(), "value": loser.value}))
                 .collect();
-            assert_eq!(
-                own.winner.value,
-                variable["value"].as_str().unwrap(),
-                "{host} {name}"
-            );
-            assert_eq!(
-                own.winner.at.file_line(),
-                variable["from"].as_str().unwrap(),
-                "{host} {name}"
-            );
-            assert_eq!(
-                serde_json::json!(losers),
-                variable["overrides"],
-                "{host} {name}"
-            );
+            assert_eq!(own.winner.value, variable["value"].as_str().unwrap(), "{host} {name}");
+            assert_eq!(own.winner.at.file_line(), variable["from"].as_str().unwrap(), "{host} {name}");
+            assert_eq!(serde_json::json!(losers), variable["overrides"], "{host} {name}");
             if let Some(at) = variable["referenced_at"].as_str() {
                 assert_eq!(own.referenced_at[0].file_line(), at, "{host} {name}");
             }
@@ -131,28 +109,17 @@ fn the_hosts_resolve_as_systemd_resolved_them() {
 fn words_stand_where_they_say() {
     let mut checked = 0;
     for (host, expected, tree) in hosts() {
-        let unit = resolve(
-            &tree,
-            expected["unit"]["name"].as_str().unwrap(),
-            &manager(&expected),
-        );
+        let unit = resolve(&tree, expected["unit"]["name"].as_str().unwrap(), &manager(&expected));
         for word in &unit.argv {
             let at = word.at();
             let text = tree.read_text(Path::new(&*at.file)).unwrap();
             let line = text.split('\n').nth(at.line as usize - 1).unwrap();
-            let shown: String = line
-                .chars()
-                .skip(at.column as usize - 1)
-                .take(at.width as usize)
-                .collect();
+            let shown: String = line.chars().skip(at.column as usize - 1).take(at.width as usize).collect();
             let plain = !word.text.is_empty() && !word.text.contains([' ', '%', '$', '\\']);
             if plain && word.origins.iter().all(|origin| !origin.braces) && !shown.contains('\\') {
                 let unquoted = shown.trim_matches(['\'', '"']);
                 let prefixes = unquoted.trim_start_matches(['-', '@', ':']);
-                assert!(
-                    unquoted == word.text || prefixes == word.text,
-                    "{host}: {word:?} is {shown:?}"
-                );
+                assert!(unquoted == word.text || prefixes == word.text, "{host}: {word:?} is {shown:?}");
                 checked += 1;
             }
         }

@@ -7,25 +7,15 @@ fn fact_12_sections_and_keys() {
     let text = "Environment=O=--outside\n[service]\nEnvironment=W=--wrong\n[X-Mine]\nA=b\n[Unit]\nEnvironment=U=--unit\n[Service]\n  Environment=A=1\nenvironment=L=--low\nX-Key=1\nno equals\n=novalue\n[Service]\nExecStart=/bin/x $A\n";
     let unit = load(&MemoryTree::new().file(format!("{USR}/k.service"), text));
     assert_eq!(argv(&unit), ["/bin/x", "1"]);
-    assert!(has(&unit, "--outside", |kind| *kind
-        == EventKind::OutsideSection));
-    assert!(has(&unit, "[service]", |kind| *kind
-        == EventKind::UnknownSection));
+    assert!(has(&unit, "--outside", |kind| *kind == EventKind::OutsideSection));
+    assert!(has(&unit, "[service]", |kind| *kind == EventKind::UnknownSection));
     assert!(has(
         &unit,
         "--wrong",
         |kind| matches!(kind, EventKind::InUnknownSection { section } if section == "service")
     ));
-    assert!(has(
-        &unit,
-        "--unit",
-        |kind| matches!(kind, EventKind::UnknownKey { section, .. } if section == "Unit")
-    ));
-    assert!(has(
-        &unit,
-        "--low",
-        |kind| matches!(kind, EventKind::UnknownKey { key, .. } if key == "environment")
-    ));
+    assert!(has(&unit, "--unit", |kind| matches!(kind, EventKind::UnknownKey { section, .. } if section == "Unit")));
+    assert!(has(&unit, "--low", |kind| matches!(kind, EventKind::UnknownKey { key, .. } if key == "environment")));
     assert!(has(&unit, "no equals", |kind| *kind == EventKind::MalformedLine));
     assert!(has(&unit, "=novalue", |kind| *kind == EventKind::MalformedLine));
     assert!(!unit.events.iter().any(|event| event.text.contains("X-Key")));
@@ -33,49 +23,29 @@ fn fact_12_sections_and_keys() {
 
 #[test]
 fn fact_12_a_malformed_header_ends_the_file() {
-    let tree = MemoryTree::new().file(
-        format!("{USR}/k.service"),
-        "[Service]\nExecStart=/bin/x\n[Service\n",
-    );
+    let tree = MemoryTree::new().file(format!("{USR}/k.service"), "[Service]\nExecStart=/bin/x\n[Service\n");
     assert!(matches!(load(&tree).load, LoadState::Error { at, .. } if at.line == 3));
-    let tree = service("ExecStart=/bin/x $A $B").file(
-        format!("{ETC}/k.service.d/a.conf"),
-        "[Service]\nEnvironment=A=1\n[Service\nEnvironment=B=--lost\n",
-    );
+    let tree = service("ExecStart=/bin/x $A $B")
+        .file(format!("{ETC}/k.service.d/a.conf"), "[Service]\nEnvironment=A=1\n[Service\nEnvironment=B=--lost\n");
     let unit = load(&tree);
     assert_eq!(argv(&unit), ["/bin/x", "1"]);
-    assert!(has(&unit, "B=--lost", |kind| matches!(
-        kind,
-        EventKind::RestOfFileLost { .. }
-    )));
+    assert!(has(&unit, "B=--lost", |kind| matches!(kind, EventKind::RestOfFileLost { .. })));
 }
 
 #[test]
 fn fact_12_nul_and_a_lone_cr_end_a_line() {
-    assert_eq!(
-        words("ExecStart=/bin/x $A $B\nEnvironment=A=1\0Environment=B=2"),
-        ["1", "2"]
-    );
-    assert_eq!(
-        words("ExecStart=/bin/x $A $B\nEnvironment=A=1\rEnvironment=B=2"),
-        ["1", "2"]
-    );
+    assert_eq!(words("ExecStart=/bin/x $A $B\nEnvironment=A=1\0Environment=B=2"), ["1", "2"]);
+    assert_eq!(words("ExecStart=/bin/x $A $B\nEnvironment=A=1\rEnvironment=B=2"), ["1", "2"]);
 }
 
 #[test]
 fn fact_13_there_is_no_comment_behind_a_value() {
-    assert_eq!(
-        words("ExecStart=/bin/x --v=2 # verbose\n ; comment\n # comment"),
-        ["--v=2", "#", "verbose"]
-    );
+    assert_eq!(words("ExecStart=/bin/x --v=2 # verbose\n ; comment\n # comment"), ["--v=2", "#", "verbose"]);
 }
 
 #[test]
 fn fact_14_continuation() {
-    assert_eq!(
-        words("ExecStart=/bin/x a \\\n# comment\n  b \\\n; c\n  d"),
-        ["a", "b", "d"]
-    );
+    assert_eq!(words("ExecStart=/bin/x a \\\n# comment\n  b \\\n; c\n  d"), ["a", "b", "d"]);
     assert_eq!(words("ExecStart=/bin/x a\\\nb"), ["a", "b"]);
     assert_eq!(words("ExecStart=/bin/x a\\\\\nEnvironment=A=1"), ["a\\"]);
     let unit = load(&service("ExecStart=/bin/x a \\ \n  --lost"));
@@ -89,30 +59,19 @@ fn fact_14_continuation() {
 
 #[test]
 fn fact_15_encodings() {
-    let tree = MemoryTree::new().file(
-        format!("{USR}/k.service"),
-        "\u{FEFF}[Service]\r\nExecStart=/bin/x a \\\r\n b\r\n",
-    );
+    let tree =
+        MemoryTree::new().file(format!("{USR}/k.service"), "\u{FEFF}[Service]\r\nExecStart=/bin/x a \\\r\n b\r\n");
     let unit = load(&tree);
     assert_eq!(argv(&unit), ["/bin/x", "a", "b"]);
-    assert_eq!(
-        unit.events
-            .iter()
-            .filter(|event| matches!(event.kind, EventKind::Encoding { .. }))
-            .count(),
-        2
-    );
-    let bad = b"[Service]\nEnvironment=A=1\n# \xFF\nEnvironment=B=\xFF\nEnvironment=C=--lost\nExecStart=/bin/x $A $B $C\n";
+    assert_eq!(unit.events.iter().filter(|event| matches!(event.kind, EventKind::Encoding { .. })).count(), 2);
+    let bad =
+        b"[Service]\nEnvironment=A=1\n# \xFF\nEnvironment=B=\xFF\nEnvironment=C=--lost\nExecStart=/bin/x $A $B $C\n";
     let tree = MemoryTree::new().file(format!("{USR}/k.service"), &bad[..]);
     assert!(matches!(load(&tree).load, LoadState::Error { at, .. } if at.line == 4));
-    let tree =
-        service("ExecStart=/bin/x $A $B $C").file(format!("{ETC}/k.service.d/a.conf"), &bad[..]);
+    let tree = service("ExecStart=/bin/x $A $B $C").file(format!("{ETC}/k.service.d/a.conf"), &bad[..]);
     let unit = load(&tree);
     assert_eq!(argv(&unit), ["/bin/x", "1"]);
-    assert!(has(&unit, "--lost", |kind| matches!(
-        kind,
-        EventKind::RestOfFileLost { .. }
-    )));
+    assert!(has(&unit, "--lost", |kind| matches!(kind, EventKind::RestOfFileLost { .. })));
 }
 
 #[test]
@@ -123,59 +82,33 @@ fn fact_16_empty_assignments_reset_their_own_list() {
     assert_eq!(argv(&unit), ["/bin/x", "file"]);
     let lost = |by: u32| move |kind: &EventKind| matches!(kind, EventKind::Reset { key, by: at } if key == "Environment" && at.line == by);
     assert!(has(&unit, "A=1", lost(4)) && has(&unit, "B=2", lost(7)));
-    let unit = load(&service(
-        "ExecStart=/bin/x --old\nExecStart=\nExecStart=/bin/y",
-    ));
+    let unit = load(&service("ExecStart=/bin/x --old\nExecStart=\nExecStart=/bin/y"));
     assert_eq!(argv(&unit), ["/bin/y"]);
     assert_eq!(unit.replaced_execs[0].words[1].text, "--old");
 }
 
 #[test]
 fn fact_17_two_commands_or_none() {
-    for (lines, line) in [
-        ("ExecStart=/bin/x\nExecStart=/bin/y", 3),
-        ("ExecStart=/bin/x\nExecStart=", 3),
-        ("Type=simple", 0),
-    ] {
-        assert!(
-            matches!(load(&service(lines)).load, LoadState::BadSetting { at, .. } if at.line == line),
-            "{lines}"
-        );
+    for (lines, line) in
+        [("ExecStart=/bin/x\nExecStart=/bin/y", 3), ("ExecStart=/bin/x\nExecStart=", 3), ("Type=simple", 0)]
+    {
+        assert!(matches!(load(&service(lines)).load, LoadState::BadSetting { at, .. } if at.line == line), "{lines}");
     }
     let unit = load(&service("Type=oneshot\nExecStart=/bin/x\nExecStart=/bin/y"));
-    assert_eq!(
-        (unit.load.clone(), argv(&unit)),
-        (LoadState::Loaded, vec!["/bin/x"])
-    );
+    assert_eq!((unit.load.clone(), argv(&unit)), (LoadState::Loaded, vec!["/bin/x"]));
     assert!(matches!(
         load(&service("Type=oneshot\nRestart=always\nExecStart=/bin/x")).load,
         LoadState::BadSetting { .. }
     ));
-    assert_eq!(
-        load(&service("Type=bogus\nExecStart=/bin/x")).load,
-        LoadState::Loaded
-    );
-    assert!(matches!(
-        load(&service("WorkingDirectory=rel\nExecStart=/bin/x")).load,
-        LoadState::BadSetting { .. }
-    ));
+    assert_eq!(load(&service("Type=bogus\nExecStart=/bin/x")).load, LoadState::Loaded);
+    assert!(matches!(load(&service("WorkingDirectory=rel\nExecStart=/bin/x")).load, LoadState::BadSetting { .. }));
 }
 
 #[test]
 fn fact_17_a_bad_command_in_the_fragment_spoils_the_unit() {
-    for bad in [
-        "/bin/x %5",
-        "/bin/x 'a",
-        "bin/x",
-        "/bin/",
-        "-",
-        "@/bin/x",
-        "\"/bin/a\\x22\"",
-    ] {
-        let tree = service(&format!("ExecStart={bad}")).file(
-            format!("{ETC}/k.service.d/a.conf"),
-            "[Service]\nExecStart=\nExecStart=/bin/y\n",
-        );
+    for bad in ["/bin/x %5", "/bin/x 'a", "bin/x", "/bin/", "-", "@/bin/x", "\"/bin/a\\x22\""] {
+        let tree = service(&format!("ExecStart={bad}"))
+            .file(format!("{ETC}/k.service.d/a.conf"), "[Service]\nExecStart=\nExecStart=/bin/y\n");
         let unit = load(&tree);
         if bad == "-" {
             assert_eq!(unit.load, LoadState::Loaded, "{bad}");
@@ -193,15 +126,10 @@ fn fact_17_a_bad_command_in_the_fragment_spoils_the_unit() {
 fn fact_17_a_bad_command_in_a_drop_in_ends_it() {
     let path = format!("{ETC}/k.service.d/a.conf");
     let tree = service("ExecStart=/bin/x $A $B");
-    let unit = load(&tree.clone().file(
-        &path,
-        "[Service]\nEnvironment=A=1\nExecStart=/bin/y %5\nEnvironment=B=--lost\n",
-    ));
+    let unit =
+        load(&tree.clone().file(&path, "[Service]\nEnvironment=A=1\nExecStart=/bin/y %5\nEnvironment=B=--lost\n"));
     assert_eq!(argv(&unit), ["/bin/x", "1"]);
-    assert!(has(&unit, "B=--lost", |kind| matches!(
-        kind,
-        EventKind::RestOfFileLost { .. }
-    )));
+    assert!(has(&unit, "B=--lost", |kind| matches!(kind, EventKind::RestOfFileLost { .. })));
     let unit = load(&tree.file(&path, "[Service]\nExecStart=\nExecStart=/bin/y %5\n"));
     assert!(matches!(unit.load, LoadState::BadSetting { .. }));
 }
@@ -211,8 +139,6 @@ fn fact_17_a_bad_command_in_a_drop_in_ends_it() {
 fn noncharacters_and_surrogates() {
     let tree = service("ExecStart=/bin/x\nEnvironment=A=\u{FFFE}");
     assert!(matches!(load(&tree).load, LoadState::Error { .. }));
-    let unit = load(&service(
-        "Environment=A=1 B=\\ud800 C=2\nExecStart=/bin/x $A $B $C",
-    ));
+    let unit = load(&service("Environment=A=1 B=\\ud800 C=2\nExecStart=/bin/x $A $B $C"));
     assert_eq!(argv(&unit), ["/bin/x", "1", "2"]);
 }

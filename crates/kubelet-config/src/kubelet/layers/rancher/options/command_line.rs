@@ -80,13 +80,7 @@ pub(super) fn read(words: &[Word]) -> Vec<(String, Values)> {
             },
         };
         let place = *index.entry(option.clone()).or_insert_with(|| {
-            found.push((
-                option,
-                Values {
-                    at: word.at().clone(),
-                    items: Vec::new(),
-                },
-            ));
+            found.push((option, Values { at: word.at().clone(), items: Vec::new() }));
             found.len() - 1
         });
         if let Some((_, values)) = found.get_mut(place) {
@@ -97,10 +91,7 @@ pub(super) fn read(words: &[Word]) -> Vec<(String, Values)> {
 }
 
 fn with_text(word: &Word, text: String) -> Word {
-    Word {
-        text,
-        ..word.clone()
-    }
+    Word { text, ..word.clone() }
 }
 
 /// The options that have a letter of their own.

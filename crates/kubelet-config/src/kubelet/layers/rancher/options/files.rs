@@ -34,21 +34,13 @@ pub(super) fn find(
     given: &[(String, Values)],
     launch: &mut Launch,
 ) -> Vec<PathBuf> {
-    let named = of_variable(unit, &format!("{}CONFIG_FILE", flavor.variables)).or_else(|| {
-        given
-            .iter()
-            .find(|(option, _)| option == "config")?
-            .1
-            .items
-            .first()
-            .cloned()
-    });
+    let named = of_variable(unit, &format!("{}CONFIG_FILE", flavor.variables))
+        .or_else(|| given.iter().find(|(option, _)| option == "config")?.1.items.first().cloned());
     let main = match &named {
         Some(word) if word.text.starts_with("http://") || word.text.starts_with("https://") => {
-            launch.unreadable.push((
-                word.at().clone(),
-                format!("the configuration is at {}, which is not asked", word.text),
-            ));
+            launch
+                .unreadable
+                .push((word.at().clone(), format!("the configuration is at {}, which is not asked", word.text)));
             return Vec::new();
         }
         Some(word) if word.text.is_empty() => return Vec::new(),
@@ -69,11 +61,7 @@ pub(super) fn find(
         .filter(|path| tree.lstat(path).is_ok_and(|meta| meta.kind != Kind::Folder))
         .take(MAX_FILES);
     let has_main = tree.lstat(&main).is_ok();
-    has_main
-        .then(|| main.clone())
-        .into_iter()
-        .chain(drop_ins)
-        .collect()
+    has_main.then(|| main.clone()).into_iter().chain(drop_ins).collect()
 }
 
 /// Reads a configuration file over what the earlier ones gave.
@@ -98,10 +86,7 @@ pub(super) fn read(tree: &dyn Tree, path: &Path, options: &mut Options, launch: 
         Value::Map(entries) => entries,
         Value::Null => return,
         _ => {
-            launch.unreadable.push((
-                document.at,
-                "is no map of options, as `key: value`".to_owned(),
-            ));
+            launch.unreadable.push((document.at, "is no map of options, as `key: value`".to_owned()));
             return;
         }
     };
@@ -112,10 +97,7 @@ pub(super) fn read(tree: &dyn Tree, path: &Path, options: &mut Options, launch: 
         };
         let option = long_name(key).to_owned();
         let is_null = entry.node.value == Value::Null;
-        let values = Values {
-            at: entry.at,
-            items: items(&entry.node),
-        };
+        let values = Values { at: entry.at, items: items(&entry.node) };
         match options.0.get_mut(&option) {
             Some(_) if appends && is_null => {}
             Some(existing) if appends => existing.items.extend(values.items),
@@ -131,11 +113,7 @@ fn items(node: &Node) -> Vec<Word> {
             Value::Null => String::new(),
             _ => node.text()?,
         };
-        Some(Word {
-            text,
-            declared: node.at.clone(),
-            origins: Vec::new(),
-        })
+        Some(Word { text, declared: node.at.clone(), origins: Vec::new() })
     };
     match &node.value {
         Value::List(items) => items.iter().filter_map(word).collect(),

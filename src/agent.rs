@@ -1,0 +1,276 @@
+//! Passes reports to the engine, and what it decides to the publisher, to status.json, to the log and to the metrics.
+
+mod suppression;
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use jiff::Timestamp;
+use tokio::sync::{mpsc, watch};
+
+use crate::{
+    condition::{
+        Condition, ConditionType, Desired, Reason, Status, Suppression, Transition, Uptime, View, engine::Engine,
+        profile::Translator,
+    },
+    host::{
+        api::{ApiFacts, ObservedCondition},
+        clock,
+        kubelet::{KubeletFacts, Watched},
+        trouble::Troubles,
+    },
+    report::{
+        metrics::Metrics,
+        status::{self, KubeletReport, Present, StatusReport},
+    },
+    settings::Settings,
+};
+use suppression::Suppressions;
+
+/// status.json is written again after this time, even if it is the same.
+const STATUS_EVERY: Duration = Duration::from_secs(30);
+/// A monitor that has not reported for this long has hung.
+const HUNG_AFTER: Duration = Duration::from_mins(2);
+/// Ticks are four seconds apart. If one lasts this long, the host was suspended.
+const SUSPENDED_FROM: Duration = Duration::from_secs(10);
+
+/// Whether the monitors work.
+struct Monitors {
+    /// When each reported last.
+    reported: BTreeMap<ConditionType, Uptime>,
+    checked_at: Uptime,
+}
+
+impl Monitors {
+    fn new(now: Uptime) -> Self {
+        Self { reported: ConditionType::ALL.iter().map(|kind| (*kind, now)).collect(), checked_at: now }
+    }
+
+    /// Whether the host was suspended since this was asked last, four seconds ago at most. Then the time since the last reports says
+    /// nothing.
+    fn was_suspended(&mut self, now: Uptime) -> bool {
+        let was_suspended = now.saturating_sub(self.checked_at) > SUSPENDED_FROM;
+        self.checked_at = now;
+        if was_suspended {
+            self.reported.values_mut().for_each(|at| *at = now);
+        }
+        was_suspended
+    }
+
+    fn check(&self, now: Uptime) -> anyhow::Result<()> {
+        for (kind, at) in &self.reported {
+            let (kind, silent) = (kind.name(), now.saturating_sub(*at));
+            anyhow::ensure!(silent < HUNG_AFTER, "the monitor of {kind} has not reported for {} s", silent.as_secs());
+        }
+        Ok(())
+    }
+}
+
+/// What the loop of the agent holds.
+pub struct Agent {
+    engine: Engine,
+    desired: watch::Sender<Desired>,
+    transitions: mpsc::Sender<Transition>,
+    metrics: Metrics,
+    troubles: Troubles,
+    kubelet: watch::Receiver<Option<KubeletFacts>>,
+    watched: watch::Receiver<Watched>,
+    suppressions: Suppressions,
+    translator: Translator,
+    api: ApiFacts,
+    monitors: Monitors,
+    /// The last status.json, and when it was written.
+    status: Option<(StatusReport, Uptime)>,
+}
+
+impl Agent {
+    pub fn new(
+        settings: &Settings,
+        metrics: Metrics,
+        troubles: Troubles,
+        desired: watch::Sender<Desired>,
+        transitions: mpsc::Sender<Transition>,
+        kubelet: watch::Receiver<Option<KubeletFacts>>,
+        watched: watch::Receiver<Watched>,
+    ) -> Self {
+        let turned_down = settings.reasons.iter().map(|(reason, settings)| (*reason, settings.shown_as));
+        Self {
+            engine: Engine::new(settings.conditions.healthy_for_secs.duration(), turned_down.collect()),
+            desired,
+            transitions,
+            metrics,
+            troubles,
+            kubelet,
+            watched,
+            suppressions: Suppressions::new(settings.maintenance.max_pause_secs.duration()),
+            translator: Translator::new(settings.kubernetes.profile),
+            api: ApiFacts::default(),
+            monitors: Monitors::new(clock::uptime()),
+            status: None,
+        }
+    }
+
+    /// Takes in a monitor's report.
+    pub fn report(&mut self, kind: ConditionType, view: View) {
+        let now = clock::uptime();
+        self.engine.report(kind, view, now);
+        self.monitors.reported.insert(kind, now);
+    }
+
+    /// Takes in what is known of the API server, and adopts a Node that is seen for the first time.
+    pub fn api_changed(&mut self, api: &ApiFacts) {
+        self.api = api.clone();
+        // Not only at the next tick: a restarted agent would show a problem until then.
+        self.suppressions.read_pause(&self.api, self.now(), &self.troubles);
+        let Some(node) = &self.api.node else { return };
+        let adopted = self.desired.borrow().node_uid.clone();
+        if adopted.as_ref() == Some(&node.uid) {
+            return;
+        }
+        if adopted.is_some() {
+            self.engine.node_replaced();
+        } else {
+            let (now, booted) = (clock::uptime(), self.now().checked_sub(clock::uptime()).unwrap_or_default());
+            for (condition, written) in node.conditions.iter().filter_map(observed) {
+                self.engine.adopt(condition, written.is_some_and(|written| written < booted), now);
+            }
+        }
+        let shown: Vec<_> = node.conditions.iter().filter_map(observed).map(|(condition, _)| condition).collect();
+        let uid = node.uid.clone();
+        self.desired.send_modify(|desired| {
+            desired.node_uid = Some(uid);
+            if adopted.is_none() && !shown.is_empty() {
+                // What changes from here on is a transition of what the Node shows.
+                desired.published = self.translator.translate(&shown);
+                desired.conditions = shown;
+            }
+        });
+    }
+
+    /// What is due every four seconds.
+    ///
+    /// # Errors
+    /// When a monitor hangs, which only a restart of the agent ends.
+    pub fn tick(&mut self) -> anyhow::Result<()> {
+        self.monitors.check(clock::uptime())?;
+        self.suppressions.read_pause(&self.api, self.now(), &self.troubles);
+        Ok(())
+    }
+
+    /// Shows what is to be shown now.
+    pub fn show(&mut self) {
+        let now = clock::uptime();
+        if self.monitors.was_suspended(now) {
+            self.engine.resumed(now);
+        }
+        let suppression = self.suppressions.decide(&self.api, self.engine.is_well(), now, self.now());
+        let without_taints = matches!(suppression, Some(Suppression::Paused { .. }));
+        self.engine.suppress(suppression);
+        let (conditions, ending) = (self.engine.evaluate(now), self.engine.ending());
+        self.desired.send_if_modified(|desired| {
+            let differs = (desired.without_taints, &desired.ending) != (without_taints, &ending);
+            (desired.without_taints, desired.ending) = (without_taints, ending);
+            differs
+        });
+        let before = self.desired.borrow().conditions.clone();
+        if before != conditions {
+            self.publish(&before, conditions);
+        }
+        self.write_status(now);
+    }
+
+    fn publish(&mut self, before: &[Condition], conditions: Vec<Condition>) {
+        for to in &conditions {
+            let from = before.iter().find(|from| from.kind == to.kind);
+            if from.is_none_or(|from| (from.status, &from.reason) != (to.status, &to.reason)) {
+                self.transition(from.cloned(), to.clone());
+            }
+        }
+        let published = self.translator.translate(&conditions);
+        self.desired.send_modify(|desired| (desired.conditions, desired.published) = (conditions, published));
+    }
+
+    fn transition(&self, from: Option<Condition>, to: Condition) {
+        let (kind, status, reason, message) = (to.kind.name(), to.status.name(), &to.reason, &to.message);
+        if to.is_problem() {
+            tracing::warn!("{kind} is {status} ({reason}): {message}");
+        } else {
+            tracing::info!("{kind} is {status} ({reason}): {message}");
+        }
+        if from.as_ref().is_none_or(|from| from.status != to.status) {
+            self.metrics.transition(to.kind, to.status);
+        }
+        let is_sent = self.transitions.try_send(Transition { from, to, at: clock::uptime() }).is_ok();
+        if is_sent && self.transitions.capacity() == 0 {
+            let waiting = self.transitions.max_capacity();
+            tracing::warn!(
+                "{waiting} Events wait for the API server; later ones are dropped until it has taken one of these"
+            );
+        }
+    }
+
+    /// The time by the API server's clock, as far as it is known.
+    fn now(&self) -> Timestamp {
+        self.api.server_time.map_or_else(clock::wall, |time| time.at(clock::uptime()))
+    }
+
+    /// Withdraws the problems that are shown and all taints, because nobody watches any more; returns the conditions that have changed.
+    pub fn withdraw_problems(&mut self) -> Vec<Condition> {
+        let spec = Reason::NodevigilStopped.spec();
+        let mut changed = Vec::new();
+        self.desired.send_modify(|desired| {
+            for condition in desired.conditions.iter_mut().filter(|condition| condition.is_problem()) {
+                condition.message = format!("{}: {}", condition.reason, condition.message);
+                (condition.status, condition.reason) = (spec.status, spec.name.to_owned());
+                condition.flips += 1;
+                changed.push(condition.clone());
+            }
+            desired.published = self.translator.translate(&desired.conditions);
+            desired.without_taints = true;
+        });
+        changed
+    }
+
+    fn write_status(&mut self, now: Uptime) {
+        let report = {
+            let (facts, watched) = (self.kubelet.borrow(), self.watched.borrow());
+            let node = self.api.node.as_ref().map(|node| node.name.clone());
+            let node = node.or_else(|| facts.as_ref().map(|facts| facts.node_name.clone())).unwrap_or_default();
+            let kubelet = KubeletReport {
+                unit: watched.unit.clone(),
+                pid: watched.pid.and_then(|pid| u32::try_from(pid).ok()),
+                healthz: watched.healthz_url.clone(),
+            };
+            let present = Present {
+                node: &node,
+                desired: &self.desired.borrow(),
+                api: &self.api,
+                kubelet,
+                pause: self.suppressions.pause(),
+                troubles: self.troubles.present(),
+                now: clock::wall(),
+                uptime: now,
+            };
+            StatusReport::new(present, self.status.as_ref().map(|(report, _)| report))
+        };
+        let is_due = self.status.as_ref().is_none_or(|(last, at)| now >= *at + STATUS_EVERY || !is_same(last, &report));
+        if is_due {
+            if let Err(error) = report.write(Path::new(status::PATH)) {
+                tracing::warn!("{}: {error}", status::PATH);
+            }
+            self.status = Some((report, now));
+        }
+    }
+}
+
+/// Whether two reports say the same, whenever they were written.
+fn is_same(last: &StatusReport, report: &StatusReport) -> bool {
+    StatusReport { written_at: last.written_at, ..report.clone() } == *last
+}
+
+/// A condition of ours as the Node shows it, and when it was written last.
+fn observed(shown: &ObservedCondition) -> Option<(Condition, Option<Timestamp>)> {
+    let kind = ConditionType::by_name(&shown.kind)?;
+    let status = Status::by_name(&shown.status)?;
+    let (reason, message) = (shown.reason.clone(), shown.message.clone());
+    Some((Condition { kind, status, reason, message, flips: 0 }, shown.last_heartbeat))
+}

@@ -1,0 +1,123 @@
+//! What is known of the API server and of this node's objects in it. The publisher writes it, monitors read it.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use prometheus_client::metrics::{counter::Counter, family::Family};
+
+use crate::condition::{Uptime, suppression::Sign};
+
+/// The present state, sent by the publisher whenever it changes.
+#[derive(Debug, Clone, Default)]
+pub struct ApiFacts {
+    pub reach: Reach,
+    /// The URL of the API server that is published to; none before the first client.
+    pub server: Option<String>,
+    /// The Node as last seen by the watch; none before the first sight, and while it does not exist.
+    pub node: Option<NodeFacts>,
+    /// The kubelet's Lease as last read. It is read only while a monitor wants it.
+    pub lease: Option<LeaseFacts>,
+    /// By the `Date` of an answer; none before the first one.
+    pub server_time: Option<ServerTime>,
+}
+
+/// A moment by the API server's clock and by the time since boot, which no clock step changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerTime {
+    pub time: Timestamp,
+    pub uptime: Uptime,
+}
+
+impl ServerTime {
+    /// The time by the API server's clock.
+    pub fn at(self, uptime: Uptime) -> Timestamp {
+        let since = SignedDuration::try_from(uptime.saturating_sub(self.uptime)).unwrap_or_default();
+        self.time.checked_add(since).unwrap_or(self.time)
+    }
+}
+
+/// Whether the API server answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// Nothing is published, by the settings or for want of an identity, which `why` tells.
+    Off {
+        why: String,
+    },
+    /// No request has been answered yet.
+    #[default]
+    Untried,
+    Reached {
+        since: Uptime,
+    },
+    Unreached {
+        since: Uptime,
+        error: String,
+    },
+}
+
+/// This node's Node object.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NodeFacts {
+    pub name: String,
+    pub uid: String,
+    pub created: Timestamp,
+    /// `spec.providerID`, which the cloud controller or the kubelet sets.
+    pub provider_id: Option<String>,
+    pub taint_keys: Vec<String>,
+    pub conditions: Vec<ObservedCondition>,
+    /// What shows that somebody works on the Node or removes it.
+    pub signs: Vec<Sign>,
+    /// The value of the annotation nodevigil.io/pause.
+    pub pause: Option<String>,
+    /// Whether it has a taint of ours.
+    pub has_our_taints: bool,
+}
+
+impl NodeFacts {
+    /// The condition of that type.
+    pub fn condition(&self, kind: &str) -> Option<&ObservedCondition> {
+        self.conditions.iter().find(|condition| condition.kind == kind)
+    }
+}
+
+/// What the API server says of this node's Node at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NodeAnswer {
+    /// It was not asked, and why.
+    NotAsked(String),
+    /// It did not answer, and what happened instead.
+    Unreached(String),
+    /// It refuses the request.
+    Refused {
+        http_status: u16,
+        message: String,
+    },
+    /// There is no Node of that name.
+    NoNode(String),
+    Node(Box<NodeFacts>),
+}
+
+/// A condition as the Node shows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ObservedCondition {
+    /// The type's name, of any owner.
+    pub kind: String,
+    pub status: String,
+    pub reason: String,
+    pub message: String,
+    pub last_heartbeat: Option<Timestamp>,
+    pub last_transition: Option<Timestamp>,
+}
+
+/// The kubelet's Lease in kube-node-lease, which it renews every ten seconds while it works.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeaseFacts {
+    /// By the kubelet's clock: compare it with other renewals, not with a clock.
+    pub renewed: Timestamp,
+    pub duration: Duration,
+    /// When it was read.
+    pub read_at: Uptime,
+}
+
+/// How many requests were sent to the API server since the agent started, by the labels `verb` and `outcome`.
+pub type RequestCounts = Family<[(&'static str, &'static str); 2], Counter>;

@@ -1,0 +1,415 @@
+//! systemd over D-Bus (org.freedesktop.systemd1(5)): the state of a unit and its jobs, as they change.
+//!
+//! Two connections. Signals arrive on one, which is read all the time; methods are called on the other. On one connection a queue
+//! full of signals would keep the answer to a call from being read.
+//!
+//! The bus delivers a signal that is addressed to us from whoever sends it, so a signal counts only if its sender is the unique name
+//! that owns `org.freedesktop.systemd1` ([`signal`]).
+
+mod loaded;
+mod signal;
+mod unit;
+
+use std::{collections::HashMap, num::NonZeroUsize, time::Duration};
+
+use futures::StreamExt as _;
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+    time::{MissedTickBehavior, interval, sleep, timeout},
+};
+use zbus::{
+    Connection, MatchRule, MessageStream, OwnedObjectPath, OwnedVariant, connection::Builder, fdo::DBusProxy,
+    message::Type,
+};
+
+pub use self::{
+    loaded::{loaded, major},
+    unit::{LastProcess, UnitState},
+};
+use self::{
+    signal::{BUS, BUS_PATH, Dropped, MANAGER, MANAGER_PATH, PROPERTIES, SERVICE, SYSTEMD, Signal, UNIT},
+    unit::{dependencies, job_id, merge, text},
+};
+use super::{
+    clock::uptime,
+    trouble::{Trouble, Troubles},
+};
+use crate::condition::Uptime;
+
+const JOB: &str = "org.freedesktop.systemd1.Job";
+/// A call's deadline: a PID 1 that hangs answers nothing.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// The deadline of all that is asked when a connection is opened.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
+/// Messages that wait in zbus until they are looked at.
+const MAX_QUEUED: NonZeroUsize = NonZeroUsize::new(64).expect("it is not 0");
+/// The unit is read this often besides, in case a signal was lost. All its properties cost a few milliseconds of CPU time.
+const READ_EVERY: Duration = Duration::from_mins(1);
+const FOREIGN_EVERY: Duration = Duration::from_secs(1);
+/// Wait before the bus is tried again: doubled from the first to the last.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// What a job does to the unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobKind {
+    /// Not known yet: a signal announces a job by its number alone.
+    Unread,
+    Stop,
+    /// In any of its forms, such as try-restart.
+    Restart,
+    Start,
+    /// Anything else, which ends no process.
+    Other,
+}
+
+/// A service with which systemd stops the unit, such as that of `BindsTo=`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dependency {
+    pub unit: String,
+    pub active_state: String,
+    /// `Result` of its last run; another one than `success` says that nobody stopped it.
+    pub result: String,
+}
+
+/// What is known of systemd.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BusEvent {
+    /// Connected: the unit's name and state, and the job that it has. What was known of jobs before is void.
+    Read {
+        unit: String,
+        state: UnitState,
+        job: Option<u32>,
+        /// The services with which systemd stops the unit, as they are now.
+        dependencies: Vec<Dependency>,
+    },
+    /// The unit is about to be read; signals are not handled until that is done.
+    Reading,
+    /// The unit's state has changed.
+    Changed(UnitState),
+    /// A job of the unit's was queued, or its kind became known.
+    Job {
+        id: u32,
+        kind: JobKind,
+        /// Of a stop job: the same services, as they were when it was read.
+        dependencies: Vec<Dependency>,
+    },
+    JobRemoved {
+        id: u32,
+        /// `done`, `canceled`, `timeout`, `failed`, `dependency`, `skipped` …
+        result: String,
+    },
+    /// Somebody other than systemd sends us signals: systemd's own may come late.
+    ForeignSignal,
+    /// Not connected; tried again.
+    Lost,
+}
+
+/// Watches the first of `units` that systemd has loaded, until nobody listens.
+pub async fn watch(units: Vec<String>, events: mpsc::Sender<BusEvent>, troubles: Troubles) {
+    let mut wait = RETRY.0;
+    while !events.is_closed() {
+        let session = async {
+            let (mut session, signals) = within(OPEN_TIMEOUT, Session::open(&units, events.clone())).await?;
+            troubles.clear(Trouble::BusLost);
+            wait = RETRY.0;
+            session.run(signals).await
+        };
+        let Err(error) = session.await else { continue };
+        let message =
+            format!("no D-Bus connection to systemd: {error}; until there is one, it is not known why a service ends");
+        troubles.set(Trouble::BusLost, message);
+        events.send(BusEvent::Lost).await.ok();
+        sleep(wait).await;
+        wait = (wait * 2).min(RETRY.1);
+    }
+}
+
+async fn within<T>(time: Duration, work: impl Future<Output = zbus::Result<T>>) -> zbus::Result<T> {
+    let no_answer = |_| zbus::Error::Failure(format!("no answer within {} s", time.as_secs()));
+    timeout(time, work).await.map_err(no_answer)?
+}
+
+/// One connection's life.
+struct Session {
+    /// The names that the unit may have.
+    candidates: Vec<String>,
+    systemd: Systemd,
+    /// The unique name that speaks for systemd.
+    owner: Option<String>,
+    unit: String,
+    path: OwnedObjectPath,
+    state: UnitState,
+    /// The names of the services that the unit depends on.
+    dependencies: Vec<String>,
+    events: mpsc::Sender<BusEvent>,
+    foreign_sent_at: Option<Uptime>,
+    /// Reads of jobs: systemd has one job of a unit at a time, so few are under way.
+    job_reads: JoinSet<Option<BusEvent>>,
+}
+
+impl Session {
+    async fn open(candidates: &[String], events: mpsc::Sender<BusEvent>) -> zbus::Result<(Self, MessageStream)> {
+        let systemd = Systemd::connect(CALL_TIMEOUT).await?;
+        let listener = Builder::system().max_queued(MAX_QUEUED).method_timeout(CALL_TIMEOUT).build().await?;
+        systemd.call(MANAGER_PATH, MANAGER, "Subscribe", &()).await?;
+        let path = if let Some(path) = systemd.loaded(candidates).await? {
+            path
+        } else {
+            let first = candidates.first().ok_or_else(|| zbus::Error::Failure("no unit to look for".into()))?;
+            systemd.load(first).await?
+        };
+        // Signals about jobs have this name, whichever alias the unit was asked for by.
+        let unit = systemd.text(&path, UNIT, "Id").await?;
+        let bus = DBusProxy::new(&listener).await?;
+        for rule in match_rules(&unit, &path)? {
+            bus.add_match_rule(rule).await?;
+        }
+        // Signals before this line are not received. They need not be, because the state is read after it.
+        let signals = MessageStream::from(&listener);
+        let owner = Some(systemd.owner().await?);
+        let (state, dependencies) = (UnitState::default(), Vec::new());
+        let mut session = Self {
+            candidates: candidates.to_vec(),
+            systemd,
+            owner,
+            unit,
+            path,
+            state,
+            dependencies,
+            events,
+            foreign_sent_at: None,
+            job_reads: JoinSet::new(),
+        };
+        session.read().await?;
+        Ok((session, signals))
+    }
+
+    /// Handles signals until another unit is to be watched.
+    ///
+    /// # Errors
+    /// When the connection ends.
+    async fn run(&mut self, mut signals: MessageStream) -> zbus::Result<()> {
+        let mut ticks = interval(READ_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.reset();
+        loop {
+            tokio::select! {
+                biased;
+                // First: a flood of signals would keep it from its turn.
+                Some(Ok(Some(read))) = self.job_reads.join_next() => self.send(read).await?,
+                message = signals.next() => {
+                    let message = message.ok_or_else(|| zbus::Error::Failure("the bus closed the connection".into()))??;
+                    match signal::read(&message, self.owner.as_deref()) {
+                        Ok(signal) => self.handle(signal).await?,
+                        Err(Dropped::Foreign) => self.foreign_signal().await?,
+                        Err(Dropped::NotAsked) => {}
+                    }
+                }
+                _ = ticks.tick() => self.read().await?,
+            }
+            // The unit may have been installed since, under any of its names.
+            if self.state.load_state != "loaded" && self.has_other_unit().await {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Passed on once a second: in a flood each would keep the monitor from looking at anything else.
+    async fn foreign_signal(&mut self) -> zbus::Result<()> {
+        let now = uptime();
+        if self.foreign_sent_at.is_some_and(|at| now < at + FOREIGN_EVERY) {
+            return Ok(());
+        }
+        self.foreign_sent_at = Some(now);
+        self.send(BusEvent::ForeignSignal).await
+    }
+
+    async fn has_other_unit(&self) -> bool {
+        self.systemd.loaded(&self.candidates).await.is_ok_and(|path| path.is_some_and(|path| path != self.path))
+    }
+
+    async fn handle(&mut self, signal: Signal) -> zbus::Result<()> {
+        match signal {
+            Signal::Changed { path, properties } if path == self.path => {
+                let before = self.state.clone();
+                merge(&mut self.state, &properties);
+                // Each transition is signalled two to six times.
+                if self.state == before { Ok(()) } else { self.send(BusEvent::Changed(self.state.clone())).await }
+            }
+            Signal::JobNew { id, path, unit } if unit == self.unit => {
+                let (systemd, names) = (self.systemd.clone(), self.dependencies.clone());
+                self.job_reads.spawn(async move { systemd.read_job(id, &path, &names).await });
+                self.send(BusEvent::Job { id, kind: JobKind::Unread, dependencies: Vec::new() }).await
+            }
+            Signal::JobRemoved { id, unit, result } if unit == self.unit => {
+                self.send(BusEvent::JobRemoved { id, result }).await
+            }
+            // systemd has reloaded its unit files: every property may differ, unannounced.
+            Signal::Reloaded => self.read().await,
+            Signal::Owner(owner) => {
+                let is_back = owner.is_some();
+                self.owner = owner;
+                if !is_back {
+                    return Ok(());
+                }
+                self.systemd.call(MANAGER_PATH, MANAGER, "Subscribe", &()).await?;
+                self.read().await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads the unit's whole state.
+    async fn read(&mut self) -> zbus::Result<()> {
+        self.send(BusEvent::Reading).await?;
+        let mut job = None;
+        for interface in [UNIT, SERVICE] {
+            let properties = self.systemd.properties(&self.path, interface).await?;
+            merge(&mut self.state, &properties);
+            if interface == UNIT {
+                self.dependencies = dependencies(&properties);
+                job = properties.get("Job").and_then(job_id);
+            }
+        }
+        let dependencies = self.systemd.dependencies(&self.dependencies).await;
+        let (unit, state) = (self.unit.clone(), self.state.clone());
+        let id = job.as_ref().map(|(id, _)| *id);
+        self.send(BusEvent::Read { unit, state, job: id, dependencies }).await?;
+        if let Some((id, path)) = job
+            && let Some(read) = self.systemd.read_job(id, &path, &self.dependencies).await
+        {
+            self.send(read).await?;
+        }
+        Ok(())
+    }
+
+    async fn send(&self, event: BusEvent) -> zbus::Result<()> {
+        let sent = self.events.send(event).await;
+        sent.map_err(|_| zbus::Error::Failure("the unit is no longer monitored".into()))
+    }
+}
+
+fn match_rules<'a>(unit: &'a str, path: &'a OwnedObjectPath) -> zbus::Result<[MatchRule<'a>; 5]> {
+    let from = |sender: &'static str| MatchRule::builder().msg_type(Type::Signal).sender(sender);
+    let manager = |member: &'static str| from(SYSTEMD).path(MANAGER_PATH).interface(MANAGER).member(member);
+    Ok([
+        from(BUS).path(BUS_PATH).interface(BUS).member("NameOwnerChanged").arg(0, SYSTEMD).build()?,
+        from(SYSTEMD).path(path.clone()).interface(PROPERTIES).member("PropertiesChanged").build()?,
+        manager("JobNew").arg(2, unit).build()?,
+        manager("JobRemoved").arg(2, unit).build()?,
+        manager("Reloading").build()?,
+    ])
+}
+
+/// Calls methods of systemd's.
+#[derive(Debug, Clone)]
+struct Systemd(Connection);
+
+impl Systemd {
+    async fn connect(call_timeout: Duration) -> zbus::Result<Self> {
+        Ok(Self(Builder::system().method_timeout(call_timeout).build().await?))
+    }
+
+    /// The bus lets nobody but root own systemd's name, and nobody else answer what is sent to its owner.
+    async fn call<B>(&self, path: &str, interface: &str, method: &str, body: &B) -> zbus::Result<zbus::Message>
+    where
+        B: serde::Serialize + zbus::DynamicType,
+    {
+        self.0.call_method(Some(SYSTEMD), path, Some(interface), method, body).await
+    }
+
+    async fn owner(&self) -> zbus::Result<String> {
+        let reply = self.0.call_method(Some(BUS), BUS_PATH, Some(BUS), "GetNameOwner", &SYSTEMD).await?;
+        reply.body().deserialize()
+    }
+
+    async fn properties(&self, path: &str, interface: &str) -> zbus::Result<HashMap<String, OwnedVariant>> {
+        self.call(path, PROPERTIES, "GetAll", &interface).await?.body().deserialize()
+    }
+
+    async fn property(&self, path: &str, interface: &str, name: &str) -> zbus::Result<OwnedVariant> {
+        self.call(path, PROPERTIES, "Get", &(interface, name)).await?.body().deserialize()
+    }
+
+    async fn text(&self, path: &str, interface: &str, name: &str) -> zbus::Result<String> {
+        let value = self.property(path, interface, name).await?;
+        Ok(text(&value))
+    }
+
+    /// The first of `units` that has a unit file.
+    async fn loaded(&self, units: &[String]) -> zbus::Result<Option<OwnedObjectPath>> {
+        for unit in units {
+            let path = self.load(unit).await?;
+            if self.text(&path, UNIT, "LoadState").await? == "loaded" {
+                return Ok(Some(path));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn load(&self, unit: &str) -> zbus::Result<OwnedObjectPath> {
+        self.call(MANAGER_PATH, MANAGER, "LoadUnit", &unit).await?.body().deserialize()
+    }
+
+    /// A job's kind; of a stop job, also the services that may have brought it. None if it is over already.
+    async fn read_job(&self, id: u32, path: &str, dependencies: &[String]) -> Option<BusEvent> {
+        let kind = self.job_kind(path).await.ok()?;
+        let dependencies = if kind == JobKind::Stop { self.dependencies(dependencies).await } else { Vec::new() };
+        Some(BusEvent::Job { id, kind, dependencies })
+    }
+
+    /// The state of these services; one that cannot be read is left out.
+    async fn dependencies(&self, units: &[String]) -> Vec<Dependency> {
+        let mut found = Vec::new();
+        for unit in units {
+            let read = async {
+                let path = self.load(unit).await?;
+                let active_state = self.text(&path, UNIT, "ActiveState").await?;
+                let result = self.text(&path, SERVICE, "Result").await?;
+                zbus::Result::Ok(Dependency { unit: unit.clone(), active_state, result })
+            };
+            found.extend(read.await);
+        }
+        found
+    }
+
+    async fn job_kind(&self, path: &str) -> zbus::Result<JobKind> {
+        Ok(match self.text(path, JOB, "JobType").await?.as_str() {
+            "stop" => JobKind::Stop,
+            "restart" | "try-restart" | "reload-or-restart" | "reload-or-try-restart" => JobKind::Restart,
+            "start" => JobKind::Start,
+            _ => JobKind::Other,
+        })
+    }
+}
+
+/// Why systemd ends this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The host goes down, and every unit with it.
+    Shutdown,
+    /// Our unit has a stop job: somebody wants it stopped.
+    Stopped,
+    /// Our unit is restarted, or it is none of systemd's doing.
+    Other,
+}
+
+/// Asks systemd why this process is to end. Each call is answered within 300 ms, or fails.
+///
+/// # Errors
+/// When the bus or systemd does not answer, or we belong to no unit.
+pub async fn why_ending() -> zbus::Result<Ending> {
+    let systemd = Systemd::connect(Duration::from_millis(300)).await?;
+    if systemd.text(MANAGER_PATH, MANAGER, "SystemState").await? == "stopping" {
+        return Ok(Ending::Shutdown);
+    }
+    // 0 means the caller, as the bus knows it: in a PID namespace our own number is not systemd's.
+    let unit = systemd.call(MANAGER_PATH, MANAGER, "GetUnitByPID", &0_u32).await?;
+    let unit: OwnedObjectPath = unit.body().deserialize()?;
+    let job = job_id(&systemd.property(&unit, UNIT, "Job").await?);
+    Ok(match job {
+        Some((_, path)) if systemd.job_kind(&path).await? == JobKind::Stop => Ending::Stopped,
+        _ => Ending::Other,
+    })
+}

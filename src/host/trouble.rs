@@ -1,0 +1,87 @@
+//! What nodevigil itself cannot do at present: a metric, a line of `status`, and once an hour an Event. Never a condition.
+
+use std::collections::BTreeMap;
+
+use tokio::sync::watch;
+
+/// A kind of trouble. There is at most one of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Trouble {
+    /// The configuration is refused; the last accepted settings go on.
+    ConfigRefused,
+    /// There is no D-Bus connection to systemd.
+    BusLost,
+    /// /dev/kmsg cannot be read.
+    KernelLogUnreadable,
+    /// No identity for the API server can be used.
+    IdentityUnusable,
+    /// The API server refuses a request of nodevigil's: for want of a permission, by an admission policy, or because it cannot write.
+    ApiRefused,
+    /// Another field manager owns or overwrites a condition of ours.
+    ForeignOwner,
+    /// The Node's annotation nodevigil.io/pause cannot be used.
+    PauseRefused,
+    /// The address of `[metrics] listen` cannot be bound.
+    MetricsNotServed,
+}
+
+impl Trouble {
+    /// All kinds, each with its name in metrics, `status` and Events.
+    pub const ALL: [(Self, &str); 8] = [
+        (Self::ConfigRefused, "ConfigRefused"),
+        (Self::BusLost, "BusLost"),
+        (Self::KernelLogUnreadable, "KernelLogUnreadable"),
+        (Self::IdentityUnusable, "IdentityUnusable"),
+        (Self::ApiRefused, "ApiRefused"),
+        (Self::ForeignOwner, "ForeignOwner"),
+        (Self::PauseRefused, "PauseRefused"),
+        (Self::MetricsNotServed, "MetricsNotServed"),
+    ];
+
+    pub const fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+}
+
+/// The present troubles, shared by all tasks.
+#[derive(Debug, Clone, Default)]
+pub struct Troubles(watch::Sender<BTreeMap<Trouble, String>>);
+
+impl Troubles {
+    /// Records a trouble, or replaces its message. It is logged when it is new or differs.
+    pub fn set(&self, trouble: Trouble, message: String) {
+        self.0.send_if_modified(|present| {
+            let is_new = present.get(&trouble) != Some(&message);
+            if is_new {
+                tracing::warn!("{}: {message}", trouble.name());
+                present.insert(trouble, message);
+            }
+            is_new
+        });
+    }
+
+    /// Records that a trouble is over.
+    pub fn clear(&self, trouble: Trouble) {
+        let is_over = self.0.send_if_modified(|present| present.remove(&trouble).is_some());
+        if is_over {
+            tracing::info!("{}: over", trouble.name());
+        }
+    }
+
+    /// All that there are, with their messages.
+    pub fn present(&self) -> BTreeMap<Trouble, String> {
+        self.0.borrow().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_its_own_name() {
+        for (kind, name) in Trouble::ALL {
+            assert_eq!((kind.name(), format!("{kind:?}").as_str()), (name, name));
+        }
+    }
+}

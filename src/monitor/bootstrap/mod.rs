@@ -1,0 +1,209 @@
+//! The bootstrap of the node: from boot until its Node is ready for the first time.
+//!
+//! This file waits, and follows one Node. [`assess`] judges how far it is, for the condition and for `nodevigil bootstrap`.
+
+pub mod assess;
+mod look;
+pub mod stage;
+#[cfg(test)]
+mod tests;
+
+use std::{mem::discriminant, time::Duration};
+
+use tokio::time::{sleep, timeout};
+
+use self::{
+    assess::{Assessment, Facts, assess},
+    look::{is_ready, uptime_of},
+    stage::{Progress, Stage, StageState},
+};
+use super::{Inputs, Reporter};
+use crate::{
+    condition::{ConditionType, Finding, Reason, Status, Uptime, View},
+    host::{
+        api::{ApiFacts, NodeAnswer, NodeFacts, Reach},
+        bootstrap::{HostFacts, Unit},
+        clock::{Now, uptime},
+    },
+};
+
+/// How often the host is looked at, while the bootstrap is expected to go on.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// The same after that, unless the Node changes: this may be no node of a cluster.
+const LOOK_EVERY_LATER: Duration = Duration::from_mins(5);
+/// The publisher finds the Node within this time, if there is one and the API server answers.
+const FIRST_SIGHT_WITHIN: Duration = Duration::from_secs(30);
+/// If two looks are so far apart, the host was suspended.
+const SUSPENDED_FROM: Duration = Duration::from_mins(3);
+/// The time between two looks if the Node changes often.
+const LOOK_AT_MOST_EVERY: Duration = Duration::from_secs(1);
+
+/// The Node whose bootstrap is followed, by its uid.
+#[derive(Debug)]
+enum Followed {
+    /// No Node has been seen since the agent started; `until` then the publisher may still find one.
+    Unseen { until: Uptime },
+    /// The Node was deleted.
+    Gone,
+    /// It has not been ready, and should be by `deadline`. It was looked at last then.
+    Young { uid: String, deadline: Uptime, looked_at: Uptime },
+    /// It was ready once.
+    Bootstrapped { uid: String },
+    /// It was there before the agent, and is not ready.
+    Old { uid: String },
+}
+
+/// Follows the bootstrap until nobody takes reports.
+pub async fn run(mut inputs: Inputs) {
+    let limit = inputs.settings.bootstrap.deadline_secs.duration();
+    let mut reporter = Reporter::new(ConditionType::NodeBootstrapped, inputs.reports.clone());
+    let mut followed = Followed::Unseen { until: uptime() + FIRST_SIGHT_WITHIN };
+    // When the host was looked at last, and what the API server said then.
+    let mut last = None;
+    loop {
+        let api = inputs.api.borrow_and_update().clone();
+        followed.observe(&api, limit, Now::read(api.server_time));
+        let look_every = followed.look_every(limit, uptime());
+        let said = (discriminant(&api.reach), api.node.clone());
+        let is_recent = last.as_ref().is_some_and(|(at, before)| uptime() < *at + look_every && *before == said);
+        let view = match (followed.settled(), reporter.last()) {
+            (Some(view), _) => {
+                last = None;
+                view
+            }
+            (None, Some(view)) if is_recent => view.clone(),
+            _ => {
+                let host = HostFacts::read(&inputs.settings).await;
+                let facts = Facts { host, node: answer(&api), now: Now::read(api.server_time) };
+                last = Some((facts.now.uptime, said));
+                followed.view(&facts, &assess(&facts))
+            }
+        };
+        if !reporter.report(view, uptime()).await {
+            return;
+        }
+        sleep(LOOK_AT_MOST_EVERY).await;
+        let report_in = reporter.due_at(uptime()).saturating_sub(uptime());
+        timeout(look_every.min(report_in), inputs.api.changed()).await.ok();
+    }
+}
+
+fn answer(api: &ApiFacts) -> NodeAnswer {
+    match (&api.reach, &api.node) {
+        (Reach::Off { why }, _) => NodeAnswer::NotAsked(why.clone()),
+        (Reach::Untried, _) => NodeAnswer::NotAsked("it has not answered yet".into()),
+        (Reach::Unreached { error, .. }, _) => NodeAnswer::Unreached(error.clone()),
+        (Reach::Reached { .. }, Some(node)) => NodeAnswer::Node(Box::new(node.clone())),
+        (Reach::Reached { .. }, None) => NodeAnswer::NoNode("of this host".into()),
+    }
+}
+
+impl Followed {
+    /// Takes in the Node that the API server has. One that is younger than `limit` has until then to become ready.
+    fn observe(&mut self, api: &ApiFacts, limit: Duration, now: Now) {
+        let known = match self {
+            Self::Unseen { .. } | Self::Gone => None,
+            Self::Young { uid, .. } | Self::Bootstrapped { uid } | Self::Old { uid } => Some(uid.clone()),
+        };
+        match &api.node {
+            Some(node) if known.as_ref() != Some(&node.uid) => *self = self.first_sight(node, limit, now),
+            Some(node) if matches!(self, Self::Old { .. }) && is_ready(node) => {
+                *self = Self::Bootstrapped { uid: node.uid.clone() };
+            }
+            None if known.is_some() && matches!(api.reach, Reach::Reached { .. }) => *self = Self::Gone,
+            _ => {}
+        }
+        if let Self::Young { deadline, looked_at, .. } = self {
+            let was_over = *looked_at >= *deadline;
+            let was_suspended = now.uptime > *looked_at + SUSPENDED_FROM;
+            if !was_over && (was_suspended || matches!(api.reach, Reach::Unreached { .. })) {
+                // It could not become ready meanwhile, and has all its time again from here on.
+                *deadline = (*deadline).max(now.uptime + limit);
+            }
+            *looked_at = now.uptime;
+        }
+    }
+
+    fn first_sight(&self, node: &NodeFacts, limit: Duration, now: Now) -> Self {
+        let uid = node.uid.clone();
+        let shown = node.condition(ConditionType::NodeBootstrapped.name()).map(|shown| shown.status.as_str());
+        // On a Node that was created again it may be what was published of the former one.
+        let shown = shown.filter(|_| matches!(self, Self::Unseen { .. }));
+        let age = Duration::try_from(now.server.duration_since(node.created)).unwrap_or_default();
+        if shown == Some(Status::True.name()) {
+            Self::Bootstrapped { uid }
+        } else if age < limit || shown == Some(Status::False.name()) {
+            // Of older Nodes only those are followed that an earlier run of the agent has found stuck.
+            let deadline = uptime_of(node.created, now.server, now) + limit;
+            Self::Young { uid, deadline, looked_at: now.uptime }
+        } else if is_ready(node) {
+            Self::Bootstrapped { uid }
+        } else {
+            Self::Old { uid }
+        }
+    }
+
+    /// How often to look at the host. `limit`: the time that a bootstrap may take.
+    fn look_every(&self, limit: Duration, now: Uptime) -> Duration {
+        let expected_until = match self {
+            Self::Unseen { until } => limit.max(*until),
+            Self::Young { deadline, .. } => *deadline,
+            Self::Gone | Self::Bootstrapped { .. } | Self::Old { .. } => limit,
+        };
+        // And once more after that, when the Node may be found stuck.
+        if now < expected_until + 2 * LOOK_EVERY { LOOK_EVERY } else { LOOK_EVERY_LATER }
+    }
+
+    /// What to report, if the host need not be looked at for that.
+    fn settled(&self) -> Option<View> {
+        match self {
+            Self::Bootstrapped { .. } => Some(View::healthy("the Node has become ready")),
+            Self::Old { .. } => {
+                let message =
+                    "the Node is not ready, and was created before nodevigil ran: whether it ever was is not known";
+                Some(View::CannotTell(Finding::new(Reason::NodeBootstrapping, message)))
+            }
+            Self::Unseen { .. } | Self::Gone | Self::Young { .. } => None,
+        }
+    }
+
+    /// What to report of an assessment.
+    fn view(&mut self, facts: &Facts, assessment: &Assessment) -> View {
+        let Some(current) = assessment.current() else {
+            if let NodeAnswer::Node(node) = &facts.node {
+                *self = Self::Bootstrapped { uid: node.uid.clone() };
+            }
+            let unknown = || View::found(Reason::NodeBootstrapping, "the Node is not known yet");
+            return self.settled().unwrap_or_else(unknown);
+        };
+        let (stage, StageState { status, message, advice, .. }) = (current.stage.name(), &current.state);
+        let is_late = matches!(status, Progress::Late | Progress::Failed);
+        let (reason, message) = if is_late {
+            let advice = if advice.is_empty() { String::new() } else { format!(" (what to do: {advice})") };
+            (Reason::BootstrapStageLate, format!("stuck at stage {stage}: {message}{advice}"))
+        } else {
+            (Reason::NodeBootstrapping, format!("at stage {stage}: {message}"))
+        };
+        let is_over = matches!(self, Self::Young { deadline, .. } if facts.now.uptime >= *deadline);
+        let unit = match current.stage {
+            Stage::Runtime => facts.host.runtime.as_ref(),
+            Stage::Kubelet => facts.host.kubelet.as_ref().ok().and_then(Option::as_ref),
+            _ => None,
+        };
+        let may_be_found = matches!(self, Self::Unseen { until }
+            if facts.now.uptime < *until || matches!(facts.node, NodeAnswer::Unreached(_)));
+        match &facts.node {
+            // It may show what an earlier run of the agent has found.
+            _ if may_be_found => View::Unchanged(Finding::new(reason, message)),
+            _ if !is_over => View::found(reason, message),
+            _ if unit.is_some_and(may_have_been_stopped) => View::Excused(Finding::new(reason, message)),
+            NodeAnswer::Node(_) if is_late => View::found(Reason::BootstrapStuck, message),
+            _ => View::CannotTell(Finding::new(reason, message)),
+        }
+    }
+}
+
+/// Whether somebody may have stopped the unit.
+fn may_have_been_stopped(unit: &Unit) -> bool {
+    matches!(unit.active_state.as_str(), "inactive" | "deactivating")
+}

@@ -1,0 +1,281 @@
+//! The kubelet's configuration, as `nodevigil check` judges it.
+//!
+//! The user's own command runs in a child: it reads files of disks that may hang, and the command line of another process.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::Deserialize;
+use tokio::time::{Instant, interval_at};
+
+use super::Inputs;
+use crate::{
+    condition::{ConditionType, Finding, Reason, Uptime, View},
+    host::{child, clock::uptime, kubelet::Watched},
+    settings::EXIT_CONFIG,
+};
+
+/// The first check waits until the kubelet's unit and process are known.
+const FIRST_AFTER: Duration = Duration::from_secs(2);
+/// How often it is reported, and looked at whether a check is due.
+const TICK: Duration = Duration::from_secs(10);
+/// Time between two checks. Each runs the kubelet's binary for its version, which takes 0.1 s of processor time.
+const CHECK_EVERY: Duration = Duration::from_mins(10);
+/// The same while nothing is wrong: what changes in the files has no effect before the kubelet starts again.
+const CHECK_EVERY_HEALTHY: Duration = Duration::from_mins(30);
+/// The same after a check that found something new: it counts if it is still found after this time.
+const CONFIRMED_AFTER: Duration = Duration::from_mins(1);
+/// The same when the kubelet has started.
+const CHECK_AFTER_START: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// Other conditions show these: an expired certificate and a masked unit (`KubeletHealthy`), no CNI configuration yet (the Node's `Ready`),
+/// the container runtime's socket (`ContainerRuntimeHealthy`).
+const IGNORED: &str = "--ignore=AU002,NW001,RT001,SD019";
+
+/// What is read of the document that `nodevigil check -o json` prints.
+#[derive(Debug, Clone, Deserialize)]
+struct Answer {
+    unit: Unit,
+    /// Errors and worse, worst first.
+    findings: Vec<Error>,
+    /// Files that could not be read.
+    denied: Vec<String>,
+    summary: Summary,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Unit {
+    name: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Error {
+    rule: String,
+    name: String,
+    at: String,
+    message: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Summary {
+    warning: usize,
+}
+
+/// Checks and reports until nobody takes reports.
+pub async fn run(inputs: Inputs) {
+    let mut config = Config::default();
+    let mut ticks = interval_at(Instant::now() + FIRST_AFTER, TICK);
+    loop {
+        ticks.tick().await;
+        let watched = inputs.watched.borrow().clone();
+        if config.is_due(watched.pid, uptime()) {
+            let answer = check(&config.arguments(&watched)).await;
+            config.checked(answer, watched.pid, uptime());
+        }
+        if let Some(view) = config.view.clone()
+            && inputs.reports.send((ConditionType::KubeletConfigValid, view)).await.is_err()
+        {
+            return;
+        }
+    }
+}
+
+async fn check(arguments: &[String]) -> Result<Answer, String> {
+    let mut command = child::own_command();
+    command.args(arguments);
+    let ended = child::run(command, TIMEOUT).await;
+    let (status, output) = ended.map_err(|error| format!("`nodevigil check`: {error}"))?;
+    match status.code() {
+        Some(0 | 1) => {
+            let answer: Answer = serde_json::from_slice(&output)
+                .map_err(|error| format!("`nodevigil check -o json` printed {} bytes: {error}", output.len()))?;
+            // What a file that we may not read says is not known, and the kubelet may read it.
+            match answer.denied.first() {
+                Some(path) => Err(format!("`nodevigil check`: permission denied: {path}")),
+                None => Ok(answer),
+            }
+        }
+        Some(code) if code == i32::from(EXIT_CONFIG) => Err("`nodevigil check`: the settings are refused".into()),
+        _ => Err(format!("`nodevigil check` could not check ({status}); run it to see why")),
+    }
+}
+
+#[derive(Debug, Default)]
+struct Config {
+    /// The last check, and the kubelet's process at that time.
+    last: Option<(Uptime, Option<i32>)>,
+    /// Whether a kubelet has run since the agent started and since its unit was last stopped. Before `kubeadm join` and after
+    /// `kubeadm reset` it is normal that files are missing.
+    has_run: bool,
+    /// Since when an error, named by rule and place, is found.
+    found_since: BTreeMap<(String, String), Uptime>,
+    failing_since: Option<Uptime>,
+    view: Option<View>,
+}
+
+fn not_checked(message: impl Into<String>) -> Finding {
+    Finding::new(Reason::KubeletConfigNotChecked, message)
+}
+
+impl Config {
+    fn is_due(&self, pid: Option<i32>, now: Uptime) -> bool {
+        let Some((at, last_pid)) = self.last else { return true };
+        let wait = if pid.is_some() && pid != last_pid {
+            CHECK_AFTER_START
+        } else {
+            match &self.view {
+                Some(View::Unchanged(_)) => CONFIRMED_AFTER,
+                Some(View::Seen { findings, .. }) if findings.is_empty() => CHECK_EVERY_HEALTHY,
+                _ => CHECK_EVERY,
+            }
+        };
+        now >= at + wait
+    }
+
+    fn arguments(&mut self, watched: &Watched) -> Vec<String> {
+        self.has_run = watched.pid.is_some() || (self.has_run && !watched.is_inactive);
+        let phase = if self.has_run { "--phase=after" } else { "--phase=before" };
+        let mut arguments = ["check", "--output=json", "--severity=error", IGNORED, phase].map(str::to_owned).to_vec();
+        arguments.extend(watched.unit.as_ref().map(|unit| format!("--unit={unit}")));
+        arguments
+    }
+
+    fn checked(&mut self, answer: Result<Answer, String>, pid: Option<i32>, now: Uptime) {
+        self.last = Some((now, pid));
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(why) => {
+                let is_long = now >= *self.failing_since.get_or_insert(now) + CONFIRMED_AFTER;
+                let view = if is_long { View::CannotTell } else { View::Unchanged };
+                self.view = Some(view(not_checked(why)));
+                return;
+            }
+        };
+        self.failing_since = None;
+        let key = |error: &Error| (error.rule.clone(), error.at.clone());
+        let since = |error| self.found_since.get(&key(error)).copied().unwrap_or(now);
+        self.found_since = answer.findings.iter().map(|error| (key(error), since(error))).collect();
+        let is_confirmed =
+            |error: &&Error| self.found_since.get(&key(error)).is_some_and(|at| now >= *at + CONFIRMED_AFTER);
+        let confirmed: Vec<&Error> = answer.findings.iter().filter(is_confirmed).collect();
+        let unit = &answer.unit.name;
+        self.view = Some(match (answer.findings.first(), confirmed.split_first()) {
+            (_, Some((worst, others))) => {
+                let message = format!("{}{}", message(unit, worst), others_hint(others.len()));
+                View::found(Reason::KubeletConfigError, message)
+            }
+            (Some(error), None) => {
+                let message = format!("{}; it is checked again within a minute", message(unit, error));
+                View::Unchanged(not_checked(message))
+            }
+            (None, None) => View::healthy(healthy(unit, answer.summary.warning)),
+        });
+    }
+}
+
+fn message(unit: &str, Error { rule, name, at, message }: &Error) -> String {
+    format!("{unit}: {rule} {name}, {at}: {message}")
+}
+
+fn others_hint(count: usize) -> String {
+    if count == 0 { String::new() } else { format!("; {count} more, see `nodevigil check`") }
+}
+
+fn healthy(unit: &str, warnings: usize) -> String {
+    match warnings {
+        0 => format!("{unit}: no error and no warning"),
+        1 => format!("{unit}: no error; 1 warning, see `nodevigil check`"),
+        count => format!("{unit}: no error; {count} warnings, see `nodevigil check`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ERROR: (&str, &str) = ("SD001", "/etc/default/kubelet:1");
+
+    fn at(secs: u64) -> Uptime {
+        Duration::from_secs(secs)
+    }
+
+    fn answer(errors: &[(&str, &str)]) -> Answer {
+        let error = |(rule, at): &(&str, &str)| Error {
+            rule: (*rule).to_owned(),
+            name: "env-overridden-by-file".into(),
+            at: (*at).to_owned(),
+            message: "--cloud-provider=external is lost".into(),
+        };
+        Answer {
+            unit: Unit { name: "kubelet.service".into() },
+            findings: errors.iter().map(error).collect(),
+            denied: Vec::new(),
+            summary: Summary { warning: 1 },
+        }
+    }
+
+    fn problem(config: &Config) -> Option<&str> {
+        let Some(View::Seen { findings, .. }) = &config.view else { return None };
+        findings.first().map(|finding| finding.message.as_str())
+    }
+
+    #[test]
+    fn an_error_counts_when_a_check_a_minute_later_still_finds_it() {
+        let mut config = Config::default();
+        config.checked(Ok(answer(&[ERROR])), Some(1), at(10));
+        assert!(matches!(config.view, Some(View::Unchanged(_))));
+        config.checked(Ok(answer(&[ERROR, ("FL001", "/b:2")])), Some(2), at(40));
+        assert!(matches!(config.view, Some(View::Unchanged(_))), "the kubelet has restarted meanwhile");
+        assert!(!config.is_due(Some(2), at(99)) && config.is_due(Some(2), at(100)));
+        config.checked(Ok(answer(&[("FL001", "/b:2"), ERROR])), Some(2), at(70));
+        let expected =
+            "kubelet.service: SD001 env-overridden-by-file, /etc/default/kubelet:1: --cloud-provider=external is lost";
+        assert_eq!(problem(&config), Some(expected));
+        config.checked(Ok(answer(&[("FL001", "/b:2"), ERROR])), Some(2), at(100));
+        assert!(problem(&config).unwrap().ends_with("is lost; 1 more, see `nodevigil check`"));
+        config.checked(Ok(answer(&[])), Some(2), at(160));
+        let healthy = "kubelet.service: no error; 1 warning, see `nodevigil check`".to_owned();
+        assert_eq!(config.view, Some(View::Seen { healthy, findings: Vec::new() }));
+        assert!(!config.is_due(Some(2), at(1959)) && config.is_due(Some(2), at(1960)));
+        assert!(config.is_due(Some(3), at(190)), "the kubelet has restarted");
+        assert!(!config.is_due(None, at(190)), "it was stopped");
+    }
+
+    #[test]
+    fn a_check_that_fails_for_a_minute_leaves_the_answer_open() {
+        let mut config = Config::default();
+        config.checked(Ok(answer(&[])), None, at(0));
+        config.checked(Err("it timed out".into()), None, at(300));
+        assert_eq!(config.view, Some(View::Unchanged(not_checked("it timed out"))));
+        assert!(config.is_due(None, at(360)));
+        config.checked(Err("it timed out".into()), None, at(360));
+        assert_eq!(config.view, Some(View::CannotTell(not_checked("it timed out"))));
+        assert!(!config.is_due(None, at(959)) && config.is_due(None, at(960)));
+        config.checked(Ok(answer(&[])), None, at(420));
+        assert!(matches!(config.view, Some(View::Seen { .. })));
+    }
+
+    #[test]
+    fn missing_files_are_normal_until_a_kubelet_has_run_and_once_it_is_stopped() {
+        let mut config = Config::default();
+        let mut options = |pid, is_inactive| {
+            let watched = Watched { unit: Some("k3s.service".into()), pid, is_inactive, healthz_url: None };
+            config.arguments(&watched).split_off(4)
+        };
+        assert_eq!(options(None, true), ["--phase=before", "--unit=k3s.service"]);
+        assert_eq!(options(Some(1), false), ["--phase=after", "--unit=k3s.service"]);
+        assert_eq!(
+            options(None, false),
+            ["--phase=after", "--unit=k3s.service"],
+            "it has ended, and systemd restarts it"
+        );
+        assert_eq!(options(None, true), ["--phase=before", "--unit=k3s.service"]);
+        assert_eq!(options(None, false), ["--phase=before", "--unit=k3s.service"], "it is about to start");
+    }
+
+    #[test]
+    fn the_ignored_rules_exist() {
+        for id in IGNORED.trim_start_matches("--ignore=").split(',') {
+            assert!(kubelet_config::rules::all().any(|rule| rule.id == id), "{id}");
+        }
+    }
+}

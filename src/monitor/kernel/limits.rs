@@ -1,0 +1,111 @@
+//! Limits of the kernel that are nearly reached. To be near one is load, so a warning.
+
+use crate::{
+    condition::{Finding, Reason},
+    host::kernel::{Usage, Usages},
+};
+
+/// A limit is nearly reached from 90 % on, until its use falls below 85 %.
+const NEAR_PERCENT: u64 = 90;
+const FAR_PERCENT: u64 = 85;
+/// So many looks in a row have to find it so.
+const LOOKS_IN_A_ROW: u32 = 3;
+
+struct Limit {
+    of: fn(&Usages) -> Option<Usage>,
+    /// What there are so many of, behind the number, and what happens at the limit.
+    what: &'static str,
+    then: &'static str,
+}
+
+const LIMITS: [Limit; 3] = [
+    Limit {
+        of: |usages| usages.pids.into_iter().chain(usages.threads).max_by_key(|usage| usage.percent()),
+        what: "process ids or threads (kernel.pid_max, kernel.threads-max)",
+        then: "no process or thread can be started",
+    },
+    Limit { of: |usages| usages.files, what: "open files (fs.file-max)", then: "only root can open files and sockets" },
+    Limit {
+        of: |usages| usages.connections,
+        what: "tracked connections (net.netfilter.nf_conntrack_max)",
+        then: "packets of new connections are dropped",
+    },
+];
+
+/// For each of [`LIMITS`], the limit and how many looks in a row found it nearly reached.
+#[derive(Debug, Default)]
+pub(super) struct Limits([(u64, u32); LIMITS.len()]);
+
+impl Limits {
+    pub(super) fn looked(&mut self, usages: &Usages) {
+        for (row, (limit, looks)) in LIMITS.iter().zip(&mut self.0) {
+            let usage = (row.of)(usages).unwrap_or(Usage { used: 0, limit: 1 });
+            let near = if *looks >= LOOKS_IN_A_ROW { FAR_PERCENT } else { NEAR_PERCENT };
+            *looks = if usage.percent() >= near { looks.saturating_add(1) } else { 0 };
+            *limit = usage.limit;
+        }
+    }
+
+    /// The limits that are nearly reached. Not how near: each number would be another message.
+    pub(super) fn finding(&self) -> Option<Finding> {
+        let near = LIMITS.iter().zip(&self.0).filter(|(_, (_, looks))| *looks >= LOOKS_IN_A_ROW);
+        let message = |(Limit { what, then, .. }, (limit, _)): (&Limit, &(u64, u32))| {
+            format!(
+                "nearly all of the {limit} {what} are in use, and at the limit {then}: find what uses them, or raise it"
+            )
+        };
+        let messages: Vec<_> = near.map(message).collect();
+        (!messages.is_empty()).then(|| Finding::new(Reason::KernelLimitNearlyReached, messages.join("; ")))
+    }
+}
+
+impl Usage {
+    fn percent(self) -> u64 {
+        let percent = u128::from(self.used) * 100 / u128::from(self.limit.max(1));
+        u64::try_from(percent).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looked(limits: &mut Limits, used: u64) -> bool {
+        let pids = Some(Usage { used, limit: 1000 });
+        limits.looked(&Usages { pids, files: Some(Usage { used: 1, limit: u64::MAX }), ..Usages::default() });
+        limits.finding().is_some()
+    }
+
+    #[test]
+    fn the_third_look_near_a_limit_is_a_warning_until_it_is_far() {
+        let mut limits = Limits::default();
+        for (used, is_near) in [
+            (950, false),
+            (950, false),
+            (899, false),
+            (900, false),
+            (900, false),
+            (1000, true),
+            (850, true),
+            (849, false),
+            (899, false),
+        ] {
+            assert_eq!(looked(&mut limits, used), is_near, "{used}");
+        }
+    }
+
+    #[test]
+    fn the_message_has_each_limit_and_no_usage() {
+        let mut limits = Limits::default();
+        for used in [930, 940, 950] {
+            let usage = Some(Usage { used, limit: 1000 });
+            limits.looked(&Usages { pids: usage, connections: usage, ..Usages::default() });
+        }
+        let message = limits.finding().unwrap().message;
+        let wanted = "nearly all of the 1000 process ids or threads (kernel.pid_max, kernel.threads-max) are in use, and at the limit no process or thread can be started: find what uses them, or raise it; \
+                      nearly all of the 1000 tracked connections (net.netfilter.nf_conntrack_max) are in use, and at the limit packets of new connections are dropped: find what uses them, or raise it";
+        assert_eq!(message, wanted);
+        limits.looked(&Usages::default());
+        assert_eq!(limits.finding(), None, "the kernel has no such limit any more");
+    }
+}

@@ -1,0 +1,160 @@
+//! What is known of the kernel, and what to report of it. Pure: the time is handed in.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{
+    clock::Clock,
+    deadlock::{Deadlocks, Wait},
+    limits::Limits,
+    logged::Logged,
+};
+use crate::{
+    condition::{Finding, Reason, Status, Uptime, View},
+    host::{
+        api::ServerTime,
+        clock::Now,
+        kernel::{Counters, Usages},
+        kmsg::LogState,
+    },
+};
+
+/// How long the log has to be unreadable before that is reported.
+const UNREADABLE_AFTER: Duration = Duration::from_mins(1);
+
+/// What the kernel does not log.
+#[derive(Debug, Default)]
+pub(super) struct Readings {
+    pub(super) counters: Counters,
+    pub(super) usages: Usages,
+    pub(super) waits: Vec<Wait>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Kernel {
+    started: Timestamp,
+    /// Why the log cannot be read, and since when; none while it can be read or is being opened.
+    unreadable: Option<(String, Uptime)>,
+    /// Whether all lines from before the start have been read.
+    has_been_read: bool,
+    pub(super) logged: Logged,
+    counters: Counters,
+    deadlocks: Deadlocks,
+    limits: Limits,
+    clock: Clock,
+}
+
+impl Kernel {
+    pub(super) fn new(started: Timestamp) -> Self {
+        Self { started, ..Self::default() }
+    }
+
+    /// Takes in whether the log can be read.
+    pub(super) fn log_is(&mut self, state: LogState, now: Uptime) {
+        match state {
+            LogState::Opening => {}
+            LogState::Readable => (self.unreadable, self.has_been_read) = (None, true),
+            LogState::Unreadable(error) => {
+                let since = self.unreadable.as_ref().map_or(now, |(_, since)| *since);
+                self.unreadable = Some((error, since));
+            }
+        }
+    }
+
+    /// Takes in readings, and the time by the API server's clock.
+    pub(super) fn read(&mut self, readings: &Readings, server: Option<ServerTime>, now: Now) {
+        self.counters = readings.counters;
+        self.deadlocks.looked(&readings.waits, now.uptime);
+        self.limits.looked(&readings.usages);
+        self.clock.looked(server, now.wall, now.uptime);
+    }
+
+    /// What to report; none until the log has been read or could not be for a while.
+    pub(super) fn view(&self, now: Uptime) -> Option<View> {
+        let findings = self.findings(now);
+        let has_problem = findings.iter().any(|finding| finding.status == Status::False);
+        let is_long = |since: Uptime| now >= since + UNREADABLE_AFTER;
+        if let Some((error, _)) = self.unreadable.as_ref().filter(|(_, since)| !has_problem && is_long(*since)) {
+            return Some(View::CannotTell(Finding::new(Reason::KernelLogUnreadable, error.clone())));
+        }
+        let since = self.logged.last().unwrap_or(self.started);
+        let healthy = format!("no problem has been logged since {since}, and no limit is nearly reached");
+        (self.has_been_read || has_problem).then_some(View::Seen { healthy, findings })
+    }
+
+    /// Worst first.
+    fn findings(&self, now: Uptime) -> Vec<Finding> {
+        let others = [self.deadlocks.finding(), self.limits.finding(), self.clock.finding()].into_iter().flatten();
+        let mut findings: Vec<_> = self.logged.findings(&self.counters, now).chain(others).collect();
+        findings.sort_by_key(|finding| finding.reason);
+        findings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::{kernel::Usage, kmsg::Line};
+
+    fn at(secs: u64) -> Now {
+        Now { uptime: Duration::from_secs(secs), wall: Timestamp::UNIX_EPOCH, server: Timestamp::UNIX_EPOCH }
+    }
+
+    fn unreadable() -> LogState {
+        LogState::Unreadable("/dev/kmsg: Operation not permitted".into())
+    }
+
+    fn kernel() -> Kernel {
+        Kernel::new(Timestamp::UNIX_EPOCH)
+    }
+
+    fn reasons(kernel: &Kernel, secs: u64) -> Vec<Reason> {
+        match kernel.view(at(secs).uptime) {
+            Some(View::Seen { findings, .. }) => findings.iter().map(|finding| finding.reason).collect(),
+            Some(View::CannotTell(finding)) => vec![finding.reason],
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn nothing_is_reported_before_the_log_was_read() {
+        let mut kernel = kernel();
+        kernel.log_is(LogState::Opening, at(1000).uptime);
+        assert_eq!(kernel.view(at(1000).uptime), None);
+        kernel.log_is(LogState::Readable, at(1000).uptime);
+        let healthy = "no problem has been logged since 1970-01-01T00:00:00Z, and no limit is nearly reached".into();
+        assert_eq!(kernel.view(at(1000).uptime), Some(View::Seen { healthy, findings: vec![] }));
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_read_for_a_minute_is_unknown_until_it_can() {
+        let mut kernel = kernel();
+        kernel.log_is(unreadable(), at(1000).uptime);
+        assert_eq!(kernel.view(at(1059).uptime), None);
+        kernel.log_is(unreadable(), at(1059).uptime);
+        assert_eq!(reasons(&kernel, 1060), [Reason::KernelLogUnreadable]);
+        kernel.log_is(LogState::Readable, at(1100).uptime);
+        assert_eq!(reasons(&kernel, 1100), []);
+        kernel.log_is(unreadable(), at(1200).uptime);
+        assert_eq!(reasons(&kernel, 1259), [], "it was read a minute ago");
+        assert_eq!(reasons(&kernel, 1260), [Reason::KernelLogUnreadable]);
+    }
+
+    #[test]
+    fn problems_come_before_an_unreadable_log_and_that_before_warnings() {
+        let mut kernel = kernel();
+        let (text, counters) =
+            ("watchdog: Watchdog detected hard LOCKUP on cpu 3", Counters { lockups: 1, ..Counters::default() });
+        kernel.log_is(LogState::Readable, at(1000).uptime);
+        let pids = Some(Usage { used: 99, limit: 100 });
+        let usages = Usages { pids, ..Usages::default() };
+        (0..3).for_each(|_| kernel.read(&Readings { counters, usages, ..Readings::default() }, None, at(1000)));
+        kernel.log_is(unreadable(), at(1000).uptime);
+        assert_eq!(reasons(&kernel, 1030), [Reason::KernelLimitNearlyReached]);
+        assert_eq!(reasons(&kernel, 1060), [Reason::KernelLogUnreadable]);
+        kernel.logged.take(&Line { level: 0, text: text.into(), at: Duration::ZERO, is_old: false }, at(1060));
+        let wanted = [Reason::KernelLockedUp, Reason::KernelTroubleLogged, Reason::KernelLimitNearlyReached];
+        assert_eq!(reasons(&kernel, 1060), wanted);
+    }
+}

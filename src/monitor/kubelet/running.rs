@@ -1,0 +1,204 @@
+//! A kubelet that runs: whether it answers, and if it does not, what else says that it does not work.
+
+use std::time::Duration;
+
+use super::{lease::LeaseReadings, stall::Stall};
+use crate::{
+    condition::{Finding, Reason, Uptime, View},
+    host::{
+        api::LeaseFacts,
+        healthz::Probe,
+        pressure::Pressure,
+        process::{Listener, ProcessId, Sample},
+    },
+    monitor::service::samples::{FAILURES_IN_A_ROW, Samples},
+};
+
+/// A thread in the same uninterruptible wait for so long, or a SIGKILL that is pending for so long, takes a reboot.
+const UNKILLABLE_AFTER: Duration = Duration::from_secs(10);
+/// A busy host no longer excuses a kubelet after this time, if it does not renew its Lease either.
+const STARVED_MAX: Duration = Duration::from_mins(5);
+/// A kubelet that has never answered is judged only after the API server has answered for this long: a kubelet that cannot reach it may
+/// not finish its start. The same holds for its connections: after an outage it takes a while to connect again.
+pub(super) const API_NEEDED: Duration = Duration::from_mins(1);
+
+/// A kubelet that runs; with pid 0 none does.
+#[derive(Debug, Default)]
+pub(super) struct RunningKubelet {
+    pub(super) id: ProcessId,
+    /// `healthzPort: 0`: only its process is watched.
+    is_unprobed: bool,
+    has_answered: bool,
+    last_probe: Option<Probe>,
+    failed: FailedProbes,
+    pub(super) stall: Stall,
+}
+
+/// What was seen since the kubelet last answered.
+#[derive(Debug, Default)]
+struct FailedProbes {
+    count: u32,
+    /// When the first one failed.
+    since: Option<Uptime>,
+    samples: Samples,
+    lease: LeaseReadings,
+    killed_since: Option<Uptime>,
+}
+
+impl RunningKubelet {
+    pub(super) fn new(id: ProcessId) -> Self {
+        Self { id, ..Self::default() }
+    }
+
+    pub(super) fn probed(&mut self, probe: Probe, sample: Option<(Sample, Pressure)>, now: Uptime) {
+        match &probe {
+            Probe::Healthy => {
+                self.has_answered = true;
+                self.failed = FailedProbes::default();
+            }
+            // It says nothing of the kubelet.
+            Probe::Impossible(_) => {}
+            Probe::Refused | Probe::TimedOut | Probe::NoHttp | Probe::Status(_) => {
+                self.stall = Stall::default();
+                self.failed.count += 1;
+                self.failed.since.get_or_insert(now);
+                if let Some((sample, pressure)) = sample {
+                    let killed_since = self.failed.killed_since.unwrap_or(now);
+                    self.failed.killed_since = sample.is_killed.then_some(killed_since);
+                    self.failed.samples.take_in(sample, pressure, now);
+                }
+            }
+        }
+        self.last_probe = Some(probe);
+    }
+
+    /// It serves no /healthz.
+    pub(super) fn set_unprobed(&mut self) {
+        self.is_unprobed = true;
+    }
+
+    pub(super) fn lease_read(&mut self, lease: &LeaseFacts, now: Uptime) {
+        if self.failed.since.is_some_and(|since| lease.read_at >= since) {
+            self.failed.lease.read(lease);
+        }
+        self.stall.lease_read(lease, now);
+    }
+
+    /// Since how long probes have failed; none while they do not.
+    pub(super) fn silent_for(&self, now: Uptime) -> Option<Duration> {
+        self.failed.since.map(|since| now.saturating_sub(since))
+    }
+
+    pub(super) fn answers(&self) -> bool {
+        self.is_unprobed || self.last_probe == Some(Probe::Healthy)
+    }
+
+    /// Whether what its configuration says of /healthz is known for good: it has answered there, or serves none.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_unprobed || self.has_answered
+    }
+
+    fn who(&self) -> String {
+        format!("kubelet pid {}", self.id.pid)
+    }
+
+    /// What to report of a kubelet that answers.
+    pub(super) fn answered_view(&self, now: Uptime) -> View {
+        let who = self.who();
+        if self.is_unprobed {
+            return View::healthy(format!("{who} runs; its /healthz is turned off (healthzPort: 0)"));
+        }
+        if self.stall.is_certain(now) {
+            let message = format!(
+                "{who} answers on /healthz, but it does not renew its Lease and the API server acknowledges nothing of what it sends; \
+                 nodevigil reaches the API server"
+            );
+            return View::found(Reason::KubeletAPIConnectionStalled, message);
+        }
+        View::healthy(format!("{who} answers on /healthz"))
+    }
+
+    /// What to report of a kubelet that does not answer; none before the third failed probe.
+    pub(super) fn unanswered_view(&self, api_reached: Option<Uptime>, now: Uptime) -> Option<View> {
+        let (failed, who) = (&self.failed, self.who());
+        let silent = |why: String| Some(View::CannotTell(Finding::new(Reason::KubeletHealthzSilent, why)));
+        let what = match &self.last_probe {
+            Some(Probe::Impossible(why)) => {
+                return silent(format!("{who} runs, but its /healthz cannot be probed: {why}"));
+            }
+            _ if failed.count < FAILURES_IN_A_ROW => return None,
+            Some(Probe::Refused) => format!("{who} refuses connections to its /healthz"),
+            Some(Probe::NoHttp) => format!("{who} accepts connections to its /healthz and does not speak HTTP"),
+            Some(Probe::Status(status)) => format!("{who} answers HTTP {status} on /healthz"),
+            _ => format!("{who} does not answer on /healthz"),
+        };
+        let found = |reason, evidence: String| Some(View::found(reason, format!("{what}; {evidence}")));
+        if let Some(evidence) = failed.samples.suspended_by() {
+            return found(Reason::KubeletHung, evidence);
+        }
+        if failed.lease.is_renewed(now) {
+            let evidence = match &self.last_probe {
+                Some(Probe::Status(_)) => "but it renews its Lease, so it works",
+                _ => "but it renews its Lease, so something such as a firewall keeps probes from it",
+            };
+            return found(Reason::KubeletHealthzUnreachable, evidence.into());
+        }
+        if failed.are_excused(now) {
+            let evidence = "but the host is too busy to run it (/proc/pressure, schedstat)";
+            return found(Reason::KubeletStarved, evidence.into());
+        }
+        if self.has_answered || api_reached.is_some_and(|since| now >= since + API_NEEDED) {
+            if let Some(evidence) = failed.unkillable(now) {
+                return found(Reason::KubeletUnkillable, evidence);
+            }
+            if let Some(evidence) = self.hang_evidence(now) {
+                return found(Reason::KubeletHung, evidence);
+            }
+        }
+        silent(format!("{what}; neither its process state, its listening socket nor its Lease says whether it works"))
+    }
+
+    /// What confirms, besides the probes, that it does not work.
+    fn hang_evidence(&self, now: Uptime) -> Option<String> {
+        let failed = &self.failed;
+        if let Some(tid) = failed.samples.stuck_for(Duration::ZERO, now) {
+            return Some(format!("its thread {tid} waits in the kernel (state D)"));
+        }
+        // What another program has at a port that the kubelet never answered at proves nothing.
+        if self.has_answered && failed.accepts_nothing() {
+            return Some("connections wait at its port, and it accepts none".into());
+        }
+        let nobody_listens = failed.samples.last().is_some_and(|sample| sample.listener == Listener::Nobody);
+        if self.has_answered && nobody_listens && self.last_probe == Some(Probe::Refused) {
+            return Some("nothing listens at its port any more".into());
+        }
+        // The seconds so far are left out: each would be another message.
+        failed.lease.is_old(now).then(|| "it does not renew its Lease".into())
+    }
+}
+
+impl FailedProbes {
+    /// Whether the host's load excuses them.
+    fn are_excused(&self, now: Uptime) -> bool {
+        let lasts_too_long = self.samples.starved_since.is_some_and(|since| now >= since + STARVED_MAX);
+        self.samples.is_starved(now) && !(lasts_too_long && self.lease.is_old(now))
+    }
+
+    fn unkillable(&self, now: Uptime) -> Option<String> {
+        if self.killed_since.is_some_and(|since| now >= since + UNKILLABLE_AFTER) {
+            return Some("SIGKILL is pending for it, and it does not end".into());
+        }
+        let tid = self.samples.stuck_for(UNKILLABLE_AFTER, now)?;
+        Some(format!("its thread {tid} has waited in the kernel (state D) for over {} s", UNKILLABLE_AFTER.as_secs()))
+    }
+
+    /// Whether connections wait at its port from one sample to the next, and none is accepted.
+    fn accepts_nothing(&self) -> bool {
+        let mut listeners = self.samples.newest_first().map(|sample| sample.listener);
+        let (Some(Listener::Waiting(now)), Some(Listener::Waiting(before))) = (listeners.next(), listeners.next())
+        else {
+            return false;
+        };
+        before > 0 && now >= before
+    }
+}

@@ -1,0 +1,138 @@
+//! What is known of the kubelet, and what to report of it. Pure: the time is handed in.
+
+use std::time::Duration;
+
+use super::running::{API_NEEDED, RunningKubelet};
+use crate::{
+    condition::{Finding, Reason, Uptime, View},
+    host::{api::LeaseFacts, healthz::Probe, pressure::Pressure, process::Sample, sockets::Connection},
+    monitor::service::{Bus, Service, ended::Ended, follow::ServiceEvent, judgement::Judgement},
+};
+
+/// What can be seen of a kubelet.
+#[derive(Debug)]
+pub enum Observation {
+    Service(ServiceEvent),
+    /// A probe of the process of this pid; if it failed, with a look at the process.
+    Probed(i32, Probe, Option<(Sample, Pressure)>),
+    /// The process of this pid serves no /healthz.
+    NotProbed(i32),
+    /// The last error that this run of the unit logged.
+    LastError {
+        invocation: String,
+        line: Option<String>,
+    },
+    Lease(LeaseFacts),
+    /// The connections to the API server of the process of this pid; none if they are not known, or if our API server is another one.
+    Connections(i32, Option<Vec<Connection>>),
+    /// Since when the API server has answered; none while it does not.
+    ApiReached(Option<Uptime>),
+}
+
+#[derive(Debug)]
+pub struct Kubelet {
+    pub(super) service: Service,
+    pub(super) running: RunningKubelet,
+    api_reached: Option<Uptime>,
+}
+
+impl Kubelet {
+    pub fn new(start_grace: Duration) -> Self {
+        let service = Service::new("the kubelet's unit", start_grace);
+        Self { service, running: RunningKubelet::default(), api_reached: None }
+    }
+
+    /// Whether the unit has been read, or cannot be.
+    pub fn unit_is_known(&self) -> bool {
+        self.service.bus != Bus::Connecting
+    }
+
+    /// The run of the unit that has ended and whose last error is not known yet.
+    pub fn wants_last_error(&self) -> Option<&str> {
+        let ended = self.service.last_end.as_ref()?;
+        let is_wanted = ended.has_failed() && ended.last_error.is_none() && !ended.run.invocation.is_empty();
+        is_wanted.then_some(ended.run.invocation.as_str())
+    }
+
+    pub fn observe(&mut self, observation: Observation, now: Uptime) {
+        match observation {
+            Observation::Service(event) => self.service.observe(event, now),
+            Observation::Probed(pid, probe, sample) => self.of(pid, |running| running.probed(probe, sample, now)),
+            Observation::NotProbed(pid) => self.of(pid, RunningKubelet::set_unprobed),
+            Observation::LastError { invocation, line } => {
+                if let Some(ended) = self.service.last_end.as_mut().filter(|ended| ended.run.invocation == invocation) {
+                    ended.last_error = line;
+                }
+            }
+            Observation::Lease(lease) => self.running.lease_read(&lease, now),
+            Observation::Connections(pid, connections) => {
+                let is_reached = self.api_reached.is_some_and(|since| now >= since + API_NEEDED);
+                let connections = connections.filter(|_| is_reached);
+                self.of(pid, |running| running.stall.looked(connections.as_deref()));
+            }
+            Observation::ApiReached(since) => self.api_reached = since,
+        }
+        let id = self.service.running.as_ref().map(|main| main.id).unwrap_or_default();
+        if self.running.id != id {
+            self.running = RunningKubelet::new(id);
+        }
+        if self.running.answers() {
+            self.service.answered();
+        }
+        self.service.settle(now);
+    }
+
+    fn of(&mut self, pid: i32, change: impl FnOnce(&mut RunningKubelet)) {
+        if self.running.id.pid == pid {
+            change(&mut self.running);
+        }
+    }
+
+    /// What to report now; none while there is nothing new.
+    pub fn view(&self, now: Uptime) -> Option<View> {
+        if self.running.answers() && !self.service.is_being_stopped() {
+            return Some(self.running.answered_view(now));
+        }
+        Some(match self.service.judge(self.running.is_settled(), now) {
+            Judgement::Undecided => return None,
+            Judgement::Runs => return self.running.unanswered_view(self.api_reached, now),
+            Judgement::Stopped(why) => View::Excused(Finding::new(Reason::KubeletStoppedByOperator, why)),
+            Judgement::Restarting(why) => View::Unchanged(Finding::new(Reason::KubeletStarting, why)),
+            Judgement::Starting(why) => View::CannotTell(Finding::new(Reason::KubeletStarting, why)),
+            Judgement::Ended(ended) => self.ended(ended, now),
+            Judgement::UnitFailed(why) if self.is_start_limit_hit() => View::found(Reason::KubeletCrashLooping, why),
+            Judgement::UnitFailed(why) => View::found(Reason::KubeletCrashed, why),
+            Judgement::StoppedWithDependency(why) => View::found(Reason::KubeletStoppedWithDependency, why),
+            Judgement::NotFound(why) => View::CannotTell(Finding::new(Reason::KubeletNotFound, why)),
+            Judgement::Unexplained(why) => View::Unexplained(Finding::new(Reason::KubeletNotFound, why)),
+        })
+    }
+
+    fn is_start_limit_hit(&self) -> bool {
+        self.service.unit.result == "start-limit-hit"
+    }
+
+    /// What to report of an end without a job.
+    fn ended(&self, ended: &Ended, now: Uptime) -> View {
+        let unit = &self.service.name;
+        if let Some(killed) = ended.oom_killed(unit) {
+            return View::found(Reason::KubeletOOMKilled, format!("the kubelet {killed}"));
+        }
+        let mut message = format!("kubelet pid {} {}", ended.run.pid, ended.how());
+        if let Some(line) = &ended.last_error {
+            message = format!("{message}; its last error: {line}");
+        }
+        if self.is_start_limit_hit() {
+            let message = format!("systemd no longer restarts {unit} (start limit hit); {message}");
+            return View::found(Reason::KubeletCrashLooping, message);
+        }
+        match self.service.ends.loop_at(now) {
+            Some((count, within)) => {
+                let minutes = within.as_secs() / 60;
+                let message = format!("the kubelet has ended {count} times within {minutes} minutes; {message}");
+                View::found(Reason::KubeletCrashLooping, message)
+            }
+            None => View::found(Reason::KubeletCrashed, message),
+        }
+    }
+}

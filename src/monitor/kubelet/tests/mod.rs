@@ -1,0 +1,234 @@
+//! What is observed of a kubelet, and what is reported then: how it ends, here; how it does not answer, in `probes`; and how it does not
+//! reach the API server, in `stall`. What is made of jobs and ends is tested with the service.
+
+mod probes;
+mod stall;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::state::{Kubelet, Observation};
+use crate::{
+    condition::{Reason, Status, Uptime, View},
+    host::{
+        api::LeaseFacts,
+        healthz::Probe,
+        oom::{Memory, OomKill},
+        pressure::Pressure,
+        process::Sample,
+        systemd::{BusEvent, Dependency, JobKind, LastProcess, UnitState},
+    },
+    monitor::service::{
+        follow::ServiceEvent,
+        tests::{changed, exited, job, job_removed, opened, read, running, unit},
+    },
+};
+
+const GRACE: Duration = Duration::from_mins(2);
+
+fn ms(ms: u64) -> Uptime {
+    Duration::from_millis(ms)
+}
+
+/// What was seen, on a clock of its own.
+struct Story {
+    kubelet: Kubelet,
+    now: Uptime,
+}
+
+impl Story {
+    fn new(state: UnitState) -> Self {
+        let mut story = Self { kubelet: Kubelet::new(GRACE), now: ms(1_000_000) };
+        story.happens(read("kubelet.service", state, None));
+        story
+    }
+
+    /// A kubelet with pid 812 that started long ago and answers.
+    fn healthy() -> Self {
+        let mut story = Self::new(running(812));
+        story.open(812, Duration::ZERO);
+        story.probe(812, Probe::Healthy);
+        story.reports(Status::True, Reason::KubeletIsHealthy);
+        story
+    }
+
+    fn happens(&mut self, event: ServiceEvent) {
+        self.see(Observation::Service(event));
+    }
+
+    fn all(&mut self, events: impl IntoIterator<Item = ServiceEvent>) {
+        for event in events {
+            self.happens(event);
+        }
+    }
+
+    fn open(&mut self, pid: i32, started: Uptime) {
+        self.happens(opened(pid, "kubelet.service", started));
+    }
+
+    fn probe(&mut self, pid: i32, probe: Probe) {
+        self.see(Observation::Probed(pid, probe, None));
+    }
+
+    fn see(&mut self, observation: Observation) {
+        self.now += ms(1);
+        self.kubelet.observe(observation, self.now);
+    }
+
+    /// Time passes.
+    fn wait(&mut self, time: Duration) {
+        self.now += time;
+        self.see(Observation::ApiReached(Some(Duration::ZERO)));
+    }
+
+    /// Three probes of the process fail, each with a look at it.
+    fn fail(&mut self, pid: i32, probe: &Probe, sample: &Sample) {
+        for _ in 0..3 {
+            self.now += ms(800);
+            self.see(Observation::Probed(pid, probe.clone(), Some((sample.clone(), Pressure::default()))));
+        }
+    }
+
+    fn lease(&mut self, renewed: i64) {
+        let renewed = Timestamp::from_second(renewed).unwrap();
+        let (duration, read_at) = (Duration::from_secs(40), self.now);
+        self.see(Observation::Lease(LeaseFacts { renewed, duration, read_at }));
+    }
+
+    #[track_caller]
+    fn reports(&self, status: Status, reason: Reason) -> String {
+        let view = self.kubelet.view(self.now).expect("a view");
+        let (found, message) = match view {
+            View::Seen { healthy, findings } => match findings.into_iter().next() {
+                Some(finding) => (finding.reason, finding.message),
+                None => (Reason::KubeletIsHealthy, healthy),
+            },
+            View::CannotTell(finding) | View::Excused(finding) => (finding.reason, finding.message),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((found, found.spec().status), (reason, status), "{message}");
+        message
+    }
+
+    #[track_caller]
+    fn keeps_what_is_shown(&self) {
+        let view = self.kubelet.view(self.now);
+        assert!(matches!(view, Some(View::Unchanged(_))), "{view:?}");
+    }
+}
+
+#[test]
+fn a_killed_kubelet_has_crashed_until_another_one_answers() {
+    let mut story = Story::healthy();
+    story.happens(ServiceEvent::Exited(812));
+    assert_eq!(story.kubelet.view(story.now), None, "systemd may be about to say why");
+    story.happens(changed(unit("activating", 0, LastProcess { pid: 812, code: 2, status: 9 }, "signal")));
+    let message = story.reports(Status::False, Reason::KubeletCrashed);
+    assert_eq!(message, "kubelet pid 812 was killed by SIGKILL (9)");
+    assert_eq!(story.kubelet.wants_last_error(), None, "what it logged explains no SIGKILL");
+    story.happens(changed(running(900)));
+    story.open(900, story.now);
+    story.probe(900, Probe::Refused);
+    assert_eq!(story.reports(Status::False, Reason::KubeletCrashed), message);
+    story.probe(900, Probe::Healthy);
+    assert_eq!(story.reports(Status::True, Reason::KubeletIsHealthy), "kubelet pid 900 answers on /healthz");
+}
+
+#[test]
+fn a_stop_job_excuses_a_kubelet_that_still_answers() {
+    let mut story = Story::healthy();
+    story.all(job(JobKind::Stop));
+    story.reports(Status::Unknown, Reason::KubeletStoppedByOperator);
+}
+
+#[test]
+fn a_planned_restart_keeps_what_is_shown_until_the_next_kubelet_answers_or_its_time_is_up() {
+    let restarted = || {
+        let mut story = Story::healthy();
+        story.all(job(JobKind::Restart));
+        story.happens(ServiceEvent::Exited(812));
+        story.keeps_what_is_shown();
+        story.all([changed(running(900)), job_removed("done")]);
+        story.open(900, story.now);
+        story.probe(900, Probe::Refused);
+        story.keeps_what_is_shown();
+        story
+    };
+    let mut answers = restarted();
+    answers.probe(900, Probe::Healthy);
+    answers.reports(Status::True, Reason::KubeletIsHealthy);
+    let mut hangs = restarted();
+    hangs.wait(GRACE);
+    hangs.fail(900, &Probe::TimedOut, &Sample { state: 'T', ..Sample::default() });
+    hangs.reports(Status::False, Reason::KubeletHung);
+}
+
+#[test]
+fn a_crash_loop_and_the_last_error_are_named() {
+    let mut story = Story::healthy();
+    let end = |pid| changed(unit("activating", 0, exited(pid, 1), "exit-code"));
+    story.all([ServiceEvent::Exited(812), end(812)]);
+    story.reports(Status::False, Reason::KubeletCrashed);
+    assert_eq!(story.kubelet.wants_last_error(), Some("run of 812"));
+    story.see(Observation::LastError { invocation: "run of 812".into(), line: Some("unknown flag".into()) });
+    let message = story.reports(Status::False, Reason::KubeletCrashed);
+    assert_eq!(message, "kubelet pid 812 exited with code 1; its last error: unknown flag");
+    story.all([end(900), end(901)]);
+    let message = story.reports(Status::False, Reason::KubeletCrashLooping);
+    assert_eq!(message, "the kubelet has ended 3 times within 5 minutes; kubelet pid 901 exited with code 1");
+    story.happens(changed(unit("failed", 0, exited(901, 1), "start-limit-hit")));
+    let message = story.reports(Status::False, Reason::KubeletCrashLooping);
+    assert!(message.starts_with("systemd no longer restarts kubelet.service (start limit hit)"), "{message}");
+    // Before there was a process, as in its ExecStartPre=.
+    let failed = |result| Story::new(unit("failed", 0, LastProcess::default(), result));
+    failed("exit-code").reports(Status::False, Reason::KubeletCrashed);
+    failed("start-limit-hit").reports(Status::False, Reason::KubeletCrashLooping);
+}
+
+#[test]
+fn an_oom_kill_is_reported_with_whose_memory_was_used_up() {
+    let memory = Memory::Limit(Some("/node/system.slice/kubelet.service".into()));
+    let cgroup = Some("/node/system.slice/kubelet.service".to_owned());
+    let mut story = Story::healthy();
+    story.happens(ServiceEvent::OomKill(OomKill { pid: 4711, name: "kubelet".into(), cgroup, memory }));
+    story.reports(Status::True, Reason::KubeletIsHealthy);
+    story.happens(ServiceEvent::Exited(812));
+    story.wait(ms(3));
+    let message = story.reports(Status::False, Reason::KubeletOOMKilled);
+    assert_eq!(message, "the kubelet was OOM-killed (pid 812, limit of kubelet.service)");
+}
+
+#[test]
+fn an_end_that_nobody_can_explain_is_unexplained_and_a_kubelet_that_was_never_started_is_not_found() {
+    let mut lost = Story::healthy();
+    lost.happens(ServiceEvent::Bus(BusEvent::Lost));
+    lost.happens(ServiceEvent::Exited(812));
+    let view = lost.kubelet.view(lost.now);
+    assert!(matches!(view, Some(View::Unexplained(_))), "{view:?}");
+    let never = UnitState { was_started: false, ..unit("inactive", 0, LastProcess::default(), "success") };
+    Story::new(never).reports(Status::Unknown, Reason::KubeletNotFound);
+}
+
+#[test]
+fn a_kubelet_that_was_stopped_with_a_failed_service_is_a_problem_when_that_is_back_for_two_minutes() {
+    let containerd = |active_state: &str| {
+        let (unit, active_state) = ("containerd.service".to_owned(), active_state.to_owned());
+        vec![Dependency { unit, active_state, result: "signal".into() }]
+    };
+    let [queued, _] = job(JobKind::Stop);
+    let mut story = Story::healthy();
+    story.happens(queued);
+    let dependencies = containerd("activating");
+    story.happens(ServiceEvent::Bus(BusEvent::Job { id: 7, kind: JobKind::Stop, dependencies }));
+    story.all([ServiceEvent::Exited(812), job_removed("done")]);
+    story.reports(Status::Unknown, Reason::KubeletNotFound);
+    let (unit, state) = ("kubelet.service".to_owned(), unit("inactive", 0, exited(812, 0), "success"));
+    story.happens(ServiceEvent::Bus(BusEvent::Read { unit, state, job: None, dependencies: containerd("active") }));
+    story.wait(Duration::from_secs(119));
+    story.reports(Status::Unknown, Reason::KubeletNotFound);
+    story.wait(Duration::from_secs(1));
+    let message = story.reports(Status::False, Reason::KubeletStoppedWithDependency);
+    let wanted = "systemd stopped kubelet.service because containerd.service failed, and has not started it again";
+    assert_eq!(message, format!("{wanted}: systemctl start kubelet.service"));
+}

@@ -1,0 +1,121 @@
+//! A kubelet that runs and does not answer.
+
+use super::*;
+use crate::host::process::{Listener, ThreadWait};
+
+#[test]
+fn failed_probes_alone_are_no_fault() {
+    let mut story = Story::healthy();
+    story.probe(812, Probe::TimedOut);
+    story.probe(812, Probe::TimedOut);
+    assert_eq!(story.kubelet.view(story.now), None, "two failures");
+    story.probe(812, Probe::TimedOut);
+    story.reports(Status::Unknown, Reason::KubeletHealthzSilent);
+    story.probe(812, Probe::Healthy);
+    story.reports(Status::True, Reason::KubeletIsHealthy);
+}
+
+#[test]
+fn failed_probes_and_a_state_that_confirms_them_are_a_hang() {
+    let state = |state: char| Sample { state, ..Sample::default() };
+    let waiting = |count| Sample { listener: Listener::Waiting(count), ..state('S') };
+    let in_kernel = Sample { uninterruptible: vec![ThreadWait { tid: 9, switches: 5 }], ..state('S') };
+    let frozen = Sample { frozen_by: Some("/system.slice/kubelet.service".into()), ..state('S') };
+    let no_listener = Sample { listener: Listener::Nobody, ..state('S') };
+    for (probe, sample, evidence) in [
+        (Probe::TimedOut, state('T'), "it is stopped by a signal (state T)"),
+        (Probe::TimedOut, frozen, "its cgroup /system.slice/kubelet.service is frozen"),
+        (Probe::TimedOut, in_kernel, "its thread 9 waits in the kernel (state D)"),
+        (Probe::TimedOut, waiting(2), "connections wait at its port, and it accepts none"),
+        (Probe::Refused, no_listener, "nothing listens at its port any more"),
+    ] {
+        let mut story = Story::healthy();
+        story.fail(812, &probe, &sample);
+        let message = story.reports(Status::False, Reason::KubeletHung);
+        assert!(message.ends_with(evidence), "{message}");
+    }
+    let mut busy = Story::healthy();
+    busy.fail(812, &Probe::TimedOut, &waiting(0));
+    busy.reports(Status::Unknown, Reason::KubeletHealthzSilent);
+}
+
+#[test]
+fn a_wait_in_the_kernel_of_ten_seconds_takes_a_reboot() {
+    let sample = |switches| Sample { uninterruptible: vec![ThreadWait { tid: 9, switches }], ..Sample::default() };
+    let mut stuck = Story::healthy();
+    let mut busy = Story::healthy();
+    for round in 0..5 {
+        stuck.fail(812, &Probe::TimedOut, &sample(5));
+        busy.fail(812, &Probe::TimedOut, &sample(round));
+    }
+    stuck.reports(Status::False, Reason::KubeletUnkillable);
+    // Three looks within the last round had the same wait.
+    busy.reports(Status::False, Reason::KubeletHung);
+}
+
+#[test]
+fn a_renewed_lease_makes_failed_probes_a_warning_and_an_old_one_makes_them_a_hang() {
+    let silent = Sample { state: 'S', ..Sample::default() };
+    let mut firewall = Story::healthy();
+    firewall.lease(100); // of an earlier silence
+    firewall.fail(812, &Probe::TimedOut, &silent);
+    firewall.lease(110);
+    firewall.reports(Status::Unknown, Reason::KubeletHealthzSilent);
+    firewall.lease(120);
+    firewall.reports(Status::True, Reason::KubeletHealthzUnreachable);
+    firewall.now += Duration::from_mins(1); // the Lease cannot be read
+    firewall.reports(Status::Unknown, Reason::KubeletHealthzSilent);
+    firewall.lease(130);
+    firewall.reports(Status::Unknown, Reason::KubeletHealthzSilent);
+    firewall.happens(ServiceEvent::Exited(812));
+    firewall.wait(ms(3));
+    firewall.reports(Status::False, Reason::KubeletCrashed);
+
+    let mut hung = Story::healthy();
+    hung.fail(812, &Probe::TimedOut, &silent);
+    for _ in 0..4 {
+        hung.lease(100);
+        hung.reports(Status::Unknown, Reason::KubeletHealthzSilent);
+        hung.now += Duration::from_secs(10);
+    }
+    hung.lease(100);
+    hung.reports(Status::False, Reason::KubeletHung);
+    hung.now += Duration::from_secs(30);
+    hung.reports(Status::Unknown, Reason::KubeletHealthzSilent);
+    hung.now += Duration::from_mins(1);
+    hung.lease(100);
+    hung.reports(Status::Unknown, Reason::KubeletHealthzSilent); // it could not be read, and may have been renewed meanwhile
+}
+
+#[test]
+fn a_starved_kubelet_is_a_warning_unless_it_is_stopped() {
+    let pressure = Pressure { cpu_some_percent: Some(90.0), memory_full_percent: None };
+    let story = |state: char| {
+        let mut story = Story::healthy();
+        for round in 1..4 {
+            story.now += ms(800);
+            let sample = Sample { state, run_delay: ms(400) * round, ..Sample::default() };
+            story.see(Observation::Probed(812, Probe::TimedOut, Some((sample, pressure))));
+        }
+        story
+    };
+    story('R').reports(Status::True, Reason::KubeletStarved);
+    story('T').reports(Status::False, Reason::KubeletHung);
+}
+
+#[test]
+fn a_kubelet_that_starts_is_given_its_time_and_then_judged_only_with_the_api() {
+    let never = UnitState { was_started: false, ..unit("inactive", 0, LastProcess::default(), "success") };
+    let mut story = Story::new(never);
+    story.happens(changed(running(812)));
+    story.open(812, story.now);
+    let stopped = Sample { state: 'S', uninterruptible: vec![ThreadWait { tid: 9, switches: 5 }], ..Sample::default() };
+    story.fail(812, &Probe::Refused, &stopped);
+    story.reports(Status::Unknown, Reason::KubeletStarting);
+    story.now += GRACE;
+    story.see(Observation::ApiReached(None));
+    story.fail(812, &Probe::Refused, &stopped);
+    story.reports(Status::Unknown, Reason::KubeletHealthzSilent);
+    story.see(Observation::ApiReached(Some(Duration::ZERO)));
+    story.reports(Status::False, Reason::KubeletUnkillable);
+}

@@ -1,0 +1,78 @@
+//! The host's memory: whether it is about to be used up, and whether the host thrashes.
+//!
+//! This file waits and reads. What is seen goes into [`Memory`], which says what to report.
+
+mod message;
+pub mod recording;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+
+use self::state::Memory;
+use super::{Inputs, Reporter};
+use crate::{
+    condition::{ConditionType, Finding, Reason, View},
+    host::{
+        clock::{next_multiple, uptime},
+        memory, top,
+    },
+};
+
+/// Watches until nobody takes reports.
+pub async fn run(inputs: Inputs) {
+    let kinds = [ConditionType::NodeMemoryHealthy, ConditionType::MemoryExhaustionImminent];
+    let mut reporters = kinds.map(|kind| Reporter::new(kind, inputs.reports.clone()));
+    let mut kills = inputs.kernel_log.kills();
+    let mut memory = Memory::default();
+    let mut error = Some("it has not been read yet".to_owned());
+    let (mut asked, mut largest) = (JoinSet::<top::Output>::new(), String::new());
+    let mut next_reading = Instant::now();
+    loop {
+        let had_problem = memory.has_problem();
+        tokio::select! {
+            () = sleep_until(next_reading) => {
+                let read = memory::read(uptime(), memory.is_tight());
+                error = read.map(|reading| memory.observe(reading)).err();
+                next_reading = Instant::now() + wait(&memory);
+            }
+            Ok(kill) = kills.recv() => memory.oom_killed(&kill, uptime()),
+            Some(Ok(consumers)) = asked.join_next() => match consumers {
+                Ok(consumers) => largest = message::largest(&consumers),
+                Err(error) => tracing::warn!("{error}"),
+            },
+        }
+        // Once a problem: each answer would be another message.
+        match (had_problem, memory.has_problem()) {
+            (_, false) => largest.clear(),
+            (false, true) => drop(asked.spawn(top::consumers())),
+            (true, true) => {}
+        }
+        let views = match &error {
+            None => memory.views(&largest),
+            Some(error) => cannot_tell(error),
+        };
+        for (reporter, view) in reporters.iter_mut().zip(views) {
+            if !reporter.report(view, uptime()).await {
+                return;
+            }
+        }
+    }
+}
+
+/// The time until the next reading.
+fn wait(memory: &Memory) -> Duration {
+    let (now, interval) = (uptime(), memory.interval());
+    if memory.is_tight() { interval } else { next_multiple(now, interval).saturating_sub(now) }
+}
+
+fn cannot_tell(error: &str) -> [View; 2] {
+    let view = View::CannotTell(Finding::new(Reason::MonitorSilent, format!("the memory cannot be read: {error}")));
+    [view.clone(), view]
+}

@@ -1,0 +1,223 @@
+//! What the readings of the host's memory mean. Two rules, of which tests replay recordings of real hosts:
+//!
+//! - **The memory runs out** when less than a quarter of it is available (and less than 8 GiB, free swap included), kswapd reclaims,
+//!   and at the pace of the last three seconds, and at that of the last ten, nothing is left within 20 seconds.
+//! - **The host thrashes** when at most 5 % has been available for a minute, kswapd reclaims, and each second at least half as many
+//!   pages of files are read again as the memory holds.
+
+use std::{collections::VecDeque, time::Duration};
+
+use serde::Serialize;
+
+use super::message;
+use crate::{
+    condition::{Finding, Reason, Uptime, View},
+    host::{
+        memory::Reading,
+        oom::{self, OomKill},
+    },
+};
+
+/// Little is available below this part of the memory and below so many bytes.
+const LITTLE_OF_TOTAL: u64 = 4;
+const LITTLE_BYTES: u64 = 8 << 30;
+/// Over these times the pace is measured. The slower one counts: what falls for a moment need not go on, and what fell need not fall.
+const PACES: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(10)];
+/// The memory runs out if it lasts no longer than this.
+const RUNS_OUT_WITHIN_SECS: u64 = 20;
+/// That is over when it was not so for this long, or after `PACES[0]` if enough is available again.
+const RUNS_OUT_FOR: Duration = Duration::from_mins(1);
+/// An OOM kill was for the host's memory if little of it was available within this time before.
+const LITTLE_LATELY: Duration = Duration::from_secs(5);
+/// The memory is nearly used up at this part of it or less.
+const NEARLY_NONE_OF_TOTAL: u64 = 20;
+/// The host may thrash when that was so for this long.
+const THRASHES_AFTER: Duration = Duration::from_secs(5);
+/// That is reported when it was so for this long.
+const REPORTED_AFTER: Duration = Duration::from_mins(1);
+/// Time between two readings; the second while less than twice of what is little is available.
+const READ_EVERY: Duration = Duration::from_secs(2);
+const READ_EVERY_WHEN_TIGHT: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// Those of the last minute, the newest last.
+    readings: VecDeque<Reading>,
+    runs_out: Option<RunsOut>,
+    /// What to say of a host that thrashes: since when is in the readings.
+    thrashing: Option<String>,
+}
+
+/// The memory runs out.
+#[derive(Debug)]
+struct RunsOut {
+    /// When that was last so.
+    at: Uptime,
+    message: String,
+    /// Whether the kernel OOM-killed a process for it.
+    has_killed: bool,
+}
+
+/// How the host's memory is, in a word.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    #[default]
+    Calm,
+    /// It runs out.
+    Imminent,
+    Thrashing,
+    /// The kernel has just OOM-killed a process.
+    Oom,
+}
+
+impl Memory {
+    pub fn observe(&mut self, reading: Reading) {
+        self.readings.push_back(reading);
+        // The oldest one that stays is a minute old, so that a minute can be measured.
+        while self.readings.get(1).is_some_and(|second| reading.at.saturating_sub(second.at) >= REPORTED_AFTER) {
+            self.readings.pop_front();
+        }
+        self.look_ahead(&reading);
+        let rate = self.refaulted_bytes_per_sec(&reading);
+        self.thrashing = rate.map(|rate| self.thrashing.take().unwrap_or_else(|| message::thrashes(&reading, rate)));
+    }
+
+    pub fn oom_killed(&mut self, kill: &OomKill, now: Uptime) {
+        if kill.memory == oom::Memory::Host {
+            self.host_oom_killed(message::oom_killed(kill), now);
+        }
+    }
+
+    /// The kernel OOM-killed a process for the host's memory. It says the same of the memory of a NUMA node, so little must have been
+    /// available.
+    pub fn host_oom_killed(&mut self, message: String, at: Uptime) {
+        let mut lately =
+            self.readings.iter().rev().take_while(|reading| at.saturating_sub(reading.at) <= LITTLE_LATELY);
+        if lately.any(is_little) {
+            self.runs_out = Some(RunsOut { at, message, has_killed: true });
+        }
+    }
+
+    /// Whether the memory runs out or the host thrashes.
+    pub const fn has_problem(&self) -> bool {
+        self.runs_out.is_some() || self.thrashing.is_some()
+    }
+
+    pub fn interval(&self) -> Duration {
+        if self.is_tight() { READ_EVERY_WHEN_TIGHT } else { READ_EVERY }
+    }
+
+    /// Whether the next reading needs the counters of reclaim.
+    pub fn is_tight(&self) -> bool {
+        self.readings.back().is_some_and(|last| headroom(last) < 2 * little(last))
+    }
+
+    /// How the memory is, and why it is said to be so.
+    pub fn state(&self) -> (State, String) {
+        match (&self.runs_out, &self.thrashing) {
+            (Some(RunsOut { has_killed: true, message, .. }), _) => (State::Oom, message.clone()),
+            (_, Some(message)) => (State::Thrashing, message.clone()),
+            (Some(RunsOut { message, .. }), None) => (State::Imminent, message.clone()),
+            (None, None) => (State::Calm, self.readings.back().map(message::available).unwrap_or_default()),
+        }
+    }
+
+    /// What to report of `NodeMemoryHealthy` and `MemoryExhaustionImminent`; `largest` is the end of the messages of problems.
+    pub fn views(&self, largest: &str) -> [View; 2] {
+        let problem = |reason, message: &String| View::found(reason, format!("{message}{largest}"));
+        let lasted = self.nearly_used_up_for();
+        let thrashing = self.thrashing.as_ref().filter(|_| lasted.is_some_and(|lasted| lasted >= REPORTED_AFTER));
+        let health = match (thrashing, lasted) {
+            (Some(message), _) => problem(Reason::MemoryThrashing, message),
+            // It may have begun to thrash. What an earlier run of the agent reported stays until that is known.
+            (None, Some(lasted)) if lasted < REPORTED_AFTER => View::Unchanged(Finding::new(
+                Reason::MemoryIsHealthy,
+                "at most 5 % of the host's memory is available; whether the host thrashes is known within a minute",
+            )),
+            (None, _) => View::healthy("the host does not thrash"),
+        };
+        let outlook = match self.runs_out.as_ref().map(|runs_out| &runs_out.message).or(thrashing) {
+            Some(message) => problem(Reason::MemoryRunsOut, message),
+            None => View::healthy("the host's memory is not about to be used up"),
+        };
+        [health, outlook]
+    }
+
+    /// Decides whether the memory runs out.
+    fn look_ahead(&mut self, now: &Reading) {
+        let pace = self.bytes_per_sec_if_it_runs_out(now);
+        self.runs_out = match (self.runs_out.take(), pace) {
+            (Some(known), Some(_)) => Some(RunsOut { at: now.at, ..known }),
+            (None, Some(pace)) => {
+                Some(RunsOut { at: now.at, message: message::runs_out(now, pace), has_killed: false })
+            }
+            (known, None) => known.filter(|known| !is_over(now, known.at)),
+        };
+    }
+
+    /// How many bytes it loses a second, if it runs out.
+    fn bytes_per_sec_if_it_runs_out(&self, now: &Reading) -> Option<u64> {
+        let before = self.readings.iter().rev().nth(1)?;
+        let [short, long] = PACES.map(|span| self.lost_bytes_per_sec(now, span));
+        let pace = short?.min(long?);
+        let runs_out = is_little(now) && kswapd_reclaims(before, now);
+        (runs_out && headroom(now) <= pace.saturating_mul(RUNS_OUT_WITHIN_SECS)).then_some(pace)
+    }
+
+    /// How many bytes a second were lost over `span`, or a little longer.
+    fn lost_bytes_per_sec(&self, now: &Reading, span: Duration) -> Option<u64> {
+        let before = self.readings.iter().rev().find(|reading| now.at.saturating_sub(reading.at) >= span)?;
+        let lost = headroom(before).saturating_sub(headroom(now));
+        per_sec(lost, now.at.saturating_sub(before.at))
+    }
+
+    /// How many bytes of files are read again each second, if the host thrashes.
+    fn refaulted_bytes_per_sec(&self, now: &Reading) -> Option<u64> {
+        let (first, lasted) = (self.first_nearly_used_up()?, self.nearly_used_up_for()?);
+        let refaulted = now.reclaim?.refaulted_bytes.saturating_sub(first.reclaim?.refaulted_bytes);
+        let rate = per_sec(refaulted, lasted)?;
+        let thrashes = lasted >= THRASHES_AFTER && kswapd_reclaims(first, now) && rate >= now.file_bytes / 2;
+        thrashes.then_some(rate)
+    }
+
+    /// How long the memory has been nearly used up, at most a little over a minute.
+    fn nearly_used_up_for(&self) -> Option<Duration> {
+        Some(self.readings.back()?.at.saturating_sub(self.first_nearly_used_up()?.at))
+    }
+
+    /// The first of the readings since which it is so.
+    fn first_nearly_used_up(&self) -> Option<&Reading> {
+        let is_nearly_used_up =
+            |reading: &&Reading| reading.available_bytes <= reading.total_bytes / NEARLY_NONE_OF_TOTAL;
+        self.readings.iter().rev().take_while(is_nearly_used_up).last()
+    }
+}
+
+/// What can still be used: swap takes what the memory cannot.
+fn headroom(reading: &Reading) -> u64 {
+    reading.available_bytes + reading.swap_free_bytes
+}
+
+/// Below this little is available.
+fn little(reading: &Reading) -> u64 {
+    (reading.total_bytes / LITTLE_OF_TOTAL).min(LITTLE_BYTES)
+}
+
+fn is_little(reading: &Reading) -> bool {
+    headroom(reading) < little(reading)
+}
+
+/// Whether a problem that was last seen `at` is over.
+fn is_over(now: &Reading, at: Uptime) -> bool {
+    let passed = now.at.saturating_sub(at);
+    passed >= RUNS_OUT_FOR || (!is_little(now) && passed >= PACES[0])
+}
+
+fn kswapd_reclaims(before: &Reading, now: &Reading) -> bool {
+    before.reclaim.zip(now.reclaim).is_some_and(|(before, now)| now.scanned_pages > before.scanned_pages)
+}
+
+fn per_sec(amount: u64, time: Duration) -> Option<u64> {
+    amount.saturating_mul(1000).checked_div(u64::try_from(time.as_millis()).ok()?)
+}

@@ -1,0 +1,125 @@
+//! What is watched, one file or directory each: a task that waits and reads, and pure functions that judge.
+
+pub mod bootstrap;
+pub mod config;
+pub mod kernel;
+pub mod kubelet;
+pub mod memory;
+pub mod runtime;
+mod service;
+pub mod storage;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tokio::sync::{mpsc, watch};
+
+use crate::{
+    condition::{ConditionType, Uptime, View},
+    host::{
+        api::ApiFacts,
+        clock::next_multiple,
+        kmsg::KernelLog,
+        kubelet::{KubeletFacts, Watched},
+        process::ProcessId,
+        trouble::Troubles,
+    },
+    settings::Settings,
+};
+
+/// Where a monitor sends its present view of a condition: when it changes, and at least every 30 seconds.
+pub type Reports = mpsc::Sender<(ConditionType, View)>;
+
+/// A view is reported again after this time even if it is the same.
+pub const REPORT_EVERY: Duration = Duration::from_secs(30);
+
+/// Reports the views of one condition.
+#[derive(Debug)]
+pub struct Reporter {
+    kind: ConditionType,
+    reports: Reports,
+    /// The view that was reported last, and when.
+    last: Option<(View, Uptime)>,
+}
+
+impl Reporter {
+    pub fn new(kind: ConditionType, reports: Reports) -> Self {
+        Self { kind, reports, last: None }
+    }
+
+    /// The view that was reported last.
+    pub fn last(&self) -> Option<&View> {
+        self.last.as_ref().map(|(view, _)| view)
+    }
+
+    /// When the next report is due, if the view does not change before.
+    pub fn due_at(&self, now: Uptime) -> Uptime {
+        next_multiple(self.last.as_ref().map_or(now, |(_, at)| *at), REPORT_EVERY)
+    }
+
+    /// Reports the view if it is new or due; `false` when nobody takes reports.
+    pub async fn report(&mut self, view: View, now: Uptime) -> bool {
+        if self.last.as_ref().is_some_and(|(last, _)| *last == view) && now < self.due_at(now) {
+            return true;
+        }
+        self.last = Some((view.clone(), now));
+        self.reports.send((self.kind, view)).await.is_ok()
+    }
+}
+
+/// The main process of a service that hangs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HungProcess {
+    pub process: ProcessId,
+    /// Since when its monitor has reported so, without a break.
+    pub since: Uptime,
+}
+
+/// The services that hang now, by what they are: `kubelet`, `container runtime`. The kernel's monitor looks for the reason in the kernel.
+pub type HungServices = watch::Sender<BTreeMap<&'static str, HungProcess>>;
+
+/// Sets the process of a service that hangs; none if the service does not hang.
+pub fn set_hung(services: &HungServices, service: &'static str, process: Option<ProcessId>, since: Uptime) {
+    services.send_if_modified(|hung| {
+        let known = hung.remove(service);
+        let is_same = known.map(|known| known.process) == process;
+        let present = if is_same { known } else { process.map(|process| HungProcess { process, since }) };
+        hung.extend(present.map(|present| (service, present)));
+        !is_same
+    });
+}
+
+/// What a monitor is given.
+#[derive(Debug, Clone)]
+pub struct Inputs {
+    pub settings: Settings,
+    pub reports: Reports,
+    pub api: watch::Receiver<ApiFacts>,
+    /// What the kubelet's configuration says; none until it is known.
+    pub kubelet: watch::Receiver<Option<KubeletFacts>>,
+    /// The kubelet that is watched.
+    pub watched: watch::Receiver<Watched>,
+    pub kernel_log: KernelLog,
+    pub hung: HungServices,
+    pub troubles: Troubles,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_hang_starts_again_with_another_process_and_after_an_answer() {
+        let (hung, at) = (HungServices::default(), Duration::from_secs);
+        let process = |pid| Some(ProcessId { pid, start_ticks: 0 });
+        for (process, now, since) in [
+            (process(1), 10, Some(at(10))),
+            (process(1), 20, Some(at(10))),
+            (process(2), 30, Some(at(30))),
+            (None, 40, None),
+            (process(2), 50, Some(at(50))),
+        ] {
+            set_hung(&hung, "kubelet", process, at(now));
+            assert_eq!(hung.borrow().get("kubelet").map(|hung| hung.since), since, "{now}");
+        }
+    }
+}

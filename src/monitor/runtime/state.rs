@@ -1,0 +1,320 @@
+//! What is known of the container runtime, and what to report of it. Pure: the time is handed in.
+
+use std::time::Duration;
+
+use crate::{
+    condition::{Finding, Reason, Uptime, View},
+    host::{
+        cri::Probe,
+        endpoint::Endpoint,
+        pressure::Pressure,
+        process::{ProcessId, Sample},
+    },
+    monitor::service::{
+        Service,
+        ended::Ended,
+        follow::ServiceEvent,
+        judgement::Judgement,
+        samples::{FAILURES_IN_A_ROW, Samples},
+    },
+};
+
+/// Time from the start of one probe to that of the next.
+const PROBE_EVERY: Duration = Duration::from_secs(30);
+/// The same of a runtime that does not answer, for a minute from its first failed probe, its start or its end on: more probes may tell
+/// why, or it is about to answer.
+const PROBE_EVERY_SILENT: Duration = Duration::from_secs(1);
+const SILENT_FOR: Duration = Duration::from_mins(1);
+
+/// A thread that has been in one uninterruptible wait for so long is stuck.
+const STUCK_FOR: Duration = Duration::from_secs(10);
+
+/// What can be seen of a container runtime.
+#[derive(Debug)]
+pub(super) enum Observation {
+    Service(ServiceEvent),
+    /// A probe that began then; of one that was not answered, a look at the process that did not.
+    Probed {
+        began: Uptime,
+        probe: Probe,
+        sample: Option<(Sample, Pressure)>,
+    },
+    /// The message of the Node's condition `Ready`, if the kubelet says in it that the runtime is not ready.
+    KubeletAgrees(Option<String>),
+}
+
+/// Who listens at the socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Listener {
+    pub(super) id: ProcessId,
+    /// The system service that it belongs to.
+    pub(super) unit: Option<String>,
+}
+
+/// The failed probes since the last good one.
+#[derive(Debug, Default)]
+struct FailedProbes {
+    count: u32,
+    /// Those since the last that found somebody who listens.
+    without_listener: u32,
+    /// What was seen of the process meanwhile.
+    samples: Samples,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Runtime {
+    pub(super) service: Service,
+    /// The units of which the first that is loaded is watched.
+    pub(super) units: Vec<String>,
+    pub(super) endpoint: Option<Endpoint>,
+    /// Who listened when a connection was made last, if one was made since the watched process ended.
+    listener: Option<Listener>,
+    /// The last probe since the watched process ended, if one did.
+    last_probe: Option<Probe>,
+    failed: FailedProbes,
+    /// Whether it has answered since the watched process started.
+    has_answered: bool,
+    /// When the unit's main process ended last.
+    ended_at: Uptime,
+    /// When it started or ended last, or a probe failed after a good one.
+    changed_at: Uptime,
+    /// Whether the unit's main process was the one that listened when it last answered. The containerd of k3s is a child of it.
+    main_process_listens: bool,
+    kubelet_agrees: Option<String>,
+}
+
+impl Runtime {
+    pub(super) fn new(start_grace: Duration) -> Self {
+        Self { service: Service::new("the container runtime's unit", start_grace), ..Self::default() }
+    }
+
+    /// Takes in which socket is probed; `true` if it is another one, of which nothing is known.
+    pub(super) fn set_endpoint(&mut self, endpoint: Option<Endpoint>) -> bool {
+        let socket = |endpoint: &Option<Endpoint>| endpoint.as_ref().map(|endpoint| endpoint.socket.clone());
+        let is_other = socket(&self.endpoint) != socket(&endpoint);
+        if is_other {
+            *self = Self::new(self.service.start_grace);
+        }
+        self.endpoint = endpoint;
+        is_other
+    }
+
+    /// Takes in who listened at a probe that began then; none if that is not known.
+    pub(super) fn set_listener(&mut self, listener: Option<Listener>, began: Uptime) {
+        if listener.is_some() && listener != self.listener && began >= self.ended_at {
+            (self.listener, self.failed.samples) = (listener, Samples::default());
+        }
+    }
+
+    /// Chooses the units to watch; `false` if they are watched already. What is known of others is void. `given`: by the settings.
+    pub(super) fn choose_units(&mut self, given: Option<&String>) -> bool {
+        let of_listener = self.listener.as_ref().and_then(|listener| listener.unit.as_ref());
+        let units = match given.or(of_listener) {
+            // As systemd names it, whichever alias it was looked for by.
+            Some(unit) if *unit == self.service.name => return false,
+            Some(unit) => vec![unit.clone()],
+            None if self.units.is_empty() => self.endpoint.as_ref().map(Endpoint::units).unwrap_or_default(),
+            None => return false,
+        };
+        if self.units == units {
+            return false;
+        }
+        self.service = Service::new("the container runtime's unit", self.service.start_grace);
+        (self.units, self.main_process_listens) = (units, false);
+        true
+    }
+
+    /// Whether it answered the last probe and has not ended since.
+    fn answers(&self) -> bool {
+        matches!(self.last_probe, Some(Probe::Ready { .. }))
+    }
+
+    /// The process that answers, or does not: who listens, or of a socket unit's socket, where systemd does, the service's main process.
+    pub(super) fn process(&self) -> Option<ProcessId> {
+        let of_service = || self.service.running.as_ref().map(|running| running.id);
+        self.listener.as_ref().map(|listener| listener.id).filter(|id| id.pid != 1).or_else(of_service)
+    }
+
+    /// Whether somebody has listened since the watched process ended, or the unit's main process itself listens in each of its runs.
+    fn is_served(&self) -> bool {
+        self.listener.is_some() || self.main_process_listens
+    }
+
+    /// Time from the start of the last probe to that of the next.
+    pub(super) fn probe_interval(&self, now: Uptime) -> Duration {
+        let is_soon = !self.answers() && now < self.changed_at + SILENT_FOR;
+        if is_soon { PROBE_EVERY_SILENT } else { PROBE_EVERY }
+    }
+
+    pub(super) fn observe(&mut self, observation: Observation, now: Uptime) {
+        match observation {
+            Observation::Service(event) => {
+                let main_process = |service: &Service| service.running.as_ref().map(|running| running.id);
+                let before = main_process(&self.service);
+                self.service.observe(event, now);
+                let after = main_process(&self.service);
+                if after != before {
+                    self.changed_at = now;
+                    if before.is_some() {
+                        self.forget_answers(now);
+                    }
+                }
+            }
+            // An answer from before the end says nothing of what came after it.
+            Observation::Probed { began, .. } if began < self.ended_at => {}
+            Observation::Probed { probe, sample, .. } => {
+                match sample {
+                    Some((sample, pressure)) => self.failed.samples.take_in(sample, pressure, now),
+                    // What was sampled at an earlier probe explains nothing.
+                    None => self.failed.samples = Samples::default(),
+                }
+                self.probed(probe, now);
+            }
+            Observation::KubeletAgrees(what) => self.kubelet_agrees = what,
+        }
+        if self.answers() {
+            self.service.answered();
+            if let (Some(listener), Some(running)) = (&self.listener, &self.service.running) {
+                self.main_process_listens = [1, running.id.pid].contains(&listener.id.pid);
+            }
+        }
+        self.service.settle(now);
+    }
+
+    /// The unit's main process has ended. Failed probes count on: it may end again and again before it answers.
+    fn forget_answers(&mut self, now: Uptime) {
+        self.ended_at = now;
+        (self.last_probe, self.has_answered, self.listener) = (None, false, None);
+        self.failed.samples = Samples::default();
+    }
+
+    fn probed(&mut self, probe: Probe, now: Uptime) {
+        if let Probe::Ready { .. } = probe {
+            self.has_answered = true;
+            self.failed = FailedProbes::default();
+        } else {
+            if self.failed.count == 0 {
+                self.changed_at = now;
+            }
+            self.failed.count += 1;
+            self.failed.without_listener =
+                if probe == Probe::NoListener { self.failed.without_listener + 1 } else { 0 };
+        }
+        self.last_probe = Some(probe);
+    }
+
+    /// What to report now; none while there is nothing new.
+    pub(super) fn view(&self, now: Uptime) -> Option<View> {
+        if let Some(Probe::Ready { name }) = &self.last_probe {
+            return Some(View::healthy(format!("{name} answers at {}{}", self.socket(), self.pid())));
+        }
+        let is_known = self.service.is_known();
+        let nobody = format!("nothing listens at {}", self.socket());
+        let is_guess = !self.is_served() && self.endpoint.as_ref().is_none_or(|endpoint| endpoint.is_guess);
+        // Where no process of the unit is known, that is said too.
+        let finding = |why: String| not_found(if is_known { why } else { format!("{nobody}, and {why}") });
+        Some(match self.service.judge(self.has_answered, now) {
+            Judgement::Stopped(why) => View::Excused(not_found(why)),
+            Judgement::Restarting(why) => View::Unchanged(not_found(why)),
+            Judgement::Runs => return self.unanswered(now),
+            Judgement::Undecided if is_known => return None,
+            _ if !is_known && self.last_probe != Some(Probe::NoListener) => return self.unanswered(now),
+            _ if self.units.is_empty() => View::CannotTell(not_found(nobody)),
+            Judgement::Undecided => return None,
+            _ if self.service.last_end.is_some() && !self.is_runtimes_end() => return self.outlived(now),
+            Judgement::Ended(ended) => View::found(Reason::ContainerRuntimeDown, self.has_ended(ended)),
+            // Which socket is the kubelet's is a guess, and nothing has answered there.
+            Judgement::UnitFailed(why) if !is_known && is_guess => View::Unexplained(finding(why)),
+            Judgement::UnitFailed(why) => View::found(Reason::ContainerRuntimeDown, why),
+            Judgement::Starting(why) | Judgement::NotFound(why) | Judgement::StoppedWithDependency(why) => {
+                View::CannotTell(finding(why))
+            }
+            Judgement::Unexplained(why) => View::Unexplained(finding(why)),
+        })
+    }
+
+    fn socket(&self) -> String {
+        self.endpoint.as_ref().map(|endpoint| endpoint.socket.display().to_string()).unwrap_or_default()
+    }
+
+    fn pid(&self) -> String {
+        self.process().map(|id| format!(" (pid {})", id.pid)).unwrap_or_default()
+    }
+
+    /// How the main process ended.
+    fn has_ended(&self, ended: &Ended) -> String {
+        let name = &self.service.name;
+        match ended.oom_killed(name) {
+            Some(killed) => format!("the main process of {name} {killed}"),
+            None => format!("the main process of {name} (pid {}) {}", ended.run.pid, ended.how()),
+        }
+    }
+
+    /// Whether the end of the unit's main process is the runtime's end: it is the one that listens, or now nobody does.
+    fn is_runtimes_end(&self) -> bool {
+        self.main_process_listens || self.failed.without_listener >= FAILURES_IN_A_ROW
+    }
+
+    /// The main process has ended, which the runtime may outlive.
+    fn outlived(&self, now: Uptime) -> Option<View> {
+        let is_served = !matches!(self.last_probe, None | Some(Probe::NoListener));
+        if is_served && self.service.running.is_none() {
+            return self.unanswered(now);
+        }
+        let has_ended = self.service.last_end.as_ref().map(|ended| self.has_ended(ended)).unwrap_or_default();
+        Some(View::Unchanged(not_found(has_ended)))
+    }
+
+    /// What to report of a runtime that runs and is not ready; none before the third failed probe.
+    fn unanswered(&self, now: Uptime) -> Option<View> {
+        if self.failed.count < FAILURES_IN_A_ROW {
+            return None;
+        }
+        let (name, socket, samples) = (&self.service.name, self.socket(), &self.failed.samples);
+        let who = format!("the container runtime at {socket}{}", self.pid());
+        let unconfirmed = |why: String| Some(View::CannotTell(Finding::new(Reason::ContainerRuntimeUnconfirmed, why)));
+        match self.last_probe.as_ref()? {
+            Probe::Ready { .. } => None,
+            Probe::NoListener if self.service.unit.active_state == "activating" => {
+                Some(View::CannotTell(not_found(self.service.starting())))
+            }
+            // Another unit may serve this socket later, and k3s starts its containerd only after it has reached a server. So one more
+            // witness is needed.
+            Probe::NoListener
+                if self.failed.without_listener >= FAILURES_IN_A_ROW
+                    && (self.is_served() || self.kubelet_agrees.is_some()) =>
+            {
+                let message = format!("{name} runs, but nothing listens at {socket}: see journalctl -u {name}");
+                Some(View::found(Reason::ContainerRuntimeDown, message))
+            }
+            Probe::NoListener => unconfirmed(format!("{name} runs, and nothing listens at {socket}")),
+            Probe::Impossible(why) if self.endpoint.is_none() => Some(View::CannotTell(not_found(why))),
+            Probe::Impossible(why) => unconfirmed(format!("{who} cannot be asked: {why}")),
+            Probe::NotReady(why) => match &self.kubelet_agrees {
+                Some(kubelet) => {
+                    let message = format!("{who} {why}; the kubelet says on the Node: {kubelet}");
+                    Some(View::found(Reason::ContainerRuntimeNotReady, message))
+                }
+                None => unconfirmed(format!("{who} {why}; the kubelet does not say so on the Node")),
+            },
+            Probe::TimedOut => {
+                let hung = |why: String| {
+                    Some(View::found(Reason::ContainerRuntimeHung, format!("{who} does not answer, and {why}")))
+                };
+                if let Some(why) = samples.suspended_by() {
+                    hung(why)
+                } else if samples.is_starved(now) {
+                    unconfirmed(format!("{who} does not answer, but the host is too busy to run it"))
+                } else if let Some(tid) = samples.stuck_for(STUCK_FOR, now) {
+                    hung(format!("its thread {tid} waits in the kernel (state D)"))
+                } else {
+                    unconfirmed(format!("{who} does not answer, and its process is neither stopped nor in state D"))
+                }
+            }
+        }
+    }
+}
+
+fn not_found(message: impl Into<String>) -> Finding {
+    Finding::new(Reason::ContainerRuntimeNotFound, message)
+}

@@ -1,0 +1,257 @@
+//! How the process of a service ended, and how often that has happened.
+
+use std::{collections::VecDeque, time::Duration};
+
+use crate::{
+    condition::Uptime,
+    host::{
+        oom::{Memory, OomKill},
+        process::Cgroup,
+        systemd::LastProcess,
+    },
+};
+
+/// Codes of SIGCHLD (sigaction(2)).
+const CLD_EXITED: i32 = 1;
+const CLD_DUMPED: i32 = 3;
+/// `Result` of a unit that systemd has stopped for a failure of its own.
+const STOPPED_BY_SYSTEMD: [&str; 3] = ["oom-kill", "watchdog", "timeout"];
+/// A crash loop: so many ends within that time.
+const LOOPS: [(usize, Duration); 2] = [(3, Duration::from_mins(5)), (5, Duration::from_mins(30))];
+
+/// Why a process ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Cause {
+    /// systemd may be about to say.
+    #[default]
+    Unconfirmed,
+    /// A stop job.
+    Stopped,
+    /// A restart job: another one is about to start.
+    Restarted,
+    /// No job: it crashed, exited or was killed.
+    Itself,
+    /// systemd could not be asked.
+    Unknown,
+}
+
+/// A process of the unit, and what is needed to say how it ended.
+#[derive(Debug, Clone, Default)]
+pub struct Run {
+    pub pid: i32,
+    /// Its name as the kernel has it, at most 15 bytes, and its cgroup; empty and none if it was never opened.
+    pub name: String,
+    pub cgroup: Option<Cgroup>,
+    /// The unit's `InvocationID`; empty if it is not known.
+    pub invocation: String,
+    /// systemd's count of automatic restarts when it was opened.
+    pub restarts: u32,
+}
+
+#[derive(Debug, Default)]
+pub struct Ended {
+    pub run: Run,
+    pub at: Uptime,
+    pub cause: Cause,
+    /// How it ended, as systemd says.
+    pub how: Option<LastProcess>,
+    /// Who says that it was OOM-killed.
+    pub oom: Option<OomEvidence>,
+    pub last_error: Option<String>,
+    /// Whether systemd was stopping the unit when the process ended.
+    pub was_being_stopped: bool,
+    /// Whether systemd has waited to restart it, and since when the unit has been inactive after that.
+    pub has_waited_for_restart: bool,
+    pub inactive_since: Option<Uptime>,
+    /// The service whose end brought the stop job.
+    pub dependency: Option<StoppedWith>,
+}
+
+/// What says that a process was OOM-killed.
+#[derive(Debug)]
+pub enum OomEvidence {
+    /// systemd's `Result=oom-kill`.
+    Result,
+    /// The kernel's record.
+    Record(OomKill),
+}
+
+/// A service with which it was stopped.
+#[derive(Debug)]
+pub struct StoppedWith {
+    pub unit: String,
+    /// Since when it has been seen to be back, or to have failed for good.
+    pub settled_since: Option<Uptime>,
+}
+
+impl Ended {
+    /// It was stopped by a stop job, which the end of `dependency` brought if that had failed.
+    pub fn set_stopped(&mut self, dependency: Option<String>) {
+        self.cause = Cause::Stopped;
+        self.dependency = dependency.map(|unit| StoppedWith { unit, settled_since: None });
+    }
+
+    /// Whether systemd had begun to stop the unit before it ended, and not for a failure. `result` is the unit's.
+    pub fn was_stopped(&self, result: &str) -> bool {
+        self.was_being_stopped && !STOPPED_BY_SYSTEMD.contains(&result)
+    }
+
+    /// Whether the kernel's record is about this process: by its pid, or by its cgroup and name where the record has the pid of
+    /// another PID namespace.
+    pub fn is_killed_by(&self, kill: &OomKill) -> bool {
+        let is_own = |own: &Cgroup| kill.cgroup.as_ref().is_some_and(|killed| own.is(killed));
+        // Until its exec systemd names a process by the last eight characters of its program: `(kubelet)`, `(ntainerd)`.
+        let has_its_name = match self.run.name.strip_prefix('(') {
+            Some(end) => kill.name.ends_with(end.trim_end_matches(')')),
+            None => kill.name == self.run.name,
+        };
+        let is_by_name = has_its_name && self.run.cgroup.as_ref().is_some_and(is_own);
+        // In a container our pids are not the kernel's.
+        let has_hosts_pids = self.run.cgroup.as_ref().is_none_or(|own| !own.is_relative);
+        is_by_name || (has_hosts_pids && kill.pid == self.run.pid)
+    }
+
+    /// If it was OOM-killed, that and whose memory was used up, with its pid: a sentence without its subject.
+    pub fn oom_killed(&self, unit: &str) -> Option<String> {
+        let memory = match self.oom.as_ref()? {
+            OomEvidence::Result => format!("Result=oom-kill of {unit}"),
+            OomEvidence::Record(kill) => match &kill.memory {
+                Memory::Host => "the host was out of memory".to_owned(),
+                Memory::Limit(Some(path)) if path.ends_with(&format!("/{unit}")) => format!("limit of {unit}"),
+                Memory::Limit(Some(path)) => format!("limit of {path}"),
+                Memory::Limit(None) => "limit of its cgroup".to_owned(),
+            },
+        };
+        Some(format!("was OOM-killed (pid {}, {memory})", self.run.pid))
+    }
+
+    /// Whether it ended by an error of its own. What a process logged last explains no signal that it was sent.
+    pub fn has_failed(&self) -> bool {
+        let is_error = |how: &LastProcess| match how.code {
+            CLD_EXITED => how.status != 0,
+            code => code == CLD_DUMPED,
+        };
+        self.cause == Cause::Itself && self.how.as_ref().is_some_and(is_error)
+    }
+
+    /// By which exit code or signal it ended: a sentence without its subject.
+    pub fn how(&self) -> String {
+        match self.how {
+            None => "has ended".to_owned(),
+            Some(LastProcess { code: CLD_EXITED, status, .. }) => format!("exited with code {status}"),
+            Some(LastProcess { code: CLD_DUMPED, status, .. }) => format!("dumped core on {}", signal_name(status)),
+            Some(LastProcess { status, .. }) => format!("was killed by {}", signal_name(status)),
+        }
+    }
+}
+
+/// A signal's name and number (signal(7), x86 and ARM).
+fn signal_name(number: i32) -> String {
+    #[rustfmt::skip]
+    const NAMES: [(i32, &str); 12] = [
+        (1, "HUP"), (2, "INT"), (3, "QUIT"), (4, "ILL"), (6, "ABRT"), (7, "BUS"), (8, "FPE"), (9, "KILL"), (11, "SEGV"), (13, "PIPE"),
+        (15, "TERM"), (31, "SYS"),
+    ];
+    match NAMES.iter().find(|(known, _)| *known == number) {
+        Some((_, name)) => format!("SIG{name} ({number})"),
+        None => format!("signal {number}"),
+    }
+}
+
+/// The last ends without a job: the run of the unit, and when.
+#[derive(Debug, Default)]
+pub struct Ends(VecDeque<(String, Uptime)>);
+
+impl Ends {
+    /// Records an end; each run of the unit counts once.
+    pub fn record(&mut self, invocation: &str, at: Uptime) {
+        let is_known = |(known, then): &(String, Uptime)| *then == at || (!known.is_empty() && known == invocation);
+        if self.0.iter().any(is_known) {
+            return;
+        }
+        self.0.push_back((invocation.to_owned(), at));
+        if self.0.len() > LOOPS[1].0 {
+            self.0.pop_front();
+        }
+    }
+
+    /// The end at that time, if it was recorded, was somebody's will.
+    pub fn forget(&mut self, at: Uptime) {
+        self.0.retain(|(_, then)| *then != at);
+    }
+
+    /// The crash loop that the last ends are, if they are one: how many within which time.
+    pub fn loop_at(&self, now: Uptime) -> Option<(usize, Duration)> {
+        let within = |time: Duration| self.0.iter().filter(|(_, at)| now.saturating_sub(*at) < time).count();
+        LOOPS.into_iter().find(|(count, time)| within(*time) >= *count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secs(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    #[test]
+    fn three_runs_that_end_within_five_minutes_are_a_crash_loop() {
+        let mut ends = Ends::default();
+        for (run, at) in [("a", 0), ("b", 100), ("b", 101)] {
+            ends.record(run, secs(at));
+        }
+        assert_eq!(ends.loop_at(secs(101)), None, "one run counts once");
+        ends.record("c", secs(200));
+        assert_eq!(ends.loop_at(secs(200)), Some((3, secs(300))));
+        assert_eq!(ends.loop_at(secs(301)), None);
+        for (run, at) in [("d", 900), ("e", 1600)] {
+            ends.record(run, secs(at));
+        }
+        assert_eq!(ends.loop_at(secs(1600)), Some((5, secs(1800))));
+    }
+
+    #[test]
+    fn an_end_has_a_code_or_a_signal() {
+        let mut ended = Ended::default();
+        assert_eq!(ended.how(), "has ended");
+        for (code, status, how) in [
+            (1, 0, "exited with code 0"),
+            (2, 9, "was killed by SIGKILL (9)"),
+            (3, 11, "dumped core on SIGSEGV (11)"),
+            (2, 35, "was killed by signal 35"),
+        ] {
+            ended.how = Some(LastProcess { pid: 812, code, status });
+            assert_eq!(ended.how(), how);
+        }
+    }
+
+    #[test]
+    fn an_oom_kill_is_this_processs_by_pid_or_by_cgroup_and_name() {
+        let cgroup = Cgroup { path: "/system.slice/kubelet.service".into(), is_relative: true };
+        let (name, cgroup) = ("kubelet".into(), Some(cgroup));
+        let mut ended = Ended { run: Run { pid: 812, name, cgroup, ..Run::default() }, ..Ended::default() };
+        let kill = |pid, name: &str, cgroup: Option<&str>| OomKill {
+            pid,
+            name: name.into(),
+            cgroup: cgroup.map(str::to_owned),
+            memory: Memory::Host,
+        };
+        let own = Some("/ns/system.slice/kubelet.service");
+        assert!(!ended.is_killed_by(&kill(812, "kubelet", None)), "another process has this pid on the host");
+        assert!(ended.is_killed_by(&kill(4711, "kubelet", own)));
+        assert!(!ended.is_killed_by(&kill(4711, "helper", own)));
+        assert!(!ended.is_killed_by(&kill(4711, "kubelet", Some("/kubepods/pod1"))));
+        assert!(!ended.is_killed_by(&kill(4711, "kubelet", None)));
+        ended.run.name = "(ubelet-x)".into();
+        assert!(
+            ended.is_killed_by(&kill(4711, "a-kubelet-x", own)) && !ended.is_killed_by(&kill(4711, "kubelet", own))
+        );
+        ended.run.cgroup = None;
+        assert!(ended.is_killed_by(&kill(812, "kubelet", None)));
+        let limit = Memory::Limit(Some("/ns/system.slice/kubelet.service".into()));
+        ended.oom = Some(OomEvidence::Record(OomKill { memory: limit, ..kill(4711, "kubelet", own) }));
+        let killed = ended.oom_killed("kubelet.service");
+        assert_eq!(killed.as_deref(), Some("was OOM-killed (pid 812, limit of kubelet.service)"));
+    }
+}

@@ -1,0 +1,144 @@
+//! What becomes of a service that does not answer, by its process, its unit and its jobs alone. The monitors of the kubelet and of the
+//! container runtime map it to their reasons.
+
+use super::{
+    Bus, DEPENDENCY_WAIT, Running, Service,
+    ended::{Cause, Ended, StoppedWith},
+};
+use crate::{condition::Uptime, host::systemd::JobKind};
+
+#[derive(Debug)]
+pub enum Judgement<'a> {
+    /// It is about to be known, or nobody has looked yet.
+    Undecided,
+    /// Its process runs, and has had the time of a start.
+    Runs,
+    /// Somebody has stopped it.
+    Stopped(String),
+    /// It is starting after a planned restart, or was when the agent started: what is shown stays.
+    Restarting(String),
+    Starting(String),
+    /// It ended by itself.
+    Ended(&'a Ended),
+    /// The unit has failed, and no end of a process was seen, as in its `ExecStartPre=`.
+    UnitFailed(String),
+    /// systemd stopped it because another unit failed, which has been back or failed for good for two minutes. systemd starts such a
+    /// unit neither then nor by its `Restart=`.
+    StoppedWithDependency(String),
+    /// No process is watched, and no fault is known.
+    NotFound(String),
+    /// No process is watched, and why is not known.
+    Unexplained(String),
+}
+
+impl Service {
+    /// Judges a service that does not answer; `has_answered`: whether the process that runs has before.
+    pub fn judge(&self, has_answered: bool, now: Uptime) -> Judgement<'_> {
+        let name = &self.name;
+        if self.is_being_stopped() {
+            return self.stopped();
+        }
+        if let (Some(pid), Some(error)) = (self.process_to_open(), &self.unwatchable) {
+            return Judgement::NotFound(format!("pid {pid} of {name} cannot be watched: {error}"));
+        }
+        match (&self.running, &self.last_end) {
+            (Some(running), _) => self.judge_running(running, has_answered, now),
+            (None, Some(ended)) => self.judge_end(ended, now),
+            (None, None) if self.bus == Bus::Lost => Judgement::Unexplained(format!(
+                "there is no D-Bus connection to systemd, so whether {name} runs is not known"
+            )),
+            (None, None) if !self.is_seen => Judgement::Undecided,
+            (None, None) => self.absent(),
+        }
+    }
+
+    fn judge_running(&self, running: &Running, has_answered: bool, now: Uptime) -> Judgement<'_> {
+        if has_answered || now >= running.started + self.start_grace {
+            let is_being_restarted = self.jobs.cause() == Some(Cause::Restarted);
+            return if is_being_restarted { Judgement::Restarting(self.starting()) } else { Judgement::Runs };
+        }
+        match &self.last_end {
+            Some(ended) => Judgement::Ended(ended),
+            None if running.keeps_what_is_shown => Judgement::Restarting(self.starting()),
+            None => Judgement::Starting(self.starting()),
+        }
+    }
+
+    fn judge_end<'a>(&self, ended: &'a Ended, now: Uptime) -> Judgement<'a> {
+        match ended.cause {
+            Cause::Unconfirmed => Judgement::Undecided,
+            Cause::Stopped => match &ended.dependency {
+                Some(dependency) => self.stopped_with(dependency, now),
+                None => self.stopped(),
+            },
+            Cause::Itself => Judgement::Ended(ended),
+            Cause::Restarted if self.is_restarting(ended, now) => Judgement::Restarting(self.starting()),
+            Cause::Restarted | Cause::Unknown => {
+                // One that systemd was stopping may have failed by that alone.
+                let was_stopped = ended.cause == Cause::Unknown && ended.was_being_stopped;
+                if self.has_failed() && !was_stopped {
+                    return self.unit_failed();
+                }
+                if self.unit.active_state == "activating" {
+                    return Judgement::Starting(self.starting());
+                }
+                let (pid, name) = (ended.run.pid, &self.name);
+                let why = format!("pid {pid} of {name} has ended, and why is not known: see journalctl -u {name}");
+                Judgement::Unexplained(why)
+            }
+        }
+    }
+
+    /// Whether the next process is on its way after a restart job. One that ends with an error on SIGTERM leaves its unit failed for a
+    /// moment, until the rest of the job starts the next one.
+    fn is_restarting(&self, ended: &Ended, now: Uptime) -> bool {
+        let has_job = self.jobs.has(&[JobKind::Restart, JobKind::Start, JobKind::Unread]);
+        now < ended.at + self.start_grace && (has_job || self.unit.main_pid != 0)
+    }
+
+    fn absent(&self) -> Judgement<'static> {
+        let (name, unit) = (&self.name, &self.unit);
+        match (unit.load_state.as_str(), unit.active_state.as_str()) {
+            ("not-found", _) => Judgement::NotFound(format!("{name} is not installed")),
+            ("masked", _) => {
+                Judgement::NotFound(format!("{name} is masked, so systemd does not start it: systemctl unmask {name}"))
+            }
+            _ if self.has_failed() => self.unit_failed(),
+            (_, "activating") => Judgement::Starting(self.starting()),
+            (_, "inactive") if !unit.was_started => {
+                Judgement::NotFound(format!("{name} has not been started since boot"))
+            }
+            (_, state) => Judgement::Unexplained(format!(
+                "{name} is {state}; it ended while nodevigil did not watch, so why is not known: see journalctl -u {name}"
+            )),
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.unit.active_state == "failed" && self.unit.result != "success"
+    }
+
+    fn unit_failed(&self) -> Judgement<'static> {
+        Judgement::UnitFailed(format!("{} has failed (Result={}), and does not run", self.name, self.unit.result))
+    }
+
+    fn stopped(&self) -> Judgement<'static> {
+        let name = &self.name;
+        Judgement::Stopped(format!("{name} was stopped by a stop job: systemctl stop, a shutdown or a package"))
+    }
+
+    fn stopped_with(&self, StoppedWith { unit, settled_since }: &StoppedWith, now: Uptime) -> Judgement<'static> {
+        let name = &self.name;
+        let message = format!("systemd stopped {name} because {unit} failed, and has not started it again");
+        if settled_since.is_some_and(|since| now >= since + DEPENDENCY_WAIT) {
+            Judgement::StoppedWithDependency(format!("{message}: systemctl start {name}"))
+        } else {
+            Judgement::NotFound(message)
+        }
+    }
+
+    /// A sentence for a unit that is starting.
+    pub fn starting(&self) -> String {
+        format!("{} is starting ({}), and does not answer yet", self.name, self.unit.sub_state)
+    }
+}

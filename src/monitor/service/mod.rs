@@ -1,0 +1,388 @@
+//! A service that systemd runs, and its main process: who ended it and how. Pure: the time is handed in.
+//!
+//! The monitors of the kubelet and of the container runtime share it. What they know of answers and of probes is theirs.
+
+pub mod ended;
+pub mod follow;
+mod jobs;
+pub mod judgement;
+pub mod samples;
+#[cfg(test)]
+pub mod tests;
+
+use std::{collections::VecDeque, time::Duration};
+
+use self::{
+    ended::{Cause, Ended, Ends, OomEvidence, Run},
+    follow::ServiceEvent,
+    jobs::Jobs,
+};
+use crate::{
+    condition::Uptime,
+    host::{
+        oom::OomKill,
+        process::ProcessId,
+        systemd::{BusEvent, Dependency, JobKind, UnitState},
+    },
+};
+
+/// How long systemd's account of an end is waited for: it usually comes within this time, and without it the end is reported all the
+/// same. To wait longer would delay every report.
+const ACCOUNT_WAIT: Duration = Duration::from_millis(3);
+/// The same while other senders than systemd send us signals: systemd's may wait in the queue behind theirs.
+const ACCOUNT_WAIT_AMONG_FOREIGN: Duration = Duration::from_secs(1);
+/// For how long after a foreign signal that holds.
+const FOREIGN_LASTS: Duration = Duration::from_secs(10);
+/// How long the kind of a job is waited for: a wrong `False` is worse than a late one.
+const JOB_KIND_WAIT: Duration = Duration::from_secs(1);
+/// An OOM kill is about an end that is no farther away than this.
+const OOM_NEAR: Duration = Duration::from_secs(10);
+/// After the service with which it was stopped is back or has failed, somebody may still start it for so long.
+const DEPENDENCY_WAIT: Duration = Duration::from_mins(2);
+/// A unit that stays inactive for this long in place of being restarted was stopped.
+const INACTIVE_WAIT: Duration = Duration::from_secs(1);
+/// OOM kills that are remembered: the kernel may kill several processes at once.
+const MAX_OOM_KILLS: usize = 8;
+
+/// The D-Bus connection to systemd.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Bus {
+    #[default]
+    Connecting,
+    Connected,
+    Lost,
+}
+
+/// A main process that runs.
+#[derive(Debug)]
+pub struct Running {
+    pub id: ProcessId,
+    started: Uptime,
+    /// Whether it was running when we came, or was restarted as planned: until it answers, what is shown stays.
+    keeps_what_is_shown: bool,
+    run: Run,
+    /// Whether systemd is stopping it.
+    is_being_stopped: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct Service {
+    /// A start may take this long.
+    pub start_grace: Duration,
+    /// The unit's name, or a description of it until systemd was read.
+    pub name: String,
+    pub unit: UnitState,
+    pub bus: Bus,
+    /// Whether the unit's state has been read.
+    is_seen: bool,
+    /// The main process, while it is watched.
+    pub running: Option<Running>,
+    /// The end of the last process that we know of, while no later one has answered.
+    pub last_end: Option<Ended>,
+    pub ends: Ends,
+    /// Why the main process cannot be watched.
+    unwatchable: Option<String>,
+    jobs: Jobs,
+    foreign_at: Option<Uptime>,
+    /// The last OOM kills, whoever was killed.
+    oom_kills: VecDeque<(OomKill, Uptime)>,
+}
+
+impl Service {
+    pub fn new(name: &str, start_grace: Duration) -> Self {
+        Self { name: name.into(), start_grace, ..Self::default() }
+    }
+
+    /// The main process that systemd has and that is not watched.
+    pub fn process_to_open(&self) -> Option<i32> {
+        let ended = self.last_end.as_ref().map(|ended| ended.run.pid);
+        let known = self.running.as_ref().map(|running| running.id.pid).or(ended);
+        Some(self.unit.main_pid).filter(|pid| *pid != 0 && Some(*pid) != known)
+    }
+
+    /// Whether a process runs, or has ended while we watched.
+    pub const fn is_known(&self) -> bool {
+        self.running.is_some() || self.last_end.is_some()
+    }
+
+    /// Whether the process runs and has a stop job that somebody asked for.
+    pub fn is_being_stopped(&self) -> bool {
+        self.jobs.has(&[JobKind::Stop]) && self.jobs.stopped_with.is_none() && self.running.is_some()
+    }
+
+    /// When something changes by the passing of time alone, at the soonest.
+    pub fn deadline(&self, now: Uptime) -> Option<Uptime> {
+        let at = match (&self.running, &self.last_end) {
+            (Some(running), _) => running.started + self.start_grace,
+            (None, None) => return None,
+            (None, Some(ended)) => match ended {
+                Ended { cause: Cause::Unconfirmed, .. } => return Some(self.account_deadline(ended)),
+                Ended { cause: Cause::Restarted, at, .. } => *at + self.start_grace,
+                Ended { inactive_since: Some(since), .. } => *since + INACTIVE_WAIT,
+                Ended { dependency: Some(dependency), .. } => dependency.settled_since? + DEPENDENCY_WAIT,
+                _ => return None,
+            },
+        };
+        (at > now).then_some(at)
+    }
+
+    /// The process that runs has answered: the end of the one before it is over.
+    pub fn answered(&mut self) {
+        if self.running.is_some() {
+            self.last_end = None;
+        }
+    }
+
+    pub fn observe(&mut self, event: ServiceEvent, now: Uptime) {
+        match event {
+            ServiceEvent::Bus(event) => self.bus_event(event, now),
+            ServiceEvent::Opened { id, name, cgroup, started } => {
+                let run = Run { pid: id.pid, name, cgroup, ..Run::default() };
+                self.opened(id, run, started, now);
+            }
+            ServiceEvent::Unwatchable(error) => self.unwatchable = Some(error),
+            ServiceEvent::Exited(pid) => self.exited(pid, now),
+            ServiceEvent::OomKill(kill) => {
+                self.oom_kills.push_back((kill, now));
+                if self.oom_kills.len() > MAX_OOM_KILLS {
+                    self.oom_kills.pop_front();
+                }
+            }
+        }
+        self.settle(now);
+    }
+
+    /// Decides what has become known, or what waiting no longer helps.
+    pub fn settle(&mut self, now: Uptime) {
+        self.attribute_oom_kill(now);
+        self.confirm_end(now);
+        self.notice_late_stop(now);
+        match &self.last_end {
+            Some(Ended { cause: Cause::Itself, run, at, .. }) => self.ends.record(&run.invocation, *at),
+            // It may have turned out to be somebody's will.
+            Some(Ended { at, .. }) => self.ends.forget(*at),
+            None => {}
+        }
+    }
+
+    fn bus_event(&mut self, event: BusEvent, now: Uptime) {
+        match event {
+            BusEvent::Reading => self.jobs.reading(),
+            BusEvent::Read { unit, state, job, dependencies } => {
+                self.name = unit;
+                self.bus = Bus::Connected;
+                self.jobs.read(job);
+                self.unit_changed(state, now);
+                self.dependencies_read(&dependencies, now);
+            }
+            BusEvent::Changed(state) => self.unit_changed(state, now),
+            BusEvent::Job { id, kind, dependencies } => self.job(id, kind, &dependencies),
+            BusEvent::JobRemoved { id, result } => {
+                self.jobs.removed(id, now);
+                if let Some(ended) = &mut self.last_end
+                    && result != "done"
+                {
+                    // The restart has failed: that leaves the unit inactive too.
+                    ended.has_waited_for_restart = false;
+                }
+            }
+            BusEvent::ForeignSignal => self.foreign_at = Some(now),
+            BusEvent::Lost => {
+                self.bus = Bus::Lost;
+                self.jobs = Jobs::default();
+            }
+        }
+    }
+
+    fn job(&mut self, id: u32, kind: JobKind, dependencies: &[Dependency]) {
+        if !self.jobs.set(id, kind) {
+            return;
+        }
+        if kind == JobKind::Stop {
+            // A service that was stopped by a job has ended with success, and whoever stopped it wanted this one stopped too.
+            let has_failed =
+                |dependency: &&Dependency| dependency.result != "success" && dependency.active_state != "active";
+            self.jobs.stopped_with = dependencies.iter().find(has_failed).map(|dependency| dependency.unit.clone());
+        }
+        let Some(ended) = self.last_end.as_mut().filter(|_| self.running.is_none()) else { return };
+        match (kind, ended.cause) {
+            (JobKind::Stop, _) => ended.set_stopped(self.jobs.stopped_with.take()),
+            (JobKind::Restart | JobKind::Start, Cause::Unconfirmed) => ended.cause = Cause::Restarted,
+            _ => {}
+        }
+    }
+
+    /// Takes in whether the service with which it was stopped is back, or has failed for good.
+    fn dependencies_read(&mut self, dependencies: &[Dependency], now: Uptime) {
+        let Some(Ended { dependency: Some(stopped_with), .. }) = &mut self.last_end else { return };
+        let is_settled = dependencies.iter().any(|dependency| {
+            dependency.unit == stopped_with.unit && ["active", "failed"].contains(&dependency.active_state.as_str())
+        });
+        stopped_with.settled_since = if is_settled { stopped_with.settled_since.or(Some(now)) } else { None };
+    }
+
+    fn unit_changed(&mut self, state: UnitState, now: Uptime) {
+        self.unit = state;
+        let unit = &self.unit;
+        match (&mut self.running, &mut self.last_end) {
+            // Later the same state may follow from the end, while systemd ends what is left in the cgroup.
+            (Some(running), _) if unit.main_pid == running.id.pid => {
+                running.is_being_stopped = ["stop", "stop-sigterm", "stop-sigkill"].contains(&unit.sub_state.as_str());
+            }
+            (None, Some(ended)) => {
+                ended.has_waited_for_restart |= unit.sub_state.starts_with("auto-restart");
+                let is_new_run = !ended.run.invocation.is_empty() && unit.invocation != ended.run.invocation;
+                if ended.cause == Cause::Stopped && is_new_run && unit.main_pid == 0 && unit.active_state != "inactive"
+                {
+                    // It was started again, and there is no process yet.
+                    self.last_end = None;
+                }
+            }
+            _ => {}
+        }
+        let (last, known) = (unit.last, self.last_end.as_ref().map(|ended| ended.run.pid));
+        if last.code != 0 && last.pid != 0 && last.pid != unit.main_pid {
+            if known == Some(last.pid) {
+                self.set_how_it_ended();
+            } else if self.running.is_none() {
+                // The pidfd of a process that runs would report its end.
+                self.ended_unseen(now);
+            }
+        }
+        self.is_seen |= self.unit.main_pid == 0;
+    }
+
+    /// systemd says how the process ended whose end we have seen.
+    fn set_how_it_ended(&mut self) {
+        let Some(ended) = &mut self.last_end else { return };
+        let result = self.unit.result.as_str();
+        ended.how = Some(self.unit.last);
+        if result == "oom-kill" {
+            ended.oom.get_or_insert(OomEvidence::Result);
+        }
+        // Seen while systemd could not be asked.
+        if ended.cause == Cause::Unknown && !ended.was_stopped(result) && result != "success" {
+            ended.cause = Cause::Itself;
+        }
+    }
+
+    /// A stop job while systemd waits to restart the unit is over before its kind can be read. It leaves the unit inactive; the restart
+    /// itself passes through that state only for a moment.
+    fn notice_late_stop(&mut self, now: Uptime) {
+        let is_inactive = self.unit.active_state == "inactive" && !self.jobs.is_any_open();
+        let Some(ended) = self.last_end.as_mut().filter(|_| self.running.is_none()) else { return };
+        if !is_inactive || !ended.has_waited_for_restart || ended.cause != Cause::Itself {
+            ended.inactive_since = None;
+        } else if now >= *ended.inactive_since.get_or_insert(now) + INACTIVE_WAIT {
+            ended.set_stopped(None);
+        }
+    }
+
+    /// A process has come and gone without our having opened it.
+    fn ended_unseen(&mut self, now: Uptime) {
+        let unit = &self.unit;
+        let is_first_sight = self.last_end.is_none();
+        let cause = match self.jobs.cause() {
+            Some(Cause::Stopped) => Cause::Stopped,
+            _ if self.jobs.is_unread() => Cause::Unconfirmed,
+            // Later the job is the one that started this process.
+            Some(cause) if is_first_sight => cause,
+            _ if unit.result != "success" => Cause::Itself,
+            _ if is_first_sight => return,
+            _ => Cause::Unknown,
+        };
+        let (pid, invocation, restarts) = (unit.last.pid, unit.invocation.clone(), unit.restarts);
+        let run = Run { pid, invocation, restarts, ..Run::default() };
+        let oom = (unit.result == "oom-kill").then_some(OomEvidence::Result);
+        self.last_end = Some(Ended { run, cause, at: now, how: Some(unit.last), oom, ..Ended::default() });
+    }
+
+    fn opened(&mut self, id: ProcessId, mut run: Run, started: Uptime, now: Uptime) {
+        let former = self.running.as_ref().map(|running| running.id);
+        if former == Some(id) {
+            return;
+        }
+        self.unwatchable = None;
+        if let Some(former) = former {
+            // This task did not run for a while, and systemd's signals were handled before the pidfd.
+            self.exited(former.pid, now);
+        }
+        // Restart= has started the next one, so nobody had asked for the end.
+        if let Some(ended) = &mut self.last_end
+            && matches!(ended.cause, Cause::Unconfirmed | Cause::Unknown | Cause::Restarted)
+            && self.unit.restarts > ended.run.restarts
+        {
+            ended.cause = Cause::Itself;
+        }
+        run.invocation.clone_from(&self.unit.invocation);
+        run.restarts = self.unit.restarts;
+        // A process that systemd is stopping was not started by the job that is open.
+        if self.unit.active_state != "deactivating" {
+            self.jobs.process_started();
+        }
+        let cause = self.last_end.as_ref().map(|ended| ended.cause);
+        let keeps_what_is_shown = cause == Some(Cause::Restarted) || (cause.is_none() && !self.is_seen);
+        self.last_end.take_if(|ended| ended.cause != Cause::Itself);
+        self.is_seen = true;
+        self.running = Some(Running { id, started, keeps_what_is_shown, run, is_being_stopped: false });
+    }
+
+    fn exited(&mut self, pid: i32, now: Uptime) {
+        let Some(running) = self.running.take_if(|running| running.id.pid == pid) else { return };
+        let mut ended = Ended {
+            cause: self.jobs.cause().unwrap_or_default(),
+            at: now,
+            how: Some(self.unit.last).filter(|last| last.pid == pid && last.code != 0),
+            was_being_stopped: running.is_being_stopped,
+            run: running.run,
+            ..Ended::default()
+        };
+        if ended.cause == Cause::Stopped {
+            ended.set_stopped(self.jobs.stopped_with.take());
+        }
+        self.last_end = Some(ended);
+    }
+
+    fn attribute_oom_kill(&mut self, now: Uptime) {
+        let Some(ended) = &mut self.last_end else { return };
+        let is_near = |at: Uptime| now.saturating_sub(at) < OOM_NEAR && at.abs_diff(ended.at) < OOM_NEAR;
+        let kill = self.oom_kills.iter().find(|(kill, at)| is_near(*at) && ended.is_killed_by(kill));
+        if let Some((kill, _)) = kill {
+            ended.oom = Some(OomEvidence::Record(kill.clone()));
+            if ended.cause == Cause::Unknown {
+                ended.cause = Cause::Itself;
+            }
+        }
+    }
+
+    /// When an end is taken for the process's own, if systemd does not say how it came before that.
+    fn account_deadline(&self, ended: &Ended) -> Uptime {
+        let is_among_foreign = self.foreign_at.is_some_and(|at| ended.at < at + FOREIGN_LASTS);
+        let wait = if self.jobs.is_unread() {
+            JOB_KIND_WAIT
+        } else if is_among_foreign {
+            ACCOUNT_WAIT_AMONG_FOREIGN
+        } else {
+            ACCOUNT_WAIT
+        };
+        ended.at + wait
+    }
+
+    /// Decides what an end was, once it is known or the time for that is up.
+    fn confirm_end(&mut self, now: Uptime) {
+        let Some(ended) = &self.last_end else { return };
+        let (is_unread, result) = (self.jobs.is_unread(), self.unit.result.as_str());
+        let is_awaited = (is_unread || ended.how.is_none()) && now < self.account_deadline(ended);
+        let is_connected = self.bus == Bus::Connected;
+        if ended.cause != Cause::Unconfirmed || (is_connected && is_awaited) {
+            return;
+        }
+        let has_failed = ended.how.is_some() && result != "success";
+        // systemd signals a job before the end that it causes. Without one, and if systemd was not stopping the unit, it ended by itself.
+        let is_explained = ended.was_stopped(result) || is_unread || (self.jobs.ended_unread(ended.at) && !has_failed);
+        let is_recorded = matches!(ended.oom, Some(OomEvidence::Record(_)));
+        let is_itself = is_recorded || (is_connected && !is_explained);
+        let cause = if is_itself { Cause::Itself } else { Cause::Unknown };
+        self.last_end.iter_mut().for_each(|ended| ended.cause = cause);
+    }
+}

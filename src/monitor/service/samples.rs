@@ -1,0 +1,95 @@
+//! What was sampled of a process that does not answer: what keeps it from running, and whether the host's load does.
+
+use std::{collections::VecDeque, time::Duration};
+
+use crate::{
+    condition::Uptime,
+    host::{
+        pressure::Pressure,
+        process::{Sample, ThreadWait},
+    },
+};
+
+/// A process is judged from the third failed probe in a row on.
+pub const FAILURES_IN_A_ROW: u32 = 3;
+/// Samples that are kept.
+const MAX_SAMPLES: usize = 32;
+/// Above these shares of the time, in percent, a host is too busy for a process to answer in time. They were chosen on hosts that were
+/// overloaded on purpose. Some task waits for a processor:
+const STARVED_CPU_PERCENT: f32 = 60.0;
+/// All tasks wait for memory:
+const STARVED_MEMORY_PERCENT: f32 = 20.0;
+/// The process's own threads, summed up, wait for a processor; one that is stuck waits for none, however busy the host is:
+const STARVED_OWN_PERCENT: u128 = 10;
+/// The same, whatever the rest of the host does, as with a CPU limit of the process's cgroup:
+const STARVED_OWN_ALONE_PERCENT: u128 = 50;
+/// A busy host is remembered for this long: a sample can miss it.
+const STARVED_LASTS: Duration = Duration::from_secs(30);
+
+/// The samples since the process last answered.
+#[derive(Debug, Default)]
+pub struct Samples {
+    kept: VecDeque<(Uptime, Sample)>,
+    /// Since when the host's load has been seen to keep the process from running, and when last.
+    pub starved_since: Option<Uptime>,
+    starved_at: Option<Uptime>,
+}
+
+impl Samples {
+    pub fn take_in(&mut self, sample: Sample, pressure: Pressure, now: Uptime) {
+        if self.shows_starvation(&sample, pressure, now) {
+            self.starved_since.get_or_insert(now);
+            self.starved_at = Some(now);
+        }
+        self.kept.push_back((now, sample));
+        if self.kept.len() > MAX_SAMPLES {
+            self.kept.pop_front();
+        }
+    }
+
+    fn shows_starvation(&self, sample: &Sample, pressure: Pressure, now: Uptime) -> bool {
+        let over = |percent: Option<f32>, limit: f32| percent.is_some_and(|percent| percent > limit);
+        let own = self.kept.back().map(|(at, before)| {
+            let waited = sample.run_delay.saturating_sub(before.run_delay);
+            waited.as_millis() * 100 / now.saturating_sub(*at).as_millis().max(1)
+        });
+        let own_over = |limit| own.is_some_and(|percent| percent > limit);
+        own_over(STARVED_OWN_ALONE_PERCENT)
+            || (over(pressure.cpu_some_percent, STARVED_CPU_PERCENT) && own_over(STARVED_OWN_PERCENT))
+            || over(pressure.memory_full_percent, STARVED_MEMORY_PERCENT)
+    }
+
+    pub fn last(&self) -> Option<&Sample> {
+        self.newest_first().next()
+    }
+
+    pub fn newest_first(&self) -> impl Iterator<Item = &Sample> {
+        self.kept.iter().rev().map(|(_, sample)| sample)
+    }
+
+    /// Whether the host's load kept the process from running a short time ago.
+    pub fn is_starved(&self, now: Uptime) -> bool {
+        self.starved_at.is_some_and(|at| now < at + STARVED_LASTS)
+    }
+
+    /// What keeps the process from running: a signal or a freezer. Then nothing else matters.
+    pub fn suspended_by(&self) -> Option<String> {
+        let sample = self.last()?;
+        match (&sample.frozen_by, sample.state) {
+            (Some(cgroup), _) => Some(format!("its cgroup {cgroup} is frozen")),
+            (None, 'T' | 't') => Some("it is stopped by a signal (state T)".into()),
+            _ => None,
+        }
+    }
+
+    /// A thread that has been in the same uninterruptible wait in at least three samples in a row, the first at least `time` ago.
+    pub fn stuck_for(&self, time: Duration, now: Uptime) -> Option<i32> {
+        let last = &self.kept.back()?.1.uninterruptible;
+        let is_stuck = |wait: &ThreadWait| {
+            let same = self.kept.iter().rev().take_while(|(_, sample)| sample.uninterruptible.contains(wait));
+            let (count, first) = same.fold((0, now), |(count, _), (at, _)| (count + 1, *at));
+            count >= FAILURES_IN_A_ROW && now.saturating_sub(first) >= time
+        };
+        last.iter().find(|wait| is_stuck(wait)).map(|wait| wait.tid)
+    }
+}

@@ -1,0 +1,181 @@
+//! What is known of the storage, from what was observed. Pure: the time is handed in.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::directory::{Directory, LastProbe, Owner, PROBE_LIMIT, Wait, cannot_tell};
+use crate::{
+    condition::{ConditionType, Uptime, View},
+    host::{
+        clock::next_multiple,
+        disk::Probe,
+        mounts::{self, Mount},
+    },
+};
+
+/// Time between the starts of two probes of a healthy file system, and between two looks at the mounts. Each probe starts a child.
+const PROBE_EVERY: Duration = Duration::from_mins(1);
+/// The same when something may be wrong.
+const PROBE_SOON: Duration = Duration::from_secs(5);
+/// The same of a directory that does not exist, or whose file system is probed for another one.
+const LOOK_FOR_EVERY: Duration = Duration::from_mins(10);
+/// Where a kubelet without --root-dir keeps its files: of kubeadm and most distributions, `MicroK8s`, k0s.
+const KUBELET_DIRECTORIES: [&str; 3] =
+    ["/var/lib/kubelet", "/var/snap/microk8s/common/var/lib/kubelet", "/var/lib/k0s/kubelet"];
+
+#[derive(Debug)]
+pub(super) struct Storage {
+    /// The kubelet's directories first.
+    directories: Vec<Directory>,
+    /// Where a container runtime may keep its files.
+    runtime_paths: Vec<PathBuf>,
+    kubelet_runs: bool,
+    next_look: Uptime,
+}
+
+impl Storage {
+    pub fn new(runtime_paths: &[PathBuf], now: Uptime) -> Self {
+        let runtime_paths = runtime_paths.to_vec();
+        let mut storage = Self { directories: Vec::new(), runtime_paths, kubelet_runs: false, next_look: now };
+        storage.set_root_dir(None);
+        storage
+    }
+
+    /// Takes in the kubelet's --root-dir.
+    pub fn set_root_dir(&mut self, root_dir: Option<&Path>) {
+        let kubelets =
+            root_dir.map_or_else(|| KUBELET_DIRECTORIES.map(PathBuf::from).to_vec(), |path| vec![path.into()]);
+        let kubelets = kubelets.into_iter().map(|path| (path, Owner::Kubelet));
+        let runtimes = self.runtime_paths.iter().map(|path| (path.clone(), Owner::ContainerRuntime));
+        let mut known = std::mem::take(&mut self.directories);
+        for (path, owner) in kubelets.chain(runtimes) {
+            if self.directories.iter().any(|directory| directory.path == path) {
+                continue;
+            }
+            let index = known.iter().position(|directory| directory.path == path);
+            self.directories.push(index.map_or_else(|| Directory::new(path, owner), |index| known.swap_remove(index)));
+        }
+    }
+
+    /// When the mounts are to be read and the probes looked at.
+    pub const fn next_look(&self) -> Uptime {
+        self.next_look
+    }
+
+    /// The directories whose probe has run for too long, and their mounts.
+    pub fn overdue(&self, now: Uptime) -> Vec<(PathBuf, Option<Mount>)> {
+        let overdue = self.directories.iter().filter(|directory| directory.is_overdue(now));
+        overdue.map(|directory| (directory.path.clone(), directory.mount.clone())).collect()
+    }
+
+    /// Takes in the kubelet's table of mounts, or that of PID 1 while no kubelet runs, and what the overdue probes wait for.
+    pub fn looked(
+        &mut self,
+        table: Result<&str, &str>,
+        kubelet_runs: bool,
+        overdue: Vec<(PathBuf, Option<Wait>)>,
+        now: Uptime,
+    ) {
+        self.kubelet_runs = kubelet_runs;
+        for (path, wait) in overdue {
+            if let Some(directory) = self.directories.iter_mut().find(|directory| directory.path == path) {
+                directory.overdue(wait, now);
+            }
+        }
+        for index in 0..self.directories.len() {
+            let directory = &mut self.directories[index];
+            match table {
+                Ok(table) => directory.mounted(mounts::find(table, &directory.real_path)),
+                Err(error) => directory.impossible(error.to_owned(), now),
+            }
+            let is_rare = self.directories[index].last == LastProbe::Absent || self.is_duplicate(index);
+            let directory = &mut self.directories[index];
+            let is_due =
+                directory.last == LastProbe::NotProbed || !is_rare || now >= directory.probed_at + LOOK_FOR_EVERY;
+            directory.is_wanted |= is_due && table.is_ok();
+        }
+        self.next_look = if self.is_calm(now) { next_multiple(now, PROBE_EVERY) } else { now + PROBE_SOON };
+    }
+
+    /// Whether all is healthy and no probe is under way.
+    fn is_calm(&self, now: Uptime) -> bool {
+        self.distinct().all(|directory| {
+            let view = directory.view(self.kubelet_runs, now);
+            directory.running.is_none() && matches!(view, Some(View::Seen { findings, .. }) if findings.is_empty())
+        })
+    }
+
+    /// The next directory to probe, if one is due: one a file system at a time.
+    pub fn start(&mut self, now: Uptime) -> Option<PathBuf> {
+        let device = |directory: &Directory| directory.mount.as_ref().map(|mount| mount.device.clone());
+        let busy: Vec<_> =
+            self.directories.iter().filter(|directory| directory.running.is_some()).map(device).collect();
+        let is_due = |directory: &&mut Directory| {
+            directory.is_wanted && directory.running.is_none() && !busy.contains(&device(directory))
+        };
+        let directory = self.directories.iter_mut().find(is_due)?;
+        directory.started(now);
+        let path = directory.path.clone();
+        self.next_look = self.next_look.min(now + PROBE_LIMIT);
+        Some(path)
+    }
+
+    pub fn ended(&mut self, path: &Path, probe: Result<Probe, String>, now: Uptime) {
+        if let Some(directory) = self.directories.iter_mut().find(|directory| directory.path == path) {
+            directory.ended(probe, now);
+        }
+        let soon = self.next_look.min(now + PROBE_SOON);
+        self.next_look = if self.is_calm(now) { next_multiple(now, PROBE_EVERY) } else { soon };
+    }
+
+    /// What to report now; none while nothing is known yet.
+    pub fn view(&self, now: Uptime) -> Option<View> {
+        let (mut healthy, mut findings, mut unclear, mut unknown) = (Vec::new(), Vec::new(), None, None);
+        let mut is_complete = true;
+        for directory in self.distinct() {
+            match directory.view(self.kubelet_runs, now) {
+                None => is_complete = false,
+                Some(View::Seen { healthy: text, findings: found }) if found.is_empty() => healthy.push(text),
+                Some(View::Seen { findings: found, .. }) => findings.extend(found),
+                Some(view @ View::CannotTell(_)) => unknown = unknown.or(Some(view)),
+                Some(view) => unclear = unclear.or(Some(view)),
+            }
+        }
+        findings.sort_by_key(|finding| finding.reason);
+        let problem = ConditionType::NodeStorageHealthy.problem_status();
+        if findings.iter().any(|finding| finding.status == problem) {
+            return Some(View::Seen { healthy: String::new(), findings });
+        }
+        // A warning of one file system must not end the problem of another that cannot be probed.
+        if let Some(view) = unknown.or(unclear) {
+            return Some(view);
+        }
+        if !is_complete {
+            return None;
+        }
+        if healthy.is_empty() && findings.is_empty() {
+            return Some(cannot_tell("there is no directory of a kubelet or a container runtime".into()));
+        }
+        let is_runtimes =
+            |directory: &Directory| directory.owner == Owner::ContainerRuntime && directory.last != LastProbe::Absent;
+        if !self.directories.iter().any(is_runtimes) {
+            healthy.push("no directory of a container runtime was found ([storage] runtime_paths)".into());
+        }
+        Some(View::Seen { healthy: healthy.join("; "), findings })
+    }
+
+    /// The directories that there are, one a file system.
+    fn distinct(&self) -> impl Iterator<Item = &Directory> {
+        let is_distinct = |index: usize| self.directories[index].last != LastProbe::Absent && !self.is_duplicate(index);
+        (0..self.directories.len()).filter(move |index| is_distinct(*index)).map(|index| &self.directories[index])
+    }
+
+    /// Whether an earlier directory is on the same file system. One that is mounted read-only at one path alone counts as two.
+    fn is_duplicate(&self, index: usize) -> bool {
+        let mount = &self.directories[index].mount;
+        let is_same = |earlier: &Directory| earlier.last != LastProbe::Absent && earlier.mount == *mount;
+        mount.is_some() && self.directories[..index].iter().any(is_same)
+    }
+}

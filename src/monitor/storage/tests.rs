@@ -1,0 +1,347 @@
+//! What is observed of file systems, and what is reported then.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rustix::io::Errno;
+
+use super::{directory::Wait, state::Storage};
+use crate::{
+    condition::{Reason, Status, Uptime, View},
+    host::disk::{Outcome, Probe, Requests, Step},
+    settings::StorageSettings,
+};
+
+const KUBELET: &str = "/var/lib/kubelet";
+const RUNTIME: &str = "/var/lib/containerd";
+/// The kubelet's files on a disk of their own, and the runtime's on that of the host.
+const TWO_DISKS: &str = "\
+27 1 254:0 / / rw - ext4 /dev/vda rw
+108 27 8:0 / /var/lib/kubelet rw - xfs /dev/sda rw
+";
+const ONE_DISK: &str = "27 1 254:0 / / rw - ext4 /dev/vda rw\n";
+
+/// What was seen, on a clock of its own.
+struct Story {
+    storage: Storage,
+    now: Uptime,
+    table: String,
+    kubelet_runs: bool,
+}
+
+fn probe(outcome: Outcome) -> Probe {
+    Probe { real_path: None, is_full: false, is_without_inodes: false, outcome }
+}
+
+fn failed(error: Errno) -> Probe {
+    probe(Outcome::Failed(Step::Write, error.raw_os_error()))
+}
+
+fn stuck(switches: u64, completed: Option<u64>, is_any_in_progress: bool) -> Wait {
+    let requests = completed.map(|completed| Requests { completed, is_any_in_progress });
+    Wait { step: Step::Fsync, switches, requests }
+}
+
+impl Story {
+    fn new(table: &str) -> Self {
+        let now = Duration::from_secs(1000);
+        let storage = Storage::new(&StorageSettings::default().runtime_paths, now);
+        Self { storage, now, table: table.into(), kubelet_runs: true }
+    }
+
+    /// A kubelet and a containerd with healthy file systems; there is no other directory.
+    fn healthy(table: &str) -> Self {
+        let mut story = Self::new(table);
+        story.round(&probe(Outcome::Written));
+        story.reports(Status::True, Reason::StorageIsHealthy);
+        story
+    }
+
+    /// Time passes until the next look at the mounts and the overdue probes; returns the directories whose probe is then started.
+    fn look(&mut self, wait: Option<Wait>) -> Vec<PathBuf> {
+        self.now = self.now.max(self.storage.next_look());
+        let overdue = self.storage.overdue(self.now).into_iter().map(|(path, _)| (path, wait)).collect();
+        self.storage.looked(Ok(&self.table), self.kubelet_runs, overdue, self.now);
+        self.start()
+    }
+
+    fn start(&mut self) -> Vec<PathBuf> {
+        std::iter::from_fn(|| self.storage.start(self.now)).collect()
+    }
+
+    /// The same; then all probes end, of the kubelet's directory so, and of others well. Returns the probed directories.
+    fn round(&mut self, of_kubelet: &Probe) -> Vec<PathBuf> {
+        self.round_with(&Ok(of_kubelet.clone()))
+    }
+
+    fn round_with(&mut self, of_kubelet: &Result<Probe, String>) -> Vec<PathBuf> {
+        let (mut started, mut probed) = (self.look(None), Vec::new());
+        while let Some(path) = started.pop() {
+            let result = match path.to_str() {
+                Some(KUBELET) => of_kubelet.clone(),
+                Some(RUNTIME) => Ok(probe(Outcome::Synced)),
+                _ => Ok(probe(Outcome::Absent)),
+            };
+            self.now += Duration::from_millis(1);
+            self.storage.ended(&path, result, self.now);
+            probed.push(path);
+            started.extend(self.start());
+        }
+        probed
+    }
+
+    /// Looks until so many seconds have passed; the probe of the kubelet's directory does not end.
+    fn hang(&mut self, secs: u64, mut wait: impl FnMut(u64) -> Option<Wait>) {
+        let until = self.now + Duration::from_secs(secs);
+        for look in 0.. {
+            if self.now >= until {
+                return;
+            }
+            let started = self.look(wait(look));
+            assert!(!started.contains(&KUBELET.into()), "beside the probe that hangs");
+            for path in started {
+                self.storage.ended(&path, Ok(probe(Outcome::Synced)), self.now);
+            }
+        }
+    }
+
+    #[track_caller]
+    fn reports(&self, status: Status, reason: Reason) -> String {
+        let view = self.storage.view(self.now).expect("a view");
+        let (status_seen, reason_seen, message) = match view {
+            View::Seen { healthy, findings } => findings.into_iter().next().map_or_else(
+                || (Status::True, Reason::StorageIsHealthy, healthy),
+                |finding| (finding.status, finding.reason, finding.message),
+            ),
+            View::CannotTell(finding) => (finding.status, finding.reason, finding.message),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((status_seen, reason_seen), (status, reason), "{message}");
+        message
+    }
+
+    /// What was reported before holds.
+    #[track_caller]
+    fn is_unclear(&self) {
+        let view = self.storage.view(self.now);
+        assert!(matches!(view, Some(View::Unchanged(_))), "{view:?}");
+    }
+}
+
+#[test]
+fn each_file_system_is_probed_once_and_what_is_elsewhere_is_looked_for_now_and_then() {
+    let mut story = Story::new(ONE_DISK);
+    assert_eq!(story.storage.view(story.now), None);
+    assert_eq!(story.round(&probe(Outcome::Written)).len(), 10, "where each directory is must be found out");
+    assert_eq!(story.round(&probe(Outcome::Written)), [Path::new(KUBELET)]);
+    let message = story.reports(Status::True, Reason::StorageIsHealthy);
+    assert_eq!(message, "a test write to /var/lib/kubelet (ext4, /dev/vda) succeeds");
+    story.now += Duration::from_mins(10);
+    assert_eq!(story.round(&probe(Outcome::Written)).len(), 10);
+
+    let mut story = Story::healthy(TWO_DISKS);
+    assert_eq!(story.round(&probe(Outcome::Written)).len(), 2);
+    let message = story.reports(Status::True, Reason::StorageIsHealthy);
+    assert!(message.ends_with("; fsync of /var/lib/containerd (ext4, /dev/vda) succeeds"), "{message}");
+}
+
+#[test]
+fn an_io_error_counts_at_once_and_no_space_after_three_probes() {
+    for error in [Errno::IO, Errno::UCLEAN] {
+        let mut story = Story::healthy(TWO_DISKS);
+        story.round(&failed(error));
+        let message = story.reports(Status::False, Reason::StorageIOError);
+        assert!(message.starts_with("/var/lib/kubelet (xfs, /dev/sda) fails: write: "), "{message}");
+        story.round(&probe(Outcome::Written));
+        story.reports(Status::True, Reason::StorageIsHealthy);
+    }
+    let without_inodes = Probe { is_without_inodes: true, ..probe(Outcome::Synced) };
+    for (full, what) in [(failed(Errno::NOSPC), "space"), (failed(Errno::DQUOT), "space"), (without_inodes, "inodes")] {
+        let mut story = Story::healthy(TWO_DISKS);
+        for _ in 0..2 {
+            story.round(&full);
+            story.is_unclear();
+        }
+        story.round(&full);
+        let message = story.reports(Status::False, Reason::StorageFull);
+        assert_eq!(message, format!("/var/lib/kubelet (xfs, /dev/sda) has no {what} left: delete files or enlarge it"));
+        story.round(&probe(Outcome::Written));
+        story.round(&full);
+        story.is_unclear();
+    }
+}
+
+#[test]
+fn a_write_that_waits_in_the_kernel_is_a_hang_if_its_disk_completes_none_of_its_requests() {
+    for (switches, completed, in_progress, status, reason) in [
+        (0, Some(0), true, Status::False, Reason::StorageHung),
+        (0, Some(1), true, Status::True, Reason::StorageSlow),
+        // Such as on a host without free memory, which reads the program back from the disk again and again.
+        (1, Some(0), true, Status::True, Reason::StorageSlow),
+        // As while the file system is frozen.
+        (0, Some(0), false, Status::Unknown, Reason::StorageProbeFailed),
+        (0, None, false, Status::Unknown, Reason::StorageProbeFailed),
+    ] {
+        let mut story = Story::healthy(TWO_DISKS);
+        assert_eq!(story.look(None).len(), 2);
+        story.storage.ended(Path::new(RUNTIME), Ok(probe(Outcome::Synced)), story.now);
+        let wait = |look| Some(stuck(switches * look, completed.map(|completed| completed * look), in_progress));
+        story.hang(20, wait);
+        story.is_unclear();
+        story.hang(30, wait);
+        let message = story.reports(status, reason);
+        assert!(message.starts_with("/var/lib/kubelet (xfs, /dev/sda) does not finish a test write"), "{message}");
+        story.storage.ended(Path::new(KUBELET), Ok(probe(Outcome::Written)), story.now);
+        story.reports(Status::True, Reason::StorageIsHealthy);
+    }
+}
+
+#[test]
+fn a_first_probe_that_does_not_end_is_reported_before_it_counts() {
+    let mut story = Story::new(TWO_DISKS);
+    story.look(None);
+    assert_eq!(story.storage.view(story.now), None);
+    story.look(None);
+    story.is_unclear();
+    assert!(story.now < Duration::from_secs(1008), "`nodevigil diagnose` waits for eight seconds");
+}
+
+#[test]
+fn a_probe_that_hangs_says_nothing_of_what_is_mounted_there_later() {
+    let mut story = Story::healthy(TWO_DISKS);
+    assert_eq!(story.look(None).len(), 2);
+    story.storage.ended(Path::new(RUNTIME), Ok(probe(Outcome::Synced)), story.now);
+    story.table = TWO_DISKS.replace("8:0", "8:16").replace("sda", "sdb");
+    story.hang(90, |_| Some(stuck(0, Some(0), true)));
+    let message = story.reports(Status::Unknown, Reason::StorageProbeFailed);
+    assert!(
+        message.contains("(xfs, /dev/sdb) cannot be probed: the probe of what was mounted there before"),
+        "{message}"
+    );
+    story.storage.ended(Path::new(KUBELET), Ok(failed(Errno::IO)), story.now);
+    story.reports(Status::Unknown, Reason::StorageProbeFailed);
+    story.round(&probe(Outcome::Written));
+    story.reports(Status::True, Reason::StorageIsHealthy);
+}
+
+#[test]
+fn a_probe_that_the_host_does_not_let_run_is_no_fault_of_the_disk() {
+    let mut story = Story::healthy(ONE_DISK);
+    story.look(None);
+    story.hang(60, |_| None);
+    story.is_unclear();
+    story.hang(15, |_| None);
+    let message = story.reports(Status::Unknown, Reason::StorageProbeFailed);
+    assert!(message.contains("does not get to run"), "{message}");
+}
+
+#[test]
+fn what_cannot_be_probed_is_reported_after_a_minute_and_ends_no_problem() {
+    for hindered in
+        [Err("probe-disk cannot be started: EAGAIN".to_owned()), Ok(failed(Errno::ACCESS)), Ok(failed(Errno::ROFS))]
+    {
+        let mut story = Story::healthy(TWO_DISKS);
+        story.round(&failed(Errno::IO));
+        story.round_with(&hindered);
+        story.is_unclear();
+        story.now += Duration::from_mins(1);
+        story.round_with(&hindered);
+        story.reports(Status::Unknown, Reason::StorageProbeFailed);
+    }
+    let mut story = Story::healthy(ONE_DISK);
+    for _ in 0..2 {
+        story.now += Duration::from_mins(1);
+        story.storage.looked(Err("/proc/1/mountinfo: EACCES"), false, Vec::new(), story.now);
+        assert_eq!(story.start(), [] as [PathBuf; 0], "on which file system a directory is, is not known");
+    }
+    story.reports(Status::Unknown, Reason::StorageProbeFailed);
+}
+
+#[test]
+fn a_mount_that_becomes_read_only_is_a_problem_and_one_that_always_was_is_none() {
+    let remounted = TWO_DISKS.replace("kubelet rw", "kubelet ro");
+    let by_kernel = TWO_DISKS.replace("xfs /dev/sda rw", "ext4 /dev/sda ro");
+    for (table, kubelet_runs, reason) in [
+        (&remounted, true, Reason::FilesystemReadOnly),
+        (&remounted, false, Reason::StorageIsHealthy),
+        (&by_kernel, false, Reason::FilesystemReadOnly),
+    ] {
+        let mut story = Story::new(table);
+        story.kubelet_runs = kubelet_runs;
+        story.round(&probe(Outcome::Synced));
+        story.reports(reason.spec().status, reason);
+
+        let mut story = Story::healthy(TWO_DISKS);
+        (story.table, story.kubelet_runs) = (table.clone(), kubelet_runs);
+        story.round(&failed(Errno::ROFS));
+        let message = story.reports(Status::False, Reason::FilesystemReadOnly);
+        assert!(message.starts_with("/var/lib/kubelet (") && message.contains("/dev/sda) is "), "{message}");
+        story.table = TWO_DISKS.into();
+        story.round(&probe(Outcome::Written));
+        story.reports(Status::True, Reason::StorageIsHealthy);
+    }
+}
+
+#[test]
+fn a_part_of_a_file_system_that_becomes_read_only_is_a_problem() {
+    let mut story = Story::healthy(ONE_DISK);
+    story.table += "28 27 254:0 /var/lib/containerd /var/lib/containerd ro - ext4 /dev/vda rw\n";
+    story.round(&probe(Outcome::Written));
+    let message = story.reports(Status::False, Reason::FilesystemReadOnly);
+    assert_eq!(message, "/var/lib/containerd (ext4, /dev/vda) is mounted read-only");
+}
+
+#[test]
+fn a_host_whose_root_is_read_only_by_design_is_no_problem() {
+    let mut story = Story::new(&TWO_DISKS.replace("/ rw", "/ ro"));
+    for path in story.look(None) {
+        let is_there = path == Path::new(KUBELET);
+        let result = if is_there { Ok(probe(Outcome::Written)) } else { Err("EAGAIN".into()) };
+        story.storage.ended(&path, result, story.now);
+    }
+    story.is_unclear();
+    story.round(&probe(Outcome::Written));
+    story.reports(Status::True, Reason::StorageIsHealthy);
+}
+
+#[test]
+fn a_warning_of_one_file_system_does_not_end_the_problem_of_another() {
+    let mut story = Story::healthy(TWO_DISKS);
+    story.look(None);
+    // The runtime's file system is slow.
+    story.storage.ended(Path::new(KUBELET), Ok(failed(Errno::IO)), story.now);
+    story.reports(Status::False, Reason::StorageIOError);
+    for look in 0..8 {
+        let started = story.look(Some(stuck(0, Some(look), true)));
+        if started.contains(&KUBELET.into()) {
+            story.storage.ended(Path::new(KUBELET), Ok(failed(Errno::ACCESS)), story.now);
+        }
+    }
+    let view = story.storage.view(story.now);
+    assert!(matches!(view, Some(View::Unchanged(_))), "{view:?}");
+}
+
+#[test]
+fn another_root_dir_is_probed_in_place_of_the_usual_ones() {
+    let mut story = Story::healthy(ONE_DISK);
+    story.storage.set_root_dir(Some(Path::new("/data/kubelet")));
+    assert_eq!(story.look(None), [Path::new("/data/kubelet")]);
+    story.storage.ended(Path::new("/data/kubelet"), Ok(probe(Outcome::Written)), story.now);
+    let message = story.reports(Status::True, Reason::StorageIsHealthy);
+    assert_eq!(message, "a test write to /data/kubelet (ext4, /dev/vda) succeeds");
+}
+
+#[test]
+fn a_container_runtime_whose_directory_is_not_known_is_mentioned() {
+    let mut story = Story::new(ONE_DISK);
+    // One that is the kubelet's too is not probed twice.
+    story.storage = Storage::new(&[KUBELET.into()], story.now);
+    assert_eq!(story.round(&probe(Outcome::Written)).len(), 3);
+    let message = story.reports(Status::True, Reason::StorageIsHealthy);
+    assert!(
+        message.ends_with("; no directory of a container runtime was found ([storage] runtime_paths)"),
+        "{message}"
+    );
+}

@@ -1,0 +1,91 @@
+//! The API server's clock, by the `Date` header of its answers, set against the host's time since boot.
+//!
+//! The host's time of day may be wrong or may be set at any moment; what is written to the API server must not depend on it.
+
+use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimeParser};
+
+use crate::{
+    condition::Uptime,
+    host::{api::ServerTime, clock::uptime},
+};
+
+/// Two clocks of the API server's, or ours and one of theirs, may differ by this much without being wrong.
+const TOLERANCE: SignedDuration = SignedDuration::from_secs(60);
+
+const DATE_PRECISION: SignedDuration = SignedDuration::from_secs(1);
+
+/// One moment by the two clocks that count.
+#[derive(Debug, Clone, Copy)]
+pub struct Now {
+    pub uptime: Uptime,
+    /// The time of day by the API server's clock.
+    pub server: Timestamp,
+}
+
+/// The API server's clock after an answer with this `Date` header came at `uptime`; none if the header says nothing that was not `known`.
+pub fn server_time(known: Option<ServerTime>, date: &str, uptime: Uptime) -> Option<ServerTime> {
+    let time = DateTimeParser::new().parse_timestamp(date).ok()?;
+    // `Date` has whole seconds, cut off: one that is up to a second behind says nothing new. So the time between two transitions is
+    // right, whatever fraction of a second each answer came at.
+    let says_nothing = |known: ServerTime| {
+        let behind = known.at(uptime).duration_since(time);
+        !behind.is_negative() && behind < DATE_PRECISION
+    };
+    (!known.is_some_and(says_nothing)).then_some(ServerTime { time, uptime })
+}
+
+/// Kubernetes writes times in whole seconds; cut off, so that none lies in the future.
+pub fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+/// Whether a condition of a Node that was created at `created` can have had its transition at `transition`.
+pub fn is_sane(transition: Timestamp, created: Timestamp, now: Now) -> bool {
+    let after_creation = transition.duration_since(created) >= -TOLERANCE;
+    after_creation && now.server.duration_since(transition) >= -TOLERANCE
+}
+
+/// Waits until then; not at all if it is over.
+pub async fn sleep_until(until: Uptime) {
+    tokio::time::sleep(until.saturating_sub(uptime())).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn time(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_answer_late_in_a_second_does_not_set_the_clock_back() {
+        let mut clock = None;
+        let mut answered = |date: &str, millis| {
+            clock = server_time(clock, date, Duration::from_millis(millis)).or(clock);
+            clock.map(|clock| clock.at(Duration::from_secs(102)).to_string()).unwrap_or_default()
+        };
+        assert_eq!(answered("no date", 100_000), "");
+        assert_eq!(answered("Thu, 26 Nov 2026 06:17:00 GMT", 100_100), "2026-11-26T06:17:01.9Z");
+        assert_eq!(answered("Thu, 26 Nov 2026 06:17:00 GMT", 100_900), "2026-11-26T06:17:01.9Z");
+        assert_eq!(answered("Thu, 26 Nov 2026 06:17:01 GMT", 101_000), "2026-11-26T06:17:02Z", "it was later");
+        assert_eq!(answered("Thu, 26 Nov 2026 06:10:00 GMT", 102_000), "2026-11-26T06:10:00Z", "it was set");
+    }
+
+    #[test]
+    fn a_transition_lies_between_the_nodes_creation_and_now() {
+        let now = Now { uptime: Duration::ZERO, server: time("2026-11-26T06:17:00Z") };
+        let created = time("2026-11-26T05:00:00Z");
+        for (transition, sane) in [
+            ("2026-11-26T05:00:00Z", true),
+            ("2026-11-26T06:17:30Z", true),
+            ("2026-11-26T06:57:00Z", false),
+            ("2026-11-26T04:20:00Z", false),
+            ("0001-01-01T00:00:00Z", false),
+        ] {
+            assert_eq!(is_sane(time(transition), created, now), sane, "{transition}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What commands ask the API server, once and with the identity that the agent would use.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow};
+use k8s_openapi::{
+    api::{authorization::v1::SelfSubjectAccessReview, core::v1::Node},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::{
+    connection::{ApiConnection, describe},
+    exec,
+    identity::{self, Source},
+    observed::{FIELD_MANAGER, ObservedNode, is_ours},
+    session::{Session, connect, read_files},
+    taints,
+};
+use crate::{
+    host::{
+        api::{ApiFacts, NodeAnswer, RequestCounts},
+        kubelet::KubeletFacts,
+        trouble::Troubles,
+    },
+    settings::KubernetesSettings,
+};
+
+/// What publishing needs: verb, group, resource (packaging/kubernetes/rbac.yaml).
+const NEEDED: [(&str, &str, &str); 4] = [
+    ("get", "", "nodes"),
+    ("watch", "", "nodes"),
+    ("patch", "", "nodes/status"),
+    ("create", "events.k8s.io", "events"),
+];
+
+/// What was found out about our identity.
+#[derive(Debug)]
+pub struct Identity {
+    /// Where it comes from.
+    pub source: String,
+    /// What it may not do of what publishing needs, such as `patch nodes/status`.
+    pub refused: Vec<String>,
+}
+
+/// A client for a command, with the identity that the agent would use.
+async fn connect_once(settings: &KubernetesSettings, kubelet: KubeletFacts) -> Result<Session> {
+    connect(settings, Some(kubelet), &unobserved()).await?.map_err(anyhow::Error::msg)
+}
+
+/// Nobody else sees what becomes of the requests.
+fn unobserved() -> ApiConnection {
+    ApiConnection::new(watch::Sender::new(ApiFacts::default()), RequestCounts::default(), Troubles::default())
+}
+
+/// Asks the API server what our identity may do.
+///
+/// # Errors
+/// When there is no identity, or the API server does not answer.
+pub async fn identity(settings: &KubernetesSettings, kubelet: KubeletFacts) -> Result<Identity> {
+    let session = connect_once(settings, kubelet).await?;
+    let reviews = Api::<SelfSubjectAccessReview>::all(session.client);
+    let mut refused = Vec::new();
+    for (verb, group, path) in NEEDED {
+        let (resource, subresource) = path.split_once('/').unwrap_or((path, ""));
+        let (name, namespace) = if resource == "nodes" { (&*session.node_name, "") } else { ("", "default") };
+        let attributes = json!({"verb": verb, "group": group, "resource": resource, "subresource": subresource,
+            "name": name, "namespace": namespace});
+        let review = serde_json::from_value(json!({"metadata": {}, "spec": {"resourceAttributes": attributes}}))?;
+        let answer = reviews.create(&PostParams::default(), &review).await;
+        let answer = answer.with_context(|| format!("cannot ask whether {} may {verb} {path}", session.source))?;
+        if !answer.status.is_some_and(|status| status.allowed) {
+            refused.push(format!("{verb} {path}"));
+        }
+    }
+    Ok(Identity { source: session.source.to_string(), refused })
+}
+
+/// Asks the API server once for the Node of that name, with the credential in `kubeconfig`.
+pub async fn read_node(kubeconfig: PathBuf, name: &str) -> NodeAnswer {
+    let connect = async {
+        let mut config = read_files(move || identity::read(Source::Kubeconfig(kubeconfig))).await??.config;
+        exec::ask(&mut config.auth_info).await?;
+        anyhow::Ok(read_files(move || unobserved().connect(config)).await??)
+    };
+    let client = match connect.await {
+        Ok(client) => client,
+        Err(error) => return NodeAnswer::NotAsked(redact::sanitize_line(&format!("{error:#}"), 500)),
+    };
+    match Api::<Node>::all(client).get_opt(name).await {
+        Ok(node) => match node.and_then(ObservedNode::read) {
+            Some(node) => NodeAnswer::Node(Box::new(node.facts)),
+            None => NodeAnswer::NoNode(name.to_owned()),
+        },
+        Err(kube::Error::Api(status)) => {
+            NodeAnswer::Refused { http_status: status.code, message: redact::sanitize_line(&status.message, 300) }
+        }
+        Err(error) => NodeAnswer::Unreached(describe(&error)),
+    }
+}
+
+/// What was removed from the Node.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Condition types.
+    pub conditions: Vec<String>,
+    /// Keys of taints.
+    pub taints: Vec<String>,
+}
+
+/// Removes nodevigil's conditions and taints; none if there is no such Node. Conditions that another field manager owns too stay.
+///
+/// # Errors
+/// When there is no identity, or the API server does not answer or refuses it. The conditions may be removed by then.
+pub async fn cleanup(settings: &KubernetesSettings, kubelet: KubeletFacts) -> Result<Option<Removed>> {
+    let session = connect_once(settings, kubelet).await?;
+    let nodes = Api::<Node>::all(session.client);
+    remove(&nodes, &session.node_name)
+        .await
+        .with_context(|| format!("Node {}, by {}", session.node_name, session.source))
+}
+
+async fn remove(nodes: &Api<Node>, name: &str) -> Result<Option<Removed>> {
+    let Some(before) = read(nodes, name).await? else { return Ok(None) };
+    // The API server deletes what our field manager owns and this apply leaves out.
+    let (name, uid) = (Some(name.to_owned()), Some(before.facts.uid.clone()));
+    let nothing = Node { metadata: ObjectMeta { name, uid, ..ObjectMeta::default() }, ..Node::default() };
+    let parameters = PatchParams::apply(FIELD_MANAGER).force();
+    let after = nodes.patch_status(&before.facts.name, &parameters, &Patch::Apply(nothing)).await;
+    let after = after.map_err(|error| failed("remove the conditions", &error))?;
+    let Some(after) = ObservedNode::read(after) else { return Ok(None) };
+    let gone = before.facts.conditions.into_iter().filter(|condition| after.condition(&condition.kind).is_none());
+    let conditions = gone.map(|condition| condition.kind).collect();
+    Ok(Some(Removed { conditions, taints: remove_taints(nodes, &after.facts.name).await? }))
+}
+
+async fn read(nodes: &Api<Node>, name: &str) -> Result<Option<ObservedNode>> {
+    let node = nodes.get_opt(name).await.map_err(|error| failed("read it", &error))?;
+    Ok(node.and_then(ObservedNode::read))
+}
+
+fn failed(what: &str, error: &kube::Error) -> anyhow::Error {
+    anyhow!("cannot {what}: {}", describe(error))
+}
+
+/// Removes nodevigil's taints and returns their keys. If somebody else writes the Node meanwhile, it is tried again.
+async fn remove_taints(nodes: &Api<Node>, name: &str) -> Result<Vec<String>> {
+    loop {
+        let Some(node) = read(nodes, name).await? else { return Ok(Vec::new()) };
+        let (ours, others): (Vec<_>, Vec<_>) = node.taints.iter().cloned().partition(is_ours);
+        let keys: Vec<_> = ours.into_iter().map(|taint| taint.key).collect();
+        if keys.is_empty() {
+            return Ok(keys);
+        }
+        match nodes.patch(name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(taints::patch(&node, &others))).await
+        {
+            Ok(_) => return Ok(keys),
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => {
+                let (why, keys) = (failed("remove the taints", &error), keys.join("- "));
+                return Err(anyhow!("{why}; as an administrator: kubectl taint node {name} {keys}-"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    use hyper::{Method, Request, Response};
+    use kube::{Client, client::Body};
+    use serde_json::{Value, json};
+    use tower::{BoxError, service_fn};
+
+    use super::{super::observed::TAINT_PREFIX, *};
+
+    /// Removes what is ours from a Node that others write so many times, each between our reading and our writing; then the answer to our
+    /// write has this HTTP status.
+    async fn remove_while_others_write(times: u32, status: u16) -> Result<Option<Removed>> {
+        let writes = AtomicU32::new(0);
+        let service = service_fn(move |request: Request<Body>| {
+            let written = writes.load(Relaxed);
+            let other = json!({"key": format!("other-{written}"), "effect": "NoSchedule"});
+            let ours = json!({"key": format!("{TAINT_PREFIX}a"), "effect": "NoSchedule"});
+            let node = json!({
+                "metadata": {"name": "n1", "uid": "u1", "resourceVersion": written.to_string()},
+                "spec": {"taints": [ours, &other]},
+            });
+            let is_taint_patch = *request.method() == Method::PATCH && !request.uri().path().ends_with("/status");
+            writes.fetch_add(u32::from(is_taint_patch), Relaxed);
+            async move {
+                let mut answer = Response::new(Body::from(node.to_string().into_bytes()));
+                let code = if written < times { 409 } else { status };
+                if is_taint_patch && code >= 400 {
+                    let refusal = json!({"kind": "Status", "status": "Failure", "code": code});
+                    answer = Response::new(Body::from(refusal.to_string().into_bytes()));
+                    *answer.status_mut() = hyper::StatusCode::from_u16(code)?;
+                } else if is_taint_patch {
+                    let patch: Value = serde_json::from_slice(&request.into_body().collect_bytes().await?)?;
+                    assert_eq!(patch["metadata"]["resourceVersion"], written.to_string());
+                    assert_eq!(patch["spec"]["taints"], json!([other]), "what others have set meanwhile stays");
+                }
+                Ok::<_, BoxError>(answer)
+            }
+        });
+        remove(&Api::all(Client::new(service, "default")), "n1").await
+    }
+
+    #[tokio::test]
+    async fn taints_are_removed_though_others_write_the_node_meanwhile() {
+        let removed = remove_while_others_write(4, 200).await.unwrap().unwrap();
+        assert_eq!(removed.taints, [format!("{TAINT_PREFIX}a")]);
+        let error = remove_while_others_write(1, 403).await.unwrap_err().to_string();
+        assert!(error.contains("403") && error.contains("kubectl taint node n1"), "{error}");
+    }
+}

@@ -1,0 +1,358 @@
+//! Compares the Node's conditions with the desired ones and decides which request to send next. Nothing here does I/O or reads a clock.
+//!
+//! - `lastTransitionTime` is set here. The Node's stays while the Node's status is the desired one. If the status has changed, or has
+//!   changed and changed back, `lastTransitionTime` becomes the time at which it is sent.
+//! - A condition that another field manager owns is never written. If another manager overwrites ours, it is written again, at most
+//!   three times an hour.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::{Node, NodeCondition, NodeStatus},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+};
+use serde_json::Value;
+
+use super::{
+    clock::{Now, is_sane, whole_seconds},
+    connection::Failure,
+    observed::ObservedNode,
+    pacing::{Backoff, Budget},
+    taints::Tainter,
+};
+use crate::{
+    condition::{ConditionType, Desired, Published, Status, Uptime},
+    host::api::{NodeFacts, ObservedCondition},
+    settings::TaintSettings,
+};
+
+/// A condition's longest message (packaging/kubernetes/policy.yaml refuses longer ones).
+const MAX_MESSAGE_BYTES: usize = 1024;
+/// The conditions are written again after this time, ± 10 %.
+const HEARTBEAT: Duration = Duration::from_mins(5);
+/// The longest time between two attempts to write what the API server refuses.
+const LONGEST_DELAY: Duration = Duration::from_mins(1);
+
+/// A request to the API server.
+#[derive(Debug)]
+pub enum Request {
+    /// Read the Node: what is known of it may be out of date.
+    Read,
+    /// Apply this to the Node's status, as our field manager and with force.
+    Apply(Box<Node>),
+    /// Change the Node's taints by this merge patch.
+    Taint(Value),
+}
+
+/// What is known of the Node, and of what was sent to it.
+#[derive(Debug)]
+pub struct Reconciler {
+    /// None before the Node is seen, and while it does not exist.
+    node: Option<ObservedNode>,
+    /// The uid of the Node that `types` and `heartbeat_at` are about.
+    uid: String,
+    types: BTreeMap<&'static str, TypeState>,
+    tainter: Tainter,
+    /// Whether a request may have been carried out whose answer has not come.
+    must_read: bool,
+    /// [`Desired::without_taints`] at the last step.
+    without_taints: bool,
+    backoff: Backoff,
+    /// How often only texts may be written: no controller acts on them, and a number in a message may change all the time.
+    text_changes: Budget,
+    heartbeat_at: Uptime,
+}
+
+#[derive(Debug)]
+struct TypeState {
+    sent: Option<Sent>,
+    /// How often it may be written again after another field manager has overwritten it.
+    rewrites: Budget,
+    /// The field manager that owns or overwrites it, while it is not written for that reason.
+    left_to: Option<String>,
+}
+
+/// What was sent last; in the beginning, what the Node showed first.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    status: Status,
+    /// [`Published::flips`] at that time; none of what an earlier run of the agent wrote, until the engine has adopted it.
+    flips: Option<u32>,
+    /// Each request had its own `lastTransitionTime`, from `first` to `last`. Until the Node shows one of them, any may be carried out.
+    first: Timestamp,
+    last: Timestamp,
+    is_shown: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Difference {
+    None,
+    /// Of a message, or the reason of a condition that shows no problem.
+    Text,
+    /// Of what controllers act on: the status, its time, or the reason of a problem.
+    Status,
+}
+
+impl Default for TypeState {
+    fn default() -> Self {
+        Self { sent: None, rewrites: Budget::new(3, Duration::from_hours(1)), left_to: None }
+    }
+}
+
+impl Reconciler {
+    /// Nothing is known of the Node yet.
+    pub fn new(taints: TaintSettings) -> Self {
+        Self {
+            node: None,
+            uid: String::new(),
+            types: BTreeMap::new(),
+            tainter: Tainter::new(taints),
+            must_read: false,
+            without_taints: false,
+            backoff: Backoff::new(LONGEST_DELAY),
+            text_changes: Budget::new(12, Duration::from_mins(5)),
+            heartbeat_at: Uptime::ZERO,
+        }
+    }
+
+    /// Takes in an event of the watch. It is ignored if it is older than the last answer, because our own write is not in it.
+    pub fn watched(&mut self, node: Option<ObservedNode>, now: Now) {
+        let known = self.node.as_ref().map(ObservedNode::version_number);
+        if node.as_ref().is_none_or(|node| Some(node.version_number()) >= known) {
+            self.observe(node, now);
+        }
+    }
+
+    /// Has the Node read before anything is written: a request may have been cut off.
+    pub fn read_first(&mut self) {
+        self.must_read = true;
+    }
+
+    /// Takes in how a request ended: the Node as the answer shows it, none if it does not exist.
+    pub fn answered(&mut self, request: &Request, answer: Result<Option<ObservedNode>, Failure>, now: Now) {
+        let failure = answer.as_ref().err().copied();
+        match answer {
+            Ok(node) => {
+                self.must_read = false;
+                self.observe(node, now);
+            }
+            Err(failure) => self.must_read |= failure != Failure::Refused,
+        }
+        let must_wait = match (request, failure) {
+            // Taints that are refused do not delay the conditions.
+            (Request::Taint(_), _) => return self.tainter.answered(now),
+            (Request::Apply(_), None) => {
+                self.heartbeat_at = now.uptime + HEARTBEAT.mul_f64(0.9 + fastrand::f64() / 5.0);
+                // Else something, such as an admission webhook, has changed what was sent.
+                let is_shown = self.types.values().all(TypeState::is_shown);
+                if is_shown {
+                    self.backoff.succeeded();
+                }
+                !is_shown
+            }
+            // Paced by `ApiConnection`, as any request. For an apply this is not enough: reads may be answered while writes are not.
+            (Request::Read, Some(Failure::Unanswered)) => false,
+            (_, failure) => failure.is_some(),
+        };
+        if must_wait {
+            self.backoff.failed(now.uptime, Duration::ZERO);
+        }
+    }
+
+    fn observe(&mut self, node: Option<ObservedNode>, now: Now) {
+        self.node = node;
+        let Some(node) = &self.node else { return };
+        if node.facts.uid != self.uid {
+            self.uid.clone_from(&node.facts.uid);
+            self.types.clear();
+            // At random, so that a fleet whose agents restart together does not write together.
+            self.heartbeat_at = now.uptime + HEARTBEAT.mul_f64(fastrand::f64());
+        }
+        for (name, state) in &mut self.types {
+            if let Some(shown) = node.condition(name) {
+                state.observe(shown);
+            }
+        }
+    }
+
+    /// The Node as last seen.
+    pub fn node(&self) -> Option<&NodeFacts> {
+        self.node.as_ref().map(|node| &node.facts)
+    }
+
+    /// In a sentence for each, the conditions that are left to another field manager; none if all are ours.
+    pub fn foreign_owners(&self) -> Option<String> {
+        let node = &self.node()?.name;
+        let foreign = self.types.iter().filter_map(|(name, state)| {
+            let what = format!("field manager {} also writes condition {name} of Node {node}", state.left_to.as_ref()?);
+            Some(format!("{what}; nodevigil no longer writes it: stop one of the two"))
+        });
+        let all: Vec<_> = foreign.collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    /// The request to send now; or until when there is none, unless the Node or the desired conditions change. Conditions come before
+    /// taints.
+    pub fn step(&mut self, desired: &Desired, now: Now) -> Result<Request, Uptime> {
+        let adopted = self.node.clone().filter(|node| desired.node_uid.as_ref() == Some(&node.facts.uid));
+        let node = adopted.ok_or(Uptime::MAX)?;
+        if desired.without_taints && !self.without_taints {
+            // A stop lasts only a moment: what is written now does not wait because of earlier failures.
+            self.backoff.succeeded();
+            self.tainter.backoff.succeeded();
+        }
+        self.without_taints = desired.without_taints;
+        self.conditions_step(desired, &node, now).or_else(|until| {
+            let patch = self.tainter.step(desired, &node, now);
+            patch.map(Request::Taint).map_err(|taints_until| until.min(taints_until))
+        })
+    }
+
+    fn conditions_step(&mut self, desired: &Desired, node: &ObservedNode, now: Now) -> Result<Request, Uptime> {
+        if let Some(until) = self.backoff.until(now.uptime) {
+            return Err(until);
+        }
+        if self.must_read {
+            return Ok(Request::Read);
+        }
+        let wanted = self.wanted(desired, node, now);
+        let difference = wanted.iter().map(|(_, condition)| difference(condition, node)).max().ok_or(Uptime::MAX)?;
+        let is_due = match difference {
+            _ if now.uptime >= self.heartbeat_at => true,
+            Difference::None => false,
+            Difference::Text => self.text_changes.take(now.uptime),
+            Difference::Status => true,
+        };
+        if is_due { Ok(Request::Apply(Box::new(self.apply(node, wanted, now)))) } else { Err(self.heartbeat_at) }
+    }
+
+    /// The desired conditions that are ours to write, as the Node should show them.
+    fn wanted<'d>(
+        &mut self,
+        desired: &'d Desired,
+        node: &ObservedNode,
+        now: Now,
+    ) -> Vec<(&'d Published, NodeCondition)> {
+        let mut wanted = Vec::new();
+        for published in &desired.published {
+            let (shown, ownership) = (node.condition(published.name), node.ownership(published.name));
+            let state = self.types.entry(published.name).or_default();
+            shown.inspect(|shown| state.observe(shown));
+            if let Some(sent) = &mut state.sent {
+                // The engine has adopted what the Node shows: flips count from here.
+                sent.flips.get_or_insert(published.flips);
+            }
+            let condition = written(published, state.transition(published, shown, node.facts.created, now), now);
+            let differs = difference(&condition, node) != Difference::None;
+            state.left_to =
+                ownership.foreign.filter(|_| !ownership.ours || (differs && !state.rewrites.has_room(now.uptime)));
+            if state.left_to.is_none() {
+                wanted.push((published, condition));
+            }
+        }
+        wanted
+    }
+
+    /// What to apply: all desired conditions, because the API server deletes those of ours that an apply leaves out.
+    fn apply(&mut self, node: &ObservedNode, wanted: Vec<(&Published, NodeCondition)>, now: Now) -> Node {
+        let (mut is_first, mut conditions) = (false, Vec::new());
+        for (published, condition) in wanted {
+            let state = self.types.entry(published.name).or_default();
+            let ownership = node.ownership(published.name);
+            is_first |= !ownership.ours;
+            if ownership.foreign.is_some() && difference(&condition, node) != Difference::None {
+                state.rewrites.take(now.uptime);
+            }
+            state.sent(published, &condition);
+            conditions.push(condition);
+        }
+        let metadata = ObjectMeta {
+            name: Some(node.facts.name.clone()),
+            // A precondition: a Node that was re-created in the meantime is not written.
+            uid: Some(node.facts.uid.clone()),
+            // A precondition as well: no other manager has become the owner since managedFields was read.
+            resource_version: is_first.then(|| node.version.clone()),
+            ..ObjectMeta::default()
+        };
+        let status = NodeStatus { conditions: Some(conditions), ..NodeStatus::default() };
+        Node { metadata, status: Some(status), ..Node::default() }
+    }
+}
+
+impl TypeState {
+    /// Whether the Node shows what was sent last, or it is left to another field manager.
+    fn is_shown(&self) -> bool {
+        self.left_to.is_some() || self.sent.is_none_or(|sent| sent.is_shown)
+    }
+
+    /// Takes in what the Node shows.
+    fn observe(&mut self, shown: &ObservedCondition) {
+        let (Some(status), Some(time)) = (Status::by_name(&shown.status), shown.last_transition) else { return };
+        let (flips, is_ours) = match &self.sent {
+            Some(sent) => (sent.flips, sent.status == status && (sent.first..=sent.last).contains(&time)),
+            None => (None, true),
+        };
+        if is_ours {
+            self.sent = Some(Sent { status, flips, first: time, last: time, is_shown: true });
+        }
+    }
+
+    /// The `lastTransitionTime` that the condition should have.
+    fn transition(
+        &self,
+        wanted: &Published,
+        shown: Option<&ObservedCondition>,
+        created: Timestamp,
+        now: Now,
+    ) -> Timestamp {
+        let kept = self.sent.filter(|sent| {
+            // If only one time was sent, it is right, even if the Node shows that of an older request.
+            (sent.is_shown || sent.first == sent.last)
+                && shown.is_some_and(|shown| shown.status == wanted.status.name())
+                && (sent.status, sent.flips) == (wanted.status, Some(wanted.flips))
+                && is_sane(sent.last, created, now)
+        });
+        // `Date` has whole seconds, so the server's time is up to a second behind: a Node has no transition before its creation.
+        kept.map_or_else(|| whole_seconds(now.server).max(whole_seconds(created)), |sent| sent.last)
+    }
+
+    /// Notes that the condition is sent.
+    fn sent(&mut self, published: &Published, condition: &NodeCondition) {
+        let last = condition.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+        let (status, flips) = (published.status, Some(published.flips));
+        let again = self.sent.filter(|sent| !sent.is_shown && (sent.status, sent.flips) == (status, flips));
+        let first = again.map_or(last, |sent| sent.first.min(last));
+        self.sent = Some(Sent { status, flips, first, last, is_shown: false });
+    }
+}
+
+fn written(condition: &Published, transition: Timestamp, now: Now) -> NodeCondition {
+    NodeCondition {
+        type_: condition.name.to_owned(),
+        status: condition.status.name().to_owned(),
+        reason: Some(condition.reason.clone()),
+        message: Some(redact::bounded(&condition.message, MAX_MESSAGE_BYTES)),
+        last_heartbeat_time: Some(Time(whole_seconds(now.server))),
+        last_transition_time: Some(Time(transition)),
+    }
+}
+
+fn difference(written: &NodeCondition, node: &ObservedNode) -> Difference {
+    let Some(shown) = node.condition(&written.type_) else { return Difference::Status };
+    let transition = written.last_transition_time.as_ref().map(|time| time.0);
+    // A name of a profile shows a problem only beside one of ours.
+    let is_problem =
+        ConditionType::by_name(&written.type_).is_some_and(|kind| kind.problem_status().name() == written.status);
+    let is_other_reason = Some(&shown.reason) != written.reason.as_ref();
+    if shown.status != written.status || shown.last_transition != transition || (is_problem && is_other_reason) {
+        Difference::Status
+    } else if is_other_reason || Some(&shown.message) != written.message.as_ref() {
+        Difference::Text
+    } else {
+        Difference::None
+    }
+}
+
+#[cfg(test)]
+mod tests;

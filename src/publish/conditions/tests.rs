@@ -1,0 +1,411 @@
+//! The reconciler against a Node that applies what it is sent, as the API server does, by a made-up clock.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::condition::Reason;
+
+/// A Node in an API server.
+struct Server {
+    node: Value,
+    version: u64,
+}
+
+impl Server {
+    fn new(uid: &str) -> Self {
+        let node = json!({
+            "metadata": {"name": "n1", "uid": uid, "creationTimestamp": "2026-11-26T05:00:00Z", "managedFields": []},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        Self { node, version: 1 }
+    }
+
+    /// Carries out an apply of nodevigil's, or refuses it as the API server would.
+    fn apply(&mut self, sent: &Node) -> Result<Option<ObservedNode>, Failure> {
+        let metadata = &self.node["metadata"];
+        let is_stale = sent.metadata.resource_version.as_ref().is_some_and(|sent| *sent != self.version.to_string());
+        if sent.metadata.uid.as_deref() != metadata["uid"].as_str() || is_stale {
+            return Err(Failure::Changed);
+        }
+        let conditions = serde_json::to_value(&sent.status).unwrap()["conditions"].take();
+        self.write("nodevigil", conditions.as_array().unwrap());
+        Ok(self.read())
+    }
+
+    /// A field manager writes these conditions and becomes their only owner.
+    fn write(&mut self, manager: &str, conditions: &[Value]) {
+        let stored = self.node["status"]["conditions"].as_array_mut().unwrap();
+        let mut fields = serde_json::Map::new();
+        for condition in conditions {
+            stored.retain(|stored| stored["type"] != condition["type"]);
+            stored.push(condition.clone());
+            let key = format!("k:{{\"type\":{}}}", condition["type"]);
+            fields.insert(key, json!({"f:status": {}, "f:message": {}}));
+        }
+        let managed_fields = self.node["metadata"]["managedFields"].as_array_mut().unwrap();
+        managed_fields.retain(|entry| entry["manager"] != manager && entry["manager"] == "nodevigil");
+        for entry in &mut *managed_fields {
+            // Of what it has lost, nodevigil keeps the ownership of the entry itself.
+            for (_, fields) in entry["fieldsV1"]["f:status"]["f:conditions"].as_object_mut().unwrap() {
+                *fields = json!({"f:type": {}});
+            }
+        }
+        managed_fields.push(json!({"manager": manager, "fieldsV1": {"f:status": {"f:conditions": fields}}}));
+        self.version += 1;
+    }
+
+    fn read(&self) -> Option<ObservedNode> {
+        let mut node = self.node.clone();
+        node["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        ObservedNode::read(serde_json::from_value(node).unwrap())
+    }
+
+    /// What the Node shows: status and transition time.
+    fn shown(&self) -> (String, Timestamp) {
+        let node = self.read().unwrap();
+        let condition = node.condition("KubeletHealthy").unwrap();
+        (condition.status.clone(), condition.last_transition.unwrap())
+    }
+}
+
+/// Reconciler and Node, and what is desired.
+struct World {
+    server: Server,
+    reconciler: Reconciler,
+    desired: Desired,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            server: Server::new("u1"),
+            reconciler: Reconciler::new(TaintSettings::default()),
+            desired: Desired::default(),
+        }
+    }
+
+    /// From now on this is desired of the Node that there is.
+    fn desire(&mut self, reason: Reason, flips: u32) {
+        let (spec, message) = (reason.spec(), "m".to_owned());
+        let (name, status, reason) = ("KubeletHealthy", spec.status, spec.name.to_owned());
+        let node_uid = self.server.node["metadata"]["uid"].as_str().map(Into::into);
+        let published = vec![Published { name, status, reason, message, flips }];
+        self.desired = Desired { node_uid, published, ..Desired::default() };
+    }
+
+    /// Does what the reconciler wants until it waits; the number of applies that were carried out.
+    fn settle(&mut self, secs: u64) -> usize {
+        let mut applied = 0;
+        self.reconciler.watched(self.server.read(), at(secs));
+        let mut now = at(secs);
+        for _ in 0..20 {
+            match self.reconciler.step(&self.desired, now) {
+                Err(until) if until > now.uptime + Duration::from_secs(2) => return applied,
+                // A refused request is sent again a little later.
+                Err(_) => now = at(now.uptime.as_secs() + 1),
+                Ok(Request::Read) => self.reconciler.answered(&Request::Read, Ok(self.server.read()), now),
+                Ok(Request::Apply(node)) => {
+                    let answer = self.server.apply(&node);
+                    applied += usize::from(answer.is_ok());
+                    self.reconciler.answered(&Request::Apply(node), answer, now);
+                }
+                Ok(Request::Taint(_)) => unreachable!("the reconciler of conditions"),
+            }
+        }
+        panic!("it does not come to rest: {:?}", self.reconciler);
+    }
+
+    /// Sends an apply whose answer does not come; what was sent.
+    fn send_without_answer(&mut self, secs: u64) -> Box<Node> {
+        let Ok(Request::Apply(node)) = self.reconciler.step(&self.desired, at(secs)) else {
+            panic!("nothing to apply")
+        };
+        self.reconciler.answered(&Request::Apply(node.clone()), Err(Failure::Unanswered), at(secs));
+        node
+    }
+}
+
+fn at(secs: u64) -> Now {
+    Now { uptime: Duration::from_secs(secs), server: time(secs) }
+}
+
+/// The API server's time of day at that uptime.
+fn time(secs: u64) -> Timestamp {
+    let boot: Timestamp = "2026-11-26T06:00:00Z".parse().unwrap();
+    boot + SignedDuration::from_secs(secs.try_into().unwrap())
+}
+
+fn shows(status: &str, secs: u64) -> (String, Timestamp) {
+    (status.to_owned(), time(secs))
+}
+
+#[test]
+fn a_change_is_applied_once_and_the_heartbeat_keeps_its_transition_time() {
+    let mut world = World::new();
+    assert_eq!(world.settle(0), 0, "nothing is desired");
+    world.desire(Reason::KubeletIsHealthy, 0);
+    assert_eq!(world.settle(10), 1);
+    world.desire(Reason::KubeletCrashed, 1);
+    assert_eq!(world.settle(20), 1);
+    assert_eq!(world.server.shown(), shows("False", 20));
+    assert_eq!(world.settle(200), 0);
+    assert_eq!(world.settle(400), 1, "the heartbeat");
+    assert_eq!(world.server.shown(), shows("False", 20));
+    let heartbeat = world.server.read().unwrap().condition("KubeletHealthy").unwrap().last_heartbeat;
+    assert_eq!(heartbeat, Some(time(400)));
+    assert!(world.server.read().unwrap().condition("Ready").is_some(), "others' conditions are left alone");
+}
+
+#[test]
+fn another_reason_or_message_with_the_same_status_keeps_the_transition_time() {
+    let mut world = World::new();
+    world.desire(Reason::KubeletCrashed, 0);
+    world.settle(10);
+    world.desire(Reason::KubeletCrashLooping, 0);
+    assert_eq!(world.settle(20), 1);
+    let mut applied = 0;
+    for secs in 0..100 {
+        world.desired.published[0].message = format!("for {secs} s");
+        applied += world.settle(30 + secs);
+    }
+    assert!((1..=12).contains(&applied), "a message that changes all the time is written {applied} times");
+    assert_eq!(world.server.shown(), shows("False", 10));
+}
+
+#[test]
+fn a_reason_that_changes_all_the_time_is_written_each_time_only_if_it_is_that_of_a_problem() {
+    let written = |reasons: [Reason; 2]| {
+        let mut world = World::new();
+        world.desire(reasons[0], 0);
+        world.settle(10);
+        let change = |secs: usize| {
+            world.desire(reasons[secs % 2], 0);
+            world.settle(10 + secs as u64)
+        };
+        (1..=100).map(change).sum::<usize>()
+    };
+    assert_eq!(written([Reason::KubeletCrashed, Reason::KubeletOOMKilled]), 100);
+    assert!((6..=13).contains(&written([Reason::KubeletNotFound, Reason::KubeletStarting])));
+}
+
+#[test]
+fn a_restarted_agent_keeps_the_transition_time_and_a_status_that_changed_and_changed_back_gets_a_new_one() {
+    let mut world = World::new();
+    world.desire(Reason::KubeletCrashed, 0);
+    world.settle(10);
+    world.reconciler = Reconciler::new(TaintSettings::default());
+    // Flips before the engine adopted what the Node shows do not count.
+    world.desire(Reason::KubeletCrashed, 1);
+    world.settle(100);
+    assert_eq!(world.server.shown(), shows("False", 10));
+    // It recovered and crashed again while the API server was out of reach.
+    world.desire(Reason::KubeletCrashed, 3);
+    assert_eq!(world.settle(120), 1);
+    assert_eq!(world.server.shown(), shows("False", 120));
+}
+
+#[test]
+fn a_transition_time_that_cannot_be_true_is_replaced() {
+    for wrong in [json!(null), json!("2026-11-26T06:45:00Z"), json!("2026-11-26T04:20:00Z")] {
+        let mut world = World::new();
+        world.desire(Reason::KubeletCrashed, 0);
+        world.settle(10);
+        world.server.write(
+            "nodevigil",
+            &[json!({"type": "KubeletHealthy", "status": "False", "reason": "KubeletCrashed",
+            "message": "m", "lastTransitionTime": wrong})],
+        );
+        world.reconciler = Reconciler::new(TaintSettings::default());
+        assert_eq!(world.settle(100), 1, "{wrong}");
+        assert_eq!(world.server.shown(), shows("False", 100));
+    }
+}
+
+#[test]
+fn an_apply_that_was_carried_out_without_an_answer_is_found_on_the_node() {
+    let mut world = World::new();
+    world.desire(Reason::KubeletIsHealthy, 0);
+    world.settle(10);
+    world.desire(Reason::KubeletCrashed, 1);
+    let sent = world.send_without_answer(20);
+    world.server.apply(&sent).unwrap();
+    assert!(matches!(world.reconciler.step(&world.desired, at(30)), Ok(Request::Read)), "the Node is read first");
+    assert_eq!(world.settle(40), 0);
+    assert_eq!(world.server.shown(), shows("False", 20), "the transition time of the write that succeeded");
+}
+
+#[test]
+fn an_apply_that_was_lost_is_sent_again_with_the_time_of_that_attempt() {
+    let mut world = World::new();
+    world.desire(Reason::KubeletIsHealthy, 0);
+    world.settle(10);
+    world.desire(Reason::KubeletCrashed, 1);
+    world.send_without_answer(20);
+    assert_eq!(world.settle(60), 1);
+    assert_eq!(world.server.shown(), shows("False", 60));
+}
+
+#[test]
+fn an_old_apply_that_is_carried_out_late_is_corrected() {
+    let mut world = World::new();
+    world.desire(Reason::KubeletIsHealthy, 0);
+    world.settle(10);
+    world.desire(Reason::KubeletCrashed, 1);
+    let late = world.send_without_answer(20);
+    world.desire(Reason::KubeletIsHealthy, 2);
+    world.settle(30);
+    world.server.apply(&late).unwrap();
+    assert_eq!(world.settle(40), 1);
+    assert_eq!(world.server.shown(), shows("True", 40));
+
+    // The same status, but the transition time of the earlier crash: machines would be deleted too early by it.
+    world.desire(Reason::KubeletCrashed, 3);
+    world.settle(50);
+    world.server.apply(&late).unwrap();
+    assert_eq!(world.settle(60), 1);
+    assert_eq!(world.server.shown(), shows("False", 50));
+    world.send_without_answer(500); // the heartbeat
+    world.server.apply(&late).unwrap();
+    assert_eq!(world.settle(510), 1);
+    assert_eq!(world.server.shown(), shows("False", 50));
+}
+
+#[test]
+fn an_event_of_the_watch_that_is_older_than_our_own_write_is_ignored() {
+    let mut world = World::new();
+    world.desire(Reason::KubeletIsHealthy, 0);
+    world.settle(10);
+    let before = world.server.read();
+    world.desire(Reason::KubeletCrashed, 1);
+    world.settle(20);
+    world.reconciler.watched(before, at(21));
+    assert!(world.reconciler.step(&world.desired, at(21)).is_err());
+}
+
+#[test]
+fn the_first_transition_time_is_not_before_the_nodes_creation() {
+    let mut world = World::new();
+    world.server.node["metadata"]["creationTimestamp"] = json!(time(11).to_string());
+    world.desire(Reason::KubeletIsHealthy, 0);
+    assert_eq!(world.settle(10), 1);
+    assert_eq!(world.server.shown(), shows("True", 11));
+}
+
+#[test]
+fn a_node_that_was_re_created_inherits_nothing_and_is_written_only_when_the_engine_has_adopted_it() {
+    let mut world = World::new();
+    world.desire(Reason::KubeletCrashed, 5);
+    world.settle(10);
+    world.server = Server::new("u2");
+    world.server.version = 100;
+    let sent_to_old =
+        Node { metadata: ObjectMeta { uid: Some("u1".into()), ..ObjectMeta::default() }, ..Node::default() };
+    assert!(world.server.apply(&sent_to_old).is_err());
+    assert_eq!(world.settle(20), 0, "the desired conditions are those of the old Node");
+    world.reconciler.watched(None, at(25));
+    assert_eq!(world.reconciler.node(), None);
+    world.desire(Reason::KubeletCrashed, 5);
+    assert_eq!(world.settle(30), 1);
+    assert_eq!(world.server.shown(), shows("False", 30));
+}
+
+#[test]
+fn a_condition_that_another_manager_owns_is_not_written() {
+    let mut world = World::new();
+    let foreign = json!({"type": "KubeletHealthy", "status": "True", "lastTransitionTime": "2026-11-26T05:30:00Z"});
+    world.server.write("node-problem-detector", &[foreign]);
+    world.desire(Reason::KubeletCrashed, 0);
+    assert_eq!(world.settle(10), 0);
+    let message = world.reconciler.foreign_owners().unwrap();
+    assert!(message.contains("KubeletHealthy") && message.contains("node-problem-detector"), "{message}");
+    assert_eq!(world.server.shown().0, "True");
+}
+
+#[test]
+fn the_first_apply_fails_if_another_manager_has_become_the_owner_since() {
+    let mut world = World::new();
+    world.desire(Reason::KubeletCrashed, 0);
+    world.reconciler.watched(world.server.read(), at(5));
+    let Ok(Request::Apply(sent)) = world.reconciler.step(&world.desired, at(5)) else { panic!("nothing to apply") };
+    world.server.write("other", &[json!({"type": "KubeletHealthy", "status": "True"})]);
+    let answer = world.server.apply(&sent);
+    assert!(answer.is_err());
+    world.reconciler.answered(&Request::Apply(sent), answer, at(5));
+    assert_eq!(world.settle(10), 0);
+    assert!(world.reconciler.foreign_owners().is_some());
+}
+
+#[test]
+fn what_another_manager_overwrites_is_written_again_three_times_an_hour_and_then_reported() {
+    let mut world = World::new();
+    world.desire(Reason::KubeletCrashed, 0);
+    world.settle(10);
+    let overwrite = json!({"type": "KubeletHealthy", "status": "True", "lastTransitionTime": "2026-11-26T06:00:00Z"});
+    for round in 1..=3 {
+        world.server.write("other", std::slice::from_ref(&overwrite));
+        assert_eq!(world.settle(100 * round), 1);
+        assert_eq!(world.server.shown(), shows("False", 100 * round), "others have seen it flip");
+        assert_eq!(world.reconciler.foreign_owners(), None);
+    }
+    world.server.write("other", &[overwrite]);
+    assert_eq!(world.settle(400), 0);
+    assert!(world.reconciler.foreign_owners().unwrap().contains("other"));
+}
+
+#[test]
+fn a_write_that_fails_while_reads_succeed_is_tried_again_ever_less_often() {
+    for failure in [Failure::Refused, Failure::Changed, Failure::Unanswered] {
+        let mut world = World::new();
+        world.desire(Reason::KubeletCrashed, 0);
+        world.reconciler.watched(world.server.read(), at(0));
+        let mut tries = 0;
+        for secs in 0..600 {
+            while let Ok(request) = world.reconciler.step(&world.desired, at(secs)) {
+                let is_read = matches!(request, Request::Read);
+                tries += u32::from(!is_read);
+                assert!(tries < 100, "{failure:?}: at {secs} s");
+                let answer = if is_read { Ok(world.server.read()) } else { Err(failure) };
+                world.reconciler.answered(&request, answer, at(secs));
+            }
+        }
+        assert!((10..=30).contains(&tries), "{failure:?}: {tries} in ten minutes");
+    }
+}
+
+#[test]
+fn after_an_apply_that_succeeded_the_failures_before_it_delay_nothing() {
+    let mut world = World::new();
+    world.desire(Reason::KubeletCrashed, 0);
+    let conflict = Request::Apply(Box::default());
+    (0..10).for_each(|_| world.reconciler.answered(&conflict, Err(Failure::Changed), at(0)));
+    assert_eq!(world.settle(70), 1);
+    world.reconciler.answered(&conflict, Err(Failure::Changed), at(71));
+    assert!(world.reconciler.step(&world.desired, at(71)).unwrap_err() < at(72).uptime);
+}
+
+#[test]
+fn at_a_stop_conditions_and_taints_are_written_at_once_whatever_failed_before() {
+    let mut world = World::new();
+    let (kind, effect) = (ConditionType::KubeletHealthy, TaintSettings::default().effect);
+    world.reconciler = Reconciler::new(TaintSettings { conditions: [kind].into(), effect });
+    let taint = json!({"key": super::super::taints::key(kind), "effect": format!("{effect:?}")});
+    world.server.node["spec"] = json!({"taints": [taint]});
+    world.desire(Reason::KubeletCrashed, 1);
+    world.reconciler.watched(world.server.read(), at(10));
+    for request in [Request::Apply(Box::default()), Request::Taint(Value::Null)] {
+        (0..10).for_each(|_| world.reconciler.answered(&request, Err(Failure::Refused), at(10)));
+    }
+    assert!(world.reconciler.step(&world.desired, at(10)).is_err());
+    world.desire(Reason::NodevigilStopped, 2);
+    world.desired.without_taints = true;
+    let Ok(Request::Apply(node)) = world.reconciler.step(&world.desired, at(10)) else { panic!("nothing to apply") };
+    let answer = world.server.apply(&node);
+    world.reconciler.answered(&Request::Apply(node), answer, at(10));
+    let taint = world.reconciler.step(&world.desired, at(10)).unwrap();
+    assert!(matches!(taint, Request::Taint(_)), "{taint:?}");
+    world.reconciler.answered(&taint, Err(Failure::Refused), at(10));
+    assert!(world.reconciler.step(&world.desired, at(10)).is_err(), "failures from here on count");
+}

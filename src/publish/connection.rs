@@ -1,0 +1,396 @@
+//! What every request to the API server goes through. Before it is sent it waits if the API server fails; it has a deadline and is
+//! counted; and its answer shows the API server's time of day and whether the API server can be reached.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use hyper::{Method, Request, Response, StatusCode, header};
+use kube::{
+    Client,
+    client::{Body, ClientBuilder},
+};
+use tokio::{
+    sync::{Notify, watch},
+    time::timeout,
+};
+use tower::{BoxError, service_fn};
+
+use super::{
+    clock::{Now, server_time, sleep_until},
+    pacing::Backoff,
+};
+use crate::{
+    condition::Uptime,
+    host::{
+        api::{ApiFacts, Reach, RequestCounts},
+        clock::{uptime, wall},
+        trouble::{Trouble, Troubles},
+    },
+};
+
+/// The time for a request and its whole answer; for a watch, until the answer begins.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// The longest time between two attempts while the API server fails, unless its `Retry-After` asks for more.
+const LONGEST_DELAY: Duration = Duration::from_secs(15);
+const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(5);
+/// A watch gets a bookmark each minute; a connection that is silent for longer is dead
+/// (<https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks>).
+const SILENT_AFTER: Duration = Duration::from_mins(2);
+
+/// The name of a watch and the list before it, if the API server refuses them.
+pub const WATCH: &str = "watch the Node";
+
+/// What all requests share. A new client is built when its credential changes; this stays.
+#[derive(Debug, Clone)]
+pub struct ApiConnection {
+    pub facts: watch::Sender<ApiFacts>,
+    pub troubles: Troubles,
+    requests: RequestCounts,
+    backoff: Arc<Mutex<Backoff>>,
+    /// The requests that the API server refuses, and how they are reported.
+    refusals: Arc<Mutex<BTreeMap<&'static str, String>>>,
+    /// Notified when the API server answers again.
+    answers: Arc<Notify>,
+    /// Notified when the API server refuses our credential with 401 Unauthorized.
+    pub unauthorized: Arc<Notify>,
+}
+
+impl ApiConnection {
+    pub fn new(facts: watch::Sender<ApiFacts>, requests: RequestCounts, troubles: Troubles) -> Self {
+        let backoff = Arc::new(Mutex::new(Backoff::new(LONGEST_DELAY)));
+        let (answers, unauthorized) = (Arc::default(), Arc::default());
+        Self { facts, troubles, requests, backoff, refusals: Arc::default(), answers, unauthorized }
+    }
+
+    /// Builds a client. This reads files and belongs into `spawn_blocking`.
+    pub fn connect(&self, mut config: kube::Config) -> kube::Result<Client> {
+        config.default_retry = false; // `send` waits instead
+        config.connect_timeout = Some(DEADLINE);
+        config.read_timeout = Some(SILENT_AFTER);
+        config.reset_reader_on_write = true;
+        Ok(self.wrap(ClientBuilder::try_from(config)?.build()))
+    }
+
+    /// A client whose requests go through this connection to `inner`.
+    pub fn wrap(&self, inner: Client) -> Client {
+        let api = self.clone();
+        let service = service_fn(move |request| {
+            let (api, inner) = (api.clone(), inner.clone());
+            async move { api.send(&inner, request).await }
+        });
+        Client::new(service, "default")
+    }
+
+    /// The present moment, by the host's time of day until the API server has answered.
+    pub fn now(&self) -> Now {
+        let (uptime, server) = (uptime(), self.facts.borrow().server_time);
+        Now { uptime, server: server.map_or_else(wall, |server| server.at(uptime)) }
+    }
+
+    /// Whether the last request was not answered.
+    pub fn is_unreached(&self) -> bool {
+        is_unreached(&self.facts.borrow())
+    }
+
+    /// Waits until a request is not answered.
+    pub async fn unreached(&self) {
+        drop(self.facts.subscribe().wait_for(is_unreached).await);
+    }
+
+    /// Until when no request may be sent, because the API server fails; none if one may be sent now.
+    pub fn closed_until(&self) -> Option<Uptime> {
+        self.backoff().until(uptime())
+    }
+
+    /// Waits until then, or until the API server answers again.
+    pub async fn wait(&self, until: Uptime) {
+        tokio::select! {
+            () = sleep_until(until) => {}
+            () = self.answers.notified() => {}
+        }
+    }
+
+    /// Sets the reach. Since when it has been so is kept.
+    pub fn set_reach(&self, mut reach: Reach) {
+        self.facts.send_if_modified(|facts| {
+            match (&facts.reach, &mut reach) {
+                (Reach::Reached { since: before }, Reach::Reached { since })
+                | (Reach::Unreached { since: before, .. }, Reach::Unreached { since, .. }) => *since = *before,
+                _ => {}
+            }
+            let differs = facts.reach != reach;
+            facts.reach = reach;
+            differs
+        });
+    }
+
+    async fn send(&self, inner: &Client, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        let verb = verb(&request);
+        while let Some(until) = self.closed_until() {
+            if verb == "patch" {
+                // What it says may be out of date when it could be sent: it is decided again then.
+                return Err("the API server has failed, and is not asked at present".into());
+            }
+            self.wait(until).await;
+        }
+        self.backoff().attempt(uptime());
+        let silence = || kube::Error::Service(format!("no answer within {} s", DEADLINE.as_secs()).into());
+        match timeout(DEADLINE, exchange(inner, request, verb)).await.unwrap_or_else(|_| Err(silence())) {
+            Ok(answer) => {
+                self.answered(verb, &answer);
+                Ok(answer)
+            }
+            Err(error) => {
+                self.count(verb, "unreached");
+                self.failed(describe(&error), Duration::ZERO);
+                Err(error.into())
+            }
+        }
+    }
+
+    fn answered(&self, verb: &'static str, answer: &Response<Body>) {
+        let status = answer.status();
+        self.count(verb, outcome(status));
+        let header = |name| answer.headers().get(name).and_then(|value| value.to_str().ok());
+        if status == StatusCode::UNAUTHORIZED {
+            self.unauthorized.notify_waiters();
+        }
+        if status.is_server_error() || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::UNAUTHORIZED) {
+            let seconds = header(header::RETRY_AFTER).and_then(|value| value.parse().ok()).map(Duration::from_secs);
+            return self.failed(format!("HTTP {status}"), seconds.unwrap_or_default().min(LONGEST_RETRY_AFTER));
+        }
+        if verb == "watch" && status.is_success() {
+            self.record_answer(WATCH, "", None);
+        }
+        if let Some(date) = header(header::DATE) {
+            self.facts.send_if_modified(|facts| {
+                let corrected = server_time(facts.server_time, date, uptime());
+                facts.server_time = corrected.or(facts.server_time);
+                corrected.is_some()
+            });
+        }
+        if self.backoff().succeeded() {
+            self.answers.notify_waiters();
+        }
+        self.troubles.clear(Trouble::IdentityUnusable);
+        self.set_reach(Reach::Reached { since: uptime() });
+    }
+
+    fn count(&self, verb: &'static str, outcome: &'static str) {
+        self.requests.get_or_create(&[("verb", verb), ("outcome", outcome)]).inc();
+    }
+
+    fn failed(&self, error: String, retry_after: Duration) {
+        self.backoff().failed(uptime(), retry_after);
+        self.set_reach(Reach::Unreached { since: uptime(), error });
+    }
+
+    /// Takes in how a request about `node` ended; `request` completes "refuses to". If the API server refuses it for good, this is
+    /// a trouble until the same request succeeds.
+    pub fn record_answer(&self, request: &'static str, node: &str, error: Option<&kube::Error>) {
+        let advice = match error {
+            None => None,
+            // 401 is a trouble of its own, and 409 the answer to a request that another one has overtaken.
+            Some(error) if Failure::of(error) == Failure::Unanswered => return,
+            Some(kube::Error::Api(status)) if status.code == 409 => return,
+            Some(kube::Error::Api(status)) if status.code == 403 => {
+                Some("grant it as packaging/kubernetes does (rbac.yaml, for taints also taints.yaml)")
+            }
+            Some(_) => Some("check the cluster's admission policies and webhooks"),
+        };
+        self.record_refusal(request, node, error.zip(advice));
+    }
+
+    /// Sets or ends the trouble that `request` is refused, by the error and what to do about it.
+    pub fn record_refusal(&self, request: &'static str, node: &str, refusal: Option<(&kube::Error, &str)>) {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        match refusal {
+            Some((error, advice)) => {
+                let why = describe(error);
+                refusals.insert(request, format!("the API server refuses to {request} (Node {node}): {why}; {advice}"))
+            }
+            None => refusals.remove(request),
+        };
+        let all = refusals.values().cloned().collect::<Vec<_>>().join("; ");
+        if all.is_empty() {
+            self.troubles.clear(Trouble::ApiRefused);
+        } else {
+            self.troubles.set(Trouble::ApiRefused, redact::bounded(&all, 1000));
+        }
+    }
+
+    fn backoff(&self) -> MutexGuard<'_, Backoff> {
+        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_unreached(facts: &ApiFacts) -> bool {
+    matches!(facts.reach, Reach::Unreached { .. })
+}
+
+/// Sends a request and reads its whole answer, except that of a watch.
+async fn exchange(inner: &Client, request: Request<Body>, verb: &str) -> kube::Result<Response<Body>> {
+    let answer = inner.send(request).await?;
+    if verb == "watch" && answer.status().is_success() {
+        return Ok(answer);
+    }
+    let (parts, body) = answer.into_parts();
+    Ok(Response::from_parts(parts, Body::from(body.collect_bytes().await?)))
+}
+
+/// The verb as a role names it.
+fn verb(request: &Request<Body>) -> &'static str {
+    match *request.method() {
+        Method::PATCH => "patch",
+        Method::POST => "create",
+        _ if request.uri().query().is_some_and(|query| query.contains("watch=true")) => "watch",
+        _ if request.uri().path().ends_with("/nodes") => "list",
+        _ => "get",
+    }
+}
+
+fn outcome(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        200..300 => "success",
+        401 | 403 => "forbidden",
+        409 | 422 => "conflict",
+        429 => "throttled",
+        _ => "refused",
+    }
+}
+
+/// How a request failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// The API server may have carried it out, or may still do so. The next request waits.
+    Unanswered,
+    /// The object has changed: 404, 409, 422.
+    Changed,
+    /// Any other answer: the same request would be refused again.
+    Refused,
+}
+
+impl Failure {
+    pub fn of(error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => match status.code {
+                404 | 409 | 422 => Self::Changed,
+                401 | 429 | 500.. => Self::Unanswered,
+                _ => Self::Refused,
+            },
+            kube::Error::Service(_) | kube::Error::HyperError(_) => Self::Unanswered,
+            _ => Self::Refused,
+        }
+    }
+}
+
+/// An error and its causes in one bounded line.
+pub fn describe(error: &kube::Error) -> String {
+    let chain = |error| anyhow::Chain::new(error).map(ToString::to_string).collect::<Vec<_>>().join(": ");
+    let text = match error {
+        kube::Error::Api(status) => format!("HTTP {}: {}", status.code, status.message),
+        kube::Error::Service(error) => chain(&**error),
+        error => chain(error),
+    };
+    redact::sanitize_line(&text, 300)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Node;
+    use kube::{Api, core::Status};
+
+    use super::*;
+
+    /// Later than any clock that the test runs by.
+    const DATE: &str = "Sat, 26 Nov 2095 06:17:00 GMT";
+
+    fn connection() -> (ApiConnection, watch::Receiver<ApiFacts>, RequestCounts, Troubles) {
+        let (facts, received) = watch::channel(ApiFacts::default());
+        let (requests, troubles) = (RequestCounts::default(), Troubles::default());
+        (ApiConnection::new(facts, requests.clone(), troubles.clone()), received, requests, troubles)
+    }
+
+    fn answer(code: u16, body: &serde_json::Value) -> Response<Body> {
+        let builder = Response::builder().status(code).header("date", DATE);
+        builder.header("retry-after", "60").body(Body::from(body.to_string().into_bytes())).unwrap()
+    }
+
+    async fn get_node(api: &ApiConnection, code: u16, body: serde_json::Value) -> kube::Result<Node> {
+        let service = service_fn(move |_: Request<Body>| {
+            let answer = answer(code, &body);
+            async move { Ok::<_, BoxError>(answer) }
+        });
+        Api::<Node>::all(api.wrap(Client::new(service, "default"))).get("n1").await
+    }
+
+    #[tokio::test]
+    async fn an_answer_shows_that_the_api_server_is_reached_and_its_clock_and_is_counted() {
+        let (api, facts, requests, _) = connection();
+        get_node(&api, 200, serde_json::json!({"metadata": {"name": "n1"}})).await.unwrap();
+        assert!(matches!(facts.borrow().reach, Reach::Reached { .. }));
+        assert!(facts.borrow().server_time.is_some());
+        assert!(api.now().server >= "2095-11-26T06:17:00Z".parse().unwrap(), "the time goes by the answer's Date");
+        assert_eq!(requests.get_or_create(&[("verb", "get"), ("outcome", "success")]).get(), 1);
+    }
+
+    #[tokio::test]
+    async fn an_api_server_that_fails_is_left_alone_for_as_long_as_it_asks() {
+        let (api, facts, requests, _) = connection();
+        let asked_at = uptime();
+        let error = get_node(&api, 503, serde_json::json!({"code": 503, "message": "etcd is away"})).await.unwrap_err();
+        assert_eq!(Failure::of(&error), Failure::Unanswered);
+        assert!(matches!(&facts.borrow().reach, Reach::Unreached { error, .. } if error.contains("503")));
+        assert!(api.closed_until().unwrap() >= asked_at + Duration::from_mins(1), "Retry-After: 60");
+        assert_eq!(requests.get_or_create(&[("verb", "get"), ("outcome", "refused")]).get(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_refused_credential_is_notified() {
+        let (api, ..) = connection();
+        let mut unauthorized = std::pin::pin!(api.unauthorized.notified());
+        unauthorized.as_mut().enable();
+        get_node(&api, 401, serde_json::json!({})).await.unwrap_err();
+        unauthorized.await;
+    }
+
+    #[test]
+    fn a_refused_request_is_a_trouble_with_the_api_servers_message_until_the_same_request_succeeds() {
+        let (api, _, _, troubles) = connection();
+        let error = |code, message: &str| {
+            kube::Error::Api(Box::new(Status { code, message: message.to_owned(), ..Status::default() }))
+        };
+        for code in [401, 409, 429, 500, 503] {
+            api.record_answer("apply conditions", "n1", Some(&error(code, "")));
+            assert_eq!(troubles.present().len(), 0, "{code}");
+        }
+        let admission = "check the cluster's admission policies and webhooks";
+        let rbac = "grant it as packaging/kubernetes does (rbac.yaml, for taints also taints.yaml)";
+        for (code, advice) in [(400, admission), (403, rbac), (404, admission), (413, admission), (422, admission)] {
+            api.record_answer("apply conditions", "n1", Some(&error(code, "because")));
+            let refused = "the API server refuses to apply conditions (Node n1): HTTP ";
+            let expected = format!("{refused}{code}: because; {advice}");
+            assert_eq!(troubles.present()[&Trouble::ApiRefused], expected);
+        }
+        api.record_answer("create an Event", "n1", Some(&error(422, "action: required")));
+        api.record_answer("apply conditions", "n1", None);
+        let left = troubles.present()[&Trouble::ApiRefused].clone();
+        assert!(
+            left.starts_with("the API server refuses to create an Event (Node n1): HTTP 422: action: required"),
+            "{left}"
+        );
+        api.record_answer("create an Event", "n1", None);
+        assert!(troubles.present().is_empty());
+    }
+
+    #[test]
+    fn the_verb_of_a_request_is_that_of_a_role() {
+        let request = |uri: &str| Request::get(uri).body(Body::empty()).unwrap();
+        assert_eq!(verb(&request("/api/v1/nodes?fieldSelector=a&watch=true")), "watch");
+        assert_eq!(verb(&request("/api/v1/nodes?limit=500")), "list");
+        assert_eq!(verb(&request("/api/v1/nodes/n1")), "get");
+    }
+}

@@ -1,0 +1,265 @@
+//! Events about the Node: one for each transition, and one an hour while nodevigil itself has a trouble. At most 20 an hour.
+
+use std::{convert::Infallible, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    api::{core::v1::ObjectReference, events::v1::Event},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+};
+use kube::{Api, Client, api::PostParams};
+use tokio::sync::mpsc;
+
+use super::{
+    clock::{Now, sleep_until},
+    connection::{ApiConnection, Failure},
+    pacing::{Backoff, Budget},
+};
+use crate::{
+    condition::{Condition, Reason, Transition, Uptime},
+    host::{api::NodeFacts, clock::uptime, trouble::Troubles},
+};
+
+/// The namespace of Events about objects that have none.
+const NAMESPACE: &str = "default";
+/// Who reports them (packaging/kubernetes/policy.yaml allows no other).
+const REPORTING_CONTROLLER: &str = "nodevigil.io/agent";
+/// The API's limits on `note` and `reportingInstance`.
+const MAX_NOTE_BYTES: usize = 1024;
+const MAX_INSTANCE_BYTES: usize = 128;
+const MAX_PER_HOUR: usize = 20;
+const HOUR: Duration = Duration::from_hours(1);
+const LOOK_FOR_TROUBLES_EVERY: Duration = Duration::from_mins(1);
+/// The longest time between two attempts to create an Event.
+const LONGEST_DELAY: Duration = Duration::from_secs(15);
+
+/// The next Event, and how many may still be sent this hour. Transitions wait in their channel.
+#[derive(Debug)]
+pub struct EventQueue {
+    /// It, and when it happened. Kept until it is answered, also by another client.
+    next: Option<(Event, Uptime)>,
+    budget: Budget,
+    /// When the troubles are looked at next. One that ends within a minute seldom becomes an Event.
+    look_at: Uptime,
+    degraded_at: Option<Uptime>,
+    /// The types of the conditions that the Node had when it was first seen. Those of ours are from an earlier run of the agent.
+    first_shown: Option<Vec<String>>,
+}
+
+impl EventQueue {
+    pub fn new(now: Uptime) -> Self {
+        let budget = Budget::new(MAX_PER_HOUR, HOUR);
+        Self { next: None, budget, look_at: now + LOOK_FOR_TROUBLES_EVERY, degraded_at: None, first_shown: None }
+    }
+
+    /// Sends an Event for each transition until it is dropped.
+    pub async fn publish(
+        &mut self,
+        client: Client,
+        api: &ApiConnection,
+        transitions: &mut mpsc::Receiver<Transition>,
+    ) -> Infallible {
+        let events = Api::<Event>::namespaced(client, NAMESPACE);
+        if self.first_shown.is_none() {
+            self.first_shown = Some(seen(api).await.conditions.into_iter().map(|condition| condition.kind).collect());
+        }
+        loop {
+            if let Some((event, at)) = &self.next {
+                send(&events, api, event, *at).await;
+                self.next = None;
+            }
+            tokio::select! {
+                Some(transition) = transitions.recv() => self.add(transition),
+                () = sleep_until(self.look_at) => self.add_troubles(&api.troubles, uptime()),
+            }
+        }
+    }
+
+    fn add(&mut self, Transition { from, to, at }: Transition) {
+        let warning = is_warning(&to);
+        // What is shown first is news only if it is bad: each start of the agent would be an Event. If the Node shows this condition from
+        // an earlier run of the agent, the transition from there follows, if there is one.
+        let is_on_node = || self.first_shown.iter().flatten().any(|shown| shown == to.kind.name());
+        if from.is_some() || (warning && !is_on_node()) {
+            let note = format!("{} is {}: {}", to.kind.name(), to.status.name(), to.message);
+            self.push(to.reason, &note, warning, at);
+        }
+    }
+
+    fn add_troubles(&mut self, troubles: &Troubles, now: Uptime) {
+        self.look_at = now + LOOK_FOR_TROUBLES_EVERY;
+        let present = troubles.present();
+        if !present.is_empty() && self.degraded_at.is_none_or(|at| now >= at + HOUR) {
+            self.degraded_at = Some(now);
+            let all: Vec<_> = present.iter().map(|(trouble, why)| format!("{}: {why}", trouble.name())).collect();
+            self.push("NodevigilDegraded".to_owned(), &all.join("; "), true, now);
+        }
+    }
+
+    fn push(&mut self, reason: String, note: &str, warning: bool, at: Uptime) {
+        if !self.budget.take(at) {
+            return tracing::warn!(
+                "an Event with reason {reason} is dropped: there were {MAX_PER_HOUR} within an hour"
+            );
+        }
+        // Random, and the same in each request, so that an Event whose answer was lost is not created twice.
+        let name = Some(format!("nodevigil-{:016x}", fastrand::u64(..)));
+        let event = Event {
+            metadata: ObjectMeta { name, namespace: Some(NAMESPACE.to_owned()), ..ObjectMeta::default() },
+            reporting_controller: Some(REPORTING_CONTROLLER.to_owned()),
+            action: Some("Report".to_owned()),
+            reason: Some(reason),
+            note: Some(redact::bounded(note, MAX_NOTE_BYTES)),
+            type_: Some(if warning { "Warning" } else { "Normal" }.to_owned()),
+            ..Event::default()
+        };
+        self.next = Some((event, at));
+    }
+}
+
+/// Whether the Event is of type Warning: the condition shows a problem, or has the status of health with another reason. A bootstrap that
+/// is late is one too: autoscalers give a Node up before its condition is `False`.
+fn is_warning(condition: &Condition) -> bool {
+    let is_healthy = condition.reason == Reason::healthy(condition.kind).spec().name;
+    let is_late = condition.reason == Reason::BootstrapStageLate.spec().name;
+    condition.is_problem() || is_late || (condition.status == condition.kind.healthy_status() && !is_healthy)
+}
+
+/// Returns when the Event is created or refused for good.
+async fn send(events: &Api<Event>, api: &ApiConnection, event: &Event, at: Uptime) {
+    let mut backoff = Backoff::new(LONGEST_DELAY);
+    loop {
+        let node = seen(api).await;
+        let answer = events.create(&PostParams::default(), &about(event, at, &node, api.now())).await;
+        api.record_answer("create an Event", &node.name, answer.as_ref().err());
+        // What is refused is dropped. 409 is the answer if an earlier attempt has created it.
+        if !matches!(&answer, Err(error) if Failure::of(error) == Failure::Unanswered) {
+            return;
+        }
+        // `ApiConnection` alone would not delay this while reads are answered and writes are not.
+        backoff.failed(uptime(), Duration::ZERO);
+        sleep_until(backoff.until(uptime()).unwrap_or_default()).await;
+    }
+}
+
+/// Waits until the Node exists.
+async fn seen(api: &ApiConnection) -> NodeFacts {
+    let mut facts = api.facts.subscribe();
+    let seen = facts.wait_for(|facts| facts.node.is_some()).await.ok().and_then(|facts| facts.node.clone());
+    seen.expect("`api` holds the sender, and the Node was just seen")
+}
+
+/// The Event about a Node, with the time at which it happened by the API server's clock.
+fn about(event: &Event, at: Uptime, node: &NodeFacts, now: Now) -> Event {
+    let age = SignedDuration::try_from(now.uptime.saturating_sub(at)).unwrap_or_default();
+    let happened = now.server.checked_sub(age).unwrap_or(now.server);
+    let micros = Timestamp::from_microsecond(happened.as_microsecond()).unwrap_or(happened);
+    let regarding = ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Node".to_owned()),
+        name: Some(node.name.clone()),
+        uid: Some(node.uid.clone()),
+        ..ObjectReference::default()
+    };
+    Event {
+        event_time: Some(MicroTime(micros)),
+        reporting_instance: Some(redact::bounded(&node.name, MAX_INSTANCE_BYTES)),
+        regarding: Some(regarding),
+        ..event.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{condition::ConditionType, host::trouble::Trouble};
+
+    fn condition(reason: Reason) -> Condition {
+        let spec = reason.spec();
+        let (kind, message) = (ConditionType::KubeletHealthy, "m".repeat(2000));
+        Condition { kind, status: spec.status, reason: spec.name.into(), message, flips: 0 }
+    }
+
+    fn transition(to: Reason, at: Uptime) -> Transition {
+        Transition { from: Some(condition(Reason::KubeletStarting)), to: condition(to), at }
+    }
+
+    fn queue() -> EventQueue {
+        EventQueue::new(at(0))
+    }
+
+    fn at(secs: u64) -> Uptime {
+        Duration::from_secs(secs)
+    }
+
+    #[test]
+    fn what_is_bad_or_a_warning_is_of_type_warning() {
+        let of = |reason| {
+            let mut queue = queue();
+            queue.add(transition(reason, at(0)));
+            queue.next.unwrap().0
+        };
+        for (reason, wanted) in [
+            (Reason::KubeletCrashed, "Warning"),
+            (Reason::KubeletHealthzUnreachable, "Warning"),
+            (Reason::KubeletIsHealthy, "Normal"),
+            (Reason::KubeletStoppedByOperator, "Normal"),
+            (Reason::BootstrapStageLate, "Warning"),
+        ] {
+            assert_eq!(of(reason).type_.as_deref(), Some(wanted), "{reason:?}");
+        }
+        assert!(of(Reason::KubeletCrashed).note.unwrap().len() <= MAX_NOTE_BYTES, "the API's limit");
+    }
+
+    #[test]
+    fn what_is_shown_first_becomes_an_event_if_it_is_a_problem_that_no_earlier_run_of_the_agent_has_shown() {
+        let mut queue = queue();
+        let mut is_sent = |to, on_node: &[&str]| {
+            queue.first_shown = Some(on_node.iter().map(ToString::to_string).collect());
+            queue.add(Transition { from: None, to: condition(to), at: at(0) });
+            queue.next.take().is_some()
+        };
+        assert!(is_sent(Reason::KubeletCrashed, &["Ready"]));
+        assert!(!is_sent(Reason::KubeletCrashed, &["Ready", "KubeletHealthy"]), "the agent was restarted");
+        assert!(!is_sent(Reason::KubeletIsHealthy, &["Ready"]));
+    }
+
+    #[test]
+    fn an_hour_has_twenty_events() {
+        let mut queue = queue();
+        let mut is_sent = |secs| {
+            queue.add(transition(Reason::KubeletCrashed, at(secs)));
+            queue.next.take().is_some()
+        };
+        assert_eq!((0..25).filter(|_| is_sent(1)).count(), 20);
+        assert!(is_sent(3601), "the next hour");
+    }
+
+    #[test]
+    fn a_trouble_becomes_an_event_once_an_hour_while_it_lasts() {
+        let (mut queue, troubles) = (queue(), Troubles::default());
+        let mut look = |troubles: &Troubles, secs| {
+            queue.add_troubles(troubles, at(secs));
+            queue.next.take()
+        };
+        assert!(look(&troubles, 0).is_none());
+        troubles.set(Trouble::BusLost, "the bus is gone".into());
+        let (event, _) = look(&troubles, 60).unwrap();
+        assert_eq!(event.reason.as_deref(), Some("NodevigilDegraded"));
+        assert!(event.note.unwrap().contains("BusLost: the bus is gone"));
+        assert!(look(&troubles, 3600).is_none());
+        assert!(look(&troubles, 3660).is_some());
+    }
+
+    #[test]
+    fn an_event_that_had_to_wait_has_the_time_at_which_it_happened() {
+        let mut queue = queue();
+        queue.add(transition(Reason::KubeletCrashed, at(100)));
+        let server = "2026-11-26T06:17:00Z".parse().unwrap();
+        let node = NodeFacts { name: "n1".into(), uid: "u1".into(), created: server, ..NodeFacts::default() };
+        let (event, happened_at) = queue.next.unwrap();
+        let event = about(&event, happened_at, &node, Now { uptime: at(130), server });
+        assert_eq!(event.event_time.unwrap().0, "2026-11-26T06:16:30Z".parse().unwrap());
+        assert_eq!(event.regarding.unwrap().uid.as_deref(), Some("u1"));
+    }
+}

@@ -1,0 +1,227 @@
+//! The credential for the API server: the first of four identities that exists. If that one cannot be used, this is an error; the next one
+//! is not tried, because it may have other permissions.
+//!
+//! Everything here blocks on files and belongs into `spawn_blocking`.
+
+use std::{
+    fmt, fs,
+    os::unix::fs::MetadataExt,
+    path::{Component, Path, PathBuf},
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use kube::{
+    Config,
+    config::{Kubeconfig, KubeconfigError},
+};
+
+/// The kubeconfig of nodevigil's own identity, if the settings name no other.
+pub const OWN_KUBECONFIG: &str = "/etc/nodevigil/kubeconfig";
+/// <https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/>
+const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+/// As many links as Linux follows.
+const MAX_LINKS: usize = 40;
+const ROOT_UID: u32 = 0;
+
+/// Where a credential comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    Kubeconfig(PathBuf),
+    /// The service account of the pod in which nodevigil runs.
+    InCluster,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kubeconfig(path) => write!(f, "kubeconfig {}", path.display()),
+            Self::InCluster => f.write_str("the pod's service account"),
+        }
+    }
+}
+
+/// A credential that has been read, and the state of the files that it was read from.
+#[derive(Debug)]
+pub struct Identity {
+    pub source: Source,
+    pub config: Config,
+    pub files: Vec<FileState>,
+}
+
+/// What differs once a file has been written or replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileState {
+    path: PathBuf,
+    /// Its inode, and the time of its last change in seconds and nanoseconds; none if the file is not there.
+    state: Option<(u64, i64, i64)>,
+}
+
+impl FileState {
+    fn of(path: &Path) -> Self {
+        let state = fs::metadata(path).ok().map(|meta| (meta.ino(), meta.ctime(), meta.ctime_nsec()));
+        Self { path: path.to_owned(), state }
+    }
+
+    /// Whether the file has changed since.
+    pub fn has_changed(&self) -> bool {
+        Self::of(&self.path) != *self
+    }
+}
+
+/// The identity to use: the settings' kubeconfig, [`OWN_KUBECONFIG`], the pod's service account, the kubelet's kubeconfig. None if there
+/// is none of them.
+pub fn choose(settings: Option<&Path>, own: &Path, kubelet: Option<&Path>) -> Option<Source> {
+    let in_cluster =
+        || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() && exists(Path::new(SERVICE_ACCOUNT_TOKEN));
+    if let Some(path) = settings {
+        // It counts even if it is missing: it was asked for.
+        Some(Source::Kubeconfig(path.to_owned()))
+    } else if exists(own) {
+        Some(Source::Kubeconfig(own.to_owned()))
+    } else if in_cluster() {
+        Some(Source::InCluster)
+    } else {
+        kubelet.filter(|path| exists(path)).map(|path| Source::Kubeconfig(path.to_owned()))
+    }
+}
+
+/// Reads the credential.
+pub fn read(source: Source) -> Result<Identity> {
+    let read = match &source {
+        Source::Kubeconfig(path) => read_kubeconfig(path),
+        // kube itself reads the token and the certificate authority again.
+        Source::InCluster => Config::incluster().map(|config| (config, Vec::new())).map_err(anyhow::Error::new),
+    };
+    let (mut config, paths) = read.with_context(|| source.to_string())?;
+    config.proxy_url = None; // kube may have taken one from the environment
+    let files = paths.iter().map(|path| FileState::of(path)).collect();
+    Ok(Identity { source, config, files })
+}
+
+fn exists(path: &Path) -> bool {
+    // If it cannot be examined, it exists and cannot be used.
+    !matches!(fs::symlink_metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound)
+}
+
+fn read_kubeconfig(path: &Path) -> Result<(Config, Vec<PathBuf>)> {
+    check_owner(Path::new("/"), path, ROOT_UID, 0)?;
+    let kubeconfig = Kubeconfig::read_from(path).map_err(without_content)?;
+    let clusters: Vec<_> = kubeconfig.clusters.iter().filter_map(|named| named.cluster.clone()).collect();
+    if clusters.iter().any(|cluster| cluster.proxy_url.as_ref().is_some_and(|url| !url.is_empty())) {
+        bail!("it has a proxy-url, which nodevigil does not support; remove it");
+    }
+    let config = Config::try_from(kubeconfig).map_err(without_content)?;
+    let user = &config.auth_info;
+    if user.auth_provider.is_some() {
+        bail!("its user has an auth-provider, which Kubernetes has removed; use a certificate or a token");
+    }
+    let program = user.exec.as_ref().and_then(|exec| exec.command.as_ref()).filter(|command| command.contains('/'));
+    let authorities = clusters.iter().map(|cluster| cluster.certificate_authority.as_ref());
+    let named = [user.client_certificate.as_ref(), user.client_key.as_ref(), user.token_file.as_ref(), program];
+    let mut paths = vec![path.to_owned()];
+    for file in named.into_iter().chain(authorities).flatten().filter(|file| !file.is_empty()) {
+        check_owner(Path::new("/"), Path::new(file), ROOT_UID, 0)?;
+        paths.push(file.into());
+    }
+    Ok((config, paths))
+}
+
+/// The parser's errors quote the text that it cannot parse, which may be a secret.
+fn without_content(error: KubeconfigError) -> anyhow::Error {
+    match error {
+        KubeconfigError::Parse(error) => {
+            let line = error.location().map_or(0, |location| location.line());
+            anyhow!("line {line} cannot be parsed as a kubeconfig; correct it")
+        }
+        error => anyhow!(error),
+    }
+}
+
+/// Fails unless `path` is a file that `owner` alone can have written: the file, every directory and every link on the way
+/// belong to `owner`, and nobody else may write the file or a directory. `root` is the directory that is taken for `/`.
+fn check_owner(root: &Path, path: &Path, owner: u32, links: usize) -> Result<()> {
+    let (mut at, mut rest) = (root.to_owned(), path.strip_prefix(root).unwrap_or(path).components());
+    while let Some(component) = rest.next() {
+        if component == Component::RootDir {
+            continue;
+        }
+        at.push(component);
+        let meta = fs::symlink_metadata(&at).with_context(|| at.display().to_string())?;
+        if meta.uid() != owner {
+            bail!("{} belongs to uid {}; wanted uid {owner}: chown it", at.display(), meta.uid());
+        }
+        if meta.is_symlink() {
+            if links == MAX_LINKS {
+                bail!("{}: too many symbolic links", at.display());
+            }
+            let target = fs::read_link(&at).with_context(|| at.display().to_string())?;
+            return check_owner(root, &at.with_file_name(target).join(rest), owner, links + 1);
+        }
+        if meta.mode() & 0o022 != 0 {
+            let mode = meta.mode() & 0o7777;
+            bail!("{} (mode {mode:04o}) may be written by others than its owner: chmod go-w it", at.display());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn the_first_identity_that_exists_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let (own, kubelet) = (dir.path().join("own"), dir.path().join("kubelet.conf"));
+        let missing = dir.path().join("missing");
+        assert_eq!(choose(None, &own, Some(&kubelet)), None);
+        fs::write(&kubelet, "").unwrap();
+        assert_eq!(choose(None, &own, Some(&kubelet)), Some(Source::Kubeconfig(kubelet.clone())));
+        symlink("nowhere", &own).unwrap();
+        assert_eq!(choose(None, &own, Some(&kubelet)), Some(Source::Kubeconfig(own.clone())), "broken, and there");
+        assert_eq!(
+            choose(Some(&missing), &own, Some(&kubelet)),
+            Some(Source::Kubeconfig(missing)),
+            "asked for by name"
+        );
+    }
+
+    #[test]
+    fn an_error_in_a_kubeconfig_names_the_line_and_quotes_no_secret() {
+        let kubeconfig = "kind: Config\nusers:\n- {name: u, user: {token: [s3cret]}}\n";
+        let error = Kubeconfig::from_yaml(kubeconfig).map_err(without_content).unwrap_err().to_string();
+        assert!(error.contains("line 3") && !error.contains("s3cret"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_somebody_else_could_have_written_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let owner = fs::metadata(root).unwrap().uid();
+        let set = |path: &str, mode| fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        let fault = |path: &str| {
+            check_owner(root, Path::new(path), owner, 0).map_or_else(|error| format!("{error:#}"), |()| "none".into())
+        };
+        fs::create_dir(root.join("etc")).unwrap();
+        fs::write(root.join("etc/file"), "").unwrap();
+        symlink("../etc/file", root.join("etc/relative")).unwrap();
+        symlink("/etc/file", root.join("etc/absolute")).unwrap();
+        symlink("loop", root.join("etc/loop")).unwrap();
+        let paths = ["/etc/file", "/etc/relative", "/etc/absolute", "/etc/../etc/file"];
+        set("etc", 0o755);
+        set("etc/file", 0o600);
+        assert_eq!(paths.map(fault), ["none"; 4]);
+        set("etc/file", 0o620);
+        assert!(paths.map(fault).iter().all(|fault| fault.contains("etc/file (mode 0620) may be written by others")));
+        set("etc/file", 0o600);
+        set("etc", 0o777);
+        assert!(paths.map(fault).iter().all(|fault| fault.contains("etc (mode 0777) may be written by others")));
+        set("etc", 0o755);
+        let other = check_owner(root, Path::new("/etc/file"), owner + 1, 0).unwrap_err().to_string();
+        assert!(other.contains(&format!("belongs to uid {owner}; wanted uid {}", owner + 1)), "{other}");
+        assert!(fault("/etc/loop").contains("too many symbolic links"));
+        assert!(fault("/etc/missing").contains("etc/missing: No such file"));
+    }
+}

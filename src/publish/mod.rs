@@ -1,0 +1,137 @@
+//! The API server: compares the Node's conditions with the desired ones and applies what differs.
+//!
+//! The client is built with the first identity that exists. While it can be used, three loops run concurrently: conditions and taints,
+//! Events, the Lease. A new client is built when a file of the credential changes or the API server refuses the credential.
+
+mod clock;
+mod commands;
+mod conditions;
+mod connection;
+mod events;
+mod exec;
+mod identity;
+mod lease;
+mod node;
+mod observed;
+mod pacing;
+mod session;
+mod taints;
+
+use std::convert::Infallible;
+
+use tokio::{
+    sync::{mpsc, watch},
+    time::sleep,
+};
+
+pub use self::commands::{Identity, Removed, cleanup, identity, read_node};
+use self::{
+    clock::sleep_until,
+    conditions::Reconciler,
+    connection::ApiConnection,
+    events::EventQueue,
+    node::changed,
+    session::{LOOK_EVERY, Session, connect, outdated, refused},
+};
+use crate::{
+    condition::{Desired, Transition, Uptime},
+    host::{
+        api::{ApiFacts, Reach, RequestCounts},
+        clock::uptime,
+        kubelet::KubeletFacts,
+        trouble::{Trouble, Troubles},
+    },
+    settings::{KubernetesSettings, Publish, TaintSettings},
+};
+
+/// So many transitions wait while there is no identity. The latest ones are kept: after a long time they say more than the first ones.
+const MAX_WAITING: usize = 32;
+
+/// Publishes conditions and Events, and reads the Node and the Lease. `run.rs` builds it.
+#[derive(Debug)]
+pub struct Publisher {
+    pub settings: KubernetesSettings,
+    pub taints: TaintSettings,
+    /// The Node's name and the kubelet's kubeconfig; none until they are known.
+    pub kubelet: watch::Receiver<Option<KubeletFacts>>,
+    pub desired: watch::Receiver<Desired>,
+    pub facts: watch::Sender<ApiFacts>,
+    /// While `true` the kubelet's Lease is read every two seconds, and after a minute every ten.
+    pub lease_wanted: watch::Receiver<bool>,
+    pub transitions: mpsc::Receiver<Transition>,
+    pub requests: RequestCounts,
+    pub troubles: Troubles,
+}
+
+impl Publisher {
+    /// Publishes until it is dropped. A failure is recorded as a trouble, and tried again.
+    pub async fn run(mut self) -> Infallible {
+        let api = ApiConnection::new(self.facts.clone(), self.requests.clone(), self.troubles.clone());
+        let (mut reconciler, mut events) = (Reconciler::new(self.taints.clone()), EventQueue::new(uptime()));
+        if self.settings.publish == Publish::None {
+            api.set_reach(Reach::Off { why: "[kubernetes] publish = \"none\"".into() });
+            // Nobody publishes them, and the agent goes on sending them.
+            while self.transitions.recv().await.is_some() {}
+            return std::future::pending().await;
+        }
+        // From zero on, so that an alert also sees an agent that has never written.
+        drop(self.requests.get_or_create(&[("verb", "patch"), ("outcome", "success")]));
+        loop {
+            let kubelet = self.kubelet.borrow().clone();
+            let why = match connect(&self.settings, kubelet, &api).await {
+                Ok(Ok(session)) => {
+                    self.publish(&session, &api, &mut reconciler, &mut events).await;
+                    continue;
+                }
+                Ok(Err(why)) => {
+                    self.troubles.clear(Trouble::IdentityUnusable);
+                    why
+                }
+                Err(error) => {
+                    let error = redact::sanitize_line(&format!("{error:#}"), 500);
+                    self.troubles.set(Trouble::IdentityUnusable, format!("{error}; nothing is published"));
+                    error
+                }
+            };
+            api.set_reach(Reach::Off { why });
+            while self.transitions.len() > MAX_WAITING {
+                drop(self.transitions.try_recv());
+            }
+            tokio::select! {
+                () = sleep(LOOK_EVERY) => {}
+                () = changed(&mut self.kubelet) => {}
+            }
+        }
+    }
+
+    /// Publishes until a new client has to be built.
+    async fn publish(
+        &mut self,
+        session: &Session,
+        api: &ApiConnection,
+        reconciler: &mut Reconciler,
+        events: &mut EventQueue,
+    ) {
+        if matches!(api.facts.borrow().reach, Reach::Off { .. }) {
+            self.troubles.clear(Trouble::IdentityUnusable);
+            api.set_reach(Reach::Untried);
+        }
+        reconciler.read_first();
+        tracing::info!("publishing to Node {} by {}", session.node_name, session.source);
+        let (client, name) = (|| session.client.clone(), session.node_name.as_str());
+        tokio::select! {
+            _ = node::publish_conditions(client(), name, api, reconciler, &mut self.desired) => {}
+            _ = events.publish(client(), api, &mut self.transitions) => {}
+            _ = lease::read_lease(client(), name, api, &mut self.lease_wanted) => {}
+            () = outdated(session, &self.settings, self.kubelet.clone()) => {}
+            () = refused(session, api) => {}
+            () = sleep_until(session.renew_at.unwrap_or(Uptime::MAX)) => {}
+        }
+    }
+}
+
+/// The key of a condition's taint, for docs/reference.
+#[cfg(test)]
+pub fn taint_key(kind: crate::condition::ConditionType) -> String {
+    taints::key(kind)
+}

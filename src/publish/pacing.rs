@@ -1,0 +1,141 @@
+//! How often something may be tried or done. Pure; the time is handed in.
+
+use std::{collections::VecDeque, time::Duration};
+
+use crate::condition::Uptime;
+
+const FIRST_DELAY: Duration = Duration::from_millis(250);
+/// Failures are forgotten when the next one comes so long after it could have come.
+const FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
+
+/// Exponential backoff with jitter, so that the nodes of a cluster do not retry all at once.
+#[derive(Debug)]
+pub struct Backoff {
+    longest: Duration,
+    failures: u32,
+    until: Option<Uptime>,
+}
+
+impl Backoff {
+    /// No failure so far; waits `longest` at most.
+    pub const fn new(longest: Duration) -> Self {
+        Self { longest, failures: 0, until: None }
+    }
+
+    /// Takes in a failure. `at_least` is what the other side asked for (`Retry-After`).
+    pub fn failed(&mut self, now: Uptime, at_least: Duration) {
+        if self.until.is_some_and(|until| now > until + FORGOTTEN_AFTER) {
+            self.failures = 0;
+        }
+        self.failures = self.failures.saturating_add(1);
+        self.wait(now, at_least);
+    }
+
+    /// Takes in a success: nothing waits any more. Whether the attempt before it had failed.
+    pub fn succeeded(&mut self) -> bool {
+        self.until = None;
+        std::mem::take(&mut self.failures) > 0
+    }
+
+    /// When the next attempt may be made; none if now.
+    pub fn until(&self, now: Uptime) -> Option<Uptime> {
+        self.until.filter(|&until| now < until)
+    }
+
+    /// Takes in that an attempt begins. After a failure the next one waits as well, even while this one has not ended.
+    pub fn attempt(&mut self, now: Uptime) {
+        if self.failures > 0 {
+            self.wait(now, Duration::ZERO);
+        }
+    }
+
+    fn wait(&mut self, now: Uptime, at_least: Duration) {
+        let doublings = (self.failures - 1).min(16);
+        let delay = FIRST_DELAY.saturating_mul(1 << doublings).min(self.longest);
+        self.until = Some(now + delay.mul_f64(0.5 + fastrand::f64() / 2.0).max(at_least));
+    }
+}
+
+/// So many times within any period of that length.
+#[derive(Debug)]
+pub struct Budget {
+    times: usize,
+    period: Duration,
+    spent: VecDeque<Uptime>,
+}
+
+impl Budget {
+    pub const fn new(times: usize, period: Duration) -> Self {
+        Self { times, period, spent: VecDeque::new() }
+    }
+
+    /// Whether it may be done once more now.
+    pub fn has_room(&mut self, now: Uptime) -> bool {
+        self.spent.retain(|&at| now < at + self.period);
+        self.spent.len() < self.times
+    }
+
+    /// Does it once; `false` if there is no room, and then nothing is counted.
+    pub fn take(&mut self, now: Uptime) -> bool {
+        let has_room = self.has_room(now);
+        if has_room {
+            self.spent.push_back(now);
+        }
+        has_room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: u64) -> Uptime {
+        Duration::from_secs(secs)
+    }
+
+    #[test]
+    fn each_failure_waits_longer_up_to_the_longest_and_a_success_ends_it() {
+        let mut backoff = Backoff::new(at(15));
+        assert_eq!(backoff.until(at(0)), None);
+        for (failure, shortest, longest) in [(1, 125, 250), (2, 250, 500), (3, 500, 1000)] {
+            backoff.failed(at(100), Duration::ZERO);
+            let delay = backoff.until(at(100)).unwrap().saturating_sub(at(100)).as_millis();
+            assert!((shortest..=longest).contains(&delay), "failure {failure}: {delay} ms");
+        }
+        (0..100).for_each(|_| backoff.failed(at(100), Duration::ZERO));
+        assert!(backoff.until(at(100)).unwrap() <= at(115));
+        backoff.failed(at(100), at(40));
+        assert_eq!(backoff.until(at(100)), Some(at(140)), "Retry-After is honored");
+        backoff.succeeded();
+        assert_eq!(backoff.until(at(100)), None);
+    }
+
+    #[test]
+    fn a_failure_long_after_the_last_one_counts_as_the_first() {
+        let mut backoff = Backoff::new(at(600));
+        (0..20).for_each(|_| backoff.failed(at(0), Duration::ZERO));
+        let until = backoff.until(at(0)).unwrap();
+        backoff.failed(until, Duration::ZERO);
+        assert!(backoff.until(until).unwrap() >= until + at(300), "it came at once");
+        let later = backoff.until(until).unwrap() + at(61);
+        backoff.failed(later, Duration::ZERO);
+        assert!(backoff.until(later).unwrap() < later + at(1));
+    }
+
+    #[test]
+    fn while_attempts_fail_they_are_made_one_after_the_other() {
+        let mut backoff = Backoff::new(at(15));
+        backoff.attempt(at(1));
+        assert_eq!(backoff.until(at(1)), None, "nothing has failed");
+        backoff.failed(at(1), Duration::ZERO);
+        backoff.attempt(at(5));
+        assert!(backoff.until(at(5)).is_some());
+    }
+
+    #[test]
+    fn a_budget_has_room_again_when_its_period_is_over() {
+        let mut budget = Budget::new(2, at(60));
+        assert!(budget.take(at(0)) && budget.take(at(10)) && !budget.take(at(59)));
+        assert!(budget.take(at(60)) && !budget.take(at(61)));
+    }
+}

@@ -1,0 +1,171 @@
+//! A client for the API server, from the first identity that exists, and when another one has to be built.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, anyhow};
+use jiff::Timestamp;
+use kube::Client;
+use tokio::{sync::watch, time::sleep};
+
+use super::{
+    clock::{Now, sleep_until},
+    connection::{self, ApiConnection},
+    exec,
+    identity::{self, FileState, OWN_KUBECONFIG, Source},
+    node::changed,
+};
+use crate::{
+    condition::Uptime,
+    host::{blocking, clock::uptime, kubelet::KubeletFacts, trouble::Trouble},
+    settings::KubernetesSettings,
+};
+
+/// How often the credential's files are looked at: a node that joins gets them at any moment.
+pub const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// The time for reading the credential's files: a disk may hang.
+const READ_DEADLINE: Duration = Duration::from_secs(10);
+const RENEW_BEFORE: Duration = Duration::from_mins(1);
+
+/// A client, and what it was built with.
+pub struct Session {
+    pub client: Client,
+    pub node_name: String,
+    pub source: Source,
+    files: Vec<FileState>,
+    built_at: Uptime,
+    /// When an exec plugin is asked for the next credential.
+    pub renew_at: Option<Uptime>,
+}
+
+/// Builds a client, or returns why there is none to build.
+///
+/// # Errors
+/// If there is an identity and it cannot be used.
+pub async fn connect(
+    settings: &KubernetesSettings,
+    kubelet: Option<KubeletFacts>,
+    api: &ApiConnection,
+) -> Result<Result<Session, String>> {
+    let (node_name, kubeconfig) = kubelet.map(|kubelet| (kubelet.node_name, kubelet.kubeconfig)).unzip();
+    let Some(node_name) = settings.node_name.clone().or(node_name) else {
+        return Ok(Err("the Node's name is not known: the kubelet's configuration has not been read".into()));
+    };
+    let choose = choice(settings, kubeconfig.flatten());
+    let Some(identity) = read_files(move || choose().map(identity::read).transpose()).await?? else {
+        return Ok(Err(format!("no identity: there is neither {OWN_KUBECONFIG} nor a kubeconfig of the kubelet's")));
+    };
+    let (source, files, mut config) = (identity.source, identity.files, identity.config);
+    let expires = exec::ask(&mut config.auth_info).await.with_context(|| source.to_string())?;
+    let server = config.cluster_url.to_string();
+    let building = api.clone();
+    let client = read_files(move || building.connect(config)).await?;
+    let client = client.map_err(|error| anyhow!("{source}: {}", connection::describe(&error)))?;
+    api.facts.send_modify(|facts| facts.server = Some(server));
+    let renew_at = expires.map(|expires| renewal(expires, api.now()));
+    Ok(Ok(Session { client, node_name, source, files, built_at: uptime(), renew_at }))
+}
+
+/// What chooses the identity. It belongs into [`read_files`].
+fn choice(settings: &KubernetesSettings, kubelet: Option<PathBuf>) -> impl FnOnce() -> Option<Source> + Send + 'static {
+    let settings = settings.kubeconfig.clone();
+    move || identity::choose(settings.as_deref(), Path::new(OWN_KUBECONFIG), kubelet.as_deref())
+}
+
+/// Waits until the client would be built with another identity, from changed files, or for another Node.
+pub async fn outdated(
+    session: &Session,
+    settings: &KubernetesSettings,
+    mut kubelet: watch::Receiver<Option<KubeletFacts>>,
+) {
+    loop {
+        tokio::select! {
+            () = sleep(LOOK_EVERY) => {}
+            () = changed(&mut kubelet) => {}
+        }
+        let known = kubelet.borrow_and_update().clone();
+        let (node_name, kubeconfig) = known.map(|known| (known.node_name, known.kubeconfig)).unzip();
+        if settings.node_name.is_none() && node_name.is_some_and(|name| name != session.node_name) {
+            return;
+        }
+        let choose = choice(settings, kubeconfig.flatten());
+        let (source, files) = (session.source.clone(), session.files.clone());
+        let look = read_files(move || choose() != Some(source) || files.iter().any(FileState::has_changed));
+        // If the files cannot be read in time, the client that works stays.
+        if matches!(look.await, Ok(true)) {
+            return;
+        }
+    }
+}
+
+/// Waits until the API server refuses the credential, and it is time to build a client again.
+pub async fn refused(session: &Session, api: &ApiConnection) {
+    api.unauthorized.notified().await;
+    let (source, node) = (&session.source, &session.node_name);
+    let message = format!(
+        "the API server answers 401 Unauthorized to {source}; nothing is published on Node {node}: renew the credential"
+    );
+    api.troubles.set(Trouble::IdentityUnusable, message);
+    sleep_until(session.built_at + 3 * LOOK_EVERY).await;
+}
+
+/// A minute before the credential expires, but not before a minute has passed.
+fn renewal(expires: Timestamp, now: Now) -> Uptime {
+    let lifetime = Duration::try_from(expires.duration_since(now.server)).unwrap_or_default();
+    now.uptime + lifetime.saturating_sub(RENEW_BEFORE).max(RENEW_BEFORE)
+}
+
+/// Runs what reads the credential's files beside the loop: their disk may hang.
+pub async fn read_files<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let done = blocking::run("the credential", READ_DEADLINE, work).await;
+    done.with_context(|| {
+        format!("the credential was not read within {} s; see whether its disk answers", READ_DEADLINE.as_secs())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::{Request, Response};
+    use kube::client::Body;
+    use tokio::sync::watch;
+    use tower::{BoxError, service_fn};
+
+    use super::*;
+    use crate::host::{
+        api::{ApiFacts, RequestCounts},
+        trouble::Troubles,
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_whose_credential_is_refused_is_built_again_when_it_is_half_a_minute_old() {
+        let api =
+            ApiConnection::new(watch::channel(ApiFacts::default()).0, RequestCounts::default(), Troubles::default());
+        let service = service_fn(|_: Request<Body>| async { Ok::<_, BoxError>(Response::new(Body::empty())) });
+        let mut session = Session {
+            client: Client::new(service, "default"),
+            node_name: "n1".into(),
+            source: Source::InCluster,
+            files: vec![],
+            built_at: uptime(),
+            renew_at: None,
+        };
+        let mut waited = async |built_at| {
+            session.built_at = built_at;
+            let from = tokio::time::Instant::now();
+            tokio::join!(refused(&session, &api), async { api.unauthorized.notify_waiters() });
+            from.elapsed().as_secs()
+        };
+        assert!((25..=30).contains(&waited(uptime()).await));
+        assert_eq!(waited(Uptime::ZERO).await, 0);
+    }
+
+    #[test]
+    fn a_credential_is_renewed_a_minute_before_it_expires_but_not_more_often_than_once_a_minute() {
+        let server = "2026-11-26T06:17:00Z".parse().unwrap();
+        let now = Now { uptime: Duration::from_secs(100), server };
+        let renewed = |secs| renewal(server + jiff::SignedDuration::from_secs(secs), now).as_secs();
+        assert_eq!([renewed(900), renewed(61), renewed(-5)], [940, 160, 160]);
+    }
+}

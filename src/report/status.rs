@@ -1,0 +1,264 @@
+//! /run/nodevigil/status.json: what the agent finds and publishes, for `nodevigil status` and programs on the host.
+
+use std::{collections::BTreeMap, io, path::Path};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    condition::{Condition, ConditionType, Desired, Status, Uptime},
+    files,
+    host::{
+        api::{ApiFacts, Reach},
+        pause::Pause,
+        trouble::Trouble,
+    },
+};
+
+/// Where it is written.
+pub const PATH: &str = "/run/nodevigil/status.json";
+/// How long after its writing a report still counts as present. The agent writes it on every change and at least every 30 seconds.
+pub const STALE_AFTER: SignedDuration = SignedDuration::from_secs(60);
+/// The format's version. It changes when a field is removed or changes its meaning, not when one is added.
+const VERSION: u32 = 1;
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The content of status.json.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StatusReport {
+    pub version: u32,
+    pub agent_version: String,
+    pub pid: u32,
+    pub written_at: Timestamp,
+    /// The Node's name.
+    pub node: String,
+    pub conditions: Vec<ConditionReport>,
+    pub published: Published,
+    pub kubelet: KubeletReport,
+    /// The pause that is in effect, if any.
+    pub pause: Option<Pause>,
+    pub troubles: Vec<TroubleReport>,
+}
+
+/// A condition as nodevigil finds it. The Node shows the same, if it is published.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConditionReport {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub status: Status,
+    pub reason: String,
+    pub message: String,
+    /// Since when it has this status: the Node's `lastTransitionTime`, if the Node shows the same status.
+    pub since: Timestamp,
+}
+
+impl ConditionReport {
+    /// Whether it shows a problem, which for most types is status `False`.
+    pub fn is_problem(&self) -> bool {
+        ConditionType::by_name(&self.kind).is_some_and(|kind| kind.problem_status() == self.status)
+    }
+}
+
+/// Whether conditions can be published on the Node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
+pub enum Published {
+    /// Nothing is published, by the settings or for want of an identity.
+    Off {
+        reason: String,
+    },
+    /// No request has been answered yet.
+    Untried,
+    Reached {
+        since: Timestamp,
+    },
+    Unreached {
+        since: Timestamp,
+        error: String,
+    },
+}
+
+/// The kubelet that is watched.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct KubeletReport {
+    pub unit: Option<String>,
+    pub pid: Option<u32>,
+    /// The URL of its /healthz; none if it answers no probes.
+    pub healthz: Option<String>,
+}
+
+/// What nodevigil itself cannot do at present.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TroubleReport {
+    pub name: String,
+    pub message: String,
+}
+
+/// What a report is made from.
+#[derive(Debug)]
+pub struct Present<'a> {
+    pub node: &'a str,
+    pub desired: &'a Desired,
+    pub api: &'a ApiFacts,
+    pub kubelet: KubeletReport,
+    pub pause: Option<&'a Pause>,
+    pub troubles: BTreeMap<Trouble, String>,
+    pub now: Timestamp,
+    pub uptime: Uptime,
+}
+
+impl StatusReport {
+    /// The present report; `previous` is the last one of this run of the agent.
+    pub fn new(present: Present<'_>, previous: Option<&Self>) -> Self {
+        let conditions = present.desired.conditions.iter().map(|condition| ConditionReport {
+            kind: condition.kind.name().to_owned(),
+            status: condition.status,
+            reason: condition.reason.clone(),
+            message: condition.message.clone(),
+            since: since(condition, &present, previous),
+        });
+        let troubles = present.troubles.iter();
+        let troubles =
+            troubles.map(|(trouble, message)| TroubleReport { name: trouble.name().into(), message: message.clone() });
+        Self {
+            version: VERSION,
+            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            written_at: present.now,
+            node: present.node.to_owned(),
+            conditions: conditions.collect(),
+            published: published(&present, previous),
+            pause: present.pause.cloned(),
+            troubles: troubles.collect(),
+            kubelet: present.kubelet,
+        }
+    }
+
+    /// Replaces the file at `path`.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        files::replace(path, 0o644, &serde_json::to_string(self)?)
+    }
+
+    /// The report at `path`, however old.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        Ok(serde_json::from_str(&files::read(path, MAX_BYTES)?)?)
+    }
+}
+
+fn since(condition: &Condition, present: &Present<'_>, previous: Option<&StatusReport>) -> Timestamp {
+    let kind = condition.kind.name();
+    let mut on_node = present.api.node.iter().flat_map(|node| &node.conditions);
+    let on_node = on_node.find(|shown| shown.kind == kind && shown.status == condition.status.name());
+    let mut before = previous.iter().flat_map(|report| &report.conditions);
+    let before = before.find(|before| before.kind == kind && before.status == condition.status);
+    let since = on_node.and_then(|shown| shown.last_transition).or(before.map(|before| before.since));
+    since.unwrap_or(present.now)
+}
+
+fn published(present: &Present<'_>, previous: Option<&StatusReport>) -> Published {
+    // Computed from two clocks that are read one after the other, it differs a little each time: then the previous one stays.
+    let before = previous.and_then(|report| match report.published {
+        Published::Reached { since } | Published::Unreached { since, .. } => Some(since),
+        Published::Off { .. } | Published::Untried => None,
+    });
+    let timestamp = |since: Uptime| {
+        let since = present.now.checked_sub(present.uptime.saturating_sub(since)).unwrap_or(present.now);
+        before.filter(|before| since.duration_since(*before).abs() < SignedDuration::from_secs(1)).unwrap_or(since)
+    };
+    match &present.api.reach {
+        Reach::Off { why } => Published::Off { reason: why.clone() },
+        Reach::Untried => Published::Untried,
+        Reach::Reached { since } => Published::Reached { since: timestamp(*since) },
+        Reach::Unreached { since, error } => Published::Unreached { since: timestamp(*since), error: error.clone() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        condition::ConditionType,
+        host::api::{NodeFacts, ObservedCondition},
+    };
+
+    fn time(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn desired(status: Status) -> Desired {
+        let condition = Condition {
+            kind: ConditionType::KubeletHealthy,
+            status,
+            reason: "KubeletCrashed".into(),
+            message: "m".into(),
+            flips: 0,
+        };
+        Desired { conditions: vec![condition], ..Desired::default() }
+    }
+
+    fn report(status: Status, api: &ApiFacts, now: &str, previous: Option<&StatusReport>) -> StatusReport {
+        let desired = desired(status);
+        let present = Present {
+            node: "worker-1",
+            desired: &desired,
+            api,
+            kubelet: KubeletReport { unit: Some("kubelet.service".into()), pid: Some(7), healthz: None },
+            pause: None,
+            troubles: BTreeMap::from([(Trouble::BusLost, "no answer".to_owned())]),
+            now: time(now),
+            uptime: Duration::from_secs(100),
+        };
+        StatusReport::new(present, previous)
+    }
+
+    #[test]
+    fn the_time_of_a_status_is_the_nodes_and_without_one_that_of_the_change() {
+        let mut api = ApiFacts::default();
+        let first = report(Status::False, &api, "2026-01-01T00:00:00Z", None);
+        assert_eq!(first.conditions[0].since, time("2026-01-01T00:00:00Z"));
+        let same = report(Status::False, &api, "2026-01-01T00:00:09Z", Some(&first));
+        assert_eq!(same.conditions[0].since, first.conditions[0].since);
+        let changed = report(Status::True, &api, "2026-01-01T00:00:09Z", Some(&first));
+        assert_eq!(changed.conditions[0].since, time("2026-01-01T00:00:09Z"));
+
+        let shown = ObservedCondition {
+            kind: "KubeletHealthy".into(),
+            status: "False".into(),
+            reason: String::new(),
+            message: String::new(),
+            last_heartbeat: None,
+            last_transition: Some(time("2025-12-31T00:00:00Z")),
+        };
+        let conditions = vec![shown];
+        let created = Timestamp::UNIX_EPOCH;
+        api.node = Some(NodeFacts { name: "worker-1".into(), created, conditions, ..NodeFacts::default() });
+        let on_node = report(Status::False, &api, "2026-01-01T00:00:09Z", Some(&first));
+        assert_eq!(on_node.conditions[0].since, time("2025-12-31T00:00:00Z"));
+        let not_yet = report(Status::True, &api, "2026-01-01T00:00:09Z", Some(&first));
+        assert_eq!(not_yet.conditions[0].since, time("2026-01-01T00:00:09Z"));
+    }
+
+    #[test]
+    fn the_file_has_the_documented_fields_and_is_read_back() {
+        let api = ApiFacts {
+            reach: Reach::Unreached { since: Duration::from_secs(40), error: "connection refused".into() },
+            ..ApiFacts::default()
+        };
+        let mut report = report(Status::False, &api, "2026-01-01T00:01:00Z", None);
+        (report.pid, report.agent_version) = (1, "0".into());
+        let pause = Pause { until: time("2026-01-01T01:00:00Z"), by: "ann".into(), reason: Some("new disk".into()) };
+        report.pause = Some(pause);
+        let expected = r#"{"version":1,"agent_version":"0","pid":1,"written_at":"2026-01-01T00:01:00Z","node":"worker-1",
+"conditions":[{"type":"KubeletHealthy","status":"False","reason":"KubeletCrashed","message":"m","since":"2026-01-01T00:01:00Z"}],
+"published":{"state":"unreached","since":"2026-01-01T00:00:00Z","error":"connection refused"},
+"kubelet":{"unit":"kubelet.service","pid":7,"healthz":null},"pause":{"until":"2026-01-01T01:00:00Z","by":"ann","reason":"new disk"},
+"troubles":[{"name":"BusLost","message":"no answer"}]}"#;
+        assert_eq!(serde_json::to_string(&report).unwrap(), expected.replace('\n', ""));
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("status.json");
+        report.write(&path).unwrap();
+        assert_eq!(StatusReport::read(&path).unwrap(), report);
+    }
+}

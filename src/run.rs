@@ -1,0 +1,315 @@
+//! The composition root: starts every task, hands each its channels, and turns reports into what is shown.
+
+use std::{
+    panic::{self, AssertUnwindSafe},
+    path::{Path, PathBuf},
+    process::{self, ExitCode},
+    thread,
+    time::Duration,
+};
+
+use futures::FutureExt as _;
+use sd_notify::NotifyState;
+use tokio::{
+    runtime,
+    signal::unix::{Signal, SignalKind, signal},
+    sync::{mpsc, watch},
+    task::JoinSet,
+    task_local,
+    time::{Instant, MissedTickBehavior, interval_at, sleep, timeout},
+};
+
+use crate::{
+    agent::Agent,
+    condition::{Condition, ConditionType, Desired, Transition, Uptime, View},
+    host::{
+        api::{ApiFacts, RequestCounts},
+        clock::{next_multiple, uptime},
+        kmsg::KernelLog,
+        kubelet::{KubeletFacts, Watched},
+        log, memory,
+        notify::Notifier,
+        systemd::{Ending, why_ending},
+        trouble::{Trouble, Troubles},
+    },
+    monitor::{self, HungServices, Inputs, kubelet},
+    publish::Publisher,
+    report::metrics::{Metrics, serve},
+    settings::{self, EXIT_CONFIG, Settings, accepted},
+};
+
+/// `EX_SOFTWARE` of sysexits.h: a task of the agent ended or hangs. systemd starts the agent again.
+const EXIT_SOFTWARE: u8 = 70;
+/// Reports that wait for the engine.
+const REPORTS: usize = 64;
+/// Transitions that wait for the publisher.
+const TRANSITIONS: usize = 64;
+/// Files and programs that are waited for at a time.
+const BLOCKING_THREADS: usize = 8;
+/// A thread for them stays idle for this time: what is read every half minute would else start one each time.
+const BLOCKING_THREADS_STAY: Duration = Duration::from_mins(1);
+/// How often the pause file is read, the monitors are checked and systemd is notified, which expects it every 10 seconds.
+const TICK: Duration = Duration::from_secs(4);
+/// A monitor that ended is started again after this time.
+const START_AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// When one ends this often in `ENDS_COUNT_FOR`, the agent ends.
+const MAX_ENDS: usize = 3;
+const ENDS_COUNT_FOR: Duration = Duration::from_mins(10);
+/// At a stop the API server is given this time to take the last conditions.
+const STOP_WAIT: Duration = Duration::from_millis(1500);
+/// The same for systemd, to say why we stop.
+const WHY_WAIT: Duration = Duration::from_millis(500);
+
+/// Runs the agent until it is stopped; `config` replaces the usual settings files if it is not empty.
+pub fn run(config: &[PathBuf]) -> ExitCode {
+    log::init();
+    let troubles = Troubles::default();
+    let Some(settings) = settings(config, &troubles) else {
+        return ExitCode::from(EXIT_CONFIG);
+    };
+    memory::lock();
+    abort_on_panic();
+    let code = match runtime() {
+        Ok(runtime) => {
+            let served = runtime.block_on(serve_until_stopped(settings, troubles));
+            // Dropped, it would wait for threads that hang in the kernel (state D).
+            runtime.shutdown_background();
+            served
+        }
+        Err(error) => Err(anyhow::anyhow!("cannot start: {error}")),
+    };
+    let code = code.unwrap_or_else(|error| {
+        tracing::error!("{error:#}");
+        EXIT_SOFTWARE
+    });
+    log::flush();
+    ExitCode::from(code)
+}
+
+/// The runtime of the agent: one thread, and a few for what blocks.
+///
+/// # Errors
+/// When the kernel has no descriptors for it.
+pub fn runtime() -> std::io::Result<runtime::Runtime> {
+    let mut builder = runtime::Builder::new_current_thread();
+    builder.enable_all().max_blocking_threads(BLOCKING_THREADS).thread_keep_alive(BLOCKING_THREADS_STAY).build()
+}
+
+/// The settings of the files, else the last accepted ones; none if there are neither.
+fn settings(config: &[PathBuf], troubles: &Troubles) -> Option<Settings> {
+    match settings::load(Path::new("/"), config) {
+        Ok(settings) => {
+            let kept = settings.clone();
+            // On a thread, as the disk may hang; nobody waits for it.
+            thread::spawn(move || accepted::save(Path::new(accepted::PATH), &kept));
+            Some(settings)
+        }
+        Err(error) => {
+            let kept = accepted::read(Path::new(accepted::PATH));
+            if kept.is_some() {
+                troubles.set(Trouble::ConfigRefused, format!("{error}; the last accepted settings are in effect"));
+            } else {
+                tracing::error!("{error}; there are no accepted settings to go on with");
+                log::flush();
+            }
+            kept
+        }
+    }
+}
+
+/// The tasks that watch and publish, and the ends of their channels that the loop of the agent holds.
+pub struct Tasks {
+    pub running: JoinSet<&'static str>,
+    pub reports: mpsc::Receiver<(ConditionType, View)>,
+    pub desired: watch::Sender<Desired>,
+    pub transitions: mpsc::Sender<Transition>,
+    pub api: watch::Receiver<ApiFacts>,
+    pub kubelet: watch::Receiver<Option<KubeletFacts>>,
+    pub watched: watch::Receiver<Watched>,
+    pub kernel_log: KernelLog,
+    pub metrics: Metrics,
+}
+
+impl Tasks {
+    /// Starts every monitor and the publisher. Nothing is written to the API server before [`Desired::node_uid`] is set.
+    pub fn start(settings: &Settings, troubles: &Troubles) -> Self {
+        let (reports, received) = mpsc::channel(REPORTS);
+        let (transitions, transitions_receiver) = mpsc::channel(TRANSITIONS);
+        let (desired, desired_receiver) = watch::channel(Desired::default());
+        let (api_sender, api) = watch::channel(ApiFacts::default());
+        let (kubelet_sender, kubelet) = watch::channel(None);
+        let (watched_sender, watched) = watch::channel(Watched::default());
+        let (lease_wanted, lease_wanted_receiver) = watch::channel(false);
+        let (requests, kernel_log) = (RequestCounts::default(), KernelLog::default());
+        let metrics = Metrics::new(desired_receiver.clone(), requests.clone(), troubles.clone());
+        let inputs = Inputs {
+            settings: settings.clone(),
+            reports,
+            api: api.clone(),
+            kubelet: kubelet.clone(),
+            watched: watched.clone(),
+            kernel_log: kernel_log.clone(),
+            hung: HungServices::default(),
+            troubles: troubles.clone(),
+        };
+        let kubelet_monitor = kubelet::Monitor {
+            inputs: inputs.clone(),
+            facts: kubelet_sender,
+            watched: watched_sender,
+            lease_wanted,
+            probe_seconds: metrics.probe_seconds.clone(),
+        };
+        let publisher = Publisher {
+            settings: settings.kubernetes.clone(),
+            taints: settings.taints.clone(),
+            kubelet: kubelet.clone(),
+            desired: desired_receiver,
+            facts: api_sender,
+            lease_wanted: lease_wanted_receiver,
+            transitions: transitions_receiver,
+            requests,
+            troubles: troubles.clone(),
+        };
+        let mut running = JoinSet::new();
+        running.spawn(again("the kubelet's monitor", kubelet_monitor, kubelet::Monitor::run));
+        running.spawn(again("the configuration's monitor", inputs.clone(), monitor::config::run));
+        running.spawn(again("the container runtime's monitor", inputs.clone(), monitor::runtime::run));
+        running.spawn(again("the memory's monitor", inputs.clone(), monitor::memory::run));
+        running.spawn(again("the storage's monitor", inputs.clone(), monitor::storage::run));
+        running.spawn(again("the kernel's monitor", inputs.clone(), monitor::kernel::run));
+        running.spawn(again("the bootstrap's monitor", inputs, monitor::bootstrap::run));
+        running.spawn(named("the publisher", publisher.run()));
+        // Behind the monitors, which ask for its lines when they start.
+        running.spawn(named("the reader of the kernel's log", kernel_log.clone().follow(troubles.clone())));
+        Self { running, reports: received, desired, transitions, api, kubelet, watched, kernel_log, metrics }
+    }
+}
+
+/// Starts all tasks, and works until systemd stops us or a task ends; returns the exit code.
+async fn serve_until_stopped(settings: Settings, troubles: Troubles) -> anyhow::Result<u8> {
+    let mut stops = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
+    let Tasks { mut running, mut reports, desired, transitions, mut api, kubelet, watched, metrics, .. } =
+        Tasks::start(&settings, &troubles);
+    if settings.metrics.enabled {
+        running.spawn(named("the metrics server", serve(settings.metrics.listen, metrics.clone(), troubles.clone())));
+    }
+    let mut agent = Agent::new(&settings, metrics, troubles, desired, transitions, kubelet, watched);
+    let first_tick = Instant::now() + next_multiple(uptime(), TICK).saturating_sub(uptime());
+    let (notifier, mut ticks) = (Notifier::new(), interval_at(first_tick, TICK));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    notifier.notify(NotifyState::Ready);
+    agent.tick()?;
+    loop {
+        tokio::select! {
+            biased;
+            Some((kind, view)) = reports.recv() => agent.report(kind, view),
+            Ok(()) = api.changed() => agent.api_changed(&api.borrow_and_update().clone()),
+            Some(ended) = running.join_next() => anyhow::bail!("{} ended", ended.unwrap_or("a task")),
+            () = stopped(&mut stops) => {
+                notifier.notify(NotifyState::Stopping);
+                return Ok(stop(&mut agent, api).await);
+            }
+            _ = ticks.tick() => {
+                agent.tick()?;
+                notifier.notify(NotifyState::Watchdog);
+            }
+        }
+        agent.show();
+    }
+}
+
+task_local! {
+    /// Set in the tasks that a panic ends alone.
+    static STARTED_AGAIN: ();
+}
+
+/// Ends the process at a panic, except in what is started again by [`again`]: without a task of its own a monitor would be half alive.
+fn abort_on_panic() {
+    let print = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        if STARTED_AGAIN.try_with(|()| ()).is_err() {
+            process::abort();
+        }
+    }));
+}
+
+/// Runs a task that should never end, and returns its name when it does.
+async fn named<T>(name: &'static str, task: impl Future<Output = T>) -> &'static str {
+    task.await;
+    name
+}
+
+/// Runs a task that should never end, and again after it ended or panicked; returns its name when it ends too often.
+async fn again<I: Clone, F: Future>(name: &'static str, inputs: I, task: impl Fn(I) -> F) -> &'static str {
+    let mut ends = Vec::new();
+    loop {
+        AssertUnwindSafe(STARTED_AGAIN.scope((), task(inputs.clone()))).catch_unwind().await.ok();
+        if end_too_often(&mut ends, uptime()) {
+            return name;
+        }
+        tracing::error!("{name} ended; it is started again in {} s", START_AGAIN_AFTER.as_secs());
+        sleep(START_AGAIN_AFTER).await;
+    }
+}
+
+/// Whether an end now is the third within ten minutes; `ends` are those before it.
+fn end_too_often(ends: &mut Vec<Uptime>, now: Uptime) -> bool {
+    ends.retain(|end| now < *end + ENDS_COUNT_FOR);
+    ends.push(now);
+    ends.len() >= MAX_ENDS
+}
+
+async fn stopped([terminate, interrupt]: &mut [Signal; 2]) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+/// Ends the agent. If our unit was stopped, nobody watches from now on: what is `False` is no longer known to be so, and no taint of ours
+/// should stay. Before a restart or a shutdown everything stays as it is.
+async fn stop(agent: &mut Agent, mut api: watch::Receiver<ApiFacts>) -> u8 {
+    let why = timeout(WHY_WAIT, why_ending()).await;
+    if !matches!(why, Ok(Ok(Ending::Stopped))) {
+        return 0;
+    }
+    let last = agent.withdraw_problems();
+    let is_shown = |api: &ApiFacts| {
+        if api.node.as_ref().is_some_and(|node| node.has_our_taints) {
+            return false;
+        }
+        let shown = |wanted: &Condition| {
+            let node = api.node.as_ref()?;
+            let found = node.conditions.iter().find(|shown| shown.kind == wanted.kind.name())?;
+            Some(found.reason == wanted.reason)
+        };
+        last.iter().all(|wanted| shown(wanted).unwrap_or_default())
+    };
+    timeout(STOP_WAIT, api.wait_for(is_shown)).await.ok();
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_monitor_that_panics_is_started_again_twice() {
+        let starts = Cell::new(0);
+        let monitor = async |starts: &Cell<u32>| {
+            starts.set(starts.get() + 1);
+            assert!(STARTED_AGAIN.try_with(|()| ()).is_err(), "the panic of this test");
+        };
+        assert_eq!((again("a monitor", &starts, monitor).await, starts.get()), ("a monitor", 3));
+    }
+
+    #[test]
+    fn only_ends_of_the_last_ten_minutes_count() {
+        let mut ends = Vec::new();
+        let mut end = |secs| end_too_often(&mut ends, Duration::from_secs(secs));
+        assert_eq!([0, 599, 600, 1198].map(&mut end), [false, false, false, true]);
+    }
+}

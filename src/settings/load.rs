@@ -1,0 +1,296 @@
+//! Reads the settings' files, with errors that name file, line, column and key.
+//!
+//! The files are found as the UAPI group's Configuration Files Specification says: the first `config.toml` of /etc, /run and
+//! /usr/lib, then the drop-ins of `config.d` in all three, sorted by file name. A drop-in in /etc replaces one of the same name
+//! in /run, and that one in /usr/lib. Later files win, setting by setting.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fmt, fs, io,
+    path::{Path, PathBuf},
+};
+
+use toml::{Table, Value};
+
+use super::Settings;
+use crate::files;
+
+/// The exit code for refused settings: `EX_CONFIG` of sysexits.h, which systemd shows as `status=78/CONFIG`.
+pub const EXIT_CONFIG: u8 = 78;
+
+/// Where settings are looked for, what wins last.
+const DIRECTORIES: [&str; 3] = ["usr/lib/nodevigil", "run/nodevigil", "etc/nodevigil"];
+/// A longer file is refused.
+pub const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Why settings are refused.
+#[derive(Debug)]
+pub struct Error {
+    /// One for each file that is refused: `path:line:column: key: what is wrong`.
+    pub problems: Vec<String>,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problems.join("; "))
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl Error {
+    fn new(path: &Path, error: &io::Error) -> Self {
+        Self { problems: vec![format!("{}: {error}", path.display())] }
+    }
+}
+
+/// The settings of the host whose file system is at `root_dir`, or of the files and directories `given` instead, if there are any.
+pub fn load(root_dir: &Path, given: &[PathBuf]) -> Result<Settings, Error> {
+    load_files(&find(root_dir, given)?)
+}
+
+/// The settings of these files; what a later one sets wins.
+pub fn load_files(files: &[PathBuf]) -> Result<Settings, Error> {
+    let mut merged = Table::new();
+    let mut problems = Vec::new();
+    for path in files {
+        match read(path) {
+            Ok(table) => merge(&mut merged, table),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if !problems.is_empty() {
+        return Err(Error { problems });
+    }
+    merged.try_into().map_err(|error: toml::de::Error| Error { problems: vec![error.to_string()] })
+}
+
+/// The files that make up the settings, in the order in which they are read.
+pub fn find(root_dir: &Path, given: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    if given.is_empty() {
+        return find_in(&DIRECTORIES.map(|directory| root_dir.join(directory)));
+    }
+    let mut found = Vec::new();
+    for path in given {
+        if path.is_dir() {
+            let mut files = BTreeMap::new();
+            list(path, &mut files)?;
+            found.extend(files.into_values());
+        } else {
+            found.push(path.clone());
+        }
+    }
+    Ok(found)
+}
+
+fn find_in(directories: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    let mut drop_ins = BTreeMap::new();
+    for directory in directories {
+        list(&directory.join("config.d"), &mut drop_ins)?;
+    }
+    // A dangling link exists too: reading it fails and says so.
+    let mut main = directories.iter().rev().map(|directory| directory.join("config.toml"));
+    let main = main.find(|path| path.symlink_metadata().is_ok());
+    Ok(main.into_iter().chain(drop_ins.into_values()).collect())
+}
+
+/// Adds a directory's `*.toml` by file name, in place of those of the same name. Hidden files are an editor's. A directory that
+/// does not exist has none.
+fn list(directory: &Path, found: &mut BTreeMap<OsString, PathBuf>) -> Result<(), Error> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Error::new(directory, &error)),
+    };
+    for entry in entries {
+        let path = entry.map_err(|error| Error::new(directory, &error))?.path();
+        if let Some(name) = path.file_name()
+            && path.extension().is_some_and(|extension| extension == "toml")
+            && !name.as_encoded_bytes().starts_with(b".")
+        {
+            found.insert(name.to_owned(), path);
+        }
+    }
+    Ok(())
+}
+
+/// A file's table. The file must be right by itself: once tables are merged, an error has no line.
+fn read(path: &Path) -> Result<Table, String> {
+    let text = files::read(path, MAX_FILE_BYTES).map_err(|error| format!("{}: {error}", path.display()))?;
+    let table = toml::from_str::<Settings>(&text).and_then(|_| toml::from_str(&text));
+    table.map_err(|error| describe(path, &text, error))
+}
+
+fn describe(path: &Path, text: &str, mut error: toml::de::Error) -> String {
+    let position = error.span().and_then(|span| text.get(..span.start)).map_or_else(String::new, |before| {
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let line = before.matches('\n').count() + 1;
+        format!("{line}:{}:", before[line_start..].chars().count() + 1)
+    });
+    let message = error.message().to_owned();
+    // Only the text of an error without input names the key.
+    error.set_input(None);
+    let shown = error.to_string();
+    let key = shown.rsplit_once("\nin `").and_then(|(_, key)| key.trim_end().strip_suffix('`'));
+    let key = key.map_or_else(String::new, |key| format!("{key}: "));
+    format!("{}:{position} {key}{message}", path.display())
+}
+
+/// Sets what `later` sets.
+fn merge(settings: &mut Table, later: Table) {
+    for (key, value) in later {
+        match (settings.get_mut(&key), value) {
+            (Some(Value::Table(table)), Value::Table(later)) => merge(table, later),
+            (_, value) => _ = settings.insert(key, value),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        condition::{ConditionType, Reason, ShownAs},
+        settings::{CloudProvider, IntentSettings, ReasonSettings, accepted},
+    };
+
+    fn write(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn error(text: &str) -> String {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), "etc/nodevigil/config.toml", text);
+        let error = load(root.path(), &[]).unwrap_err().to_string();
+        error.strip_prefix(root.path().to_str().unwrap()).unwrap().to_owned()
+    }
+
+    #[test]
+    fn an_error_names_file_line_column_key_and_what_is_wanted() {
+        let expected = [
+            (
+                "[kubelet]\nunits = 1",
+                "2:1: kubelet: unknown field `units`, expected one of `unit`, `healthz_url`, `start_grace_secs`",
+            ),
+            ("[kubelet]\nunit = 1", "2:8: kubelet.unit: invalid type: integer `1`, expected a string"),
+            (
+                "# é\n[conditions]\n  healthy_for_secs = -1",
+                "3:22: conditions.healthy_for_secs: -1 is out of range: wanted 1 to 3600 seconds",
+            ),
+            (
+                "metrics = { enabled = true, listen = ':80' }",
+                "1:38: metrics.listen: \":80\" is no address: wanted IP:PORT, such as 127.0.0.1:20258 or [::1]:20258",
+            ),
+            (
+                "[kubernetes]\npublish = 'all'",
+                "2:11: kubernetes.publish: unknown variant `all`, expected `conditions` or `none`",
+            ),
+            (
+                "[intent]\nnode_ip = '10.0.0.7,10.0.0.8'",
+                "2:11: intent.node_ip: \"10.0.0.7,10.0.0.8\" is wrong: wanted an IP address, or one of each family with a comma \
+                 between, such as 10.0.0.7",
+            ),
+            (
+                "[reasons.KubeletHung]\nas = 'false'",
+                "2:6: reasons.KubeletHung.as: unknown variant `false`, expected `warning` or `off`",
+            ),
+            (
+                "[reasons.KubeletIsHealthy]\nas = 'off'",
+                "1:10: reasons: KubeletIsHealthy cannot be turned down: wanted the reason of a problem",
+            ),
+            (
+                "[reasons.KubeletHangs]\nas = 'off'",
+                "1:10: reasons: no reason is named KubeletHangs: wanted one that `nodevigil explain` lists",
+            ),
+            ("[kubelet]\nunit = 'a'\nunit = 'b'", "3:1: duplicate key"),
+            ("[kubelet", "1:9: unclosed table, expected `]`"),
+        ];
+        for (text, expected) in expected {
+            assert_eq!(error(text), format!("/etc/nodevigil/config.toml:{expected}"));
+        }
+    }
+
+    #[test]
+    fn files_replace_files_of_the_same_name_and_later_ones_win() {
+        let root = tempfile::tempdir().unwrap();
+        let unit = || load(root.path(), &[]).unwrap().kubelet.unit;
+        assert_eq!(load(root.path(), &[]).unwrap(), Settings::default());
+        write(root.path(), "usr/lib/nodevigil/config.toml", "kubelet.unit = 'vendor main'");
+        assert_eq!(unit().unwrap(), "vendor main");
+        write(root.path(), "etc/nodevigil/config.toml", "kubelet.start_grace_secs = 7");
+        assert_eq!(unit(), None);
+        write(root.path(), "usr/lib/nodevigil/config.d/20-b.toml", "kubelet.unit = 'vendor'");
+        write(root.path(), "etc/nodevigil/config.d/10-a.toml", "kubelet.unit = 'admin'");
+        assert_eq!(unit().unwrap(), "vendor", "the name counts, not the directory");
+        write(root.path(), "run/nodevigil/config.d/20-b.toml", "");
+        assert_eq!(unit().unwrap(), "admin");
+        write(root.path(), "etc/nodevigil/config.d/30-c.conf", "not read");
+        write(root.path(), "etc/nodevigil/config.d/.30-c.toml", "not read");
+        assert_eq!(load(root.path(), &[]).unwrap().kubelet.start_grace_secs.duration().as_secs(), 7);
+
+        write(root.path(), "given/a.toml", "kubelet.unit = 'given'");
+        write(root.path(), "last.toml", "kubelet.healthz_url = 'http://127.0.0.1:1/healthz'");
+        let given = ["given", "last.toml"].map(|path| root.path().join(path));
+        let kubelet = load(root.path(), &given).unwrap().kubelet;
+        assert_eq!((kubelet.unit.as_deref(), kubelet.healthz_url.is_some()), (Some("given"), true));
+        assert_eq!(kubelet.start_grace_secs.duration().as_secs(), 120, "what is given replaces the usual files");
+        assert!(load(root.path(), &[root.path().join("none.toml")]).is_err());
+    }
+
+    #[test]
+    fn every_file_that_is_refused_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), "etc/nodevigil/config.toml", "a = 1");
+        write(root.path(), "etc/nodevigil/config.d/a.toml", "[b]");
+        write(root.path(), "etc/nodevigil/config.d/b.toml", &"#\n".repeat(1 << 19));
+        write(root.path(), "etc/nodevigil/config.d/c.toml", &"#\n".repeat((1 << 19) + 1));
+        let problems = load(root.path(), &[]).unwrap_err().problems;
+        assert_eq!(problems.len(), 3, "{problems:?}");
+        assert!(problems[2].ends_with("c.toml: the file is larger than 1048576 bytes"), "{problems:?}");
+    }
+
+    #[test]
+    fn every_setting_is_kept_and_its_error_names_it() {
+        let mut settings = Settings::default();
+        settings.kubelet.unit = Some("k3s.service".into());
+        settings.kubelet.healthz_url = Some("http://127.0.0.1:10248/healthz".into());
+        settings.kubernetes.kubeconfig = Some("/etc/kubeconfig".into());
+        settings.kubernetes.node_name = Some("worker-1".into());
+        settings.intent = IntentSettings {
+            cloud_provider: Some(CloudProvider::External),
+            node_ip: Some("10.0.0.7,fd00::7".into()),
+            provider_id: Some("hcloud://7".into()),
+            node_labels: BTreeMap::from([("pool".into(), "blue".into())]),
+        };
+        settings.taints.conditions.insert(ConditionType::KubeletHealthy);
+        settings.reasons.insert(Reason::KubeletHung, ReasonSettings { shown_as: ShownAs::Warning });
+        settings.runtime.endpoint = Some("unix:///run/crio/crio.sock".into());
+        settings.runtime.unit = Some("crio.service".into());
+
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("accepted-settings.toml");
+        assert_eq!(accepted::read(&path), None);
+        accepted::save(&path, &settings);
+        assert_eq!(accepted::read(&path), Some(settings.clone()));
+
+        let mut keys = Vec::new();
+        leaves("", &Table::try_from(&settings).unwrap(), &mut keys);
+        assert_eq!(keys.len(), 22, "{keys:?}");
+        for key in keys {
+            let error = error(&format!("{key} = [1]"));
+            assert!(error.contains(&format!(": {key}: ")), "{key}: {error}");
+        }
+    }
+
+    fn leaves(prefix: &str, table: &Table, keys: &mut Vec<String>) {
+        for (key, value) in table {
+            match value {
+                Value::Table(table) => leaves(&format!("{prefix}{key}."), table, keys),
+                _ => keys.push(format!("{prefix}{key}")),
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The documents that are generated from the program: `NODEVIGIL_WRITE_DOCS=1 cargo test reference::` (`make docs`) writes them, and without
+//! the variable the same tests compare. Part of the tests alone.
+#![expect(clippy::format_push_string, reason = "a document is short and built once")]
+
+mod conditions;
+mod documents;
+mod metrics;
+mod names;
+mod rules;
+mod settings;
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+/// The root of the repository: the directory at or above this package that has docs/.
+fn repository() -> PathBuf {
+    let mut directories = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    directories.find(|directory| directory.join("docs/reference").is_dir()).unwrap().to_owned()
+}
+
+/// Whether documents are to be written, not compared.
+fn is_writing() -> bool {
+    env::var_os("NODEVIGIL_WRITE_DOCS").is_some()
+}
+
+/// Writes the document, or compares it with what is written.
+fn generated(path: &str, content: &str) {
+    let file = repository().join(path);
+    if is_writing() {
+        fs::write(file, content).unwrap();
+    } else {
+        assert!(fs::read_to_string(file).unwrap() == content, "{path} differs from the program: run `make docs`");
+    }
+}
+
+/// A row of a Markdown table.
+fn row<const N: usize>(cells: [&str; N]) -> String {
+    format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "))
+}
+
+/// The head of a Markdown table.
+fn head<const N: usize>(cells: [&str; N]) -> String {
+    row(cells) + &row(cells.map(|_| "---"))
+}

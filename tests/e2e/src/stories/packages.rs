@@ -1,0 +1,117 @@
+//! The deb and the rpm of `make packages`, installed and removed by dpkg and rpm.
+
+use std::{fs, path::PathBuf, sync::Arc, time::Instant};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::{
+    scene::{ObservedNode, Scene},
+    support::repository,
+};
+
+/// The units of version 0.1 that are gone.
+const OLD_UNITS: &str =
+    "nodevigil-helper.socket nodevigil-plugin.socket nodevigil-helper.service nodevigil-plugin.service";
+
+/// A package with the units, the user and the directories of version 0.1, whose agent does nothing.
+const OLD_PACKAGE: &str = r#"
+cd $(mktemp -d) && mkdir -p p/DEBIAN p/usr/bin p/usr/lib/systemd/system p/usr/lib/sysusers.d
+printf '#!/bin/sh\nsystemd-notify --ready\nexec sleep infinity\n' >p/usr/bin/nodevigil && chmod 755 p/usr/bin/nodevigil
+printf 'u nodevigil - "Node health agent"\n' >p/usr/lib/sysusers.d/nodevigil.conf
+cd p/usr/lib/systemd/system
+for part in helper plugin; do
+  printf '[Socket]\nListenStream=/run/nodevigil-%s.sock\n[Install]\nWantedBy=sockets.target\n' $part >nodevigil-$part.socket
+  printf '[Service]\nExecStart=/usr/bin/sleep infinity\n' >nodevigil-$part.service
+done
+printf '[Service]\nType=notify\nNotifyAccess=all\nUser=nodevigil\nExecStart=/usr/bin/nodevigil\n[Install]\nWantedBy=multi-user.target\n' >nodevigil.service
+cd - >/dev/null
+printf 'Package: nodevigil\nVersion: 0.1.0-1\nArchitecture: amd64\nMaintainer: x <x@example.com>\nDescription: old\n' >p/DEBIAN/control
+dpkg-deb --root-owner-group --build p old.deb >/dev/null && dpkg --install old.deb && systemd-sysusers nodevigil.conf
+install -d -o nodevigil -g nodevigil /var/lib/nodevigil && install -d /var/lib/nodevigil-helper
+systemctl daemon-reload && systemctl enable --now nodevigil-helper.socket nodevigil-plugin.socket nodevigil.service
+systemctl start nodevigil-helper.service
+"#;
+
+/// A node without what the harness installs of the agent, with its kubeconfig and settings, and with the package at `to`.
+fn node_with(scene: &Scene, package: &str, to: &str) -> Result<Arc<ObservedNode>> {
+    let node = scene.ready_with(|node| node)?;
+    node.sh("rm -f /usr/bin/nodevigil /usr/lib/systemd/system/nodevigil* /usr/lib/tmpfiles.d/nodevigil.conf
+         systemctl daemon-reload")?;
+    let root = PathBuf::from(format!("/proc/{}/root", node.machine().pid1()));
+    fs::copy(made(package)?, root.join(to.trim_start_matches('/')))?;
+    Ok(node)
+}
+
+/// The package in `dist` whose name ends so.
+fn made(end: &str) -> Result<PathBuf> {
+    let dist = repository().join("dist");
+    let mut packages = fs::read_dir(&dist).into_iter().flatten().flatten();
+    let package = packages.find(|entry| entry.file_name().to_string_lossy().ends_with(end));
+    package.map(|entry| entry.path()).with_context(|| format!("{} has no *{end}: run `make packages`", dist.display()))
+}
+
+fn ensure_nothing_on_node(scene: &Scene, node: &ObservedNode) -> Result<()> {
+    let object = scene.plane().node(node.name())?.context("no Node")?;
+    let conditions = object["status"]["conditions"].to_string();
+    ensure!(!conditions.contains("KubeletHealthy") && !conditions.contains("NodeKernelHealthy"), "{conditions}");
+    Ok(())
+}
+
+pub fn a_deb_is_installed_upgraded_and_purged(scene: &Scene) -> Result<()> {
+    let node = node_with(scene, "_amd64.deb", "/run/nodevigil.deb")?;
+    let install = "DEBIAN_FRONTEND=noninteractive dpkg --install --force-confnew /run/nodevigil.deb";
+    node.sh(install)?;
+    let (_, states) = node.run("systemctl is-enabled nodevigil nodevigil-preflight; systemctl is-active nodevigil")?;
+    ensure!(states == "disabled\ndisabled\ninactive\n", "the package starts and enables nothing: {states}");
+    let from = Instant::now();
+    node.sh("systemctl enable --now nodevigil")?;
+    let healthy = node.kubelet().wait_for(from, "True", "KubeletIsHealthy")?;
+
+    // The same version again, which is an upgrade to the scripts.
+    node.restart_agent(install)?;
+    node.kubelet().ensure_no_flip(&healthy)?;
+
+    let removed = node.sh("dpkg --remove nodevigil")?;
+    ensure!(removed.contains("removed conditions KubeletHealthy"), "{removed}");
+    ensure_nothing_on_node(scene, &node)?;
+    node.sh("test ! -e /usr/bin/nodevigil -a ! -e /var/lib/nodevigil -a ! -e /run/nodevigil -a -e /etc/nodevigil/kubeconfig")?;
+    let (_, state) =
+        node.run("systemctl is-active nodevigil; ls /etc/systemd/system/*.wants 2>/dev/null | grep nodevigil")?;
+    ensure!(state == "inactive\n", "{state}");
+    node.sh("dpkg --purge nodevigil && test ! -e /etc/nodevigil")?;
+    Ok(())
+}
+
+pub fn the_first_version_is_replaced(scene: &Scene) -> Result<()> {
+    let node = node_with(scene, "_amd64.deb", "/run/nodevigil.deb")?;
+    node.sh(OLD_PACKAGE)?;
+    let from = Instant::now();
+    node.sh("dpkg --install /run/nodevigil.deb")?;
+    node.kubelet().wait_for(from, "True", "KubeletIsHealthy").context("the agent was not restarted")?;
+    let (_, states) = node.run(&format!("systemctl is-active {OLD_UNITS}"))?;
+    ensure!(states.lines().all(|state| state == "inactive"), "{states}");
+    let (_, left) =
+        node.run("find /etc/systemd /usr/lib/systemd /var/lib -name 'nodevigil-helper*' -o -name 'nodevigil-plugin*'")?;
+    ensure!(left.is_empty(), "left: {left}");
+    let owner = node.sh("stat -c '%U %a' /var/lib/nodevigil")?;
+    ensure!(owner == "root 700\n", "{owner}");
+    let enabled = node.sh("systemctl is-enabled nodevigil")?;
+    ensure!(enabled == "enabled\n", "{enabled}");
+    Ok(())
+}
+
+pub fn an_rpm_is_installed_upgraded_and_removed(scene: &Scene) -> Result<()> {
+    let node = node_with(scene, ".x86_64.rpm", "/run/nodevigil.rpm")?;
+    // rpm's database has none of this Debian's packages.
+    node.sh("rpm --install --nodeps /run/nodevigil.rpm")?;
+    let from = Instant::now();
+    node.sh("systemctl enable --now nodevigil")?;
+    let healthy = node.kubelet().wait_for(from, "True", "KubeletIsHealthy")?;
+    node.restart_agent("rpm --upgrade --nodeps --force /run/nodevigil.rpm")?;
+    node.kubelet().ensure_no_flip(&healthy)?;
+    let removed = node.sh("rpm --erase nodevigil")?;
+    ensure!(removed.contains("removed conditions KubeletHealthy"), "{removed}");
+    ensure_nothing_on_node(scene, &node)?;
+    node.sh("test ! -e /usr/bin/nodevigil -a ! -e /var/lib/nodevigil -a -e /etc/nodevigil/kubeconfig")?;
+    Ok(())
+}

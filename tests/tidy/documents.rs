@@ -1,0 +1,95 @@
+//! The documents: links lead somewhere, and the stories that ARCHITECTURE.md names exist.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Directories without documents of ours.
+const SKIPPED: &[&str] = &["target", "dist", ".git", "corpus", "rootfs"];
+
+#[test]
+fn relative_links_lead_to_files_and_headings() {
+    let documents = files(repository(), "md");
+    let mut wrong = Vec::new();
+    for document in &documents {
+        for link in links(&fs::read_to_string(document).unwrap()) {
+            let (path, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target = if path.is_empty() { document.clone() } else { document.parent().unwrap().join(path) };
+            let has_heading = || headings(&fs::read_to_string(&target).unwrap_or_default()).any(|id| id == anchor);
+            if !target.exists() || !(anchor.is_empty() || has_heading()) {
+                wrong.push(format!("{}: {link}", document.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(documents.len() > 10, "{documents:?}");
+}
+
+#[test]
+fn the_stories_that_the_architecture_names_exist() {
+    let stories = files(&repository().join("tests/e2e/src/stories"), "rs");
+    let sources: String = stories.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+    let text = fs::read_to_string(repository().join("ARCHITECTURE.md")).unwrap();
+    let invariants = text.split("\n## Invariants\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let mut named = 0;
+    for name in invariants.split('`').skip(1).step_by(2).filter(|name| name.contains("::")) {
+        assert!(
+            sources.contains(&format!("\"{name}\"")),
+            "ARCHITECTURE.md names the story {name}, which does not exist"
+        );
+        named += 1;
+    }
+    assert!(named >= 10, "{named} stories are named");
+}
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().and_then(Path::parent).unwrap()
+}
+
+fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        let path = entry.path();
+        if entry.file_type().unwrap().is_dir() {
+            if !SKIPPED.iter().any(|name| path.ends_with(name)) {
+                found.extend(files(&path, extension));
+            }
+        } else if path.extension().is_some_and(|found| found == extension) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The targets of links to other documents, outside blocks and spans of code.
+fn links(text: &str) -> Vec<String> {
+    let is_relative = |link: &&str| !link.contains("://") && !link.starts_with("mailto:");
+    let prose = prose(text);
+    let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    targets.filter(is_relative).map(str::to_owned).collect()
+}
+
+/// The text without code.
+fn prose(text: &str) -> String {
+    text.split("```").step_by(2).flat_map(|part| part.split('`').step_by(2)).collect()
+}
+
+/// The anchors that GitHub gives to headings.
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    let mut is_code = false;
+    let lines = text.lines().filter(move |line| {
+        is_code ^= line.trim_start().starts_with("```");
+        !is_code && line.starts_with('#')
+    });
+    lines.map(|line| {
+        let kept = line.trim_start_matches('#').trim().to_lowercase();
+        kept.chars()
+            .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
+            .map(|c| if c == ' ' { '-' } else { c })
+            .collect()
+    })
+}
