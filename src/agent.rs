@@ -42,7 +42,8 @@ struct Monitors {
 
 impl Monitors {
     fn new(now: Uptime) -> Self {
-        Self { reported: ConditionType::ALL.iter().map(|kind| (*kind, now)).collect(), checked_at: now }
+        let expected = ConditionType::ALL.iter().filter(|kind| !kind.is_optional());
+        Self { reported: expected.map(|kind| (*kind, now)).collect(), checked_at: now }
     }
 
     /// Whether the host was suspended since this was asked last, four seconds ago at most. Then the time since the last reports says
@@ -267,9 +268,10 @@ fn is_same(last: &StatusReport, report: &StatusReport) -> bool {
     StatusReport { written_at: last.written_at, ..report.clone() } == *last
 }
 
-/// A condition of ours as the Node shows it, and when it was written last.
+/// A condition of ours as the Node shows it, and when it was written last. None of an optional one: a host that has lost what it is about
+/// would show it for ever.
 fn observed(shown: &ObservedCondition) -> Option<(Condition, Option<Timestamp>)> {
-    let kind = ConditionType::by_name(&shown.kind)?;
+    let kind = ConditionType::by_name(&shown.kind).filter(|kind| !kind.is_optional())?;
     let status = Status::by_name(&shown.status)?;
     let (reason, message) = (shown.reason.clone(), shown.message.clone());
     Some((Condition { kind, status, reason, message, flips: 0 }, shown.last_heartbeat))

@@ -177,6 +177,7 @@ impl Tasks {
         running.spawn(again("the memory's monitor", inputs.clone(), monitor::memory::run));
         running.spawn(again("the storage's monitor", inputs.clone(), monitor::storage::run));
         running.spawn(again("the kernel's monitor", inputs.clone(), monitor::kernel::run));
+        running.spawn(again("the GPUs' monitor", inputs.clone(), monitor::gpu::run));
         running.spawn(again("the bootstrap's monitor", inputs, monitor::bootstrap::run));
         running.spawn(named("the publisher", publisher.run()));
         // Behind the monitors, which ask for its lines when they start.

@@ -92,7 +92,7 @@ async fn look(settings: &Settings, troubles: &Troubles) -> Findings {
     let deadline = Instant::now() + TIME;
     let mut tasks = Tasks::start(settings, troubles);
     let mut engine = Engine::new(Duration::ZERO, BTreeMap::new());
-    let mut unseen = ConditionType::ALL.to_vec();
+    let mut unseen: Vec<_> = ConditionType::ALL.iter().filter(|kind| !kind.is_optional()).copied().collect();
     while !unseen.is_empty()
         && let Ok(Some((kind, view))) = timeout_at(deadline, tasks.reports.recv()).await
     {
@@ -111,15 +111,20 @@ async fn look(settings: &Settings, troubles: &Troubles) -> Findings {
 fn conditions(engine: &mut Engine) -> Vec<Found> {
     let seen = engine.evaluate(uptime());
     let found = |kind: &ConditionType| {
-        let Some(condition) = seen.iter().find(|condition| condition.kind == *kind) else {
+        let condition = seen.iter().find(|condition| condition.kind == *kind);
+        if condition.is_none() && kind.is_optional() {
+            return None;
+        }
+        let Some(condition) = condition else {
             let message = format!("no result within {} s", TIME.as_secs());
             let (status, reason) = (Status::Unknown, "-".to_owned());
-            return Found { kind: kind.name(), status, reason, message, is_problem: false };
+            return Some(Found { kind: kind.name(), status, reason, message, is_problem: false });
         };
         let (reason, message) = (condition.reason.clone(), redact::harmless(&condition.message));
-        Found { kind: kind.name(), status: condition.status, reason, message, is_problem: condition.is_problem() }
+        let (status, is_problem) = (condition.status, condition.is_problem());
+        Some(Found { kind: kind.name(), status, reason, message, is_problem })
     };
-    ConditionType::ALL.iter().map(found).collect()
+    ConditionType::ALL.iter().filter_map(found).collect()
 }
 
 /// What works from here.

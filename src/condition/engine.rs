@@ -108,10 +108,10 @@ impl Engine {
         self.suppression = by;
     }
 
-    /// Whether every monitor has looked and found nothing.
+    /// Whether no monitor has found anything, and every one that has reported could look.
     pub fn is_well(&self) -> bool {
         let is_well = |view: &View| matches!(view, View::Seen { findings, .. } if findings.is_empty());
-        self.conditions.iter().all(|state| state.view.as_ref().is_some_and(|(view, _)| is_well(view)))
+        self.conditions.iter().all(|state| state.view.as_ref().is_none_or(|(view, _)| is_well(view)))
     }
 
     /// The conditions of which no monitor reports a problem any more. One may still be shown.

@@ -28,6 +28,7 @@ pub enum ConditionType {
     MemoryExhaustionImminent,
     NodeStorageHealthy,
     NodeKernelHealthy,
+    NodeGPUHealthy,
     NodeBootstrapped,
 }
 
@@ -40,6 +41,7 @@ impl ConditionType {
         Self::MemoryExhaustionImminent,
         Self::NodeStorageHealthy,
         Self::NodeKernelHealthy,
+        Self::NodeGPUHealthy,
         Self::NodeBootstrapped,
     ];
 
@@ -53,6 +55,7 @@ impl ConditionType {
             Self::MemoryExhaustionImminent => "MemoryExhaustionImminent",
             Self::NodeStorageHealthy => "NodeStorageHealthy",
             Self::NodeKernelHealthy => "NodeKernelHealthy",
+            Self::NodeGPUHealthy => "NodeGPUHealthy",
             Self::NodeBootstrapped => "NodeBootstrapped",
         }
     }
@@ -68,6 +71,11 @@ impl ConditionType {
     /// The status of the condition without a problem.
     pub const fn healthy_status(self) -> Status {
         self.problem_status().opposite()
+    }
+
+    /// Whether only some hosts have what it is about; the others get no such condition.
+    pub const fn is_optional(self) -> bool {
+        matches!(self, Self::NodeGPUHealthy)
     }
 
     /// The type of that name, if nodevigil owns it.

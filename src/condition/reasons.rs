@@ -3,7 +3,7 @@
 use super::{
     ConditionType::{
         self, ContainerRuntimeHealthy, KubeletConfigValid, KubeletHealthy, MemoryExhaustionImminent, NodeBootstrapped,
-        NodeKernelHealthy, NodeMemoryHealthy, NodeStorageHealthy,
+        NodeGPUHealthy, NodeKernelHealthy, NodeMemoryHealthy, NodeStorageHealthy,
     },
     ReasonSpec, Remedy, Status,
 };
@@ -38,6 +38,7 @@ const MEMORY: Option<ConditionType> = Some(NodeMemoryHealthy);
 const EXHAUSTION: Option<ConditionType> = Some(MemoryExhaustionImminent);
 const STORAGE: Option<ConditionType> = Some(NodeStorageHealthy);
 const KERNEL: Option<ConditionType> = Some(NodeKernelHealthy);
+const GPU: Option<ConditionType> = Some(NodeGPUHealthy);
 const BOOTSTRAP: Option<ConditionType> = Some(NodeBootstrapped);
 /// Every condition can have it.
 const ANY: Option<ConditionType> = None;
@@ -89,6 +90,8 @@ reasons! {
     KernelLimitNearlyReached: KERNEL, True, false, None, false, "The host is near a limit of the kernel: processes, open files or tracked connections.";
     NodeClockWrong: KERNEL, True, false, None, false, "The host's clock differs from the API server's by more than 30 seconds.";
     KernelIsHealthy: KERNEL, True, false, None, false, "The kernel logs no problem, and its limits are far.";
+    NvidiaXidLogged: GPU, True, false, None, false, "NVIDIA's driver has logged an error (Xid) within the last five minutes. The message has each code and how often it was logged.";
+    GPUIsHealthy: GPU, True, false, None, false, "NVIDIA's driver is loaded, and logs no error.";
     BootstrapStuck: BOOTSTRAP, False, false, None, false, "The Node has not become ready within ten minutes ([bootstrap] deadline_secs) and is stuck at the stage that the message names.";
     BootstrapStageLate: BOOTSTRAP, Unknown, false, None, false, "The Node is not ready yet, and the stage of its bootstrap that the message names takes longer than usual.";
     NodeBootstrapping: BOOTSTRAP, Unknown, false, None, false, "The Node is not ready yet, or whether it ever was ready is not known.";

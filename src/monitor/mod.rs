@@ -2,6 +2,7 @@
 
 pub mod bootstrap;
 pub mod config;
+pub mod gpu;
 pub mod kernel;
 pub mod kubelet;
 pub mod memory;

@@ -109,6 +109,7 @@ pub fn key(kind: ConditionType) -> String {
         ConditionType::MemoryExhaustionImminent => "memory-exhaustion-imminent",
         ConditionType::NodeStorageHealthy => "storage-unhealthy",
         ConditionType::NodeKernelHealthy => "kernel-unhealthy",
+        ConditionType::NodeGPUHealthy => "gpu-unhealthy",
         ConditionType::NodeBootstrapped => "not-bootstrapped",
     };
     format!("{TAINT_PREFIX}{name}")
