@@ -22,6 +22,8 @@ use crate::{
 const DRIVER: &str = "/proc/driver/nvidia";
 /// An error is over when its code was not logged for this long.
 const XID_LASTS: Duration = Duration::from_mins(5);
+/// "GPU has fallen off the bus".
+const LOST: u16 = 79;
 /// The longest text of a line that is shown.
 const MAX_LINE_BYTES: usize = 200;
 
@@ -81,7 +83,8 @@ impl Xids {
         if messages.is_empty() {
             return View::healthy("the NVIDIA driver has logged no error within the last five minutes");
         }
-        View::found(Reason::NvidiaXidLogged, messages.join("; "))
+        let reason = if self.0.contains_key(&LOST) { Reason::NvidiaGPULost } else { Reason::NvidiaXidLogged };
+        View::found(reason, messages.join("; "))
     }
 }
 
@@ -95,7 +98,8 @@ fn code(text: &str) -> Option<u16> {
 mod tests {
     use super::*;
 
-    const LOST: &str = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.";
+    const OFF_THE_BUS: &str =
+        "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.";
     const PAGE_FAULT: &str =
         "NVRM: Xid (PCI:0000:af:00): 31, pid=54013, name=python, Ch 00000008, intr 00000000. MMU Fault";
 
@@ -113,20 +117,25 @@ mod tests {
     fn errors_are_counted_by_code_for_five_minutes_after_the_last_one() {
         let mut xids = Xids::default();
         log(&mut xids, 100, PAGE_FAULT, false);
-        log(&mut xids, 200, LOST, false);
-        log(&mut xids, 210, LOST, false);
-        let both = format!("Xid 31: {PAGE_FAULT}; Xid 79, 2 times, last: {LOST}");
-        assert_eq!(shown(&mut xids, 399), Some((Reason::NvidiaXidLogged, both)));
-        assert_eq!(shown(&mut xids, 400).unwrap().1, format!("Xid 79, 2 times, last: {LOST}"));
+        assert_eq!(shown(&mut xids, 100), Some((Reason::NvidiaXidLogged, format!("Xid 31: {PAGE_FAULT}"))));
+        log(&mut xids, 200, OFF_THE_BUS, false);
+        log(&mut xids, 210, OFF_THE_BUS, false);
+        let both = format!("Xid 31: {PAGE_FAULT}; Xid 79, 2 times, last: {OFF_THE_BUS}");
+        assert_eq!(shown(&mut xids, 399), Some((Reason::NvidiaGPULost, both)));
+        assert_eq!(shown(&mut xids, 400).unwrap().1, format!("Xid 79, 2 times, last: {OFF_THE_BUS}"));
         assert_eq!(shown(&mut xids, 510), None);
-        log(&mut xids, 600, LOST, false);
-        assert_eq!(shown(&mut xids, 600).unwrap().1, format!("Xid 79: {LOST}"), "an error that is over is not counted");
+        log(&mut xids, 600, OFF_THE_BUS, false);
+        assert_eq!(
+            shown(&mut xids, 600).unwrap().1,
+            format!("Xid 79: {OFF_THE_BUS}"),
+            "an error that is over is not counted"
+        );
     }
 
     #[test]
     fn old_lines_and_lines_of_others_are_no_errors() {
         let mut xids = Xids::default();
-        log(&mut xids, 1, LOST, true);
+        log(&mut xids, 1, OFF_THE_BUS, true);
         for text in [
             "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.15",
             "NVRM: Xid (PCI:",
