@@ -2,7 +2,7 @@
 //!
 //! The user's own command runs in a child: it reads files of disks that may hang, and the command line of another process.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt as _, path::PathBuf, time::Duration};
 
 use serde::Deserialize;
 use tokio::time::{Instant, interval_at};
@@ -10,23 +10,24 @@ use tokio::time::{Instant, interval_at};
 use super::Inputs;
 use crate::{
     condition::{ConditionType, Finding, Reason, Uptime, View},
-    host::{child, clock::uptime, kubelet::Watched},
+    host::{blocking, child, clock::uptime, kubelet::Watched},
     settings::EXIT_CONFIG,
 };
 
 /// The first check waits until the kubelet's unit and process are known.
 const FIRST_AFTER: Duration = Duration::from_secs(2);
-/// How often it is reported, and looked at whether a check is due.
+/// How often it is reported, and looked at whether a file has changed or a check is due.
 const TICK: Duration = Duration::from_secs(10);
 /// Time between two checks. Each runs the kubelet's binary for its version, which takes 0.1 s of processor time.
 const CHECK_EVERY: Duration = Duration::from_mins(10);
-/// The same while nothing is wrong: what changes in the files has no effect before the kubelet starts again.
+/// The same while nothing is wrong and no file changes.
 const CHECK_EVERY_HEALTHY: Duration = Duration::from_mins(30);
-/// The same after a check that found something new: it counts if it is still found after this time.
+/// The same after a check that found something new, which counts if it is still found after this time; and when a file has changed.
 const CONFIRMED_AFTER: Duration = Duration::from_mins(1);
 /// The same when the kubelet has started.
 const CHECK_AFTER_START: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(15);
+const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Other conditions show these: an expired certificate and a masked unit (`KubeletHealthy`), no CNI configuration yet (the Node's `Ready`),
 /// the container runtime's socket (`ContainerRuntimeHealthy`).
 const IGNORED: &str = "--ignore=AU002,NW001,RT001,SD019";
@@ -35,6 +36,8 @@ const IGNORED: &str = "--ignore=AU002,NW001,RT001,SD019";
 #[derive(Debug, Clone, Deserialize)]
 struct Answer {
     unit: Unit,
+    /// What can change what the kubelet gets.
+    files: Vec<PathBuf>,
     /// Errors and worse, worst first.
     findings: Vec<Error>,
     /// Files that could not be read.
@@ -60,12 +63,18 @@ struct Summary {
     warning: usize,
 }
 
+/// A file or directory that is there: its inode, and when its content or its inode last changed (seconds and nanoseconds).
+type Seen = Option<(u64, i64, i64)>;
+
 /// Checks and reports until nobody takes reports.
 pub async fn run(inputs: Inputs) {
     let mut config = Config::default();
     let mut ticks = interval_at(Instant::now() + FIRST_AFTER, TICK);
     loop {
         ticks.tick().await;
+        if let Some(seen) = look_at(config.files.clone()).await {
+            config.looked(seen);
+        }
         let watched = inputs.watched.borrow().clone();
         if config.is_due(watched.pid, uptime()) {
             let answer = check(&config.arguments(&watched)).await;
@@ -77,6 +86,15 @@ pub async fn run(inputs: Inputs) {
             return;
         }
     }
+}
+
+/// What is there; `None` if the disk hangs.
+async fn look_at(files: Vec<PathBuf>) -> Option<Vec<Seen>> {
+    let look = move || {
+        let seen = files.iter().map(|path| fs::metadata(path).ok());
+        seen.map(|file| file.map(|file| (file.ino(), file.ctime(), file.ctime_nsec()))).collect()
+    };
+    blocking::run("looking at the kubelet's files", LOOK_TIMEOUT, look).await.ok()
 }
 
 async fn check(arguments: &[String]) -> Result<Answer, String> {
@@ -109,6 +127,11 @@ struct Config {
     /// Since when an error, named by rule and place, is found.
     found_since: BTreeMap<(String, String), Uptime>,
     failing_since: Option<Uptime>,
+    /// The files of the last answer, and what was there of each at the last look.
+    files: Vec<PathBuf>,
+    seen: Option<Vec<Seen>>,
+    /// Whether one of them has changed since the last check.
+    has_changed: bool,
     view: Option<View>,
 }
 
@@ -121,6 +144,8 @@ impl Config {
         let Some((at, last_pid)) = self.last else { return true };
         let wait = if pid.is_some() && pid != last_pid {
             CHECK_AFTER_START
+        } else if self.has_changed {
+            CONFIRMED_AFTER
         } else {
             match &self.view {
                 Some(View::Unchanged(_)) => CONFIRMED_AFTER,
@@ -129,6 +154,11 @@ impl Config {
             }
         };
         now >= at + wait
+    }
+
+    fn looked(&mut self, seen: Vec<Seen>) {
+        self.has_changed |= self.seen.as_ref().is_some_and(|before| *before != seen);
+        self.seen = Some(seen);
     }
 
     fn arguments(&mut self, watched: &Watched) -> Vec<String> {
@@ -140,7 +170,7 @@ impl Config {
     }
 
     fn checked(&mut self, answer: Result<Answer, String>, pid: Option<i32>, now: Uptime) {
-        self.last = Some((now, pid));
+        (self.last, self.has_changed) = (Some((now, pid)), false);
         let answer = match answer {
             Ok(answer) => answer,
             Err(why) => {
@@ -151,6 +181,9 @@ impl Config {
             }
         };
         self.failing_since = None;
+        if self.files != answer.files {
+            (self.files, self.seen) = (answer.files, None);
+        }
         let key = |error: &Error| (error.rule.clone(), error.at.clone());
         let since = |error| self.found_since.get(&key(error)).copied().unwrap_or(now);
         self.found_since = answer.findings.iter().map(|error| (key(error), since(error))).collect();
@@ -207,6 +240,7 @@ mod tests {
         };
         Answer {
             unit: Unit { name: "kubelet.service".into() },
+            files: vec!["/etc/default/kubelet".into()],
             findings: errors.iter().map(error).collect(),
             denied: Vec::new(),
             summary: Summary { warning: 1 },
@@ -238,6 +272,25 @@ mod tests {
         assert!(!config.is_due(Some(2), at(1959)) && config.is_due(Some(2), at(1960)));
         assert!(config.is_due(Some(3), at(190)), "the kubelet has restarted");
         assert!(!config.is_due(None, at(190)), "it was stopped");
+    }
+
+    #[test]
+    fn a_changed_file_is_checked_within_a_minute_of_the_last_check() {
+        let mut config = Config::default();
+        config.looked(vec![]);
+        config.checked(Ok(answer(&[])), Some(1), at(0));
+        for (now, seen, is_due) in [
+            (10, Some((1, 5, 0)), false),
+            (100, Some((1, 5, 0)), false),
+            (110, Some((1, 109, 0)), true),
+            (120, Some((1, 5, 0)), true),
+        ] {
+            config.looked(vec![seen]);
+            assert_eq!(config.is_due(Some(1), at(now)), is_due, "{now}");
+        }
+        config.checked(Ok(answer(&[])), Some(1), at(120));
+        config.looked(vec![None]);
+        assert!(!config.is_due(Some(1), at(179)) && config.is_due(Some(1), at(180)), "it was deleted");
     }
 
     #[test]

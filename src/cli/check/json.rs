@@ -48,6 +48,7 @@ pub fn document(
         "variables": variables(&snapshot.unit),
         "kubelet": kubelet(snapshot),
         "effective": effective(snapshot),
+        "files": files(snapshot),
         "findings": chosen.shown().map(finding).collect::<Vec<_>>(),
         "not_checked": chosen.not_checked.iter().map(|skipped| json!({
             "rule": skipped.rule, "name": name_of(skipped.rule), "lacks": skipped.lacks,
@@ -186,6 +187,20 @@ fn effective(snapshot: &Snapshot) -> Map<String, Value> {
         (path.clone(), json!({"value": without_secrets(&setting.value), "from": from}))
     });
     rows.collect()
+}
+
+/// What can change what the kubelet gets: files, there or not, and directories that a drop-in can be put into.
+fn files(snapshot: &Snapshot) -> BTreeSet<String> {
+    let unit = &snapshot.unit;
+    let of_unit = unit.fragment.iter().chain(&unit.dropins);
+    let directories = of_unit.clone().filter_map(|path| path.parent()).map(Path::to_owned);
+    let usual = ["/etc", "/run"].map(|top| Path::new(top).join("systemd/system").join(format!("{}.d", unit.name)));
+    let environment = unit.env_files.iter().map(|file| &file.path);
+    let paths = of_unit.chain(environment).cloned().chain(directories).chain(usual);
+    let of_kubelet = snapshot.launch.files.iter().chain(snapshot.config.files.iter().map(|file| &file.at));
+    let config_dir = snapshot.flags.value("config-dir").map(str::to_owned);
+    let others = of_kubelet.map(|place| place.file.to_string()).chain(config_dir);
+    paths.map(|path| path.display().to_string()).chain(others).filter(|path| path.starts_with('/')).collect()
 }
 
 /// The value of a setting. A URL may have a password or a signature.
