@@ -1,18 +1,19 @@
-//! Whether a package manager changes the host's programs: whether it holds its lock, by /proc/locks
-//! (<https://man7.org/linux/man-pages/man5/proc_locks.5.html>).
+//! Whether a package manager changes the host's programs: whether it holds the lock on its file for writing.
 //!
-//! The lock is not tried, because for that moment the package manager could not take it.
+//! The kernel is asked (`F_GETLK` of fcntl(2)), and the lock is not tried, because for that moment the package manager could not take it.
+//! /proc/locks says the same, but reading it waits for an RCU grace period, ten milliseconds (`locks_start` of fs/locks.c).
 
 use std::{
-    fs::{self, File},
-    io::{BufRead, BufReader},
-    os::unix::fs::MetadataExt,
+    fs::File,
     path::Path,
     sync::{Arc, OnceLock},
     thread,
 };
 
-use rustix::fs::{major, minor};
+use nix::{
+    fcntl::{FcntlArg, fcntl},
+    libc,
+};
 
 /// The files that package managers lock while they install something (apt and dnf call dpkg and rpm).
 const LOCK_FILES: [(&str, &str); 4] = [
@@ -29,8 +30,8 @@ pub struct PackageLocks(Arc<OnceLock<Vec<LockFile>>>);
 #[derive(Debug)]
 struct LockFile {
     package_manager: &'static str,
-    device: u64,
-    inode: u64,
+    /// It stays open, so that asking reads no disk.
+    file: File,
 }
 
 impl PackageLocks {
@@ -42,88 +43,61 @@ impl PackageLocks {
         locks
     }
 
-    /// The package manager that holds its lock, if one does. This reads no disk.
+    /// The package manager that holds its lock, if one does.
     pub fn held(&self) -> Option<&'static str> {
-        let lock_files = self.0.get().filter(|files| !files.is_empty())?;
-        held(lock_files, BufReader::new(File::open("/proc/locks").ok()?))
+        held(self.0.get()?)
     }
 }
 
 fn find(root: &Path) -> Vec<LockFile> {
     let find = |(package_manager, path): (&'static str, &str)| {
-        let meta = fs::metadata(root.join(path.trim_start_matches('/'))).ok()?;
-        Some(LockFile { package_manager, device: meta.dev(), inode: meta.ino() })
+        let file = File::open(root.join(path.trim_start_matches('/'))).ok()?;
+        Some(LockFile { package_manager, file })
     };
     LOCK_FILES.into_iter().filter_map(find).collect()
 }
 
-fn held(lock_files: &[LockFile], table: impl BufRead) -> Option<&'static str> {
-    let locked = table.lines().map_while(Result::ok).filter_map(|line| write_lock(&line));
-    let mut holder = locked.filter_map(|lock| lock_files.iter().find(|file| file.is(lock)));
-    holder.next().map(|file| file.package_manager)
+fn held(lock_files: &[LockFile]) -> Option<&'static str> {
+    lock_files.iter().find(|lock| is_locked(&lock.file)).map(|lock| lock.package_manager)
 }
 
-impl LockFile {
-    /// On overlayfs and btrfs, stat(2) and the table show different devices. All of them have major 0.
-    fn is(&self, (table_major, table_minor, inode): (u32, u32, u64)) -> bool {
-        let (major, minor) = (major(self.device), minor(self.device));
-        self.inode == inode && ((major, minor) == (table_major, table_minor) || (major, table_major) == (0, 0))
-    }
+/// Whether another process has locked any part of the file for writing. A query of rpm's takes a lock for reading.
+fn is_locked(file: &File) -> bool {
+    let mut lock = whole_file(libc::F_WRLCK);
+    fcntl(file, FcntlArg::F_GETLK(&mut lock)).is_ok() && i32::from(lock.l_type) == libc::F_WRLCK
 }
 
-/// Device and inode of a lock for writing that is held: `1: POSIX  ADVISORY  WRITE 25921 fe:00:5406755 0 EOF`. In the line of a lock that
-/// somebody waits for, `->` comes before `POSIX`. Package managers take no lock of another class, and everybody who may read a file can
-/// take a `FLOCK`.
-fn write_lock(line: &str) -> Option<(u32, u32, u64)> {
-    let mut words = line.split_ascii_whitespace();
-    let (class, mode, file) = (words.nth(1)?, words.nth(1)?, words.nth(1)?);
-    let (device, inode) = file.rsplit_once(':')?;
-    let (major, minor) = device.split_once(':')?;
-    let hex = |number| u32::from_str_radix(number, 16).ok();
-    ((class, mode) == ("POSIX", "WRITE")).then_some((hex(major)?, hex(minor)?, inode.parse().ok()?))
+fn whole_file(kind: i32) -> libc::flock {
+    let short = |number| i16::try_from(number).unwrap_or_default();
+    libc::flock { l_type: short(kind), l_whence: short(libc::SEEK_SET), l_start: 0, l_len: 0, l_pid: 0 }
 }
 
 #[cfg(test)]
 mod tests {
-    use rustix::fs::{FlockOperation, fcntl_lock};
+    use std::fs::{self, OpenOptions};
 
     use super::*;
 
     #[test]
     fn only_a_lock_for_writing_that_is_held_counts() {
-        let is_held = |line: &str| {
-            let lock_files =
-                [LockFile { package_manager: "dpkg", device: rustix::fs::makedev(0xfe, 0), inode: 5_406_755 }];
-            held(&lock_files, line.as_bytes()) == Some("dpkg")
-        };
-        assert!(is_held("1: POSIX  ADVISORY  WRITE 25921 fe:00:5406755 0 EOF"));
-        for other in [
-            "1: -> POSIX  ADVISORY  WRITE 25921 fe:00:5406755 0 EOF",
-            "1: POSIX  ADVISORY  READ 25921 fe:00:5406755 0 EOF",
-            "1: FLOCK  ADVISORY  WRITE 25921 fe:00:5406755 0 EOF",
-            "1: POSIX  ADVISORY  WRITE 25921 fe:01:5406755 0 EOF",
-            "1: POSIX  ADVISORY  WRITE 25921 fe:00:5406756 0 EOF",
-            "1: POSIX  ADVISORY  WRITE 1 fe:zz:1 0 EOF",
-            "1: POSIX  ADVISORY  WRITE",
-            "",
-        ] {
-            assert!(!is_held(other), "{other}");
-        }
-    }
-
-    #[test]
-    fn a_lock_of_this_host_is_seen_while_it_is_held() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("var/lib/dpkg/lock-frontend");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         assert!(find(root.path()).is_empty());
-        let file = File::create(&path).unwrap();
+        File::create(&path).unwrap();
         let lock_files = find(root.path());
-        let is_held = || held(&lock_files, BufReader::new(File::open("/proc/locks").unwrap()));
-        assert_eq!(is_held(), None);
-        fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
-        assert_eq!(is_held(), Some("dpkg"));
-        drop(file);
-        assert_eq!(is_held(), None);
+        assert_eq!(held(&lock_files), None);
+        for (kind, holder) in [(libc::F_RDLCK, None), (libc::F_WRLCK, Some("dpkg"))] {
+            let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+            // As another process's: a lock of the process's own would not be seen.
+            fcntl(&file, FcntlArg::F_OFD_SETLK(&whole_file(kind))).unwrap();
+            assert_eq!(held(&lock_files), holder);
+            drop(file);
+            assert_eq!(held(&lock_files), None);
+        }
+        // flock(2), which everybody who may read the file can take.
+        let file = File::open(&path).unwrap();
+        file.lock().unwrap();
+        assert_eq!(held(&lock_files), None);
     }
 }
