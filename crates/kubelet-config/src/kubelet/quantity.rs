@@ -28,12 +28,6 @@ impl Quantity {
     pub fn is_negative(self) -> bool {
         self.nanos < 0
     }
-
-    /// The sum; bounded.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self { nanos: self.nanos.saturating_add(other.nanos) }
-    }
 }
 
 /// Reads a quantity; `None` if the kubelet would not take it.

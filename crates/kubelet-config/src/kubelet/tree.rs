@@ -2,16 +2,12 @@
 //!
 //! Paths are absolute, as on the host. Symbolic links resolve inside the tree, whatever they point to.
 
-mod recording;
-
 use std::{
     collections::BTreeMap,
     ffi::OsString,
     os::unix::ffi::OsStrExt,
     path::{Component, Path, PathBuf},
 };
-
-pub use recording::{Asked, Recording};
 
 /// What lies at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -205,11 +205,6 @@ fn camel_case(name: &str) -> String {
         .collect()
 }
 
-/// Whether a rule judges the running process, so that what it says holds now and not at the next start.
-pub fn is_about_the_process(id: &str) -> bool {
-    matches!(id, "SD020" | "SD021" | "CL004" | "CP005")
-}
-
 /// Judges a snapshot by every rule.
 pub fn run(snapshot: &Snapshot) -> Report {
     let mut report = Report::default();
