@@ -68,11 +68,6 @@ impl Process {
         Ok(Self { id: ProcessId { pid, start_ticks: stat.starttime }, pidfd })
     }
 
-    /// When it started.
-    pub fn started(&self) -> Uptime {
-        self.id.started()
-    }
-
     /// Returns when the process has ended (`pidfd_open(2)`: the pidfd is readable then).
     pub async fn ended(&self) {
         // An error of epoll itself: to take it for the end would be a lie, and waiting costs nothing.
