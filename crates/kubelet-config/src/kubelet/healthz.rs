@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{args::KubeletFlags, yaml};
+use super::{args::KubeletFlags, place::Place, yaml};
 
 /// The kubelet's default port for `/healthz`.
 pub const DEFAULT_PORT: u16 = 10248;
@@ -56,8 +56,9 @@ pub fn healthz(flags: &KubeletFlags, configs: &[ConfigText<'_>]) -> Result<Healt
     let mut address = None;
     for config in configs {
         let path = config.path.display();
-        let fields: Option<Fields> = yaml::read(config.text).map_err(|place| {
-            format!("read {path} as a KubeletConfiguration: not possible at {place}; correct the file there")
+        let fields: Option<Fields> = yaml::read(config.text).map_err(|Place { line, column, .. }| {
+            let at = format!("line {line}, column {column}");
+            format!("read {path} as a KubeletConfiguration: not possible at {at}; correct the file there")
         })?;
         let fields = fields.unwrap_or_default();
         let setting = |value| Setting { value, source_name: path.to_string() };
