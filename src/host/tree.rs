@@ -47,17 +47,14 @@ impl HostTree {
     /// # Errors
     /// When it cannot be opened.
     pub fn new(root: &Path) -> Result<Self, Unreadable> {
-        let open = |path: &Path| {
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            openat(CWD, path, flags, Mode::empty()).map(File::from)
-        };
-        let root = open(root).map_err(|errno| match errno {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat(CWD, root, flags, Mode::empty()).map(File::from).map_err(|errno| match errno {
             Errno::NOTDIR => Unreadable::Io("is not a directory".to_owned()),
             errno => unreadable(errno),
         })?;
-        let identity = |file: File| file.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
-        let own = identity(open(Path::new("/")).map_err(unreadable)?);
-        let is_this_host = root.try_clone().is_ok_and(|root| identity(root) == own);
+        let identity = |meta: Metadata| (meta.dev(), meta.ino());
+        let own = std::fs::metadata("/").map(identity).map_err(|error| io_error(&error))?;
+        let is_this_host = root.metadata().is_ok_and(|meta| identity(meta) == own);
         Ok(Self { root, is_this_host, denied: RefCell::default() })
     }
 

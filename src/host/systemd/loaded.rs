@@ -70,7 +70,7 @@ pub fn major(version: &str) -> Option<u32> {
 mod tests {
     use std::collections::HashMap;
 
-    use zbus::Variant;
+    use zbus::{Message, Variant};
 
     use super::*;
 
@@ -96,6 +96,9 @@ mod tests {
             ("Environment".to_owned(), owned(Variant::from(vec!["LANG=C"]))),
             ("Version".to_owned(), owned(Variant::from("252.1"))),
         ]);
+        // As they come over the bus.
+        let message = Message::signal("/a", "a.a", "A").build(&(unit, manager)).unwrap();
+        let (unit, manager) = message.body().deserialize().unwrap();
         let loaded = read(&unit, &manager).loaded;
         assert_eq!((loaded.systemd_version, loaded.load_state.as_str()), (Some(252), "loaded"));
         assert!(loaded.need_daemon_reload);

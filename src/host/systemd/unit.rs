@@ -88,7 +88,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use zbus::Variant;
+    use zbus::{Message, Variant};
 
     use super::*;
 
@@ -120,7 +120,9 @@ mod tests {
             ("InvocationID".to_owned(), owned(Variant::from(vec![0xab_u8, 1]))),
             ("Unheard".to_owned(), OwnedVariant::from(1_u32)),
         ]);
-        merge(&mut unit, &properties);
+        // As they come over the bus.
+        let message = Message::signal("/a", "a.a", "A").build(&properties).unwrap();
+        merge(&mut unit, &message.body().deserialize().unwrap());
         let wanted = UnitState {
             active_state: "active".into(),
             result: "success".into(),
