@@ -10,19 +10,11 @@ use super::{MANAGER, MANAGER_PATH, Properties, Systemd, unit, within};
 /// For all questions together: somebody waits for the answer, or the start of the kubelet does.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A unit as systemd has loaded it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LoadedUnit {
-    pub loaded: Loaded,
-    /// Its cgroup; empty while it has none.
-    pub control_group: String,
-}
-
-/// Asks systemd for the unit of that name.
+/// Asks systemd for the unit of that name as it has loaded it, and for its cgroup, which is empty while it has none.
 ///
 /// # Errors
 /// When the bus or systemd does not answer within 2 seconds.
-pub async fn loaded(unit: &str) -> zbus::Result<LoadedUnit> {
+pub async fn loaded(unit: &str) -> zbus::Result<(Loaded, String)> {
     within(TIMEOUT, async {
         let systemd = Systemd::connect(TIMEOUT).await?;
         let path = systemd.load(unit).await?;
@@ -32,7 +24,7 @@ pub async fn loaded(unit: &str) -> zbus::Result<LoadedUnit> {
     .await
 }
 
-fn read(unit: &Properties, manager: &Properties) -> LoadedUnit {
+fn read(unit: &Properties, manager: &Properties) -> (Loaded, String) {
     let environment: Vec<String> = get(manager, "Environment");
     let pairs = environment.iter().filter_map(|pair| pair.split_once('='));
     let exec_start: Vec<Exec> = get(unit, "ExecStart");
@@ -51,7 +43,7 @@ fn read(unit: &Properties, manager: &Properties) -> LoadedUnit {
         unit_path: get(manager, "UnitPath"),
         systemd_version: major(&get::<String>(manager, "Version")),
     };
-    LoadedUnit { loaded, control_group: get(unit, "ControlGroup") }
+    (loaded, get(unit, "ControlGroup"))
 }
 
 /// Program, arguments, whether a failure is ignored, times, pid, how it ended.
@@ -99,7 +91,7 @@ mod tests {
         // As they come over the bus.
         let message = Message::signal("/a", "a.a", "A").build(&(unit, manager)).unwrap();
         let (unit, manager) = message.body().deserialize().unwrap();
-        let loaded = read(&unit, &manager).loaded;
+        let (loaded, _) = read(&unit, &manager);
         assert_eq!((loaded.systemd_version, loaded.load_state.as_str()), (Some(252), "loaded"));
         assert!(loaded.need_daemon_reload);
         assert_eq!(loaded.exec_start, [["/usr/bin/kubelet", "$KUBELET_EXTRA_ARGS"]]);
