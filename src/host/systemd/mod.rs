@@ -382,32 +382,21 @@ impl Systemd {
     }
 }
 
-/// Why systemd ends this process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// The host goes down, and every unit with it.
-    Shutdown,
-    /// Our unit has a stop job: somebody wants it stopped.
-    Stopped,
-    /// Our unit is restarted, or it is none of systemd's doing.
-    Other,
-}
-
-/// Asks systemd why this process is to end. Each call is answered within 300 ms, or fails.
+/// Whether this process is to end because somebody wants our unit stopped: not with the host, and not to be started again. Each call is
+/// answered within 300 ms, or fails.
 ///
 /// # Errors
 /// When the bus or systemd does not answer, or we belong to no unit.
-pub async fn why_ending() -> zbus::Result<Ending> {
+pub async fn is_unit_stopped() -> zbus::Result<bool> {
     let systemd = Systemd::connect(Duration::from_millis(300)).await?;
     if systemd.text(MANAGER_PATH, MANAGER, "SystemState").await? == "stopping" {
-        return Ok(Ending::Shutdown);
+        return Ok(false);
     }
     // 0 means the caller, as the bus knows it: in a PID namespace our own number is not systemd's.
     let unit = systemd.call(MANAGER_PATH, MANAGER, "GetUnitByPID", &0_u32).await?;
     let unit: OwnedObjectPath = unit.body().deserialize()?;
-    let job = job_id(&systemd.property(&unit, UNIT, "Job").await?);
-    Ok(match job {
-        Some((_, path)) if systemd.job_kind(&path).await? == JobKind::Stop => Ending::Stopped,
-        _ => Ending::Other,
-    })
+    match job_id(&systemd.property(&unit, UNIT, "Job").await?) {
+        Some((_, path)) => Ok(systemd.job_kind(&path).await? == JobKind::Stop),
+        None => Ok(false),
+    }
 }
