@@ -31,7 +31,7 @@ const MAX_NAMES: usize = 10_000;
 const MAX_TRIES: usize = 16;
 const NULL: &str = "/dev/null";
 /// What replaces `/dev/null` in a root without devices, such as that of an image.
-const NULL_META: Meta = Meta { kind: Kind::Null, size_bytes: 0, mode: 0o666, uid: 0, gid: 0, modified_nanos: 0 };
+const NULL_META: Meta = Meta { kind: Kind::Null, size_bytes: 0, mode: 0o666, uid: 0, gid: 0 };
 
 /// The files below a root.
 #[derive(Debug)]
@@ -213,14 +213,7 @@ fn meta(metadata: &Metadata) -> Meta {
     } else {
         Kind::Other
     };
-    Meta {
-        kind,
-        size_bytes: metadata.len(),
-        mode: metadata.mode() & 0o7777,
-        uid: metadata.uid(),
-        gid: metadata.gid(),
-        modified_nanos: i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
-    }
+    Meta { kind, size_bytes: metadata.len(), mode: metadata.mode() & 0o7777, uid: metadata.uid(), gid: metadata.gid() }
 }
 
 fn io_error(error: &io::Error) -> Unreadable {

@@ -37,8 +37,6 @@ pub struct Meta {
     pub uid: u32,
     /// The group.
     pub gid: u32,
-    /// When its content last changed, in nanoseconds since 1970.
-    pub modified_nanos: i128,
 }
 
 /// Why something could not be had.
@@ -230,7 +228,6 @@ impl MemoryTree {
             mode: self.modes.get(path).copied().unwrap_or(default_mode),
             uid: 0,
             gid: 0,
-            modified_nanos: 0,
         })
     }
 }
