@@ -86,9 +86,6 @@ impl Lists {
                 events.push(event(kind, at, &text.text()));
                 continue;
             };
-            if env_file::looks_like_shell(&assigned.value) {
-                events.push(event(EventKind::NotAShell, at, &assigned.value));
-            }
             if first.is_none() {
                 first = Some((assigned.name.clone(), assigned.value.clone()));
             }

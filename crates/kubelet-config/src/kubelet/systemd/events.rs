@@ -80,8 +80,6 @@ pub enum EventKind {
         /// Why.
         reason: String,
     },
-    /// The argument list is longer than the kernel takes; the rest of it is not shown.
-    ArgumentsTooLong,
     /// A backslash followed by blanks: no continuation.
     BackslashBlank,
     /// A continued line that an empty line ends.
@@ -163,8 +161,6 @@ pub enum EventKind {
         /// Whether by `${X}` (then an empty string stays).
         braces: bool,
     },
-    /// `$A` or `%x` in a place where nothing expands it, a shell's syntax.
-    NotAShell,
 }
 
 /// The events of a unit, of which a hostile tree could make any number.
