@@ -64,13 +64,8 @@ pub enum EventKind {
         /// The letter.
         letter: char,
     },
-    /// A specifier that was expanded.
-    Specifier {
-        /// The letter.
-        letter: char,
-        /// What it became.
-        value: String,
-    },
+    /// Specifiers that were expanded.
+    Specifiers,
     /// A quote that is not closed, or an escape that systemd does not take: the rest of the line is lost.
     BadQuoting,
     /// An escape that systemd does not know and keeps as it is written.
