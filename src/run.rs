@@ -29,7 +29,7 @@ use crate::{
         kubelet::{KubeletFacts, Watched},
         log, memory,
         notify::Notifier,
-        systemd::{Ending, why_ending},
+        systemd::is_unit_stopped,
         trouble::{Trouble, Troubles},
     },
     monitor::{self, HungServices, Inputs, kubelet},
@@ -271,8 +271,7 @@ async fn stopped([terminate, interrupt]: &mut [Signal; 2]) {
 /// Ends the agent. If our unit was stopped, nobody watches from now on: what is `False` is no longer known to be so, and no taint of ours
 /// should stay. Before a restart or a shutdown everything stays as it is.
 async fn stop(agent: &mut Agent, mut api: watch::Receiver<ApiFacts>) -> u8 {
-    let why = timeout(WHY_WAIT, why_ending()).await;
-    if !matches!(why, Ok(Ok(Ending::Stopped))) {
+    if !matches!(timeout(WHY_WAIT, is_unit_stopped()).await, Ok(Ok(true))) {
         return 0;
     }
     let last = agent.withdraw_problems();

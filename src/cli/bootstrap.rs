@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use jiff::SignedDuration;
-use tokio::{
-    runtime,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 
-use super::{BAD, COULD_NOT_TELL, GOOD, Output, complain, duration, print, settings_in_effect};
+use super::{BAD, COULD_NOT_TELL, GOOD, Output, block_on, complain, duration, print, settings_in_effect};
 use crate::{
     host::{api::NodeAnswer, bootstrap::HostFacts, clock::Now, credential::Credential},
     monitor::bootstrap::{
@@ -42,10 +39,7 @@ pub struct Bootstrap {
 impl Bootstrap {
     pub fn run(self) -> anyhow::Result<u8> {
         ensure!(rustix::process::geteuid().is_root(), "the kubelet's files are root's: run it as root");
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let assessment = runtime.block_on(self.watch(&settings_in_effect()));
-        // A thread that hangs on a disk is not waited for.
-        runtime.shutdown_background();
+        let assessment = block_on(self.watch(&settings_in_effect()))?;
         print(&match self.output {
             Output::Json => serde_json::to_string_pretty(&assessment)? + "\n",
             Output::Text => text(&assessment),

@@ -3,9 +3,9 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context, bail};
-use tokio::{runtime, time::timeout};
+use tokio::time::timeout;
 
-use super::{GOOD, print, settings_in_effect};
+use super::{GOOD, block_on, print, settings_in_effect};
 use crate::{
     files,
     host::kubelet::KubeletFacts,
@@ -43,10 +43,7 @@ impl Cleanup {
         let last = report.map(|report| report.node).filter(|name| !name.is_empty());
         let name = self.node.or(settings.node_name).or(last).unwrap_or_else(|| kubelet.node_name.clone());
         settings.node_name = Some(name.clone());
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let cleanup = async { timeout(DEADLINE, publish::cleanup(&settings, kubelet)).await };
-        let removed = runtime.block_on(cleanup);
-        runtime.shutdown_background(); // its threads may wait for a disk
+        let removed = block_on(async { timeout(DEADLINE, publish::cleanup(&settings, kubelet)).await })?;
         let removed = removed.with_context(|| format!("Node {name}: no success within {} s", DEADLINE.as_secs()))??;
         print(&describe(&name, removed.as_ref()))?;
         Ok(GOOD)

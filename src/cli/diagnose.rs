@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
-use super::{BAD, COULD_NOT_TELL, GOOD, Output, complain, is_colored, print, settings_in_effect, status::color};
+use super::{
+    BAD, COULD_NOT_TELL, GOOD, Output, block_on, complain, is_colored, print, settings_in_effect, status::color,
+};
 use crate::{
     condition::{ConditionType, Status, View, engine::Engine},
     host::{
@@ -16,7 +18,7 @@ use crate::{
     },
     publish::{self, Identity},
     report::table,
-    run::{self, Tasks},
+    run::Tasks,
     settings::{self, Settings},
 };
 
@@ -75,10 +77,7 @@ impl Diagnose {
         if let Err(error) = settings::load(Path::new("/"), &[]) {
             troubles.set(Trouble::ConfigRefused, error.to_string());
         }
-        let runtime = run::runtime()?;
-        let findings = runtime.block_on(look(&settings, &troubles));
-        // Its threads may hang in the kernel (state D).
-        runtime.shutdown_background();
+        let findings = block_on(look(&settings, &troubles))?;
         match self.output {
             Output::Json => print(&(serde_json::to_string_pretty(&findings)? + "\n"))?,
             Output::Text => print(&text(&findings, is_colored()))?,

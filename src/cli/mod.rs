@@ -25,6 +25,7 @@ use jiff::SignedDuration;
 
 use crate::{
     host::{disk, kubelet, top},
+    run,
     settings::{self, Settings, accepted},
 };
 
@@ -114,7 +115,7 @@ pub fn main() -> ExitCode {
         }
     };
     let result = match cli.command {
-        Command::Run { config } => return crate::run::run(&config),
+        Command::Run { config } => return run::run(&config),
         Command::Check(check) => check.run(),
         Command::Status(status) => status.run(),
         Command::Diagnose(diagnose) => diagnose.run(),
@@ -166,6 +167,14 @@ fn duration(text: &str) -> Result<Duration, String> {
 fn settings_in_effect() -> Settings {
     let settings = settings::load(Path::new("/"), &[]).ok();
     settings.or_else(|| accepted::read(Path::new(accepted::PATH))).unwrap_or_default()
+}
+
+/// Does what waits. A thread of it that hangs in the kernel (state D) is not waited for.
+fn block_on<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
+    let runtime = run::runtime()?;
+    let done = runtime.block_on(work);
+    runtime.shutdown_background();
+    Ok(done)
 }
 
 /// Prints to stdout. A reader that has gone away, such as `head`, is no error.

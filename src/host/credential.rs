@@ -6,16 +6,12 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use kubelet_config::kubelet::{
     machine::{ClientCredential, Kubeconfig, Needed, of_running},
-    tree::MemoryTree,
+    place::Place,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::files;
+use super::tree::HostTree;
 
-/// A kubeconfig or a certificate has a few KiB.
-const MAX_BYTES: u64 = 256 * 1024;
-/// Where the kubelet keeps the certificates that it has renewed, without `--cert-dir`.
-const CERT_DIR: &str = "/var/lib/kubelet/pki";
 /// The bootstrap kubeconfigs of kubeadm, of those who follow the kubelet's own default, and of Bottlerocket.
 const BOOTSTRAP_KUBECONFIGS: [&str; 3] = [
     "/etc/kubernetes/bootstrap-kubelet.conf",
@@ -63,13 +59,9 @@ pub fn read(kubeconfig: Option<&Path>, cert_dir: Option<&str>) -> (Credential, O
 
 /// A kubeconfig and what it names.
 fn read_kubeconfig(path: &Path, cert_dir: Option<&str>) -> Needed<Kubeconfig> {
-    let renewed = Path::new(cert_dir.unwrap_or(CERT_DIR)).join("kubelet-client-current.pem");
-    let tree = with_file(with_file(MemoryTree::new(), path), &renewed);
-    let read = |tree: &MemoryTree| of_running(tree, &path.to_string_lossy(), cert_dir);
-    match read(&tree) {
-        // Once more, now that the files are known which it names.
-        Needed::Present(found) => read(&found.files.iter().map(Path::new).fold(tree, with_file)),
-        other => other,
+    match HostTree::new(Path::new("/")) {
+        Ok(tree) => of_running(&tree, &path.to_string_lossy(), cert_dir),
+        Err(error) => Needed::Bad { at: Place::file("/"), reason: error.to_string() },
     }
 }
 
@@ -104,13 +96,6 @@ fn client_certificate(kubeconfig: &Kubeconfig) -> Option<ClientCertificate> {
         valid_from: Timestamp::from_second(certificate.not_before_secs).ok()?,
         valid_until: Timestamp::from_second(certificate.not_after_secs).ok()?,
     })
-}
-
-fn with_file(tree: MemoryTree, path: &Path) -> MemoryTree {
-    match files::read(path, MAX_BYTES) {
-        Ok(text) => tree.file(path, text),
-        Err(_) => tree,
-    }
 }
 
 #[cfg(test)]

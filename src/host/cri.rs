@@ -35,10 +35,6 @@ const MAX_TEXT_BYTES: usize = 300;
 const VERSION: &str = "/runtime.v1.RuntimeService/Version";
 const STATUS: &str = "/runtime.v1.RuntimeService/Status";
 
-/// Both requests, whose fields have defaults.
-#[derive(Clone, PartialEq, Message)]
-struct EmptyRequest {}
-
 #[derive(Clone, PartialEq, Message)]
 struct VersionResponse {
     #[prost(string, tag = "2")]
@@ -89,9 +85,10 @@ pub enum Probe {
 /// Probes the runtime at one socket, over a connection that is kept while the answers are good.
 #[derive(Debug)]
 pub struct Prober {
-    socket: PathBuf,
+    pub socket: PathBuf,
     connection: Option<Connection>,
-    listener: Option<i32>,
+    /// The process that listened when the last connection was made (`SO_PEERCRED` of unix(7)); 1 if systemd does, for a socket unit.
+    pub listener: Option<i32>,
 }
 
 #[derive(Debug)]
@@ -103,16 +100,6 @@ struct Connection {
 impl Prober {
     pub fn new(socket: PathBuf) -> Self {
         Self { socket, connection: None, listener: None }
-    }
-
-    /// The socket that is probed.
-    pub fn socket(&self) -> &Path {
-        &self.socket
-    }
-
-    /// The process that listened when the last connection was made (`SO_PEERCRED` of unix(7)); 1 if systemd does, for a socket unit.
-    pub fn listener(&self) -> Option<i32> {
-        self.listener
     }
 
     /// Probes once; takes at most [`TIMEOUT`].
@@ -202,7 +189,8 @@ impl Connection {
 async fn call<A: Message + Default + 'static>(channel: &Channel, method: &'static str) -> Result<A, Status> {
     let mut client = Grpc::new(channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES);
     client.ready().await.map_err(|error| Status::from_error(error.into()))?;
-    let (request, codec) = (Request::new(EmptyRequest {}), ProstCodec::<EmptyRequest, A>::default());
+    // Both requests are empty: their fields have defaults.
+    let (request, codec) = (Request::new(()), ProstCodec::<(), A>::default());
     Ok(client.unary(request, PathAndQuery::from_static(method), codec).await?.into_inner())
 }
 
@@ -321,7 +309,7 @@ mod tests {
             let (_directory, mut prober) = serve(behavior);
             for _ in 0..3 {
                 assert_eq!(prober.probe().await, ready, "{behavior:?}");
-                assert_eq!(prober.listener(), i32::try_from(std::process::id()).ok());
+                assert_eq!(prober.listener, i32::try_from(std::process::id()).ok());
             }
         }
         // The socket's file is not needed while the connection lasts.
@@ -348,7 +336,7 @@ mod tests {
     async fn a_runtime_that_hangs_has_a_deadline_and_a_listener() {
         let (_directory, mut prober) = serve(Behavior::Hangs);
         assert_eq!(prober.probe().await, Probe::TimedOut);
-        assert!(prober.listener().is_some());
+        assert!(prober.listener.is_some());
     }
 
     #[tokio::test]
@@ -356,7 +344,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut prober = Prober::new(directory.path().join("runtime.sock"));
         assert_eq!(prober.probe().await, Probe::NoListener);
-        drop(std::os::unix::net::UnixListener::bind(prober.socket()).unwrap());
+        drop(std::os::unix::net::UnixListener::bind(&prober.socket).unwrap());
         assert_eq!(prober.probe().await, Probe::NoListener);
         let mut prober = Prober::new("/proc/self/status/runtime.sock".into());
         assert!(matches!(prober.probe().await, Probe::Impossible(_)));

@@ -187,14 +187,10 @@ fn probe_with(own_directory: &Path, path: &Path, mut begins: impl FnMut(Step)) -
 
 /// Writes a page, or without a directory for that brings the directory itself to the disk.
 fn write(own_directory: &Path, directory: &OwnedFd, begins: &mut impl FnMut(Step)) -> Result<Outcome, (Step, i32)> {
-    let failed = |step| move |error: Errno| (step, error.raw_os_error());
-    let failed_io = |step| move |error: io::Error| (step, error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()));
+    let failed = |step| move |error: io::Error| (step, error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()));
     begins(Step::Create);
-    let file = match test_directory(own_directory, directory) {
-        Some(test_directory) => create(&test_directory).map_err(failed(Step::Create))?,
-        None => None,
-    };
-    let Some(file) = file else {
+    let file = test_directory(own_directory, directory).map_or(Ok(None), |directory| create(&directory));
+    let Some(file) = file.map_err(failed(Step::Create))? else {
         begins(Step::Fsync);
         return match fsync(directory) {
             // A file system that has no fsync of directories.
@@ -202,16 +198,15 @@ fn write(own_directory: &Path, directory: &OwnedFd, begins: &mut impl FnMut(Step
             Err(error) => Err((Step::Fsync, error.raw_os_error())),
         };
     };
-    let file = fs::File::from(file);
     begins(Step::Write);
-    file.write_all_at(&PAGE, 0).map_err(failed_io(Step::Write))?;
+    file.write_all_at(&PAGE, 0).map_err(failed(Step::Write))?;
     begins(Step::Fsync);
-    fsync(&file).map_err(failed(Step::Fsync))?;
+    file.sync_all().map_err(failed(Step::Fsync))?;
     begins(Step::Read);
     // So that the disk is read and not the page cache, as far as the file system follows the advice.
     fadvise(&file, 0, None, Advice::DontNeed).ok();
     let mut page = [0; PAGE.len()];
-    file.read_exact_at(&mut page, 0).map_err(failed_io(Step::Read))?;
+    file.read_exact_at(&mut page, 0).map_err(failed(Step::Read))?;
     // "Bad message": so file systems with checksums report it too.
     if page == PAGE { Ok(Outcome::Written) } else { Err((Step::Read, Errno::BADMSG.raw_os_error())) }
 }
@@ -230,12 +225,12 @@ fn test_directory(own_directory: &Path, directory: &OwnedFd) -> Option<OwnedFd> 
 
 /// A file without a name, which nobody sees and which leaves nothing behind; none where the file system has no such files, or the
 /// agent's own sandbox forbids it. Whether the file system is read-only is not asked here: the kubelet's mounts say that.
-fn create(directory: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
+fn create(directory: &OwnedFd) -> io::Result<Option<fs::File>> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
     match openat(directory, ".", flags, Mode::RUSR | Mode::WUSR) {
-        Ok(file) => Ok(Some(file)),
+        Ok(file) => Ok(Some(file.into())),
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::ROFS | Errno::ACCESS | Errno::PERM) => Ok(None),
-        Err(error) => Err(error),
+        Err(error) => Err(error.into()),
     }
 }
 

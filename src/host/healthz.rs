@@ -42,8 +42,9 @@ pub enum Probe {
 /// Probes one address over a connection that is kept.
 #[derive(Debug, Clone)]
 pub struct Prober {
-    url: String,
-    address: SocketAddr,
+    pub url: String,
+    /// The address and port of the URL.
+    pub address: SocketAddr,
     path: String,
     kept: Arc<Mutex<Option<Connection>>>,
 }
@@ -71,21 +72,6 @@ impl Prober {
             }),
             _ => Err(format!("{url}: wanted http://ADDRESS:PORT/healthz, where ADDRESS is no name but localhost")),
         }
-    }
-
-    /// Whether it was made for this URL.
-    pub fn is_for(&self, url: &str) -> bool {
-        self.url == url
-    }
-
-    /// Where it probes.
-    pub fn url(&self) -> &str {
-        &self.url
-    }
-
-    /// The address and port of the URL.
-    pub fn address(&self) -> SocketAddr {
-        self.address
     }
 
     /// Probes once; takes at most [`TIMEOUT`].
@@ -164,7 +150,7 @@ mod tests {
         for wrong in ["https://127.0.0.1/healthz", "http://kubelet.example/healthz", "127.0.0.1:10248"] {
             assert!(Prober::new(wrong).is_err(), "{wrong}");
         }
-        let address = Prober::new("http://[::1]:10248/healthz").unwrap().address();
+        let address = Prober::new("http://[::1]:10248/healthz").unwrap().address;
         assert_eq!(address, SocketAddr::new("::1".parse().unwrap(), 10248));
     }
 }

@@ -186,7 +186,7 @@ fn endpoints(flags: &KubeletFlags) -> Result<(Healthz, Option<PathBuf>), String>
     }
     let texts: Vec<_> = files.iter().map(|path| Ok((path, read_file(path)?))).collect::<Result<_, String>>()?;
     let configs: Vec<_> = texts.iter().map(|(path, text)| ConfigText { path, text }).collect();
-    let healthz = healthz(flags, &configs).map_err(|error| error.to_string())?;
+    let healthz = healthz(flags, &configs)?;
     Ok((healthz, runtime_socket(flags, &configs)))
 }
 

@@ -1,10 +1,6 @@
 //! Mounts, from /proc/PID/mountinfo (`proc_pid_mountinfo(5)`).
 
-use std::{
-    fs::File,
-    io::{self, Read as _},
-    path::Path,
-};
+use std::{fs::File, io::Read as _, path::Path};
 
 use procfs::process::MountInfo;
 
@@ -42,13 +38,11 @@ pub enum Writable {
 /// When it cannot be read, with its path.
 pub fn read(pid: i32) -> Result<String, String> {
     let path = format!("/proc/{pid}/mountinfo");
-    let read = |path: &str| -> io::Result<Vec<u8>> {
-        let mut table = Vec::new();
-        File::open(path)?.take(MAX_TABLE_BYTES).read_to_end(&mut table)?;
-        Ok(table)
-    };
+    let mut table = Vec::new();
+    let read = File::open(&path).and_then(|file| file.take(MAX_TABLE_BYTES).read_to_end(&mut table));
+    read.map_err(|error| format!("{path}: {error}"))?;
     // The mount points of containers need not be UTF-8.
-    read(&path).map(|table| String::from_utf8_lossy(&table).into_owned()).map_err(|error| format!("{path}: {error}"))
+    Ok(String::from_utf8_lossy(&table).into_owned())
 }
 
 /// The mount on which a path without symbolic links lies: of those at its parents the deepest, and of several at one place the last.

@@ -52,10 +52,10 @@ impl Process {
     /// Opens the process that has this pid now.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] when it is gone or a zombie; another one when it cannot be watched, as on kernels before 5.3.
+    /// [`io::ErrorKind::NotFound`] when it is gone or a zombie; another one when it cannot be watched.
     pub fn open(pid: i32) -> io::Result<Self> {
         let raw = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
-        let pidfd = pidfd_open(raw, PidfdFlags::NONBLOCK).map_err(|error| match error {
+        let pidfd = pidfd_open(raw, PidfdFlags::empty()).map_err(|error| match error {
             Errno::SRCH => io::ErrorKind::NotFound.into(),
             error => io::Error::from(error),
         })?;
@@ -66,11 +66,6 @@ impl Process {
             return Err(io::ErrorKind::NotFound.into());
         }
         Ok(Self { id: ProcessId { pid, start_ticks: stat.starttime }, pidfd })
-    }
-
-    /// When it started.
-    pub fn started(&self) -> Uptime {
-        self.id.started()
     }
 
     /// Returns when the process has ended (`pidfd_open(2)`: the pidfd is readable then).

@@ -21,7 +21,7 @@ const PRINTED: usize = 5;
 /// What the child prints, in JSON: the fastest growing first, then the largest.
 pub type Output = Result<Vec<Consumer>, String>;
 
-/// A process that holds memory.
+/// A process that holds memory and uses processors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consumer {
     pub pid: u32,
@@ -31,13 +31,6 @@ pub struct Consumer {
     /// Resident, in bytes.
     pub memory_bytes: u64,
     pub growth_bytes_per_sec: u64,
-}
-
-/// A process that holds memory and uses processors.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Usage {
-    #[serde(flatten)]
-    pub consumer: Consumer,
     /// Of one processor: a process with several threads can use more than 100.
     pub cpu_percent: u32,
 }
@@ -53,60 +46,59 @@ pub async fn consumers() -> Output {
 /// What the child prints. Takes a second.
 pub fn read() -> Output {
     let mut all = measure()?;
-    all.sort_unstable_by_key(|Usage { consumer, .. }| Reverse((consumer.growth_bytes_per_sec, consumer.memory_bytes)));
-    Ok(with_cgroups(all.into_iter().take(PRINTED)).map(|usage| usage.consumer).collect())
+    all.sort_unstable_by_key(|consumer| Reverse((consumer.growth_bytes_per_sec, consumer.memory_bytes)));
+    all.truncate(PRINTED);
+    Ok(with_cgroups(all))
 }
 
 /// The `count` processes that use processors most, and of the others the `count` that hold most memory; the largest first. Takes a second.
 ///
 /// # Errors
 /// When /proc cannot be read.
-pub fn busiest_and_largest(count: usize) -> Result<Vec<Usage>, String> {
+pub fn busiest_and_largest(count: usize) -> Output {
     let mut all = measure()?;
-    all.sort_unstable_by_key(|usage| Reverse(usage.cpu_percent));
-    let by_memory = |usage: &Usage| Reverse(usage.consumer.memory_bytes);
+    all.sort_unstable_by_key(|consumer| Reverse(consumer.cpu_percent));
+    let by_memory = |consumer: &Consumer| Reverse(consumer.memory_bytes);
     if let Some(others) = all.get_mut(count..) {
         others.sort_unstable_by_key(by_memory);
     }
     all.truncate(2 * count);
     all.sort_unstable_by_key(by_memory);
-    Ok(with_cgroups(all.into_iter()).collect())
+    Ok(with_cgroups(all))
 }
 
 /// All processes, without their cgroups.
-fn measure() -> Result<Vec<Usage>, String> {
+fn measure() -> Output {
     let mut system = System::new().map_err(|error| error.to_string())?;
     let mut refresh = || {
         let kind = ProcessRefreshKind::nothing().with_memory().with_cpu().without_tasks();
         system.refresh_processes_specifics(ProcessesToUpdate::All, true, kind);
-        system.processes().iter().map(|(pid, process)| (*pid, usage(*pid, process))).collect::<HashMap<Pid, Usage>>()
+        system.processes().iter().map(|(pid, process)| (*pid, consumer(*pid, process))).collect::<HashMap<_, _>>()
     };
     let before = refresh();
     thread::sleep(MEASURED_FOR);
     let mut all = refresh();
-    for (pid, Usage { consumer, .. }) in &mut all {
-        let grown =
-            before.get(pid).map_or(0, |before| consumer.memory_bytes.saturating_sub(before.consumer.memory_bytes));
-        let growth = Some(grown / MEASURED_FOR.as_secs()).filter(|growth| *growth >= LEAST_GROWTH);
-        consumer.growth_bytes_per_sec = growth.unwrap_or_default();
+    for (pid, consumer) in &mut all {
+        let grown = before.get(pid).map_or(0, |before| consumer.memory_bytes.saturating_sub(before.memory_bytes));
+        let growth = grown / MEASURED_FOR.as_secs();
+        consumer.growth_bytes_per_sec = if growth < LEAST_GROWTH { 0 } else { growth };
     }
     Ok(all.into_values().collect())
 }
 
-fn usage(pid: Pid, process: &sysinfo::Process) -> Usage {
+fn consumer(pid: Pid, process: &sysinfo::Process) -> Consumer {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is a percentage, and saturates")]
     let cpu_percent = process.cpu_usage().round() as u32;
     let (pid, name) = (pid.as_u32(), process.name().to_string_lossy().into_owned());
-    let consumer = Consumer { pid, name, cgroup: None, memory_bytes: process.memory(), growth_bytes_per_sec: 0 };
-    Usage { consumer, cpu_percent }
+    Consumer { pid, name, cgroup: None, memory_bytes: process.memory(), growth_bytes_per_sec: 0, cpu_percent }
 }
 
-fn with_cgroups(usages: impl Iterator<Item = Usage>) -> impl Iterator<Item = Usage> {
-    usages.map(|mut usage| {
-        let process = i32::try_from(usage.consumer.pid).ok().and_then(|pid| ProcEntry::new(pid).ok());
-        usage.consumer.cgroup = process.and_then(|process| cgroup_path(&process));
-        usage
-    })
+fn with_cgroups(mut all: Vec<Consumer>) -> Vec<Consumer> {
+    for consumer in &mut all {
+        let process = i32::try_from(consumer.pid).ok().and_then(|pid| ProcEntry::new(pid).ok());
+        consumer.cgroup = process.and_then(|process| cgroup_path(&process));
+    }
+    all
 }
 
 #[cfg(test)]
@@ -127,11 +119,11 @@ mod tests {
     fn a_process_that_uses_a_processor_is_among_the_busiest() {
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let busy = thread::spawn(move || while ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {});
-        let usages = busiest_and_largest(10).unwrap();
+        let consumers = busiest_and_largest(10).unwrap();
         drop(end);
         busy.join().unwrap();
-        let this = usages.iter().find(|usage| usage.consumer.pid == std::process::id());
-        assert!(this.is_some_and(|usage| usage.cpu_percent > 0 && usage.consumer.memory_bytes > 0), "{usages:?}");
-        assert!(usages.is_sorted_by_key(|usage| Reverse(usage.consumer.memory_bytes)));
+        let this = consumers.iter().find(|consumer| consumer.pid == std::process::id());
+        assert!(this.is_some_and(|this| this.cpu_percent > 0 && this.memory_bytes > 0), "{consumers:?}");
+        assert!(consumers.is_sorted_by_key(|consumer| Reverse(consumer.memory_bytes)));
     }
 }

@@ -31,7 +31,7 @@ const MAX_NAMES: usize = 10_000;
 const MAX_TRIES: usize = 16;
 const NULL: &str = "/dev/null";
 /// What replaces `/dev/null` in a root without devices, such as that of an image.
-const NULL_META: Meta = Meta { kind: Kind::Null, size_bytes: 0, mode: 0o666, uid: 0, gid: 0, modified_nanos: 0 };
+const NULL_META: Meta = Meta { kind: Kind::Null, size_bytes: 0, mode: 0o666, uid: 0, gid: 0 };
 
 /// The files below a root.
 #[derive(Debug)]
@@ -47,17 +47,14 @@ impl HostTree {
     /// # Errors
     /// When it cannot be opened.
     pub fn new(root: &Path) -> Result<Self, Unreadable> {
-        let open = |path: &Path| {
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            openat(CWD, path, flags, Mode::empty()).map(File::from)
-        };
-        let root = open(root).map_err(|errno| match errno {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat(CWD, root, flags, Mode::empty()).map(File::from).map_err(|errno| match errno {
             Errno::NOTDIR => Unreadable::Io("is not a directory".to_owned()),
             errno => unreadable(errno),
         })?;
-        let identity = |file: File| file.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
-        let own = identity(open(Path::new("/")).map_err(unreadable)?);
-        let is_this_host = root.try_clone().is_ok_and(|root| identity(root) == own);
+        let identity = |meta: Metadata| (meta.dev(), meta.ino());
+        let own = std::fs::metadata("/").map(identity).map_err(|error| io_error(&error))?;
+        let is_this_host = root.metadata().is_ok_and(|meta| identity(meta) == own);
         Ok(Self { root, is_this_host, denied: RefCell::default() })
     }
 
@@ -216,14 +213,7 @@ fn meta(metadata: &Metadata) -> Meta {
     } else {
         Kind::Other
     };
-    Meta {
-        kind,
-        size_bytes: metadata.len(),
-        mode: metadata.mode() & 0o7777,
-        uid: metadata.uid(),
-        gid: metadata.gid(),
-        modified_nanos: i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
-    }
+    Meta { kind, size_bytes: metadata.len(), mode: metadata.mode() & 0o7777, uid: metadata.uid(), gid: metadata.gid() }
 }
 
 fn io_error(error: &io::Error) -> Unreadable {

@@ -6,21 +6,16 @@ use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimeParser};
 
 use crate::{
     condition::Uptime,
-    host::{api::ServerTime, clock::uptime},
+    host::{
+        api::ServerTime,
+        clock::{Now, uptime},
+    },
 };
 
 /// Two clocks of the API server's, or ours and one of theirs, may differ by this much without being wrong.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(60);
 
 const DATE_PRECISION: SignedDuration = SignedDuration::from_secs(1);
-
-/// One moment by the two clocks that count.
-#[derive(Debug, Clone, Copy)]
-pub struct Now {
-    pub uptime: Uptime,
-    /// The time of day by the API server's clock.
-    pub server: Timestamp,
-}
 
 /// The API server's clock after an answer with this `Date` header came at `uptime`; none if the header says nothing that was not `known`.
 pub fn server_time(known: Option<ServerTime>, date: &str, uptime: Uptime) -> Option<ServerTime> {
@@ -76,7 +71,8 @@ mod tests {
 
     #[test]
     fn a_transition_lies_between_the_nodes_creation_and_now() {
-        let now = Now { uptime: Duration::ZERO, server: time("2026-11-26T06:17:00Z") };
+        let server = time("2026-11-26T06:17:00Z");
+        let now = Now { uptime: Duration::ZERO, wall: server, server };
         let created = time("2026-11-26T05:00:00Z");
         for (transition, sane) in [
             ("2026-11-26T05:00:00Z", true),

@@ -134,7 +134,7 @@ async fn remove(nodes: &Api<Node>, name: &str) -> Result<Option<Removed>> {
     let after = nodes.patch_status(&before.facts.name, &parameters, &Patch::Apply(nothing)).await;
     let after = after.map_err(|error| failed("remove the conditions", &error))?;
     let Some(after) = ObservedNode::read(after) else { return Ok(None) };
-    let gone = before.facts.conditions.into_iter().filter(|condition| after.condition(&condition.kind).is_none());
+    let gone = before.facts.conditions.into_iter().filter(|condition| after.facts.condition(&condition.kind).is_none());
     let conditions = gone.map(|condition| condition.kind).collect();
     Ok(Some(Removed { conditions, taints: remove_taints(nodes, &after.facts.name).await? }))
 }

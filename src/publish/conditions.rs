@@ -15,7 +15,7 @@ use k8s_openapi::{
 use serde_json::Value;
 
 use super::{
-    clock::{Now, is_sane, whole_seconds},
+    clock::{is_sane, whole_seconds},
     connection::Failure,
     observed::ObservedNode,
     pacing::{Backoff, Budget},
@@ -23,7 +23,10 @@ use super::{
 };
 use crate::{
     condition::{ConditionType, Desired, Published, Status, Uptime},
-    host::api::{NodeFacts, ObservedCondition},
+    host::{
+        api::{NodeFacts, ObservedCondition},
+        clock::Now,
+    },
     settings::TaintSettings,
 };
 
@@ -170,7 +173,7 @@ impl Reconciler {
             self.heartbeat_at = now.uptime + HEARTBEAT.mul_f64(fastrand::f64());
         }
         for (name, state) in &mut self.types {
-            if let Some(shown) = node.condition(name) {
+            if let Some(shown) = node.facts.condition(name) {
                 state.observe(shown);
             }
         }
@@ -195,18 +198,21 @@ impl Reconciler {
     /// The request to send now; or until when there is none, unless the Node or the desired conditions change. Conditions come before
     /// taints.
     pub fn step(&mut self, desired: &Desired, now: Now) -> Result<Request, Uptime> {
-        let adopted = self.node.clone().filter(|node| desired.node_uid.as_ref() == Some(&node.facts.uid));
-        let node = adopted.ok_or(Uptime::MAX)?;
+        let is_adopted = |node: &mut ObservedNode| desired.node_uid.as_ref() == Some(&node.facts.uid);
+        // Taken out and put back, because a copy of a Node with all its managedFields takes time.
+        let node = self.node.take_if(is_adopted).ok_or(Uptime::MAX)?;
         if desired.without_taints && !self.without_taints {
             // A stop lasts only a moment: what is written now does not wait because of earlier failures.
             self.backoff.succeeded();
             self.tainter.backoff.succeeded();
         }
         self.without_taints = desired.without_taints;
-        self.conditions_step(desired, &node, now).or_else(|until| {
+        let step = self.conditions_step(desired, &node, now).or_else(|until| {
             let patch = self.tainter.step(desired, &node, now);
             patch.map(Request::Taint).map_err(|taints_until| until.min(taints_until))
-        })
+        });
+        self.node = Some(node);
+        step
     }
 
     fn conditions_step(&mut self, desired: &Desired, node: &ObservedNode, now: Now) -> Result<Request, Uptime> {
@@ -236,7 +242,7 @@ impl Reconciler {
     ) -> Vec<(&'d Published, NodeCondition)> {
         let mut wanted = Vec::new();
         for published in &desired.published {
-            let (shown, ownership) = (node.condition(published.name), node.ownership(published.name));
+            let (shown, ownership) = (node.facts.condition(published.name), node.ownership(published.name));
             let state = self.types.entry(published.name).or_default();
             shown.inspect(|shown| state.observe(shown));
             if let Some(sent) = &mut state.sent {
@@ -339,7 +345,7 @@ fn written(condition: &Published, transition: Timestamp, now: Now) -> NodeCondit
 }
 
 fn difference(written: &NodeCondition, node: &ObservedNode) -> Difference {
-    let Some(shown) = node.condition(&written.type_) else { return Difference::Status };
+    let Some(shown) = node.facts.condition(&written.type_) else { return Difference::Status };
     let transition = written.last_transition_time.as_ref().map(|time| time.0);
     // A name of a profile shows a problem only beside one of ours.
     let is_problem =

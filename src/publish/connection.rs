@@ -19,14 +19,14 @@ use tokio::{
 use tower::{BoxError, service_fn};
 
 use super::{
-    clock::{Now, server_time, sleep_until},
+    clock::{server_time, sleep_until},
     pacing::Backoff,
 };
 use crate::{
     condition::Uptime,
     host::{
         api::{ApiFacts, Reach, RequestCounts},
-        clock::{uptime, wall},
+        clock::{Now, uptime},
         trouble::{Trouble, Troubles},
     },
 };
@@ -86,8 +86,7 @@ impl ApiConnection {
 
     /// The present moment, by the host's time of day until the API server has answered.
     pub fn now(&self) -> Now {
-        let (uptime, server) = (uptime(), self.facts.borrow().server_time);
-        Now { uptime, server: server.map_or_else(wall, |server| server.at(uptime)) }
+        Now::read(self.facts.borrow().server_time)
     }
 
     /// Whether the last request was not answered.

@@ -11,13 +11,17 @@ use kube::{Api, Client, api::PostParams};
 use tokio::sync::mpsc;
 
 use super::{
-    clock::{Now, sleep_until},
+    clock::sleep_until,
     connection::{ApiConnection, Failure},
     pacing::{Backoff, Budget},
 };
 use crate::{
     condition::{Condition, Reason, Transition, Uptime},
-    host::{api::NodeFacts, clock::uptime, trouble::Troubles},
+    host::{
+        api::NodeFacts,
+        clock::{Now, uptime},
+        trouble::Troubles,
+    },
 };
 
 /// The namespace of Events about objects that have none.
@@ -258,7 +262,7 @@ mod tests {
         let server = "2026-11-26T06:17:00Z".parse().unwrap();
         let node = NodeFacts { name: "n1".into(), uid: "u1".into(), created: server, ..NodeFacts::default() };
         let (event, happened_at) = queue.next.unwrap();
-        let event = about(&event, happened_at, &node, Now { uptime: at(130), server });
+        let event = about(&event, happened_at, &node, Now { uptime: at(130), wall: server, server });
         assert_eq!(event.event_time.unwrap().0, "2026-11-26T06:16:30Z".parse().unwrap());
         assert_eq!(event.regarding.unwrap().uid.as_deref(), Some("u1"));
     }

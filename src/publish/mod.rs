@@ -130,8 +130,6 @@ impl Publisher {
     }
 }
 
-/// The key of a condition's taint, for docs/reference.
+/// For docs/reference.
 #[cfg(test)]
-pub fn taint_key(kind: crate::condition::ConditionType) -> String {
-    taints::key(kind)
-}
+pub use self::taints::key as taint_key;

@@ -95,11 +95,6 @@ impl ObservedNode {
         self.version.parse().unwrap_or_default()
     }
 
-    /// The condition of that type.
-    pub fn condition(&self, kind: &str) -> Option<&ObservedCondition> {
-        self.facts.condition(kind)
-    }
-
     /// Who owns the condition of that type.
     pub fn ownership(&self, kind: &str) -> Ownership {
         let key = format!("k:{{\"type\":\"{kind}\"}}");

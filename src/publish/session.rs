@@ -11,7 +11,7 @@ use kube::Client;
 use tokio::{sync::watch, time::sleep};
 
 use super::{
-    clock::{Now, sleep_until},
+    clock::sleep_until,
     connection::{self, ApiConnection},
     exec,
     identity::{self, FileState, OWN_KUBECONFIG, Source},
@@ -19,7 +19,12 @@ use super::{
 };
 use crate::{
     condition::Uptime,
-    host::{blocking, clock::uptime, kubelet::KubeletFacts, trouble::Trouble},
+    host::{
+        blocking,
+        clock::{Now, uptime},
+        kubelet::KubeletFacts,
+        trouble::Trouble,
+    },
     settings::KubernetesSettings,
 };
 
@@ -164,7 +169,7 @@ mod tests {
     #[test]
     fn a_credential_is_renewed_a_minute_before_it_expires_but_not_more_often_than_once_a_minute() {
         let server = "2026-11-26T06:17:00Z".parse().unwrap();
-        let now = Now { uptime: Duration::from_secs(100), server };
+        let now = Now { uptime: Duration::from_secs(100), wall: server, server };
         let renewed = |secs| renewal(server + jiff::SignedDuration::from_secs(secs), now).as_secs();
         assert_eq!([renewed(900), renewed(61), renewed(-5)], [940, 160, 160]);
     }

@@ -12,12 +12,13 @@ use k8s_openapi::{api::core::v1::Taint, apimachinery::pkg::apis::meta::v1::Time}
 use serde_json::{Value, json};
 
 use super::{
-    clock::{Now, whole_seconds},
+    clock::whole_seconds,
     observed::{ObservedNode, TAINT_PREFIX, is_ours},
     pacing::Backoff,
 };
 use crate::{
     condition::{Condition, ConditionType, Desired, Reason, Uptime},
+    host::clock::Now,
     settings::TaintSettings,
 };
 

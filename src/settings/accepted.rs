@@ -2,17 +2,16 @@
 
 use std::{io, path::Path};
 
-use super::Settings;
+use super::{MAX_FILE_BYTES, Settings};
 use crate::files;
 
 /// Where they are kept.
 pub const PATH: &str = "/var/lib/nodevigil/accepted-settings.toml";
-const MAX_BYTES: u64 = 1 << 20;
 
 /// Keeps the settings, if they are not there yet. A failure is logged: the agent works without. It waits for the disk.
 pub fn save(path: &Path, settings: &Settings) {
     let result = toml::to_string(settings).map_err(io::Error::other).and_then(|text| {
-        let is_kept = files::read(path, MAX_BYTES).is_ok_and(|kept| kept == text);
+        let is_kept = files::read(path, MAX_FILE_BYTES).is_ok_and(|kept| kept == text);
         if is_kept { Ok(()) } else { files::replace(path, 0o600, &text) }
     });
     if let Err(error) = result {
@@ -22,5 +21,5 @@ pub fn save(path: &Path, settings: &Settings) {
 
 /// The kept settings; none if there are none, or if this version refuses them.
 pub fn read(path: &Path) -> Option<Settings> {
-    toml::from_str(&files::read(path, MAX_BYTES).ok()?).ok()
+    toml::from_str(&files::read(path, MAX_FILE_BYTES).ok()?).ok()
 }

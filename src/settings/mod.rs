@@ -37,21 +37,15 @@ pub struct Settings {
 }
 
 /// `[conditions]`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConditionSettings {
     /// A problem ends when its monitor has reported without it for this long.
-    pub healthy_for_secs: Secs<1, 3600>,
-}
-
-impl Default for ConditionSettings {
-    fn default() -> Self {
-        Self { healthy_for_secs: Secs::new(60) }
-    }
+    pub healthy_for_secs: Secs<1, 3600, 60>,
 }
 
 /// `[kubelet]`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct KubeletSettings {
     /// The unit that runs the kubelet; the first known one that is loaded if it is not set.
@@ -59,13 +53,7 @@ pub struct KubeletSettings {
     /// Where the kubelet answers probes; from the kubelet's own configuration if it is not set.
     pub healthz_url: Option<String>,
     /// A start of the kubelet, or of the container runtime, may take this long until it answers.
-    pub start_grace_secs: Secs<1, 3600>,
-}
-
-impl Default for KubeletSettings {
-    fn default() -> Self {
-        Self { unit: None, healthz_url: None, start_grace_secs: Secs::new(120) }
-    }
+    pub start_grace_secs: Secs<1, 3600, 120>,
 }
 
 /// `[kubernetes]`
@@ -110,17 +98,11 @@ impl Default for MetricsSettings {
 }
 
 /// `[maintenance]`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MaintenanceSettings {
     /// The longest pause that counts, and for how long a sign of maintenance on the Node counts.
-    pub max_pause_secs: Secs<60, 604_800>,
-}
-
-impl Default for MaintenanceSettings {
-    fn default() -> Self {
-        Self { max_pause_secs: Secs::new(86_400) }
-    }
+    pub max_pause_secs: Secs<60, 604_800, 86_400>,
 }
 
 /// `[runtime]`
@@ -159,18 +141,12 @@ impl Default for StorageSettings {
 }
 
 /// `[bootstrap]`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BootstrapSettings {
     /// A new Node that is not ready after this time is stuck. It should be shorter than what replaces nodes waits: Cluster API 10 minutes,
     /// the cluster-autoscaler and Karpenter 15.
-    pub deadline_secs: Secs<60, 86_400>,
-}
-
-impl Default for BootstrapSettings {
-    fn default() -> Self {
-        Self { deadline_secs: Secs::new(600) }
-    }
+    pub deadline_secs: Secs<60, 86_400, 600>,
 }
 
 /// `[intent]`: what the kubelet's configuration is to give the Node. `nodevigil check` reports a missing value only if it is set here.

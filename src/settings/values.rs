@@ -7,39 +7,34 @@ use std::{
 };
 
 use kubelet_config::kubelet::endpoint::socket_path;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::ReasonSettings;
 use crate::condition::Reason;
 
 /// A number of seconds from `MIN` to `MAX`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Secs<const MIN: u64, const MAX: u64>(u64);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "i64")]
+pub struct Secs<const MIN: u64, const MAX: u64, const DEFAULT: u64>(u64);
 
-impl<const MIN: u64, const MAX: u64> Secs<MIN, MAX> {
-    /// A default; it must lie within the bounds.
-    pub const fn new(secs: u64) -> Self {
-        assert!(MIN <= secs && secs <= MAX, "a default within its bounds");
-        Self(secs)
-    }
-
+impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> Secs<MIN, MAX, DEFAULT> {
     pub const fn duration(self) -> Duration {
         Duration::from_secs(self.0)
     }
 }
 
-impl<const MIN: u64, const MAX: u64> Serialize for Secs<MIN, MAX> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(self.0)
+impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> Default for Secs<MIN, MAX, DEFAULT> {
+    fn default() -> Self {
+        Self(DEFAULT)
     }
 }
 
-impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Secs<MIN, MAX> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let secs = i64::deserialize(deserializer)?;
+impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> TryFrom<i64> for Secs<MIN, MAX, DEFAULT> {
+    type Error = String;
+
+    fn try_from(secs: i64) -> Result<Self, String> {
         let in_range = u64::try_from(secs).ok().filter(|secs| (MIN..=MAX).contains(secs));
-        let wrong = || de::Error::custom(format!("{secs} is out of range: wanted {MIN} to {MAX} seconds"));
-        in_range.map(Self).ok_or_else(wrong)
+        in_range.map(Self).ok_or_else(|| format!("{secs} is out of range: wanted {MIN} to {MAX} seconds"))
     }
 }
 

@@ -16,12 +16,6 @@ pub fn harmless(text: &str) -> String {
     text.chars().map(harmless_char).collect()
 }
 
-/// The same of a text of several lines, which stay lines.
-pub fn harmless_lines(text: &str) -> String {
-    let char = |c| if c == '\n' { c } else { harmless_char(c) };
-    text.chars().map(char).collect()
-}
-
 fn harmless_char(c: char) -> char {
     match c {
         '\t' => ' ',

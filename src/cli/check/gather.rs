@@ -119,11 +119,7 @@ impl Given {
             cluster,
             cloud,
             addresses: host.addresses,
-            overrides: Overrides {
-                cgroup_v2: host.cgroup_v2,
-                runtime_version: host.runtime_version,
-                ..Overrides::default()
-            },
+            overrides: Overrides { cgroup_v2: host.cgroup_v2, runtime_version: host.runtime_version },
             live: tree.is_this_host(),
             ..Inputs::default()
         };

@@ -39,9 +39,9 @@ pub async fn ask(tree: &HostTree, inputs: &mut Inputs, notes: &mut Vec<String>) 
     }
     let mut control_group = String::new();
     match loaded(&name).await {
-        Ok(unit) => {
-            control_group = unit.control_group;
-            let (manager, loaded) = (&mut inputs.manager, unit.loaded);
+        Ok((loaded, cgroup)) => {
+            control_group = cgroup;
+            let manager = &mut inputs.manager;
             manager.environment = loaded.manager_environment.clone();
             manager.version = loaded.systemd_version.unwrap_or(manager.version);
             let unit_path: Vec<PathBuf> = loaded.unit_path.iter().map(PathBuf::from).collect();

@@ -22,7 +22,7 @@ use self::{
     source::Sources,
     text::Style,
 };
-use super::{BAD, COULD_NOT_TELL, GOOD, complain, is_colored, print};
+use super::{BAD, COULD_NOT_TELL, GOOD, block_on, complain, is_colored, print};
 use crate::{
     files,
     host::tree::HostTree,
@@ -117,17 +117,15 @@ impl Check {
     fn look(&self, tree: &HostTree, settings: &Settings) -> anyhow::Result<(Snapshot, Vec<String>)> {
         let mut gathered = self.given.gather(tree, settings)?;
         let mut notes = Vec::new();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         if tree.is_this_host() {
-            runtime.block_on(live::ask(tree, &mut gathered.inputs, &mut notes));
+            block_on(live::ask(tree, &mut gathered.inputs, &mut notes))?;
         }
         let mut snapshot = resolve::snapshot(tree, gathered.inputs);
         let disables = &mut snapshot.launch.server_disables_cloud_controller;
         *disables = gathered.server_disables_cloud_controller.or(*disables);
         if tree.is_this_host() {
-            runtime.block_on(live::try_socket(&mut snapshot));
+            block_on(live::try_socket(&mut snapshot))?;
         }
-        runtime.shutdown_background(); // a thread of it may hang in the kernel
         Ok((snapshot, notes))
     }
 

@@ -29,7 +29,7 @@ pub use self::{
 };
 use self::{
     signal::{BUS, BUS_PATH, Dropped, MANAGER, MANAGER_PATH, PROPERTIES, SERVICE, SYSTEMD, Signal, UNIT},
-    unit::{dependencies, job_id, merge, text},
+    unit::{dependencies, job_id, merge, read},
 };
 use super::{
     clock::uptime,
@@ -49,6 +49,8 @@ const READ_EVERY: Duration = Duration::from_mins(1);
 const FOREIGN_EVERY: Duration = Duration::from_secs(1);
 /// Wait before the bus is tried again: doubled from the first to the last.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+type Properties = HashMap<String, OwnedVariant>;
 
 /// What a job does to the unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,16 +169,16 @@ impl Session {
         }
         // Signals before this line are not received. They need not be, because the state is read after it.
         let signals = MessageStream::from(&listener);
-        let owner = Some(systemd.owner().await?);
-        let (state, dependencies) = (UnitState::default(), Vec::new());
+        // On the other connection: here signals may come before the answer.
+        let owner = DBusProxy::new(&systemd.0).await?.get_name_owner(SYSTEMD.try_into()?).await?;
         let mut session = Self {
             candidates: candidates.to_vec(),
             systemd,
-            owner,
+            owner: Some(owner.to_string()),
             unit,
             path,
-            state,
-            dependencies,
+            state: UnitState::default(),
+            dependencies: Vec::new(),
             events,
             foreign_sent_at: None,
             job_reads: JoinSet::new(),
@@ -263,15 +265,10 @@ impl Session {
     /// Reads the unit's whole state.
     async fn read(&mut self) -> zbus::Result<()> {
         self.send(BusEvent::Reading).await?;
-        let mut job = None;
-        for interface in [UNIT, SERVICE] {
-            let properties = self.systemd.properties(&self.path, interface).await?;
-            merge(&mut self.state, &properties);
-            if interface == UNIT {
-                self.dependencies = dependencies(&properties);
-                job = properties.get("Job").and_then(job_id);
-            }
-        }
+        let properties = self.systemd.service(&self.path).await?;
+        merge(&mut self.state, &properties);
+        self.dependencies = dependencies(&properties);
+        let job = properties.get("Job").and_then(job_id);
         let dependencies = self.systemd.dependencies(&self.dependencies).await;
         let (unit, state) = (self.unit.clone(), self.state.clone());
         let id = job.as_ref().map(|(id, _)| *id);
@@ -319,13 +316,15 @@ impl Systemd {
         self.0.call_method(Some(SYSTEMD), path, Some(interface), method, body).await
     }
 
-    async fn owner(&self) -> zbus::Result<String> {
-        let reply = self.0.call_method(Some(BUS), BUS_PATH, Some(BUS), "GetNameOwner", &SYSTEMD).await?;
-        reply.body().deserialize()
+    async fn properties(&self, path: &str, interface: &str) -> zbus::Result<Properties> {
+        self.call(path, PROPERTIES, "GetAll", &interface).await?.body().deserialize()
     }
 
-    async fn properties(&self, path: &str, interface: &str) -> zbus::Result<HashMap<String, OwnedVariant>> {
-        self.call(path, PROPERTIES, "GetAll", &interface).await?.body().deserialize()
+    /// All properties of a service.
+    async fn service(&self, path: &str) -> zbus::Result<Properties> {
+        let mut properties = self.properties(path, UNIT).await?;
+        properties.extend(self.properties(path, SERVICE).await?);
+        Ok(properties)
     }
 
     async fn property(&self, path: &str, interface: &str, name: &str) -> zbus::Result<OwnedVariant> {
@@ -333,8 +332,7 @@ impl Systemd {
     }
 
     async fn text(&self, path: &str, interface: &str, name: &str) -> zbus::Result<String> {
-        let value = self.property(path, interface, name).await?;
-        Ok(text(&value))
+        Ok(read(&self.property(path, interface, name).await?))
     }
 
     /// The first of `units` that has a unit file.
@@ -384,32 +382,21 @@ impl Systemd {
     }
 }
 
-/// Why systemd ends this process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// The host goes down, and every unit with it.
-    Shutdown,
-    /// Our unit has a stop job: somebody wants it stopped.
-    Stopped,
-    /// Our unit is restarted, or it is none of systemd's doing.
-    Other,
-}
-
-/// Asks systemd why this process is to end. Each call is answered within 300 ms, or fails.
+/// Whether this process is to end because somebody wants our unit stopped: not with the host, and not to be started again. Each call is
+/// answered within 300 ms, or fails.
 ///
 /// # Errors
 /// When the bus or systemd does not answer, or we belong to no unit.
-pub async fn why_ending() -> zbus::Result<Ending> {
+pub async fn is_unit_stopped() -> zbus::Result<bool> {
     let systemd = Systemd::connect(Duration::from_millis(300)).await?;
     if systemd.text(MANAGER_PATH, MANAGER, "SystemState").await? == "stopping" {
-        return Ok(Ending::Shutdown);
+        return Ok(false);
     }
     // 0 means the caller, as the bus knows it: in a PID namespace our own number is not systemd's.
     let unit = systemd.call(MANAGER_PATH, MANAGER, "GetUnitByPID", &0_u32).await?;
     let unit: OwnedObjectPath = unit.body().deserialize()?;
-    let job = job_id(&systemd.property(&unit, UNIT, "Job").await?);
-    Ok(match job {
-        Some((_, path)) if systemd.job_kind(&path).await? == JobKind::Stop => Ending::Stopped,
-        _ => Ending::Other,
-    })
+    match job_id(&systemd.property(&unit, UNIT, "Job").await?) {
+        Some((_, path)) => Ok(systemd.job_kind(&path).await? == JobKind::Stop),
+        None => Ok(false),
+    }
 }

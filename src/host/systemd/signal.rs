@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use zbus::{Message, ObjectPath, OwnedObjectPath, OwnedVariant, message::Type, names::UniqueName};
+use zbus::{Message, OwnedObjectPath, OwnedVariant, message::Type, names::UniqueName};
 
 pub(super) const SYSTEMD: &str = "org.freedesktop.systemd1";
 pub(super) const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
@@ -51,55 +51,40 @@ pub(super) enum Dropped {
 pub(super) fn read(message: &Message, owner: Option<&str>) -> Result<Signal, Dropped> {
     let header = message.header();
     let sender = header.sender().map(UniqueName::as_str);
-    if sender == Some(BUS) {
-        return owner_changed(message).ok_or(Dropped::NotAsked);
-    }
-    if sender.is_none() || sender != owner {
+    let is_of_bus = sender == Some(BUS);
+    if !is_of_bus && (sender.is_none() || sender != owner) {
         return Err(Dropped::Foreign);
     }
-    of_systemd(message).ok_or(Dropped::NotAsked)
+    let signal = Some(message).filter(|message| message.message_type() == Type::Signal);
+    signal.and_then(|signal| read_signal(signal, is_of_bus)).ok_or(Dropped::NotAsked)
 }
 
-/// Interface and member of a signal.
-fn name_of(message: &Message) -> Option<(String, String)> {
-    let header = message.header();
-    let is_signal = message.message_type() == Type::Signal;
-    is_signal.then(|| Some((header.interface()?.to_string(), header.member()?.to_string())))?
-}
-
-fn of_systemd(message: &Message) -> Option<Signal> {
-    let (interface, member) = name_of(message)?;
-    let (header, body) = (message.header(), message.body());
+fn read_signal(signal: &Message, is_of_bus: bool) -> Option<Signal> {
+    let (header, body) = (signal.header(), signal.body());
     let path = header.path()?;
-    match (interface.as_str(), member.as_str()) {
-        (PROPERTIES, "PropertiesChanged") => {
+    match (path.as_str(), header.interface()?.as_str(), header.member()?.as_str()) {
+        (BUS_PATH, BUS, "NameOwnerChanged") if is_of_bus => {
+            let (name, _, owner): (String, String, String) = body.deserialize().ok()?;
+            (name == SYSTEMD).then(|| Signal::Owner(Some(owner).filter(|owner| !owner.is_empty())))
+        }
+        _ if is_of_bus => None,
+        (_, PROPERTIES, "PropertiesChanged") => {
             let (of, properties, _): (String, HashMap<_, _>, Vec<String>) = body.deserialize().ok()?;
             let path = path.to_owned().into();
             (of == UNIT || of == SERVICE).then_some(Signal::Changed { path, properties })
         }
-        _ if path.as_str() != MANAGER_PATH || interface != MANAGER => None,
-        (_, "JobNew") => {
+        (MANAGER_PATH, MANAGER, "JobNew") => {
             let (id, path, unit) = body.deserialize().ok()?;
             Some(Signal::JobNew { id, path, unit })
         }
-        (_, "JobRemoved") => {
+        (MANAGER_PATH, MANAGER, "JobRemoved") => {
             let (id, _, unit, result): (u32, OwnedObjectPath, String, String) = body.deserialize().ok()?;
             Some(Signal::JobRemoved { id, unit, result })
         }
         // `true` when it begins, `false` when it is done.
-        (_, "Reloading") => (!body.deserialize::<bool>().ok()?).then_some(Signal::Reloaded),
+        (MANAGER_PATH, MANAGER, "Reloading") => (!body.deserialize::<bool>().ok()?).then_some(Signal::Reloaded),
         _ => None,
     }
-}
-
-fn owner_changed(message: &Message) -> Option<Signal> {
-    let (interface, member) = name_of(message)?;
-    let is_of_bus = message.header().path().map(ObjectPath::as_str) == Some(BUS_PATH);
-    if !is_of_bus || interface != BUS || member != "NameOwnerChanged" {
-        return None;
-    }
-    let (name, _, owner): (String, String, String) = message.body().deserialize().ok()?;
-    (name == SYSTEMD).then(|| Signal::Owner(Some(owner).filter(|owner| !owner.is_empty())))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use zbus::{OwnedObjectPath, OwnedVariant, Variant};
+use zbus::{OwnedObjectPath, OwnedVariant};
 
 /// What systemd says of the unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,17 +41,17 @@ pub struct LastProcess {
 pub(super) fn merge(unit: &mut UnitState, properties: &HashMap<String, OwnedVariant>) {
     for (name, value) in properties {
         match name.as_str() {
-            "LoadState" => unit.load_state = text(value),
-            "ActiveState" => unit.active_state = text(value),
-            "SubState" => unit.sub_state = text(value),
-            "Result" => unit.result = text(value),
-            "MainPID" => unit.main_pid = number(value),
-            "ExecMainPID" => unit.last.pid = number(value),
-            "ExecMainCode" => unit.last.code = number(value),
-            "ExecMainStatus" => unit.last.status = number(value),
-            "InactiveExitTimestampMonotonic" => unit.was_started = number::<u64>(value) != 0,
-            "NRestarts" => unit.restarts = number(value),
-            "InvocationID" => unit.invocation = hexadecimal(value),
+            "LoadState" => unit.load_state = read(value),
+            "ActiveState" => unit.active_state = read(value),
+            "SubState" => unit.sub_state = read(value),
+            "Result" => unit.result = read(value),
+            "MainPID" => unit.main_pid = read::<u32>(value).cast_signed(),
+            "ExecMainPID" => unit.last.pid = read::<u32>(value).cast_signed(),
+            "ExecMainCode" => unit.last.code = read(value),
+            "ExecMainStatus" => unit.last.status = read(value),
+            "InactiveExitTimestampMonotonic" => unit.was_started = read::<u64>(value) != 0,
+            "NRestarts" => unit.restarts = read(value),
+            "InvocationID" => unit.invocation = hexadecimal(&read::<Vec<u8>>(value)),
             _ => {}
         }
     }
@@ -63,50 +63,33 @@ const MAX_DEPENDENCIES: usize = 8;
 /// The services whose failure makes systemd stop the unit: those of `BindsTo=`. With those of `Requires=` and the like it is stopped only
 /// if somebody stops them (systemd.unit(5)).
 pub(super) fn dependencies(properties: &HashMap<String, OwnedVariant>) -> Vec<String> {
-    let Some(Variant::Array(names)) = properties.get("BindsTo").map(|value| &**value) else { return Vec::new() };
-    names.iter().map(text).filter(|name| name.ends_with(".service")).take(MAX_DEPENDENCIES).collect()
+    let names: Vec<String> = properties.get("BindsTo").map(read).unwrap_or_default();
+    names.into_iter().filter(|name| name.ends_with(".service")).take(MAX_DEPENDENCIES).collect()
 }
 
 /// A unit's `Job`; none if it has none, which systemd writes as number 0.
 pub(super) fn job_id(value: &OwnedVariant) -> Option<(u32, OwnedObjectPath)> {
-    let job = <(u32, OwnedObjectPath)>::try_from(value.try_clone().ok()?).ok()?;
+    let job: (u32, OwnedObjectPath) = read(value);
     (job.0 != 0).then_some(job)
 }
 
-/// A text, or nothing.
-pub(super) fn text(value: &Variant<'_>) -> String {
-    match value {
-        Variant::Str(string) => string.as_str().to_owned(),
-        Variant::Variant(inner) => text(inner),
-        _ => String::new(),
-    }
+/// A property's value; the type's default if it has another type.
+pub(super) fn read<T: TryFrom<OwnedVariant> + Default>(value: &OwnedVariant) -> T {
+    value.try_clone().ok().and_then(|value| T::try_from(value).ok()).unwrap_or_default()
 }
 
 /// An ID of bytes; nothing if all are 0, which means none.
-fn hexadecimal(value: &Variant<'_>) -> String {
-    let Variant::Array(array) = value else { return String::new() };
-    let bytes = array.iter().map(|byte| if let Variant::U8(byte) = byte { *byte } else { 0 });
-    let bytes: Vec<u8> = bytes.collect();
+fn hexadecimal(bytes: &[u8]) -> String {
     if bytes.iter().all(|byte| *byte == 0) {
         return String::new();
     }
     bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
-/// A number of any width; 0, which means none, if it is no number or does not fit.
-fn number<T: TryFrom<i128> + Default>(value: &Variant<'_>) -> T {
-    let wide = match value {
-        Variant::U32(number) => i128::from(*number),
-        Variant::I32(number) => i128::from(*number),
-        Variant::U64(number) => i128::from(*number),
-        Variant::I64(number) => i128::from(*number),
-        _ => 0,
-    };
-    T::try_from(wide).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
+    use zbus::{Message, Variant};
+
     use super::*;
 
     #[test]
@@ -137,7 +120,9 @@ mod tests {
             ("InvocationID".to_owned(), owned(Variant::from(vec![0xab_u8, 1]))),
             ("Unheard".to_owned(), OwnedVariant::from(1_u32)),
         ]);
-        merge(&mut unit, &properties);
+        // As they come over the bus.
+        let message = Message::signal("/a", "a.a", "A").build(&properties).unwrap();
+        merge(&mut unit, &message.body().deserialize().unwrap());
         let wanted = UnitState {
             active_state: "active".into(),
             result: "success".into(),

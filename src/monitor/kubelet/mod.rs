@@ -230,7 +230,7 @@ impl Loop {
             (Some(url), _) | (None, Healthz::Url(url)) => url,
             (None, Healthz::Disabled) => return self.observe(Observation::NotProbed(pid)),
         };
-        if self.prober.as_ref().is_some_and(|prober| prober.is_for(url)) {
+        if self.prober.as_ref().is_some_and(|prober| prober.url == *url) {
             return;
         }
         match Prober::new(url) {
@@ -288,7 +288,7 @@ impl Loop {
             let probe = prober.probe().await;
             let mut looked = None;
             if probe != Probe::Healthy {
-                let address = Some(prober.address());
+                let address = Some(prober.address);
                 let look = move || sample(id, address).map(|sample| (sample, pressure::read()));
                 looked = blocking::run("sampling the kubelet", LOOK_TIMEOUT, look).await.ok().flatten();
             }
@@ -312,7 +312,7 @@ impl Loop {
         }
         let is_suspected = self.kubelet.running.stall.is_suspected();
         self.next_look = now + if is_suspected { LOOK_EVERY_SUSPECTED } else { LOOK_EVERY };
-        let addresses = self.prober.as_ref().map(Prober::address).zip(self.common_server());
+        let addresses = self.prober.as_ref().map(|prober| prober.address).zip(self.common_server());
         self.work.spawn(async move {
             let list = move || {
                 let (healthz, server) = addresses?;
@@ -353,7 +353,7 @@ impl Loop {
             unit: (!unit.load_state.is_empty()).then(|| self.kubelet.service.name.clone()),
             pid: process.map(|process| process.pid),
             is_inactive: unit.active_state == "inactive",
-            healthz_url: self.prober.as_ref().map(|prober| prober.url().to_owned()),
+            healthz_url: self.prober.as_ref().map(|prober| prober.url.clone()),
         };
         self.monitor.watched.send_if_modified(|known| std::mem::replace(known, watched.clone()) != watched);
         let with_certificate = |view| match &self.certificate {

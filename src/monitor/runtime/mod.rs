@@ -171,10 +171,10 @@ async fn probe(
         let probe = Probe::Impossible(why.into());
         return Probed { began, endpoint, prober: None, probe, listener: None, sample: None };
     };
-    let kept = prober.filter(|prober| prober.socket() == socket);
+    let kept = prober.filter(|prober| prober.socket == *socket);
     let mut prober = kept.unwrap_or_else(|| Prober::new(socket.clone()));
     let probe = prober.probe().await;
-    let listener = prober.listener().filter(|_| probe != Probe::NoListener);
+    let listener = prober.listener.filter(|_| probe != Probe::NoListener);
     let listener = listener.and_then(|pid| Process::open(pid).ok()).map(|process| {
         let (_, cgroup) = process.name_and_cgroup();
         Listener { id: process.id, unit: cgroup.and_then(|cgroup| cgroup.service().map(str::to_owned)) }

@@ -94,7 +94,7 @@ impl Follower {
         match Process::open(pid) {
             Ok(process) => {
                 let (name, cgroup) = process.name_and_cgroup();
-                let (id, started) = (process.id, process.started());
+                let (id, started) = (process.id, process.id.started());
                 (self.process, self.unopened) = (Some(process), None);
                 Some(ServiceEvent::Opened { id, name, cgroup, started })
             }

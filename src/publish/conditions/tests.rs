@@ -66,7 +66,7 @@ impl Server {
     /// What the Node shows: status and transition time.
     fn shown(&self) -> (String, Timestamp) {
         let node = self.read().unwrap();
-        let condition = node.condition("KubeletHealthy").unwrap();
+        let condition = node.facts.condition("KubeletHealthy").unwrap();
         (condition.status.clone(), condition.last_transition.unwrap())
     }
 }
@@ -129,7 +129,7 @@ impl World {
 }
 
 fn at(secs: u64) -> Now {
-    Now { uptime: Duration::from_secs(secs), server: time(secs) }
+    Now { uptime: Duration::from_secs(secs), wall: time(secs), server: time(secs) }
 }
 
 /// The API server's time of day at that uptime.
@@ -154,9 +154,9 @@ fn a_change_is_applied_once_and_the_heartbeat_keeps_its_transition_time() {
     assert_eq!(world.settle(200), 0);
     assert_eq!(world.settle(400), 1, "the heartbeat");
     assert_eq!(world.server.shown(), shows("False", 20));
-    let heartbeat = world.server.read().unwrap().condition("KubeletHealthy").unwrap().last_heartbeat;
+    let heartbeat = world.server.read().unwrap().facts.condition("KubeletHealthy").unwrap().last_heartbeat;
     assert_eq!(heartbeat, Some(time(400)));
-    assert!(world.server.read().unwrap().condition("Ready").is_some(), "others' conditions are left alone");
+    assert!(world.server.read().unwrap().facts.condition("Ready").is_some(), "others' conditions are left alone");
 }
 
 #[test]

@@ -70,7 +70,8 @@ fn foreign(key: &str) -> Value {
 
 fn at(secs: u64) -> Now {
     let boot: Timestamp = "2026-11-26T06:00:00Z".parse().unwrap();
-    Now { uptime: Duration::from_secs(secs), server: boot + SignedDuration::from_secs(secs.try_into().unwrap()) }
+    let server = boot + SignedDuration::from_secs(secs.try_into().unwrap());
+    Now { uptime: Duration::from_secs(secs), wall: server, server }
 }
 
 #[test]

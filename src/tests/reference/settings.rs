@@ -101,6 +101,7 @@ fn field(line: &str) -> Option<(&str, &str)> {
 
 /// What a number of seconds may be.
 fn bounds(of: &str) -> String {
-    let bounds = of.strip_prefix("Secs<").and_then(|of| of.split_once('>')).and_then(|(of, _)| of.split_once(", "));
-    bounds.map_or_else(String::new, |(min, max)| format!("# From {min} to {max}.\n").replace('_', ""))
+    let Some((min, rest)) = of.strip_prefix("Secs<").and_then(|of| of.split_once(", ")) else { return String::new() };
+    let (max, _) = rest.split_once(", ").unwrap();
+    format!("# From {min} to {max}.\n").replace('_', "")
 }

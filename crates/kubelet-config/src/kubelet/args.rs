@@ -11,8 +11,6 @@ pub struct KubeletFlags {
     pub config_dir: Option<String>,
     /// `--kubeconfig`: what the kubelet speaks to the API server with.
     pub kubeconfig: Option<String>,
-    /// `--bootstrap-kubeconfig`: what it obtains the former with.
-    pub bootstrap_kubeconfig: Option<String>,
     /// `--healthz-port`.
     pub healthz_port: Option<String>,
     /// `--healthz-bind-address`.
@@ -54,7 +52,6 @@ impl KubeletFlags {
             config: value("config"),
             config_dir: value("config-dir"),
             kubeconfig: value("kubeconfig"),
-            bootstrap_kubeconfig: value("bootstrap-kubeconfig"),
             healthz_port: value("healthz-port"),
             healthz_bind_address: value("healthz-bind-address"),
             hostname_override: value("hostname-override"),
@@ -82,7 +79,7 @@ mod tests {
             "--config=/a",
             "--kubeconfig",
             "/etc/kubernetes/kubelet.conf",
-            "--bootstrap_kubeconfig=/b",
+            "--cert_dir=/b",
             "--config",
             "/var/lib/kubelet/config.yaml",
             "--node-labels",
@@ -96,7 +93,7 @@ mod tests {
         ]);
         assert_eq!(read.config.as_deref(), Some("/var/lib/kubelet/config.yaml"));
         assert_eq!(read.kubeconfig.as_deref(), Some("/etc/kubernetes/kubelet.conf"));
-        assert_eq!(read.bootstrap_kubeconfig.as_deref(), Some("/b"));
+        assert_eq!(read.cert_dir.as_deref(), Some("/b"));
         assert_eq!(read.hostname_override.as_deref(), Some("n1"));
         assert_eq!(read.root_dir.as_deref(), Some("/r"));
         assert_eq!(read.config_dir.as_deref(), Some("/d"));

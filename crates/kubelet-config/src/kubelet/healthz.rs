@@ -2,12 +2,12 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::{args::KubeletFlags, yaml};
+use super::{args::KubeletFlags, place::Place, yaml};
 
 /// The kubelet's default port for `/healthz`.
 pub const DEFAULT_PORT: u16 = 10248;
@@ -32,35 +32,6 @@ pub struct ConfigText<'a> {
     pub text: &'a str,
 }
 
-/// Settings that give no address.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum HealthzError {
-    /// The file is no YAML or JSON, or a field that we read has another type.
-    #[error("read {} as a KubeletConfiguration: not possible at {place}; correct the file there", path.display())]
-    Config {
-        /// The file.
-        path: PathBuf,
-        /// Where reading stopped.
-        place: yaml::Place,
-    },
-    /// The port is none.
-    #[error("healthz port in {source_name}: wanted a number from 1 to 65535, or 0 to turn it off, got `{got}`")]
-    Port {
-        /// The flag or the file.
-        source_name: String,
-        /// What stands there, shortened.
-        got: String,
-    },
-    /// The address is none.
-    #[error("healthz address in {source_name}: wanted an IP address, got `{got}`")]
-    Address {
-        /// The flag or the file.
-        source_name: String,
-        /// What stands there, shortened.
-        got: String,
-    },
-}
-
 /// The two fields that we need; all others belong to the kubelet.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -77,14 +48,20 @@ struct Setting {
 
 /// Finds the address. A flag beats every file, a later file beats an earlier one (drop-ins come after the file that
 /// `--config` names), and the kubelet's defaults are `127.0.0.1` and [`DEFAULT_PORT`].
-pub fn healthz(flags: &KubeletFlags, configs: &[ConfigText<'_>]) -> Result<Healthz, HealthzError> {
+///
+/// # Errors
+/// With the file or flag that gives no address.
+pub fn healthz(flags: &KubeletFlags, configs: &[ConfigText<'_>]) -> Result<Healthz, String> {
     let mut port = None;
     let mut address = None;
     for config in configs {
-        let fields: Option<Fields> =
-            yaml::read(config.text).map_err(|place| HealthzError::Config { path: config.path.to_owned(), place })?;
+        let path = config.path.display();
+        let fields: Option<Fields> = yaml::read(config.text).map_err(|Place { line, column, .. }| {
+            let at = format!("line {line}, column {column}");
+            format!("read {path} as a KubeletConfiguration: not possible at {at}; correct the file there")
+        })?;
         let fields = fields.unwrap_or_default();
-        let setting = |value| Setting { value, source_name: config.path.display().to_string() };
+        let setting = |value| Setting { value, source_name: path.to_string() };
         port = fields.healthz_port.map(|p| setting(p.to_string())).or(port);
         address = fields.healthz_bind_address.filter(|value| !value.is_empty()).map(setting).or(address);
     }
@@ -103,17 +80,14 @@ pub fn healthz(flags: &KubeletFlags, configs: &[ConfigText<'_>]) -> Result<Healt
     })
 }
 
-fn parse_port(setting: Setting) -> Result<u16, HealthzError> {
-    setting
-        .value
-        .trim()
-        .parse()
-        .map_err(|_| HealthzError::Port { got: shortened(&setting.value), source_name: setting.source_name })
+fn parse_port(Setting { value, source_name }: Setting) -> Result<u16, String> {
+    let wanted = "wanted a number from 1 to 65535, or 0 to turn it off";
+    value.trim().parse().map_err(|_| format!("healthz port in {source_name}: {wanted}, got `{value:.64}`"))
 }
 
 /// The address to connect to: an unspecified one is listened on, but not connected to.
-fn parse_address(setting: Setting) -> Result<IpAddr, HealthzError> {
-    let text = setting.value.trim();
+fn parse_address(Setting { value, source_name }: Setting) -> Result<IpAddr, String> {
+    let text = value.trim();
     if text.eq_ignore_ascii_case("localhost") {
         return Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));
     }
@@ -121,13 +95,9 @@ fn parse_address(setting: Setting) -> Result<IpAddr, HealthzError> {
         Ok(IpAddr::V4(address)) if address.is_unspecified() => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         Ok(IpAddr::V6(address)) if address.is_unspecified() => Ok(IpAddr::V6(Ipv6Addr::LOCALHOST)),
         Ok(address) => Ok(address),
-        Err(_) => Err(HealthzError::Address { got: shortened(&setting.value), source_name: setting.source_name }),
+        // At most 64 characters, so that no file makes an error long.
+        Err(_) => Err(format!("healthz address in {source_name}: wanted an IP address, got `{value:.64}`")),
     }
-}
-
-/// At most 64 characters, so that no file makes an error long.
-fn shortened(text: &str) -> String {
-    text.chars().take(64).collect()
 }
 
 #[cfg(test)]
@@ -136,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    fn with(argv: &[&str], texts: &[&str]) -> Result<Healthz, HealthzError> {
+    fn with(argv: &[&str], texts: &[&str]) -> Result<Healthz, String> {
         let configs: Vec<_> =
             texts.iter().map(|text| ConfigText { path: Path::new("/var/lib/kubelet/config.yaml"), text }).collect();
         healthz(&KubeletFlags::from_argv(argv), &configs)
@@ -188,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_bad_setting_is_an_error_that_names_its_place() {
-        let said = |argv: &[&str], text: &str| with(argv, &[text]).unwrap_err().to_string();
+        let said = |argv: &[&str], text: &str| with(argv, &[text]).unwrap_err();
         let file = "/var/lib/kubelet/config.yaml";
         for bad in [
             "a: [",

@@ -23,17 +23,6 @@ impl Quantity {
         let rounded = (self.nanos.saturating_add(away)) / NANO;
         i64::try_from(rounded).unwrap_or(if rounded < 0 { i64::MIN } else { i64::MAX })
     }
-
-    /// Whether it is less than zero.
-    pub fn is_negative(self) -> bool {
-        self.nanos < 0
-    }
-
-    /// The sum; bounded.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self { nanos: self.nanos.saturating_add(other.nanos) }
-    }
 }
 
 /// Reads a quantity; `None` if the kubelet would not take it.

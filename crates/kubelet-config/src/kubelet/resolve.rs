@@ -1,7 +1,5 @@
 //! From a tree to a [`Snapshot`]: each room in its turn, unit → words → flags → configuration → settings → machine.
 
-use std::collections::BTreeMap;
-
 use super::{
     config, effective, flags,
     layers::{self, Launch},
@@ -55,13 +53,6 @@ pub struct Overrides {
     pub cgroup_v2: Option<bool>,
     /// The runtime's version.
     pub runtime_version: Option<String>,
-    /// What came of connecting to the runtime's socket.
-    pub socket: Option<machine::Socket>,
-    /// Other kernel settings.
-    pub sysctls: BTreeMap<&'static str, String>,
-    /// Whether the reader of the tree stands in another network than the kubelet, so that `net.*` in its `/proc/sys`
-    /// says nothing about the kubelet's.
-    pub other_network: bool,
 }
 
 /// Resolves everything.
@@ -80,20 +71,13 @@ pub fn snapshot(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
     let config = config::load(tree, &flags, version.as_ref());
     let mut settings = effective::settle(&flags, &config, version.as_ref());
     launch.apply_settings(&mut settings);
-    let mut machine = machine::survey_with(tree, &unit, &flags, &settings, &known);
+    let mut machine = machine::survey(tree, &unit, &flags, &settings, &known);
     if let Some(hostname) = inputs.hostname {
         machine.hostname = Some(Found { value: hostname, at: Place::file("/etc/hostname") });
     }
     machine.addresses = inputs.addresses;
     machine.cgroup_v2 = inputs.overrides.cgroup_v2.or(machine.cgroup_v2);
-    let seen = machine.socket.filter(|_| inputs.live);
-    machine.socket = inputs.overrides.socket.or(seen);
-    if inputs.overrides.other_network {
-        machine.sysctls.retain(|name, _| !name.starts_with("net."));
-    }
-    for (name, value) in inputs.overrides.sysctls {
-        machine.set_sysctl(name, value);
-    }
+    machine.socket = machine.socket.filter(|_| inputs.live);
     Snapshot {
         unread_files: unread::find(tree, &unit),
         unit,

@@ -3,12 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    config::Configuration,
-    effective::Settings,
-    flags::CommandLine,
-    layers::Launch,
-    machine::Machine,
-    systemd::{Unit, Word},
+    config::Configuration, effective::Settings, flags::CommandLine, layers::Launch, machine::Machine, systemd::Unit,
     version::Version,
 };
 
@@ -161,11 +156,4 @@ pub struct UnreadFile {
     pub assignments: Vec<super::systemd::Assignment>,
     /// The file.
     pub at: super::place::Place,
-}
-
-impl Snapshot {
-    /// The kubelet's words, its name first.
-    pub fn words(&self) -> &[Word] {
-        &self.launch.words
-    }
 }

@@ -2,16 +2,12 @@
 //!
 //! Paths are absolute, as on the host. Symbolic links resolve inside the tree, whatever they point to.
 
-mod recording;
-
 use std::{
     collections::BTreeMap,
     ffi::OsString,
     os::unix::ffi::OsStrExt,
     path::{Component, Path, PathBuf},
 };
-
-pub use recording::{Asked, Recording};
 
 /// What lies at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +37,6 @@ pub struct Meta {
     pub uid: u32,
     /// The group.
     pub gid: u32,
-    /// When its content last changed, in nanoseconds since 1970.
-    pub modified_nanos: i128,
 }
 
 /// Why something could not be had.
@@ -234,7 +228,6 @@ impl MemoryTree {
             mode: self.modes.get(path).copied().unwrap_or(default_mode),
             uid: 0,
             gid: 0,
-            modified_nanos: 0,
         })
     }
 }

@@ -7,28 +7,13 @@ use serde::de::DeserializeOwned;
 
 use super::{
     config::document::{self, Node, Value},
-    place,
+    place::Place,
 };
 
-/// Where a text stopped making sense: line and column, counted from 1; 0 where that is not known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}, column {column}")]
-pub struct Place {
-    /// The line.
-    pub line: u64,
-    /// The column.
-    pub column: u64,
-}
-
-impl From<&place::Place> for Place {
-    fn from(at: &place::Place) -> Self {
-        Self { line: at.line.into(), column: at.column.into() }
-    }
-}
-
-/// Reads the first document of `text`, as the kubelet does; the parser bounds nesting, aliases and size.
+/// Reads the first document of `text`, as the kubelet does; the parser bounds nesting, aliases and size. The error is
+/// the place where the text stops making sense, without a file.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Place> {
-    let node = document::parse(&place::Place::file(""), text).map_err(|error| Place::from(&error.at))?;
+    let node = document::parse(&Place::file(""), text).map_err(|error| error.at)?;
     // serde_json's own error would quote the value that it does not like.
     serde_json::from_value(node.to_json()).map_err(|_| culprit::<T>(&node))
 }
@@ -44,7 +29,7 @@ fn culprit<T: DeserializeOwned>(node: &Node) -> Place {
     };
     // Each try costs as much as the whole: a document of that many keys is none of the kubelet's.
     let guilty = (0..entries.len().min(MAX_KEYS)).find(|index| without(*index));
-    guilty.map_or_else(|| Place::from(&node.at), |index| Place::from(&entries[index].at))
+    guilty.map_or(&node.at, |index| &entries[index].at).clone()
 }
 
 /// A `KubeletConfiguration` has some 120 fields at the top.

@@ -56,8 +56,6 @@ fn inputs(expected: &Value) -> Inputs {
         overrides: Overrides {
             cgroup_v2: host["cgroup"].as_u64().map(|version| version == 2),
             runtime_version: text(&host["containerd"]).or_else(|| text(&host["crio"])),
-            socket: Some(Socket::Connected),
-            ..Overrides::default()
         },
         ..Inputs::default()
     }
@@ -66,6 +64,7 @@ fn inputs(expected: &Value) -> Inputs {
 /// What the tree cannot hold of this host, and no field of [`Inputs`] has.
 fn resolved(tree: &MemoryTree, inputs: Inputs, expected: &Value) -> Snapshot {
     let mut snapshot = snapshot(tree, inputs);
+    snapshot.machine.socket = Some(Socket::Connected);
     let disabled = expected["host"]["k3s_server_disables_ccm"].as_bool();
     if disabled.is_some() {
         snapshot.launch.server_disables_cloud_controller = disabled;

@@ -26,8 +26,6 @@ mod settings;
 mod syntax;
 mod unit;
 
-use std::sync::OnceLock;
-
 use crate::kubelet::{place::Place, snapshot::Snapshot};
 
 /// How bad a finding is.
@@ -187,27 +185,6 @@ pub const FAMILIES: &[&[Rule]] = &[
 /// Every rule.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     FAMILIES.iter().flat_map(|family| family.iter())
-}
-
-/// The rules' names in `CamelCase`, in the order of [`all`]: the reasons of the condition `KubeletConfigValid`.
-pub fn reasons() -> &'static [String] {
-    static REASONS: OnceLock<Vec<String>> = OnceLock::new();
-    REASONS.get_or_init(|| all().map(|rule| camel_case(rule.name)).collect())
-}
-
-/// `env-overridden-by-file` → `EnvOverriddenByFile`.
-fn camel_case(name: &str) -> String {
-    name.split('-')
-        .flat_map(|word| {
-            let mut letters = word.chars();
-            letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters)
-        })
-        .collect()
-}
-
-/// Whether a rule judges the running process, so that what it says holds now and not at the next start.
-pub fn is_about_the_process(id: &str) -> bool {
-    matches!(id, "SD020" | "SD021" | "CL004" | "CP005")
 }
 
 /// Judges a snapshot by every rule.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Finding, run};
 use crate::kubelet::{
     effective::{Effective, From},
-    machine::{Known, survey_with},
+    machine::{Known, survey},
     resolve::{Inputs, snapshot},
     snapshot::{Intent, Snapshot},
     tree::MemoryTree,
@@ -72,7 +72,7 @@ pub(crate) fn with_settings(tree: &MemoryTree, inputs: Inputs, pairs: &[(&str, s
     }
     // What the survey looks at depends on the settings.
     let (unit, flags) = (&snapshot.unit, &snapshot.flags);
-    let machine = survey_with(tree, unit, flags, &snapshot.settings, &known);
+    let machine = survey(tree, unit, flags, &snapshot.settings, &known);
     snapshot.machine.socket_path = machine.socket_path;
     snapshot.machine.runtime = machine.runtime;
     snapshot.machine.cni_dir = machine.cni_dir;

@@ -162,10 +162,11 @@ fn little_memory_alone_and_reading_back_alone_are_no_thrashing() {
 #[test]
 fn the_largest_processes_are_named() {
     let cgroup = Some("/kubepods.slice/pod1".to_owned());
-    let grows =
-        Consumer { pid: 7, name: "java".into(), cgroup, memory_bytes: 900 * MIB, growth_bytes_per_sec: 300 * MIB };
-    let large =
-        Consumer { pid: 8, name: "etcd".into(), cgroup: None, memory_bytes: 2000 * MIB, growth_bytes_per_sec: 0 };
+    let consumer = |pid, name: &str, cgroup, memory_mib, growth_mib| {
+        let (name, memory_bytes, growth_bytes_per_sec) = (name.to_owned(), memory_mib * MIB, growth_mib * MIB);
+        Consumer { pid, name, cgroup, memory_bytes, growth_bytes_per_sec, cpu_percent: 0 }
+    };
+    let (grows, large) = (consumer(7, "java", cgroup, 900, 300), consumer(8, "etcd", None, 2000, 0));
     let [_, outlook] = running_out().views(&message::largest(&[grows, large]));
     let View::Seen { findings, .. } = outlook else { panic!("{outlook:?}") };
     let named = "; java (pid 7 of /kubepods.slice/pod1) has 900 MiB, growing by 300 MiB/s; etcd (pid 8) has 2000 MiB";

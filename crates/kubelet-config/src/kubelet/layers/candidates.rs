@@ -8,7 +8,7 @@ use super::super::{
 };
 
 /// The names under which a kubelet is usually started, the likeliest first.
-pub const NAMES: [&str; 8] = [
+const NAMES: [&str; 8] = [
     "kubelet.service",
     "k3s-agent.service",
     "k3s.service",

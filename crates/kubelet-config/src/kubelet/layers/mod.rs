@@ -19,7 +19,7 @@ use super::{
     tree::Tree,
 };
 
-pub use candidates::{NAMES, candidates};
+pub use candidates::candidates;
 
 /// Which way the kubelet gets its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,12 +157,6 @@ impl Launch {
         self
     }
 
-    /// Whether the word at `index` of what the kubelet gets behind its name (as
-    /// [`FlagUse::word`](super::flags::FlagUse::word) counts) is the distribution's own.
-    pub fn is_built_in(&self, index: usize) -> bool {
-        self.built_in.get(index + 1).copied().unwrap_or(false)
-    }
-
     /// Puts the distribution's own settings in the place of the kubelet's defaults.
     pub fn apply_settings(&self, settings: &mut Settings) {
         for (path, value) in &self.settings {
@@ -193,16 +187,6 @@ pub fn launch(tree: &dyn Tree, unit: &Unit, hostname: Option<&str>) -> Launch {
         direct::Start::MicroK8s { instance, first } => snaps::microk8s(tree, unit, &instance, first),
         direct::Start::K8sSnap { instance } => snaps::k8s(tree, unit, &instance),
         direct::Start::Hidden(unknown) => Launch::hidden(Launcher::Script, unknown),
-    }
-}
-
-/// Whether the program that the unit starts reads a variable of this name itself. Only k3s and RKE2 do; of theirs
-/// (`K3S_URL`) `K3S_KUBELET_EXTRA_ARGS` is none.
-pub fn reads_variable(launcher: Launcher, name: &str) -> bool {
-    match launcher {
-        Launcher::K3s => rancher::reads_variable(&rancher::K3S, name),
-        Launcher::Rke2 => rancher::reads_variable(&rancher::RKE2, name),
-        _ => false,
     }
 }
 

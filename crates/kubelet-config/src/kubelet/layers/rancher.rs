@@ -12,8 +12,6 @@ use super::{
     Launch, Launcher, Unknown,
 };
 
-pub(super) use options::reads_variable;
-
 /// What k3s and RKE2 differ in.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Flavor {

@@ -145,8 +145,7 @@ pub(super) fn kubeconfig(tree: &dyn Tree, settings: &Settings, flag: &str) -> Ne
     let document: Document = match yaml::read(&text) {
         Ok(document) => document,
         Err(place) => {
-            let number = |number| u32::try_from(number).unwrap_or(0);
-            let at = at.at(number(place.line), number(place.column), 0);
+            let at = at.at(place.line, place.column, 0);
             let reason = "is no kubeconfig, or not valid YAML".to_owned();
             return Needed::Bad { at, reason };
         }

@@ -26,19 +26,10 @@ const SYSCTLS: &[&str] = &[
     "vm.panic_on_oom",
 ];
 
-/// Those that belong to a network namespace: whoever reads them sees those of its own.
-pub fn of_the_network() -> impl Iterator<Item = &'static str> {
-    SYSCTLS.iter().copied().filter(|name| name.starts_with("net."))
-}
-
-/// The file of a kernel setting.
-pub fn sysctl_path(name: &str) -> String {
-    format!("/proc/sys/{}", name.replace('.', "/"))
-}
-
 /// The kernel settings that are there.
 pub(super) fn sysctls(tree: &dyn Tree) -> BTreeMap<&'static str, Found<String>> {
-    SYSCTLS.iter().filter_map(|name| Some((*name, text::first_word(tree, &sysctl_path(name))?))).collect()
+    let path = |name: &str| format!("/proc/sys/{}", name.replace('.', "/"));
+    SYSCTLS.iter().filter_map(|name| Some((*name, text::first_word(tree, &path(name))?))).collect()
 }
 
 const CGROUPS: &str = "/sys/fs/cgroup";

@@ -212,14 +212,6 @@ pub struct Machine {
     pub addresses: Option<Vec<String>>,
 }
 
-impl Machine {
-    /// Sets a kernel setting that the caller knows better than the tree.
-    pub fn set_sysctl(&mut self, name: &'static str, value: String) {
-        let at = Place::file(kernel::sysctl_path(name)).at_line(1);
-        self.sysctls.insert(name, Found { value, at });
-    }
-}
-
 /// A file whose owner and mode matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustedFile {
@@ -235,7 +227,7 @@ pub struct TrustedFile {
     pub gid: u32,
 }
 
-/// What the caller of [`survey_with`] knows already.
+/// What the caller of [`survey`] knows already.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     /// Versions of installed packages.
@@ -245,13 +237,7 @@ pub struct Known {
 }
 
 /// Reads what lies around the kubelet that these settings describe.
-pub fn survey(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings: &Settings) -> Machine {
-    let known = Known { packages: Packages::read(tree), runtime_version: None };
-    survey_with(tree, unit, flags, settings, &known)
-}
-
-/// The same, with what is known already.
-pub fn survey_with(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings: &Settings, known: &Known) -> Machine {
+pub fn survey(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings: &Settings, known: &Known) -> Machine {
     let version = known.runtime_version.as_deref();
     let socket_path = runtime::socket_path(unit, settings);
     let runtime = socket_path.as_deref().and_then(|path| runtime::read(tree, settings, path, &known.packages, version));

@@ -6,7 +6,8 @@ use crate::kubelet::{
 
 fn of(tree: &MemoryTree, settings: &Settings) -> Machine {
     let unit = resolve(tree, "kubelet.service", &Manager::default());
-    survey(tree, &unit, &CommandLine::default(), settings)
+    let known = Known { packages: Packages::read(tree), runtime_version: None };
+    survey(tree, &unit, &CommandLine::default(), settings, &known)
 }
 
 #[test]

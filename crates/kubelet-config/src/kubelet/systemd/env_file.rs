@@ -62,15 +62,6 @@ pub(super) fn is_variable_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Whether a text is written as if a shell would expand it.
-pub(super) fn looks_like_shell(text: &str) -> bool {
-    text.contains('`')
-        || text
-            .as_bytes()
-            .windows(2)
-            .any(|pair| pair[0] == b'$' && (pair[1].is_ascii_alphabetic() || b"{(_".contains(&pair[1])))
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     BeforeKey,
@@ -287,9 +278,6 @@ impl Parser {
             let tail = value.slice(behind..value.len());
             let place = tail.place(&self.source);
             self.event(EventKind::EnvTextAfterQuote, place, &tail.text());
-        }
-        if looks_like_shell(&text) {
-            self.event(EventKind::NotAShell, value.place(&self.source), &text);
         }
         self.parsed.assignments.push(Assignment {
             name,

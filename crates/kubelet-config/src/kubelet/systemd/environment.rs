@@ -86,9 +86,6 @@ impl Lists {
                 events.push(event(kind, at, &text.text()));
                 continue;
             };
-            if env_file::looks_like_shell(&assigned.value) {
-                events.push(event(EventKind::NotAShell, at, &assigned.value));
-            }
             if first.is_none() {
                 first = Some((assigned.name.clone(), assigned.value.clone()));
             }
@@ -177,9 +174,8 @@ fn reset(key: &str, context: &Context<'_>, at: Place, text: &str) -> Event {
 fn expand(context: &Context<'_>, text: &Mapped, at: &Place, events: &mut Events) -> Option<Mapped> {
     match context.specifiers.expand(text) {
         Ok(expanded) => {
-            for (letter, value) in expanded.used {
-                let kind = EventKind::Specifier { letter, value };
-                events.push(event(kind, at.clone(), &text.text()));
+            if expanded.has_specifiers {
+                events.push(event(EventKind::Specifiers, at.clone(), &text.text()));
             }
             Some(expanded.text)
         }

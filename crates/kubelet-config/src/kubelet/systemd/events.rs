@@ -64,13 +64,8 @@ pub enum EventKind {
         /// The letter.
         letter: char,
     },
-    /// A specifier that was expanded.
-    Specifier {
-        /// The letter.
-        letter: char,
-        /// What it became.
-        value: String,
-    },
+    /// Specifiers that were expanded.
+    Specifiers,
     /// A quote that is not closed, or an escape that systemd does not take: the rest of the line is lost.
     BadQuoting,
     /// An escape that systemd does not know and keeps as it is written.
@@ -80,8 +75,6 @@ pub enum EventKind {
         /// Why.
         reason: String,
     },
-    /// The argument list is longer than the kernel takes; the rest of it is not shown.
-    ArgumentsTooLong,
     /// A backslash followed by blanks: no continuation.
     BackslashBlank,
     /// A continued line that an empty line ends.
@@ -163,8 +156,6 @@ pub enum EventKind {
         /// Whether by `${X}` (then an empty string stays).
         braces: bool,
     },
-    /// `$A` or `%x` in a place where nothing expands it, a shell's syntax.
-    NotAShell,
 }
 
 /// The events of a unit, of which a hostile tree could make any number.

@@ -169,9 +169,8 @@ fn expand(context: &Context<'_>, text: &Mapped, at: &Place, events: &mut Events)
         at: at.clone(),
         reason: format!("systemd cannot expand the specifier '%{letter}'"),
     })?;
-    for (letter, value) in expanded.used {
-        let kind = EventKind::Specifier { letter, value };
-        events.push(event(kind, at.clone(), &text.text()));
+    if expanded.has_specifiers {
+        events.push(event(EventKind::Specifiers, at.clone(), &text.text()));
     }
     Ok(expanded.text)
 }

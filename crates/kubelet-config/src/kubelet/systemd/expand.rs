@@ -89,9 +89,8 @@ pub(super) fn references(exec: &Exec) -> Vec<(String, Place, bool)> {
 pub(super) fn argv(exec: &Exec, environment: &BTreeMap<String, Assignment>, events: &mut Events) -> Vec<Word> {
     let mut expansion = Expansion { environment, words: Vec::new(), bytes: 0, split: BTreeMap::new() };
     for word in &exec.words {
+        // As much as the kernel takes; the rest is not shown.
         if expansion.full() {
-            let kind = EventKind::ArgumentsTooLong;
-            events.push(event(kind, word.at.clone(), ""));
             break;
         }
         match lone(&word.text).filter(|_| exec.expands) {

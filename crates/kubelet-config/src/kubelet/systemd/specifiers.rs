@@ -8,15 +8,13 @@ use super::source::Mapped;
 #[derive(Debug, Default)]
 pub(super) struct Specifiers(pub(super) BTreeMap<char, Option<Vec<u8>>>);
 
-/// A text with its specifiers expanded, and which they were.
+/// A text with its specifiers expanded, and whether it had any.
 #[derive(Debug, Default)]
 pub(super) struct Expanded {
     pub(super) text: Mapped,
-    pub(super) used: Vec<(char, String)>,
+    pub(super) has_specifiers: bool,
 }
 
-/// The most specifiers of one text that are told of.
-const MAX_USED: usize = 100;
 /// The longest text that comes of expanding, as long as systemd's longest line.
 const MAX_EXPANDED_BYTES: usize = 1 << 20;
 
@@ -44,10 +42,7 @@ impl Specifiers {
                 for byte in value {
                     expanded.text.push(*byte, at);
                 }
-                if expanded.used.len() < MAX_USED {
-                    let value = String::from_utf8_lossy(value).into_owned();
-                    expanded.used.push((char::from(letter), value));
-                }
+                expanded.has_specifiers = true;
             } else if letter.is_ascii_alphanumeric() {
                 return Err(char::from(letter));
             } else {
@@ -89,6 +84,6 @@ mod tests {
         let expanded = specifiers().expand(&Mapped::plain(b"a%ib%%c")).unwrap();
         assert_eq!(expanded.text.bytes, b"ab%c");
         assert_eq!(expanded.text.at, [0, 3, 4, 6]);
-        assert_eq!(expanded.used, [('i', String::new())]);
+        assert!(expanded.has_specifiers && !specifiers().expand(&Mapped::plain(b"%%")).unwrap().has_specifiers);
     }
 }

@@ -132,13 +132,3 @@ fn protected_kernel_defaults_name_every_wrong_value_once() {
     assert!(protected(&host(["1", "0", "10", "1", "1000000", "25000000"]), true).is_empty());
     assert_eq!(protected(&kubeadm(), true), ["not checked: /proc/sys of the host"]);
 }
-
-#[test]
-fn the_callers_kernel_settings_count_more_than_the_trees() {
-    let mut inputs = Inputs::default();
-    inputs.overrides.sysctls.insert("kernel.panic", "0".to_owned());
-    let settings = [("protectKernelDefaults", true.into(), file(7))];
-    let tree = host(["1", "0", "10", "1", "1000000", "25000000"]);
-    let found = says(&with_settings(&tree, inputs, &settings), "KN004");
-    assert!(found[0].starts_with("fatal /proc/sys/kernel/panic:1: "), "{found:?}");
-}

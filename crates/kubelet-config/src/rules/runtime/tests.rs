@@ -124,10 +124,13 @@ fn a_disabled_plugin_is_fatal_where_it_is_disabled() {
     assert!(says(&with_settings(&kubeadm(), Inputs::default(), &[]), "RT002").is_empty());
 }
 
-fn socket(tree: &MemoryTree, inputs: Inputs) -> Vec<String> {
+fn with_endpoint(tree: &MemoryTree, inputs: Inputs) -> Snapshot {
     let endpoint = "unix:///run/containerd/containerd.sock";
-    let pairs = [("containerRuntimeEndpoint", endpoint.into(), from("/c.yaml", 2))];
-    says(&with_settings(tree, inputs, &pairs), "RT001")
+    with_settings(tree, inputs, &[("containerRuntimeEndpoint", endpoint.into(), from("/c.yaml", 2))])
+}
+
+fn socket(tree: &MemoryTree, inputs: Inputs) -> Vec<String> {
+    says(&with_endpoint(tree, inputs), "RT001")
 }
 
 #[test]
@@ -149,15 +152,14 @@ fn a_socket_is_judged_on_a_running_host_alone() {
 
 #[test]
 fn what_the_caller_saw_at_the_socket_counts() {
-    let saw = |socket| {
-        let mut inputs = Inputs::default();
-        inputs.overrides.socket = Some(socket);
-        inputs
+    let mut snapshot = with_endpoint(&kubeadm(), Inputs::default());
+    let mut saw = |socket| {
+        snapshot.machine.socket = Some(socket);
+        says(&snapshot, "RT001")
     };
-    let reason = "connection refused".to_owned();
-    let found = socket(&kubeadm(), saw(Socket::Refused { reason }));
+    let found = saw(Socket::Refused { reason: "connection refused".to_owned() });
     assert!(found[0].contains("the socket answers with connection refused"), "{found:?}");
-    assert!(socket(&kubeadm(), saw(Socket::Connected)).is_empty());
+    assert!(saw(Socket::Connected).is_empty());
 }
 
 #[test]

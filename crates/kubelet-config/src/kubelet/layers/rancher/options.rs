@@ -25,57 +25,8 @@ const LISTS: [&str; 3] = ["kubelet-arg", "node-label", "node-taint"];
 /// `_`, behind `K3S_` or `RKE2_`.
 const FROM_VARIABLES: [&str; 5] = ["node-name", "resolv-conf", "data-dir", "cloud-provider-name", "kubelet-path"];
 
-/// What else the programs and their installers read behind `K3S_` or `RKE2_`; from docs.k3s.io/reference/env-variables
-/// and the `EnvVar` of each option.
-const VARIABLES: [&str; 36] = [
-    "AGENT_TOKEN",
-    "AGENT_TOKEN_FILE",
-    "AUDIT_POLICY_FILE",
-    "CIS_PROFILE",
-    "CLOUD_CONTROLLER_MANAGER_IMAGE",
-    "CLOUD_PROVIDER_CONFIG",
-    "CLUSTER_INIT",
-    "CLUSTER_RESET",
-    "CLUSTER_SECRET",
-    "CNI",
-    "CONFIG_FILE",
-    "DATASTORE_CAFILE",
-    "DATASTORE_CERTFILE",
-    "DATASTORE_ENDPOINT",
-    "DATASTORE_KEYFILE",
-    "DEBUG",
-    "ETCD_IMAGE",
-    "INGRESS_CONTROLLER",
-    "KUBECONFIG_GROUP",
-    "KUBECONFIG_MODE",
-    "KUBECONFIG_OUTPUT",
-    "KUBE_APISERVER_IMAGE",
-    "KUBE_CONTROLLER_MANAGER_IMAGE",
-    "KUBE_PROXY_IMAGE",
-    "KUBE_SCHEDULER_IMAGE",
-    "LB_SERVER_PORT",
-    "NODE_NAME_FROM_CLOUD_PROVIDER_METADATA",
-    "PAUSE_IMAGE",
-    "RUNTIME_IMAGE",
-    "SELINUX",
-    "SYSTEM_DEFAULT_REGISTRY",
-    "TOKEN",
-    "TOKEN_FILE",
-    "URL",
-    "VPN_AUTH",
-    "VPN_AUTH_FILE",
-];
-
 /// The most replaced lists that are kept.
 const MAX_REPLACED: usize = 100;
-
-/// Whether the distribution reads a variable of this name.
-pub(in super::super) fn reads_variable(flavor: &Flavor, name: &str) -> bool {
-    let Some(rest) = name.strip_prefix(flavor.variables) else {
-        return false;
-    };
-    VARIABLES.contains(&rest) || FROM_VARIABLES.iter().any(|option| variable_of(option) == rest)
-}
 
 fn variable_of(option: &str) -> String {
     option.to_uppercase().replace('-', "_")

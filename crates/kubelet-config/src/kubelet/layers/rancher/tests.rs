@@ -1,7 +1,7 @@
 use std::fmt::Write as _;
 
 use crate::kubelet::{
-    layers::{Launch, Launcher, launch, reads_variable},
+    layers::{Launch, Launcher, launch},
     systemd::{Manager, resolve},
     tree::MemoryTree,
 };
@@ -76,7 +76,7 @@ fn an_agent_without_options_gets_the_distributions_flags() {
         ]
     );
     assert_eq!(launch.words[0].text, "kubelet");
-    assert!(launch.is_built_in(0));
+    assert!(launch.built_in[1]);
     assert_eq!(launch.server_disables_cloud_controller, None);
     // Its configuration is not there yet: what it will hold stands in the place of the kubelet's defaults.
     assert!(launch.settings.iter().any(|(path, _)| *path == "authorization.mode"));
@@ -246,16 +246,6 @@ fn what_is_no_map_of_options_is_said() {
         let launch = launched(&agent("agent").file(CONFIG, text));
         assert_eq!(launch.unreadable, [], "{text}");
     }
-}
-
-#[test]
-fn variables_that_are_read_are_known() {
-    assert!(reads_variable(Launcher::K3s, "K3S_NODE_NAME"));
-    assert!(reads_variable(Launcher::K3s, "K3S_TOKEN"));
-    assert!(!reads_variable(Launcher::K3s, "K3S_KUBELET_EXTRA_ARGS"));
-    assert!(!reads_variable(Launcher::K3s, "RKE2_TOKEN"));
-    assert!(reads_variable(Launcher::Rke2, "RKE2_CLOUD_PROVIDER_NAME"));
-    assert!(!reads_variable(Launcher::Direct, "K3S_TOKEN"));
 }
 
 /// Would take hours if any step looked at all items for each.

@@ -71,7 +71,7 @@ fn texts(list: &Value) -> Vec<String> {
 fn kubelets_get_the_flags_that_are_expected() {
     let mut compared = 0;
     for (name, expected, snapshot) in hosts() {
-        let words = snapshot.words();
+        let words = &snapshot.launch.words;
         if let Some(flags) = expected["kubelet"].get("flags") {
             let mut got: Vec<String> = words.iter().skip(1).map(|word| word.text.clone()).collect();
             got.sort();

@@ -100,7 +100,6 @@ fn fact_22_the_words_of_environment() {
     assert!(has(&unit, "Q=%5", |kind| *kind == EventKind::BadSpecifier { letter: '5' }));
     assert!(has(&unit, "T=\\d U=2", |kind| *kind == EventKind::BadQuoting));
     assert!(has(&unit, "'W=2", |kind| *kind == EventKind::BadQuoting));
-    assert!(has(&unit, "$A", |kind| *kind == EventKind::NotAShell));
     let lost = unit.events.iter().find(|event| event.text == "--y=2").unwrap();
     assert_eq!((lost.at.line, lost.at.column, lost.at.width), (3, 21, 5));
 }
@@ -154,7 +153,6 @@ fn fact_26_what_looks_wrong_is_told() {
     };
     assert_eq!(kinds("A=\"x\" # note\n"), [EventKind::EnvTextAfterQuote]);
     assert_eq!(kinds("A=\"x\nB=1\n"), [EventKind::EnvQuoteNotClosed { lines: 2 }]);
-    assert_eq!(kinds("A=$B\n"), [EventKind::NotAShell]);
     assert_eq!(kinds("no assignment\n"), [EventKind::EnvLineWithoutAssignment]);
     assert!(kinds("A=\"a\" 'b'\n").is_empty());
 }
