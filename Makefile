@@ -29,12 +29,13 @@ ASSETS := $(or $(KUBEBUILDER_ASSETS),$(TOOLS))
 CONSUMERS := $(CACHE)/consumers/$(call key,$(foreach module,karpenter clusterapi,$(sort $(wildcard tests/cluster/$(module)/*))))
 CRDS := $(CACHE)/crds/$(call key,tests/cluster/crds/go.mod tests/cluster/crds/go.sum tests/cluster/crds/fetch.sh)
 PEER := $(CACHE)/peer/$(call key,tests/cluster/npd/go.mod tests/cluster/npd/go.sum)
+KERNEL := $(CACHE)/kernel
 PROMTOOL := $(CACHE)/prometheus/$(call key,tests/cluster/promtool/go.mod tests/cluster/promtool/go.sum)
 NFPM := $(CACHE)/nfpm/$(call key,packaging/nfpm/go.mod packaging/nfpm/go.sum)
 
 # What the program of the stories reads, and how it is built: the agent is nearly what is shipped, the program that judges it is a
 # debug build, whose crates cargo test has built.
-STORIES_ENV = KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" NODEVIGIL_CRDS="$(CRDS)" NODEVIGIL_PEER="$(PEER)"
+STORIES_ENV = KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" NODEVIGIL_CRDS="$(CRDS)" NODEVIGIL_PEER="$(PEER)" NODEVIGIL_KERNEL="$(KERNEL)"
 define E2E
 cargo build --quiet --locked --profile gate --package nodevigil && cargo build --quiet --locked --package nodevigil-e2e && \
 $(STORIES_ENV) NODEVIGIL_BIN="$(CARGO_TARGET_DIR)/gate/nodevigil" "$(CARGO_TARGET_DIR)/debug/e2e"
@@ -43,7 +44,7 @@ endef
 # Programs, each with the Debian packages that bring it. A program that is there is left alone, wherever it came from: installing
 # Debian's containerd would remove Docker's.
 NODE_PROGRAMS := unshare:util-linux systemctl:systemd dbus-daemon:dbus ip:iproute2 containerd:containerd runc:runc nft:nftables mkfs.ext4:e2fsprogs losetup:mount
-FULL_PROGRAMS := faketime:faketime python3:python3 curl:curl rpm:rpm
+FULL_PROGRAMS := faketime:faketime python3:python3 curl:curl rpm:rpm qemu-system-x86_64:qemu-system-x86 busybox:busybox-static
 PACKAGE_PROGRAMS := cloud-init:cloud-init cpio:cpio lintian:lintian rpmlint:rpmlint rpm:rpm
 define INSTALL
 PATH="$$PATH:/usr/sbin:/sbin"; packages=; \
@@ -79,7 +80,7 @@ if [ ! -d "$(2)" ]; then \
 fi
 endef
 
-.PHONY: help docs test stories gate-needs full-needs demo well test-full oracle flags rules packed bench fuzz audit release musl packages arm install cluster consumers crds peer promtool nfpm kubelets cargo-deny clean
+.PHONY: help docs test stories gate-needs full-needs demo well test-full oracle flags rules packed bench fuzz audit release musl packages arm install cluster consumers crds kernel peer promtool nfpm kubelets cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -94,7 +95,7 @@ test: cargo-deny ## The gate: format, lints, dependencies' licences and sources,
 	@tests/step.sh "cargo test" cargo test --locked --no-fail-fast
 	@tests/step.sh "stories" $(MAKE) stories TIER=gate
 
-stories: $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part
+stories: $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part
 	@$(E2E) --tier $(or $(TIER),full) $(STORIES)
 
 gate-needs:
@@ -221,6 +222,9 @@ consumers:
 
 crds:
 	@$(call GO_BUILD,definitions of the samples' types,$(CRDS),tests/cluster/crds/fetch.sh "$(CRDS)")
+
+kernel:
+	@[ -d "$(KERNEL)" ] || tests/e2e/kernel.sh "$(KERNEL)"
 
 peer:
 	@$(call GO_BUILD,node-problem-detector (three minutes),$(PEER),tests/cluster/build.sh "$(PEER)" tests/cluster/npd config/kernel-monitor.json config/health-checker-kubelet.json)

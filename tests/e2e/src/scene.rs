@@ -137,7 +137,7 @@ impl ObservedNode {
 
     /// Its condition of this type.
     pub const fn condition(&self, kind: &'static str) -> ConditionView<'_> {
-        ConditionView { watch: &self.watch, kind }
+        ConditionView::new(&self.watch, kind)
     }
 
     /// Its condition `KubeletHealthy`.
@@ -257,7 +257,12 @@ impl ObservedNode {
     }
 }
 
-impl ConditionView<'_> {
+impl<'a> ConditionView<'a> {
+    /// The condition of this type on the Node of `watch`.
+    pub const fn new(watch: &'a NodeWatch, kind: &'static str) -> Self {
+        Self { watch, kind }
+    }
+
     /// What the Node shows now.
     pub fn shown(self) -> Result<Condition> {
         let states = self.watch.since(None);

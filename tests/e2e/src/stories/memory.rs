@@ -1,13 +1,17 @@
-//! The host's memory, which on these nodes is that of the machine that runs the stories.
+//! The host's memory, which on these nodes is that of the machine that runs the stories, but for a guest that may use up its own.
 
 use std::{
+    sync::Arc,
     thread::sleep,
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
-use crate::scene::{Condition, Scene};
+use crate::{
+    scene::{Condition, ConditionView, Scene},
+    support::{guest::Guest, watch::NodeWatch},
+};
 
 /// A sampled problem is shown when the Node is two minutes old.
 const NOT_YOUNG_ANY_MORE: Duration = Duration::from_secs(125);
@@ -38,6 +42,15 @@ Restart=always
 RestartSec=100ms
 StartLimitIntervalSec=0
 ";
+
+/// Takes all memory but 4 %, and reads a file that does not fit into what is left.
+const THRASH: &str = r"
+take=$(awk '/MemTotal/ {total = $2} /MemAvailable/ {print int($2 - total * 4 / 100)}' /proc/meminfo)
+dd if=/dev/zero bs=${take}K count=1 | sleep 1000 &
+for reader in 1 2; do while :; do cat /text >/dev/null; done & done
+";
+/// Until both Node and guest are two minutes old, and it has thrashed for one; emulation is slow.
+const THRASHES_WITHIN: Duration = Duration::from_mins(4);
 
 pub fn memory_that_runs_out_is_reported_before_it_is_used_up(scene: &Scene) -> Result<()> {
     let node =
@@ -73,4 +86,26 @@ pub fn a_cgroup_at_its_own_limit_is_not_the_host(scene: &Scene) -> Result<()> {
     ensure!(restarts > 2, "it was OOM-killed {restarts} times");
     conditions[0].ensure_unchanged(&before[0])?;
     conditions[1].ensure_unchanged(&before[1])
+}
+
+pub fn a_host_that_thrashes_is_reported_until_it_has_memory_again(scene: &Scene) -> Result<()> {
+    let watch = NodeWatch::start(Arc::clone(scene.plane()), scene.node_name())?;
+    let mut guest = Guest::boot(scene.plane(), scene.node_name())?;
+    thrash(&mut guest, &watch).with_context(|| guest.console())
+}
+
+fn thrash(guest: &mut Guest, watch: &NodeWatch) -> Result<()> {
+    let from = Instant::now();
+    let health = ConditionView::new(watch, "NodeMemoryHealthy");
+    let outlook = ConditionView::new(watch, "MemoryExhaustionImminent");
+    let healthy = health.wait_for(from, "True", "MemoryIsHealthy")?;
+    guest.enter(THRASH)?;
+    let thrashes = health.wait_longer_for(healthy.at, THRASHES_WITHIN, "False", "MemoryThrashing")?;
+    let says = |part: &str| thrashes.message.contains(part);
+    ensure!(says("the kernel drops pages of files") && says("and reads back ") && says("dd (pid "), "{thrashes:?}");
+    outlook.wait_for(healthy.at, "True", "MemoryRunsOut")?;
+    let ended = Instant::now();
+    guest.enter("killall dd")?;
+    health.wait_for(ended, "True", "MemoryIsHealthy")?;
+    outlook.wait_for(ended, "False", "MemoryIsEnough").map(drop)
 }

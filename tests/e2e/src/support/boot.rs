@@ -189,7 +189,8 @@ fn clear(root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn write(root: &Path, file: &File) -> Result<()> {
+/// Writes a file below `root`.
+pub fn write(root: &Path, file: &File) -> Result<()> {
     let path = root.join(file.path.trim_start_matches('/'));
     fs::create_dir_all(path.parent().context("a file has a folder")?)?;
     fs::write(&path, &file.content).with_context(|| format!("writing the node's {}", file.path))?;

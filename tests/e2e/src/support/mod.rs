@@ -4,6 +4,7 @@ pub mod boot;
 pub mod cgroups;
 pub mod control_plane;
 pub mod daemon;
+pub mod guest;
 pub mod leftovers;
 pub mod machine;
 pub mod namespaces;
