@@ -67,25 +67,15 @@ impl Reporter {
     }
 }
 
-/// The main process of a service that hangs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HungProcess {
-    pub process: ProcessId,
-    /// Since when its monitor has reported so, without a break.
-    pub since: Uptime,
-}
-
-/// The services that hang now, by what they are: `kubelet`, `container runtime`. The kernel's monitor looks for the reason in the kernel.
-pub type HungServices = watch::Sender<BTreeMap<&'static str, HungProcess>>;
+/// The services that hang now, by what they are (`kubelet`, `container runtime`): the main process, and since when its monitor has
+/// reported so without a break. The kernel's monitor looks for the reason in the kernel.
+pub type HungServices = watch::Sender<BTreeMap<&'static str, (ProcessId, Uptime)>>;
 
 /// Sets the process of a service that hangs; none if the service does not hang.
-pub fn set_hung(services: &HungServices, service: &'static str, process: Option<ProcessId>, since: Uptime) {
-    services.send_if_modified(|hung| {
-        let known = hung.remove(service);
-        let is_same = known.map(|known| known.process) == process;
-        let present = if is_same { known } else { process.map(|process| HungProcess { process, since }) };
-        hung.extend(present.map(|present| (service, present)));
-        !is_same
+pub fn set_hung(services: &HungServices, service: &'static str, process: Option<ProcessId>, now: Uptime) {
+    services.send_modify(|hung| {
+        let known = hung.remove(service).filter(|(known, _)| Some(*known) == process);
+        hung.extend(process.map(|process| (service, known.unwrap_or((process, now)))));
     });
 }
 
@@ -120,7 +110,7 @@ mod tests {
             (process(2), 50, Some(at(50))),
         ] {
             set_hung(&hung, "kubelet", process, at(now));
-            assert_eq!(hung.borrow().get("kubelet").map(|hung| hung.since), since, "{now}");
+            assert_eq!(hung.borrow().get("kubelet").map(|(_, since)| *since), since, "{now}");
         }
     }
 }

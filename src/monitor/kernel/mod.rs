@@ -11,18 +11,15 @@ mod state;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use tokio::{
-    sync::broadcast::error::RecvError,
-    task::JoinSet,
-    time::{Instant, sleep_until},
-};
+use tokio::{task::JoinSet, time::sleep};
 
 use self::{
-    deadlock::{INIT_PID, of_init, of_service},
+    deadlock::{INIT_PID, Suspect},
     logged::wall_at,
+    patterns::Class,
     state::{Kernel, Readings},
 };
-use super::{HungProcess, Inputs, Reporter};
+use super::{Inputs, Reporter};
 use crate::{
     condition::{ConditionType, Uptime},
     host::{
@@ -63,26 +60,22 @@ pub async fn run(inputs: Inputs) {
     };
     while this.report(uptime()).await {
         this.start_reading(uptime());
-        let wake = Instant::now() + this.wake_at(uptime()).saturating_sub(uptime());
+        let wake = this.wake_at(uptime()).saturating_sub(uptime());
         // Lines first, so that all from before the start are known when the log is said to be readable.
         tokio::select! {
             biased;
-            line = lines.recv() => match line {
-                Ok(line) => this.take_line(&line),
-                // In a storm some lines are lost, and nothing else.
-                Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return,
-            },
+            // In a storm some lines are lost, and nothing else.
+            line = lines.recv() => if let Ok(line) = line { this.take_line(&line) },
             Ok(()) = log.changed() => {
                 this.kernel.log_is(log.borrow_and_update().clone(), uptime());
                 this.is_changed = true;
             }
             Some(Ok(readings)) = this.reading.join_next() => {
                 let server = this.inputs.api.borrow().server_time;
-                this.kernel.read(&readings, server, Now::read(server));
+                this.kernel.read(readings, server, Now::read(server));
                 this.is_changed = true;
             }
-            () = sleep_until(wake) => {}
+            () = sleep(wake) => {}
         }
     }
 }
@@ -91,7 +84,8 @@ impl Loop {
     fn take_line(&mut self, line: &Line) {
         let Some(class) = self.kernel.logged.take(line, Now::read(None)) else { return };
         self.is_changed = true;
-        if class.needs_confirmation() {
+        // It is a problem, and no mere warning, once a counter or flag of the kernel confirms it.
+        if class != Class::Trouble {
             self.next_reading = self.next_reading.min(uptime() + PAUSE);
         }
     }
@@ -106,7 +100,7 @@ impl Loop {
         if now >= self.next_reading && self.reading.is_empty() {
             self.next_reading = now + READ_EVERY;
             let hung = self.inputs.hung.borrow().clone();
-            self.reading.spawn_blocking(move || read(&hung));
+            self.reading.spawn_blocking(move || read(hung));
         }
     }
 
@@ -123,9 +117,10 @@ impl Loop {
 }
 
 /// Reads counters and limits, and looks at PID 1 and the services that hang.
-fn read(hung: &BTreeMap<&'static str, HungProcess>) -> Readings {
-    let init = ProcessId::of(INIT_PID).and_then(|init| Some(of_init(init, sample(init, None)?)));
-    let services = hung.iter().filter_map(|(name, hung)| Some(of_service(name, *hung, sample(hung.process, None)?)));
-    let waits = init.into_iter().chain(services).flatten().collect();
-    Readings { counters: kernel::counters(), usages: kernel::usages(), waits }
+fn read(hung: BTreeMap<&'static str, (ProcessId, Uptime)>) -> Readings {
+    let init = ProcessId::of(INIT_PID).map(|init| ("PID 1", (init, Uptime::ZERO)));
+    let suspect =
+        |(name, (process, hung_since))| Some(Suspect { name, process, hung_since, sample: sample(process, None)? });
+    let suspects = hung.into_iter().chain(init).filter_map(suspect).collect();
+    Readings { counters: kernel::counters(), usages: kernel::usages(), suspects }
 }
