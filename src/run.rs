@@ -171,7 +171,7 @@ impl Tasks {
             troubles: troubles.clone(),
         };
         let mut running = JoinSet::new();
-        running.spawn(again("the kubelet's monitor", kubelet_monitor, kubelet::Monitor::run));
+        running.spawn(again("the kubelet's monitor", kubelet_monitor, kubelet::run));
         running.spawn(again("the configuration's monitor", inputs.clone(), monitor::config::run));
         running.spawn(again("the container runtime's monitor", inputs.clone(), monitor::runtime::run));
         running.spawn(again("the memory's monitor", inputs.clone(), monitor::memory::run));
@@ -277,15 +277,10 @@ async fn stop(agent: &mut Agent, mut api: watch::Receiver<ApiFacts>) -> u8 {
     }
     let last = agent.withdraw_problems();
     let is_shown = |api: &ApiFacts| {
-        if api.node.as_ref().is_some_and(|node| node.has_our_taints) {
-            return false;
-        }
-        let shown = |wanted: &Condition| {
-            let node = api.node.as_ref()?;
-            let found = node.conditions.iter().find(|shown| shown.kind == wanted.kind.name())?;
-            Some(found.reason == wanted.reason)
-        };
-        last.iter().all(|wanted| shown(wanted).unwrap_or_default())
+        let Some(node) = &api.node else { return last.is_empty() };
+        let shows =
+            |wanted: &Condition| node.condition(wanted.kind.name()).is_some_and(|shown| shown.reason == wanted.reason);
+        !node.has_our_taints && last.iter().all(shows)
     };
     timeout(STOP_WAIT, api.wait_for(is_shown)).await.ok();
     0

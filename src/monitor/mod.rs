@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    condition::{ConditionType, Uptime, View},
+    condition::{ConditionType, Reason, Uptime, View},
     host::{
         api::ApiFacts,
         clock::next_multiple,
@@ -47,9 +47,9 @@ impl Reporter {
         Self { kind, reports, last: None }
     }
 
-    /// The view that was reported last.
-    pub fn last(&self) -> Option<&View> {
-        self.last.as_ref().map(|(view, _)| view)
+    /// Whether the view that was reported last has one of these reasons.
+    pub fn has_reported(&self, reasons: &[Reason]) -> bool {
+        self.last.as_ref().is_some_and(|(view, _)| view.has(reasons))
     }
 
     /// When the next report is due, if the view does not change before.
@@ -57,8 +57,10 @@ impl Reporter {
         next_multiple(self.last.as_ref().map_or(now, |(_, at)| *at), REPORT_EVERY)
     }
 
-    /// Reports the view if it is new or due; `false` when nobody takes reports.
-    pub async fn report(&mut self, view: View, now: Uptime) -> bool {
+    /// Reports the view if it is new or due. Without a new view the last one still holds. `false` when nobody takes reports.
+    pub async fn report(&mut self, view: impl Into<Option<View>>, now: Uptime) -> bool {
+        let last = || self.last.as_ref().map(|(view, _)| view.clone());
+        let Some(view) = view.into().or_else(last) else { return true };
         if self.last.as_ref().is_some_and(|(last, _)| *last == view) && now < self.due_at(now) {
             return true;
         }

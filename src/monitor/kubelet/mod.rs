@@ -14,11 +14,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use prometheus_client::metrics::histogram::Histogram;
-use tokio::{
-    sync::watch,
-    task::JoinSet,
-    time::{Instant, sleep_until},
-};
+use tokio::{sync::watch, task::JoinSet, time::sleep};
 
 use self::{
     certificate::Certificate,
@@ -26,13 +22,15 @@ use self::{
 };
 use super::{
     Inputs, Reporter,
-    service::follow::{Follower, ServiceEvent},
+    service::{
+        Bus,
+        follow::{Follower, ServiceEvent},
+    },
     set_hung,
 };
 use crate::{
     condition::{ConditionType, Reason, Uptime},
     host::{
-        api::Reach,
         blocking,
         clock::{next_multiple, uptime, wall},
         healthz::{self, Probe, Prober},
@@ -40,7 +38,7 @@ use crate::{
         kubelet::{Healthz, KubeletFacts, UNITS, Watched},
         pressure::{self, Pressure},
         process::{ProcessId, Sample, sample},
-        sockets::{self, Connection, Server},
+        sockets::{self, Server},
     },
 };
 
@@ -61,7 +59,7 @@ const READ_FACTS_EVERY: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_secs(20);
 const LOOK_EVERY_SUSPECTED: Duration = Duration::from_secs(3);
 
-/// The monitor's task.
+/// What the monitor is given.
 #[derive(Debug, Clone)]
 pub struct Monitor {
     pub inputs: Inputs,
@@ -75,19 +73,9 @@ pub struct Monitor {
 /// What comes back from the work beside the loop, which must not wait for a kubelet or a disk.
 #[derive(Debug)]
 enum Done {
-    Probed {
-        pid: i32,
-        began: Uptime,
-        probe: Probe,
-        sample: Option<(Sample, Pressure)>,
-    },
-    Connections(i32, Option<Vec<Connection>>),
-    LastError {
-        invocation: String,
-        line: Option<String>,
-    },
+    Probed { pid: i32, began: Uptime, probe: Probe, sample: Option<(Sample, Pressure)> },
+    Seen(Observation),
     Facts(i32, Result<KubeletFacts, String>),
-    /// What holds for most kubelets.
     Usual(KubeletFacts),
 }
 
@@ -104,61 +92,54 @@ struct Loop {
     next_look: Uptime,
     /// When its configuration is read; none while it is being read.
     next_facts: Option<Uptime>,
-    has_asked_usual: bool,
     certificate: Option<Certificate>,
     /// The run whose last error was asked for.
     asked_error_of: String,
 }
 
-impl Monitor {
-    /// Watches the kubelet until nobody takes reports.
-    pub async fn run(self) {
-        let settings = &self.inputs.settings.kubelet;
-        let units = settings.unit.clone().map_or_else(|| UNITS.map(str::to_owned).to_vec(), |unit| vec![unit]);
-        let new = Loop {
-            kubelet: Kubelet::new(settings.start_grace_secs.duration()),
-            follower: Follower::new(units, &self.inputs),
-            reporter: Reporter::new(ConditionType::KubeletHealthy, self.inputs.reports.clone()),
-            monitor: self,
-            work: JoinSet::new(),
-            prober: None,
-            next_probe: Some(Uptime::ZERO),
-            next_look: Uptime::ZERO,
-            next_facts: None,
-            has_asked_usual: false,
-            certificate: None,
-            asked_error_of: String::new(),
-        };
-        new.run().await;
+/// Watches the kubelet until nobody takes reports.
+pub async fn run(monitor: Monitor) {
+    let settings = &monitor.inputs.settings.kubelet;
+    let units = settings.unit.clone().map_or_else(|| UNITS.map(str::to_owned).to_vec(), |unit| vec![unit]);
+    let mut this = Loop {
+        kubelet: Kubelet::new(settings.start_grace_secs.duration()),
+        follower: Follower::new(units, &monitor.inputs),
+        reporter: Reporter::new(ConditionType::KubeletHealthy, monitor.inputs.reports.clone()),
+        monitor,
+        work: JoinSet::new(),
+        prober: None,
+        next_probe: Some(Uptime::ZERO),
+        next_look: Uptime::ZERO,
+        next_facts: None,
+        certificate: None,
+        asked_error_of: String::new(),
+    };
+    loop {
+        let wake = this.wake_at(uptime()).saturating_sub(uptime());
+        tokio::select! {
+            biased;
+            event = this.follower.next() => this.observe(Observation::Service(event)),
+            Some(Ok(done)) = this.work.join_next() => this.take_in(done, uptime()),
+            Ok(()) = this.monitor.inputs.api.changed() => {}
+            () = sleep(wake) => {}
+        }
+        this.kubelet.api_seen(&this.monitor.inputs.api.borrow_and_update(), uptime());
+        this.kubelet.service.settle(uptime());
+        this.open_process(uptime());
+        this.start_work(uptime());
+        if !this.report(uptime()).await {
+            return;
+        }
     }
 }
 
 impl Loop {
-    async fn run(mut self) {
-        loop {
-            let wake = Instant::now() + self.wake_at(uptime()).saturating_sub(uptime());
-            tokio::select! {
-                biased;
-                event = self.follower.next() => self.observe(Observation::Service(event)),
-                Some(Ok(done)) = self.work.join_next() => self.take_in(done, uptime()),
-                Ok(()) = self.monitor.inputs.api.changed() => {}
-                () = sleep_until(wake) => {}
-            }
-            self.read_api();
-            self.open_process(uptime());
-            self.start_work(uptime());
-            if !self.report(uptime()).await {
-                return;
-            }
-        }
-    }
-
     fn observe(&mut self, observation: Observation) {
         self.kubelet.observe(observation, uptime());
     }
 
     fn wake_at(&self, now: Uptime) -> Uptime {
-        let process = self.follower.process();
+        let process = self.kubelet.service.process();
         let probe = self.next_probe.filter(|_| process.is_some() && self.prober.is_some());
         let facts = self.next_facts.filter(|_| process.is_some());
         let open = self.follower.open_again_at(self.kubelet.service.process_to_open());
@@ -175,27 +156,15 @@ impl Loop {
                 self.observe(Observation::Probed(pid, probe, sample));
                 self.next_probe = Some(self.probe_after(began, now));
             }
-            Done::Connections(pid, connections) => self.observe(Observation::Connections(pid, connections)),
-            Done::LastError { invocation, line } => self.observe(Observation::LastError { invocation, line }),
+            Done::Seen(observation) => self.observe(observation),
             Done::Facts(pid, facts) => self.facts_read(pid, facts, now),
             Done::Usual(facts) => self.set_facts(&facts),
         }
     }
 
-    fn read_api(&mut self) {
-        let (reach, lease) = {
-            let api = self.monitor.inputs.api.borrow_and_update();
-            (api.reach.clone(), api.lease.clone())
-        };
-        self.observe(Observation::ApiReached(if let Reach::Reached { since } = reach { Some(since) } else { None }));
-        if let Some(lease) = lease {
-            self.observe(Observation::Lease(lease));
-        }
-    }
-
     /// Takes in what the configuration of the process says.
     fn facts_read(&mut self, pid: i32, facts: Result<KubeletFacts, String>, now: Uptime) {
-        if self.follower.process().is_none_or(|process| process.pid != pid) {
+        if self.kubelet.service.process().is_none_or(|process| process.pid != pid) {
             self.next_facts.get_or_insert(now);
             return;
         }
@@ -246,7 +215,7 @@ impl Loop {
     /// Opens the unit's main process, if it is not watched yet.
     fn open_process(&mut self, now: Uptime) {
         let Some(event) = self.follower.open(self.kubelet.service.process_to_open(), now) else { return };
-        let is_opened = matches!(event, ServiceEvent::Opened { .. });
+        let is_opened = matches!(event, ServiceEvent::Opened(..));
         self.observe(Observation::Service(event));
         if is_opened {
             (self.prober, self.next_facts) = (None, Some(now + EXEC_WAIT));
@@ -255,14 +224,17 @@ impl Loop {
 
     /// Starts what is due beside the loop.
     fn start_work(&mut self, now: Uptime) {
-        match self.follower.process() {
+        match self.kubelet.service.process() {
             Some(process) => {
                 self.probe(process, now);
                 self.look_at_connections(process.pid, now);
                 self.read_facts(process.pid, now);
             }
-            None if self.kubelet.unit_is_known() && self.monitor.facts.borrow().is_none() && !self.has_asked_usual => {
-                self.has_asked_usual = true;
+            // Once the unit has been read, or cannot be.
+            None if self.kubelet.service.bus != Bus::Connecting
+                && self.monitor.facts.borrow().is_none()
+                && self.work.is_empty() =>
+            {
                 self.work.spawn_blocking(|| Done::Usual(KubeletFacts::usual()));
             }
             None => {}
@@ -272,7 +244,7 @@ impl Loop {
             self.asked_error_of.clone_from(&invocation);
             self.work.spawn(async move {
                 let line = journal::last_error(&invocation).await;
-                Done::LastError { invocation, line }
+                Done::Seen(Observation::LastError { invocation, line })
             });
         }
         let is_wanted = self.kubelet.running.silent_for(now).is_some() || self.kubelet.running.stall.is_suspected();
@@ -319,7 +291,7 @@ impl Loop {
                 sockets::connections(pid, healthz, &server).ok()
             };
             let looked = blocking::run("listing the kubelet's connections", LOOK_TIMEOUT, list).await;
-            Done::Connections(pid, looked.ok().flatten())
+            Done::Seen(Observation::Connections(pid, looked.ok().flatten()))
         });
     }
 
@@ -347,7 +319,7 @@ impl Loop {
 
     /// Reports the present view; `false` when nobody takes reports.
     async fn report(&mut self, now: Uptime) -> bool {
-        let (process, unit) = (self.follower.process(), &self.kubelet.service.unit);
+        let (process, unit) = (self.kubelet.service.process(), &self.kubelet.service.unit);
         let watched = Watched {
             // Until systemd has answered once, the unit has a description in place of its name.
             unit: (!unit.load_state.is_empty()).then(|| self.kubelet.service.name.clone()),
@@ -356,15 +328,13 @@ impl Loop {
             healthz_url: self.prober.as_ref().map(|prober| prober.url().to_owned()),
         };
         self.monitor.watched.send_if_modified(|known| std::mem::replace(known, watched.clone()) != watched);
-        let with_certificate = |view| match &self.certificate {
-            Some(certificate) => certificate.add_to(view, self.time(now), now),
-            None => view,
-        };
-        // Without a new view the last one still holds.
-        let view = self.kubelet.view(now).map(with_certificate).or_else(|| self.reporter.last().cloned());
-        let Some(view) = view else { return true };
-        let hung = process.filter(|_| view.has(&[Reason::KubeletHung, Reason::KubeletUnkillable]));
-        set_hung(&self.monitor.inputs.hung, "kubelet", hung, now);
-        self.reporter.report(view, now).await
+        let mut view = self.kubelet.view(now);
+        if let (Some(view), Some(certificate)) = (&mut view, &self.certificate) {
+            certificate.add_to(view, self.time(now), now);
+        }
+        let is_taken = self.reporter.report(view, now).await;
+        let is_hung = self.reporter.has_reported(&[Reason::KubeletHung, Reason::KubeletUnkillable]);
+        set_hung(&self.monitor.inputs.hung, "kubelet", process.filter(|_| is_hung), now);
+        is_taken
     }
 }

@@ -152,7 +152,10 @@ impl Memory {
             (None, Some(pace)) => {
                 Some(RunsOut { at: now.at, message: message::runs_out(now, pace), has_killed: false })
             }
-            (known, None) => known.filter(|known| !is_over(now, known.at)),
+            (known, None) => known.filter(|known| {
+                let passed = now.at.saturating_sub(known.at);
+                passed < if is_little(now) { RUNS_OUT_FOR } else { PACES[0] }
+            }),
         };
     }
 
@@ -206,12 +209,6 @@ fn little(reading: &Reading) -> u64 {
 
 fn is_little(reading: &Reading) -> bool {
     headroom(reading) < little(reading)
-}
-
-/// Whether a problem that was last seen `at` is over.
-fn is_over(now: &Reading, at: Uptime) -> bool {
-    let passed = now.at.saturating_sub(at);
-    passed >= RUNS_OUT_FOR || (!is_little(now) && passed >= PACES[0])
 }
 
 fn kswapd_reclaims(before: &Reading, now: &Reading) -> bool {

@@ -93,10 +93,15 @@ impl Service {
         Self { name: name.into(), start_grace, ..Self::default() }
     }
 
+    /// The main process, while it is watched.
+    pub fn process(&self) -> Option<ProcessId> {
+        self.running.as_ref().map(|running| running.id)
+    }
+
     /// The main process that systemd has and that is not watched.
     pub fn process_to_open(&self) -> Option<i32> {
         let ended = self.last_end.as_ref().map(|ended| ended.run.pid);
-        let known = self.running.as_ref().map(|running| running.id.pid).or(ended);
+        let known = self.process().map(|id| id.pid).or(ended);
         Some(self.unit.main_pid).filter(|pid| *pid != 0 && Some(*pid) != known)
     }
 
@@ -136,10 +141,7 @@ impl Service {
     pub fn observe(&mut self, event: ServiceEvent, now: Uptime) {
         match event {
             ServiceEvent::Bus(event) => self.bus_event(event, now),
-            ServiceEvent::Opened { id, name, cgroup, started } => {
-                let run = Run { pid: id.pid, name, cgroup, ..Run::default() };
-                self.opened(id, run, started, now);
-            }
+            ServiceEvent::Opened(id, run, started) => self.opened(id, run, started, now),
             ServiceEvent::Unwatchable(error) => self.unwatchable = Some(error),
             ServiceEvent::Exited(pid) => self.exited(pid, now),
             ServiceEvent::OomKill(kill) => {
@@ -298,7 +300,7 @@ impl Service {
     }
 
     fn opened(&mut self, id: ProcessId, mut run: Run, started: Uptime, now: Uptime) {
-        let former = self.running.as_ref().map(|running| running.id);
+        let former = self.process();
         if former == Some(id) {
             return;
         }

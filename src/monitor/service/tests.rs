@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Service, follow::ServiceEvent, judgement::Judgement};
+use super::{Service, ended::Run, follow::ServiceEvent, judgement::Judgement};
 use crate::{
     condition::Uptime,
     host::{
@@ -45,7 +45,7 @@ pub fn exited(pid: i32, status: i32) -> LastProcess {
 pub fn opened(pid: i32, unit: &str, started: Uptime) -> ServiceEvent {
     let name = unit.trim_end_matches(".service").to_owned();
     let cgroup = Some(Cgroup { path: format!("/system.slice/{unit}"), is_relative: true });
-    ServiceEvent::Opened { id: ProcessId { pid, start_ticks: 1 }, name, cgroup, started }
+    ServiceEvent::Opened(ProcessId { pid, start_ticks: 1 }, Run { pid, name, cgroup, ..Run::default() }, started)
 }
 
 pub fn read(unit: &str, state: UnitState, job: Option<u32>) -> ServiceEvent {

@@ -56,7 +56,7 @@ pub async fn run(mut inputs: Inputs) {
     let reporter = Reporter::new(ConditionType::NodeStorageHealthy, inputs.reports.clone());
     let mut monitor = Loop { inputs, reporter, storage, looks, probes, progress };
     loop {
-        let due = monitor.storage.next_look().min(monitor.reporter.due_at(uptime()));
+        let due = monitor.storage.next_look.min(monitor.reporter.due_at(uptime()));
         let wait = sleep(due.saturating_sub(uptime()));
         tokio::select! {
             Some(Ok(Looked { table, kubelet_runs, overdue })) = monitor.looks.join_next() => {
@@ -80,7 +80,7 @@ impl Loop {
     fn start_work(&mut self, now: Uptime) {
         let root_dir = self.inputs.kubelet.borrow_and_update().as_ref().and_then(|facts| facts.root_dir.clone());
         self.storage.set_root_dir(root_dir.as_deref());
-        if now >= self.storage.next_look() && self.looks.is_empty() {
+        if now >= self.storage.next_look && self.looks.is_empty() {
             let kubelet = self.inputs.watched.borrow().pid;
             let progress = |path: &PathBuf| self.progress.get(path).map(|progress| *progress.borrow());
             let overdue = self.storage.overdue(now).into_iter();
@@ -99,12 +99,11 @@ impl Loop {
 
     /// Reports the present view; `false` when nobody takes reports.
     async fn report(&mut self) -> bool {
-        let now = uptime();
-        // Without a new view the last one still holds.
-        let view = self.storage.view(now).or_else(|| self.reporter.last().cloned());
         // A look takes a moment. While one does not end, nothing is known, and silence says so.
-        let Some(view) = view.filter(|_| self.looks.is_empty()) else { return true };
-        self.reporter.report(view, now).await
+        if !self.looks.is_empty() {
+            return true;
+        }
+        self.reporter.report(self.storage.view(uptime()), uptime()).await
     }
 }
 

@@ -61,7 +61,7 @@ impl Story {
 
     /// Time passes until the next look at the mounts and the overdue probes; returns the directories whose probe is then started.
     fn look(&mut self, wait: Option<Wait>) -> Vec<PathBuf> {
-        self.now = self.now.max(self.storage.next_look());
+        self.now = self.now.max(self.storage.next_look);
         let overdue = self.storage.overdue(self.now).into_iter().map(|(path, _)| (path, wait)).collect();
         self.storage.looked(Ok(&self.table), self.kubelet_runs, overdue, self.now);
         self.start()
