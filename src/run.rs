@@ -32,7 +32,7 @@ use crate::{
         systemd::{Ending, why_ending},
         trouble::{Trouble, Troubles},
     },
-    monitor::{self, HungServices, Inputs, kubelet},
+    monitor::{self, HungServices, Inputs},
     publish::Publisher,
     report::metrics::{Metrics, serve},
     settings::{self, EXIT_CONFIG, Settings, accepted},
@@ -137,41 +137,34 @@ impl Tasks {
         let (transitions, transitions_receiver) = mpsc::channel(TRANSITIONS);
         let (desired, desired_receiver) = watch::channel(Desired::default());
         let (api_sender, api) = watch::channel(ApiFacts::default());
-        let (kubelet_sender, kubelet) = watch::channel(None);
-        let (watched_sender, watched) = watch::channel(Watched::default());
-        let (lease_wanted, lease_wanted_receiver) = watch::channel(false);
         let (requests, kernel_log) = (RequestCounts::default(), KernelLog::default());
         let metrics = Metrics::new(desired_receiver.clone(), requests.clone(), troubles.clone());
         let inputs = Inputs {
             settings: settings.clone(),
             reports,
             api: api.clone(),
-            kubelet: kubelet.clone(),
-            watched: watched.clone(),
+            kubelet: watch::Sender::default(),
+            watched: watch::Sender::default(),
+            lease_wanted: watch::Sender::default(),
+            probe_seconds: metrics.probe_seconds.clone(),
             kernel_log: kernel_log.clone(),
             hung: HungServices::default(),
             troubles: troubles.clone(),
         };
-        let kubelet_monitor = kubelet::Monitor {
-            inputs: inputs.clone(),
-            facts: kubelet_sender,
-            watched: watched_sender,
-            lease_wanted,
-            probe_seconds: metrics.probe_seconds.clone(),
-        };
+        let (kubelet, watched) = (inputs.kubelet.subscribe(), inputs.watched.subscribe());
         let publisher = Publisher {
             settings: settings.kubernetes.clone(),
             taints: settings.taints.clone(),
             kubelet: kubelet.clone(),
             desired: desired_receiver,
             facts: api_sender,
-            lease_wanted: lease_wanted_receiver,
+            lease_wanted: inputs.lease_wanted.subscribe(),
             transitions: transitions_receiver,
             requests,
             troubles: troubles.clone(),
         };
         let mut running = JoinSet::new();
-        running.spawn(again("the kubelet's monitor", kubelet_monitor, kubelet::run));
+        running.spawn(again("the kubelet's monitor", inputs.clone(), monitor::kubelet::run));
         running.spawn(again("the configuration's monitor", inputs.clone(), monitor::config::run));
         running.spawn(again("the container runtime's monitor", inputs.clone(), monitor::runtime::run));
         running.spawn(again("the memory's monitor", inputs.clone(), monitor::memory::run));

@@ -12,6 +12,7 @@ pub mod storage;
 
 use std::{collections::BTreeMap, time::Duration};
 
+use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::{mpsc, watch};
 
 use crate::{
@@ -87,10 +88,14 @@ pub struct Inputs {
     pub settings: Settings,
     pub reports: Reports,
     pub api: watch::Receiver<ApiFacts>,
-    /// What the kubelet's configuration says; none until it is known.
-    pub kubelet: watch::Receiver<Option<KubeletFacts>>,
+    /// What the kubelet's configuration says; none until it is known. This and what follows is sent by the kubelet's monitor.
+    pub kubelet: watch::Sender<Option<KubeletFacts>>,
     /// The kubelet that is watched.
-    pub watched: watch::Receiver<Watched>,
+    pub watched: watch::Sender<Watched>,
+    /// Whether the publisher is to read the kubelet's Lease: while the kubelet does not answer, or its connections seem to be stuck.
+    pub lease_wanted: watch::Sender<bool>,
+    /// How long the kubelet took to answer probes.
+    pub probe_seconds: Histogram,
     pub kernel_log: KernelLog,
     pub hung: HungServices,
     pub troubles: Troubles,

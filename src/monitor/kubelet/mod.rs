@@ -13,8 +13,7 @@ mod tests;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use prometheus_client::metrics::histogram::Histogram;
-use tokio::{sync::watch, task::JoinSet, time::sleep};
+use tokio::{task::JoinSet, time::sleep};
 
 use self::{
     certificate::Certificate,
@@ -59,17 +58,6 @@ const READ_FACTS_EVERY: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_secs(20);
 const LOOK_EVERY_SUSPECTED: Duration = Duration::from_secs(3);
 
-/// What the monitor is given.
-#[derive(Debug, Clone)]
-pub struct Monitor {
-    pub inputs: Inputs,
-    pub facts: watch::Sender<Option<KubeletFacts>>,
-    pub watched: watch::Sender<Watched>,
-    /// Whether the publisher is to read the kubelet's Lease: while the kubelet does not answer, or its connections seem to be stuck.
-    pub lease_wanted: watch::Sender<bool>,
-    pub probe_seconds: Histogram,
-}
-
 /// What comes back from the work beside the loop, which must not wait for a kubelet or a disk.
 #[derive(Debug)]
 enum Done {
@@ -80,7 +68,7 @@ enum Done {
 }
 
 struct Loop {
-    monitor: Monitor,
+    inputs: Inputs,
     kubelet: Kubelet,
     follower: Follower,
     reporter: Reporter,
@@ -98,14 +86,14 @@ struct Loop {
 }
 
 /// Watches the kubelet until nobody takes reports.
-pub async fn run(monitor: Monitor) {
-    let settings = &monitor.inputs.settings.kubelet;
+pub async fn run(inputs: Inputs) {
+    let settings = &inputs.settings.kubelet;
     let units = settings.unit.clone().map_or_else(|| UNITS.map(str::to_owned).to_vec(), |unit| vec![unit]);
     let mut this = Loop {
         kubelet: Kubelet::new(settings.start_grace_secs.duration()),
-        follower: Follower::new(units, &monitor.inputs),
-        reporter: Reporter::new(ConditionType::KubeletHealthy, monitor.inputs.reports.clone()),
-        monitor,
+        follower: Follower::new(units, &inputs),
+        reporter: Reporter::new(ConditionType::KubeletHealthy, inputs.reports.clone()),
+        inputs,
         work: JoinSet::new(),
         prober: None,
         next_probe: Some(Uptime::ZERO),
@@ -120,10 +108,10 @@ pub async fn run(monitor: Monitor) {
             biased;
             event = this.follower.next() => this.observe(Observation::Service(event)),
             Some(Ok(done)) = this.work.join_next() => this.take_in(done, uptime()),
-            Ok(()) = this.monitor.inputs.api.changed() => {}
+            Ok(()) = this.inputs.api.changed() => {}
             () = sleep(wake) => {}
         }
-        this.kubelet.api_seen(&this.monitor.inputs.api.borrow_and_update(), uptime());
+        this.kubelet.api_seen(&this.inputs.api.borrow_and_update(), uptime());
         this.kubelet.service.settle(uptime());
         this.open_process(uptime());
         this.start_work(uptime());
@@ -151,7 +139,7 @@ impl Loop {
         match done {
             Done::Probed { pid, began, probe, sample } => {
                 if probe == Probe::Healthy {
-                    self.monitor.probe_seconds.observe(now.saturating_sub(began).as_secs_f64());
+                    self.inputs.probe_seconds.observe(now.saturating_sub(began).as_secs_f64());
                 }
                 self.observe(Observation::Probed(pid, probe, sample));
                 self.next_probe = Some(self.probe_after(began, now));
@@ -176,7 +164,7 @@ impl Loop {
                 self.certificate = facts.certificate().cloned().map(|certificate| Certificate::new(certificate, now));
                 if !is_settled {
                     self.set_prober(pid, &facts);
-                } else if let Some(known) = self.monitor.facts.borrow().as_ref() {
+                } else if let Some(known) = self.inputs.kubelet.borrow().as_ref() {
                     // Files that were changed since it was started do not change where it answers.
                     facts.healthz = known.healthz.clone();
                 }
@@ -195,7 +183,7 @@ impl Loop {
     }
 
     fn set_prober(&mut self, pid: i32, facts: &KubeletFacts) {
-        let url = match (&self.monitor.inputs.settings.kubelet.healthz_url, &facts.healthz) {
+        let url = match (&self.inputs.settings.kubelet.healthz_url, &facts.healthz) {
             (Some(url), _) | (None, Healthz::Url(url)) => url,
             (None, Healthz::Disabled) => return self.observe(Observation::NotProbed(pid)),
         };
@@ -209,7 +197,7 @@ impl Loop {
     }
 
     fn set_facts(&self, facts: &KubeletFacts) {
-        self.monitor.facts.send_if_modified(|known| known.replace(facts.clone()).as_ref() != Some(facts));
+        self.inputs.kubelet.send_if_modified(|known| known.replace(facts.clone()).as_ref() != Some(facts));
     }
 
     /// Opens the unit's main process, if it is not watched yet.
@@ -232,7 +220,7 @@ impl Loop {
             }
             // Once the unit has been read, or cannot be.
             None if self.kubelet.service.bus != Bus::Connecting
-                && self.monitor.facts.borrow().is_none()
+                && self.inputs.kubelet.borrow().is_none()
                 && self.work.is_empty() =>
             {
                 self.work.spawn_blocking(|| Done::Usual(KubeletFacts::usual()));
@@ -248,7 +236,7 @@ impl Loop {
             });
         }
         let is_wanted = self.kubelet.running.silent_for(now).is_some() || self.kubelet.running.stall.is_suspected();
-        self.monitor.lease_wanted.send_if_modified(|wanted| std::mem::replace(wanted, is_wanted) != is_wanted);
+        self.inputs.lease_wanted.send_if_modified(|wanted| std::mem::replace(wanted, is_wanted) != is_wanted);
     }
 
     /// Probes the kubelet, and looks at its process if the probe fails.
@@ -298,22 +286,22 @@ impl Loop {
     /// The kubelet's API server, if it is the one that we publish to.
     fn common_server(&self) -> Option<Server> {
         let of_kubelet =
-            self.monitor.facts.borrow().as_ref().and_then(|facts| Server::of_url(facts.api_server.as_ref()?));
-        let ours = self.monitor.inputs.api.borrow().server.as_deref().and_then(Server::of_url);
+            self.inputs.kubelet.borrow().as_ref().and_then(|facts| Server::of_url(facts.api_server.as_ref()?));
+        let ours = self.inputs.api.borrow().server.as_deref().and_then(Server::of_url);
         of_kubelet.filter(|server| Some(server) == ours.as_ref())
     }
 
     fn read_facts(&mut self, pid: i32, now: Uptime) {
         if self.next_facts.is_some_and(|at| now >= at) {
             self.next_facts = None;
-            let known = self.monitor.facts.borrow().clone();
+            let known = self.inputs.kubelet.borrow().clone();
             self.work.spawn(async move { Done::Facts(pid, KubeletFacts::of_process(pid, known).await) });
         }
     }
 
     /// The earlier of the host's and the API server's time; none while the latter is not known.
     fn time(&self, now: Uptime) -> Option<Timestamp> {
-        let server = self.monitor.inputs.api.borrow().server_time?;
+        let server = self.inputs.api.borrow().server_time?;
         Some(server.at(now).min(wall()))
     }
 
@@ -327,14 +315,14 @@ impl Loop {
             is_inactive: unit.active_state == "inactive",
             healthz_url: self.prober.as_ref().map(|prober| prober.url().to_owned()),
         };
-        self.monitor.watched.send_if_modified(|known| std::mem::replace(known, watched.clone()) != watched);
+        self.inputs.watched.send_if_modified(|known| std::mem::replace(known, watched.clone()) != watched);
         let mut view = self.kubelet.view(now);
         if let (Some(view), Some(certificate)) = (&mut view, &self.certificate) {
             certificate.add_to(view, self.time(now), now);
         }
         let is_taken = self.reporter.report(view, now).await;
         let is_hung = self.reporter.has_reported(&[Reason::KubeletHung, Reason::KubeletUnkillable]);
-        set_hung(&self.monitor.inputs.hung, "kubelet", process.filter(|_| is_hung), now);
+        set_hung(&self.inputs.hung, "kubelet", process.filter(|_| is_hung), now);
         is_taken
     }
 }

@@ -48,9 +48,10 @@ struct Loop {
 }
 
 /// Watches until nobody takes reports.
-pub async fn run(mut inputs: Inputs) {
+pub async fn run(inputs: Inputs) {
     // So that the first report is not of directories that this kubelet does not use.
-    timeout(FACTS_WAIT, inputs.kubelet.wait_for(Option::is_some)).await.ok();
+    let mut kubelet = inputs.kubelet.subscribe();
+    timeout(FACTS_WAIT, kubelet.wait_for(Option::is_some)).await.ok();
     let storage = Storage::new(&inputs.settings.storage.runtime_paths, uptime());
     let (looks, probes, progress) = (JoinSet::new(), JoinSet::new(), BTreeMap::new());
     let reporter = Reporter::new(ConditionType::NodeStorageHealthy, inputs.reports.clone());
@@ -66,7 +67,7 @@ pub async fn run(mut inputs: Inputs) {
                 monitor.progress.remove(&path);
                 monitor.storage.ended(&path, probe, uptime());
             }
-            Ok(()) = monitor.inputs.kubelet.changed() => {}
+            Ok(()) = kubelet.changed() => {}
             () = wait, if monitor.looks.is_empty() => {}
         }
         monitor.start_work(uptime());
@@ -78,7 +79,7 @@ pub async fn run(mut inputs: Inputs) {
 
 impl Loop {
     fn start_work(&mut self, now: Uptime) {
-        let root_dir = self.inputs.kubelet.borrow_and_update().as_ref().and_then(|facts| facts.root_dir.clone());
+        let root_dir = self.inputs.kubelet.borrow().as_ref().and_then(|facts| facts.root_dir.clone());
         self.storage.set_root_dir(root_dir.as_deref());
         if now >= self.storage.next_look && self.looks.is_empty() {
             let kubelet = self.inputs.watched.borrow().pid;
