@@ -295,8 +295,8 @@ impl Service {
         };
         let (pid, invocation, restarts) = (unit.last.pid, unit.invocation.clone(), unit.restarts);
         let run = Run { pid, invocation, restarts, ..Run::default() };
-        let oom = (unit.result == "oom-kill").then_some(OomEvidence::Result);
-        self.last_end = Some(Ended { run, cause, at: now, how: Some(unit.last), oom, ..Ended::default() });
+        self.last_end = Some(Ended { run, cause, at: now, ..Ended::default() });
+        self.set_how_it_ended();
     }
 
     fn opened(&mut self, id: ProcessId, mut run: Run, started: Uptime, now: Uptime) {
