@@ -189,7 +189,8 @@ impl Runtime {
         if let Some(Probe::Ready { name }) = &self.last_probe {
             return Some(View::healthy(format!("{name} answers at {}{}", self.socket(), self.pid())));
         }
-        let is_known = self.service.is_known();
+        // Whether a process of the unit runs, or has ended while we watched.
+        let is_known = self.service.running.is_some() || self.service.last_end.is_some();
         let nobody = format!("nothing listens at {}", self.socket());
         let is_guess = !self.is_served() && self.endpoint.as_ref().is_none_or(|endpoint| endpoint.is_guess);
         // Where no process of the unit is known, that is said too.
