@@ -74,7 +74,8 @@ impl Kernel {
 
     /// What to report; none until the log has been read or could not be for a while.
     pub(super) fn view(&self, now: Uptime) -> Option<View> {
-        let findings = self.findings(now);
+        let mut findings: Vec<_> = self.logged.findings(&self.counters, now).chain(self.read.clone()).collect();
+        findings.sort_by_key(|finding| finding.reason);
         let has_problem = findings.iter().any(|finding| finding.status == Status::False);
         let is_long = |since: Uptime| now >= since + UNREADABLE_AFTER;
         if let Some((error, _)) = self.unreadable.as_ref().filter(|(_, since)| !has_problem && is_long(*since)) {
@@ -83,13 +84,6 @@ impl Kernel {
         let since = self.logged.last().unwrap_or(self.started);
         let healthy = format!("no problem has been logged since {since}, and no limit is nearly reached");
         (self.has_been_read || has_problem).then_some(View::Seen { healthy, findings })
-    }
-
-    /// Worst first.
-    fn findings(&self, now: Uptime) -> Vec<Finding> {
-        let mut findings: Vec<_> = self.logged.findings(&self.counters, now).chain(self.read.clone()).collect();
-        findings.sort_by_key(|finding| finding.reason);
-        findings
     }
 }
 
