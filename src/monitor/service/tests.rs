@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Service, ended::Run, follow::ServiceEvent, judgement::Judgement};
 use crate::{
-    condition::Uptime,
+    condition::{ConditionType, Reason, Status, Uptime, View},
     host::{
         oom::{Memory, OomKill},
         process::{Cgroup, ProcessId},
@@ -63,6 +63,21 @@ pub fn job(kind: JobKind) -> [ServiceEvent; 2] {
 
 pub fn job_removed(result: &str) -> ServiceEvent {
     ServiceEvent::Bus(BusEvent::JobRemoved { id: 7, result: result.into() })
+}
+
+/// Asserts what a view of this condition shows; returns the message.
+#[track_caller]
+pub fn reports(view: Option<View>, kind: ConditionType, status: Status, reason: Reason) -> String {
+    let (found, message) = match view.expect("a view") {
+        View::Seen { healthy, findings } => match findings.into_iter().next() {
+            Some(finding) => (finding.reason, finding.message),
+            None => (Reason::healthy(kind), healthy),
+        },
+        View::CannotTell(finding) | View::Excused(finding) => (finding.reason, finding.message),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((found, found.spec().status), (reason, status), "{message}");
+    message
 }
 
 /// What has happened, on a clock of its own.

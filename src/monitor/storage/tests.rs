@@ -9,8 +9,9 @@ use rustix::io::Errno;
 
 use super::{directory::Wait, state::Storage};
 use crate::{
-    condition::{Reason, Status, Uptime, View},
+    condition::{ConditionType, Reason, Status, Uptime, View},
     host::disk::{Outcome, Probe, Requests, Step},
+    monitor::service::tests::reports,
     settings::StorageSettings,
 };
 
@@ -109,17 +110,7 @@ impl Story {
 
     #[track_caller]
     fn reports(&self, status: Status, reason: Reason) -> String {
-        let view = self.storage.view(self.now).expect("a view");
-        let (status_seen, reason_seen, message) = match view {
-            View::Seen { healthy, findings } => findings.into_iter().next().map_or_else(
-                || (Status::True, Reason::StorageIsHealthy, healthy),
-                |finding| (finding.status, finding.reason, finding.message),
-            ),
-            View::CannotTell(finding) => (finding.status, finding.reason, finding.message),
-            other => panic!("{other:?}"),
-        };
-        assert_eq!((status_seen, reason_seen), (status, reason), "{message}");
-        message
+        reports(self.storage.view(self.now), ConditionType::NodeStorageHealthy, status, reason)
     }
 
     /// What was reported before holds.

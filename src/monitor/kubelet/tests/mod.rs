@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::state::{Kubelet, Observation};
 use crate::{
-    condition::{Reason, Status, Uptime, View},
+    condition::{ConditionType, Reason, Status, Uptime, View},
     host::{
         api::{ApiFacts, LeaseFacts, Reach},
         healthz::Probe,
@@ -21,7 +21,7 @@ use crate::{
     },
     monitor::service::{
         follow::ServiceEvent,
-        tests::{changed, exited, job, job_removed, opened, read, running, unit},
+        tests::{changed, exited, job, job_removed, opened, read, reports, running, unit},
     },
 };
 
@@ -110,17 +110,7 @@ impl Story {
 
     #[track_caller]
     fn reports(&self, status: Status, reason: Reason) -> String {
-        let view = self.kubelet.view(self.now).expect("a view");
-        let (found, message) = match view {
-            View::Seen { healthy, findings } => match findings.into_iter().next() {
-                Some(finding) => (finding.reason, finding.message),
-                None => (Reason::KubeletIsHealthy, healthy),
-            },
-            View::CannotTell(finding) | View::Excused(finding) => (finding.reason, finding.message),
-            other => panic!("{other:?}"),
-        };
-        assert_eq!((found, found.spec().status), (reason, status), "{message}");
-        message
+        reports(self.kubelet.view(self.now), ConditionType::KubeletHealthy, status, reason)
     }
 
     #[track_caller]

@@ -11,7 +11,7 @@ use super::{
     state::{Listener, Runtime},
 };
 use crate::{
-    condition::{Reason, Status, Uptime, View},
+    condition::{ConditionType, Reason, Status, Uptime, View},
     host::{
         api::{ApiFacts, NodeFacts, ObservedCondition, Reach},
         cri::Probe,
@@ -22,7 +22,7 @@ use crate::{
     },
     monitor::service::{
         follow::ServiceEvent,
-        tests::{changed, exited, job, job_removed, opened, read, running, unit},
+        tests::{changed, exited, job, job_removed, opened, read, reports, running, unit},
     },
 };
 
@@ -160,17 +160,7 @@ impl Story {
 
     #[track_caller]
     fn reports(&self, status: Status, reason: Reason) -> String {
-        let view = self.runtime.view(self.now).expect("a view");
-        let (found, message) = match view {
-            View::Seen { healthy, findings } => match findings.into_iter().next() {
-                Some(finding) => (finding.reason, finding.message),
-                None => (Reason::ContainerRuntimeIsHealthy, healthy),
-            },
-            View::CannotTell(finding) | View::Excused(finding) => (finding.reason, finding.message),
-            other => panic!("{other:?}"),
-        };
-        assert_eq!((found, found.spec().status), (reason, status), "{message}");
-        message
+        reports(self.runtime.view(self.now), ConditionType::ContainerRuntimeHealthy, status, reason)
     }
 
     #[track_caller]
