@@ -85,10 +85,9 @@ impl Follower {
         match Process::open(pid) {
             Ok(process) => {
                 let (name, cgroup) = process.name_and_cgroup();
-                let run = Run { pid, name, cgroup, ..Run::default() };
-                let event = ServiceEvent::Opened(process.id, run, process.started());
+                let (id, started) = (process.id, process.started());
                 (self.process, self.unopened) = (Some(process), None);
-                Some(event)
+                Some(ServiceEvent::Opened(id, Run { pid, name, cgroup, ..Run::default() }, started))
             }
             Err(error) => {
                 self.unopened = Some((pid, now + OPEN_AGAIN_AFTER));
