@@ -40,10 +40,8 @@ use crate::{
 
 /// `EX_SOFTWARE` of sysexits.h: a task of the agent ended or hangs. systemd starts the agent again.
 const EXIT_SOFTWARE: u8 = 70;
-/// Reports that wait for the engine.
-const REPORTS: usize = 64;
-/// Transitions that wait for the publisher.
-const TRANSITIONS: usize = 64;
+/// Reports that wait for the engine, and transitions that wait for the publisher.
+const WAITING: usize = 64;
 /// Files and programs that are waited for at a time.
 const BLOCKING_THREADS: usize = 8;
 /// A thread for them stays idle for this time: what is read every half minute would else start one each time.
@@ -133,8 +131,8 @@ pub struct Tasks {
 impl Tasks {
     /// Starts every monitor and the publisher. Nothing is written to the API server before [`Desired::node_uid`] is set.
     pub fn start(settings: &Settings, troubles: &Troubles) -> Self {
-        let (reports, received) = mpsc::channel(REPORTS);
-        let (transitions, transitions_receiver) = mpsc::channel(TRANSITIONS);
+        let (reports, received) = mpsc::channel(WAITING);
+        let (transitions, transitions_receiver) = mpsc::channel(WAITING);
         let (desired, desired_receiver) = watch::channel(Desired::default());
         let (api_sender, api) = watch::channel(ApiFacts::default());
         let (requests, kernel_log) = (RequestCounts::default(), KernelLog::default());
