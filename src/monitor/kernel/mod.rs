@@ -25,7 +25,6 @@ use crate::{
     host::{
         clock::{Now, uptime},
         kernel,
-        kmsg::Line,
         process::{ProcessId, sample},
     },
 };
@@ -34,85 +33,56 @@ const READ_EVERY: Duration = Duration::from_secs(30);
 /// Between two reports or readings: in a storm each line would cause one.
 const PAUSE: Duration = Duration::from_secs(2);
 
-struct Loop {
-    inputs: Inputs,
-    kernel: Kernel,
-    reporter: Reporter,
-    /// The reading that is under way. One that hangs in the kernel is not waited for.
-    reading: JoinSet<Readings>,
-    next_reading: Uptime,
-    /// Whether something was seen since the last report.
-    is_changed: bool,
-    next_report: Uptime,
-}
-
 /// Watches until nobody takes reports.
 pub async fn run(inputs: Inputs) {
     let (mut lines, mut log) = (inputs.kernel_log.lines(), inputs.kernel_log.state());
-    let mut this = Loop {
-        kernel: Kernel::new(wall_at(uptime(), Now::read(None))),
-        reporter: Reporter::new(ConditionType::NodeKernelHealthy, inputs.reports.clone()),
-        inputs,
-        reading: JoinSet::new(),
-        next_reading: Uptime::ZERO,
-        is_changed: false,
-        next_report: Uptime::ZERO,
-    };
-    while this.report(uptime()).await {
-        this.start_reading(uptime());
-        let wake = this.wake_at(uptime()).saturating_sub(uptime());
+    let mut kernel = Kernel::new(wall_at(uptime(), Now::read(None)));
+    let mut reporter = Reporter::new(ConditionType::NodeKernelHealthy, inputs.reports);
+    // The reading that is under way. One that hangs in the kernel is not waited for.
+    let (mut reading, mut next_reading) = (JoinSet::new(), Uptime::ZERO);
+    // Whether something was seen since the last report.
+    let (mut is_changed, mut next_report) = (false, Uptime::ZERO);
+    loop {
+        let now = uptime();
+        if now >= next_report {
+            is_changed = false;
+            if let Some(view) = kernel.view(now) {
+                next_report = now + PAUSE;
+                if !reporter.report(view, now).await {
+                    return;
+                }
+            }
+        }
+        if now >= next_reading && reading.is_empty() {
+            next_reading = now + READ_EVERY;
+            let hung = inputs.hung.borrow().clone();
+            reading.spawn_blocking(move || read(hung));
+        }
+        let due = [reading.is_empty().then_some(next_reading), is_changed.then_some(next_report)];
+        let due = due.into_iter().flatten().fold(reporter.due_at(now).max(next_report), Ord::min);
         // Lines first, so that all from before the start are known when the log is said to be readable.
         tokio::select! {
             biased;
             // In a storm some lines are lost, and nothing else.
-            line = lines.recv() => if let Ok(line) = line { this.take_line(&line) },
+            line = lines.recv() => {
+                let class = line.ok().and_then(|line| kernel.logged.take(&line, Now::read(None)));
+                is_changed |= class.is_some();
+                // It is a problem, and no mere warning, once a counter or flag of the kernel confirms it.
+                if class.is_some_and(|class| class != Class::Trouble) {
+                    next_reading = next_reading.min(uptime() + PAUSE);
+                }
+            }
             Ok(()) = log.changed() => {
-                this.kernel.log_is(log.borrow_and_update().clone(), uptime());
-                this.is_changed = true;
+                kernel.log_is(log.borrow_and_update().clone(), uptime());
+                is_changed = true;
             }
-            Some(Ok(readings)) = this.reading.join_next() => {
-                let server = this.inputs.api.borrow().server_time;
-                this.kernel.read(readings, server, Now::read(server));
-                this.is_changed = true;
+            Some(Ok(readings)) = reading.join_next() => {
+                let server = inputs.api.borrow().server_time;
+                kernel.read(readings, server, Now::read(server));
+                is_changed = true;
             }
-            () = sleep(wake) => {}
+            () = sleep(due.saturating_sub(uptime())) => {}
         }
-    }
-}
-
-impl Loop {
-    fn take_line(&mut self, line: &Line) {
-        let Some(class) = self.kernel.logged.take(line, Now::read(None)) else { return };
-        self.is_changed = true;
-        // It is a problem, and no mere warning, once a counter or flag of the kernel confirms it.
-        if class != Class::Trouble {
-            self.next_reading = self.next_reading.min(uptime() + PAUSE);
-        }
-    }
-
-    fn wake_at(&self, now: Uptime) -> Uptime {
-        let reading = self.reading.is_empty().then_some(self.next_reading);
-        let report = self.is_changed.then_some(self.next_report);
-        [reading, report].into_iter().flatten().fold(self.reporter.due_at(now).max(self.next_report), Ord::min)
-    }
-
-    fn start_reading(&mut self, now: Uptime) {
-        if now >= self.next_reading && self.reading.is_empty() {
-            self.next_reading = now + READ_EVERY;
-            let hung = self.inputs.hung.borrow().clone();
-            self.reading.spawn_blocking(move || read(hung));
-        }
-    }
-
-    /// Reports the present view, unless it was reported a moment ago; `false` when nobody takes reports.
-    async fn report(&mut self, now: Uptime) -> bool {
-        if now < self.next_report {
-            return true;
-        }
-        self.is_changed = false;
-        let Some(view) = self.kernel.view(now) else { return true };
-        self.next_report = now + PAUSE;
-        self.reporter.report(view, now).await
     }
 }
 
