@@ -246,26 +246,21 @@ impl Agent {
                 desired: &self.desired.borrow(),
                 api: &self.api,
                 kubelet,
-                pause: self.suppressions.pause(),
+                pause: self.suppressions.pause.as_ref(),
                 troubles: self.troubles.present(),
                 now: clock::wall(),
                 uptime: now,
             };
             StatusReport::new(present, self.status.as_ref().map(|(report, _)| report))
         };
-        let is_due = self.status.as_ref().is_none_or(|(last, at)| now >= *at + STATUS_EVERY || !is_same(last, &report));
-        if is_due {
+        let is_same = |last: &StatusReport| StatusReport { written_at: last.written_at, ..report.clone() } == *last;
+        if self.status.as_ref().is_none_or(|(last, at)| now >= *at + STATUS_EVERY || !is_same(last)) {
             if let Err(error) = report.write(Path::new(status::PATH)) {
                 tracing::warn!("{}: {error}", status::PATH);
             }
             self.status = Some((report, now));
         }
     }
-}
-
-/// Whether two reports say the same, whenever they were written.
-fn is_same(last: &StatusReport, report: &StatusReport) -> bool {
-    StatusReport { written_at: last.written_at, ..report.clone() } == *last
 }
 
 /// A condition of ours as the Node shows it, and when it was written last. None of an optional one: a host that has lost what it is about

@@ -32,7 +32,7 @@ use crate::{
         systemd::is_unit_stopped,
         trouble::{Trouble, Troubles},
     },
-    monitor::{self, HungServices, Inputs, kubelet},
+    monitor::{self, HungServices, Inputs},
     publish::Publisher,
     report::metrics::{Metrics, serve},
     settings::{self, EXIT_CONFIG, Settings, accepted},
@@ -40,10 +40,8 @@ use crate::{
 
 /// `EX_SOFTWARE` of sysexits.h: a task of the agent ended or hangs. systemd starts the agent again.
 const EXIT_SOFTWARE: u8 = 70;
-/// Reports that wait for the engine.
-const REPORTS: usize = 64;
-/// Transitions that wait for the publisher.
-const TRANSITIONS: usize = 64;
+/// Reports that wait for the engine, and transitions that wait for the publisher.
+const WAITING: usize = 64;
 /// Files and programs that are waited for at a time.
 const BLOCKING_THREADS: usize = 8;
 /// A thread for them stays idle for this time: what is read every half minute would else start one each time.
@@ -133,45 +131,38 @@ pub struct Tasks {
 impl Tasks {
     /// Starts every monitor and the publisher. Nothing is written to the API server before [`Desired::node_uid`] is set.
     pub fn start(settings: &Settings, troubles: &Troubles) -> Self {
-        let (reports, received) = mpsc::channel(REPORTS);
-        let (transitions, transitions_receiver) = mpsc::channel(TRANSITIONS);
+        let (reports, received) = mpsc::channel(WAITING);
+        let (transitions, transitions_receiver) = mpsc::channel(WAITING);
         let (desired, desired_receiver) = watch::channel(Desired::default());
         let (api_sender, api) = watch::channel(ApiFacts::default());
-        let (kubelet_sender, kubelet) = watch::channel(None);
-        let (watched_sender, watched) = watch::channel(Watched::default());
-        let (lease_wanted, lease_wanted_receiver) = watch::channel(false);
         let (requests, kernel_log) = (RequestCounts::default(), KernelLog::default());
         let metrics = Metrics::new(desired_receiver.clone(), requests.clone(), troubles.clone());
         let inputs = Inputs {
             settings: settings.clone(),
             reports,
             api: api.clone(),
-            kubelet: kubelet.clone(),
-            watched: watched.clone(),
+            kubelet: watch::Sender::default(),
+            watched: watch::Sender::default(),
+            lease_wanted: watch::Sender::default(),
+            probe_seconds: metrics.probe_seconds.clone(),
             kernel_log: kernel_log.clone(),
             hung: HungServices::default(),
             troubles: troubles.clone(),
         };
-        let kubelet_monitor = kubelet::Monitor {
-            inputs: inputs.clone(),
-            facts: kubelet_sender,
-            watched: watched_sender,
-            lease_wanted,
-            probe_seconds: metrics.probe_seconds.clone(),
-        };
+        let (kubelet, watched) = (inputs.kubelet.subscribe(), inputs.watched.subscribe());
         let publisher = Publisher {
             settings: settings.kubernetes.clone(),
             taints: settings.taints.clone(),
             kubelet: kubelet.clone(),
             desired: desired_receiver,
             facts: api_sender,
-            lease_wanted: lease_wanted_receiver,
+            lease_wanted: inputs.lease_wanted.subscribe(),
             transitions: transitions_receiver,
             requests,
             troubles: troubles.clone(),
         };
         let mut running = JoinSet::new();
-        running.spawn(again("the kubelet's monitor", kubelet_monitor, kubelet::Monitor::run));
+        running.spawn(again("the kubelet's monitor", inputs.clone(), monitor::kubelet::run));
         running.spawn(again("the configuration's monitor", inputs.clone(), monitor::config::run));
         running.spawn(again("the container runtime's monitor", inputs.clone(), monitor::runtime::run));
         running.spawn(again("the memory's monitor", inputs.clone(), monitor::memory::run));
@@ -276,15 +267,10 @@ async fn stop(agent: &mut Agent, mut api: watch::Receiver<ApiFacts>) -> u8 {
     }
     let last = agent.withdraw_problems();
     let is_shown = |api: &ApiFacts| {
-        if api.node.as_ref().is_some_and(|node| node.has_our_taints) {
-            return false;
-        }
-        let shown = |wanted: &Condition| {
-            let node = api.node.as_ref()?;
-            let found = node.conditions.iter().find(|shown| shown.kind == wanted.kind.name())?;
-            Some(found.reason == wanted.reason)
-        };
-        last.iter().all(|wanted| shown(wanted).unwrap_or_default())
+        let Some(node) = &api.node else { return last.is_empty() };
+        let shows =
+            |wanted: &Condition| node.condition(wanted.kind.name()).is_some_and(|shown| shown.reason == wanted.reason);
+        !node.has_our_taints && last.iter().all(shows)
     };
     timeout(STOP_WAIT, api.wait_for(is_shown)).await.ok();
     0

@@ -24,7 +24,8 @@ const JUST_STARTED: Duration = Duration::from_mins(2);
 /// What may suppress problems, as it was last read.
 pub struct Suppressions {
     max_pause: Duration,
-    pause: Option<Pause>,
+    /// The pause that is in effect, if any.
+    pub pause: Option<Pause>,
     package_locks: PackageLocks,
     suppressor: Suppressor,
     /// The reason in the last line of the log.
@@ -36,11 +37,6 @@ impl Suppressions {
     pub fn new(max_pause: Duration) -> Self {
         let (package_locks, suppressor) = (PackageLocks::find(), Suppressor::new(max_pause));
         Self { max_pause, pause: None, package_locks, suppressor, logged: None }
-    }
-
-    /// The pause that is in effect, if any.
-    pub fn pause(&self) -> Option<&Pause> {
-        self.pause.as_ref()
     }
 
     /// Reads whether nodevigil is paused; `now` is by the API server's clock.

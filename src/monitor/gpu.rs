@@ -4,10 +4,7 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use tokio::{
-    sync::broadcast::error::RecvError,
-    time::{Instant, sleep_until},
-};
+use tokio::time::sleep;
 
 use super::{Inputs, REPORT_EVERY, Reporter};
 use crate::{
@@ -45,15 +42,10 @@ pub async fn run(inputs: Inputs) {
     let (mut xids, mut is_driver_loaded) = (Xids::default(), Path::new(DRIVER).exists());
     let mut next_report = uptime();
     loop {
-        let wake = Instant::now() + next_report.saturating_sub(uptime());
         tokio::select! {
-            line = lines.recv() => match line {
-                Ok(line) => xids.take(&line, uptime()),
-                // In a storm some lines are lost, and nothing else.
-                Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return,
-            },
-            () = sleep_until(wake) => {
+            // In a storm some lines are lost, and nothing else.
+            line = lines.recv() => if let Ok(line) = line { xids.take(&line, uptime()) },
+            () = sleep(next_report.saturating_sub(uptime())) => {
                 let now = uptime();
                 next_report = next_multiple(now, REPORT_EVERY);
                 is_driver_loaded = is_driver_loaded || !xids.0.is_empty() || Path::new(DRIVER).exists();

@@ -12,10 +12,11 @@ pub mod storage;
 
 use std::{collections::BTreeMap, time::Duration};
 
+use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    condition::{ConditionType, Uptime, View},
+    condition::{ConditionType, Reason, Uptime, View},
     host::{
         api::ApiFacts,
         clock::next_multiple,
@@ -47,9 +48,9 @@ impl Reporter {
         Self { kind, reports, last: None }
     }
 
-    /// The view that was reported last.
-    pub fn last(&self) -> Option<&View> {
-        self.last.as_ref().map(|(view, _)| view)
+    /// Whether the view that was reported last has one of these reasons.
+    pub fn has_reported(&self, reasons: &[Reason]) -> bool {
+        self.last.as_ref().is_some_and(|(view, _)| view.has(reasons))
     }
 
     /// When the next report is due, if the view does not change before.
@@ -57,8 +58,10 @@ impl Reporter {
         next_multiple(self.last.as_ref().map_or(now, |(_, at)| *at), REPORT_EVERY)
     }
 
-    /// Reports the view if it is new or due; `false` when nobody takes reports.
-    pub async fn report(&mut self, view: View, now: Uptime) -> bool {
+    /// Reports the view if it is new or due. Without a new view the last one still holds. `false` when nobody takes reports.
+    pub async fn report(&mut self, view: impl Into<Option<View>>, now: Uptime) -> bool {
+        let last = || self.last.as_ref().map(|(view, _)| view.clone());
+        let Some(view) = view.into().or_else(last) else { return true };
         if self.last.as_ref().is_some_and(|(last, _)| *last == view) && now < self.due_at(now) {
             return true;
         }
@@ -67,25 +70,15 @@ impl Reporter {
     }
 }
 
-/// The main process of a service that hangs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HungProcess {
-    pub process: ProcessId,
-    /// Since when its monitor has reported so, without a break.
-    pub since: Uptime,
-}
-
-/// The services that hang now, by what they are: `kubelet`, `container runtime`. The kernel's monitor looks for the reason in the kernel.
-pub type HungServices = watch::Sender<BTreeMap<&'static str, HungProcess>>;
+/// The services that hang now, by what they are (`kubelet`, `container runtime`): the main process, and since when its monitor has
+/// reported so without a break. The kernel's monitor looks for the reason in the kernel.
+pub type HungServices = watch::Sender<BTreeMap<&'static str, (ProcessId, Uptime)>>;
 
 /// Sets the process of a service that hangs; none if the service does not hang.
-pub fn set_hung(services: &HungServices, service: &'static str, process: Option<ProcessId>, since: Uptime) {
-    services.send_if_modified(|hung| {
-        let known = hung.remove(service);
-        let is_same = known.map(|known| known.process) == process;
-        let present = if is_same { known } else { process.map(|process| HungProcess { process, since }) };
-        hung.extend(present.map(|present| (service, present)));
-        !is_same
+pub fn set_hung(services: &HungServices, service: &'static str, process: Option<ProcessId>, now: Uptime) {
+    services.send_modify(|hung| {
+        let known = hung.remove(service).filter(|(known, _)| Some(*known) == process);
+        hung.extend(process.map(|process| (service, known.unwrap_or((process, now)))));
     });
 }
 
@@ -95,10 +88,14 @@ pub struct Inputs {
     pub settings: Settings,
     pub reports: Reports,
     pub api: watch::Receiver<ApiFacts>,
-    /// What the kubelet's configuration says; none until it is known.
-    pub kubelet: watch::Receiver<Option<KubeletFacts>>,
+    /// What the kubelet's configuration says; none until it is known. This and what follows is sent by the kubelet's monitor.
+    pub kubelet: watch::Sender<Option<KubeletFacts>>,
     /// The kubelet that is watched.
-    pub watched: watch::Receiver<Watched>,
+    pub watched: watch::Sender<Watched>,
+    /// Whether the publisher is to read the kubelet's Lease: while the kubelet does not answer, or its connections seem to be stuck.
+    pub lease_wanted: watch::Sender<bool>,
+    /// How long the kubelet took to answer probes.
+    pub probe_seconds: Histogram,
     pub kernel_log: KernelLog,
     pub hung: HungServices,
     pub troubles: Troubles,
@@ -120,7 +117,7 @@ mod tests {
             (process(2), 50, Some(at(50))),
         ] {
             set_hung(&hung, "kubelet", process, at(now));
-            assert_eq!(hung.borrow().get("kubelet").map(|hung| hung.since), since, "{now}");
+            assert_eq!(hung.borrow().get("kubelet").map(|(_, since)| *since), since, "{now}");
         }
     }
 }

@@ -64,18 +64,13 @@ impl ConditionReport {
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum Published {
     /// Nothing is published, by the settings or for want of an identity.
-    Off {
-        reason: String,
-    },
+    Off { reason: String },
     /// No request has been answered yet.
     Untried,
-    Reached {
-        since: Timestamp,
-    },
-    Unreached {
-        since: Timestamp,
-        error: String,
-    },
+    /// The API server answers since then.
+    Reached { since: Timestamp },
+    /// It has not answered since then.
+    Unreached { since: Timestamp, error: String },
 }
 
 /// The kubelet that is watched.
@@ -147,8 +142,8 @@ impl StatusReport {
 
 fn since(condition: &Condition, present: &Present<'_>, previous: Option<&StatusReport>) -> Timestamp {
     let kind = condition.kind.name();
-    let mut on_node = present.api.node.iter().flat_map(|node| &node.conditions);
-    let on_node = on_node.find(|shown| shown.kind == kind && shown.status == condition.status.name());
+    let on_node = present.api.node.as_ref().and_then(|node| node.condition(kind));
+    let on_node = on_node.filter(|shown| shown.status == condition.status.name());
     let mut before = previous.iter().flat_map(|report| &report.conditions);
     let before = before.find(|before| before.kind == kind && before.status == condition.status);
     let since = on_node.and_then(|shown| shown.last_transition).or(before.map(|before| before.since));

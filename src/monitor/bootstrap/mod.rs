@@ -58,25 +58,22 @@ pub async fn run(mut inputs: Inputs) {
     let limit = inputs.settings.bootstrap.deadline_secs.duration();
     let mut reporter = Reporter::new(ConditionType::NodeBootstrapped, inputs.reports.clone());
     let mut followed = Followed::Unseen { until: uptime() + FIRST_SIGHT_WITHIN };
-    // When the host was looked at last, and what the API server said then.
-    let mut last = None;
+    // When the host was looked at last, what the API server said then, and what was seen.
+    let mut last = None::<(Uptime, _, View)>;
     loop {
         let api = inputs.api.borrow_and_update().clone();
         followed.observe(&api, limit, Now::read(api.server_time));
         let look_every = followed.look_every(limit, uptime());
         let said = (discriminant(&api.reach), api.node.clone());
-        let is_recent = last.as_ref().is_some_and(|(at, before)| uptime() < *at + look_every && *before == said);
-        let view = match (followed.settled(), reporter.last()) {
-            (Some(view), _) => {
-                last = None;
-                view
-            }
-            (None, Some(view)) if is_recent => view.clone(),
+        let view = match (followed.settled(), &last) {
+            (Some(view), _) => view,
+            (None, Some((at, before, view))) if uptime() < *at + look_every && *before == said => view.clone(),
             _ => {
                 let host = HostFacts::read(&inputs.settings).await;
                 let facts = Facts { host, node: answer(&api), now: Now::read(api.server_time) };
-                last = Some((facts.now.uptime, said));
-                followed.view(&facts, &assess(&facts))
+                let view = followed.view(&facts, &assess(&facts));
+                last = Some((facts.now.uptime, said, view.clone()));
+                view
             }
         };
         if !reporter.report(view, uptime()).await {

@@ -14,32 +14,21 @@ const SECONDS: [u64; 7] = [30, 60, 5 * 60, 15 * 60, 3600, 6 * 3600, 24 * 3600];
 /// So many looks in a row have to find it wrong.
 const LOOKS_IN_A_ROW: u32 = 3;
 
-/// What the last looks found.
+/// How many looks in a row have found it wrong.
 #[derive(Debug, Default)]
-pub(super) struct Clock {
-    looks: u32,
-    is_ahead: bool,
-    differs_by: Duration,
-}
+pub(super) struct Clock(u32);
 
 impl Clock {
-    /// Takes in a look at the host's clock; without a time of the API server's there is nothing to compare it with.
-    pub(super) fn looked(&mut self, server: Option<ServerTime>, wall: Timestamp, now: Uptime) {
+    /// Judges a look at the host's clock; without a time of the API server's there is nothing to compare it with.
+    pub(super) fn looked(&mut self, server: Option<ServerTime>, wall: Timestamp, now: Uptime) -> Option<Finding> {
         let differs_by = server.map(|server| wall.duration_since(server.at(now))).unwrap_or_default();
-        (self.is_ahead, self.differs_by) = (differs_by.is_positive(), differs_by.unsigned_abs());
-        self.looks = if self.least_seconds().is_some() { self.looks.saturating_add(1) } else { 0 };
-    }
-
-    pub(super) fn finding(&self) -> Option<Finding> {
-        let seconds = self.least_seconds().filter(|_| self.looks >= LOOKS_IN_A_ROW)?;
-        let direction = if self.is_ahead { "ahead of" } else { "behind" };
+        // Not the exact difference: each second would be another message.
+        let seconds = SECONDS.into_iter().rfind(|seconds| differs_by.unsigned_abs() > Duration::from_secs(*seconds));
+        self.0 = if seconds.is_some() { self.0.saturating_add(1) } else { 0 };
+        let seconds = seconds.filter(|_| self.0 >= LOOKS_IN_A_ROW)?;
+        let direction = if differs_by.is_positive() { "ahead of" } else { "behind" };
         let message = format!("the host's clock is over {seconds} s {direction} the API server's; see timedatectl");
         Some(Finding::new(Reason::NodeClockWrong, message))
-    }
-
-    /// The greatest of [`SECONDS`] by which it differs. Not the exact difference: each second would be another message.
-    fn least_seconds(&self) -> Option<u64> {
-        SECONDS.into_iter().rfind(|seconds| self.differs_by > Duration::from_secs(*seconds))
     }
 }
 
@@ -53,14 +42,15 @@ mod tests {
     fn message(offset_millis: i64, growth: i64) -> Option<String> {
         let (mut clock, started) = (Clock::default(), Timestamp::UNIX_EPOCH);
         let server = ServerTime { time: started, uptime: Duration::from_mins(1) };
+        let mut found = None;
         for look in 0..3 {
-            assert_eq!(clock.finding(), None);
+            assert_eq!(found, None);
             let now = Duration::from_mins(2 + u64::try_from(look).unwrap());
             let offset = SignedDuration::from_millis(offset_millis + growth * look);
             let wall = server.at(now).checked_add(offset).unwrap();
-            clock.looked(Some(server), wall, now);
+            found = clock.looked(Some(server), wall, now);
         }
-        clock.finding().map(|finding| finding.message)
+        found.map(|finding| finding.message)
     }
 
     #[test]
@@ -77,9 +67,8 @@ mod tests {
     fn without_the_api_servers_time_nothing_is_wrong() {
         let (mut clock, wall) = (Clock::default(), Timestamp::UNIX_EPOCH);
         let server = ServerTime { time: Timestamp::MAX, uptime: Duration::ZERO };
-        (0..3).for_each(|_| clock.looked(Some(server), wall, Duration::from_secs(9)));
-        assert!(clock.finding().is_some());
-        clock.looked(None, wall, Duration::from_secs(9));
-        assert_eq!(clock.finding(), None);
+        let mut found = |server| clock.looked(server, wall, Duration::from_secs(9)).is_some();
+        assert_eq!([Some(server); 3].map(&mut found), [false, false, true]);
+        assert!(!found(None));
     }
 }

@@ -1,80 +1,70 @@
 //! Services that cannot go on because one of their threads never returns from the kernel.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     condition::{Finding, Reason, Uptime},
-    host::process::{ProcessId, Sample, ThreadWait},
-    monitor::HungProcess,
+    host::{
+        pressure::Pressure,
+        process::{ProcessId, Sample},
+    },
+    monitor::service::samples::Samples,
 };
 
-/// How long a thread has to be in the same wait, and in how many looks: a suspend of the host makes two looks far apart.
+/// How long a thread has to be in the same wait. At least three looks have to see it: a suspend of the host makes two looks far apart.
 const DEADLOCKED_AFTER: Duration = Duration::from_mins(2);
-const LOOKS_IN_A_ROW: u32 = 3;
 /// systemd, or what else is the host's init.
 pub(super) const INIT_PID: i32 = 1;
 
-/// A thread that waits in the kernel, of a process that does not answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Wait {
-    /// What the process is to the host, in messages.
-    name: &'static str,
-    process: ProcessId,
+/// A look at a service that does not answer, or at PID 1.
+#[derive(Debug, Clone)]
+pub(super) struct Suspect {
+    /// What it is to the host, in messages.
+    pub(super) name: &'static str,
+    pub(super) process: ProcessId,
     /// Since when its monitor has reported that it hangs; zero for PID 1, which has no monitor.
-    hung_since: Uptime,
-    thread: ThreadWait,
+    pub(super) hung_since: Uptime,
+    pub(super) sample: Sample,
 }
 
-/// The waits of a service that does not answer: its monitor says so, and any of its threads may be the reason. Not if a signal has stopped
-/// it or its cgroup is frozen, as that explains it.
-pub(super) fn of_service(name: &'static str, hung: HungProcess, sample: Sample) -> Vec<Wait> {
-    if sample.frozen_by.is_some() || matches!(sample.state, 'T' | 't') {
-        return Vec::new();
-    }
-    let wait = |thread| Wait { name, process: hung.process, hung_since: hung.since, thread };
-    sample.uninterruptible.into_iter().map(wait).collect()
-}
-
-/// The wait of PID 1. Its main thread is the only one that starts and stops units and answers: while that waits, nothing does.
-pub(super) fn of_init(process: ProcessId, sample: Sample) -> Vec<Wait> {
-    let main = sample.uninterruptible.into_iter().filter(|thread| thread.tid == INIT_PID);
-    main.map(|thread| Wait { name: "PID 1", process, hung_since: Uptime::ZERO, thread }).collect()
-}
-
-/// All waits that the last look has seen, each with the time of the first look that saw it, and the number of looks.
+/// What the last looks in a row have seen of each process, by its name.
 #[derive(Debug, Default)]
-pub(super) struct Deadlocks {
-    waits: Vec<(Wait, Uptime, u32)>,
-    looked_at: Uptime,
-}
+pub(super) struct Deadlocks(BTreeMap<&'static str, (ProcessId, Uptime, Samples)>);
 
 impl Deadlocks {
-    /// Takes in a look. A wait that it does not see again is over.
-    pub(super) fn looked(&mut self, waits: &[Wait], now: Uptime) {
-        let before = std::mem::take(&mut self.waits);
-        let known = |wait: &Wait| before.iter().find(|(known, ..)| known == wait);
-        let looks = |wait: &Wait| known(wait).map_or((*wait, now, 1), |(_, first, looks)| (*wait, *first, looks + 1));
-        (self.waits, self.looked_at) = (waits.iter().map(looks).collect(), now);
-    }
-
-    pub(super) fn finding(&self) -> Option<Finding> {
-        let is_long = |(_, first, looks): &&(Wait, Uptime, u32)| {
-            *looks >= LOOKS_IN_A_ROW && self.looked_at >= *first + DEADLOCKED_AFTER
-        };
-        let (Wait { name, process, thread, .. }, ..) = self.waits.iter().find(is_long)?;
-        let (pid, tid, waits) = (process.pid, thread.tid, "waited in the kernel (state D) for over 2 minutes");
-        let message = if pid == INIT_PID {
-            format!("{name} has {waits}: it starts and stops no unit, and only a reboot helps")
-        } else {
-            format!("{name} pid {pid} does not answer, and its thread {tid} has {waits}")
-        };
-        Some(Finding::new(Reason::KernelDeadlocked, message))
+    /// Judges a look. What it does not see again is over.
+    pub(super) fn looked(&mut self, suspects: Vec<Suspect>, now: Uptime) -> Option<Finding> {
+        let mut before = std::mem::take(&mut self.0);
+        for Suspect { name, process, hung_since, mut sample } in suspects {
+            if process.pid == INIT_PID {
+                // Its main thread alone starts and stops units and answers: while that waits, nothing does.
+                sample.uninterruptible.retain(|wait| wait.tid == INIT_PID);
+            }
+            let same = before.remove(name).filter(|(known, since, _)| (*known, *since) == (process, hung_since));
+            let mut samples = same.map(|(.., samples)| samples).unwrap_or_default();
+            samples.take_in(sample, Pressure::default(), now);
+            // A signal that has stopped it or a freezer explains why it does not answer.
+            if samples.suspended_by().is_none() {
+                self.0.insert(name, (process, hung_since, samples));
+            }
+        }
+        self.0.iter().find_map(|(name, (process, _, samples))| {
+            let (pid, tid) = (process.pid, samples.stuck_for(DEADLOCKED_AFTER, now)?);
+            let waits = "waited in the kernel (state D) for over 2 minutes";
+            let message = if pid == INIT_PID {
+                format!("{name} has {waits}: it starts and stops no unit, and only a reboot helps")
+            } else {
+                format!("{name} pid {pid} does not answer, and its thread {tid} has {waits}")
+            };
+            Some(Finding::new(Reason::KernelDeadlocked, message))
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::process::ThreadWait;
 
     fn secs(secs: u64) -> Uptime {
         Duration::from_secs(secs)
@@ -85,22 +75,26 @@ mod tests {
         Sample { uninterruptible, ..Sample::default() }
     }
 
-    fn kubelet(hung_since: u64, waits: &[(i32, u64)]) -> Vec<Wait> {
+    fn seen(hung_since: u64, sample: Sample) -> Vec<Suspect> {
         let process = ProcessId { pid: 812, start_ticks: 9 };
-        of_service("kubelet", HungProcess { process, since: secs(hung_since) }, sample(waits))
+        vec![Suspect { name: "kubelet", process, hung_since: secs(hung_since), sample }]
     }
 
-    fn init(waits: &[(i32, u64)]) -> Vec<Wait> {
-        of_init(ProcessId { pid: 1, start_ticks: 0 }, sample(waits))
+    fn kubelet(hung_since: u64, waits: &[(i32, u64)]) -> Vec<Suspect> {
+        seen(hung_since, sample(waits))
+    }
+
+    fn init(waits: &[(i32, u64)]) -> Vec<Suspect> {
+        let process = ProcessId { pid: 1, start_ticks: 0 };
+        vec![Suspect { name: "PID 1", process, hung_since: Uptime::ZERO, sample: sample(waits) }]
     }
 
     /// Looks each 30 s at what `seen` returns for that second; returns when a deadlock is found first.
-    fn found(seen: impl Fn(u64) -> Vec<Wait>) -> Option<(u64, String)> {
+    fn found(seen: impl Fn(u64) -> Vec<Suspect>) -> Option<(u64, String)> {
         let mut deadlocks = Deadlocks::default();
-        (1000..2000).step_by(30).find_map(|second| {
-            deadlocks.looked(&seen(second), secs(second));
-            deadlocks.finding().map(|finding| (second, finding.message))
-        })
+        (1000..2000)
+            .step_by(30)
+            .find_map(|second| deadlocks.looked(seen(second), secs(second)).map(|finding| (second, finding.message)))
     }
 
     #[test]
@@ -112,11 +106,10 @@ mod tests {
         assert_eq!(message, wanted);
         let mut deadlocks = Deadlocks::default();
         for (second, is_found) in [(1000, false), (1500, false), (1510, true)] {
-            deadlocks.looked(&kubelet(990, &[(820, 5)]), secs(second));
-            assert_eq!(deadlocks.finding().is_some(), is_found, "{second}");
+            let found = deadlocks.looked(kubelet(990, &[(820, 5)]), secs(second));
+            assert_eq!(found.is_some(), is_found, "{second}");
         }
-        deadlocks.looked(&[], secs(1540));
-        assert_eq!(deadlocks.finding(), None, "it answers again");
+        assert_eq!(deadlocks.looked(vec![], secs(1540)), None, "it answers again");
     }
 
     #[test]
@@ -131,9 +124,8 @@ mod tests {
     fn a_service_that_is_stopped_by_a_signal_or_frozen_is_not() {
         let frozen = Sample { frozen_by: Some("/system.slice/kubelet.service".into()), ..sample(&[(820, 5)]) };
         let stopped = Sample { state: 'T', ..sample(&[(820, 5)]) };
-        let hung = HungProcess { process: ProcessId { pid: 812, start_ticks: 9 }, since: secs(990) };
         for sample in [frozen, stopped] {
-            assert_eq!(found(|_| of_service("kubelet", hung, sample.clone())), None);
+            assert_eq!(found(|_| seen(990, sample.clone())), None);
         }
     }
 

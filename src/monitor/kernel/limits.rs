@@ -32,29 +32,23 @@ const LIMITS: [Limit; 3] = [
     },
 ];
 
-/// For each of [`LIMITS`], the limit and how many looks in a row found it nearly reached.
+/// For each of [`LIMITS`], how many looks in a row found it nearly reached.
 #[derive(Debug, Default)]
-pub(super) struct Limits([(u64, u32); LIMITS.len()]);
+pub(super) struct Limits([u32; LIMITS.len()]);
 
 impl Limits {
-    pub(super) fn looked(&mut self, usages: &Usages) {
-        for (row, (limit, looks)) in LIMITS.iter().zip(&mut self.0) {
-            let usage = (row.of)(usages).unwrap_or(Usage { used: 0, limit: 1 });
+    /// The limits that are nearly reached. Not how near: each number would be another message.
+    pub(super) fn looked(&mut self, usages: &Usages) -> Option<Finding> {
+        let mut messages = Vec::new();
+        for (Limit { of, what, then }, looks) in LIMITS.iter().zip(&mut self.0) {
+            let usage = of(usages).unwrap_or(Usage { used: 0, limit: 1 });
             let near = if *looks >= LOOKS_IN_A_ROW { FAR_PERCENT } else { NEAR_PERCENT };
             *looks = if usage.percent() >= near { looks.saturating_add(1) } else { 0 };
-            *limit = usage.limit;
+            if *looks >= LOOKS_IN_A_ROW {
+                let nearly = format!("nearly all of the {} {what} are in use", usage.limit);
+                messages.push(format!("{nearly}, and at the limit {then}: find what uses them, or raise it"));
+            }
         }
-    }
-
-    /// The limits that are nearly reached. Not how near: each number would be another message.
-    pub(super) fn finding(&self) -> Option<Finding> {
-        let near = LIMITS.iter().zip(&self.0).filter(|(_, (_, looks))| *looks >= LOOKS_IN_A_ROW);
-        let message = |(Limit { what, then, .. }, (limit, _)): (&Limit, &(u64, u32))| {
-            format!(
-                "nearly all of the {limit} {what} are in use, and at the limit {then}: find what uses them, or raise it"
-            )
-        };
-        let messages: Vec<_> = near.map(message).collect();
         (!messages.is_empty()).then(|| Finding::new(Reason::KernelLimitNearlyReached, messages.join("; ")))
     }
 }
@@ -72,8 +66,8 @@ mod tests {
 
     fn looked(limits: &mut Limits, used: u64) -> bool {
         let pids = Some(Usage { used, limit: 1000 });
-        limits.looked(&Usages { pids, files: Some(Usage { used: 1, limit: u64::MAX }), ..Usages::default() });
-        limits.finding().is_some()
+        let files = Some(Usage { used: 1, limit: u64::MAX });
+        limits.looked(&Usages { pids, files, ..Usages::default() }).is_some()
     }
 
     #[test]
@@ -97,15 +91,14 @@ mod tests {
     #[test]
     fn the_message_has_each_limit_and_no_usage() {
         let mut limits = Limits::default();
-        for used in [930, 940, 950] {
+        let found = [930, 940, 950].map(|used| {
             let usage = Some(Usage { used, limit: 1000 });
-            limits.looked(&Usages { pids: usage, connections: usage, ..Usages::default() });
-        }
-        let message = limits.finding().unwrap().message;
+            limits.looked(&Usages { pids: usage, connections: usage, ..Usages::default() })
+        });
+        let message = &found[2].as_ref().unwrap().message;
         let wanted = "nearly all of the 1000 process ids or threads (kernel.pid_max, kernel.threads-max) are in use, and at the limit no process or thread can be started: find what uses them, or raise it; \
                       nearly all of the 1000 tracked connections (net.netfilter.nf_conntrack_max) are in use, and at the limit packets of new connections are dropped: find what uses them, or raise it";
         assert_eq!(message, wanted);
-        limits.looked(&Usages::default());
-        assert_eq!(limits.finding(), None, "the kernel has no such limit any more");
+        assert_eq!(limits.looked(&Usages::default()), None, "the kernel has no such limit any more");
     }
 }

@@ -59,8 +59,6 @@ pub(super) struct Logged {
     troubles: BTreeMap<usize, Trouble>,
     /// The last ones, at most [`LOCKUP_STALLS`].
     stalls: Vec<Evidence>,
-    hard_lockup: Option<Evidence>,
-    uncorrected: Option<Evidence>,
 }
 
 impl Logged {
@@ -76,11 +74,8 @@ impl Logged {
             let (count, first) = before.map_or((1, evidence.time), |trouble| (trouble.count + 1, trouble.first));
             self.troubles.insert(index, Trouble { count, first, last: evidence.clone() });
         }
-        match class {
-            Class::Stall => self.stalled(evidence),
-            Class::HardLockup if !line.is_old => self.hard_lockup = Some(evidence),
-            Class::Uncorrected if !line.is_old => self.uncorrected = Some(evidence),
-            Class::Trouble | Class::HardLockup | Class::Uncorrected => {}
+        if class == Class::Stall {
+            self.stalled(evidence);
         }
         Some(class)
     }
@@ -101,13 +96,20 @@ impl Logged {
         self.troubles.values().map(|trouble| trouble.last.time).max()
     }
 
+    /// The last line of that class within this time that was logged since the agent started.
+    fn last_of(&self, class: Class, within: Duration, now: Uptime) -> Option<&Evidence> {
+        let of_class = self.troubles.iter().filter(|(index, _)| PATTERNS[**index].class == class);
+        let recent = of_class.map(|(_, trouble)| &trouble.last).filter(|last| now < last.at + within);
+        recent.max_by_key(|last| last.at)
+    }
+
     /// What is wrong. `counters` confirm what the log says of processors and hardware.
     pub(super) fn findings(&self, counters: &Counters, now: Uptime) -> impl Iterator<Item = Finding> {
         [self.hardware(counters, now), self.lockup(counters, now), self.trouble(now)].into_iter().flatten()
     }
 
     fn hardware(&self, counters: &Counters, now: Uptime) -> Option<Finding> {
-        let error = self.uncorrected.as_ref().filter(|error| now < error.at + HARDWARE_LASTS)?;
+        let error = self.last_of(Class::Uncorrected, HARDWARE_LASTS, now)?;
         let witnesses = [
             (counters.corrupted_bytes > 0, "HardwareCorrupted in /proc/meminfo is not 0"),
             (counters.uncorrected_errors > 0, "ue_count of a memory controller (EDAC) is not 0"),
@@ -125,7 +127,7 @@ impl Logged {
         ];
         let (_, confirmed_by) = witnesses.into_iter().find(|(is_witness, _)| *is_witness)?;
         let is_recent = |evidence: &&Evidence| now < evidence.at + LOCKUP_WINDOW;
-        let message = if let Some(hard) = self.hard_lockup.as_ref().filter(is_recent) {
+        let message = if let Some(hard) = self.last_of(Class::HardLockup, LOCKUP_WINDOW, now) {
             format!("hard lockup at {}: {}; {confirmed_by}", hard.time, hard.line)
         } else {
             let count = self.stalls.iter().filter(is_recent).count();

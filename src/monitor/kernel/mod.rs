@@ -11,24 +11,20 @@ mod state;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use tokio::{
-    sync::broadcast::error::RecvError,
-    task::JoinSet,
-    time::{Instant, sleep_until},
-};
+use tokio::{task::JoinSet, time::sleep};
 
 use self::{
-    deadlock::{INIT_PID, of_init, of_service},
+    deadlock::{INIT_PID, Suspect},
     logged::wall_at,
+    patterns::Class,
     state::{Kernel, Readings},
 };
-use super::{HungProcess, Inputs, Reporter};
+use super::{Inputs, Reporter};
 use crate::{
     condition::{ConditionType, Uptime},
     host::{
         clock::{Now, uptime},
         kernel,
-        kmsg::Line,
         process::{ProcessId, sample},
     },
 };
@@ -37,95 +33,64 @@ const READ_EVERY: Duration = Duration::from_secs(30);
 /// Between two reports or readings: in a storm each line would cause one.
 const PAUSE: Duration = Duration::from_secs(2);
 
-struct Loop {
-    inputs: Inputs,
-    kernel: Kernel,
-    reporter: Reporter,
-    /// The reading that is under way. One that hangs in the kernel is not waited for.
-    reading: JoinSet<Readings>,
-    next_reading: Uptime,
-    /// Whether something was seen since the last report.
-    is_changed: bool,
-    next_report: Uptime,
-}
-
 /// Watches until nobody takes reports.
 pub async fn run(inputs: Inputs) {
     let (mut lines, mut log) = (inputs.kernel_log.lines(), inputs.kernel_log.state());
-    let mut this = Loop {
-        kernel: Kernel::new(wall_at(uptime(), Now::read(None))),
-        reporter: Reporter::new(ConditionType::NodeKernelHealthy, inputs.reports.clone()),
-        inputs,
-        reading: JoinSet::new(),
-        next_reading: Uptime::ZERO,
-        is_changed: false,
-        next_report: Uptime::ZERO,
-    };
-    while this.report(uptime()).await {
-        this.start_reading(uptime());
-        let wake = Instant::now() + this.wake_at(uptime()).saturating_sub(uptime());
+    let mut kernel = Kernel::new(wall_at(uptime(), Now::read(None)));
+    let mut reporter = Reporter::new(ConditionType::NodeKernelHealthy, inputs.reports);
+    // The reading that is under way. One that hangs in the kernel is not waited for.
+    let (mut reading, mut next_reading) = (JoinSet::new(), Uptime::ZERO);
+    // Whether something was seen since the last report.
+    let (mut is_changed, mut next_report) = (false, Uptime::ZERO);
+    loop {
+        let now = uptime();
+        if now >= next_report {
+            is_changed = false;
+            if let Some(view) = kernel.view(now) {
+                next_report = now + PAUSE;
+                if !reporter.report(view, now).await {
+                    return;
+                }
+            }
+        }
+        if now >= next_reading && reading.is_empty() {
+            next_reading = now + READ_EVERY;
+            let hung = inputs.hung.borrow().clone();
+            reading.spawn_blocking(move || read(hung));
+        }
+        let due = [reading.is_empty().then_some(next_reading), is_changed.then_some(next_report)];
+        let due = due.into_iter().flatten().fold(reporter.due_at(now).max(next_report), Ord::min);
         // Lines first, so that all from before the start are known when the log is said to be readable.
         tokio::select! {
             biased;
-            line = lines.recv() => match line {
-                Ok(line) => this.take_line(&line),
-                // In a storm some lines are lost, and nothing else.
-                Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return,
-            },
+            // In a storm some lines are lost, and nothing else.
+            line = lines.recv() => {
+                let class = line.ok().and_then(|line| kernel.logged.take(&line, Now::read(None)));
+                is_changed |= class.is_some();
+                // It is a problem, and no mere warning, once a counter or flag of the kernel confirms it.
+                if class.is_some_and(|class| class != Class::Trouble) {
+                    next_reading = next_reading.min(uptime() + PAUSE);
+                }
+            }
             Ok(()) = log.changed() => {
-                this.kernel.log_is(log.borrow_and_update().clone(), uptime());
-                this.is_changed = true;
+                kernel.log_is(log.borrow_and_update().clone(), uptime());
+                is_changed = true;
             }
-            Some(Ok(readings)) = this.reading.join_next() => {
-                let server = this.inputs.api.borrow().server_time;
-                this.kernel.read(&readings, server, Now::read(server));
-                this.is_changed = true;
+            Some(Ok(readings)) = reading.join_next() => {
+                let server = inputs.api.borrow().server_time;
+                kernel.read(readings, server, Now::read(server));
+                is_changed = true;
             }
-            () = sleep_until(wake) => {}
+            () = sleep(due.saturating_sub(uptime())) => {}
         }
-    }
-}
-
-impl Loop {
-    fn take_line(&mut self, line: &Line) {
-        let Some(class) = self.kernel.logged.take(line, Now::read(None)) else { return };
-        self.is_changed = true;
-        if class.needs_confirmation() {
-            self.next_reading = self.next_reading.min(uptime() + PAUSE);
-        }
-    }
-
-    fn wake_at(&self, now: Uptime) -> Uptime {
-        let reading = self.reading.is_empty().then_some(self.next_reading);
-        let report = self.is_changed.then_some(self.next_report);
-        [reading, report].into_iter().flatten().fold(self.reporter.due_at(now).max(self.next_report), Ord::min)
-    }
-
-    fn start_reading(&mut self, now: Uptime) {
-        if now >= self.next_reading && self.reading.is_empty() {
-            self.next_reading = now + READ_EVERY;
-            let hung = self.inputs.hung.borrow().clone();
-            self.reading.spawn_blocking(move || read(&hung));
-        }
-    }
-
-    /// Reports the present view, unless it was reported a moment ago; `false` when nobody takes reports.
-    async fn report(&mut self, now: Uptime) -> bool {
-        if now < self.next_report {
-            return true;
-        }
-        self.is_changed = false;
-        let Some(view) = self.kernel.view(now) else { return true };
-        self.next_report = now + PAUSE;
-        self.reporter.report(view, now).await
     }
 }
 
 /// Reads counters and limits, and looks at PID 1 and the services that hang.
-fn read(hung: &BTreeMap<&'static str, HungProcess>) -> Readings {
-    let init = ProcessId::of(INIT_PID).and_then(|init| Some(of_init(init, sample(init, None)?)));
-    let services = hung.iter().filter_map(|(name, hung)| Some(of_service(name, *hung, sample(hung.process, None)?)));
-    let waits = init.into_iter().chain(services).flatten().collect();
-    Readings { counters: kernel::counters(), usages: kernel::usages(), waits }
+fn read(hung: BTreeMap<&'static str, (ProcessId, Uptime)>) -> Readings {
+    let init = ProcessId::of(INIT_PID).map(|init| ("PID 1", (init, Uptime::ZERO)));
+    let suspect =
+        |(name, (process, hung_since))| Some(Suspect { name, process, hung_since, sample: sample(process, None)? });
+    let suspects = hung.into_iter().chain(init).filter_map(suspect).collect();
+    Readings { counters: kernel::counters(), usages: kernel::usages(), suspects }
 }

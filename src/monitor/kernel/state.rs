@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{
     clock::Clock,
-    deadlock::{Deadlocks, Wait},
+    deadlock::{Deadlocks, Suspect},
     limits::Limits,
     logged::Logged,
 };
@@ -28,7 +28,7 @@ const UNREADABLE_AFTER: Duration = Duration::from_mins(1);
 pub(super) struct Readings {
     pub(super) counters: Counters,
     pub(super) usages: Usages,
-    pub(super) waits: Vec<Wait>,
+    pub(super) suspects: Vec<Suspect>,
 }
 
 #[derive(Debug, Default)]
@@ -40,6 +40,8 @@ pub(super) struct Kernel {
     has_been_read: bool,
     pub(super) logged: Logged,
     counters: Counters,
+    /// What the last readings have shown.
+    read: Vec<Finding>,
     deadlocks: Deadlocks,
     limits: Limits,
     clock: Clock,
@@ -63,16 +65,17 @@ impl Kernel {
     }
 
     /// Takes in readings, and the time by the API server's clock.
-    pub(super) fn read(&mut self, readings: &Readings, server: Option<ServerTime>, now: Now) {
+    pub(super) fn read(&mut self, readings: Readings, server: Option<ServerTime>, now: Now) {
         self.counters = readings.counters;
-        self.deadlocks.looked(&readings.waits, now.uptime);
-        self.limits.looked(&readings.usages);
-        self.clock.looked(server, now.wall, now.uptime);
+        let deadlock = self.deadlocks.looked(readings.suspects, now.uptime);
+        let clock = self.clock.looked(server, now.wall, now.uptime);
+        self.read = [deadlock, self.limits.looked(&readings.usages), clock].into_iter().flatten().collect();
     }
 
     /// What to report; none until the log has been read or could not be for a while.
     pub(super) fn view(&self, now: Uptime) -> Option<View> {
-        let findings = self.findings(now);
+        let mut findings: Vec<_> = self.logged.findings(&self.counters, now).chain(self.read.clone()).collect();
+        findings.sort_by_key(|finding| finding.reason);
         let has_problem = findings.iter().any(|finding| finding.status == Status::False);
         let is_long = |since: Uptime| now >= since + UNREADABLE_AFTER;
         if let Some((error, _)) = self.unreadable.as_ref().filter(|(_, since)| !has_problem && is_long(*since)) {
@@ -81,14 +84,6 @@ impl Kernel {
         let since = self.logged.last().unwrap_or(self.started);
         let healthy = format!("no problem has been logged since {since}, and no limit is nearly reached");
         (self.has_been_read || has_problem).then_some(View::Seen { healthy, findings })
-    }
-
-    /// Worst first.
-    fn findings(&self, now: Uptime) -> Vec<Finding> {
-        let others = [self.deadlocks.finding(), self.limits.finding(), self.clock.finding()].into_iter().flatten();
-        let mut findings: Vec<_> = self.logged.findings(&self.counters, now).chain(others).collect();
-        findings.sort_by_key(|finding| finding.reason);
-        findings
     }
 }
 
@@ -149,7 +144,7 @@ mod tests {
         kernel.log_is(LogState::Readable, at(1000).uptime);
         let pids = Some(Usage { used: 99, limit: 100 });
         let usages = Usages { pids, ..Usages::default() };
-        (0..3).for_each(|_| kernel.read(&Readings { counters, usages, ..Readings::default() }, None, at(1000)));
+        (0..3).for_each(|_| kernel.read(Readings { counters, usages, ..Readings::default() }, None, at(1000)));
         kernel.log_is(unreadable(), at(1000).uptime);
         assert_eq!(reasons(&kernel, 1030), [Reason::KernelLimitNearlyReached]);
         assert_eq!(reasons(&kernel, 1060), [Reason::KernelLogUnreadable]);

@@ -39,13 +39,9 @@ impl Certificate {
 
     /// Adds what is wrong with it to what else is seen of the kubelet. `time` is the earlier of the host's and the API server's time, so
     /// that one wrong clock is no fault; none while the API server's is not known.
-    pub(super) fn add_to(&self, view: View, time: Option<Timestamp>, now: Uptime) -> View {
-        match (view, time.and_then(|time| self.finding(time, now))) {
-            (View::Seen { healthy, mut findings }, Some(finding)) => {
-                findings.push(finding);
-                View::Seen { healthy, findings }
-            }
-            (view, _) => view,
+    pub(super) fn add_to(&self, view: &mut View, time: Option<Timestamp>, now: Uptime) {
+        if let View::Seen { findings, .. } = view {
+            findings.extend(time.and_then(|time| self.finding(time, now)));
         }
     }
 
@@ -117,11 +113,15 @@ mod tests {
     fn without_the_time_of_both_clocks_nothing_is_found_and_what_else_is_seen_stays() {
         let certificate = certificate(HOUR, 50);
         let now = Duration::from_secs(50);
-        let seen = || View::Seen { healthy: "it answers".into(), findings: Vec::new() };
-        assert_eq!(certificate.add_to(seen(), None, now), seen());
-        let View::Seen { healthy, findings } = certificate.add_to(seen(), Some(time(2 * HOUR)), now) else { panic!() };
+        let mut view = View::healthy("it answers");
+        certificate.add_to(&mut view, None, now);
+        assert_eq!(view, View::healthy("it answers"));
+        certificate.add_to(&mut view, Some(time(2 * HOUR)), now);
+        let View::Seen { healthy, findings } = view else { panic!() };
         assert_eq!((healthy.as_str(), findings[0].reason), ("it answers", Reason::KubeletClientCertExpired));
-        let stopped = View::Excused(Finding::new(Reason::KubeletStoppedByOperator, "stopped"));
-        assert_eq!(certificate.add_to(stopped.clone(), Some(time(2 * HOUR)), now), stopped);
+        let mut stopped = View::Excused(Finding::new(Reason::KubeletStoppedByOperator, "stopped"));
+        let before = stopped.clone();
+        certificate.add_to(&mut stopped, Some(time(2 * HOUR)), now);
+        assert_eq!(stopped, before);
     }
 }

@@ -28,12 +28,9 @@ impl LeaseReadings {
             *self = Self::default();
         }
         self.read_at = lease.read_at;
-        match self.last {
-            Some((renewed, ..)) if renewed == lease.renewed => {}
-            before => {
-                self.is_renewed |= before.is_some();
-                self.last = Some((lease.renewed, lease.read_at, lease.duration));
-            }
+        if self.last.is_none_or(|(renewed, ..)| renewed != lease.renewed) {
+            self.is_renewed |= self.last.is_some();
+            self.last = Some((lease.renewed, lease.read_at, lease.duration));
         }
     }
 

@@ -13,12 +13,7 @@ mod tests;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use prometheus_client::metrics::histogram::Histogram;
-use tokio::{
-    sync::watch,
-    task::JoinSet,
-    time::{Instant, sleep_until},
-};
+use tokio::{task::JoinSet, time::sleep};
 
 use self::{
     certificate::Certificate,
@@ -26,13 +21,15 @@ use self::{
 };
 use super::{
     Inputs, Reporter,
-    service::follow::{Follower, ServiceEvent},
+    service::{
+        Bus,
+        follow::{Follower, ServiceEvent},
+    },
     set_hung,
 };
 use crate::{
     condition::{ConditionType, Reason, Uptime},
     host::{
-        api::Reach,
         blocking,
         clock::{next_multiple, uptime, wall},
         healthz::{self, Probe, Prober},
@@ -40,7 +37,7 @@ use crate::{
         kubelet::{Healthz, KubeletFacts, UNITS, Watched},
         pressure::{self, Pressure},
         process::{ProcessId, Sample, sample},
-        sockets::{self, Connection, Server},
+        sockets::{self, Server},
     },
 };
 
@@ -61,38 +58,17 @@ const READ_FACTS_EVERY: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_secs(20);
 const LOOK_EVERY_SUSPECTED: Duration = Duration::from_secs(3);
 
-/// The monitor's task.
-#[derive(Debug, Clone)]
-pub struct Monitor {
-    pub inputs: Inputs,
-    pub facts: watch::Sender<Option<KubeletFacts>>,
-    pub watched: watch::Sender<Watched>,
-    /// Whether the publisher is to read the kubelet's Lease: while the kubelet does not answer, or its connections seem to be stuck.
-    pub lease_wanted: watch::Sender<bool>,
-    pub probe_seconds: Histogram,
-}
-
 /// What comes back from the work beside the loop, which must not wait for a kubelet or a disk.
 #[derive(Debug)]
 enum Done {
-    Probed {
-        pid: i32,
-        began: Uptime,
-        probe: Probe,
-        sample: Option<(Sample, Pressure)>,
-    },
-    Connections(i32, Option<Vec<Connection>>),
-    LastError {
-        invocation: String,
-        line: Option<String>,
-    },
+    Probed { pid: i32, began: Uptime, probe: Probe, sample: Option<(Sample, Pressure)> },
+    Seen(Observation),
     Facts(i32, Result<KubeletFacts, String>),
-    /// What holds for most kubelets.
     Usual(KubeletFacts),
 }
 
 struct Loop {
-    monitor: Monitor,
+    inputs: Inputs,
     kubelet: Kubelet,
     follower: Follower,
     reporter: Reporter,
@@ -104,61 +80,54 @@ struct Loop {
     next_look: Uptime,
     /// When its configuration is read; none while it is being read.
     next_facts: Option<Uptime>,
-    has_asked_usual: bool,
     certificate: Option<Certificate>,
     /// The run whose last error was asked for.
     asked_error_of: String,
 }
 
-impl Monitor {
-    /// Watches the kubelet until nobody takes reports.
-    pub async fn run(self) {
-        let settings = &self.inputs.settings.kubelet;
-        let units = settings.unit.clone().map_or_else(|| UNITS.map(str::to_owned).to_vec(), |unit| vec![unit]);
-        let new = Loop {
-            kubelet: Kubelet::new(settings.start_grace_secs.duration()),
-            follower: Follower::new(units, &self.inputs),
-            reporter: Reporter::new(ConditionType::KubeletHealthy, self.inputs.reports.clone()),
-            monitor: self,
-            work: JoinSet::new(),
-            prober: None,
-            next_probe: Some(Uptime::ZERO),
-            next_look: Uptime::ZERO,
-            next_facts: None,
-            has_asked_usual: false,
-            certificate: None,
-            asked_error_of: String::new(),
-        };
-        new.run().await;
+/// Watches the kubelet until nobody takes reports.
+pub async fn run(inputs: Inputs) {
+    let settings = &inputs.settings.kubelet;
+    let units = settings.unit.clone().map_or_else(|| UNITS.map(str::to_owned).to_vec(), |unit| vec![unit]);
+    let mut this = Loop {
+        kubelet: Kubelet::new(settings.start_grace_secs.duration()),
+        follower: Follower::new(units, &inputs),
+        reporter: Reporter::new(ConditionType::KubeletHealthy, inputs.reports.clone()),
+        inputs,
+        work: JoinSet::new(),
+        prober: None,
+        next_probe: Some(Uptime::ZERO),
+        next_look: Uptime::ZERO,
+        next_facts: None,
+        certificate: None,
+        asked_error_of: String::new(),
+    };
+    loop {
+        let wake = this.wake_at(uptime()).saturating_sub(uptime());
+        tokio::select! {
+            biased;
+            event = this.follower.next() => this.observe(Observation::Service(event)),
+            Some(Ok(done)) = this.work.join_next() => this.take_in(done, uptime()),
+            Ok(()) = this.inputs.api.changed() => {}
+            () = sleep(wake) => {}
+        }
+        this.kubelet.api_seen(&this.inputs.api.borrow_and_update(), uptime());
+        this.kubelet.service.settle(uptime());
+        this.open_process(uptime());
+        this.start_work(uptime());
+        if !this.report(uptime()).await {
+            return;
+        }
     }
 }
 
 impl Loop {
-    async fn run(mut self) {
-        loop {
-            let wake = Instant::now() + self.wake_at(uptime()).saturating_sub(uptime());
-            tokio::select! {
-                biased;
-                event = self.follower.next() => self.observe(Observation::Service(event)),
-                Some(Ok(done)) = self.work.join_next() => self.take_in(done, uptime()),
-                Ok(()) = self.monitor.inputs.api.changed() => {}
-                () = sleep_until(wake) => {}
-            }
-            self.read_api();
-            self.open_process(uptime());
-            self.start_work(uptime());
-            if !self.report(uptime()).await {
-                return;
-            }
-        }
-    }
-
     fn observe(&mut self, observation: Observation) {
         self.kubelet.observe(observation, uptime());
     }
 
     fn wake_at(&self, now: Uptime) -> Uptime {
-        let process = self.follower.process();
+        let process = self.kubelet.service.process();
         let probe = self.next_probe.filter(|_| process.is_some() && self.prober.is_some());
         let facts = self.next_facts.filter(|_| process.is_some());
         let open = self.follower.open_again_at(self.kubelet.service.process_to_open());
@@ -170,32 +139,20 @@ impl Loop {
         match done {
             Done::Probed { pid, began, probe, sample } => {
                 if probe == Probe::Healthy {
-                    self.monitor.probe_seconds.observe(now.saturating_sub(began).as_secs_f64());
+                    self.inputs.probe_seconds.observe(now.saturating_sub(began).as_secs_f64());
                 }
                 self.observe(Observation::Probed(pid, probe, sample));
                 self.next_probe = Some(self.probe_after(began, now));
             }
-            Done::Connections(pid, connections) => self.observe(Observation::Connections(pid, connections)),
-            Done::LastError { invocation, line } => self.observe(Observation::LastError { invocation, line }),
+            Done::Seen(observation) => self.observe(observation),
             Done::Facts(pid, facts) => self.facts_read(pid, facts, now),
             Done::Usual(facts) => self.set_facts(&facts),
         }
     }
 
-    fn read_api(&mut self) {
-        let (reach, lease) = {
-            let api = self.monitor.inputs.api.borrow_and_update();
-            (api.reach.clone(), api.lease.clone())
-        };
-        self.observe(Observation::ApiReached(if let Reach::Reached { since } = reach { Some(since) } else { None }));
-        if let Some(lease) = lease {
-            self.observe(Observation::Lease(lease));
-        }
-    }
-
     /// Takes in what the configuration of the process says.
     fn facts_read(&mut self, pid: i32, facts: Result<KubeletFacts, String>, now: Uptime) {
-        if self.follower.process().is_none_or(|process| process.pid != pid) {
+        if self.kubelet.service.process().is_none_or(|process| process.pid != pid) {
             self.next_facts.get_or_insert(now);
             return;
         }
@@ -207,7 +164,7 @@ impl Loop {
                 self.certificate = facts.certificate().cloned().map(|certificate| Certificate::new(certificate, now));
                 if !is_settled {
                     self.set_prober(pid, &facts);
-                } else if let Some(known) = self.monitor.facts.borrow().as_ref() {
+                } else if let Some(known) = self.inputs.kubelet.borrow().as_ref() {
                     // Files that were changed since it was started do not change where it answers.
                     facts.healthz = known.healthz.clone();
                 }
@@ -226,7 +183,7 @@ impl Loop {
     }
 
     fn set_prober(&mut self, pid: i32, facts: &KubeletFacts) {
-        let url = match (&self.monitor.inputs.settings.kubelet.healthz_url, &facts.healthz) {
+        let url = match (&self.inputs.settings.kubelet.healthz_url, &facts.healthz) {
             (Some(url), _) | (None, Healthz::Url(url)) => url,
             (None, Healthz::Disabled) => return self.observe(Observation::NotProbed(pid)),
         };
@@ -240,13 +197,13 @@ impl Loop {
     }
 
     fn set_facts(&self, facts: &KubeletFacts) {
-        self.monitor.facts.send_if_modified(|known| known.replace(facts.clone()).as_ref() != Some(facts));
+        self.inputs.kubelet.send_if_modified(|known| known.replace(facts.clone()).as_ref() != Some(facts));
     }
 
     /// Opens the unit's main process, if it is not watched yet.
     fn open_process(&mut self, now: Uptime) {
         let Some(event) = self.follower.open(self.kubelet.service.process_to_open(), now) else { return };
-        let is_opened = matches!(event, ServiceEvent::Opened { .. });
+        let is_opened = matches!(event, ServiceEvent::Opened(..));
         self.observe(Observation::Service(event));
         if is_opened {
             (self.prober, self.next_facts) = (None, Some(now + EXEC_WAIT));
@@ -255,14 +212,17 @@ impl Loop {
 
     /// Starts what is due beside the loop.
     fn start_work(&mut self, now: Uptime) {
-        match self.follower.process() {
+        match self.kubelet.service.process() {
             Some(process) => {
                 self.probe(process, now);
                 self.look_at_connections(process.pid, now);
                 self.read_facts(process.pid, now);
             }
-            None if self.kubelet.unit_is_known() && self.monitor.facts.borrow().is_none() && !self.has_asked_usual => {
-                self.has_asked_usual = true;
+            // Once the unit has been read, or cannot be.
+            None if self.kubelet.service.bus != Bus::Connecting
+                && self.inputs.kubelet.borrow().is_none()
+                && self.work.is_empty() =>
+            {
                 self.work.spawn_blocking(|| Done::Usual(KubeletFacts::usual()));
             }
             None => {}
@@ -272,11 +232,11 @@ impl Loop {
             self.asked_error_of.clone_from(&invocation);
             self.work.spawn(async move {
                 let line = journal::last_error(&invocation).await;
-                Done::LastError { invocation, line }
+                Done::Seen(Observation::LastError { invocation, line })
             });
         }
         let is_wanted = self.kubelet.running.silent_for(now).is_some() || self.kubelet.running.stall.is_suspected();
-        self.monitor.lease_wanted.send_if_modified(|wanted| std::mem::replace(wanted, is_wanted) != is_wanted);
+        self.inputs.lease_wanted.send_if_modified(|wanted| std::mem::replace(wanted, is_wanted) != is_wanted);
     }
 
     /// Probes the kubelet, and looks at its process if the probe fails.
@@ -319,35 +279,35 @@ impl Loop {
                 sockets::connections(pid, healthz, &server).ok()
             };
             let looked = blocking::run("listing the kubelet's connections", LOOK_TIMEOUT, list).await;
-            Done::Connections(pid, looked.ok().flatten())
+            Done::Seen(Observation::Connections(pid, looked.ok().flatten()))
         });
     }
 
     /// The kubelet's API server, if it is the one that we publish to.
     fn common_server(&self) -> Option<Server> {
         let of_kubelet =
-            self.monitor.facts.borrow().as_ref().and_then(|facts| Server::of_url(facts.api_server.as_ref()?));
-        let ours = self.monitor.inputs.api.borrow().server.as_deref().and_then(Server::of_url);
+            self.inputs.kubelet.borrow().as_ref().and_then(|facts| Server::of_url(facts.api_server.as_ref()?));
+        let ours = self.inputs.api.borrow().server.as_deref().and_then(Server::of_url);
         of_kubelet.filter(|server| Some(server) == ours.as_ref())
     }
 
     fn read_facts(&mut self, pid: i32, now: Uptime) {
         if self.next_facts.is_some_and(|at| now >= at) {
             self.next_facts = None;
-            let known = self.monitor.facts.borrow().clone();
+            let known = self.inputs.kubelet.borrow().clone();
             self.work.spawn(async move { Done::Facts(pid, KubeletFacts::of_process(pid, known).await) });
         }
     }
 
     /// The earlier of the host's and the API server's time; none while the latter is not known.
     fn time(&self, now: Uptime) -> Option<Timestamp> {
-        let server = self.monitor.inputs.api.borrow().server_time?;
+        let server = self.inputs.api.borrow().server_time?;
         Some(server.at(now).min(wall()))
     }
 
     /// Reports the present view; `false` when nobody takes reports.
     async fn report(&mut self, now: Uptime) -> bool {
-        let (process, unit) = (self.follower.process(), &self.kubelet.service.unit);
+        let (process, unit) = (self.kubelet.service.process(), &self.kubelet.service.unit);
         let watched = Watched {
             // Until systemd has answered once, the unit has a description in place of its name.
             unit: (!unit.load_state.is_empty()).then(|| self.kubelet.service.name.clone()),
@@ -355,16 +315,14 @@ impl Loop {
             is_inactive: unit.active_state == "inactive",
             healthz_url: self.prober.as_ref().map(|prober| prober.url.clone()),
         };
-        self.monitor.watched.send_if_modified(|known| std::mem::replace(known, watched.clone()) != watched);
-        let with_certificate = |view| match &self.certificate {
-            Some(certificate) => certificate.add_to(view, self.time(now), now),
-            None => view,
-        };
-        // Without a new view the last one still holds.
-        let view = self.kubelet.view(now).map(with_certificate).or_else(|| self.reporter.last().cloned());
-        let Some(view) = view else { return true };
-        let hung = process.filter(|_| view.has(&[Reason::KubeletHung, Reason::KubeletUnkillable]));
-        set_hung(&self.monitor.inputs.hung, "kubelet", hung, now);
-        self.reporter.report(view, now).await
+        self.inputs.watched.send_if_modified(|known| std::mem::replace(known, watched.clone()) != watched);
+        let mut view = self.kubelet.view(now);
+        if let (Some(view), Some(certificate)) = (&mut view, &self.certificate) {
+            certificate.add_to(view, self.time(now), now);
+        }
+        let is_taken = self.reporter.report(view, now).await;
+        let is_hung = self.reporter.has_reported(&[Reason::KubeletHung, Reason::KubeletUnkillable]);
+        set_hung(&self.inputs.hung, "kubelet", process.filter(|_| is_hung), now);
+        is_taken
     }
 }

@@ -27,7 +27,7 @@ pub(super) const API_NEEDED: Duration = Duration::from_mins(1);
 pub(super) struct RunningKubelet {
     pub(super) id: ProcessId,
     /// `healthzPort: 0`: only its process is watched.
-    is_unprobed: bool,
+    pub(super) is_unprobed: bool,
     has_answered: bool,
     last_probe: Option<Probe>,
     failed: FailedProbes,
@@ -70,11 +70,6 @@ impl RunningKubelet {
             }
         }
         self.last_probe = Some(probe);
-    }
-
-    /// It serves no /healthz.
-    pub(super) fn set_unprobed(&mut self) {
-        self.is_unprobed = true;
     }
 
     pub(super) fn lease_read(&mut self, lease: &LeaseFacts, now: Uptime) {

@@ -5,34 +5,36 @@ use std::time::Duration;
 use super::running::{API_NEEDED, RunningKubelet};
 use crate::{
     condition::{Finding, Reason, Uptime, View},
-    host::{api::LeaseFacts, healthz::Probe, pressure::Pressure, process::Sample, sockets::Connection},
-    monitor::service::{Bus, Service, ended::Ended, follow::ServiceEvent, judgement::Judgement},
+    host::{
+        api::{ApiFacts, Reach},
+        healthz::Probe,
+        pressure::Pressure,
+        process::Sample,
+        sockets::Connection,
+    },
+    monitor::service::{Service, ended::Ended, follow::ServiceEvent, judgement::Judgement},
 };
 
 /// What can be seen of a kubelet.
 #[derive(Debug)]
 pub enum Observation {
+    /// What systemd, the kernel and the pidfd say.
     Service(ServiceEvent),
     /// A probe of the process of this pid; if it failed, with a look at the process.
     Probed(i32, Probe, Option<(Sample, Pressure)>),
     /// The process of this pid serves no /healthz.
     NotProbed(i32),
     /// The last error that this run of the unit logged.
-    LastError {
-        invocation: String,
-        line: Option<String>,
-    },
-    Lease(LeaseFacts),
+    LastError { invocation: String, line: Option<String> },
     /// The connections to the API server of the process of this pid; none if they are not known, or if our API server is another one.
     Connections(i32, Option<Vec<Connection>>),
-    /// Since when the API server has answered; none while it does not.
-    ApiReached(Option<Uptime>),
 }
 
 #[derive(Debug)]
 pub struct Kubelet {
     pub(super) service: Service,
     pub(super) running: RunningKubelet,
+    /// Since when the API server has answered; none while it does not.
     api_reached: Option<Uptime>,
 }
 
@@ -40,11 +42,6 @@ impl Kubelet {
     pub fn new(start_grace: Duration) -> Self {
         let service = Service::new("the kubelet's unit", start_grace);
         Self { service, running: RunningKubelet::default(), api_reached: None }
-    }
-
-    /// Whether the unit has been read, or cannot be.
-    pub fn unit_is_known(&self) -> bool {
-        self.service.bus != Bus::Connecting
     }
 
     /// The run of the unit that has ended and whose last error is not known yet.
@@ -58,28 +55,33 @@ impl Kubelet {
         match observation {
             Observation::Service(event) => self.service.observe(event, now),
             Observation::Probed(pid, probe, sample) => self.of(pid, |running| running.probed(probe, sample, now)),
-            Observation::NotProbed(pid) => self.of(pid, RunningKubelet::set_unprobed),
+            Observation::NotProbed(pid) => self.of(pid, |running| running.is_unprobed = true),
             Observation::LastError { invocation, line } => {
                 if let Some(ended) = self.service.last_end.as_mut().filter(|ended| ended.run.invocation == invocation) {
                     ended.last_error = line;
                 }
             }
-            Observation::Lease(lease) => self.running.lease_read(&lease, now),
             Observation::Connections(pid, connections) => {
                 let is_reached = self.api_reached.is_some_and(|since| now >= since + API_NEEDED);
                 let connections = connections.filter(|_| is_reached);
                 self.of(pid, |running| running.stall.looked(connections.as_deref()));
             }
-            Observation::ApiReached(since) => self.api_reached = since,
         }
-        let id = self.service.running.as_ref().map(|main| main.id).unwrap_or_default();
+        let id = self.service.process().unwrap_or_default();
         if self.running.id != id {
             self.running = RunningKubelet::new(id);
         }
         if self.running.answers() {
             self.service.answered();
         }
-        self.service.settle(now);
+    }
+
+    /// Takes in whether the API server answers, and the kubelet's Lease.
+    pub fn api_seen(&mut self, api: &ApiFacts, now: Uptime) {
+        self.api_reached = if let Reach::Reached { since } = api.reach { Some(since) } else { None };
+        if let Some(lease) = &api.lease {
+            self.running.lease_read(lease, now);
+        }
     }
 
     fn of(&mut self, pid: i32, change: impl FnOnce(&mut RunningKubelet)) {

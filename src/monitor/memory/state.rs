@@ -126,7 +126,7 @@ impl Memory {
     /// What to report of `NodeMemoryHealthy` and `MemoryExhaustionImminent`; `largest` is the end of the messages of problems.
     pub fn views(&self, largest: &str) -> [View; 2] {
         let problem = |reason, message: &String| View::found(reason, format!("{message}{largest}"));
-        let lasted = self.nearly_used_up_for();
+        let lasted = self.nearly_used_up().map(|(_, lasted)| lasted);
         let thrashing = self.thrashing.as_ref().filter(|_| lasted.is_some_and(|lasted| lasted >= REPORTED_AFTER));
         let health = match (thrashing, lasted) {
             (Some(message), _) => problem(Reason::MemoryThrashing, message),
@@ -152,7 +152,10 @@ impl Memory {
             (None, Some(pace)) => {
                 Some(RunsOut { at: now.at, message: message::runs_out(now, pace), has_killed: false })
             }
-            (known, None) => known.filter(|known| !is_over(now, known.at)),
+            (known, None) => known.filter(|known| {
+                let passed = now.at.saturating_sub(known.at);
+                passed < if is_little(now) { RUNS_OUT_FOR } else { PACES[0] }
+            }),
         };
     }
 
@@ -174,23 +177,19 @@ impl Memory {
 
     /// How many bytes of files are read again each second, if the host thrashes.
     fn refaulted_bytes_per_sec(&self, now: &Reading) -> Option<u64> {
-        let (first, lasted) = (self.first_nearly_used_up()?, self.nearly_used_up_for()?);
+        let (first, lasted) = self.nearly_used_up()?;
         let refaulted = now.reclaim?.refaulted_bytes.saturating_sub(first.reclaim?.refaulted_bytes);
         let rate = per_sec(refaulted, lasted)?;
         let thrashes = lasted >= THRASHES_AFTER && kswapd_reclaims(first, now) && rate >= now.file_bytes / 2;
         thrashes.then_some(rate)
     }
 
-    /// How long the memory has been nearly used up, at most a little over a minute.
-    fn nearly_used_up_for(&self) -> Option<Duration> {
-        Some(self.readings.back()?.at.saturating_sub(self.first_nearly_used_up()?.at))
-    }
-
-    /// The first of the readings since which it is so.
-    fn first_nearly_used_up(&self) -> Option<&Reading> {
+    /// The first of the readings since which the memory is nearly used up, and how long ago it was: at most a little over a minute.
+    fn nearly_used_up(&self) -> Option<(&Reading, Duration)> {
         let is_nearly_used_up =
             |reading: &&Reading| reading.available_bytes <= reading.total_bytes / NEARLY_NONE_OF_TOTAL;
-        self.readings.iter().rev().take_while(is_nearly_used_up).last()
+        let first = self.readings.iter().rev().take_while(is_nearly_used_up).last()?;
+        Some((first, self.readings.back()?.at.saturating_sub(first.at)))
     }
 }
 
@@ -206,12 +205,6 @@ fn little(reading: &Reading) -> u64 {
 
 fn is_little(reading: &Reading) -> bool {
     headroom(reading) < little(reading)
-}
-
-/// Whether a problem that was last seen `at` is over.
-fn is_over(now: &Reading, at: Uptime) -> bool {
-    let passed = now.at.saturating_sub(at);
-    passed >= RUNS_OUT_FOR || (!is_little(now) && passed >= PACES[0])
 }
 
 fn kswapd_reclaims(before: &Reading, now: &Reading) -> bool {

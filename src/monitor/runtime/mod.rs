@@ -8,12 +8,9 @@ mod tests;
 
 use std::{path::Path, time::Duration};
 
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep_until},
-};
+use tokio::{task::JoinSet, time::sleep};
 
-use self::state::{Listener, Observation, Runtime};
+use self::state::{Listener, Runtime};
 use super::{Inputs, Reporter, service::follow::Follower, set_hung};
 use crate::{
     condition::{ConditionType, Reason, Uptime},
@@ -63,7 +60,7 @@ struct Loop {
 
 /// Watches until nobody takes reports.
 pub async fn run(inputs: Inputs) {
-    let new = Loop {
+    let mut this = Loop {
         runtime: Runtime::new(inputs.settings.kubelet.start_grace_secs.duration()),
         follower: Follower::new(Vec::new(), &inputs),
         prober: None,
@@ -72,39 +69,31 @@ pub async fn run(inputs: Inputs) {
         reporter: Reporter::new(ConditionType::ContainerRuntimeHealthy, inputs.reports.clone()),
         inputs,
     };
-    new.run().await;
+    loop {
+        let wake = this.wake_at(uptime()).saturating_sub(uptime());
+        tokio::select! {
+            biased;
+            event = this.follower.next() => this.runtime.service_event(event, uptime()),
+            Some(Ok(probed)) = this.probe.join_next() => this.probed(probed),
+            Ok(()) = this.inputs.api.changed() => {
+                this.runtime.kubelet_agrees = kubelets_message(&this.inputs.api.borrow_and_update());
+            }
+            () = sleep(wake) => {}
+        }
+        let now = uptime();
+        this.runtime.service.settle(now);
+        if let Some(event) = this.follower.open(this.runtime.service.process_to_open(), now) {
+            this.runtime.service_event(event, now);
+        }
+        this.start_probe(now);
+        if !this.report(now).await {
+            return;
+        }
+    }
 }
 
 impl Loop {
-    async fn run(mut self) {
-        loop {
-            let wake = Instant::now() + self.wake_at().saturating_sub(uptime());
-            let seen = tokio::select! {
-                biased;
-                event = self.follower.next() => Some(Observation::Service(event)),
-                Some(Ok(probed)) = self.probe.join_next() => Some(self.probed(probed)),
-                Ok(()) = self.inputs.api.changed() => {
-                    Some(Observation::KubeletAgrees(kubelets_message(&self.inputs.api.borrow_and_update())))
-                }
-                () = sleep_until(wake) => None,
-            };
-            let now = uptime();
-            match seen {
-                Some(observation) => self.runtime.observe(observation, now),
-                None => self.runtime.service.settle(now),
-            }
-            if let Some(event) = self.follower.open(self.runtime.service.process_to_open(), now) {
-                self.runtime.observe(Observation::Service(event), now);
-            }
-            self.start_probe();
-            if !self.report().await {
-                return;
-            }
-        }
-    }
-
-    fn wake_at(&self) -> Uptime {
-        let now = uptime();
+    fn wake_at(&self, now: Uptime) -> Uptime {
         let report = self.reporter.due_at(now);
         let probe = self.probe.is_empty().then(|| self.next_probe(now));
         let open = self.follower.open_again_at(self.runtime.service.process_to_open());
@@ -116,7 +105,7 @@ impl Loop {
     }
 
     /// Takes in a probe, and watches the unit of who listens.
-    fn probed(&mut self, probed: Probed) -> Observation {
+    fn probed(&mut self, probed: Probed) {
         let Probed { began, endpoint, prober, probe, listener, sample } = probed;
         self.prober = prober;
         let is_other = self.runtime.set_endpoint(endpoint);
@@ -124,11 +113,10 @@ impl Loop {
         if self.runtime.choose_units(self.inputs.settings.runtime.unit.as_ref()) || is_other {
             self.follower = Follower::new(self.runtime.units.clone(), &self.inputs);
         }
-        Observation::Probed { began, probe, sample }
+        self.runtime.probed(began, probe, sample, uptime());
     }
 
-    fn start_probe(&mut self) {
-        let now = uptime();
+    fn start_probe(&mut self, now: Uptime) {
         if !self.probe.is_empty() || now < self.next_probe(now) {
             return;
         }
@@ -136,8 +124,7 @@ impl Loop {
         let settings = self.inputs.settings.runtime.clone();
         let kubelet = self.inputs.kubelet.borrow().clone();
         let known = self.runtime.endpoint.clone();
-        let (prober, main_process) =
-            (self.prober.take(), self.runtime.service.running.as_ref().map(|running| running.id));
+        let (prober, main_process) = (self.prober.take(), self.runtime.service.process());
         self.probe.spawn(async move {
             let before = known.clone();
             let find = move || Endpoint::find(&settings, kubelet.as_ref(), before.as_ref(), Path::exists);
@@ -148,14 +135,11 @@ impl Loop {
     }
 
     /// Reports the present view if it is new or due; `false` when nobody takes reports.
-    async fn report(&mut self) -> bool {
-        let now = uptime();
-        // Without a new view the last one still holds.
-        let view = self.runtime.view(now).or_else(|| self.reporter.last().cloned());
-        let Some(view) = view else { return true };
-        let hung = self.runtime.process().filter(|_| view.has(&[Reason::ContainerRuntimeHung]));
-        set_hung(&self.inputs.hung, "container runtime", hung, now);
-        self.reporter.report(view, now).await
+    async fn report(&mut self, now: Uptime) -> bool {
+        let is_taken = self.reporter.report(self.runtime.view(now), now).await;
+        let is_hung = self.reporter.has_reported(&[Reason::ContainerRuntimeHung]);
+        set_hung(&self.inputs.hung, "container runtime", self.runtime.process().filter(|_| is_hung), now);
+        is_taken
     }
 }
 
@@ -193,10 +177,7 @@ async fn probe(
 /// The message of the Node's condition `Ready`, if the kubelet says in it that the runtime is not ready.
 fn kubelets_message(api: &ApiFacts) -> Option<String> {
     let Reach::Reached { .. } = api.reach else { return None };
-    let conditions = &api.node.as_ref()?.conditions;
-    let ready = conditions.iter().find(|condition| condition.kind == "Ready" && condition.status == "False")?;
-    NOT_READY_MESSAGES
-        .iter()
-        .any(|words| ready.message.contains(words))
-        .then(|| redact::bounded(&ready.message, MAX_MESSAGE_BYTES))
+    let ready = api.node.as_ref()?.condition("Ready").filter(|ready| ready.status == "False")?;
+    let is_for_runtime = NOT_READY_MESSAGES.iter().any(|words| ready.message.contains(words));
+    is_for_runtime.then(|| redact::bounded(&ready.message, MAX_MESSAGE_BYTES))
 }

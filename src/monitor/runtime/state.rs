@@ -29,20 +29,6 @@ const SILENT_FOR: Duration = Duration::from_mins(1);
 /// A thread that has been in one uninterruptible wait for so long is stuck.
 const STUCK_FOR: Duration = Duration::from_secs(10);
 
-/// What can be seen of a container runtime.
-#[derive(Debug)]
-pub(super) enum Observation {
-    Service(ServiceEvent),
-    /// A probe that began then; of one that was not answered, a look at the process that did not.
-    Probed {
-        began: Uptime,
-        probe: Probe,
-        sample: Option<(Sample, Pressure)>,
-    },
-    /// The message of the Node's condition `Ready`, if the kubelet says in it that the runtime is not ready.
-    KubeletAgrees(Option<String>),
-}
-
 /// Who listens at the socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Listener {
@@ -80,7 +66,8 @@ pub(super) struct Runtime {
     changed_at: Uptime,
     /// Whether the unit's main process was the one that listened when it last answered. The containerd of k3s is a child of it.
     main_process_listens: bool,
-    kubelet_agrees: Option<String>,
+    /// The message of the Node's condition `Ready`, if the kubelet says in it that the runtime is not ready.
+    pub(super) kubelet_agrees: Option<String>,
 }
 
 impl Runtime {
@@ -131,8 +118,8 @@ impl Runtime {
 
     /// The process that answers, or does not: who listens, or of a socket unit's socket, where systemd does, the service's main process.
     pub(super) fn process(&self) -> Option<ProcessId> {
-        let of_service = || self.service.running.as_ref().map(|running| running.id);
-        self.listener.as_ref().map(|listener| listener.id).filter(|id| id.pid != 1).or_else(of_service)
+        let listener = self.listener.as_ref().map(|listener| listener.id).filter(|id| id.pid != 1);
+        listener.or(self.service.process())
     }
 
     /// Whether somebody has listened since the watched process ended, or the unit's main process itself listens in each of its runs.
@@ -146,49 +133,32 @@ impl Runtime {
         if is_soon { PROBE_EVERY_SILENT } else { PROBE_EVERY }
     }
 
-    pub(super) fn observe(&mut self, observation: Observation, now: Uptime) {
-        match observation {
-            Observation::Service(event) => {
-                let main_process = |service: &Service| service.running.as_ref().map(|running| running.id);
-                let before = main_process(&self.service);
-                self.service.observe(event, now);
-                let after = main_process(&self.service);
-                if after != before {
-                    self.changed_at = now;
-                    if before.is_some() {
-                        self.forget_answers(now);
-                    }
-                }
-            }
-            // An answer from before the end says nothing of what came after it.
-            Observation::Probed { began, .. } if began < self.ended_at => {}
-            Observation::Probed { probe, sample, .. } => {
-                match sample {
-                    Some((sample, pressure)) => self.failed.samples.take_in(sample, pressure, now),
-                    // What was sampled at an earlier probe explains nothing.
-                    None => self.failed.samples = Samples::default(),
-                }
-                self.probed(probe, now);
-            }
-            Observation::KubeletAgrees(what) => self.kubelet_agrees = what,
-        }
-        if self.answers() {
-            self.service.answered();
-            if let (Some(listener), Some(running)) = (&self.listener, &self.service.running) {
-                self.main_process_listens = [1, running.id.pid].contains(&listener.id.pid);
+    pub(super) fn service_event(&mut self, event: ServiceEvent, now: Uptime) {
+        let before = self.service.process();
+        self.service.observe(event, now);
+        if self.service.process() != before {
+            self.changed_at = now;
+            if before.is_some() {
+                // Failed probes count on: it may end again and again before it answers.
+                self.ended_at = now;
+                (self.last_probe, self.has_answered, self.listener) = (None, false, None);
+                self.failed.samples = Samples::default();
             }
         }
-        self.service.settle(now);
+        self.see_answer();
     }
 
-    /// The unit's main process has ended. Failed probes count on: it may end again and again before it answers.
-    fn forget_answers(&mut self, now: Uptime) {
-        self.ended_at = now;
-        (self.last_probe, self.has_answered, self.listener) = (None, false, None);
-        self.failed.samples = Samples::default();
-    }
-
-    fn probed(&mut self, probe: Probe, now: Uptime) {
+    /// Takes in a probe that began then, and if it was not answered, a look at the process that did not.
+    pub(super) fn probed(&mut self, began: Uptime, probe: Probe, sample: Option<(Sample, Pressure)>, now: Uptime) {
+        // An answer from before the end says nothing of what came after it.
+        if began < self.ended_at {
+            return;
+        }
+        match sample {
+            Some((sample, pressure)) => self.failed.samples.take_in(sample, pressure, now),
+            // What was sampled at an earlier probe explains nothing.
+            None => self.failed.samples = Samples::default(),
+        }
         if let Probe::Ready { .. } = probe {
             self.has_answered = true;
             self.failed = FailedProbes::default();
@@ -201,6 +171,17 @@ impl Runtime {
                 if probe == Probe::NoListener { self.failed.without_listener + 1 } else { 0 };
         }
         self.last_probe = Some(probe);
+        self.see_answer();
+    }
+
+    /// If it answers, the end before it is over.
+    fn see_answer(&mut self) {
+        if self.answers() {
+            self.service.answered();
+            if let (Some(listener), Some(running)) = (&self.listener, &self.service.running) {
+                self.main_process_listens = [1, running.id.pid].contains(&listener.id.pid);
+            }
+        }
     }
 
     /// What to report now; none while there is nothing new.
@@ -208,7 +189,8 @@ impl Runtime {
         if let Some(Probe::Ready { name }) = &self.last_probe {
             return Some(View::healthy(format!("{name} answers at {}{}", self.socket(), self.pid())));
         }
-        let is_known = self.service.is_known();
+        // Whether a process of the unit runs, or has ended while we watched.
+        let is_known = self.service.running.is_some() || self.service.last_end.is_some();
         let nobody = format!("nothing listens at {}", self.socket());
         let is_guess = !self.is_served() && self.endpoint.as_ref().is_none_or(|endpoint| endpoint.is_guess);
         // Where no process of the unit is known, that is said too.

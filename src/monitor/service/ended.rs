@@ -46,6 +46,8 @@ pub struct Run {
     pub invocation: String,
     /// systemd's count of automatic restarts when it was opened.
     pub restarts: u32,
+    /// Whether systemd is stopping the unit, or was when the process ended.
+    pub was_being_stopped: bool,
 }
 
 #[derive(Debug, Default)]
@@ -58,8 +60,6 @@ pub struct Ended {
     /// Who says that it was OOM-killed.
     pub oom: Option<OomEvidence>,
     pub last_error: Option<String>,
-    /// Whether systemd was stopping the unit when the process ended.
-    pub was_being_stopped: bool,
     /// Whether systemd has waited to restart it, and since when the unit has been inactive after that.
     pub has_waited_for_restart: bool,
     pub inactive_since: Option<Uptime>,
@@ -93,7 +93,7 @@ impl Ended {
 
     /// Whether systemd had begun to stop the unit before it ended, and not for a failure. `result` is the unit's.
     pub fn was_stopped(&self, result: &str) -> bool {
-        self.was_being_stopped && !STOPPED_BY_SYSTEMD.contains(&result)
+        self.run.was_being_stopped && !STOPPED_BY_SYSTEMD.contains(&result)
     }
 
     /// Whether the kernel's record is about this process: by its pid, or by its cgroup and name where the record has the pid of

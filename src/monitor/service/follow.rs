@@ -7,11 +7,12 @@ use tokio::{
     task::JoinSet,
 };
 
+use super::ended::Run;
 use crate::{
     condition::Uptime,
     host::{
         oom::OomKill,
-        process::{Cgroup, Process, ProcessId},
+        process::{Process, ProcessId},
         systemd::{self, BusEvent},
     },
     monitor::Inputs,
@@ -23,13 +24,8 @@ const OPEN_AGAIN_AFTER: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub enum ServiceEvent {
     Bus(BusEvent),
-    /// The unit's main process was opened.
-    Opened {
-        id: ProcessId,
-        name: String,
-        cgroup: Option<Cgroup>,
-        started: Uptime,
-    },
+    /// The unit's main process, which started then, was opened. What systemd says of its run is not known here.
+    Opened(ProcessId, Run, Uptime),
     /// The unit's main process cannot be watched, and why.
     Unwatchable(String),
     /// The process of this pid, the unit's main process, has ended.
@@ -59,11 +55,6 @@ impl Follower {
             reader.spawn(systemd::watch(units, events, inputs.troubles.clone()));
         }
         Self { bus, _reader: reader, kills: inputs.kernel_log.kills(), process: None, unopened: None }
-    }
-
-    /// The main process, while it is watched.
-    pub fn process(&self) -> Option<ProcessId> {
-        self.process.as_ref().map(|process| process.id)
     }
 
     pub async fn next(&mut self) -> ServiceEvent {
@@ -96,7 +87,7 @@ impl Follower {
                 let (name, cgroup) = process.name_and_cgroup();
                 let (id, started) = (process.id, process.id.started());
                 (self.process, self.unopened) = (Some(process), None);
-                Some(ServiceEvent::Opened { id, name, cgroup, started })
+                Some(ServiceEvent::Opened(id, Run { pid, name, cgroup, ..Run::default() }, started))
             }
             Err(error) => {
                 self.unopened = Some((pid, now + OPEN_AGAIN_AFTER));

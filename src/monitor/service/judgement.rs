@@ -75,7 +75,7 @@ impl Service {
             Cause::Restarted if self.is_restarting(ended, now) => Judgement::Restarting(self.starting()),
             Cause::Restarted | Cause::Unknown => {
                 // One that systemd was stopping may have failed by that alone.
-                let was_stopped = ended.cause == Cause::Unknown && ended.was_being_stopped;
+                let was_stopped = ended.cause == Cause::Unknown && ended.run.was_being_stopped;
                 if self.has_failed() && !was_stopped {
                     return self.unit_failed();
                 }

@@ -29,12 +29,11 @@ use crate::{
 /// How long systemd's account of an end is waited for: it usually comes within this time, and without it the end is reported all the
 /// same. To wait longer would delay every report.
 const ACCOUNT_WAIT: Duration = Duration::from_millis(3);
-/// The same while other senders than systemd send us signals: systemd's may wait in the queue behind theirs.
-const ACCOUNT_WAIT_AMONG_FOREIGN: Duration = Duration::from_secs(1);
+/// The same while the kind of a job is still to be read, and while other senders than systemd send us signals, as systemd's may wait in
+/// the queue behind theirs: a wrong `False` is worse than a late one.
+const ACCOUNT_WAIT_IN_DOUBT: Duration = Duration::from_secs(1);
 /// For how long after a foreign signal that holds.
 const FOREIGN_LASTS: Duration = Duration::from_secs(10);
-/// How long the kind of a job is waited for: a wrong `False` is worse than a late one.
-const JOB_KIND_WAIT: Duration = Duration::from_secs(1);
 /// An OOM kill is about an end that is no farther away than this.
 const OOM_NEAR: Duration = Duration::from_secs(10);
 /// After the service with which it was stopped is back or has failed, somebody may still start it for so long.
@@ -61,8 +60,6 @@ pub struct Running {
     /// Whether it was running when we came, or was restarted as planned: until it answers, what is shown stays.
     keeps_what_is_shown: bool,
     run: Run,
-    /// Whether systemd is stopping it.
-    is_being_stopped: bool,
 }
 
 #[derive(Debug, Default)]
@@ -93,16 +90,16 @@ impl Service {
         Self { name: name.into(), start_grace, ..Self::default() }
     }
 
+    /// The main process, while it is watched.
+    pub fn process(&self) -> Option<ProcessId> {
+        self.running.as_ref().map(|running| running.id)
+    }
+
     /// The main process that systemd has and that is not watched.
     pub fn process_to_open(&self) -> Option<i32> {
         let ended = self.last_end.as_ref().map(|ended| ended.run.pid);
-        let known = self.running.as_ref().map(|running| running.id.pid).or(ended);
+        let known = self.process().map(|id| id.pid).or(ended);
         Some(self.unit.main_pid).filter(|pid| *pid != 0 && Some(*pid) != known)
-    }
-
-    /// Whether a process runs, or has ended while we watched.
-    pub const fn is_known(&self) -> bool {
-        self.running.is_some() || self.last_end.is_some()
     }
 
     /// Whether the process runs and has a stop job that somebody asked for.
@@ -136,10 +133,7 @@ impl Service {
     pub fn observe(&mut self, event: ServiceEvent, now: Uptime) {
         match event {
             ServiceEvent::Bus(event) => self.bus_event(event, now),
-            ServiceEvent::Opened { id, name, cgroup, started } => {
-                let run = Run { pid: id.pid, name, cgroup, ..Run::default() };
-                self.opened(id, run, started, now);
-            }
+            ServiceEvent::Opened(id, run, started) => self.opened(id, run, started, now),
             ServiceEvent::Unwatchable(error) => self.unwatchable = Some(error),
             ServiceEvent::Exited(pid) => self.exited(pid, now),
             ServiceEvent::OomKill(kill) => {
@@ -227,7 +221,8 @@ impl Service {
         match (&mut self.running, &mut self.last_end) {
             // Later the same state may follow from the end, while systemd ends what is left in the cgroup.
             (Some(running), _) if unit.main_pid == running.id.pid => {
-                running.is_being_stopped = ["stop", "stop-sigterm", "stop-sigkill"].contains(&unit.sub_state.as_str());
+                running.run.was_being_stopped =
+                    ["stop", "stop-sigterm", "stop-sigkill"].contains(&unit.sub_state.as_str());
             }
             (None, Some(ended)) => {
                 ended.has_waited_for_restart |= unit.sub_state.starts_with("auto-restart");
@@ -293,12 +288,12 @@ impl Service {
         };
         let (pid, invocation, restarts) = (unit.last.pid, unit.invocation.clone(), unit.restarts);
         let run = Run { pid, invocation, restarts, ..Run::default() };
-        let oom = (unit.result == "oom-kill").then_some(OomEvidence::Result);
-        self.last_end = Some(Ended { run, cause, at: now, how: Some(unit.last), oom, ..Ended::default() });
+        self.last_end = Some(Ended { run, cause, at: now, ..Ended::default() });
+        self.set_how_it_ended();
     }
 
     fn opened(&mut self, id: ProcessId, mut run: Run, started: Uptime, now: Uptime) {
-        let former = self.running.as_ref().map(|running| running.id);
+        let former = self.process();
         if former == Some(id) {
             return;
         }
@@ -324,7 +319,7 @@ impl Service {
         let keeps_what_is_shown = cause == Some(Cause::Restarted) || (cause.is_none() && !self.is_seen);
         self.last_end.take_if(|ended| ended.cause != Cause::Itself);
         self.is_seen = true;
-        self.running = Some(Running { id, started, keeps_what_is_shown, run, is_being_stopped: false });
+        self.running = Some(Running { id, started, keeps_what_is_shown, run });
     }
 
     fn exited(&mut self, pid: i32, now: Uptime) {
@@ -333,7 +328,6 @@ impl Service {
             cause: self.jobs.cause().unwrap_or_default(),
             at: now,
             how: Some(self.unit.last).filter(|last| last.pid == pid && last.code != 0),
-            was_being_stopped: running.is_being_stopped,
             run: running.run,
             ..Ended::default()
         };
@@ -358,14 +352,8 @@ impl Service {
     /// When an end is taken for the process's own, if systemd does not say how it came before that.
     fn account_deadline(&self, ended: &Ended) -> Uptime {
         let is_among_foreign = self.foreign_at.is_some_and(|at| ended.at < at + FOREIGN_LASTS);
-        let wait = if self.jobs.is_unread() {
-            JOB_KIND_WAIT
-        } else if is_among_foreign {
-            ACCOUNT_WAIT_AMONG_FOREIGN
-        } else {
-            ACCOUNT_WAIT
-        };
-        ended.at + wait
+        let is_in_doubt = self.jobs.is_unread() || is_among_foreign;
+        ended.at + if is_in_doubt { ACCOUNT_WAIT_IN_DOUBT } else { ACCOUNT_WAIT }
     }
 
     /// Decides what an end was, once it is known or the time for that is up.

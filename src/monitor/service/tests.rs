@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Service, follow::ServiceEvent, judgement::Judgement};
+use super::{Service, ended::Run, follow::ServiceEvent, judgement::Judgement};
 use crate::{
-    condition::Uptime,
+    condition::{ConditionType, Reason, Status, Uptime, View},
     host::{
         oom::{Memory, OomKill},
         process::{Cgroup, ProcessId},
@@ -45,7 +45,7 @@ pub fn exited(pid: i32, status: i32) -> LastProcess {
 pub fn opened(pid: i32, unit: &str, started: Uptime) -> ServiceEvent {
     let name = unit.trim_end_matches(".service").to_owned();
     let cgroup = Some(Cgroup { path: format!("/system.slice/{unit}"), is_relative: true });
-    ServiceEvent::Opened { id: ProcessId { pid, start_ticks: 1 }, name, cgroup, started }
+    ServiceEvent::Opened(ProcessId { pid, start_ticks: 1 }, Run { pid, name, cgroup, ..Run::default() }, started)
 }
 
 pub fn read(unit: &str, state: UnitState, job: Option<u32>) -> ServiceEvent {
@@ -63,6 +63,21 @@ pub fn job(kind: JobKind) -> [ServiceEvent; 2] {
 
 pub fn job_removed(result: &str) -> ServiceEvent {
     ServiceEvent::Bus(BusEvent::JobRemoved { id: 7, result: result.into() })
+}
+
+/// Asserts what a view of this condition shows; returns the message.
+#[track_caller]
+pub fn reports(view: Option<View>, kind: ConditionType, status: Status, reason: Reason) -> String {
+    let (found, message) = match view.expect("a view") {
+        View::Seen { healthy, findings } => match findings.into_iter().next() {
+            Some(finding) => (finding.reason, finding.message),
+            None => (Reason::healthy(kind), healthy),
+        },
+        View::CannotTell(finding) | View::Excused(finding) => (finding.reason, finding.message),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((found, found.spec().status), (reason, status), "{message}");
+    message
 }
 
 /// What has happened, on a clock of its own.

@@ -18,10 +18,10 @@ use tokio::{
 use self::{directory::Wait, state::Storage};
 use super::{Inputs, Reporter};
 use crate::{
-    condition::{ConditionType, Uptime},
+    condition::ConditionType,
     host::{
         clock::uptime,
-        disk::{self, Probe, Progress},
+        disk::{self, Progress},
         mounts::{self, Mount},
     },
 };
@@ -36,75 +36,52 @@ struct Looked {
     overdue: Vec<(PathBuf, Option<Wait>)>,
 }
 
-/// Looks and probes run beside the loop: a dead disk must not stop reports.
-struct Loop {
-    inputs: Inputs,
-    reporter: Reporter,
-    storage: Storage,
-    looks: JoinSet<Looked>,
-    probes: JoinSet<(PathBuf, Result<Probe, String>)>,
-    /// How far the probes have come.
-    progress: BTreeMap<PathBuf, watch::Receiver<Progress>>,
-}
-
 /// Watches until nobody takes reports.
-pub async fn run(mut inputs: Inputs) {
+pub async fn run(inputs: Inputs) {
     // So that the first report is not of directories that this kubelet does not use.
-    timeout(FACTS_WAIT, inputs.kubelet.wait_for(Option::is_some)).await.ok();
-    let storage = Storage::new(&inputs.settings.storage.runtime_paths, uptime());
-    let (looks, probes, progress) = (JoinSet::new(), JoinSet::new(), BTreeMap::new());
-    let reporter = Reporter::new(ConditionType::NodeStorageHealthy, inputs.reports.clone());
-    let mut monitor = Loop { inputs, reporter, storage, looks, probes, progress };
+    let mut kubelet = inputs.kubelet.subscribe();
+    timeout(FACTS_WAIT, kubelet.wait_for(Option::is_some)).await.ok();
+    let mut storage = Storage::new(&inputs.settings.storage.runtime_paths, uptime());
+    let mut reporter = Reporter::new(ConditionType::NodeStorageHealthy, inputs.reports);
+    // Looks and probes run beside the loop: a dead disk must not stop reports.
+    let (mut looks, mut probes) = (JoinSet::new(), JoinSet::<(PathBuf, _)>::new());
+    // How far the probes have come.
+    let mut progress = BTreeMap::<PathBuf, watch::Receiver<Progress>>::new();
     loop {
-        let due = monitor.storage.next_look().min(monitor.reporter.due_at(uptime()));
-        let wait = sleep(due.saturating_sub(uptime()));
+        let due = storage.next_look.min(reporter.due_at(uptime()));
         tokio::select! {
-            Some(Ok(Looked { table, kubelet_runs, overdue })) = monitor.looks.join_next() => {
-                monitor.storage.looked(table.as_deref().map_err(String::as_str), kubelet_runs, overdue, uptime());
+            Some(Ok(Looked { table, kubelet_runs, overdue })) = looks.join_next() => {
+                storage.looked(table.as_deref().map_err(String::as_str), kubelet_runs, overdue, uptime());
             }
-            Some(Ok((path, probe))) = monitor.probes.join_next() => {
-                monitor.progress.remove(&path);
-                monitor.storage.ended(&path, probe, uptime());
+            Some(Ok((path, probe))) = probes.join_next() => {
+                progress.remove(&path);
+                storage.ended(&path, probe, uptime());
             }
-            Ok(()) = monitor.inputs.kubelet.changed() => {}
-            () = wait, if monitor.looks.is_empty() => {}
+            Ok(()) = kubelet.changed() => {}
+            () = sleep(due.saturating_sub(uptime())), if looks.is_empty() => {}
         }
-        monitor.start_work(uptime());
-        if !monitor.report().await {
-            return;
-        }
-    }
-}
-
-impl Loop {
-    fn start_work(&mut self, now: Uptime) {
-        let root_dir = self.inputs.kubelet.borrow_and_update().as_ref().and_then(|facts| facts.root_dir.clone());
-        self.storage.set_root_dir(root_dir.as_deref());
-        if now >= self.storage.next_look() && self.looks.is_empty() {
-            let kubelet = self.inputs.watched.borrow().pid;
-            let progress = |path: &PathBuf| self.progress.get(path).map(|progress| *progress.borrow());
-            let overdue = self.storage.overdue(now).into_iter();
+        let now = uptime();
+        let root_dir = kubelet.borrow().as_ref().and_then(|facts| facts.root_dir.clone());
+        storage.set_root_dir(root_dir.as_deref());
+        if now >= storage.next_look && looks.is_empty() {
+            let pid = inputs.watched.borrow().pid;
+            let progress = |path: &PathBuf| progress.get(path).map(|progress| *progress.borrow());
+            let overdue = storage.overdue(now).into_iter();
             let overdue = overdue.filter_map(|(path, mount)| Some((progress(&path)?, path, mount))).collect();
-            self.looks.spawn_blocking(move || look(kubelet, overdue));
+            looks.spawn_blocking(move || look(pid, overdue));
         }
-        while let Some(path) = self.storage.start(now) {
-            let (progress, receiver) = watch::channel(Progress::default());
-            self.progress.insert(path.clone(), receiver);
-            self.probes.spawn(async move {
-                let probe = disk::probe(path.clone(), progress).await;
+        while let Some(path) = storage.start(now) {
+            let (sender, receiver) = watch::channel(Progress::default());
+            progress.insert(path.clone(), receiver);
+            probes.spawn(async move {
+                let probe = disk::probe(path.clone(), sender).await;
                 (path, probe)
             });
         }
-    }
-
-    /// Reports the present view; `false` when nobody takes reports.
-    async fn report(&mut self) -> bool {
-        let now = uptime();
-        // Without a new view the last one still holds.
-        let view = self.storage.view(now).or_else(|| self.reporter.last().cloned());
         // A look takes a moment. While one does not end, nothing is known, and silence says so.
-        let Some(view) = view.filter(|_| self.looks.is_empty()) else { return true };
-        self.reporter.report(view, now).await
+        if looks.is_empty() && !reporter.report(storage.view(now), now).await {
+            return;
+        }
     }
 }
 

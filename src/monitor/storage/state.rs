@@ -32,7 +32,8 @@ pub(super) struct Storage {
     /// Where a container runtime may keep its files.
     runtime_paths: Vec<PathBuf>,
     kubelet_runs: bool,
-    next_look: Uptime,
+    /// When the mounts are to be read and the probes looked at.
+    pub next_look: Uptime,
 }
 
 impl Storage {
@@ -57,11 +58,6 @@ impl Storage {
             let index = known.iter().position(|directory| directory.path == path);
             self.directories.push(index.map_or_else(|| Directory::new(path, owner), |index| known.swap_remove(index)));
         }
-    }
-
-    /// When the mounts are to be read and the probes looked at.
-    pub const fn next_look(&self) -> Uptime {
-        self.next_look
     }
 
     /// The directories whose probe has run for too long, and their mounts.
@@ -90,10 +86,10 @@ impl Storage {
                 Ok(table) => directory.mounted(mounts::find(table, &directory.real_path)),
                 Err(error) => directory.impossible(error.to_owned(), now),
             }
-            let is_rare = self.directories[index].last == LastProbe::Absent || self.is_duplicate(index);
+            let is_distinct = self.is_distinct(index);
             let directory = &mut self.directories[index];
             let is_due =
-                directory.last == LastProbe::NotProbed || !is_rare || now >= directory.probed_at + LOOK_FOR_EVERY;
+                directory.last == LastProbe::NotProbed || is_distinct || now >= directory.probed_at + LOOK_FOR_EVERY;
             directory.is_wanted |= is_due && table.is_ok();
         }
         self.next_look = if self.is_calm(now) { next_multiple(now, PROBE_EVERY) } else { now + PROBE_SOON };
@@ -168,14 +164,13 @@ impl Storage {
 
     /// The directories that there are, one a file system.
     fn distinct(&self) -> impl Iterator<Item = &Directory> {
-        let is_distinct = |index: usize| self.directories[index].last != LastProbe::Absent && !self.is_duplicate(index);
-        (0..self.directories.len()).filter(move |index| is_distinct(*index)).map(|index| &self.directories[index])
+        (0..self.directories.len()).filter(|index| self.is_distinct(*index)).map(|index| &self.directories[index])
     }
 
-    /// Whether an earlier directory is on the same file system. One that is mounted read-only at one path alone counts as two.
-    fn is_duplicate(&self, index: usize) -> bool {
-        let mount = &self.directories[index].mount;
+    /// Whether it is there, and the first on its file system. One that is mounted read-only at one path alone counts as two.
+    fn is_distinct(&self, index: usize) -> bool {
+        let Directory { last, mount, .. } = &self.directories[index];
         let is_same = |earlier: &Directory| earlier.last != LastProbe::Absent && earlier.mount == *mount;
-        mount.is_some() && self.directories[..index].iter().any(is_same)
+        *last != LastProbe::Absent && (mount.is_none() || !self.directories[..index].iter().any(is_same))
     }
 }

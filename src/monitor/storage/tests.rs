@@ -9,8 +9,9 @@ use rustix::io::Errno;
 
 use super::{directory::Wait, state::Storage};
 use crate::{
-    condition::{Reason, Status, Uptime, View},
+    condition::{ConditionType, Reason, Status, Uptime, View},
     host::disk::{Outcome, Probe, Requests, Step},
+    monitor::service::tests::reports,
     settings::StorageSettings,
 };
 
@@ -61,7 +62,7 @@ impl Story {
 
     /// Time passes until the next look at the mounts and the overdue probes; returns the directories whose probe is then started.
     fn look(&mut self, wait: Option<Wait>) -> Vec<PathBuf> {
-        self.now = self.now.max(self.storage.next_look());
+        self.now = self.now.max(self.storage.next_look);
         let overdue = self.storage.overdue(self.now).into_iter().map(|(path, _)| (path, wait)).collect();
         self.storage.looked(Ok(&self.table), self.kubelet_runs, overdue, self.now);
         self.start()
@@ -109,17 +110,7 @@ impl Story {
 
     #[track_caller]
     fn reports(&self, status: Status, reason: Reason) -> String {
-        let view = self.storage.view(self.now).expect("a view");
-        let (status_seen, reason_seen, message) = match view {
-            View::Seen { healthy, findings } => findings.into_iter().next().map_or_else(
-                || (Status::True, Reason::StorageIsHealthy, healthy),
-                |finding| (finding.status, finding.reason, finding.message),
-            ),
-            View::CannotTell(finding) => (finding.status, finding.reason, finding.message),
-            other => panic!("{other:?}"),
-        };
-        assert_eq!((status_seen, reason_seen), (status, reason), "{message}");
-        message
+        reports(self.storage.view(self.now), ConditionType::NodeStorageHealthy, status, reason)
     }
 
     /// What was reported before holds.

@@ -22,13 +22,6 @@ pub(super) enum Class {
     Uncorrected,
 }
 
-impl Class {
-    /// Whether it is a problem, and no mere warning, once a counter or flag of the kernel confirms it.
-    pub(super) fn needs_confirmation(self) -> bool {
-        self != Self::Trouble
-    }
-}
-
 use Class::{HardLockup, Stall, Trouble, Uncorrected};
 
 /// A row of [`PATTERNS`].

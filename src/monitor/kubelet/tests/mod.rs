@@ -10,9 +10,9 @@ use jiff::Timestamp;
 
 use super::state::{Kubelet, Observation};
 use crate::{
-    condition::{Reason, Status, Uptime, View},
+    condition::{ConditionType, Reason, Status, Uptime, View},
     host::{
-        api::LeaseFacts,
+        api::{ApiFacts, LeaseFacts, Reach},
         healthz::Probe,
         oom::{Memory, OomKill},
         pressure::Pressure,
@@ -21,7 +21,7 @@ use crate::{
     },
     monitor::service::{
         follow::ServiceEvent,
-        tests::{changed, exited, job, job_removed, opened, read, running, unit},
+        tests::{changed, exited, job, job_removed, opened, read, reports, running, unit},
     },
 };
 
@@ -34,12 +34,13 @@ fn ms(ms: u64) -> Uptime {
 /// What was seen, on a clock of its own.
 struct Story {
     kubelet: Kubelet,
+    api: ApiFacts,
     now: Uptime,
 }
 
 impl Story {
     fn new(state: UnitState) -> Self {
-        let mut story = Self { kubelet: Kubelet::new(GRACE), now: ms(1_000_000) };
+        let mut story = Self { kubelet: Kubelet::new(GRACE), api: ApiFacts::default(), now: ms(1_000_000) };
         story.happens(read("kubelet.service", state, None));
         story
     }
@@ -74,12 +75,21 @@ impl Story {
     fn see(&mut self, observation: Observation) {
         self.now += ms(1);
         self.kubelet.observe(observation, self.now);
+        self.kubelet.service.settle(self.now);
     }
 
     /// Time passes.
     fn wait(&mut self, time: Duration) {
         self.now += time;
-        self.see(Observation::ApiReached(Some(Duration::ZERO)));
+        self.reach(Some(Duration::ZERO));
+        self.kubelet.service.settle(self.now);
+    }
+
+    /// The API server has answered since then, or does not.
+    fn reach(&mut self, since: Option<Uptime>) {
+        self.now += ms(1);
+        self.api.reach = since.map_or(Reach::Untried, |since| Reach::Reached { since });
+        self.kubelet.api_seen(&self.api, self.now);
     }
 
     /// Three probes of the process fail, each with a look at it.
@@ -93,22 +103,14 @@ impl Story {
     fn lease(&mut self, renewed: i64) {
         let renewed = Timestamp::from_second(renewed).unwrap();
         let (duration, read_at) = (Duration::from_secs(40), self.now);
-        self.see(Observation::Lease(LeaseFacts { renewed, duration, read_at }));
+        self.now += ms(1);
+        self.api.lease = Some(LeaseFacts { renewed, duration, read_at });
+        self.kubelet.api_seen(&self.api, self.now);
     }
 
     #[track_caller]
     fn reports(&self, status: Status, reason: Reason) -> String {
-        let view = self.kubelet.view(self.now).expect("a view");
-        let (found, message) = match view {
-            View::Seen { healthy, findings } => match findings.into_iter().next() {
-                Some(finding) => (finding.reason, finding.message),
-                None => (Reason::KubeletIsHealthy, healthy),
-            },
-            View::CannotTell(finding) | View::Excused(finding) => (finding.reason, finding.message),
-            other => panic!("{other:?}"),
-        };
-        assert_eq!((found, found.spec().status), (reason, status), "{message}");
-        message
+        reports(self.kubelet.view(self.now), ConditionType::KubeletHealthy, status, reason)
     }
 
     #[track_caller]

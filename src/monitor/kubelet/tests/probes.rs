@@ -113,9 +113,9 @@ fn a_kubelet_that_starts_is_given_its_time_and_then_judged_only_with_the_api() {
     story.fail(812, &Probe::Refused, &stopped);
     story.reports(Status::Unknown, Reason::KubeletStarting);
     story.now += GRACE;
-    story.see(Observation::ApiReached(None));
+    story.reach(None);
     story.fail(812, &Probe::Refused, &stopped);
     story.reports(Status::Unknown, Reason::KubeletHealthzSilent);
-    story.see(Observation::ApiReached(Some(Duration::ZERO)));
+    story.reach(Some(Duration::ZERO));
     story.reports(Status::False, Reason::KubeletUnkillable);
 }

@@ -104,11 +104,11 @@ fn without_one_of_its_witnesses_there_is_no_stall() {
 fn an_outage_of_the_api_server_is_no_stall_and_after_it_the_kubelet_has_a_minute_to_connect() {
     let mut story = connected();
     (0..3).for_each(|_| look(&mut story, &[STUCK]));
-    story.see(Observation::ApiReached(None));
+    story.reach(None);
     look(&mut story, &[STUCK]);
     assert!(!story.kubelet.running.stall.is_suspected());
     let back = story.now;
-    story.see(Observation::ApiReached(Some(back)));
+    story.reach(Some(back));
     (0..3).for_each(|_| look(&mut story, &[STUCK]));
     lease_grows_old(&mut story);
     is_healthy(&story);

@@ -8,10 +8,10 @@ use jiff::Timestamp;
 
 use super::{
     kubelets_message,
-    state::{Listener, Observation, Runtime},
+    state::{Listener, Runtime},
 };
 use crate::{
-    condition::{Reason, Status, Uptime, View},
+    condition::{ConditionType, Reason, Status, Uptime, View},
     host::{
         api::{ApiFacts, NodeFacts, ObservedCondition, Reach},
         cri::Probe,
@@ -22,7 +22,7 @@ use crate::{
     },
     monitor::service::{
         follow::ServiceEvent,
-        tests::{changed, exited, job, job_removed, opened, read, running, unit},
+        tests::{changed, exited, job, job_removed, opened, read, reports, running, unit},
     },
 };
 
@@ -121,18 +121,14 @@ impl Story {
     }
 
     fn happens(&mut self, event: ServiceEvent) {
-        self.see(Observation::Service(event));
+        self.now += Duration::from_millis(1);
+        self.runtime.service_event(event, self.now);
     }
 
     /// The main process ends, and systemd says how.
     fn end(&mut self, pid: i32, state: UnitState) {
         self.happens(ServiceEvent::Exited(pid));
         self.changed(state);
-    }
-
-    fn see(&mut self, observation: Observation) {
-        self.now += Duration::from_millis(1);
-        self.runtime.observe(observation, self.now);
     }
 
     fn answers(&mut self) {
@@ -146,7 +142,8 @@ impl Story {
     fn probe_with(&mut self, probe: Probe, sample: Option<(Sample, Pressure)>) {
         let began = self.now;
         self.now += secs(1);
-        self.see(Observation::Probed { began, probe, sample });
+        self.runtime.probed(began, probe, sample, self.now);
+        self.runtime.service.settle(self.now);
     }
 
     /// Three probes fail, each with a look at the process.
@@ -163,17 +160,7 @@ impl Story {
 
     #[track_caller]
     fn reports(&self, status: Status, reason: Reason) -> String {
-        let view = self.runtime.view(self.now).expect("a view");
-        let (found, message) = match view {
-            View::Seen { healthy, findings } => match findings.into_iter().next() {
-                Some(finding) => (finding.reason, finding.message),
-                None => (Reason::ContainerRuntimeIsHealthy, healthy),
-            },
-            View::CannotTell(finding) | View::Excused(finding) => (finding.reason, finding.message),
-            other => panic!("{other:?}"),
-        };
-        assert_eq!((found, found.spec().status), (reason, status), "{message}");
-        message
+        reports(self.runtime.view(self.now), ConditionType::ContainerRuntimeHealthy, status, reason)
     }
 
     #[track_caller]
@@ -215,7 +202,7 @@ fn an_answer_from_before_the_end_does_not_count_and_one_before_systemds_report_d
     let before = story.now;
     story.end(812, unit("activating", 0, SIGKILL, "signal"));
     let probe = Probe::Ready { name: String::new() };
-    story.see(Observation::Probed { began: before, probe, sample: None });
+    story.runtime.probed(before, probe, None, story.now);
     story.reports(Status::False, Reason::ContainerRuntimeDown);
     story.listens(900, Some("containerd.service"));
     story.answers();
@@ -318,14 +305,14 @@ fn a_runtime_that_is_not_ready_is_so_only_if_the_kubelet_agrees() {
     let mut story = Story::healthy();
     story.fails(&Probe::NotReady("answers with Unimplemented: unknown service".into()));
     story.reports(Status::Unknown, Reason::ContainerRuntimeUnconfirmed);
-    story.see(Observation::KubeletAgrees(Some("container runtime is down".into())));
+    story.runtime.kubelet_agrees = Some("container runtime is down".into());
     let message = story.reports(Status::False, Reason::ContainerRuntimeNotReady);
     assert!(message.contains("Unimplemented") && message.ends_with("container runtime is down"), "{message}");
-    story.see(Observation::KubeletAgrees(None));
+    story.runtime.kubelet_agrees = None;
     story.reports(Status::Unknown, Reason::ContainerRuntimeUnconfirmed);
 
     let mut alone = Story::healthy();
-    alone.see(Observation::KubeletAgrees(Some("container runtime is down".into())));
+    alone.runtime.kubelet_agrees = Some("container runtime is down".into());
     alone.reports(Status::True, Reason::ContainerRuntimeIsHealthy);
 }
 
@@ -355,7 +342,7 @@ fn what_nobody_watched_counts_by_systemds_result() {
     elsewhere.watch(812, Duration::ZERO);
     elsewhere.fails(&Probe::NoListener);
     elsewhere.reports(Status::Unknown, Reason::ContainerRuntimeUnconfirmed);
-    elsewhere.see(Observation::KubeletAgrees(Some("container runtime is down".into())));
+    elsewhere.runtime.kubelet_agrees = Some("container runtime is down".into());
     elsewhere.reports(Status::False, Reason::ContainerRuntimeDown);
 
     let mut nowhere = Story::new();
