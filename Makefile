@@ -95,8 +95,8 @@ test: cargo-deny ## The gate: format, lints, dependencies' licences and sources,
 	@tests/step.sh "cargo test" cargo test --locked --no-fail-fast
 	@tests/step.sh "stories" $(MAKE) stories TIER=gate
 
-stories: $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part
-	@$(E2E) --tier $(or $(TIER),full) $(STORIES)
+stories: $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, TABLE=FILE for what they provoke
+	@$(E2E) --tier $(or $(TIER),full) $(if $(TABLE),--table $(abspath $(TABLE))) $(STORIES)
 
 gate-needs:
 	@$(NEED_ROOT)

@@ -68,7 +68,7 @@ pub const SIGNS: &[(Sign, &str)] = &[
     (Sign::Taint("cloud.google.com/impending-node-termination"), "Google Cloud"),
     (Sign::Taint("aws-node-termination-handler/spot-itn"), "AWS Node Termination Handler"),
     (Sign::Taint("aws-node-termination-handler/asg-lifecycle-termination"), "AWS Node Termination Handler"),
-    (Sign::Deletion, "whoever deletes the Node"),
+    (Sign::Deletion, "the API server, when the Node is deleted"),
 ];
 
 impl fmt::Display for Sign {

@@ -1,6 +1,6 @@
 //! docs/reference/conditions.md
 
-use super::{generated, head, row};
+use super::{generated, head, repository, row};
 use crate::{
     condition::{
         Condition, ConditionType, Published, Reason, ReasonSpec,
@@ -36,6 +36,23 @@ How a condition changes:
 - A restart of nodevigil keeps what the Node shows. A stop (`systemctl stop nodevigil`) turns a problem into `Unknown`, reason `NodevigilStopped`.
 - `[reasons.NAME] as = \"warning\"` shows a problem as a warning; `as = \"off\"` hides it.
 ";
+
+/// What no story provokes: it takes broken hardware or a broken kernel.
+const NOT_PROVOKED: [Reason; 2] = [Reason::KernelHardwareFailing, Reason::KernelLockedUp];
+
+/// `make stories TABLE=docs/reference/provoked.md` writes it.
+#[test]
+fn each_problem_was_provoked_on_a_node() {
+    let table = std::fs::read_to_string(repository().join("docs/reference/provoked.md")).unwrap();
+    for reason in Reason::ALL {
+        let spec = reason.spec();
+        let Some(kind) = spec.condition.filter(|kind| kind.problem_status() == spec.status) else { continue };
+        let cells = format!("| `{}` | `{}={}` | ", spec.name, kind.name(), spec.status.name());
+        let row = table.lines().find_map(|line| line.strip_prefix(&cells));
+        let row = row.unwrap_or_else(|| panic!("docs/reference/provoked.md has no row {cells}"));
+        assert_eq!(row.starts_with("none"), NOT_PROVOKED.contains(reason), "{row}");
+    }
+}
 
 #[test]
 fn the_conditions_are_documented() {

@@ -13,6 +13,7 @@ use std::{
 use anyhow::{Context as _, Result, anyhow};
 
 pub use self::{
+    acts::{begin_stall, thaw},
     setup::{ensure_no_problem, healthy_node, reasons_shown, wait_until_all_healthy},
     table::{DISTURBANCES, LIMITED_CPU, LOAD, NETWORK, PLANNED_WORK, PROCESSES},
 };

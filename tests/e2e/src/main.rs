@@ -6,12 +6,13 @@ mod bench;
 mod demo;
 mod disturbances;
 mod peer;
+mod provoked;
 mod runner;
 mod scene;
 mod stories;
 mod well;
 
-use std::{process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Result;
 use clap::Parser;
@@ -41,6 +42,9 @@ struct CommandLine {
     /// Disturbs a healthy node at random for so many minutes, in place of the stories; ends at the first problem that the Node shows.
     #[arg(long, value_name = "MINUTES")]
     well: Option<u64>,
+    /// Writes which problems the stories have provoked, and what the Node said, to this table.
+    #[arg(long, value_name = "FILE")]
+    table: Option<PathBuf>,
     /// What `--well` draws by, to repeat a run.
     #[arg(long, requires = "well")]
     seed: Option<u64>,
@@ -87,5 +91,5 @@ fn inside(run: &str, line: &CommandLine) -> Result<ExitCode> {
     if let Some(minutes) = line.well {
         return well::run(Duration::from_secs(60 * minutes), line.seed);
     }
-    runner::run(&stories::select(line.tier, &line.filters))
+    runner::run(&stories::select(line.tier, &line.filters), line.table.as_deref())
 }

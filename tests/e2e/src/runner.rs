@@ -1,6 +1,7 @@
 //! Runs stories one at a time, each on nodes of its own, and says at the end which passed.
 
 use std::{
+    path::Path,
     process::{Command, ExitCode},
     sync::{Arc, mpsc::channel},
     thread::{sleep, spawn},
@@ -10,6 +11,7 @@ use std::{
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 
 use crate::{
+    provoked::Provoked,
     scene::{ObservedNode, Scene},
     stories::Story,
     support::{control_plane::ControlPlane, output, say},
@@ -26,13 +28,15 @@ struct Outcome {
 }
 
 /// Runs the stories; the exit code is 0 if each of them ran and passed.
-pub fn run(stories: &[&Story]) -> Result<ExitCode> {
+/// `table` is the file of [`Provoked`].
+pub fn run(stories: &[&Story], table: Option<&Path>) -> Result<ExitCode> {
     ensure!(!stories.is_empty(), "no story has such a name; `e2e --list` lists them");
     let plane = Arc::new(ControlPlane::start().context("starting the control plane")?);
+    let mut provoked = table.map(Provoked::read).transpose()?;
     let mut outcomes = Vec::new();
     for story in stories {
         let begun = Instant::now();
-        let result = play(story, &plane);
+        let result = play(story, &plane, provoked.as_mut());
         let outcome = Outcome { name: story.name, seconds: begun.elapsed().as_secs(), passed: result.is_ok() };
         match result {
             Ok(()) => say(&format!("{}: passed, {} s", outcome.name, outcome.seconds)),
@@ -44,7 +48,7 @@ pub fn run(stories: &[&Story]) -> Result<ExitCode> {
 }
 
 /// Plays a story in a thread of its own; if it fails, prints what there is to see of its nodes.
-fn play(story: &Story, plane: &Arc<ControlPlane>) -> Result<()> {
+fn play(story: &Story, plane: &Arc<ControlPlane>, provoked: Option<&mut Provoked>) -> Result<()> {
     let scene = Arc::new(Scene::new(plane, story.name));
     let (sender, receiver) = channel();
     let (run, its_scene) = (story.run, Arc::clone(&scene));
@@ -54,6 +58,9 @@ fn play(story: &Story, plane: &Arc<ControlPlane>) -> Result<()> {
         Err(_) if thread.is_finished() => Err(anyhow!("it panicked")),
         Err(_) => Err(anyhow!("it was ended after {} s", STORY_LIMIT.as_secs())),
     };
+    if let (Ok(()), Some(provoked)) = (&result, provoked) {
+        provoked.add(story.name, &scene)?;
+    }
     if result.is_err() {
         scene.nodes().iter().for_each(|node| describe(node, plane));
     }

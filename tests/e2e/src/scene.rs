@@ -344,7 +344,7 @@ fn is_published(status: &Value) -> bool {
 
 impl Condition {
     /// The condition of this type of a Node object, if it has one.
-    fn read(at: Instant, node: &Value, kind: &str) -> Option<Self> {
+    pub fn read(at: Instant, node: &Value, kind: &str) -> Option<Self> {
         let conditions = node.pointer("/status/conditions")?.as_array()?;
         let condition = conditions.iter().find(|condition| condition["type"] == kind)?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

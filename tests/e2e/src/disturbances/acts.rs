@@ -117,8 +117,12 @@ pub fn end_stall(node: &ObservedNode, _: &ControlPlane) -> Result<()> {
             node.healthz_port()
         ))
     });
-    node.sh(&format!("fsfreeze -u /srv/kubelet/pods; rm -f {STALLED_POD}"))?;
+    thaw(node)?;
     checked.map(drop)
+}
+
+pub fn thaw(node: &ObservedNode) -> Result<()> {
+    node.sh(&format!("fsfreeze -u /srv/kubelet/pods; rm -f {STALLED_POD}")).map(drop)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a row's function")]

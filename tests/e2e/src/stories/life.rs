@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use crate::scene::Scene;
+use crate::{
+    disturbances::{begin_stall, healthy_node, thaw, wait_until_not_young},
+    scene::Scene,
+};
 
 pub fn a_crash_shows_signal_and_pid(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
@@ -33,6 +36,20 @@ pub fn a_clean_exit_without_a_stop_job_is_a_crash(scene: &Scene) -> Result<()> {
     ensure!(state == "inactive", "the agent may only observe: {state}");
     node.start_kubelet()?;
     node.kubelet().ensure_only(from, &["True", "False"])
+}
+
+pub fn a_kubelet_that_outlives_sigkill_is_unkillable(scene: &Scene) -> Result<()> {
+    let (node, _) = healthy_node(scene)?;
+    wait_until_not_young(&node);
+    begin_stall(&node, scene.plane())?;
+    let from = Instant::now();
+    let pid = node.kill_kubelet();
+    let shown = node.kubelet().wait_for(from, "False", "KubeletUnkillable");
+    let thawed = Instant::now();
+    thaw(&node)?;
+    let (pid, shown) = (pid?, shown?);
+    ensure!(shown.message.contains(&format!("pid {pid} ")), "{pid}: {shown:?}");
+    node.kubelet().wait_for(thawed, "True", "KubeletIsHealthy").map(drop)
 }
 
 /// Probes fail on a node that has just started, so that a hang is no `False` before the Node is two minutes old.

@@ -65,6 +65,7 @@ pub const STORIES: &[Story] = &[
     gate("life::crash", life::a_crash_shows_signal_and_pid),
     gate("life::clean_exit", life::a_clean_exit_without_a_stop_job_is_a_crash),
     gate("life::hang", life::a_stopped_process_is_hung_until_it_continues),
+    full("life::unkillable", life::a_kubelet_that_outlives_sigkill_is_unkillable),
     gate("life::operator_stop", life::a_stop_job_is_no_fault),
     gate("life::restart_by_systemd", life::a_crash_and_its_restart_are_one_problem),
     gate("life::planned_restart", life::a_restart_job_flips_nothing),

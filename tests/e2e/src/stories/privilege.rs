@@ -1,4 +1,4 @@
-//! What whoever steals an agent's credential can do: the roles and policies of packaging/kubernetes, on a real API server.
+//! What a stolen credential of an agent can do: the roles and policies of packaging/kubernetes, on a real API server.
 //!
 //! The administrator first sends each forbidden request as a dry run, so that what the agent is refused would otherwise be carried out.
 

@@ -1,0 +1,83 @@
+//! The table of the problems that stories have provoked, with what the Node said: docs/reference/provoked.md.
+//! `make stories TABLE=docs/reference/provoked.md` writes it.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use crate::{
+    scene::{Condition, Scene},
+    support::{output, programs},
+};
+
+const HEAD: &str = "\
+# What was provoked
+
+Each problem that a condition can show, the story of tests/e2e that provokes it on a real node (the kubelet, containerd, systemd and a control
+plane), and what a watch of the Node had. Written by `make stories TABLE=docs/reference/provoked.md`, which keeps the rows of stories that
+did not run.
+
+| reason | shown as | story | message |
+|---|---|---|---|
+";
+const NOT_PROVOKED: &str =
+    "| none: it would need broken hardware or a broken kernel | unit tests have lines that kernels logged |";
+
+/// The table, in the order of `nodevigil explain`.
+pub struct Provoked {
+    path: PathBuf,
+    /// Reason, condition and status of each problem.
+    problems: Vec<[String; 3]>,
+    /// The lines, by reason.
+    rows: BTreeMap<String, String>,
+}
+
+impl Provoked {
+    /// Reads the table that is there, if any.
+    pub fn read(path: &Path) -> Result<Self> {
+        let explained = output(Command::new(programs::agent()?).args(["explain", "--output=json"]))?;
+        let explained: Vec<Value> = serde_json::from_str(&explained).context("`nodevigil explain -o json`")?;
+        let cells = |row: &Value| {
+            ["reason", "condition", "status"].map(|cell| row[cell].as_str().unwrap_or_default().to_owned())
+        };
+        let is_problem = |[_, condition, status]: &[String; 3]| {
+            status == if condition == "MemoryExhaustionImminent" { "True" } else { "False" }
+        };
+        let problems = explained.iter().map(cells).filter(is_problem).collect();
+        let table = fs::read_to_string(path).unwrap_or_default(); // none in the beginning
+        let rows = table.lines().filter_map(|line| {
+            let line = Some(line).filter(|line| !line.ends_with(NOT_PROVOKED))?;
+            let reason = line.strip_prefix("| `")?.split('`').next()?;
+            Some((reason.to_owned(), line.to_owned()))
+        });
+        Ok(Self { path: path.to_owned(), problems, rows: rows.collect() })
+    }
+
+    /// Adds what the Nodes of a story have shown, and writes the table.
+    pub fn add(&mut self, story: &str, scene: &Scene) -> Result<()> {
+        for node in scene.nodes() {
+            let states = node.watch().since(None);
+            for [reason, condition, status] in &self.problems {
+                let mut shown = states.iter().filter_map(|(at, node)| Condition::read(*at, node, condition));
+                let Some(shown) = shown.find(|shown| (&shown.reason, &shown.status) == (reason, status)) else {
+                    continue;
+                };
+                let message = shown.message.replace('|', "\\|");
+                let row = format!("| `{reason}` | `{condition}={status}` | {story} | {message} |");
+                self.rows.insert(reason.clone(), row);
+            }
+        }
+        let row = |[reason, condition, status]: &[String; 3]| {
+            let row = self.rows.get(reason).cloned();
+            row.unwrap_or_else(|| format!("| `{reason}` | `{condition}={status}` {NOT_PROVOKED}")) + "\n"
+        };
+        let table: String = self.problems.iter().map(row).collect();
+        fs::write(&self.path, format!("{HEAD}{table}")).with_context(|| self.path.display().to_string())
+    }
+}
