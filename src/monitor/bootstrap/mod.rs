@@ -187,6 +187,7 @@ impl Followed {
             Stage::Kubelet => facts.host.kubelet.as_ref().ok().and_then(Option::as_ref),
             _ => None,
         };
+        let may_have_been_stopped = |unit: &Unit| ["inactive", "deactivating"].contains(&unit.active_state.as_str());
         let may_be_found = matches!(self, Self::Unseen { until }
             if facts.now.uptime < *until || matches!(facts.node, NodeAnswer::Unreached(_)));
         match &facts.node {
@@ -198,9 +199,4 @@ impl Followed {
             _ => View::CannotTell(Finding::new(reason, message)),
         }
     }
-}
-
-/// Whether somebody may have stopped the unit.
-fn may_have_been_stopped(unit: &Unit) -> bool {
-    matches!(unit.active_state.as_str(), "inactive" | "deactivating")
 }

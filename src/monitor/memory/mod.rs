@@ -8,17 +8,12 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep_until},
-};
+use tokio::{task::JoinSet, time::sleep};
 
 use self::state::Memory;
 use super::{Inputs, Reporter};
 use crate::{
-    condition::{ConditionType, Finding, Reason, View},
+    condition::{ConditionType, Finding, Reason, Uptime, View},
     host::{
         clock::{next_multiple, uptime},
         memory, top,
@@ -33,14 +28,15 @@ pub async fn run(inputs: Inputs) {
     let mut memory = Memory::default();
     let mut error = Some("it has not been read yet".to_owned());
     let (mut asked, mut largest) = (JoinSet::<top::Output>::new(), String::new());
-    let mut next_reading = Instant::now();
+    let mut next_reading = Uptime::ZERO;
     loop {
         let had_problem = memory.has_problem();
         tokio::select! {
-            () = sleep_until(next_reading) => {
+            () = sleep(next_reading.saturating_sub(uptime())) => {
                 let read = memory::read(uptime(), memory.is_tight());
                 error = read.map(|reading| memory.observe(reading)).err();
-                next_reading = Instant::now() + wait(&memory);
+                let (now, interval) = (uptime(), memory.interval());
+                next_reading = if memory.is_tight() { now + interval } else { next_multiple(now, interval) };
             }
             Ok(kill) = kills.recv() => memory.oom_killed(&kill, uptime()),
             Some(Ok(consumers)) = asked.join_next() => match consumers {
@@ -64,12 +60,6 @@ pub async fn run(inputs: Inputs) {
             }
         }
     }
-}
-
-/// The time until the next reading.
-fn wait(memory: &Memory) -> Duration {
-    let (now, interval) = (uptime(), memory.interval());
-    if memory.is_tight() { interval } else { next_multiple(now, interval).saturating_sub(now) }
 }
 
 fn cannot_tell(error: &str) -> [View; 2] {

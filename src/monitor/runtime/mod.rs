@@ -20,9 +20,11 @@ use crate::{
         clock::uptime,
         cri::{Probe, Prober},
         endpoint::Endpoint,
+        kubelet::KubeletFacts,
         pressure::{self, Pressure},
         process::{Process, ProcessId, Sample, sample},
     },
+    settings::RuntimeSettings,
 };
 
 /// Looking for its socket takes longer only if a disk does not answer.
@@ -46,110 +48,70 @@ struct Probed {
     sample: Option<(Sample, Pressure)>,
 }
 
-struct Loop {
-    inputs: Inputs,
-    runtime: Runtime,
-    follower: Follower,
-    /// The connection, unless a probe has it.
-    prober: Option<Prober>,
-    /// The probe that is under way.
-    probe: JoinSet<Probed>,
-    probe_began: Option<Uptime>,
-    reporter: Reporter,
-}
-
 /// Watches until nobody takes reports.
-pub async fn run(inputs: Inputs) {
-    let mut this = Loop {
-        runtime: Runtime::new(inputs.settings.kubelet.start_grace_secs.duration()),
-        follower: Follower::new(Vec::new(), &inputs),
-        prober: None,
-        probe: JoinSet::new(),
-        probe_began: None,
-        reporter: Reporter::new(ConditionType::ContainerRuntimeHealthy, inputs.reports.clone()),
-        inputs,
-    };
+pub async fn run(mut inputs: Inputs) {
+    let mut runtime = Runtime::new(inputs.settings.kubelet.start_grace_secs.duration());
+    let mut follower = Follower::new(Vec::new(), &inputs);
+    let mut reporter = Reporter::new(ConditionType::ContainerRuntimeHealthy, inputs.reports.clone());
+    // The connection, unless a probe has it; the probe that is under way; when the last one began.
+    let (mut prober, mut probes, mut probed_at) = (None, JoinSet::new(), None::<Uptime>);
     loop {
-        let wake = this.wake_at(uptime()).saturating_sub(uptime());
+        let now = uptime();
+        let next_probe = probed_at.map_or(now, |at| at + runtime.probe_interval(now));
+        if now >= next_probe && probes.is_empty() {
+            probed_at = Some(now);
+            let (settings, kubelet) = (inputs.settings.runtime.clone(), inputs.kubelet.borrow().clone());
+            let (known, main_process) = (runtime.endpoint.clone(), runtime.service.process());
+            probes.spawn(probe(settings, kubelet, known, prober.take(), main_process, now));
+        }
+        let open = follower.open_again_at(runtime.service.process_to_open());
+        let due = [probes.is_empty().then_some(next_probe), open, runtime.service.deadline(now)];
+        let due = due.into_iter().flatten().fold(reporter.due_at(now), Ord::min);
         tokio::select! {
             biased;
-            event = this.follower.next() => this.runtime.service_event(event, uptime()),
-            Some(Ok(probed)) = this.probe.join_next() => this.probed(probed),
-            Ok(()) = this.inputs.api.changed() => {
-                this.runtime.kubelet_agrees = kubelets_message(&this.inputs.api.borrow_and_update());
+            event = follower.next() => runtime.service_event(event, uptime()),
+            Some(Ok(probed)) = probes.join_next() => {
+                prober = probed.prober;
+                let is_other = runtime.set_endpoint(probed.endpoint);
+                runtime.set_listener(probed.listener, probed.began);
+                // The unit of who listens is watched.
+                if runtime.choose_units(inputs.settings.runtime.unit.as_ref()) || is_other {
+                    follower = Follower::new(runtime.units.clone(), &inputs);
+                }
+                runtime.probed(probed.began, probed.probe, probed.sample, uptime());
             }
-            () = sleep(wake) => {}
+            Ok(()) = inputs.api.changed() => {
+                runtime.kubelet_agrees = kubelets_message(&inputs.api.borrow_and_update());
+            }
+            () = sleep(due.saturating_sub(uptime())) => {}
         }
         let now = uptime();
-        this.runtime.service.settle(now);
-        if let Some(event) = this.follower.open(this.runtime.service.process_to_open(), now) {
-            this.runtime.service_event(event, now);
+        runtime.service.settle(now);
+        if let Some(event) = follower.open(runtime.service.process_to_open(), now) {
+            runtime.service_event(event, now);
         }
-        this.start_probe(now);
-        if !this.report(now).await {
+        let is_taken = reporter.report(runtime.view(now), now).await;
+        let is_hung = reporter.has_reported(&[Reason::ContainerRuntimeHung]);
+        set_hung(&inputs.hung, "container runtime", runtime.process().filter(|_| is_hung), now);
+        if !is_taken {
             return;
         }
     }
 }
 
-impl Loop {
-    fn wake_at(&self, now: Uptime) -> Uptime {
-        let report = self.reporter.due_at(now);
-        let probe = self.probe.is_empty().then(|| self.next_probe(now));
-        let open = self.follower.open_again_at(self.runtime.service.process_to_open());
-        [probe, open, self.runtime.service.deadline(now)].into_iter().flatten().fold(report, Ord::min)
-    }
-
-    fn next_probe(&self, now: Uptime) -> Uptime {
-        self.probe_began.map_or(now, |began| began + self.runtime.probe_interval(now))
-    }
-
-    /// Takes in a probe, and watches the unit of who listens.
-    fn probed(&mut self, probed: Probed) {
-        let Probed { began, endpoint, prober, probe, listener, sample } = probed;
-        self.prober = prober;
-        let is_other = self.runtime.set_endpoint(endpoint);
-        self.runtime.set_listener(listener, began);
-        if self.runtime.choose_units(self.inputs.settings.runtime.unit.as_ref()) || is_other {
-            self.follower = Follower::new(self.runtime.units.clone(), &self.inputs);
-        }
-        self.runtime.probed(began, probe, sample, uptime());
-    }
-
-    fn start_probe(&mut self, now: Uptime) {
-        if !self.probe.is_empty() || now < self.next_probe(now) {
-            return;
-        }
-        self.probe_began = Some(now);
-        let settings = self.inputs.settings.runtime.clone();
-        let kubelet = self.inputs.kubelet.borrow().clone();
-        let known = self.runtime.endpoint.clone();
-        let (prober, main_process) = (self.prober.take(), self.runtime.service.process());
-        self.probe.spawn(async move {
-            let before = known.clone();
-            let find = move || Endpoint::find(&settings, kubelet.as_ref(), before.as_ref(), Path::exists);
-            // On a dead disk what is known still holds.
-            let endpoint = blocking::run("finding the container runtime", FIND_TIMEOUT, find).await.unwrap_or(known);
-            probe(endpoint, prober, main_process, now).await
-        });
-    }
-
-    /// Reports the present view if it is new or due; `false` when nobody takes reports.
-    async fn report(&mut self, now: Uptime) -> bool {
-        let is_taken = self.reporter.report(self.runtime.view(now), now).await;
-        let is_hung = self.reporter.has_reported(&[Reason::ContainerRuntimeHung]);
-        set_hung(&self.inputs.hung, "container runtime", self.runtime.process().filter(|_| is_hung), now);
-        is_taken
-    }
-}
-
-/// Probes, and looks who listens, and at the process if it does not answer.
+/// Looks for the socket and probes there; looks who listens, and at the process if it does not answer.
 async fn probe(
-    endpoint: Option<Endpoint>,
+    settings: RuntimeSettings,
+    kubelet: Option<KubeletFacts>,
+    known: Option<Endpoint>,
     prober: Option<Prober>,
     main_process: Option<ProcessId>,
     began: Uptime,
 ) -> Probed {
+    let before = known.clone();
+    let find = move || Endpoint::find(&settings, kubelet.as_ref(), before.as_ref(), Path::exists);
+    // On a dead disk what is known still holds.
+    let endpoint = blocking::run("finding the container runtime", FIND_TIMEOUT, find).await.unwrap_or(known);
     let Some(Endpoint { socket, .. }) = &endpoint else {
         let why = "no kubelet says where its container runtime listens, and none of the usual sockets exists";
         let probe = Probe::Impossible(why.into());
