@@ -58,8 +58,9 @@ pub(super) fn resolve(tree: &dyn Tree, name: &str, manager: &Manager) -> Unit {
     let found = Index::scan(tree, &folders).find(tree, name);
     loader.hidden_fragments(&folders, &found, name);
     unit.load = loader.fragment(&mut unit, &found);
-    // systemd learns the other names behind the fragment.
-    if !matches!(unit.load, LoadState::Error { .. } | LoadState::BadSetting { .. }) {
+    // systemd learns the other names behind the fragment, once it has opened that.
+    let is_dangling = found.fragment.is_some() && unit.load == LoadState::NotFound;
+    if !is_dangling && !matches!(unit.load, LoadState::Error { .. } | LoadState::BadSetting { .. }) {
         unit.names.clone_from(&found.names);
     }
     if matches!(unit.load, LoadState::Loaded | LoadState::Masked { .. }) {
