@@ -191,14 +191,16 @@ pub(super) fn variables(tree: &dyn Tree, manager: &Manager, name: &str, settings
     own
 }
 
-/// Each folder below its own, separated by colons; `folder:link` counts as the folder.
+/// Each directory once, below its own, separated by colons; `directory:link` counts as the directory.
 fn directories(list: &str, above: &str) -> String {
-    let folders: Vec<String> = list
-        .split_whitespace()
-        .map(|folder| folder.split(':').next().unwrap_or_default())
-        .map(|folder| format!("{above}/{folder}"))
-        .collect();
-    folders.join(":")
+    let mut directories: Vec<String> = Vec::new();
+    for name in list.split_whitespace() {
+        let path = format!("{above}/{}", name.split(':').next().unwrap_or_default());
+        if !directories.contains(&path) {
+            directories.push(path);
+        }
+    }
+    directories.join(":")
 }
 
 /// `User=` sets the variables of a login.
