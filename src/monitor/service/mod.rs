@@ -327,7 +327,6 @@ impl Service {
         let mut ended = Ended {
             cause: self.jobs.cause().unwrap_or_default(),
             at: now,
-            how: Some(self.unit.last).filter(|last| last.pid == pid && last.code != 0),
             run: running.run,
             ..Ended::default()
         };
@@ -335,6 +334,10 @@ impl Service {
             ended.set_stopped(self.jobs.stopped_with.take());
         }
         self.last_end = Some(ended);
+        // systemd's account may have come first.
+        if self.unit.last.pid == pid && self.unit.last.code != 0 {
+            self.set_how_it_ended();
+        }
     }
 
     fn attribute_oom_kill(&mut self, now: Uptime) {

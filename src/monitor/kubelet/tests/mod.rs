@@ -199,6 +199,14 @@ fn an_oom_kill_is_reported_with_whose_memory_was_used_up() {
     story.wait(ms(3));
     let message = story.reports(Status::False, Reason::KubeletOOMKilled);
     assert_eq!(message, "the kubelet was OOM-killed (pid 812, limit of kubelet.service)");
+
+    // By systemd alone, as with systemd-oomd, whose account comes before the end.
+    let mut story = Story::healthy();
+    let killed = LastProcess { pid: 812, code: 2, status: 9 };
+    story.happens(ServiceEvent::Bus(BusEvent::Changed(unit("failed", 0, killed, "oom-kill"))));
+    story.happens(ServiceEvent::Exited(812));
+    let message = story.reports(Status::False, Reason::KubeletOOMKilled);
+    assert_eq!(message, "the kubelet was OOM-killed (pid 812, Result=oom-kill of kubelet.service)");
 }
 
 #[test]
