@@ -2,31 +2,22 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
 };
 
 use hyper::{Uri, http::uri::Scheme};
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload, Nla as _};
+use netlink_packet_sock_diag::{
+    AF_INET, AF_INET6, IPPROTO_TCP, SockDiagMessage, TCP_SYN_SENT,
+    inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags, Timer},
+};
 use procfs::process::Process;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink::SOCK_DIAG, recv, send, socket_with,
 };
 
-/// `SOCK_DIAG_BY_FAMILY` of `linux/sock_diag.h`, and the messages with which a list ends (`netlink(7)`).
-const SOCK_DIAG_BY_FAMILY: u16 = 20;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-/// `NLM_F_REQUEST` and `NLM_F_DUMP`.
-const REQUEST_ALL: u16 = 0x301;
 /// `INET_DIAG_CGROUP_ID` of `linux/inet_diag.h`, since Linux 5.9.
 const CGROUP_ID: u16 = 21;
-const IPPROTO_TCP: u8 = 6;
-/// States of `include/net/tcp_states.h`.
-const ESTABLISHED: u8 = 1;
-const SYN_SENT: u8 = 2;
-const LISTEN: u8 = 10;
-/// Sizes of `struct nlmsghdr` and `struct inet_diag_msg`.
-const HEADER_BYTES: usize = 16;
-const SOCKET_BYTES: usize = 72;
 /// A list comes in parts. One that has more of them, several thousand sockets, is not read to its end.
 const PART_BYTES: usize = 16 * 1024;
 const MAX_PARTS: usize = 64;
@@ -77,13 +68,14 @@ pub fn connections(pid: i32, healthz: SocketAddr, server: &Server) -> io::Result
         let local = socket.local;
         local.port() == healthz.port() && (local.ip() == healthz.ip() || local.ip().is_unspecified())
     };
-    let listeners = list(&[LISTEN], healthz.port(), 0)?.into_iter().filter(listens).map(|socket| socket.cgroup);
+    let listeners =
+        list(StateFlags::LISTEN, healthz.port(), 0)?.into_iter().filter(listens).map(|socket| socket.cgroup);
     let mut owners: Vec<_> = listeners.collect();
     owners.dedup();
     let [Some(owner)] = owners[..] else {
         return Err(io::Error::other(format!("the kernel names no cgroup for what listens at {healthz}")));
     };
-    let found = list(&[ESTABLISHED, SYN_SENT], 0, server.port)?.into_iter();
+    let found = list(StateFlags::ESTABLISHED | StateFlags::SYN_SENT, 0, server.port)?.into_iter();
     let found = found.filter(|socket| socket.cgroup == Some(owner) && server.is_at(socket.remote));
     Ok(found.map(|socket| socket.connection).collect())
 }
@@ -102,11 +94,14 @@ struct Socket {
 }
 
 /// All TCP sockets of these states and ports; port 0 is any.
-fn list(states: &[u8], local_port: u16, remote_port: u16) -> io::Result<Vec<Socket>> {
+fn list(states: StateFlags, local_port: u16, remote_port: u16) -> io::Result<Vec<Socket>> {
     let (mut found, mut part) = (Vec::new(), vec![0; PART_BYTES]);
-    for family in [AddressFamily::INET, AddressFamily::INET6] {
+    for (family, any) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
         let netlink = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(SOCK_DIAG))?;
-        send(&netlink, &request(family, states, local_port, remote_port), SendFlags::empty())?;
+        let socket_id = SocketId { source_port: local_port, destination_port: remote_port, ..any };
+        let (states, extensions) = (states.clone(), ExtensionFlags::empty());
+        let request = InetRequest { family, protocol: IPPROTO_TCP, extensions, states, socket_id };
+        send(&netlink, &bytes(request), SendFlags::empty())?;
         let mut parts = 0..MAX_PARTS;
         loop {
             parts.next().ok_or(io::ErrorKind::FileTooLarge)?;
@@ -120,77 +115,51 @@ fn list(states: &[u8], local_port: u16, remote_port: u16) -> io::Result<Vec<Sock
     Ok(found)
 }
 
-/// `struct nlmsghdr` and `struct inet_diag_req_v2`.
-fn request(family: AddressFamily, states: &[u8], local_port: u16, remote_port: u16) -> Vec<u8> {
-    let family = u8::try_from(family.as_raw()).unwrap_or_default();
-    let states = states.iter().fold(0_u32, |all, state| all | 1 << state);
-    let mut body = vec![family, IPPROTO_TCP, 0, 0];
-    body.extend(states.to_ne_bytes());
-    body.extend(local_port.to_be_bytes());
-    body.extend(remote_port.to_be_bytes());
-    body.extend([0; 36]); // any address and interface
-    body.extend([0xff; 8]); // INET_DIAG_NOCOOKIE
-    let length = u32::try_from(HEADER_BYTES + body.len()).unwrap_or_default();
-    let mut request = length.to_ne_bytes().to_vec();
-    request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    request.extend(REQUEST_ALL.to_ne_bytes());
-    request.extend([0; 8]); // sequence number and port
-    request.extend(body);
-    request
+fn bytes(request: InetRequest) -> Vec<u8> {
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(request).into());
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    bytes
 }
 
 /// Takes in a part of a list; `true` if it is the last one.
 fn take(mut part: &[u8], found: &mut Vec<Socket>) -> io::Result<bool> {
-    while let (Some(length), Some(kind)) = (u32_at(part, 0), u16_at(part, 4)) {
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        let message = part.get(HEADER_BYTES..length).ok_or(io::ErrorKind::InvalidData)?;
-        match kind {
-            NLMSG_DONE => return Ok(true),
-            NLMSG_ERROR => {
-                let code = u32_at(message, 0).unwrap_or_default().cast_signed();
-                return Err(io::Error::from_raw_os_error(code.wrapping_neg()));
-            }
-            SOCK_DIAG_BY_FAMILY => found.extend(socket(message)),
+    while !part.is_empty() {
+        let message = NetlinkMessage::<SockDiagMessage>::deserialize(part)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+        match message.payload {
+            NetlinkPayload::Done(_) => return Ok(true),
+            NetlinkPayload::Error(error) => return Err(error.to_io()),
+            NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => found.push(socket(&response)),
             _ => {}
         }
-        part = part.get(length.next_multiple_of(4)..).unwrap_or_default();
+        let length = usize::try_from(message.header.length).unwrap_or(usize::MAX).next_multiple_of(4);
+        part = part.get(length..).unwrap_or_default();
     }
     Ok(false)
 }
 
-/// `struct inet_diag_msg` and its attributes.
-fn socket(message: &[u8]) -> Option<Socket> {
-    let (fixed, mut attributes) = message.split_at_checked(SOCKET_BYTES)?;
-    let address = |port: usize, at: usize| {
-        let ip = if i32::from(fixed[0]) == i32::from(AddressFamily::INET.as_raw()) {
-            IpAddr::from(Ipv4Addr::from(*fixed.get(at..)?.first_chunk::<4>()?))
-        } else {
-            IpAddr::from(Ipv6Addr::from(*fixed.get(at..)?.first_chunk::<16>()?))
-        };
-        Some(SocketAddr::new(ip, u16::from_be_bytes(*fixed.get(port..)?.first_chunk()?)))
-    };
-    let mut cgroup = None;
-    while let (Some(length), Some(kind)) = (u16_at(attributes, 0), u16_at(attributes, 2)) {
-        let length = usize::from(length).max(4);
-        if kind == CGROUP_ID {
-            cgroup = attributes.get(4..)?.first_chunk().map(|id| u64::from_ne_bytes(*id));
-        }
-        attributes = attributes.get(length.next_multiple_of(4)..).unwrap_or_default();
-    }
+fn socket(InetResponse { header, nlas }: &InetResponse) -> Socket {
+    let id = &header.socket_id;
+    let cgroup = nlas.iter().filter(|attribute| attribute.kind() == CGROUP_ID).find_map(|attribute| {
+        let mut value = [0; 8];
+        (attribute.value_len() == value.len()).then(|| attribute.emit_value(&mut value))?;
+        Some(u64::from_ne_bytes(value))
+    });
     let connection = Connection {
-        is_opening: fixed[1] == SYN_SENT,
-        retransmits: fixed[3],
-        unacknowledged_bytes: u32_at(fixed, 60)?,
+        is_opening: header.state == TCP_SYN_SENT,
+        retransmits: if let Some(Timer::Retransmit(_, count)) = header.timer { count } else { 0 },
+        unacknowledged_bytes: header.send_queue,
     };
-    Some(Socket { local: address(4, 8)?, remote: address(6, 24)?, cgroup, connection })
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+    Socket {
+        local: SocketAddr::new(id.source_address, id.source_port),
+        remote: SocketAddr::new(id.destination_address, id.destination_port),
+        cgroup,
+        connection,
+    }
 }
 
 #[cfg(test)]
@@ -209,9 +178,9 @@ mod tests {
             let address = listener.local_addr().unwrap();
             let mut client = TcpStream::connect(address).unwrap();
             client.write_all(b"x").unwrap();
-            let listeners = list(&[LISTEN], address.port(), 0).unwrap();
+            let listeners = list(StateFlags::LISTEN, address.port(), 0).unwrap();
             assert_eq!(listeners.iter().map(|socket| socket.local).collect::<Vec<_>>(), [address]);
-            let open = list(&[ESTABLISHED, SYN_SENT], 0, address.port()).unwrap();
+            let open = list(StateFlags::ESTABLISHED | StateFlags::SYN_SENT, 0, address.port()).unwrap();
             assert_eq!(open.iter().map(|socket| socket.remote).collect::<Vec<_>>(), [address]);
             let (listener, open) = (&listeners[0], &open[0]);
             assert!(open.cgroup.is_some() && open.cgroup == listener.cgroup);
@@ -238,13 +207,12 @@ mod tests {
     #[test]
     fn a_list_that_is_refused_or_breaks_off_is_an_error() {
         let mut error = 36_u32.to_ne_bytes().to_vec();
-        error.extend(NLMSG_ERROR.to_ne_bytes());
+        error.extend(netlink_packet_core::NLMSG_ERROR.to_ne_bytes());
         error.extend([0; 10]);
         error.extend((-2_i32).to_ne_bytes());
         error.extend([0; 16]);
         let refused = take(&error, &mut Vec::new()).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::NotFound);
         assert!(take(&error[..30], &mut Vec::new()).is_err());
-        assert!(socket(&[0; 71]).is_none());
     }
 }

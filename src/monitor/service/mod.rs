@@ -324,12 +324,8 @@ impl Service {
 
     fn exited(&mut self, pid: i32, now: Uptime) {
         let Some(running) = self.running.take_if(|running| running.id.pid == pid) else { return };
-        let mut ended = Ended {
-            cause: self.jobs.cause().unwrap_or_default(),
-            at: now,
-            run: running.run,
-            ..Ended::default()
-        };
+        let mut ended =
+            Ended { cause: self.jobs.cause().unwrap_or_default(), at: now, run: running.run, ..Ended::default() };
         if ended.cause == Cause::Stopped {
             ended.set_stopped(self.jobs.stopped_with.take());
         }
