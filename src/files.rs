@@ -1,10 +1,10 @@
-//! Small text files: read up to a limit, replaced as a whole.
+//! Small text files: read up to a limit, replaced as a whole, compared with what they were.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
     io::{self, Read, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
-    path::Path,
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
 };
 
 /// The text of a file of at most `max_bytes`.
@@ -25,6 +25,27 @@ pub fn replace(path: &Path, mode: u32, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(temporary, path)
+}
+
+/// What differs once a file has been written or replaced, or a name in a directory has come or gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileState {
+    path: PathBuf,
+    /// Its inode, and the time of its last change in seconds and nanoseconds; none if the file is not there.
+    state: Option<(u64, i64, i64)>,
+}
+
+impl FileState {
+    /// What is there now. It waits for the disk.
+    pub fn of(path: &Path) -> Self {
+        let state = fs::metadata(path).ok().map(|meta| (meta.ino(), meta.ctime(), meta.ctime_nsec()));
+        Self { path: path.to_owned(), state }
+    }
+
+    /// Whether the file has changed since.
+    pub fn has_changed(&self) -> bool {
+        Self::of(&self.path) != *self
+    }
 }
 
 #[cfg(test)]

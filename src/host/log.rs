@@ -73,7 +73,9 @@ pub fn flush() {
 
 fn write(lines: &Receiver<Queued>) {
     let is_journal = is_journal();
-    let write = |level, text: &str| writeln!(io::stderr(), "{}{text}", prefix(level, is_journal)).ok();
+    // At once, as stderr has no buffer of its own.
+    let write =
+        |level, text: &str| io::stderr().write_all(format!("{}{text}\n", prefix(level, is_journal)).as_bytes()).ok();
     for queued in lines {
         let lost = LOST.swap(0, Ordering::Relaxed);
         if lost > 0 {

@@ -69,13 +69,13 @@ pub fn connections(pid: i32, healthz: SocketAddr, server: &Server) -> io::Result
         local.port() == healthz.port() && (local.ip() == healthz.ip() || local.ip().is_unspecified())
     };
     let listeners =
-        list(StateFlags::LISTEN, healthz.port(), 0)?.into_iter().filter(listens).map(|socket| socket.cgroup);
+        list(&StateFlags::LISTEN, healthz.port(), 0)?.into_iter().filter(listens).map(|socket| socket.cgroup);
     let mut owners: Vec<_> = listeners.collect();
     owners.dedup();
     let [Some(owner)] = owners[..] else {
         return Err(io::Error::other(format!("the kernel names no cgroup for what listens at {healthz}")));
     };
-    let found = list(StateFlags::ESTABLISHED | StateFlags::SYN_SENT, 0, server.port)?.into_iter();
+    let found = list(&(StateFlags::ESTABLISHED | StateFlags::SYN_SENT), 0, server.port)?.into_iter();
     let found = found.filter(|socket| socket.cgroup == Some(owner) && server.is_at(socket.remote));
     Ok(found.map(|socket| socket.connection).collect())
 }
@@ -94,7 +94,7 @@ struct Socket {
 }
 
 /// All TCP sockets of these states and ports; port 0 is any.
-fn list(states: StateFlags, local_port: u16, remote_port: u16) -> io::Result<Vec<Socket>> {
+fn list(states: &StateFlags, local_port: u16, remote_port: u16) -> io::Result<Vec<Socket>> {
     let (mut found, mut part) = (Vec::new(), vec![0; PART_BYTES]);
     for (family, any) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
         let netlink = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(SOCK_DIAG))?;
@@ -178,9 +178,9 @@ mod tests {
             let address = listener.local_addr().unwrap();
             let mut client = TcpStream::connect(address).unwrap();
             client.write_all(b"x").unwrap();
-            let listeners = list(StateFlags::LISTEN, address.port(), 0).unwrap();
+            let listeners = list(&StateFlags::LISTEN, address.port(), 0).unwrap();
             assert_eq!(listeners.iter().map(|socket| socket.local).collect::<Vec<_>>(), [address]);
-            let open = list(StateFlags::ESTABLISHED | StateFlags::SYN_SENT, 0, address.port()).unwrap();
+            let open = list(&(StateFlags::ESTABLISHED | StateFlags::SYN_SENT), 0, address.port()).unwrap();
             assert_eq!(open.iter().map(|socket| socket.remote).collect::<Vec<_>>(), [address]);
             let (listener, open) = (&listeners[0], &open[0]);
             assert!(open.cgroup.is_some() && open.cgroup == listener.cgroup);

@@ -15,6 +15,8 @@ use kube::{
     config::{Kubeconfig, KubeconfigError},
 };
 
+use crate::files::FileState;
+
 /// The kubeconfig of nodevigil's own identity, if the settings name no other.
 pub const OWN_KUBECONFIG: &str = "/etc/nodevigil/kubeconfig";
 /// <https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/>
@@ -46,26 +48,6 @@ pub struct Identity {
     pub source: Source,
     pub config: Config,
     pub files: Vec<FileState>,
-}
-
-/// What differs once a file has been written or replaced.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileState {
-    path: PathBuf,
-    /// Its inode, and the time of its last change in seconds and nanoseconds; none if the file is not there.
-    state: Option<(u64, i64, i64)>,
-}
-
-impl FileState {
-    fn of(path: &Path) -> Self {
-        let state = fs::metadata(path).ok().map(|meta| (meta.ino(), meta.ctime(), meta.ctime_nsec()));
-        Self { path: path.to_owned(), state }
-    }
-
-    /// Whether the file has changed since.
-    pub fn has_changed(&self) -> bool {
-        Self::of(&self.path) != *self
-    }
 }
 
 /// The identity to use: the settings' kubeconfig, [`OWN_KUBECONFIG`], the pod's service account, the kubelet's kubeconfig. None if there

@@ -14,11 +14,12 @@ use super::{
     clock::sleep_until,
     connection::{self, ApiConnection},
     exec,
-    identity::{self, FileState, OWN_KUBECONFIG, Source},
+    identity::{self, OWN_KUBECONFIG, Source},
     node::changed,
 };
 use crate::{
     condition::Uptime,
+    files::FileState,
     host::{
         blocking,
         clock::{Now, uptime},

@@ -34,7 +34,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
     ("cli", &["run", "monitor", "publish", "report", "host", "settings", "condition", "files"]),
     ("run", &["agent", "monitor", "publish", "report", "host", "settings", "condition"]),
     ("agent", &["report", "host", "settings", "condition"]),
-    ("monitor", &["host", "settings", "condition"]),
+    ("monitor", &["host", "settings", "condition", "files"]),
     ("publish", &["host", "settings", "condition", "files"]),
     ("report", &["host", "condition", "files"]),
     ("host", &["settings", "condition", "files"]),
