@@ -9,15 +9,10 @@ mod names;
 mod rules;
 mod settings;
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-};
+use std::{env, fs, path::Path};
 
-/// The root of the repository: the directory at or above this package that has docs/.
-fn repository() -> PathBuf {
-    let mut directories = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    directories.find(|directory| directory.join("docs/reference").is_dir()).unwrap().to_owned()
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Whether documents are to be written, not compared.
