@@ -29,9 +29,10 @@ ASSETS := $(or $(KUBEBUILDER_ASSETS),$(TOOLS))
 CONSUMERS := $(CACHE)/consumers/$(call key,$(foreach module,karpenter clusterapi,$(sort $(wildcard tests/cluster/$(module)/*))))
 CRDS := $(CACHE)/crds/$(call key,tests/cluster/crds/go.mod tests/cluster/crds/go.sum tests/cluster/crds/fetch.sh)
 PEER := $(CACHE)/peer/$(call key,tests/cluster/npd/go.mod tests/cluster/npd/go.sum)
-KERNEL := $(CACHE)/kernel
 PROMTOOL := $(CACHE)/prometheus/$(call key,tests/cluster/promtool/go.mod tests/cluster/promtool/go.sum)
 NFPM := $(CACHE)/nfpm/$(call key,packaging/nfpm/go.mod packaging/nfpm/go.sum)
+# Debian's kernel for the virtual machine of memory::host_thrashes.
+KERNEL := $(CACHE)/kernel
 
 # What the program of the stories reads, and how it is built: the agent is nearly what is shipped, the program that judges it is a
 # debug build, whose crates cargo test has built.
@@ -44,7 +45,8 @@ endef
 # Programs, each with the Debian packages that bring it. A program that is there is left alone, wherever it came from: installing
 # Debian's containerd would remove Docker's.
 NODE_PROGRAMS := unshare:util-linux systemctl:systemd dbus-daemon:dbus ip:iproute2 containerd:containerd runc:runc nft:nftables mkfs.ext4:e2fsprogs losetup:mount
-FULL_PROGRAMS := faketime:faketime python3:python3 curl:curl rpm:rpm qemu-system-x86_64:qemu-system-x86 busybox:busybox-static
+GUEST_PROGRAMS := qemu-system-x86_64:qemu-system-x86 busybox:busybox-static
+FULL_PROGRAMS := faketime:faketime python3:python3 curl:curl rpm:rpm
 PACKAGE_PROGRAMS := cloud-init:cloud-init cpio:cpio lintian:lintian rpmlint:rpmlint rpm:rpm
 define INSTALL
 PATH="$$PATH:/usr/sbin:/sbin"; packages=; \
@@ -224,6 +226,7 @@ crds:
 	@$(call GO_BUILD,definitions of the samples' types,$(CRDS),tests/cluster/crds/fetch.sh "$(CRDS)")
 
 kernel:
+	@$(call INSTALL,$(GUEST_PROGRAMS))
 	@[ -d "$(KERNEL)" ] || tests/e2e/kernel.sh "$(KERNEL)"
 
 peer:

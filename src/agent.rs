@@ -158,12 +158,12 @@ impl Agent {
     }
 
     /// Shows what is to be shown now.
-    pub fn show(&mut self) {
+    pub async fn show(&mut self) {
         let now = clock::uptime();
         if self.monitors.was_suspended(now) {
             self.engine.resumed(now);
         }
-        let suppression = self.suppressions.decide(&self.api, self.engine.is_well(), now, self.now());
+        let suppression = self.suppressions.decide(&self.api, self.engine.is_well(), now, self.now()).await;
         let without_taints = matches!(suppression, Some(Suppression::Paused { .. }));
         self.engine.suppress(suppression);
         let (conditions, ending) = (self.engine.evaluate(now), self.engine.ending());

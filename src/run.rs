@@ -206,7 +206,7 @@ async fn serve_until_stopped(settings: Settings, troubles: Troubles) -> anyhow::
                 notifier.notify(NotifyState::Watchdog);
             }
         }
-        agent.show();
+        agent.show().await;
     }
 }
 

@@ -35,7 +35,7 @@ pub struct Suppressions {
 impl Suppressions {
     /// Neither a pause nor a sign of maintenance lasts longer than `max_pause`.
     pub fn new(max_pause: Duration) -> Self {
-        let (package_locks, suppressor) = (PackageLocks::find(), Suppressor::new(max_pause));
+        let (package_locks, suppressor) = (PackageLocks::default(), Suppressor::new(max_pause));
         Self { max_pause, pause: None, package_locks, suppressor, logged: None }
     }
 
@@ -52,7 +52,7 @@ impl Suppressions {
     }
 
     /// The suppression that applies, if any. While everything `is_well` there is nothing that a package upgrade could suppress.
-    pub fn decide(
+    pub async fn decide(
         &mut self,
         api: &ApiFacts,
         is_well: bool,
@@ -68,7 +68,7 @@ impl Suppressions {
         let circumstances = Circumstances {
             pause,
             signs: api.node.as_ref().map_or(&[], |node| &node.signs),
-            package_manager: if is_well { None } else { self.package_locks.held() },
+            package_manager: if is_well { None } else { self.package_locks.holder(now).await },
             has_just_started: now < JUST_STARTED || is_new,
         };
         let suppression = self.suppressor.decide(circumstances, now);

@@ -62,7 +62,7 @@ reasons! {
     KubeletStarved: KUBELET, True, true, None, false, "Three probes of /healthz in a row failed, but the host's load keeps the kubelet from running.";
     KubeletClientCertExpiring: KUBELET, True, false, None, false, "The kubelet's client certificate expires within seven days, or the last tenth of its life has begun, and it was not renewed.";
     KubeletIsHealthy: KUBELET, True, false, None, false, "The kubelet runs and /healthz answers 200.";
-    KubeletConfigError: CONFIG, False, true, None, true, "Two runs of `nodevigil check`, a minute apart, found the same error in what the kubelet has got or will get at its next start.";
+    KubeletConfigError: CONFIG, False, true, None, true, "Two runs of `nodevigil check` found the same error in what the kubelet has got or will get at its next start: a minute apart, or half an hour if the error is that the kubelet was not restarted after a change.";
     KubeletConfigNotChecked: CONFIG, Unknown, false, None, false, "`nodevigil check` could not check the kubelet's configuration for a minute, or has found an error once.";
     KubeletConfigIsValid: CONFIG, True, false, None, false, "`nodevigil check` finds no error in the kubelet's configuration.";
     ContainerRuntimeDown: RUNTIME, False, false, Restart, false, "The container runtime's process ended without a stop job for its unit, or nothing listens at its socket.";

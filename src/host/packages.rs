@@ -1,19 +1,17 @@
-//! Whether a package manager changes the host's programs: whether it holds the lock on its file for writing.
+//! Whether a package manager changes the host's programs: whether it holds its lock for writing.
 //!
 //! The kernel is asked (`F_GETLK` of fcntl(2)), and the lock is not tried, because for that moment the package manager could not take it.
 //! /proc/locks says the same, but reading it waits for an RCU grace period, ten milliseconds (`locks_start` of fs/locks.c).
 
-use std::{
-    fs::File,
-    path::Path,
-    sync::{Arc, OnceLock},
-    thread,
-};
+use std::{fs::File, path::Path, time::Duration};
 
 use nix::{
     fcntl::{FcntlArg, fcntl},
     libc,
 };
+
+use super::blocking;
+use crate::condition::Uptime;
 
 /// The files that package managers lock while they install something (apt and dnf call dpkg and rpm).
 const LOCK_FILES: [(&str, &str); 4] = [
@@ -22,49 +20,41 @@ const LOCK_FILES: [(&str, &str); 4] = [
     ("rpm", "/usr/lib/sysimage/rpm/.rpm.lock"),
     ("rpm", "/var/lib/rpm/.rpm.lock"),
 ];
+/// Asking takes longer only if a disk or a file server does not answer.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// Then it is asked again after this time.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
-/// The lock files of this host, once they have been looked for.
-#[derive(Debug, Clone, Default)]
-pub struct PackageLocks(Arc<OnceLock<Vec<LockFile>>>);
-
-#[derive(Debug)]
-struct LockFile {
-    package_manager: &'static str,
-    /// It stays open, so that asking reads no disk.
-    file: File,
+/// The locks of this host's package managers.
+#[derive(Debug, Default)]
+pub struct PackageLocks {
+    ask_again_at: Uptime,
 }
 
 impl PackageLocks {
-    /// Looks for the lock files on a thread, because the disk may hang; nobody waits for it.
-    pub fn find() -> Self {
-        let locks = Self::default();
-        let found = locks.clone();
-        thread::spawn(move || found.0.set(find(Path::new("/"))));
-        locks
-    }
-
-    /// The package manager that holds its lock, if one does.
-    pub fn held(&self) -> Option<&'static str> {
-        held(self.0.get()?)
+    /// The package manager that holds its lock; none if no one does, or the disk does not answer.
+    pub async fn holder(&mut self, now: Uptime) -> Option<&'static str> {
+        if now < self.ask_again_at {
+            return None;
+        }
+        let asked = blocking::run("asking for a package manager's lock", TIMEOUT, || holder(Path::new("/"))).await;
+        if asked.is_err() {
+            self.ask_again_at = now + ASK_AGAIN_AFTER;
+        }
+        asked.ok().flatten()
     }
 }
 
-fn find(root: &Path) -> Vec<LockFile> {
-    let find = |(package_manager, path): (&'static str, &str)| {
+/// The files are opened each time: scripts wait with fuser(1) until no process has them open.
+fn holder(root: &Path) -> Option<&'static str> {
+    let is_locked = |path: &str| {
         let file = File::open(root.join(path.trim_start_matches('/'))).ok()?;
-        Some(LockFile { package_manager, file })
+        // What keeps others from reading: a lock for writing. A query of rpm's takes one for reading.
+        let mut lock = whole_file(libc::F_RDLCK);
+        fcntl(&file, FcntlArg::F_GETLK(&mut lock)).ok()?;
+        Some(i32::from(lock.l_type) == libc::F_WRLCK)
     };
-    LOCK_FILES.into_iter().filter_map(find).collect()
-}
-
-fn held(lock_files: &[LockFile]) -> Option<&'static str> {
-    lock_files.iter().find(|lock| is_locked(&lock.file)).map(|lock| lock.package_manager)
-}
-
-/// Whether another process has locked any part of the file for writing. A query of rpm's takes a lock for reading.
-fn is_locked(file: &File) -> bool {
-    let mut lock = whole_file(libc::F_WRLCK);
-    fcntl(file, FcntlArg::F_GETLK(&mut lock)).is_ok() && i32::from(lock.l_type) == libc::F_WRLCK
+    LOCK_FILES.iter().find(|(_, path)| is_locked(path) == Some(true)).map(|(package_manager, _)| *package_manager)
 }
 
 fn whole_file(kind: i32) -> libc::flock {
@@ -83,21 +73,20 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("var/lib/dpkg/lock-frontend");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        assert!(find(root.path()).is_empty());
+        assert_eq!(holder(root.path()), None);
         File::create(&path).unwrap();
-        let lock_files = find(root.path());
-        assert_eq!(held(&lock_files), None);
-        for (kind, holder) in [(libc::F_RDLCK, None), (libc::F_WRLCK, Some("dpkg"))] {
+        assert_eq!(holder(root.path()), None);
+        for (kind, wanted) in [(libc::F_RDLCK, None), (libc::F_WRLCK, Some("dpkg"))] {
             let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
             // As another process's: a lock of the process's own would not be seen.
             fcntl(&file, FcntlArg::F_OFD_SETLK(&whole_file(kind))).unwrap();
-            assert_eq!(held(&lock_files), holder);
+            assert_eq!(holder(root.path()), wanted);
             drop(file);
-            assert_eq!(held(&lock_files), None);
+            assert_eq!(holder(root.path()), None);
         }
         // flock(2), which everybody who may read the file can take.
         let file = File::open(&path).unwrap();
         file.lock().unwrap();
-        assert_eq!(held(&lock_files), None);
+        assert_eq!(holder(root.path()), None);
     }
 }

@@ -9,7 +9,7 @@ use hyper::{Uri, http::uri::Scheme};
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload, Nla as _};
 use netlink_packet_sock_diag::{
     AF_INET, AF_INET6, IPPROTO_TCP, SockDiagMessage, TCP_SYN_SENT,
-    inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags, Timer},
+    inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags},
 };
 use procfs::process::Process;
 use rustix::net::{
@@ -18,6 +18,8 @@ use rustix::net::{
 
 /// `INET_DIAG_CGROUP_ID` of `linux/inet_diag.h`, since Linux 5.9.
 const CGROUP_ID: u16 = 21;
+/// Where a message has `idiag_retrans` of `struct inet_diag_msg`, which the crate gives for one kind of timer alone.
+const RETRANSMITS: usize = 16 + 3;
 /// A list comes in parts. One that has more of them, several thousand sockets, is not read to its end.
 const PART_BYTES: usize = 16 * 1024;
 const MAX_PARTS: usize = 64;
@@ -133,7 +135,10 @@ fn take(mut part: &[u8], found: &mut Vec<Socket>) -> io::Result<bool> {
         match message.payload {
             NetlinkPayload::Done(_) => return Ok(true),
             NetlinkPayload::Error(error) => return Err(error.to_io()),
-            NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => found.push(socket(&response)),
+            NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => {
+                let retransmits = part.get(RETRANSMITS).copied().unwrap_or_default();
+                found.push(socket(&response, retransmits));
+            }
             _ => {}
         }
         let length = usize::try_from(message.header.length).unwrap_or(usize::MAX).next_multiple_of(4);
@@ -142,18 +147,15 @@ fn take(mut part: &[u8], found: &mut Vec<Socket>) -> io::Result<bool> {
     Ok(false)
 }
 
-fn socket(InetResponse { header, nlas }: &InetResponse) -> Socket {
+fn socket(InetResponse { header, nlas }: &InetResponse, retransmits: u8) -> Socket {
     let id = &header.socket_id;
     let cgroup = nlas.iter().filter(|attribute| attribute.kind() == CGROUP_ID).find_map(|attribute| {
         let mut value = [0; 8];
         (attribute.value_len() == value.len()).then(|| attribute.emit_value(&mut value))?;
         Some(u64::from_ne_bytes(value))
     });
-    let connection = Connection {
-        is_opening: header.state == TCP_SYN_SENT,
-        retransmits: if let Some(Timer::Retransmit(_, count)) = header.timer { count } else { 0 },
-        unacknowledged_bytes: header.send_queue,
-    };
+    let connection =
+        Connection { is_opening: header.state == TCP_SYN_SENT, retransmits, unacknowledged_bytes: header.send_queue };
     Socket {
         local: SocketAddr::new(id.source_address, id.source_port),
         remote: SocketAddr::new(id.destination_address, id.destination_port),
@@ -202,6 +204,25 @@ mod tests {
         assert!(is_at("https://10.0.0.1", "[::ffff:10.0.0.1]:443") && !is_at("https://10.0.0.1", "10.0.0.2:443"));
         assert!(is_at("https://api.example", "10.0.0.2:443") && !is_at("https://api.example", "10.0.0.2:80"));
         assert_eq!(Server::of_url("10.0.0.1"), None);
+    }
+
+    #[test]
+    fn what_is_sent_again_is_counted_whatever_the_timer_is() {
+        let request = InetRequest {
+            family: AF_INET,
+            protocol: IPPROTO_TCP,
+            extensions: ExtensionFlags::empty(),
+            states: StateFlags::ESTABLISHED,
+            socket_id: SocketId::new_v4(),
+        };
+        // The header of the message; then struct inet_diag_msg: family, state, timer 4 (of window probes), three probes.
+        let mut message = bytes(request)[..16].to_vec();
+        message[0] = 16 + 72;
+        message.extend([AF_INET, 1, 4, 3]);
+        message.resize(16 + 72, 0);
+        let mut found = Vec::new();
+        assert!(!take(&message, &mut found).unwrap());
+        assert_eq!(found.iter().map(|socket| socket.connection.retransmits).collect::<Vec<_>>(), [3]);
     }
 
     #[test]

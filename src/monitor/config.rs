@@ -25,9 +25,14 @@ const CHECK_EVERY: Duration = Duration::from_mins(10);
 const CHECK_EVERY_HEALTHY: Duration = Duration::from_mins(30);
 /// The same after a check that found something new, which counts if it is still found after this time; and when a file has changed.
 const CONFIRMED_AFTER: Duration = Duration::from_mins(1);
+/// Rules about a change that waits for a daemon-reload or a restart of the kubelet, and the time after which they count: in a roll-out a
+/// file is written first, and the kubelet is restarted when the node is drained.
+const PENDING: [&str; 2] = ["SD020", "SD021"];
+const PENDING_COUNTS_AFTER: Duration = Duration::from_mins(30);
 /// The same when the kubelet has started.
 const CHECK_AFTER_START: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(15);
+/// Looking at the files takes longer only if a disk does not answer.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Other conditions show these: an expired certificate and a masked unit (`KubeletHealthy`), no CNI configuration yet (the Node's `Ready`),
 /// the container runtime's socket (`ContainerRuntimeHealthy`).
@@ -143,12 +148,17 @@ impl Config {
             CONFIRMED_AFTER
         } else {
             match &self.view {
-                Some(View::Unchanged(_)) => CONFIRMED_AFTER,
+                Some(View::Unchanged(_)) if self.failing_since.is_some() || self.has_found_new() => CONFIRMED_AFTER,
                 Some(View::Seen { findings, .. }) if findings.is_empty() => CHECK_EVERY_HEALTHY,
                 _ => CHECK_EVERY,
             }
         };
         now >= at + wait
+    }
+
+    /// Whether an error was found other than of a change that waits for a restart.
+    fn has_found_new(&self) -> bool {
+        self.found_since.keys().any(|(rule, _)| !is_pending(rule))
     }
 
     fn looked(&mut self, seen: Vec<FileState>) {
@@ -177,13 +187,14 @@ impl Config {
         };
         self.failing_since = None;
         if self.files != answer.files {
-            (self.files, self.seen) = (answer.files, None);
+            // What has changed since the check read them is not known: it is checked once more.
+            (self.files, self.seen, self.has_changed) = (answer.files, None, true);
         }
         let key = |error: &Error| (error.rule.clone(), error.at.clone());
         let since = |error| self.found_since.get(&key(error)).copied().unwrap_or(now);
         self.found_since = answer.findings.iter().map(|error| (key(error), since(error))).collect();
         let is_confirmed =
-            |error: &&Error| self.found_since.get(&key(error)).is_some_and(|at| now >= *at + CONFIRMED_AFTER);
+            |error: &&Error| self.found_since.get(&key(error)).is_some_and(|at| now >= *at + counts_after(&error.rule));
         let confirmed: Vec<&Error> = answer.findings.iter().filter(is_confirmed).collect();
         let unit = &answer.unit.name;
         self.view = Some(match (answer.findings.first(), confirmed.split_first()) {
@@ -192,12 +203,22 @@ impl Config {
                 View::found(Reason::KubeletConfigError, message)
             }
             (Some(error), None) => {
-                let message = format!("{}; it is checked again within a minute", message(unit, error));
+                let minutes = counts_after(&error.rule).as_secs() / 60;
+                let message = format!("{}; it counts when it has lasted for {minutes} min", message(unit, error));
                 View::Unchanged(not_checked(message))
             }
             (None, None) => View::healthy(healthy(unit, answer.summary.warning)),
         });
     }
+}
+
+fn is_pending(rule: &str) -> bool {
+    PENDING.contains(&rule)
+}
+
+/// How long an error has to be found until it counts.
+fn counts_after(rule: &str) -> Duration {
+    if is_pending(rule) { PENDING_COUNTS_AFTER } else { CONFIRMED_AFTER }
 }
 
 fn message(unit: &str, Error { rule, name, at, message }: &Error) -> String {
@@ -279,6 +300,8 @@ mod tests {
         let mut config = Config::default();
         config.checked(Ok(answer(&[])), Some(1), at(0));
         look(&mut config);
+        assert!(config.is_due(Some(1), at(60)), "what has changed since the first check read the files is not known");
+        config.checked(Ok(answer(&[])), Some(1), at(0));
         look(&mut config);
         assert!(!config.is_due(Some(1), at(100)));
         fs::write(&path, "").unwrap();
@@ -291,6 +314,18 @@ mod tests {
         fs::remove_file(&path).unwrap();
         look(&mut config);
         assert!(config.is_due(Some(1), at(200)));
+    }
+
+    #[test]
+    fn a_change_that_waits_for_a_restart_counts_after_half_an_hour() {
+        let (mut config, pending) = (Config::default(), [("SD021", "/etc/default/kubelet:1")]);
+        let mut check = |now| {
+            config.checked(Ok(answer(&pending)), Some(1), at(now));
+            config.looked(vec![]);
+            (problem(&config).is_some(), config.is_due(Some(1), at(now + 100)))
+        };
+        assert_eq!([check(0), check(60), check(660)], [(false, true), (false, false), (false, false)]);
+        assert!(check(1800).0);
     }
 
     #[test]
@@ -326,8 +361,8 @@ mod tests {
     }
 
     #[test]
-    fn the_ignored_rules_exist() {
-        for id in IGNORED.trim_start_matches("--ignore=").split(',') {
+    fn the_rules_exist() {
+        for id in IGNORED.trim_start_matches("--ignore=").split(',').chain(PENDING) {
             assert!(kubelet_config::rules::all().any(|rule| rule.id == id), "{id}");
         }
     }

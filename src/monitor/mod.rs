@@ -88,7 +88,7 @@ pub struct Inputs {
     pub settings: Settings,
     pub reports: Reports,
     pub api: watch::Receiver<ApiFacts>,
-    /// What the kubelet's configuration says; none until it is known. This and what follows is sent by the kubelet's monitor.
+    /// What the kubelet's configuration says; none until it is known. The kubelet's monitor sends this and the next three.
     pub kubelet: watch::Sender<Option<KubeletFacts>>,
     /// The kubelet that is watched.
     pub watched: watch::Sender<Watched>,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use super::ReasonSettings;
 use crate::condition::Reason;
 
-/// A number of seconds from `MIN` to `MAX`.
+/// A number of seconds from `MIN` to `MAX`; `DEFAULT` if it is not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "i64")]
 pub struct Secs<const MIN: u64, const MAX: u64, const DEFAULT: u64>(u64);
@@ -25,6 +25,7 @@ impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> Secs<MIN, MAX, DEFAULT>
 
 impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> Default for Secs<MIN, MAX, DEFAULT> {
     fn default() -> Self {
+        const { assert!(MIN <= DEFAULT && DEFAULT <= MAX, "a default within its bounds") };
         Self(DEFAULT)
     }
 }

@@ -189,16 +189,25 @@ fn effective(snapshot: &Snapshot) -> Map<String, Value> {
     rows.collect()
 }
 
-/// What can change what the kubelet gets: files, there or not, and directories that a drop-in can be put into.
+/// What can change what the kubelet gets: files, whether they exist or not, and directories in which files may appear.
 fn files(snapshot: &Snapshot) -> BTreeSet<String> {
     let unit = &snapshot.unit;
     let of_unit = unit.fragment.iter().chain(&unit.dropins);
     let directories = of_unit.clone().filter_map(|path| path.parent()).map(Path::to_owned);
-    let usual = ["/etc", "/run"].map(|top| Path::new(top).join("systemd/system").join(format!("{}.d", unit.name)));
+    let tops = ["/etc/systemd/system.control", "/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system"];
+    let usual =
+        tops.map(Path::new).into_iter().flat_map(|top| [top.join(&unit.name), top.join(format!("{}.d", unit.name))]);
+    let distribution = match snapshot.launch.launcher {
+        Launcher::K3s => Some("/etc/rancher/k3s"),
+        Launcher::Rke2 => Some("/etc/rancher/rke2"),
+        _ => None,
+    };
+    let distribution =
+        distribution.into_iter().flat_map(|top| ["config.yaml", "config.yaml.d"].map(|name| Path::new(top).join(name)));
     let environment = unit.env_files.iter().map(|file| &file.path);
-    let paths = of_unit.chain(environment).cloned().chain(directories).chain(usual);
+    let paths = of_unit.chain(environment).cloned().chain(directories).chain(usual).chain(distribution);
     let of_kubelet = snapshot.launch.files.iter().chain(snapshot.config.files.iter().map(|file| &file.at));
-    let config_dir = snapshot.flags.value("config-dir").map(str::to_owned);
+    let config_dir = snapshot.flags.value("config-dir").map(|path| Path::new("/").join(path).display().to_string());
     let others = of_kubelet.map(|place| place.file.to_string()).chain(config_dir);
     paths.map(|path| path.display().to_string()).chain(others).filter(|path| path.starts_with('/')).collect()
 }

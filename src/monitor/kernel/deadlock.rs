@@ -13,6 +13,8 @@ use crate::{
 
 /// How long a thread has to be in the same wait. At least three looks have to see it: a suspend of the host makes two looks far apart.
 const DEADLOCKED_AFTER: Duration = Duration::from_mins(2);
+/// A look sooner after the one before is ignored: a storm of log lines brings more looks than [`Samples`] keeps.
+const LOOKS_APART: Duration = Duration::from_secs(10);
 /// systemd, or what else is the host's init.
 pub(super) const INIT_PID: i32 = 1;
 
@@ -27,14 +29,21 @@ pub(super) struct Suspect {
     pub(super) sample: Sample,
 }
 
-/// What the last looks in a row have seen of each process, by its name.
 #[derive(Debug, Default)]
-pub(super) struct Deadlocks(BTreeMap<&'static str, (ProcessId, Uptime, Samples)>);
+pub(super) struct Deadlocks {
+    /// What the last looks in a row have seen of each process, by its name.
+    seen: BTreeMap<&'static str, (ProcessId, Uptime, Samples)>,
+    next_look: Uptime,
+}
 
 impl Deadlocks {
     /// Judges a look. What it does not see again is over.
     pub(super) fn looked(&mut self, suspects: Vec<Suspect>, now: Uptime) -> Option<Finding> {
-        let mut before = std::mem::take(&mut self.0);
+        if now < self.next_look {
+            return self.found(now);
+        }
+        self.next_look = now + LOOKS_APART;
+        let mut before = std::mem::take(&mut self.seen);
         for Suspect { name, process, hung_since, mut sample } in suspects {
             if process.pid == INIT_PID {
                 // Its main thread alone starts and stops units and answers: while that waits, nothing does.
@@ -45,10 +54,14 @@ impl Deadlocks {
             samples.take_in(sample, Pressure::default(), now);
             // A signal that has stopped it or a freezer explains why it does not answer.
             if samples.suspended_by().is_none() {
-                self.0.insert(name, (process, hung_since, samples));
+                self.seen.insert(name, (process, hung_since, samples));
             }
         }
-        self.0.iter().find_map(|(name, (process, _, samples))| {
+        self.found(now)
+    }
+
+    fn found(&self, now: Uptime) -> Option<Finding> {
+        self.seen.iter().find_map(|(name, (process, _, samples))| {
             let (pid, tid) = (process.pid, samples.stuck_for(DEADLOCKED_AFTER, now)?);
             let waits = "waited in the kernel (state D) for over 2 minutes";
             let message = if pid == INIT_PID {
@@ -110,6 +123,9 @@ mod tests {
             assert_eq!(found.is_some(), is_found, "{second}");
         }
         assert_eq!(deadlocks.looked(vec![], secs(1540)), None, "it answers again");
+        let mut looks =
+            (2000..2300).step_by(2).map(|second| deadlocks.looked(kubelet(1990, &[(820, 5)]), secs(second)));
+        assert_eq!(looks.position(|found| found.is_some()), Some(60), "each 2 s, in a storm of log lines");
     }
 
     #[test]

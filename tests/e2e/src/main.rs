@@ -43,7 +43,7 @@ struct CommandLine {
     #[arg(long, value_name = "MINUTES")]
     well: Option<u64>,
     /// Writes which problems the stories have provoked, and what the Node said, to this table.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["well", "demo", "bench"])]
     table: Option<PathBuf>,
     /// What `--well` draws by, to repeat a run.
     #[arg(long, requires = "well")]

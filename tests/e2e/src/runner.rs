@@ -58,9 +58,7 @@ fn play(story: &Story, plane: &Arc<ControlPlane>, provoked: Option<&mut Provoked
         Err(_) if thread.is_finished() => Err(anyhow!("it panicked")),
         Err(_) => Err(anyhow!("it was ended after {} s", STORY_LIMIT.as_secs())),
     };
-    if let (Ok(()), Some(provoked)) = (&result, provoked) {
-        provoked.add(story.name, &scene)?;
-    }
+    let result = result.and_then(|()| provoked.map_or(Ok(()), |provoked| provoked.add(story.name, &scene)));
     if result.is_err() {
         scene.nodes().iter().for_each(|node| describe(node, plane));
     }

@@ -28,13 +28,14 @@ pub struct Scene {
     plane: Arc<ControlPlane>,
     node_name: String,
     nodes: Mutex<Vec<Arc<ObservedNode>>>,
+    watches: Mutex<Vec<Arc<NodeWatch>>>,
 }
 
 /// A node with a watch on its Node object from before it booted.
 #[derive(Debug)]
 pub struct ObservedNode {
     node: Node,
-    watch: NodeWatch,
+    watch: Arc<NodeWatch>,
 }
 
 /// A condition type on a Node, for waiting for what it shows.
@@ -63,7 +64,12 @@ pub struct Condition {
 impl Scene {
     /// The scene of the story of that name.
     pub fn new(plane: &Arc<ControlPlane>, story: &str) -> Self {
-        Self { plane: Arc::clone(plane), node_name: node_name(story), nodes: Mutex::default() }
+        Self {
+            plane: Arc::clone(plane),
+            node_name: node_name(story),
+            nodes: Mutex::default(),
+            watches: Mutex::default(),
+        }
     }
 
     /// The control plane.
@@ -92,7 +98,7 @@ impl Scene {
 
     /// A node whose kubelet is Ready, and whose agent is installed and not started.
     pub fn ready_with(&self, change: impl FnOnce(NodeBuilder) -> NodeBuilder) -> Result<Arc<ObservedNode>> {
-        let (watch, from) = (NodeWatch::start(Arc::clone(&self.plane), &self.node_name)?, Instant::now());
+        let (watch, from) = (self.watch()?, Instant::now());
         let node = change(NodeBuilder::new(&self.plane, &self.node_name).agent()).boot()?;
         let node = Arc::new(ObservedNode { node, watch });
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&node));
@@ -104,6 +110,18 @@ impl Scene {
     pub fn wait_for_lease(&self) -> Result<()> {
         let lease = || self.plane.kubectl(&["get", "lease", "-n", "kube-node-lease", &self.node_name]);
         wait_until("the kubelet's Lease", WAIT, || Ok(lease().ok())).map(drop)
+    }
+
+    /// Starts to watch its Node, which need not exist yet.
+    pub fn watch(&self) -> Result<Arc<NodeWatch>> {
+        let watch = Arc::new(NodeWatch::start(Arc::clone(&self.plane), &self.node_name)?);
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&watch));
+        Ok(watch)
+    }
+
+    /// The watches that were started so far.
+    pub fn watches(&self) -> Vec<Arc<NodeWatch>> {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The nodes that were booted so far.
@@ -136,12 +154,12 @@ impl ObservedNode {
     }
 
     /// Its condition of this type.
-    pub const fn condition(&self, kind: &'static str) -> ConditionView<'_> {
+    pub fn condition(&self, kind: &'static str) -> ConditionView<'_> {
         ConditionView::new(&self.watch, kind)
     }
 
     /// Its condition `KubeletHealthy`.
-    pub const fn kubelet(&self) -> ConditionView<'_> {
+    pub fn kubelet(&self) -> ConditionView<'_> {
         self.condition("KubeletHealthy")
     }
 

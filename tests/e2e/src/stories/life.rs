@@ -41,13 +41,15 @@ pub fn a_clean_exit_without_a_stop_job_is_a_crash(scene: &Scene) -> Result<()> {
 pub fn a_kubelet_that_outlives_sigkill_is_unkillable(scene: &Scene) -> Result<()> {
     let (node, _) = healthy_node(scene)?;
     wait_until_not_young(&node);
-    begin_stall(&node, scene.plane())?;
-    let from = Instant::now();
-    let pid = node.kill_kubelet();
-    let shown = node.kubelet().wait_for(from, "False", "KubeletUnkillable");
+    // In case the story is ended meanwhile: a process that waits for the disk outlives its node.
+    node.sh("systemd-run --quiet sh -c 'sleep 200; fsfreeze -u /srv/kubelet/pods'")?;
+    let shown = begin_stall(&node, scene.plane()).and_then(|()| {
+        let (from, pid) = (Instant::now(), node.kill_kubelet()?);
+        Ok((pid, node.kubelet().wait_for(from, "False", "KubeletUnkillable")?))
+    });
     let thawed = Instant::now();
     thaw(&node)?;
-    let (pid, shown) = (pid?, shown?);
+    let (pid, shown) = shown?;
     ensure!(shown.message.contains(&format!("pid {pid} ")), "{pid}: {shown:?}");
     node.kubelet().wait_for(thawed, "True", "KubeletIsHealthy").map(drop)
 }

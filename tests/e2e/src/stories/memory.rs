@@ -1,7 +1,6 @@
 //! The host's memory, which on these nodes is that of the machine that runs the stories, but for a guest that may use up its own.
 
 use std::{
-    sync::Arc,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -89,7 +88,7 @@ pub fn a_cgroup_at_its_own_limit_is_not_the_host(scene: &Scene) -> Result<()> {
 }
 
 pub fn a_host_that_thrashes_is_reported_until_it_has_memory_again(scene: &Scene) -> Result<()> {
-    let watch = NodeWatch::start(Arc::clone(scene.plane()), scene.node_name())?;
+    let watch = scene.watch()?;
     let mut guest = Guest::boot(scene.plane(), scene.node_name())?;
     thrash(&mut guest, &watch).with_context(|| guest.console())
 }

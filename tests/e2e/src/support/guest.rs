@@ -20,7 +20,8 @@ use super::{
     output, programs,
 };
 
-/// Makes the disk and the initial file system, which has the same files but the text. With the drivers for disk and network.
+/// Makes the disk, and the initial file system with the same files but for the text. Both have the drivers for disk and
+/// network.
 const IMAGE: &str = r#"
 for program in "$AGENT" "$(command -v busybox)"; do
     cp "$program" root/bin/
@@ -119,7 +120,7 @@ fn emulate(folder: &Path) -> Result<Child> {
     let (console, errors) = log_file(&folder.join("console"))?;
     Command::new("qemu-system-x86_64")
         .current_dir(folder)
-        // Software alone, as a machine of the stories need not have KVM; of later processors Debian 12's emulator crashes.
+        // No KVM: not every machine has it. Nehalem: Debian 12's QEMU crashes when it emulates later processors.
         .args(["-accel", "tcg", "-cpu", "Nehalem-v1", "-m", "384", "-nodefaults", "-no-user-config", "-no-reboot"])
         .args(["-display", "none", "-serial", "stdio", "-kernel", "kernel", "-initrd", "initial"])
         .args(["-append", "console=ttyS0 quiet panic=-1"])
