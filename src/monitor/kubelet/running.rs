@@ -113,7 +113,7 @@ impl RunningKubelet {
         View::healthy(format!("{who} answers on /healthz"))
     }
 
-    /// What to report of a kubelet that does not answer; none before the third failed probe.
+    /// What to report of a kubelet that does not answer; none before the third failed probe, and while it may be unkillable.
     pub(super) fn unanswered_view(&self, api_reached: Option<Uptime>, now: Uptime) -> Option<View> {
         let (failed, who) = (&self.failed, self.who());
         let silent = |why: String| Some(View::CannotTell(Finding::new(Reason::KubeletHealthzSilent, why)));
@@ -146,6 +146,10 @@ impl RunningKubelet {
             if let Some(evidence) = failed.unkillable(now) {
                 return found(Reason::KubeletUnkillable, evidence);
             }
+            // That is known within seconds. KubeletHung, with another remedy, would stay on the Node for minutes.
+            if failed.may_be_unkillable(now) {
+                return None;
+            }
             if let Some(evidence) = self.hang_evidence(now) {
                 return found(Reason::KubeletHung, evidence);
             }
@@ -156,9 +160,6 @@ impl RunningKubelet {
     /// What confirms, besides the probes, that it does not work.
     fn hang_evidence(&self, now: Uptime) -> Option<String> {
         let failed = &self.failed;
-        if let Some(tid) = failed.samples.stuck_for(Duration::ZERO, now) {
-            return Some(format!("its thread {tid} waits in the kernel (state D)"));
-        }
         // What another program has at a port that the kubelet never answered at proves nothing.
         if self.has_answered && failed.accepts_nothing() {
             return Some("connections wait at its port, and it accepts none".into());
@@ -185,6 +186,11 @@ impl FailedProbes {
         }
         let tid = self.samples.stuck_for(UNKILLABLE_AFTER, now)?;
         Some(format!("its thread {tid} has waited in the kernel (state D) for over {} s", UNKILLABLE_AFTER.as_secs()))
+    }
+
+    /// Whether it is in a state which, if it lasts, is that of an unkillable process.
+    fn may_be_unkillable(&self, now: Uptime) -> bool {
+        self.killed_since.is_some() || self.samples.stuck_for(Duration::ZERO, now).is_some()
     }
 
     /// Whether connections wait at its port from one sample to the next, and none is accepted.

@@ -19,13 +19,11 @@ fn failed_probes_alone_are_no_fault() {
 fn failed_probes_and_a_state_that_confirms_them_are_a_hang() {
     let state = |state: char| Sample { state, ..Sample::default() };
     let waiting = |count| Sample { listener: Listener::Waiting(count), ..state('S') };
-    let in_kernel = Sample { uninterruptible: vec![ThreadWait { tid: 9, switches: 5 }], ..state('S') };
     let frozen = Sample { frozen_by: Some("/system.slice/kubelet.service".into()), ..state('S') };
     let no_listener = Sample { listener: Listener::Nobody, ..state('S') };
     for (probe, sample, evidence) in [
         (Probe::TimedOut, state('T'), "it is stopped by a signal (state T)"),
         (Probe::TimedOut, frozen, "its cgroup /system.slice/kubelet.service is frozen"),
-        (Probe::TimedOut, in_kernel, "its thread 9 waits in the kernel (state D)"),
         (Probe::TimedOut, waiting(2), "connections wait at its port, and it accepts none"),
         (Probe::Refused, no_listener, "nothing listens at its port any more"),
     ] {
@@ -44,13 +42,21 @@ fn a_wait_in_the_kernel_of_ten_seconds_takes_a_reboot() {
     let sample = |switches| Sample { uninterruptible: vec![ThreadWait { tid: 9, switches }], ..Sample::default() };
     let mut stuck = Story::healthy();
     let mut busy = Story::healthy();
+    let mut killed = Story::healthy();
     for round in 0..5 {
         stuck.fail(812, &Probe::TimedOut, &sample(5));
         busy.fail(812, &Probe::TimedOut, &sample(round));
+        killed.fail(812, &Probe::TimedOut, &Sample { is_killed: true, ..Sample::default() });
+        if round == 0 {
+            assert_eq!([&stuck, &killed].map(|story| story.kubelet.view(story.now)), [None, None], "it may end");
+        }
     }
     stuck.reports(Status::False, Reason::KubeletUnkillable);
+    killed.reports(Status::False, Reason::KubeletUnkillable);
     // Three looks within the last round had the same wait.
-    busy.reports(Status::False, Reason::KubeletHung);
+    assert_eq!(busy.kubelet.view(busy.now), None);
+    busy.fail(812, &Probe::TimedOut, &Sample::default());
+    busy.reports(Status::Unknown, Reason::KubeletHealthzSilent);
 }
 
 #[test]
