@@ -76,7 +76,11 @@ impl Provoked {
                 };
                 let message = shown.message.replace('|', "\\|");
                 let row = format!("| `{reason}` | `{condition}={status}` | {story} | {message} |");
-                self.rows.insert(reason.clone(), row);
+                // Of several stories the one that is in the table already stays there.
+                let is_of_another = |known: &String| !known.contains(&format!("| {story} |"));
+                if !self.rows.get(reason).is_some_and(is_of_another) {
+                    self.rows.insert(reason.clone(), row);
+                }
             }
         }
         let row = |[reason, condition, status]: &[String; 3]| {
