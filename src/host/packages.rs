@@ -29,19 +29,23 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub struct PackageLocks {
     ask_again_at: Uptime,
+    /// The last answer.
+    holder: Option<&'static str>,
 }
 
 impl PackageLocks {
-    /// The package manager that holds its lock; none if no one does, or the disk does not answer.
+    /// The package manager that holds its lock. While that cannot be found out, the last answer holds: a host under load must not end
+    /// the suppression of an upgrade.
     pub async fn holder(&mut self, now: Uptime) -> Option<&'static str> {
         if now < self.ask_again_at {
-            return None;
+            return self.holder;
         }
         let asked = blocking::run("asking for a package manager's lock", TIMEOUT, || holder(Path::new("/"))).await;
-        if asked.is_err() {
-            self.ask_again_at = now + ASK_AGAIN_AFTER;
+        match asked {
+            Ok(holder) => self.holder = holder,
+            Err(_) => self.ask_again_at = now + ASK_AGAIN_AFTER,
         }
-        asked.ok().flatten()
+        self.holder
     }
 }
 

@@ -204,7 +204,10 @@ impl Config {
             }
             (Some(error), None) => {
                 let minutes = counts_after(&error.rule).as_secs() / 60;
-                let message = format!("{}; it counts when it has lasted for {minutes} min", message(unit, error));
+                let message = format!(
+                    "{}; it is reported as an error when it has lasted for {minutes} min",
+                    message(unit, error)
+                );
                 View::Unchanged(not_checked(message))
             }
             (None, None) => View::healthy(healthy(unit, answer.summary.warning)),
