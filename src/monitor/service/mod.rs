@@ -26,9 +26,9 @@ use crate::{
     },
 };
 
-/// How long systemd's account of an end is waited for: it usually comes within this time, and without it the end is reported all the
-/// same. To wait longer would delay every report.
-const ACCOUNT_WAIT: Duration = Duration::from_millis(3);
+/// How long systemd's account of an end, with its signal or exit code, is waited for. It usually comes within three milliseconds; on a busy
+/// host it comes later, and the Event and the first message would lack it. Without it the end is reported all the same.
+const ACCOUNT_WAIT: Duration = Duration::from_millis(50);
 /// The same while the kind of a job is still to be read, and while other senders than systemd send us signals, as systemd's may wait in
 /// the queue behind theirs: a wrong `False` is worse than a late one.
 const ACCOUNT_WAIT_IN_DOUBT: Duration = Duration::from_secs(1);

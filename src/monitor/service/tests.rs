@@ -154,7 +154,7 @@ fn a_killed_process_has_ended_by_itself_until_another_one_answers() {
     let mut story = Story::healthy();
     story.see(ServiceEvent::Exited(812));
     story.is("undecided");
-    assert_eq!(story.service.deadline(story.now), Some(story.now + ms(3)), "systemd may be about to say why");
+    assert_eq!(story.service.deadline(story.now), Some(story.now + ms(50)), "systemd may be about to say why");
     story.see(changed(unit("activating", 0, SIGKILL, "signal")));
     story.is(KILLED);
     story.all(job(JobKind::Restart)); // systemd's own, by Restart=
@@ -170,7 +170,7 @@ fn a_killed_process_has_ended_by_itself_until_another_one_answers() {
 fn an_end_counts_after_three_milliseconds_even_if_systemd_has_not_said_how_it_came() {
     let mut story = Story::healthy();
     story.see(ServiceEvent::Exited(812));
-    story.wait(ms(3));
+    story.wait(ms(50));
     story.is("has ended");
 
     let mut among_foreign_signals = Story::healthy();
@@ -203,7 +203,7 @@ fn a_stop_job_excuses_the_end_however_late_it_is_read() {
 
     let mut dead = Story::healthy();
     dead.see(ServiceEvent::Exited(812));
-    dead.wait(ms(3));
+    dead.wait(ms(50));
     dead.is("has ended");
     dead.all(job(JobKind::Stop));
     dead.see(job_removed("done"));
@@ -226,7 +226,7 @@ fn a_stop_job_that_is_over_before_its_kind_is_read_makes_no_end_by_itself() {
     stopping.see(changed(UnitState { sub_state: "stop-sigterm".into(), ..running(812) }));
     stopping.see(ServiceEvent::Exited(812));
     stopping.see(changed(unit("failed", 0, exited(812, 1), "exit-code")));
-    stopping.wait(ms(3));
+    stopping.wait(ms(50));
     stopping.is("unexplained");
 
     // Its children alone are stopped, after its end.
@@ -373,12 +373,12 @@ fn an_oom_kill_is_attributed_before_and_after_the_end_and_not_long_before() {
     before.see(kill());
     before.is("runs");
     before.see(ServiceEvent::Exited(812));
-    before.wait(ms(3));
+    before.wait(ms(50));
     before.is(killed);
 
     let mut after = Story::healthy();
     after.see(ServiceEvent::Exited(812));
-    after.wait(ms(3));
+    after.wait(ms(50));
     after.is("has ended");
     after.see(kill());
     after.is(killed);
@@ -387,7 +387,7 @@ fn an_oom_kill_is_attributed_before_and_after_the_end_and_not_long_before() {
     late.see(kill());
     late.wait(Duration::from_secs(11));
     late.see(ServiceEvent::Exited(812));
-    late.wait(ms(3));
+    late.wait(ms(50));
     late.is("has ended");
 }
 
