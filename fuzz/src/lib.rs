@@ -2,7 +2,7 @@
 
 use kubelet_config::{
     kubelet::{
-        place::Place,
+        location::Location,
         resolve::{Inputs, snapshot},
         systemd::env_file,
         tree::MemoryTree,
@@ -33,18 +33,18 @@ fn check(tree: &MemoryTree, unit: &str, version: &str) {
         assert!(!finding.message.is_empty());
         is_sound(&finding.at);
     }
-    for word in &snapshot.launch.words {
+    for word in &snapshot.command.args {
         is_sound(&word.declared);
         is_sound(word.at());
     }
-    assert_eq!(snapshot.launch.words.len(), snapshot.launch.built_in.len());
+    assert_eq!(snapshot.command.args.len(), snapshot.command.built_in.len());
     let count = report.findings.len();
     let parted = rules::allow::part(tree, report.findings);
     assert_eq!(parted.findings.len() + parted.allowed.len(), count);
 }
 
 /// A column stands in a line, a line in a file.
-fn is_sound(place: &Place) {
+fn is_sound(place: &Location) {
     assert!(!place.file.is_empty());
     assert!(place.column == 0 || place.line > 0, "{place:?}");
 }
@@ -70,7 +70,7 @@ pub fn unit(bytes: &[u8]) {
 pub fn env_file(bytes: &[u8]) {
     for version in [252, 255] {
         let parsed = env_file::parse(
-            &Place::file("/etc/default/kubelet"),
+            &Location::file("/etc/default/kubelet"),
             bytes,
             version,
         );
@@ -157,10 +157,10 @@ pub fn hide_secrets(bytes: &[u8]) {
         let shown = redact::hide_secrets(&planted);
         assert!(!shown.contains(PLANTED), "{shown:?}");
     }
-    let short = redact::few_stars(&redact::harmless(&shown));
+    let short = redact::few_stars(&redact::escape_controls(&shown));
     assert!(short.len() <= 3 * text.len() && !short.contains("****"));
     assert_eq!(
-        redact::few_stars(&redact::harmless(&short)),
+        redact::few_stars(&redact::escape_controls(&short)),
         short,
         "twice is once"
     );

@@ -97,10 +97,10 @@ fn text(assessment: &Assessment) -> String {
     let row = |report: &StageReport| {
         let age = report.age_secs.map_or_else(|| "-".to_owned(), |secs| table::age(SignedDuration::from_secs(secs)));
         let status = format!("{:?}", report.state.status);
-        ([report.stage.name().to_owned(), status, age, redact::harmless(&report.state.message)], "")
+        ([report.stage.name().to_owned(), status, age, redact::escape_controls(&report.state.message)], "")
     };
     let table = table::text(["STAGE", "STATUS", "AGE", "MESSAGE"], assessment.stages.iter().map(row));
     let current = assessment.current().filter(|current| !current.state.advice.is_empty());
-    let advice = current.map(|current| format!("\nWhat to do: {}\n", redact::harmless(&current.state.advice)));
+    let advice = current.map(|current| format!("\nWhat to do: {}\n", redact::escape_controls(&current.state.advice)));
     table + &advice.unwrap_or_default()
 }

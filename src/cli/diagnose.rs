@@ -119,7 +119,7 @@ fn conditions(engine: &mut Engine) -> Vec<Found> {
             let (status, reason) = (Status::Unknown, "-".to_owned());
             return Some(Found { kind: kind.name(), status, reason, message, is_problem: false });
         };
-        let (reason, message) = (condition.reason.clone(), redact::harmless(&condition.message));
+        let (reason, message) = (condition.reason.clone(), redact::escape_controls(&condition.message));
         let (status, is_problem) = (condition.status, condition.is_problem());
         Some(Found { kind: kind.name(), status, reason, message, is_problem })
     };
@@ -175,7 +175,7 @@ fn text(findings: &Findings, colored: bool) -> String {
     let conditions = table::text(["TYPE", "STATUS", "REASON", "MESSAGE"], findings.conditions.iter().map(row));
     let row = |access: &Access| {
         let works = if access.works { "yes" } else { "no" };
-        ([access.name.to_owned(), works.to_owned(), redact::harmless(&access.message)], "")
+        ([access.name.to_owned(), works.to_owned(), redact::escape_controls(&access.message)], "")
     };
     format!("{conditions}\n{}", table::text(["USES", "WORKS", "MESSAGE"], findings.access.iter().map(row)))
 }

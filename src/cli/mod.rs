@@ -194,7 +194,7 @@ fn is_colored() -> bool {
 
 /// Prints a line to stderr.
 fn complain(message: &str) {
-    _ = writeln!(io::stderr().lock(), "nodevigil: {}", redact::harmless(message));
+    _ = writeln!(io::stderr().lock(), "nodevigil: {}", redact::escape_controls(message));
 }
 
 /// The command line, from which docs/reference is generated.

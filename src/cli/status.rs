@@ -151,8 +151,13 @@ fn text(report: &StatusReport, now: Timestamp, colored: bool) -> String {
     let row = |condition: &ConditionReport| {
         let age = table::age(now.duration_since(condition.since));
         let status = condition.status.name().to_owned();
-        let cells =
-            [condition.kind.clone(), status, condition.reason.clone(), age, redact::harmless(&condition.message)];
+        let cells = [
+            condition.kind.clone(),
+            status,
+            condition.reason.clone(),
+            age,
+            redact::escape_controls(&condition.message),
+        ];
         (cells, if colored { color(condition.status, condition.is_problem()) } else { "" })
     };
     let table = table::text(["TYPE", "STATUS", "REASON", "AGE", "MESSAGE"], report.conditions.iter().map(row));
@@ -176,7 +181,7 @@ fn remarks(report: &StatusReport, now: Timestamp) -> Vec<String> {
     }
     if let Some(Pause { until, by, reason }) = &report.pause {
         let reason = reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
-        let paused = redact::harmless(&format!("Paused by {by} until {until}{reason}"));
+        let paused = redact::escape_controls(&format!("Paused by {by} until {until}{reason}"));
         remarks.push(format!("{paused} (end it with: nodevigil resume)"));
     }
     match &report.published {
@@ -189,7 +194,7 @@ fn remarks(report: &StatusReport, now: Timestamp) -> Vec<String> {
         Published::Reached { .. } => {}
     }
     let problem = |trouble: &TroubleReport| {
-        format!("Problem of nodevigil itself, {}: {}", trouble.name, redact::harmless(&trouble.message))
+        format!("Problem of nodevigil itself, {}: {}", trouble.name, redact::escape_controls(&trouble.message))
     };
     remarks.extend(report.troubles.iter().map(problem));
     remarks

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use kubelet_config::kubelet::{
-    machine::{ClientCredential, Kubeconfig, Needed, of_running},
-    place::Place,
+    location::Location,
+    machine::{ClientCredential, FileState, Kubeconfig, of_running},
 };
 use serde::{Deserialize, Serialize};
 
@@ -52,24 +52,24 @@ pub enum Credential {
 /// `cert_dir` is the kubelet's `--cert-dir`. Reads files: call it in a child.
 pub fn read(kubeconfig: Option<&Path>, cert_dir: Option<&str>) -> (Credential, Option<String>) {
     let bootstrap = BOOTSTRAP_KUBECONFIGS.iter().map(PathBuf::from).find(|path| path.exists());
-    let found = kubeconfig.map_or(Needed::NotAsked, |path| read_kubeconfig(path, cert_dir));
-    let server = if let Needed::Present(found) = &found { found.server.clone() } else { None };
+    let found = kubeconfig.map_or(FileState::NotAsked, |path| read_kubeconfig(path, cert_dir));
+    let server = if let FileState::Present(found) = &found { found.server.clone() } else { None };
     (judge(found, bootstrap), server)
 }
 
 /// A kubeconfig and what it names.
-fn read_kubeconfig(path: &Path, cert_dir: Option<&str>) -> Needed<Kubeconfig> {
+fn read_kubeconfig(path: &Path, cert_dir: Option<&str>) -> FileState<Kubeconfig> {
     match HostTree::new(Path::new("/")) {
         Ok(tree) => of_running(&tree, &path.to_string_lossy(), cert_dir),
-        Err(error) => Needed::Bad { at: Place::file("/"), reason: error.to_string() },
+        Err(error) => FileState::Bad { at: Location::file("/"), reason: error.to_string() },
     }
 }
 
-fn judge(kubeconfig: Needed<Kubeconfig>, bootstrap: Option<PathBuf>) -> Credential {
+fn judge(kubeconfig: FileState<Kubeconfig>, bootstrap: Option<PathBuf>) -> Credential {
     let found = match kubeconfig {
-        Needed::Present(found) => found,
-        Needed::Bad { at, reason } => return Credential::Unusable(format!("{at} {reason}")),
-        Needed::NotAsked | Needed::Missing { .. } => {
+        FileState::Present(found) => found,
+        FileState::Bad { at, reason } => return Credential::Unusable(format!("{at} {reason}")),
+        FileState::NotAsked | FileState::Missing { .. } => {
             return bootstrap.map_or(Credential::Missing, |file| Credential::Bootstrap { file });
         }
     };

@@ -43,7 +43,7 @@ impl Log for QueuedLog {
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            let text = redact::bounded(&redact::harmless(&record.args().to_string()), MAX_LINE_BYTES);
+            let text = redact::bounded(&redact::escape_controls(&record.args().to_string()), MAX_LINE_BYTES);
             let line = Queued::Line(record.level(), text);
             if QUEUED.get().is_none_or(|queue| queue.try_send(line).is_err()) {
                 LOST.fetch_add(1, Ordering::Relaxed);

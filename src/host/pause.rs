@@ -37,8 +37,8 @@ impl Pause {
     }
 
     fn harmless(mut self) -> Self {
-        self.by = redact::bounded(&redact::harmless(&self.by), MAX_TEXT_BYTES);
-        self.reason = self.reason.map(|reason| redact::bounded(&redact::harmless(&reason), MAX_TEXT_BYTES));
+        self.by = redact::bounded(&redact::escape_controls(&self.by), MAX_TEXT_BYTES);
+        self.reason = self.reason.map(|reason| redact::bounded(&redact::escape_controls(&reason), MAX_TEXT_BYTES));
         self
     }
 }

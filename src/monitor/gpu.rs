@@ -61,7 +61,7 @@ impl Xids {
     fn take(&mut self, line: &Line, now: Uptime) {
         let Some(code) = code(&line.text).filter(|_| !line.is_old) else { return };
         let before = self.0.get(&code).filter(|xid| now < xid.last_at + XID_LASTS).map_or(0, |xid| xid.count);
-        let last_line = redact::harmless(&redact::bounded(&line.text, MAX_LINE_BYTES));
+        let last_line = redact::escape_controls(&redact::bounded(&line.text, MAX_LINE_BYTES));
         self.0.insert(code, Xid { count: before.saturating_add(1), last_line, last_at: now });
     }
 

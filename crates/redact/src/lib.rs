@@ -12,11 +12,11 @@ pub use self::{
 const ELLIPSIS: &str = "…";
 
 /// The text without what steers a terminal; the same number of characters.
-pub fn harmless(text: &str) -> String {
-    text.chars().map(harmless_char).collect()
+pub fn escape_controls(text: &str) -> String {
+    text.chars().map(escape_control).collect()
 }
 
-fn harmless_char(c: char) -> char {
+fn escape_control(c: char) -> char {
     match c {
         '\t' => ' ',
         // The pictures of the control characters: ␊, ␍, ␛, ….
@@ -62,7 +62,7 @@ pub fn few_stars(text: &str) -> String {
 
 /// A text as it leaves the process that read it: one line without secrets, that steers no terminal, of so many bytes at most.
 pub fn sanitize_line(text: &str, max_bytes: usize) -> String {
-    bounded(&few_stars(&harmless(&hide_secrets(text))), max_bytes)
+    bounded(&few_stars(&escape_controls(&hide_secrets(text))), max_bytes)
 }
 
 /// `text`, or as much of it as fits, ended by `…`.

@@ -164,13 +164,13 @@ fn names_of_variables_tell_what_is_secret() {
 
 #[test]
 fn nothing_steers_a_terminal() {
-    assert_eq!(harmless("a\x1b[31mb\tc\u{202e}d\r\0é"), "a\u{241b}[31mb c\u{fffd}d\u{240d}\u{2400}é");
+    assert_eq!(escape_controls("a\x1b[31mb\tc\u{202e}d\r\0é"), "a\u{241b}[31mb c\u{fffd}d\u{240d}\u{2400}é");
 }
 
 proptest! {
     #[test]
     fn any_text_keeps_its_columns(text in ".*") {
-        let shown = harmless(&hide_secrets(&text));
+        let shown = escape_controls(&hide_secrets(&text));
         prop_assert_eq!(shown.chars().count(), text.chars().count());
     }
 

@@ -4,7 +4,7 @@ use std::{cmp::Reverse, path::Path};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use kubelet_config::{
-    kubelet::{place::Place, tree::Tree},
+    kubelet::{location::Location, tree::Tree},
     rules::{
         self, Finding, NotChecked, Report, Severity,
         allow::{self, Allowed, Parted},
@@ -44,7 +44,7 @@ pub struct Chosen {
     shown_from: Severity,
     pub allowed: Vec<Allowed>,
     /// Comments that allow nothing, and why.
-    pub refused: Vec<(Place, &'static str)>,
+    pub refused: Vec<(Location, &'static str)>,
     pub not_checked: Vec<NotChecked>,
 }
 

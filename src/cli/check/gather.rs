@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use kubelet_config::kubelet::{
     resolve::{Inputs, Overrides},
-    snapshot::{CloudFacts, ClusterFacts, Intent, Phase},
+    snapshot::{CloudFacts, ClusterFacts, Intent, Lifecycle},
     systemd::Manager,
     tree::Tree as _,
     version::Version,
@@ -114,7 +114,7 @@ impl Given {
             version: self.kubelet_version.clone().or(version),
             hostname,
             intent: intent(&settings.intent, &self.intent),
-            phase: if self.phase == "before" { Phase::Before } else { Phase::After },
+            lifecycle: if self.phase == "before" { Lifecycle::BeforeFirstStart } else { Lifecycle::Running },
             now_secs: host.now_secs.or_else(|| Some(wall().as_second())),
             cluster,
             cloud,

@@ -9,9 +9,9 @@ use kubelet_config::{
     kubelet::{
         effective::From,
         layers::Launcher,
-        place::Place,
-        snapshot::{Phase, Snapshot},
-        systemd::{Assignment, EnvFile, EnvFileState, LoadState, Source, Unit, Word},
+        location::Location,
+        snapshot::{Lifecycle, Snapshot},
+        systemd::{Arg, Assignment, EnvFile, EnvFileState, LoadState, Source, Unit},
     },
     rules::Finding,
 };
@@ -35,7 +35,7 @@ pub fn document(
         "schema": SCHEMA,
         "nodevigil": env!("CARGO_PKG_VERSION"),
         "root": root.display().to_string(),
-        "phase": if snapshot.phase == Phase::Before { "before" } else { "after" },
+        "phase": if snapshot.lifecycle == Lifecycle::BeforeFirstStart { "before" } else { "after" },
         "host": {
             "hostname": snapshot.machine.hostname.as_ref().map(|found| &found.value),
             "kubelet_version": snapshot.version.as_ref().map(ToString::to_string),
@@ -43,7 +43,7 @@ pub fn document(
         "intent": snapshot.intent,
         "unit": unit(&snapshot.unit),
         "argv": texts(&snapshot.unit.argv),
-        "argv_order_significant": snapshot.launch.order_significant,
+        "argv_order_significant": snapshot.command.order_significant,
         "words": words(&snapshot.unit.argv),
         "variables": variables(&snapshot.unit),
         "kubelet": kubelet(snapshot),
@@ -105,9 +105,9 @@ fn env_file(file: &EnvFile) -> Value {
 }
 
 /// What may be shown of each word.
-fn texts(words: &[Word]) -> Vec<String> {
+fn texts(words: &[Arg]) -> Vec<String> {
     let hidden = hide_in_words(words.iter().map(|word| word.text.as_str()));
-    let show = |(word, text): (&Word, String)| {
+    let show = |(word, text): (&Arg, String)| {
         let is_secret = word.origins.iter().any(|origin| is_secret_variable(&origin.variable));
         match text.split_once('=') {
             Some((flag, _)) if is_secret && flag.starts_with("--") => format!("{flag}=***"),
@@ -118,8 +118,8 @@ fn texts(words: &[Word]) -> Vec<String> {
     words.iter().zip(hidden).map(show).collect()
 }
 
-fn words(words: &[Word]) -> Vec<Value> {
-    let row = |(word, text): (&Word, String)| {
+fn words(words: &[Arg]) -> Vec<Value> {
+    let row = |(word, text): (&Arg, String)| {
         let variables = word.origins.iter().map(|origin| &origin.variable).filter(|name| !name.is_empty());
         json!({
             "text": text, "at": word.at().file_line(), "column": word.at().column, "declared": word.declared.file_line(),
@@ -135,17 +135,17 @@ fn variables(unit: &Unit) -> Map<String, Value> {
         if is_secret { "********".to_owned() } else { hide_secrets(&assignment.value) }
     };
     let rows = unit.variables.iter().map(|(name, variable)| {
-        let winner = &variable.winner;
-        let source = match winner.source {
+        let effective = &variable.effective;
+        let source = match effective.source {
             Source::Manager => "manager",
             Source::Passed => "PassEnvironment",
             Source::Environment => "Environment",
             Source::File { .. } => "EnvironmentFile",
         };
-        let lost = |loser: &Assignment| json!({"at": loser.at.file_line(), "value": value(loser)});
+        let lost = |overridden: &Assignment| json!({"at": overridden.at.file_line(), "value": value(overridden)});
         let mut row = json!({
-            "value": value(winner), "from": winner.at.file_line(), "source": source,
-            "overrides": variable.losers.iter().map(lost).collect::<Vec<_>>(),
+            "value": value(effective), "from": effective.at.file_line(), "source": source,
+            "overrides": variable.overridden.iter().map(lost).collect::<Vec<_>>(),
         });
         if let Some(at) = variable.referenced_at.first() {
             row["referenced_at"] = at.file_line().into();
@@ -156,9 +156,9 @@ fn variables(unit: &Unit) -> Map<String, Value> {
 }
 
 fn kubelet(snapshot: &Snapshot) -> Value {
-    let launch = &snapshot.launch;
-    let own_words = launch.words.get(1..).unwrap_or_default();
-    let launcher = match launch.launcher {
+    let command = &snapshot.command;
+    let own_words = command.args.get(1..).unwrap_or_default();
+    let launcher = match command.launcher {
         Launcher::Direct => "direct",
         Launcher::K3s => "k3s",
         Launcher::Rke2 => "rke2",
@@ -168,11 +168,11 @@ fn kubelet(snapshot: &Snapshot) -> Value {
     };
     json!({
         "launcher": launcher,
-        "in_process": launch.launcher.is_in_process(),
-        "order_significant": launch.order_significant,
+        "in_process": command.launcher.is_in_process(),
+        "order_significant": command.order_significant,
         "flags": texts(own_words),
         "words": words(own_words),
-        "files": launch.files.iter().map(Place::file_line).collect::<Vec<_>>(),
+        "files": command.files.iter().map(Location::file_line).collect::<Vec<_>>(),
     })
 }
 
@@ -197,7 +197,7 @@ fn files(snapshot: &Snapshot) -> BTreeSet<String> {
     let tops = ["/etc/systemd/system.control", "/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system"];
     let usual =
         tops.map(Path::new).into_iter().flat_map(|top| [top.join(&unit.name), top.join(format!("{}.d", unit.name))]);
-    let distribution = match snapshot.launch.launcher {
+    let distribution = match snapshot.command.launcher {
         Launcher::K3s => Some("/etc/rancher/k3s"),
         Launcher::Rke2 => Some("/etc/rancher/rke2"),
         _ => None,
@@ -206,7 +206,7 @@ fn files(snapshot: &Snapshot) -> BTreeSet<String> {
         distribution.into_iter().flat_map(|top| ["config.yaml", "config.yaml.d"].map(|name| Path::new(top).join(name)));
     let environment = unit.env_files.iter().map(|file| &file.path);
     let paths = of_unit.chain(environment).cloned().chain(directories).chain(usual).chain(distribution);
-    let of_kubelet = snapshot.launch.files.iter().chain(snapshot.config.files.iter().map(|file| &file.at));
+    let of_kubelet = snapshot.command.files.iter().chain(snapshot.config.files.iter().map(|file| &file.at));
     let config_dir = snapshot.flags.value("config-dir").map(|path| Path::new("/").join(path).display().to_string());
     let others = of_kubelet.map(|place| place.file.to_string()).chain(config_dir);
     paths.map(|path| path.display().to_string()).chain(others).filter(|path| path.starts_with('/')).collect()

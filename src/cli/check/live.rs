@@ -16,7 +16,7 @@ use kubelet_config::kubelet::{
     layers::{self, Launcher},
     machine::Socket,
     resolve::Inputs,
-    snapshot::{Phase, Snapshot},
+    snapshot::{Lifecycle, Snapshot},
     systemd,
     tree::Tree as _,
 };
@@ -55,7 +55,7 @@ pub async fn ask(tree: &HostTree, inputs: &mut Inputs, notes: &mut Vec<String>) 
 
 async fn ask_kubelet(tree: &HostTree, unit: &str, control_group: &str, inputs: &mut Inputs, notes: &mut Vec<String>) {
     let unit = systemd::resolve(tree, unit, &inputs.manager);
-    let launcher = layers::launch(tree, &unit, inputs.hostname.as_deref()).launcher;
+    let launcher = layers::resolve_command(tree, &unit, inputs.hostname.as_deref()).launcher;
     if inputs.version.is_none()
         && let Some(exec) = &unit.exec
     {
@@ -70,7 +70,7 @@ async fn ask_kubelet(tree: &HostTree, unit: &str, control_group: &str, inputs: &
         }
     }
     // Without a cgroup it does not run, or systemd was not asked, which is noted already.
-    if inputs.phase == Phase::Before || launcher.is_in_process() || control_group.is_empty() {
+    if inputs.lifecycle == Lifecycle::BeforeFirstStart || launcher.is_in_process() || control_group.is_empty() {
         return;
     }
     match program::running_kubelet(control_group).await {
@@ -84,7 +84,7 @@ async fn ask_kubelet(tree: &HostTree, unit: &str, control_group: &str, inputs: &
 
 /// Finds out whether somebody listens at the container runtime's socket.
 pub async fn try_socket(snapshot: &mut Snapshot) {
-    if snapshot.phase == Phase::Before || snapshot.machine.socket != Some(Socket::Present) {
+    if snapshot.lifecycle == Lifecycle::BeforeFirstStart || snapshot.machine.socket != Some(Socket::Present) {
         return;
     }
     let Some(path) = &snapshot.machine.socket_path else { return };

@@ -121,7 +121,7 @@ impl Check {
             block_on(live::ask(tree, &mut gathered.inputs, &mut notes))?;
         }
         let mut snapshot = resolve::snapshot(tree, gathered.inputs);
-        let disables = &mut snapshot.launch.server_disables_cloud_controller;
+        let disables = &mut snapshot.command.server_disables_cloud_controller;
         *disables = gathered.server_disables_cloud_controller.or(*disables);
         if tree.is_this_host() {
             block_on(live::try_socket(&mut snapshot))?;

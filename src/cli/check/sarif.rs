@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Write as _, path::Path};
 
 use kubelet_config::{
-    kubelet::place::Place,
+    kubelet::location::Location,
     rules::{self, Finding, Severity},
 };
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ fn result(root: &Path, sources: &Sources, finding: &Finding) -> Value {
     })
 }
 
-fn location(root: &Path, sources: &Sources, place: &Place) -> Value {
+fn location(root: &Path, sources: &Sources, place: &Location) -> Value {
     let mut physical = json!({"artifactLocation": {"uri": uri(root, &place.file)}});
     if place.line > 0 {
         physical["region"] = json!({"startLine": place.line});

@@ -7,10 +7,10 @@ use std::{
 };
 
 use kubelet_config::{
-    kubelet::{machine::Needed, place::Place, snapshot::Snapshot, tree::Tree},
+    kubelet::{location::Location, machine::FileState, snapshot::Snapshot, tree::Tree},
     rules::Finding,
 };
-use redact::{harmless, hide_secrets};
+use redact::{escape_controls, hide_secrets};
 
 /// Longer files are named, not shown.
 const MAX_BYTES: usize = 1 << 20;
@@ -33,7 +33,7 @@ impl Sources {
     }
 
     /// A line fit to be printed. It has one character for each of the file's, so that columns stay.
-    pub fn line(&self, place: &Place) -> Option<&str> {
+    pub fn line(&self, place: &Location) -> Option<&str> {
         let index = usize::try_from(place.line).ok()?.checked_sub(1)?;
         self.0.get(&place.file)?.get(index).map(String::as_str)
     }
@@ -50,9 +50,9 @@ impl Sources {
 fn secret_files(snapshot: &Snapshot) -> BTreeSet<String> {
     let kubeconfigs = [&snapshot.machine.kubeconfig, &snapshot.machine.bootstrap_kubeconfig];
     let found = kubeconfigs.into_iter().filter_map(|kubeconfig| match kubeconfig {
-        Needed::Present(kubeconfig) => Some(kubeconfig.at.file.to_string()),
-        Needed::Bad { at, .. } => Some(at.file.to_string()),
-        Needed::Missing { .. } | Needed::NotAsked => None,
+        FileState::Present(kubeconfig) => Some(kubeconfig.at.file.to_string()),
+        FileState::Bad { at, .. } => Some(at.file.to_string()),
+        FileState::Missing { .. } | FileState::NotAsked => None,
     });
     let flags = ["kubeconfig", "bootstrap-kubeconfig", "tls-private-key-file"];
     let named = flags.iter().flat_map(|flag| snapshot.flags.all(flag).map(|used| used.value.clone()));
@@ -73,7 +73,7 @@ fn lines(tree: &dyn Tree, file: &str) -> Vec<String> {
     // As a whole: a flag may stand on one line and its secret on the next.
     let line = |line: &str| {
         let line = line.strip_suffix('\r').unwrap_or(line);
-        harmless(&line.chars().take(MAX_LINE_CHARS).collect::<String>())
+        escape_controls(&line.chars().take(MAX_LINE_CHARS).collect::<String>())
     };
     hide_secrets(&text).split('\n').map(line).collect()
 }

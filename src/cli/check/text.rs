@@ -9,10 +9,10 @@ use std::{
 
 use annotate_snippets::{Group, Level, Renderer};
 use kubelet_config::{
-    kubelet::{config::FileState, snapshot::Snapshot, systemd::EnvFileState},
+    kubelet::{config::ConfigFileState, snapshot::Snapshot, systemd::EnvFileState},
     rules::{Finding, Severity},
 };
-use redact::harmless;
+use redact::escape_controls;
 use textwrap::{Options, WordSplitter};
 
 use super::{
@@ -51,7 +51,7 @@ pub fn report(snapshot: &Snapshot, sources: &Sources, chosen: &Chosen, notes: &[
     }
     asides.push(summary(snapshot, chosen, style));
     for aside in asides {
-        _ = writeln!(out, "{}", hang(&harmless(&aside), style.columns, 0, 2));
+        _ = writeln!(out, "{}", hang(&escape_controls(&aside), style.columns, 0, 2));
     }
     out
 }
@@ -98,8 +98,8 @@ fn summary(snapshot: &Snapshot, chosen: &Chosen, style: Style) -> String {
 /// How many files beside the unit's own were read.
 fn files(snapshot: &Snapshot) -> usize {
     let env_files = snapshot.unit.env_files.iter().filter(|file| file.state == EnvFileState::Read);
-    let config = snapshot.config.files.iter().filter(|file| file.state == FileState::Read);
-    snapshot.unit.dropins.len() + env_files.count() + snapshot.launch.files.len() + config.count()
+    let config = snapshot.config.files.iter().filter(|file| file.state == ConfigFileState::Read);
+    snapshot.unit.dropins.len() + env_files.count() + snapshot.command.files.len() + config.count()
 }
 
 /// One finding.
@@ -111,17 +111,17 @@ fn one(finding: &Finding, sources: &Sources, style: Style) -> String {
     };
     let word = SEVERITIES.iter().find(|(known, _)| *known == finding.severity).map_or("", |(_, word)| word);
     let tag = format!("{word}[{}]", format!("{} {}", finding.rule, name_of(finding.rule)).trim_end());
-    let message = hang(&harmless(&finding.message), style.columns, tag.chars().count() + 2, 2);
+    let message = hang(&escape_controls(&finding.message), style.columns, tag.chars().count() + 2, 2);
     let (mut group, mut footnotes) = marks::draw(finding, sources, style, Group::with_level(level));
     if let Some((rule, at)) = &finding.caused_by {
         footnotes.push(format!("follows from {rule} at {at}"));
     }
     let width = style.columns.saturating_sub(12);
     for note in footnotes {
-        group = group.element(Level::NOTE.message(hang(&harmless(&note), width, 0, 0)));
+        group = group.element(Level::NOTE.message(hang(&escape_controls(&note), width, 0, 0)));
     }
     if let Some(fix) = &finding.fix {
-        let lines: Vec<_> = fix.lines().map(harmless).collect();
+        let lines: Vec<_> = fix.lines().map(escape_controls).collect();
         group = group.element(Level::HELP.message(hang(&lines.join("\n"), width, 0, 0)));
     }
     let (heading, renderer) = if style.is_colored {

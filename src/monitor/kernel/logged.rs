@@ -67,7 +67,7 @@ impl Logged {
         let index = patterns::find(&line.text, line.level)?;
         let class = PATTERNS[index].class;
         let at = if line.is_old { line.at } else { now.uptime };
-        let text = redact::harmless(&redact::bounded(&line.text, MAX_LINE_BYTES));
+        let text = redact::escape_controls(&redact::bounded(&line.text, MAX_LINE_BYTES));
         let evidence = Evidence { at, time: wall_at(at, now), line: text, is_old: line.is_old };
         if !line.is_old {
             let before = self.troubles.remove(&index).filter(|trouble| !trouble.is_over(at));

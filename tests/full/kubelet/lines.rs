@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use kubelet_config::kubelet::{
     flags::{check_value, go_quote, parse::parse_argv},
-    place::Place,
+    location::Location,
     version::Minor,
 };
 
@@ -66,7 +66,7 @@ const WORDS: &[&str] = &[
 
 /// The first complaint that follows from our reading.
 fn foretold(argv: &[&str], minor: Minor) -> Option<String> {
-    let line = parse_argv(argv, &Place::file("argv"));
+    let line = parse_argv(argv, &Location::file("argv"));
     let parse = "failed to parse kubelet flag: ";
     for used in line.uses.iter().chain(&line.lacks_value) {
         let lacks = line.lacks_value.as_ref().is_some_and(|last| std::ptr::eq(last, used));

@@ -106,8 +106,8 @@ fn environment(got: &Got, unit: &Unit) -> Vec<String> {
         .variables
         .iter()
         .map(|(name, variable)| {
-            let by_tree = variable.winner.source != Source::Manager;
-            (name.as_str(), (variable.winner.value.as_str(), by_tree))
+            let by_tree = variable.effective.source != Source::Manager;
+            (name.as_str(), (variable.effective.value.as_str(), by_tree))
         })
         .collect();
     let mut found = Vec::new();

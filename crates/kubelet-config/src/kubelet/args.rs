@@ -1,6 +1,6 @@
 //! The few flags of a running kubelet that the daemon needs, from its command line.
 
-use super::{flags::parse::parse_argv, place::Place};
+use super::{flags::parse::parse_argv, location::Location};
 
 /// The flags that nodevigil needs; `None` where the flag is absent or empty, which the kubelet treats alike.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl KubeletFlags {
 
     /// Reads an argument list, the program's name first, by pflag's rules ([`super::flags::parse`]).
     pub fn from_argv<S: AsRef<str>>(argv: &[S]) -> Self {
-        let line = parse_argv(argv, &Place::file(""));
+        let line = parse_argv(argv, &Location::file(""));
         let value = |name| line.value(name).filter(|value| !value.is_empty()).map(str::to_owned);
         Self {
             config: value("config"),

@@ -6,15 +6,15 @@ mod flags;
 
 use std::collections::BTreeMap;
 
-use super::place::Place;
+use super::location::Location;
 
 /// Where a setting comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum From {
     /// A flag.
-    Flag(Place),
+    Flag(Location),
     /// A file of the configuration: the place of the key.
-    File(Place),
+    File(Location),
     /// Nobody set it.
     Default {
         /// Whether it is the default of a kubelet that was given no `--config`.

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{args::KubeletFlags, place::Place, yaml};
+use super::{args::KubeletFlags, location::Location, yaml};
 
 /// The kubelet's default port for `/healthz`.
 pub const DEFAULT_PORT: u16 = 10248;
@@ -56,7 +56,7 @@ pub fn healthz(flags: &KubeletFlags, configs: &[ConfigText<'_>]) -> Result<Healt
     let mut address = None;
     for config in configs {
         let path = config.path.display();
-        let fields: Option<Fields> = yaml::read(config.text).map_err(|Place { line, column, .. }| {
+        let fields: Option<Fields> = yaml::read(config.text).map_err(|Location { line, column, .. }| {
             let at = format!("line {line}, column {column}");
             format!("read {path} as a KubeletConfiguration: not possible at {at}; correct the file there")
         })?;

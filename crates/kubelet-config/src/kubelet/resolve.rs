@@ -2,10 +2,10 @@
 
 use super::{
     config, effective, flags,
-    layers::{self, Launch},
-    machine::{self, Found, Known, Packages},
-    place::Place,
-    snapshot::{CloudFacts, ClusterFacts, Intent, Loaded, Phase, Process, Snapshot},
+    layers::{self, KubeletCommand},
+    location::Location,
+    machine::{self, Known, Located, Packages},
+    snapshot::{CloudFacts, ClusterFacts, Intent, Lifecycle, Loaded, Process, Snapshot},
     systemd::{self, Manager},
     tree::Tree,
     unread,
@@ -25,8 +25,8 @@ pub struct Inputs {
     pub hostname: Option<String>,
     /// What the operator wants.
     pub intent: Intent,
-    /// When the question is asked.
-    pub phase: Phase,
+    /// Where the kubelet is in its life.
+    pub lifecycle: Lifecycle,
     /// Now, in seconds since 1970.
     pub now_secs: Option<i64>,
     /// systemd's memory.
@@ -62,18 +62,18 @@ pub fn snapshot(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
         .clone()
         .unwrap_or_else(|| layers::candidates(tree).into_iter().next().unwrap_or_else(|| "kubelet.service".to_owned()));
     let unit = systemd::resolve(tree, &name, &inputs.manager);
-    let launch: Launch = layers::launch(tree, &unit, inputs.hostname.as_deref());
-    let words = launch.words.get(1..).unwrap_or_default();
+    let command: KubeletCommand = layers::resolve_command(tree, &unit, inputs.hostname.as_deref());
+    let words = command.args.get(1..).unwrap_or_default();
     let flags = flags::parse::parse(words);
     let known = Known { packages: Packages::read(tree), runtime_version: inputs.overrides.runtime_version };
     let version =
         inputs.version.or_else(|| machine::kubelet_version(tree, &unit, &known.packages).map(|found| found.value));
     let config = config::load(tree, &flags, version.as_ref());
     let mut settings = effective::settle(&flags, &config, version.as_ref());
-    launch.apply_settings(&mut settings);
+    command.apply_settings(&mut settings);
     let mut machine = machine::survey(tree, &unit, &flags, &settings, &known);
     if let Some(hostname) = inputs.hostname {
-        machine.hostname = Some(Found { value: hostname, at: Place::file("/etc/hostname") });
+        machine.hostname = Some(Located { value: hostname, at: Location::file("/etc/hostname") });
     }
     machine.addresses = inputs.addresses;
     machine.cgroup_v2 = inputs.overrides.cgroup_v2.or(machine.cgroup_v2);
@@ -81,14 +81,14 @@ pub fn snapshot(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
     Snapshot {
         unread_files: unread::find(tree, &unit),
         unit,
-        launch,
+        command,
         flags,
         config,
         settings,
         machine,
         version,
         intent: inputs.intent,
-        phase: inputs.phase,
+        lifecycle: inputs.lifecycle,
         now_secs: inputs.now_secs,
         loaded: inputs.loaded,
         process: inputs.process,

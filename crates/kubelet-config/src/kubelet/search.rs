@@ -1,4 +1,4 @@
-//! Where the text of a flag got lost on its way to the kubelet: a search among the losers, the ignored and the unread.
+//! Where the text of a flag got lost on its way to the kubelet: a search among what is overridden, ignored or not read.
 //!
 //! The order is that of likelihood, and of how near to the kubelet the text came: a later word of the argument list, a
 //! later assignment, a list or a command that was replaced, a variable that nothing uses, a line that systemd ignores,
@@ -12,65 +12,65 @@ use std::collections::BTreeSet;
 use super::{
     flags::FlagUse,
     layers::ReplacedList,
-    place::Place,
+    location::Location,
     snapshot::{Snapshot, UnreadFile},
-    systemd::{Assignment, Event, EventKind, Exec, ExecWord, Unit, Word},
+    systemd::{Arg, Assignment, Event, EventKind, Exec, ExecWord, Unit},
 };
 
 pub use text::{FlagText, flags_in, place_of};
-pub use wanted::Wanted;
+pub use wanted::ExpectedFlag;
 
 /// Where a wanted flag got lost.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Loss<'a> {
+pub enum FlagLoss<'a> {
     /// It is in the argument list, and a later use of the same flag counts.
     LaterFlag {
         /// The use that is lost.
-        at: &'a Place,
+        at: &'a Location,
         /// The place of the use that counts, and its value.
-        by: (&'a Place, &'a str),
+        by: (&'a Location, &'a str),
     },
     /// It is a part of an argument that is something else.
     InsideWord {
         /// The argument.
-        word: &'a Word,
+        word: &'a Arg,
     },
     /// It is in an assignment that another one of the same variable beats.
     Overridden {
         /// The flag in the losing value.
-        at: Place,
+        at: Location,
         /// The assignment that holds it.
-        loser: &'a Assignment,
+        overridden: &'a Assignment,
         /// The assignment that counts.
-        winner: &'a Assignment,
+        effective: &'a Assignment,
     },
     /// It is in a line that an empty assignment of the same key cleared.
     Cleared {
         /// The line.
-        at: Place,
+        at: Location,
         /// The key.
         key: &'a str,
         /// The empty assignment.
-        by: &'a Place,
+        by: &'a Location,
     },
     /// It is written out in an `ExecStart=` that a later one replaces.
     ReplacedExec {
         /// The word.
-        at: &'a Place,
+        at: &'a Location,
         /// The command that counts.
         by: Option<&'a Exec>,
     },
     /// It is in a list of the second layer that a later one replaces.
     ReplacedList {
         /// The entry.
-        at: &'a Place,
+        at: &'a Location,
         /// The list.
         list: &'a ReplacedList,
     },
     /// It is in a variable that the command does not use.
     Unreferenced {
         /// The flag in the value.
-        at: Place,
+        at: Location,
         /// The assignment.
         assignment: &'a Assignment,
         /// Whether a command that was replaced used it.
@@ -79,21 +79,21 @@ pub enum Loss<'a> {
     /// It is in text that systemd ignores.
     Ignored {
         /// Where.
-        at: Place,
+        at: Location,
         /// What became of the text.
         event: &'a Event,
     },
     /// It is in a drop-in that is not read.
     DropIn {
         /// Where.
-        at: Place,
+        at: Location,
         /// Why it is not read.
         event: &'a Event,
     },
     /// It is in a file that nothing reads.
     UnreadFile {
         /// Where.
-        at: Place,
+        at: Location,
         /// The file.
         file: &'a UnreadFile,
     },
@@ -108,9 +108,9 @@ pub enum Loss<'a> {
     Nowhere,
 }
 
-impl Loss<'_> {
+impl FlagLoss<'_> {
     /// Where the lost text stands.
-    pub fn place(&self) -> Option<&Place> {
+    pub fn place(&self) -> Option<&Location> {
         match self {
             Self::LaterFlag { at, .. } | Self::ReplacedExec { at, .. } | Self::ReplacedList { at, .. } => Some(at),
             Self::InsideWord { word } => Some(word.at()),
@@ -125,8 +125,8 @@ impl Loss<'_> {
     }
 }
 
-/// Where a wanted flag got lost; to be asked only if it does not [reach](Wanted::reaches) the kubelet.
-pub fn find<'a>(snapshot: &'a Snapshot, wanted: &Wanted) -> Loss<'a> {
+/// Where a wanted flag got lost; to be asked only if it does not [reach](ExpectedFlag::reaches) the kubelet.
+pub fn find<'a>(snapshot: &'a Snapshot, wanted: &ExpectedFlag) -> FlagLoss<'a> {
     None.or_else(|| in_arguments(snapshot, wanted))
         .or_else(|| overridden(snapshot, wanted))
         .or_else(|| replaced(snapshot, wanted))
@@ -134,36 +134,40 @@ pub fn find<'a>(snapshot: &'a Snapshot, wanted: &Wanted) -> Loss<'a> {
         .or_else(|| ignored(&snapshot.unit, wanted))
         .or_else(|| unread(snapshot, wanted))
         .or_else(|| remembered(snapshot, wanted))
-        .unwrap_or(Loss::Nowhere)
+        .unwrap_or(FlagLoss::Nowhere)
 }
 
-fn in_arguments<'a>(snapshot: &'a Snapshot, wanted: &Wanted) -> Option<Loss<'a>> {
+fn in_arguments<'a>(snapshot: &'a Snapshot, wanted: &ExpectedFlag) -> Option<FlagLoss<'a>> {
     let uses: Vec<&FlagUse> = snapshot.flags.all(wanted.flag).collect();
     if let (Some(lost), Some(last)) = (uses.iter().find(|used| wanted.is_value(&used.value)), uses.last()) {
-        return Some(Loss::LaterFlag { at: &lost.at, by: (&last.at, &last.value) });
+        return Some(FlagLoss::LaterFlag { at: &lost.at, by: (&last.at, &last.value) });
     }
-    let mut words = snapshot.launch.words.iter().skip(1);
-    words.find(|word| !is_plain(word) && wanted.is_in(&word.text)).map(|word| Loss::InsideWord { word })
+    let mut words = snapshot.command.args.iter().skip(1);
+    words.find(|word| !is_plain(word) && wanted.is_in(&word.text)).map(|word| FlagLoss::InsideWord { word })
 }
 
 /// Whether a word is one flag and nothing else.
-fn is_plain(word: &Word) -> bool {
+fn is_plain(word: &Arg) -> bool {
     flags_in(&word.text).first().is_some_and(|flag| flag.offset == 0 && flag.text.len() == word.text.len())
 }
 
-fn overridden<'a>(snapshot: &'a Snapshot, wanted: &Wanted) -> Option<Loss<'a>> {
+fn overridden<'a>(snapshot: &'a Snapshot, wanted: &ExpectedFlag) -> Option<FlagLoss<'a>> {
     let used = used_names(snapshot);
     let variables = &snapshot.unit.variables;
     for (name, variable) in variables.iter().filter(|(name, _)| used.contains(name.as_str())) {
         let words = words_with(snapshot.unit.exec.as_ref(), name);
-        let lost = variable.losers.iter().rev().find_map(|loser| Some((loser, in_assignment(loser, &words, wanted)?)));
-        if let Some((loser, at)) = lost {
-            return Some(Loss::Overridden { at, loser, winner: &variable.winner });
+        let lost = variable
+            .overridden
+            .iter()
+            .rev()
+            .find_map(|overridden| Some((overridden, in_assignment(overridden, &words, wanted)?)));
+        if let Some((overridden, at)) = lost {
+            return Some(FlagLoss::Overridden { at, overridden, effective: &variable.effective });
         }
     }
     snapshot.unit.events.iter().rev().find_map(|event| match &event.kind {
         EventKind::Reset { key, by } if key != "ExecStart" => {
-            Some(Loss::Cleared { at: text::event_place(event, wanted)?, key, by })
+            Some(FlagLoss::Cleared { at: text::event_place(event, wanted)?, key, by })
         }
         _ => None,
     })
@@ -177,7 +181,7 @@ fn words_with<'a>(exec: Option<&'a Exec>, name: &str) -> Vec<&'a ExecWord> {
 }
 
 /// Where an assignment holds the flag: in its value, or because a word `--flag=${NAME}` would make the flag of it.
-fn in_assignment(assignment: &Assignment, words: &[&ExecWord], wanted: &Wanted) -> Option<Place> {
+fn in_assignment(assignment: &Assignment, words: &[&ExecWord], wanted: &ExpectedFlag) -> Option<Location> {
     if let Some(flag) = flags_in(&assignment.value).into_iter().find(|flag| wanted.matches(flag)) {
         return Some(place_of(assignment, &flag));
     }
@@ -189,37 +193,37 @@ fn in_assignment(assignment: &Assignment, words: &[&ExecWord], wanted: &Wanted) 
 }
 
 /// Whether a wanted flag would be there if this assignment counted.
-pub fn would_bring(exec: Option<&Exec>, assignment: &Assignment, wanted: &Wanted) -> bool {
+pub fn would_bring(exec: Option<&Exec>, assignment: &Assignment, wanted: &ExpectedFlag) -> bool {
     in_assignment(assignment, &words_with(exec, &assignment.name), wanted).is_some()
 }
 
-fn replaced<'a>(snapshot: &'a Snapshot, wanted: &Wanted) -> Option<Loss<'a>> {
-    let list = snapshot.launch.replaced.iter().rev().find_map(|list| {
-        list.lost.iter().find(|(entry, _)| wanted.is_entry(entry)).map(|(_, at)| Loss::ReplacedList { at, list })
+fn replaced<'a>(snapshot: &'a Snapshot, wanted: &ExpectedFlag) -> Option<FlagLoss<'a>> {
+    let list = snapshot.command.replaced.iter().rev().find_map(|list| {
+        list.lost.iter().find(|(entry, _)| wanted.is_entry(entry)).map(|(_, at)| FlagLoss::ReplacedList { at, list })
     });
     list.or_else(|| {
         let execs = snapshot.unit.replaced_execs.iter().rev();
         execs
             .flat_map(|exec| &exec.words)
             .find(|word| wanted.is_in(&word.text))
-            .map(|word| Loss::ReplacedExec { at: &word.at, by: snapshot.unit.exec.as_ref() })
+            .map(|word| FlagLoss::ReplacedExec { at: &word.at, by: snapshot.unit.exec.as_ref() })
     })
 }
 
-fn unreferenced<'a>(snapshot: &'a Snapshot, wanted: &Wanted) -> Option<Loss<'a>> {
+fn unreferenced<'a>(snapshot: &'a Snapshot, wanted: &ExpectedFlag) -> Option<FlagLoss<'a>> {
     let used = used_names(snapshot);
     let dropped = dropped_names(&snapshot.unit);
     let variables = &snapshot.unit.variables;
     let unused = variables.iter().filter(|(name, _)| !used.contains(name.as_str()));
-    unused.flat_map(|(_, variable)| std::iter::once(&variable.winner).chain(variable.losers.iter().rev())).find_map(
-        |assignment| {
-            Some(Loss::Unreferenced {
+    unused
+        .flat_map(|(_, variable)| std::iter::once(&variable.effective).chain(variable.overridden.iter().rev()))
+        .find_map(|assignment| {
+            Some(FlagLoss::Unreferenced {
                 at: in_assignment(assignment, &[], wanted)?,
                 assignment,
                 dropped: dropped.contains(&assignment.name),
             })
-        },
-    )
+        })
 }
 
 /// The variables that have a part in the kubelet's arguments.
@@ -227,7 +231,7 @@ pub fn used_names(snapshot: &Snapshot) -> BTreeSet<&str> {
     let variables = snapshot.unit.variables.iter();
     let referenced =
         variables.filter(|(_, variable)| !variable.referenced_at.is_empty()).map(|(name, _)| name.as_str());
-    let words = snapshot.launch.words.iter();
+    let words = snapshot.command.args.iter();
     referenced.chain(words.flat_map(|word| &word.origins).map(|origin| origin.variable.as_str())).collect()
 }
 
@@ -275,17 +279,17 @@ fn is_ignored(kind: &EventKind) -> bool {
     )
 }
 
-fn ignored<'a>(unit: &'a Unit, wanted: &Wanted) -> Option<Loss<'a>> {
+fn ignored<'a>(unit: &'a Unit, wanted: &ExpectedFlag) -> Option<FlagLoss<'a>> {
     unit.events
         .iter()
         .filter(|event| is_ignored(&event.kind))
-        .find_map(|event| Some(Loss::Ignored { at: text::event_place(event, wanted)?, event }))
+        .find_map(|event| Some(FlagLoss::Ignored { at: text::event_place(event, wanted)?, event }))
 }
 
-fn unread<'a>(snapshot: &'a Snapshot, wanted: &Wanted) -> Option<Loss<'a>> {
+fn unread<'a>(snapshot: &'a Snapshot, wanted: &ExpectedFlag) -> Option<FlagLoss<'a>> {
     let file = snapshot.unread_files.iter().find_map(|file| {
         let at = file.assignments.iter().find_map(|assignment| in_assignment(assignment, &[], wanted))?;
-        Some(Loss::UnreadFile { at, file })
+        Some(FlagLoss::UnreadFile { at, file })
     });
     file.or_else(|| {
         snapshot
@@ -293,19 +297,19 @@ fn unread<'a>(snapshot: &'a Snapshot, wanted: &Wanted) -> Option<Loss<'a>> {
             .events
             .iter()
             .filter(|event| is_drop_in(&event.kind))
-            .find_map(|event| Some(Loss::DropIn { at: text::event_place(event, wanted)?, event }))
+            .find_map(|event| Some(FlagLoss::DropIn { at: text::event_place(event, wanted)?, event }))
     })
 }
 
-fn remembered<'a>(snapshot: &'a Snapshot, wanted: &Wanted) -> Option<Loss<'a>> {
+fn remembered<'a>(snapshot: &'a Snapshot, wanted: &ExpectedFlag) -> Option<FlagLoss<'a>> {
     if let Some(loaded) = &snapshot.loaded {
         let mut texts = loaded.environment.iter().chain(loaded.exec_start.iter().flatten());
         if texts.any(|text| wanted.is_in(text)) {
-            return Some(Loss::Memory);
+            return Some(FlagLoss::Memory);
         }
     }
     let process = snapshot.process.as_ref()?;
-    wanted.is_in(&process.argv.join(" ")).then_some(Loss::Process { pid: process.pid })
+    wanted.is_in(&process.argv.join(" ")).then_some(FlagLoss::Process { pid: process.pid })
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    config::Configuration, effective::Settings, flags::CommandLine, layers::Launch, machine::Machine, systemd::Unit,
-    version::Version,
+    config::Configuration, effective::Settings, flags::CommandLine, layers::KubeletCommand, machine::Machine,
+    systemd::Unit, version::Version,
 };
 
 /// What the operator wants: "missing" is only wrong relative to an intent.
@@ -21,15 +21,15 @@ pub struct Intent {
     pub provider_id: Option<String>,
 }
 
-/// When the question is asked.
+/// Where the kubelet is in its life when the question is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Phase {
+pub enum Lifecycle {
     /// Before the kubelet starts for the first time: no certificate, no configuration and no CNI are normal before
     /// `kubeadm join`.
-    Before,
+    BeforeFirstStart,
     /// The kubelet runs, or should.
     #[default]
-    After,
+    Running,
 }
 
 /// What a running systemd has in its memory of the unit (D-Bus properties).
@@ -118,7 +118,7 @@ pub struct Snapshot {
     /// The unit on disk.
     pub unit: Unit,
     /// The kubelet's own words.
-    pub launch: Launch,
+    pub command: KubeletCommand,
     /// Its flags.
     pub flags: CommandLine,
     /// Its configuration.
@@ -131,8 +131,8 @@ pub struct Snapshot {
     pub version: Option<Version>,
     /// What the operator wants.
     pub intent: Intent,
-    /// When the question is asked.
-    pub phase: Phase,
+    /// Where the kubelet is in its life.
+    pub lifecycle: Lifecycle,
     /// Now, in seconds since 1970; `None` if certificates cannot be judged.
     pub now_secs: Option<i64>,
     /// systemd's memory; `None` where no systemd was asked.
@@ -155,5 +155,5 @@ pub struct UnreadFile {
     /// Its assignments, as an environment file's.
     pub assignments: Vec<super::systemd::Assignment>,
     /// The file.
-    pub at: super::place::Place,
+    pub at: super::location::Location,
 }

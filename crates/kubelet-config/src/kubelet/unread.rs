@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    place::Place,
+    location::Location,
     snapshot::UnreadFile,
     systemd::{Assignment, Unit, env_file},
     tree::{Kind, Tree},
@@ -81,7 +81,7 @@ pub fn find(tree: &dyn Tree, unit: &Unit) -> Vec<UnreadFile> {
         }
         let assignments = meant_for_a_kubelet(tree, &path);
         if !assignments.is_empty() && seen.insert(real) {
-            found.push(UnreadFile { assignments, at: Place::file(&path) });
+            found.push(UnreadFile { assignments, at: Location::file(&path) });
         }
         if found.len() == MAX_FOUND {
             break;
@@ -131,7 +131,7 @@ fn meant_for_a_kubelet(tree: &dyn Tree, path: &Path) -> Vec<Assignment> {
         return Vec::new();
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let parsed = env_file::parse(&Place::file(path), &bytes, SYSTEMD);
+    let parsed = env_file::parse(&Location::file(path), &bytes, SYSTEMD);
     let meant =
         name.contains("kubelet") || name.contains("kubeadm") || WELL_KNOWN.iter().any(|known| Path::new(known) == path);
     let is_meant = parsed.assignments.iter().any(|assignment| {

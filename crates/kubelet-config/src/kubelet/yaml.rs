@@ -7,19 +7,19 @@ use serde::de::DeserializeOwned;
 
 use super::{
     config::document::{self, Node, Value},
-    place::Place,
+    location::Location,
 };
 
 /// Reads the first document of `text`, as the kubelet does; the parser bounds nesting, aliases and size. The error is
 /// the place where the text stops making sense, without a file.
-pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Place> {
-    let node = document::parse(&Place::file(""), text).map_err(|error| error.at)?;
+pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Location> {
+    let node = document::parse(&Location::file(""), text).map_err(|error| error.at)?;
     // serde_json's own error would quote the value that it does not like.
     serde_json::from_value(node.to_json()).map_err(|_| culprit::<T>(&node))
 }
 
 /// The key at the top without which the rest could be read; the beginning, if there is no such one.
-fn culprit<T: DeserializeOwned>(node: &Node) -> Place {
+fn culprit<T: DeserializeOwned>(node: &Node) -> Location {
     let entries = node.entries();
     let without = |index: usize| {
         let mut rest = entries.to_vec();

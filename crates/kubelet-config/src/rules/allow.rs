@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use super::{Finding, Rule};
-use crate::kubelet::{place::Place, tree::Tree};
+use crate::kubelet::{location::Location, tree::Tree};
 
 /// What starts a comment's request, after `#` or `;`.
 const MARK: &str = "nodevigil: allow";
@@ -26,7 +26,7 @@ pub struct Allowed {
     /// Why that is well.
     pub reason: String,
     /// The comment.
-    pub by: Place,
+    pub by: Location,
 }
 
 /// Findings, parted by what comments say.
@@ -37,7 +37,7 @@ pub struct Parted {
     /// Those that are allowed.
     pub allowed: Vec<Allowed>,
     /// Comments that allow nothing, and why.
-    pub refused: Vec<(Place, &'static str)>,
+    pub refused: Vec<(Location, &'static str)>,
 }
 
 /// Takes out what comments allow. The files are read once each.
@@ -200,7 +200,7 @@ mod tests {
 
     fn parted(text: &str, rule: &'static str, line: u32) -> Parted {
         let tree = MemoryTree::new().file(FILE, text);
-        let at = Place::file(FILE).at_line(line);
+        let at = Location::file(FILE).at_line(line);
         part(&tree, vec![Finding::new(rule, Severity::Warning, at, "message")])
     }
 
@@ -268,7 +268,7 @@ mod tests {
         let text = "# ours\n# nodevigil: allow SD026: the tool that writes it cannot chmod\nA=1\n";
         assert_eq!(parted(text, "SD026", 0).allowed.len(), 1);
         assert_eq!(parted("A=1\n# nodevigil: allow SD026: x\n", "SD026", 0).allowed.len(), 0);
-        let absent = Finding::new("SD026", Severity::Info, Place::file("/gone"), "m");
+        let absent = Finding::new("SD026", Severity::Info, Location::file("/gone"), "m");
         assert_eq!(part(&MemoryTree::new(), vec![absent]).findings.len(), 1);
     }
 }

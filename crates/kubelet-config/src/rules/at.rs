@@ -1,20 +1,20 @@
 //! Where a flag, or a part of its value, stands: for findings and their carets.
 
-use crate::kubelet::{flags::FlagUse, place::Place, snapshot::Snapshot, systemd::Word};
+use crate::kubelet::{flags::FlagUse, location::Location, snapshot::Snapshot, systemd::Arg};
 
 /// The word of a flag (or of its value, `offset` 1, where that is a word of its own).
-pub(super) fn word<'a>(snapshot: &'a Snapshot, used: &FlagUse, offset: usize) -> Option<&'a Word> {
+pub(super) fn word<'a>(snapshot: &'a Snapshot, used: &FlagUse, offset: usize) -> Option<&'a Arg> {
     // The flags are read from the words behind the program's name.
-    snapshot.launch.words.get(1 + used.word + offset)
+    snapshot.command.args.get(1 + used.word + offset)
 }
 
 /// Whether the distribution writes the word by itself: no file of the user is to blame.
 pub(super) fn is_built_in(snapshot: &Snapshot, word: usize) -> bool {
-    snapshot.launch.built_in.get(1 + word) == Some(&true)
+    snapshot.command.built_in.get(1 + word) == Some(&true)
 }
 
 /// Where the flag's name stands: of `--x=${Y}` the word of `ExecStart=`, not the variable's value.
-pub(super) fn flag(snapshot: &Snapshot, used: &FlagUse) -> Place {
+pub(super) fn flag(snapshot: &Snapshot, used: &FlagUse) -> Location {
     let Some(word) = word(snapshot, used, 0) else {
         return used.at.clone();
     };
@@ -32,7 +32,7 @@ const MAX_WORD_BYTES: usize = 8 << 10;
 
 /// Where a part of the flag's value stands, by its bytes in the value; the whole word where the columns are not sure or
 /// the word is longer than anybody writes.
-pub(super) fn value_part(snapshot: &Snapshot, used: &FlagUse, start: usize, length: usize) -> Place {
+pub(super) fn value_part(snapshot: &Snapshot, used: &FlagUse, start: usize, length: usize) -> Location {
     let Some(word) = word(snapshot, used, usize::from(used.value_in_next_word)) else {
         return used.at.clone();
     };

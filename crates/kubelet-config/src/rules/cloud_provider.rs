@@ -6,8 +6,8 @@ use super::{
 };
 use crate::kubelet::{
     layers::Launcher,
-    place::Place,
-    search::{self, Loss, Wanted},
+    location::Location,
+    search::{self, ExpectedFlag, FlagLoss},
     snapshot::{ClusterFacts, Snapshot},
     systemd::{Exec, LoadState},
     version::Minor,
@@ -32,14 +32,14 @@ pub(super) const RULES: &[Rule] = &[Rule {
 }];
 
 fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
-    let wanted = Wanted::new("cloud-provider", "external");
+    let wanted = ExpectedFlag::new("cloud-provider", "external");
     let Some(exec) = &snapshot.unit.exec else {
         return; // SD008 says that nothing is started at all.
     };
     if snapshot.unit.load != LoadState::Loaded {
         return; // SD008 or SD019 says so.
     }
-    if snapshot.launch.words.is_empty() {
+    if snapshot.command.args.is_empty() {
         let running = snapshot.process.as_ref().map(|process| process.argv.join(" "));
         match running {
             Some(argv) if wanted.is_in(&argv) => return,
@@ -63,8 +63,8 @@ fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
             return;
         }
     }
-    let adds_it_itself = matches!(snapshot.launch.launcher, Launcher::K3s | Launcher::Rke2);
-    if adds_it_itself && snapshot.launch.server_disables_cloud_controller.is_none() {
+    let adds_it_itself = matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2);
+    if adds_it_itself && snapshot.command.server_disables_cloud_controller.is_none() {
         report.not_checked(
             "CL001",
             "whether the server runs with --disable-cloud-controller, without which k3s adds the flag itself",
@@ -107,19 +107,19 @@ fn in_tree(snapshot: &Snapshot) -> bool {
 }
 
 /// The use that gives the flag another value.
-fn other_value(snapshot: &Snapshot) -> Option<Place> {
+fn other_value(snapshot: &Snapshot) -> Option<Location> {
     let used = snapshot.flags.last("cloud-provider")?;
     let elsewhere = snapshot.flags.all("cloud-provider").any(|used| used.value == "external");
     (!used.value.is_empty() && !elsewhere).then(|| used.at.clone())
 }
 
-fn finding(snapshot: &Snapshot, loss: &Loss<'_>, at: Place) -> Finding {
+fn finding(snapshot: &Snapshot, loss: &FlagLoss<'_>, at: Location) -> Finding {
     let given = other_value(snapshot).and(snapshot.flags.value("cloud-provider"));
     let why = match given {
         Some(value) => format!("the flag is given as '{value}' here"),
         None => reason(loss),
     };
-    let server = if snapshot.launch.server_disables_cloud_controller == Some(true) {
+    let server = if snapshot.command.server_disables_cloud_controller == Some(true) {
         "; the server runs with --disable-cloud-controller, so that the distribution does not add the flag itself"
     } else {
         ""
@@ -136,17 +136,19 @@ fn finding(snapshot: &Snapshot, loss: &Loss<'_>, at: Place) -> Finding {
     explained(finding, loss)
 }
 
-fn chain(finding: Finding, snapshot: &Snapshot, loss: &Loss<'_>) -> Finding {
+fn chain(finding: Finding, snapshot: &Snapshot, loss: &FlagLoss<'_>) -> Finding {
     let Some(at) = loss.place() else {
         return finding;
     };
     let finding = if finding.at == *at { finding } else { finding.step(at.clone(), "the flag is written here") };
     match loss {
-        Loss::Overridden { winner, .. } => finding.step(winner.at.clone(), "this counts"),
-        Loss::LaterFlag { by: (by, _), .. } => finding.step((*by).clone(), "the later use counts"),
-        Loss::ReplacedList { list, .. } => finding.step(list.by.clone(), format!("`{}` begins anew here", list.key)),
-        Loss::Cleared { by, .. } => finding.step((*by).clone(), "an empty assignment clears it"),
-        Loss::Unreferenced { .. } | Loss::ReplacedExec { .. } => match &snapshot.unit.exec {
+        FlagLoss::Overridden { effective, .. } => finding.step(effective.at.clone(), "this counts"),
+        FlagLoss::LaterFlag { by: (by, _), .. } => finding.step((*by).clone(), "the later use counts"),
+        FlagLoss::ReplacedList { list, .. } => {
+            finding.step(list.by.clone(), format!("`{}` begins anew here", list.key))
+        }
+        FlagLoss::Cleared { by, .. } => finding.step((*by).clone(), "an empty assignment clears it"),
+        FlagLoss::Unreferenced { .. } | FlagLoss::ReplacedExec { .. } => match &snapshot.unit.exec {
             Some(exec) => finding.step(exec.at.clone(), "the command that counts"),
             None => finding,
         },
@@ -154,7 +156,7 @@ fn chain(finding: Finding, snapshot: &Snapshot, loss: &Loss<'_>) -> Finding {
     }
 }
 
-fn fix(snapshot: &Snapshot, loss: &Loss<'_>, given: Option<&str>) -> String {
+fn fix(snapshot: &Snapshot, loss: &FlagLoss<'_>, given: Option<&str>) -> String {
     let exists = if snapshot.cluster.as_ref().and_then(|cluster| cluster.node_exists) == Some(true) {
         "; the Node exists already: delete it (`kubectl delete node`) before the restart, the taint is set at \
          creation only"
@@ -163,7 +165,7 @@ fn fix(snapshot: &Snapshot, loss: &Loss<'_>, given: Option<&str>) -> String {
     };
     let first = match (given, rule_of(loss)) {
         (Some(_), _) => format!("write --cloud-provider=external there, then {}", reload(snapshot)),
-        (None, Some(rule)) if !matches!(loss, Loss::Memory | Loss::Process { .. }) => {
+        (None, Some(rule)) if !matches!(loss, FlagLoss::Memory | FlagLoss::Process { .. }) => {
             format!("see {rule}, which explains the loss and how to mend it")
         }
         _ => add_it(snapshot),
@@ -173,16 +175,16 @@ fn fix(snapshot: &Snapshot, loss: &Loss<'_>, given: Option<&str>) -> String {
 
 /// Where one would add the flag on this host.
 fn add_it(snapshot: &Snapshot) -> String {
-    match snapshot.launch.launcher {
+    match snapshot.command.launcher {
         Launcher::K3s | Launcher::Rke2 => {
-            let name = if snapshot.launch.launcher == Launcher::K3s { "k3s" } else { "rke2" };
+            let name = if snapshot.command.launcher == Launcher::K3s { "k3s" } else { "rke2" };
             format!(
                 "add `cloud-provider=external` to the list `kubelet-arg` of /etc/rancher/{name}/config.yaml, then {}",
                 restart(snapshot)
             )
         }
         Launcher::MicroK8s | Launcher::K8sSnap => {
-            let files = &snapshot.launch.files;
+            let files = &snapshot.command.files;
             let file = files.last().map_or("the snap's file args/kubelet", |file| &file.file);
             format!("add a line `--cloud-provider=external` to {file}, then {}", restart(snapshot))
         }
@@ -198,7 +200,7 @@ fn add_to_unit(snapshot: &Snapshot) -> String {
     let file = files.find(|file| !file.path.ends_with("kubeadm-flags.env"));
     if let (Some(name), Some(file)) = (extra, file) {
         let old = unit.variables.get(&name);
-        let old = old.map_or("", |variable| variable.winner.value.as_str());
+        let old = old.map_or("", |variable| variable.effective.value.as_str());
         let value = format!("{old} --cloud-provider=external");
         return format!(
             "put `{}` into {}, then {}",

@@ -5,10 +5,10 @@ mod limits;
 
 use super::{Finding, Report, Rule, Severity, at, settings};
 use crate::kubelet::{
-    config::{ConfigFile, FileState, UnknownField},
+    config::{ConfigFile, ConfigFileState, UnknownField},
     layers::Launcher,
-    place::Place,
-    snapshot::{Phase, Snapshot},
+    location::Location,
+    snapshot::{Lifecycle, Snapshot},
 };
 
 /// The rules of this family.
@@ -133,7 +133,7 @@ fn restart(snapshot: &Snapshot) -> String {
 fn unreadable(snapshot: &Snapshot, report: &mut Report) {
     for file in &snapshot.config.files {
         match &file.state {
-            FileState::Bad { at, reason } if !(file.drop_in && file.lacks_kind()) => {
+            ConfigFileState::Bad { at, reason } if !(file.drop_in && file.lacks_kind()) => {
                 report.add(
                     Finding::new(
                         "CF001",
@@ -145,14 +145,14 @@ fn unreadable(snapshot: &Snapshot, report: &mut Report) {
                     .step(file.declared.clone(), "names the file"),
                 );
             }
-            FileState::Missing if !file.drop_in => report.add(missing(snapshot, file)),
+            ConfigFileState::Missing if !file.drop_in => report.add(missing(snapshot, file)),
             _ => {}
         }
     }
 }
 
 fn missing(snapshot: &Snapshot, file: &ConfigFile) -> Finding {
-    let (severity, message, fix) = if snapshot.phase == Phase::Before {
+    let (severity, message, fix) = if snapshot.lifecycle == Lifecycle::BeforeFirstStart {
         (
             Severity::Info,
             format!(
@@ -173,7 +173,7 @@ fn missing(snapshot: &Snapshot, file: &ConfigFile) -> Finding {
 
 fn bad_kind(snapshot: &Snapshot, report: &mut Report) {
     for file in snapshot.config.files.iter().filter(|file| file.drop_in && file.lacks_kind()) {
-        let FileState::Bad { at, reason } = &file.state else {
+        let ConfigFileState::Bad { at, reason } = &file.state else {
             continue;
         };
         report.add(
@@ -243,7 +243,7 @@ fn unknown_finding(snapshot: &Snapshot, field: &UnknownField) -> Finding {
 }
 
 /// What the kubelet makes of an unknown field of that file.
-fn goes_on(snapshot: &Snapshot, at: &Place) -> &'static str {
+fn goes_on(snapshot: &Snapshot, at: &Location) -> &'static str {
     let files = &snapshot.config.files;
     if files.iter().any(|file| file.drop_in && file.at.file == at.file) {
         "the kubelet passes over it without a word"
@@ -282,8 +282,8 @@ fn too_new(snapshot: &Snapshot, report: &mut Report) {
 }
 
 /// Whether the files are k3s's or RKE2's own, which they write anew at each start.
-pub(super) fn are_written_by_distribution(snapshot: &Snapshot, at: &Place) -> bool {
-    matches!(snapshot.launch.launcher, Launcher::K3s | Launcher::Rke2) && at.file.starts_with("/var/lib/rancher/")
+pub(super) fn are_written_by_distribution(snapshot: &Snapshot, at: &Location) -> bool {
+    matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2) && at.file.starts_with("/var/lib/rancher/")
 }
 
 #[cfg(test)]

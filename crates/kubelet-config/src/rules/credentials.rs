@@ -3,9 +3,9 @@
 use super::{Finding, Report, Rule, Severity, settings};
 use crate::kubelet::{
     layers::Launcher,
-    machine::{Certificate, ClientCredential, Kubeconfig, Needed},
-    place::Place,
-    snapshot::{Phase, Snapshot},
+    location::Location,
+    machine::{Certificate, ClientCredential, FileState, Kubeconfig},
+    snapshot::{Lifecycle, Snapshot},
 };
 
 mod access;
@@ -93,23 +93,23 @@ pub(super) const RULES: &[Rule] = &[
 fn can_bootstrap(snapshot: &Snapshot) -> bool {
     matches!(
         &snapshot.machine.bootstrap_kubeconfig,
-        Needed::Present(found)
+        FileState::Present(found)
             if found.credential != ClientCredential::Nothing && found.missing_files.is_empty()
     )
 }
 
 /// Why a kubeconfig cannot be used, and where; `None` if it can.
-fn unusable(kubeconfig: &Needed<Kubeconfig>) -> Option<(Place, String)> {
+fn unusable(kubeconfig: &FileState<Kubeconfig>) -> Option<(Location, String)> {
     match kubeconfig {
-        Needed::Missing { at } => Some((at.clone(), "it is not there".to_owned())),
-        Needed::Bad { at, reason } => Some((at.clone(), format!("it {reason}"))),
-        Needed::Present(found) if !found.missing_files.is_empty() => {
+        FileState::Missing { at } => Some((at.clone(), "it is not there".to_owned())),
+        FileState::Bad { at, reason } => Some((at.clone(), format!("it {reason}"))),
+        FileState::Present(found) if !found.missing_files.is_empty() => {
             Some((found.at.clone(), format!("it names {}, which is not there", found.missing_files.join(", "))))
         }
-        Needed::Present(found) if found.credential == ClientCredential::Nothing => {
+        FileState::Present(found) if found.credential == ClientCredential::Nothing => {
             Some((found.at.clone(), "it has neither a certificate, a token nor an exec plugin".to_owned()))
         }
-        Needed::NotAsked | Needed::Present(_) => None,
+        FileState::NotAsked | FileState::Present(_) => None,
     }
 }
 
@@ -129,8 +129,8 @@ fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
     if can_bootstrap(snapshot) {
         return;
     }
-    let is_spoilt = matches!(machine.kubeconfig, Needed::Bad { .. }) || !is_missing(&machine.bootstrap_kubeconfig);
-    if snapshot.phase == Phase::Before && !is_spoilt {
+    let is_spoilt = matches!(machine.kubeconfig, FileState::Bad { .. }) || !is_missing(&machine.bootstrap_kubeconfig);
+    if snapshot.lifecycle == Lifecycle::BeforeFirstStart && !is_spoilt {
         return;
     }
     let path = snapshot.settings.text("--kubeconfig").unwrap_or_default();
@@ -166,8 +166,8 @@ fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
     report.add(finding);
 }
 
-fn is_missing(kubeconfig: &Needed<Kubeconfig>) -> bool {
-    matches!(kubeconfig, Needed::Missing { .. } | Needed::NotAsked)
+fn is_missing(kubeconfig: &FileState<Kubeconfig>) -> bool {
+    matches!(kubeconfig, FileState::Missing { .. } | FileState::NotAsked)
 }
 
 const PROVIDE: &str = "see why what sets the node up (cloud-init, the provider's bootstrap) has not written the \

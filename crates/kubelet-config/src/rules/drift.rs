@@ -10,10 +10,10 @@ use super::{
 };
 use crate::kubelet::{
     layers::Launcher,
-    place::Place,
-    search::Wanted,
+    location::Location,
+    search::ExpectedFlag,
     snapshot::{Loaded, Process, Snapshot},
-    systemd::{LoadState, Word},
+    systemd::{Arg, LoadState},
 };
 
 pub(super) const RULES: &[Rule] = &[
@@ -45,7 +45,7 @@ pub(super) const RULES: &[Rule] = &[
 /// What differs in one file.
 #[derive(Debug)]
 struct Difference {
-    at: Place,
+    at: Location,
     what: Vec<String>,
     text: String,
 }
@@ -55,7 +55,7 @@ struct Difference {
 struct Differences(BTreeMap<String, Difference>);
 
 impl Differences {
-    fn add(&mut self, at: &Place, what: String, text: &str) {
+    fn add(&mut self, at: &Location, what: String, text: &str) {
         let known = self.0.entry(at.file.to_string()).or_insert_with(|| Difference {
             at: at.clone(),
             what: Vec::new(),
@@ -79,7 +79,7 @@ fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
     if unit.load == LoadState::NotFound || loaded.load_state.is_empty() {
         return;
     }
-    let fragment = unit.fragment.as_deref().map_or_else(|| Place::file(&unit.name), Place::file);
+    let fragment = unit.fragment.as_deref().map_or_else(|| Location::file(&unit.name), Location::file);
     let differences = differences(snapshot, loaded, &fragment);
     if differences.0.is_empty() {
         if loaded.need_daemon_reload {
@@ -108,9 +108,9 @@ fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn not_loaded(snapshot: &Snapshot, difference: &Difference, lost: Option<&Vec<Wanted>>) -> Finding {
+fn not_loaded(snapshot: &Snapshot, difference: &Difference, lost: Option<&Vec<ExpectedFlag>>) -> Finding {
     let lost = lost.map_or_else(String::new, |lost| {
-        let flags: Vec<String> = lost.iter().map(Wanted::written).collect();
+        let flags: Vec<String> = lost.iter().map(ExpectedFlag::written).collect();
         format!(". Only on disk: {}", flags.join(" "))
     });
     Finding::new(
@@ -127,18 +127,18 @@ fn not_loaded(snapshot: &Snapshot, difference: &Difference, lost: Option<&Vec<Wa
 }
 
 /// The wanted flags that the disk gives and systemd's memory does not.
-fn only_on_disk(snapshot: &Snapshot, loaded: &Loaded) -> Vec<Wanted> {
-    if !matches!(snapshot.launch.launcher, Launcher::Direct) {
+fn only_on_disk(snapshot: &Snapshot, loaded: &Loaded) -> Vec<ExpectedFlag> {
+    if !matches!(snapshot.command.launcher, Launcher::Direct) {
         return Vec::new(); // The flags come from a second layer, which systemd does not load.
     }
     let remembered = memory::words(snapshot, loaded).join(" ");
-    Wanted::all(&snapshot.intent)
+    ExpectedFlag::all(&snapshot.intent)
         .into_iter()
         .filter(|wanted| wanted.reaches(snapshot) && !wanted.is_in(&remembered))
         .collect()
 }
 
-fn differences(snapshot: &Snapshot, loaded: &Loaded, fragment: &Place) -> Differences {
+fn differences(snapshot: &Snapshot, loaded: &Loaded, fragment: &Location) -> Differences {
     let unit = &snapshot.unit;
     let mut found = Differences::default();
     let on_disk = match &unit.load {
@@ -164,12 +164,12 @@ fn differences(snapshot: &Snapshot, loaded: &Loaded, fragment: &Place) -> Differ
     let dropins: Vec<String> = unit.dropins.iter().map(|path| path.to_string_lossy().into_owned()).collect();
     for path in &dropins {
         if !loaded.dropins.iter().any(|other| own(other) == own(path)) {
-            found.add(&Place::file(path), "the drop-in is new".to_owned(), "");
+            found.add(&Location::file(path), "the drop-in is new".to_owned(), "");
         }
     }
     for path in &loaded.dropins {
         if !dropins.iter().any(|other| own(other) == own(path)) {
-            found.add(&Place::file(path), "the drop-in is read no more".to_owned(), "");
+            found.add(&Location::file(path), "the drop-in is read no more".to_owned(), "");
         }
     }
     memory::environment(unit, loaded, fragment, &mut found);
@@ -183,22 +183,22 @@ fn argv_drift(snapshot: &Snapshot, report: &mut Report) {
         report.not_checked("SD021", "the running kubelet");
         return;
     };
-    let launch = &snapshot.launch;
-    if launch.launcher.is_in_process() || launch.words.is_empty() || process.argv.is_empty() {
+    let command = &snapshot.command;
+    if command.launcher.is_in_process() || command.args.is_empty() || process.argv.is_empty() {
         report.not_checked("SD021", "the arguments of a kubelet without a command line of its own");
         return;
     }
     // What a distribution adds by itself is modelled, not known: only the user's words are compared.
-    let modelled = launch.launcher == Launcher::Rke2;
+    let modelled = command.launcher == Launcher::Rke2;
     let mut running_words: BTreeMap<&str, usize> = BTreeMap::new();
     for word in process.argv.iter().skip(1) {
         *running_words.entry(word).or_default() += 1;
     }
     let mut lacking = Vec::new();
-    for (index, word) in launch.words.iter().enumerate().skip(1) {
+    for (index, word) in command.args.iter().enumerate().skip(1) {
         match running_words.get_mut(word.text.as_str()) {
             Some(count) if *count > 0 => *count -= 1,
-            _ if modelled && launch.built_in.get(index) == Some(&true) => {}
+            _ if modelled && command.built_in.get(index) == Some(&true) => {}
             _ => lacking.push(word),
         }
     }
@@ -208,7 +208,7 @@ fn argv_drift(snapshot: &Snapshot, report: &mut Report) {
         excess.clear();
     }
     if lacking.is_empty() && excess.is_empty() {
-        if launch.order_significant && order_matters(snapshot, process) {
+        if command.order_significant && order_matters(snapshot, process) {
             report.add(other_order(snapshot, process));
         }
         return;
@@ -216,10 +216,10 @@ fn argv_drift(snapshot: &Snapshot, report: &mut Report) {
     report.add(drifted(snapshot, report, process, &lacking, &excess));
 }
 
-fn drifted(snapshot: &Snapshot, report: &Report, process: &Process, lacking: &[&Word], excess: &[&str]) -> Finding {
+fn drifted(snapshot: &Snapshot, report: &Report, process: &Process, lacking: &[&Arg], excess: &[&str]) -> Finding {
     let lacking_text: Vec<&str> = lacking.iter().map(|word| word.text.as_str()).collect();
     let both = format!("{} {}", lacking_text.join(" "), excess.join(" "));
-    let wanted = Wanted::all(&snapshot.intent);
+    let wanted = ExpectedFlag::all(&snapshot.intent);
     let severity = if wanted.iter().any(|wanted| wanted.is_in(&both)) || is_fatal(snapshot, &lacking_text) {
         Severity::Error
     } else {
@@ -245,7 +245,7 @@ fn drifted(snapshot: &Snapshot, report: &Report, process: &Process, lacking: &[&
 /// Whether a flag that is given more than once stands in another order.
 fn order_matters(snapshot: &Snapshot, process: &Process) -> bool {
     let mut names = BTreeSet::new();
-    let words = &snapshot.launch.words;
+    let words = &snapshot.command.args;
     let same = process.argv.iter().skip(1).eq(words.iter().skip(1).map(|word| &word.text));
     let uses = &snapshot.flags.uses;
     !same && uses.iter().any(|used| !names.insert(&used.name))
@@ -266,9 +266,9 @@ fn other_order(snapshot: &Snapshot, process: &Process) -> Finding {
 }
 
 /// Where the command stands.
-fn exec_place(snapshot: &Snapshot) -> Place {
+fn exec_place(snapshot: &Snapshot) -> Location {
     let exec = snapshot.unit.exec.as_ref();
-    exec.map_or_else(|| Place::file(&snapshot.unit.name), |exec| exec.at.clone())
+    exec.map_or_else(|| Location::file(&snapshot.unit.name), |exec| exec.at.clone())
 }
 
 fn with_restart(snapshot: &Snapshot, report: &Report, finding: Finding) -> Finding {

@@ -115,7 +115,7 @@ fn hidden(snapshot: &Snapshot, report: &mut Report) {
                     reload(snapshot),
                     event.at.file
                 ))
-                .step(super::Place::file(by), "this file counts"),
+                .step(super::Location::file(by), "this file counts"),
         );
     }
 }

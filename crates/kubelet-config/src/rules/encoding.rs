@@ -54,8 +54,8 @@ fn encoding(snapshot: &Snapshot, report: &mut Report) {
         }
     }
     report.findings.extend(files.into_values());
-    for (index, word) in snapshot.launch.words.iter().enumerate() {
-        let built_in = snapshot.launch.built_in.get(index) == Some(&true);
+    for (index, word) in snapshot.command.args.iter().enumerate() {
+        let built_in = snapshot.command.built_in.get(index) == Some(&true);
         if let Some((c, what)) = odd_character(&word.text).filter(|_| !built_in && word.text.starts_with("--")) {
             report.add(
                 Finding::new(

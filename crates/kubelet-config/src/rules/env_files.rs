@@ -8,7 +8,7 @@ use super::{
 };
 use crate::kubelet::{
     layers::Launcher,
-    place::Place,
+    location::Location,
     snapshot::{Snapshot, UnreadFile},
     systemd::{Assignment, EnvFile, EnvFileState, EventKind},
 };
@@ -92,10 +92,10 @@ fn unread(snapshot: &Snapshot, arrived: &Arrived<'_>, file: &UnreadFile, first: 
         Some(read) => format!("{unit} reads {} ({})", read.path.display(), read.declared),
         None => format!("{unit} has no `EnvironmentFile=` that names it"),
     };
-    let fix = match (snapshot.launch.launcher, read) {
+    let fix = match (snapshot.command.launcher, read) {
         (Launcher::K3s | Launcher::Rke2, _) => format!(
             "write the flags into the list `kubelet-arg` of /etc/rancher/{}/config.yaml and delete this file",
-            if snapshot.launch.launcher == Launcher::K3s { "k3s" } else { "rke2" }
+            if snapshot.command.launcher == Launcher::K3s { "k3s" } else { "rke2" }
         ),
         (_, Some(read)) => {
             format!("move the line to {} and delete this file, then {}", read.path.display(), restart(snapshot))
@@ -198,7 +198,7 @@ fn dropped(snapshot: &Snapshot, report: &mut Report) {
             Finding::new(
                 "SD013",
                 severity,
-                Place::file(&file.path),
+                Location::file(&file.path),
                 format!("{path} cannot be used ({reason}): {what}"),
             )
             .fix(format!(
@@ -256,8 +256,8 @@ fn values_in_use(snapshot: &Snapshot) -> BTreeMap<(&str, u32), u32> {
     let used = snapshot.unit.variables.values();
     used.filter(|variable| !variable.referenced_at.is_empty())
         .map(|variable| {
-            let at = &variable.winner.at;
-            let last = variable.winner.marks.last().map_or(at.line, |(_, mark)| mark.line);
+            let at = &variable.effective.at;
+            let last = variable.effective.marks.last().map_or(at.line, |(_, mark)| mark.line);
             ((&*at.file, at.line), last.max(at.line))
         })
         .collect()

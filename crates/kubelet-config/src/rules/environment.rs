@@ -7,7 +7,7 @@ use super::{
     lost::{Arrived, env_file_line, environment_line, holds_flags, lost_sentence, reload, restart, shown_value, whole},
 };
 use crate::kubelet::{
-    place::Place,
+    location::Location,
     search::{flags_in, place_of, used_names, would_bring},
     snapshot::Snapshot,
     systemd::{Assignment, EventKind, Source, Variable},
@@ -42,7 +42,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// How many assignments that lose are told of: the last ones, which were nearest to counting.
-const MAX_LOSERS: usize = 20;
+const MAX_OVERRIDDEN: usize = 20;
 /// How many lost words a message or a fix may hold.
 const MAX_LOST_WORDS: usize = 40;
 /// How long a value may be that a fix writes out.
@@ -52,38 +52,38 @@ fn overridden_by_file(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let used = used_names(snapshot);
     for (name, variable) in &snapshot.unit.variables {
-        let Source::File { declared } = &variable.winner.source else {
+        let Source::File { declared } = &variable.effective.source else {
             continue;
         };
         if !used.contains(name.as_str()) {
             continue;
         }
-        let mut losers: Vec<&Assignment> = variable
-            .losers
+        let mut overridden: Vec<&Assignment> = variable
+            .overridden
             .iter()
             .rev()
-            .filter(|loser| loser.at.line > 0 && loser.at != variable.winner.at)
-            .take(MAX_LOSERS)
+            .filter(|overridden| overridden.at.line > 0 && overridden.at != variable.effective.at)
+            .take(MAX_OVERRIDDEN)
             .collect();
-        losers.reverse();
-        let lost: Vec<(&Assignment, Vec<String>)> = losers
+        overridden.reverse();
+        let lost: Vec<(&Assignment, Vec<String>)> = overridden
             .iter()
-            .map(|loser| (*loser, lost_to(&arrived, loser, variable)))
-            .filter(|(loser, words)| !words.is_empty() || is_wanted(snapshot, &arrived, loser))
+            .map(|overridden| (*overridden, lost_to(&arrived, overridden, variable)))
+            .filter(|(overridden, words)| !words.is_empty() || is_wanted(snapshot, &arrived, overridden))
             .collect();
         if lost.is_empty() {
-            let idle = losers.iter().filter(|loser| holds_flags(&loser.value));
-            idle.for_each(|loser| report.add(without_effect(loser, variable)));
+            let idle = overridden.iter().filter(|overridden| holds_flags(&overridden.value));
+            idle.for_each(|overridden| report.add(without_effect(overridden, variable)));
         } else {
-            report.add(overridden(snapshot, &arrived, variable, declared, &lost));
+            report.add(file_wins(snapshot, &arrived, variable, declared, &lost));
         }
     }
 }
 
 /// The flags of an assignment that the one that counts lacks, and that nothing else brings.
-fn lost_to(arrived: &Arrived<'_>, loser: &Assignment, variable: &Variable) -> Vec<String> {
-    let kept: BTreeSet<String> = flags_in(&variable.winner.value).iter().map(whole).collect();
-    flags_in(&loser.value)
+fn lost_to(arrived: &Arrived<'_>, overridden: &Assignment, variable: &Variable) -> Vec<String> {
+    let kept: BTreeSet<String> = flags_in(&variable.effective.value).iter().map(whole).collect();
+    flags_in(&overridden.value)
         .iter()
         .filter(|flag| !arrived.has(flag))
         .map(whole)
@@ -98,9 +98,9 @@ fn is_wanted(snapshot: &Snapshot, arrived: &Arrived<'_>, assignment: &Assignment
     arrived.missing.iter().any(|wanted| would_bring(exec, assignment, wanted))
 }
 
-fn without_effect(loser: &Assignment, variable: &Variable) -> Finding {
-    let winner = &variable.winner;
-    let equal = if loser.value == winner.value {
+fn without_effect(overridden: &Assignment, variable: &Variable) -> Finding {
+    let effective = &variable.effective;
+    let equal = if overridden.value == effective.value {
         "which is equal"
     } else {
         "and everything in it reaches the kubelet all the same"
@@ -108,35 +108,35 @@ fn without_effect(loser: &Assignment, variable: &Variable) -> Finding {
     Finding::new(
         "SD001",
         Severity::Info,
-        loser.at.clone(),
+        overridden.at.clone(),
         format!(
             "this value of {} is overridden by {}, {equal}; the line has no effect and can be removed",
-            loser.name, winner.at
+            overridden.name, effective.at
         ),
     )
-    .fix(format!("delete the line {}", loser.at))
-    .step(winner.at.clone(), "this counts")
+    .fix(format!("delete the line {}", overridden.at))
+    .step(effective.at.clone(), "this counts")
 }
 
-fn overridden(
+fn file_wins(
     snapshot: &Snapshot,
     arrived: &Arrived<'_>,
     variable: &Variable,
-    declared: &Place,
+    declared: &Location,
     lost: &[(&Assignment, Vec<String>)],
 ) -> Finding {
-    let winner = &variable.winner;
-    let name = &winner.name;
+    let effective = &variable.effective;
+    let name = &effective.name;
     let words: Vec<String> = distinct(lost.iter().flat_map(|(_, words)| words.iter().cloned()).take(MAX_LOST_WORDS));
-    let severity = if lost.iter().any(|(loser, _)| is_wanted(snapshot, arrived, loser)) {
+    let severity = if lost.iter().any(|(overridden, _)| is_wanted(snapshot, arrived, overridden)) {
         Severity::Error
-    } else if lost.iter().all(|(loser, _)| is_default_beside(loser, declared, variable)) {
+    } else if lost.iter().all(|(overridden, _)| is_default_beside(overridden, declared, variable)) {
         Severity::Info
     } else {
         Severity::Warning
     };
-    let places = distinct(lost.iter().map(|(loser, _)| loser.at.to_string())).join(", ");
-    let is_line = |(loser, _): &(&Assignment, _)| loser.source == Source::Environment;
+    let places = distinct(lost.iter().map(|(overridden, _)| overridden.at.to_string())).join(", ");
+    let is_line = |(overridden, _): &(&Assignment, _)| overridden.source == Source::Environment;
     let rule = if lost.iter().any(is_line) {
         format!("a file always beats `Environment=` ({places}), whatever the order of the drop-ins")
     } else {
@@ -145,27 +145,28 @@ fn overridden(
     let mut finding = Finding::new(
         "SD001",
         severity,
-        winner.at.clone(),
+        effective.at.clone(),
         format!(
             "{name} is {} here; {declared} loads this file, and {rule}{}",
-            shown_value(&winner.value),
+            shown_value(&effective.value),
             lost_sentence(&words)
         ),
     )
     .fix(format!(
         "write `{}` at {}, then {}",
-        line_with(env_file_line, winner, &words),
-        winner.at,
+        line_with(env_file_line, effective, &words),
+        effective.at,
         restart(snapshot)
     ));
-    for (loser, _) in lost {
-        finding = finding.step(first_flag(loser), "this is lost");
-        if let Source::File { declared } = &loser.source {
-            finding = finding.step(declared.clone(), format!("loads {}", loser.at.file));
+    for (overridden, _) in lost {
+        finding = finding.step(first_flag(overridden), "this is lost");
+        if let Source::File { declared } = &overridden.source {
+            finding = finding.step(declared.clone(), format!("loads {}", overridden.at.file));
         }
     }
-    finding =
-        finding.step(declared.clone(), format!("loads {}", winner.at.file)).step(winner.at.clone(), "this counts");
+    finding = finding
+        .step(declared.clone(), format!("loads {}", effective.at.file))
+        .step(effective.at.clone(), "this counts");
     match variable.referenced_at.first() {
         Some(used) => finding.step(used.clone(), "used here"),
         None => finding,
@@ -173,24 +174,24 @@ fn overridden(
 }
 
 /// The place of the first flag in a value.
-fn first_flag(assignment: &Assignment) -> Place {
+fn first_flag(assignment: &Assignment) -> Location {
     flags_in(&assignment.value).first().map_or_else(|| assignment.at.clone(), |flag| place_of(assignment, flag))
 }
 
 /// A default that stands in the same file as the `EnvironmentFile=` line meant to override it, flag by flag.
-fn is_default_beside(loser: &Assignment, declared: &Place, variable: &Variable) -> bool {
-    let given = flags_in(&variable.winner.value);
-    matches!(loser.source, Source::Environment)
-        && loser.at.file == declared.file
-        && flags_in(&loser.value).iter().all(|flag| given.iter().any(|other| other.name == flag.name))
+fn is_default_beside(overridden: &Assignment, declared: &Location, variable: &Variable) -> bool {
+    let given = flags_in(&variable.effective.value);
+    matches!(overridden.source, Source::Environment)
+        && overridden.at.file == declared.file
+        && flags_in(&overridden.value).iter().all(|flag| given.iter().any(|other| other.name == flag.name))
 }
 
 /// The line to write: a value with the lost words behind it, each flag once; in words if that would be too long.
-fn line_with(write: fn(&str, &str) -> String, winner: &Assignment, lost: &[String]) -> String {
-    if winner.value.len() > MAX_FIX_BYTES {
-        return format!("{} with {} added", winner.name, lost.join(" "));
+fn line_with(write: fn(&str, &str) -> String, effective: &Assignment, lost: &[String]) -> String {
+    if effective.value.len() > MAX_FIX_BYTES {
+        return format!("{} with {} added", effective.name, lost.join(" "));
     }
-    write(&winner.name, &joined(&winner.value, lost))
+    write(&effective.name, &joined(&effective.value, lost))
 }
 
 /// A value with the lost words behind it, each flag once.
@@ -216,14 +217,14 @@ fn environment_order(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let used = used_names(snapshot);
     for (name, variable) in &snapshot.unit.variables {
-        let winner = &variable.winner;
-        if !matches!(winner.source, Source::Environment) || !used.contains(name.as_str()) {
+        let effective = &variable.effective;
+        if !matches!(effective.source, Source::Environment) || !used.contains(name.as_str()) {
             continue;
         }
-        for loser in variable.losers.iter().rev().take(MAX_LOSERS) {
-            let lost = lost_to(&arrived, loser, variable);
-            if matches!(loser.source, Source::Environment) && !lost.is_empty() {
-                report.add(set_again(snapshot, loser, variable, &lost));
+        for overridden in variable.overridden.iter().rev().take(MAX_OVERRIDDEN) {
+            let lost = lost_to(&arrived, overridden, variable);
+            if matches!(overridden.source, Source::Environment) && !lost.is_empty() {
+                report.add(set_again(snapshot, overridden, variable, &lost));
             }
         }
     }
@@ -253,10 +254,10 @@ fn environment_order(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn set_again(snapshot: &Snapshot, loser: &Assignment, variable: &Variable, lost: &[String]) -> Finding {
-    let winner = &variable.winner;
-    let order = match (file_name(&loser.at), file_name(&winner.at)) {
-        (first, second) if loser.at.file != winner.at.file && first != second => {
+fn set_again(snapshot: &Snapshot, overridden: &Assignment, variable: &Variable, lost: &[String]) -> Finding {
+    let effective = &variable.effective;
+    let order = match (file_name(&overridden.at), file_name(&effective.at)) {
+        (first, second) if overridden.at.file != effective.at.file && first != second => {
             format!("which is loaded later ({second} sorts after {first}; the directories do not matter)")
         }
         _ => "which counts because it comes later".to_owned(),
@@ -264,24 +265,24 @@ fn set_again(snapshot: &Snapshot, loser: &Assignment, variable: &Variable, lost:
     let finding = Finding::new(
         "SD024",
         Severity::Warning,
-        loser.at.clone(),
-        format!("{} is set here and again at {}, {order}{}", loser.name, winner.at, lost_sentence(lost)),
+        overridden.at.clone(),
+        format!("{} is set here and again at {}, {order}{}", overridden.name, effective.at, lost_sentence(lost)),
     )
     .fix(format!(
         "keep one line, with all flags: `{}` at {}, then {}",
-        line_with(environment_line, winner, lost),
-        winner.at,
+        line_with(environment_line, effective, lost),
+        effective.at,
         reload(snapshot)
     ))
-    .step(first_flag(loser), "this is lost")
-    .step(winner.at.clone(), "this counts");
+    .step(first_flag(overridden), "this is lost")
+    .step(effective.at.clone(), "this counts");
     match variable.referenced_at.first() {
         Some(used) => finding.step(used.clone(), "used here"),
         None => finding,
     }
 }
 
-fn file_name(at: &Place) -> &str {
+fn file_name(at: &Location) -> &str {
     at.file.rsplit('/').next().unwrap_or(&at.file)
 }
 

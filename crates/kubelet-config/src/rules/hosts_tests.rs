@@ -67,7 +67,7 @@ fn resolved(tree: &MemoryTree, inputs: Inputs, expected: &Value) -> Snapshot {
     snapshot.machine.socket = Some(Socket::Connected);
     let disabled = expected["host"]["k3s_server_disables_ccm"].as_bool();
     if disabled.is_some() {
-        snapshot.launch.server_disables_cloud_controller = disabled;
+        snapshot.command.server_disables_cloud_controller = disabled;
     }
     snapshot
 }

@@ -2,9 +2,9 @@
 
 use super::{Finding, Report, Rule, Severity, settings};
 use crate::kubelet::{
-    machine::Found,
-    place::Place,
-    snapshot::{Phase, Snapshot},
+    location::Location,
+    machine::Located,
+    snapshot::{Lifecycle, Snapshot},
 };
 
 /// The rules of this family.
@@ -115,7 +115,7 @@ fn size(bytes: u64) -> String {
 
 fn ip_forward(snapshot: &Snapshot, report: &mut Report) {
     // k3s and RKE2 set these themselves when they start.
-    if settings::are_managed(snapshot) && snapshot.phase == Phase::Before {
+    if settings::are_managed(snapshot) && snapshot.lifecycle == Lifecycle::BeforeFirstStart {
         return;
     }
     let sysctls = &snapshot.machine.sysctls;
@@ -148,7 +148,7 @@ const BRIDGES: &[&str] = &["bridge", "flannel", "kube-router", "weave-net"];
 
 fn br_netfilter(snapshot: &Snapshot, report: &mut Report) {
     const NAME: &str = "net.bridge.bridge-nf-call-iptables";
-    if settings::are_managed(snapshot) && snapshot.phase == Phase::Before {
+    if settings::are_managed(snapshot) && snapshot.lifecycle == Lifecycle::BeforeFirstStart {
         return;
     }
     let machine = &snapshot.machine;
@@ -163,9 +163,10 @@ fn br_netfilter(snapshot: &Snapshot, report: &mut Report) {
         Some(_) => return,
         // The folder of the module is only missing where other settings of the network can be seen.
         None => match machine.sysctls.get("net.ipv4.ip_forward") {
-            Some(_) => {
-                (Place::file("/proc/sys/net/bridge/bridge-nf-call-iptables"), "not there (br_netfilter is not loaded)")
-            }
+            Some(_) => (
+                Location::file("/proc/sys/net/bridge/bridge-nf-call-iptables"),
+                "not there (br_netfilter is not loaded)",
+            ),
             None => return report.not_checked("KN003", "/proc/sys/net/bridge of the host"),
         },
     };
@@ -199,7 +200,7 @@ fn protect_kernel_defaults(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let sysctls = &snapshot.machine.sysctls;
-    let wrong: Vec<(&str, &str, &Found<String>)> = PROTECTED
+    let wrong: Vec<(&str, &str, &Located<String>)> = PROTECTED
         .iter()
         .filter_map(|(name, wanted)| Some((*name, *wanted, sysctls.get(name)?)))
         .filter(|(_, wanted, found)| found.value != *wanted)

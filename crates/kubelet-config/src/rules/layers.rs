@@ -46,12 +46,12 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
-    if let Some(unknown) = &snapshot.launch.unknown {
+    if let Some(unknown) = &snapshot.command.unknown {
         let message = format!(
             "the kubelet's arguments cannot be derived from the unit {}: {} {}",
             snapshot.unit.name, unknown.program, unknown.reason
         );
-        let fix = if snapshot.launch.launcher == Launcher::Script {
+        let fix = if snapshot.command.launcher == Launcher::Script {
             format!(
                 "let ExecStart= run the kubelet itself, or compare its running command line: tr '\\0' '\\n' \
                  </proc/$(systemctl show -P MainPID {})/cmdline",
@@ -62,8 +62,8 @@ fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
         };
         report.add(Finding::new("SD023", Severity::Info, unknown.at.clone(), message).fix(fix));
     }
-    for (at, reason) in &snapshot.launch.unreadable {
-        let told = snapshot.launch.unknown.as_ref();
+    for (at, reason) in &snapshot.command.unreadable {
+        let told = snapshot.command.unknown.as_ref();
         if told.is_some_and(|unknown| unknown.at == *at) {
             continue;
         }
@@ -79,8 +79,8 @@ fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
 }
 
 fn list_replaced(snapshot: &Snapshot, report: &mut Report) {
-    for list in &snapshot.launch.replaced {
-        report.add(replaced(list, snapshot.launch.launcher));
+    for list in &snapshot.command.replaced {
+        report.add(replaced(list, snapshot.command.launcher));
     }
 }
 
@@ -127,7 +127,7 @@ fn replaced(list: &ReplacedList, launcher: Launcher) -> Finding {
 const MAX_STEPS: usize = 10;
 
 fn args_file_split(snapshot: &Snapshot, report: &mut Report) {
-    for odd in &snapshot.launch.oddities {
+    for odd in &snapshot.command.oddities {
         report.add(split(odd));
     }
 }

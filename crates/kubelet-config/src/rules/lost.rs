@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{Finding, Severity};
 use crate::kubelet::{
-    search::{FlagText, Loss, Wanted, flags_in},
+    search::{ExpectedFlag, FlagLoss, FlagText, flags_in},
     snapshot::Snapshot,
     systemd::{EventKind, NotADropIn, Source},
 };
@@ -40,7 +40,7 @@ pub(super) fn lost_sentence(words: &[String]) -> String {
 #[derive(Debug)]
 pub(super) struct Arrived<'a> {
     /// The wanted flags that do not reach it; none where its words are not known.
-    pub(super) missing: Vec<Wanted>,
+    pub(super) missing: Vec<ExpectedFlag>,
     names: BTreeSet<&'a str>,
     values: BTreeSet<(&'a str, &'a str)>,
 }
@@ -49,8 +49,8 @@ impl<'a> Arrived<'a> {
     pub(super) fn of(snapshot: &'a Snapshot) -> Self {
         let uses = &snapshot.flags.uses;
         let mut missing = Vec::new();
-        if !snapshot.launch.words.is_empty() {
-            missing = Wanted::all(&snapshot.intent);
+        if !snapshot.command.args.is_empty() {
+            missing = ExpectedFlag::all(&snapshot.intent);
             missing.retain(|wanted| !wanted.reaches(snapshot));
         }
         Self {
@@ -154,24 +154,24 @@ pub(super) fn environment_line(name: &str, value: &str) -> String {
 }
 
 /// The rule that tells of a loss; the place of the lost text finds its finding.
-pub(super) fn rule_of(loss: &Loss<'_>) -> Option<&'static str> {
+pub(super) fn rule_of(loss: &FlagLoss<'_>) -> Option<&'static str> {
     Some(match loss {
-        Loss::LaterFlag { .. } => "FL005",
-        Loss::InsideWord { word } if word.origins.iter().any(|origin| origin.braces) => "SD006",
-        Loss::InsideWord { .. } => "SD016",
-        Loss::Overridden { winner, .. } => match winner.source {
+        FlagLoss::LaterFlag { .. } => "FL005",
+        FlagLoss::InsideWord { word } if word.origins.iter().any(|origin| origin.braces) => "SD006",
+        FlagLoss::InsideWord { .. } => "SD016",
+        FlagLoss::Overridden { effective, .. } => match effective.source {
             Source::File { .. } => "SD001",
             _ => "SD024",
         },
-        Loss::Cleared { key, .. } if *key == "Environment" => "SD024",
-        Loss::ReplacedExec { .. } | Loss::Unreferenced { dropped: true, .. } => "SD007",
-        Loss::ReplacedList { .. } => "SD027",
-        Loss::Unreferenced { .. } => "SD002",
-        Loss::Cleared { .. } | Loss::UnreadFile { .. } => "SD003",
-        Loss::Ignored { event, .. } | Loss::DropIn { event, .. } => rule_of_event(&event.kind)?,
-        Loss::Memory => "SD020",
-        Loss::Process { .. } => "SD021",
-        Loss::Nowhere => return None,
+        FlagLoss::Cleared { key, .. } if *key == "Environment" => "SD024",
+        FlagLoss::ReplacedExec { .. } | FlagLoss::Unreferenced { dropped: true, .. } => "SD007",
+        FlagLoss::ReplacedList { .. } => "SD027",
+        FlagLoss::Unreferenced { .. } => "SD002",
+        FlagLoss::Cleared { .. } | FlagLoss::UnreadFile { .. } => "SD003",
+        FlagLoss::Ignored { event, .. } | FlagLoss::DropIn { event, .. } => rule_of_event(&event.kind)?,
+        FlagLoss::Memory => "SD020",
+        FlagLoss::Process { .. } => "SD021",
+        FlagLoss::Nowhere => return None,
     })
 }
 
@@ -198,41 +198,41 @@ fn rule_of_event(kind: &EventKind) -> Option<&'static str> {
 }
 
 /// In words where a flag got lost, to follow "it does not reach the kubelet: ".
-pub(super) fn reason(loss: &Loss<'_>) -> String {
+pub(super) fn reason(loss: &FlagLoss<'_>) -> String {
     match loss {
-        Loss::LaterFlag { by: (at, value), .. } => {
+        FlagLoss::LaterFlag { by: (at, value), .. } => {
             format!("it is given here, but a later use of the flag counts ('{}', {at})", quoted(value))
         }
-        Loss::InsideWord { word } => {
+        FlagLoss::InsideWord { word } => {
             format!("it is a part of the one argument '{}', which is not read as a flag of its own", quoted(&word.text))
         }
-        Loss::Overridden { loser, winner, .. } => format!(
+        FlagLoss::Overridden { overridden, effective, .. } => format!(
             "{} is set here, but overridden by {}, where it is {}",
-            loser.name,
-            winner.at,
-            shown_value(&winner.value)
+            overridden.name,
+            effective.at,
+            shown_value(&effective.value)
         ),
-        Loss::Cleared { key, by, .. } => format!("the empty `{key}=` at {by} clears this line"),
-        Loss::ReplacedExec { by: Some(exec), .. } => {
+        FlagLoss::Cleared { key, by, .. } => format!("the empty `{key}=` at {by} clears this line"),
+        FlagLoss::ReplacedExec { by: Some(exec), .. } => {
             format!("the `ExecStart=` at {} replaces this one", exec.at)
         }
-        Loss::ReplacedExec { by: None, .. } => "this `ExecStart=` is cleared".to_owned(),
-        Loss::ReplacedList { list, .. } => {
+        FlagLoss::ReplacedExec { by: None, .. } => "this `ExecStart=` is cleared".to_owned(),
+        FlagLoss::ReplacedList { list, .. } => {
             format!("the list `{}` at {} replaces the one that this entry is in", list.key, list.by)
         }
-        Loss::Unreferenced { assignment, dropped: true, .. } => {
+        FlagLoss::Unreferenced { assignment, dropped: true, .. } => {
             format!("it is in {}, which the `ExecStart=` that counts does not use any more", assignment.name)
         }
-        Loss::Unreferenced { assignment, .. } => {
+        FlagLoss::Unreferenced { assignment, .. } => {
             format!("it is in {}, which no `ExecStart=` uses", assignment.name)
         }
-        Loss::Ignored { event, .. } | Loss::DropIn { event, .. } => reason_of_event(&event.kind),
-        Loss::UnreadFile { file, .. } => format!("nothing reads {}", file.at.file),
-        Loss::Memory => "it is only in what systemd still has in memory, and no file says so any more".to_owned(),
-        Loss::Process { pid } => format!(
+        FlagLoss::Ignored { event, .. } | FlagLoss::DropIn { event, .. } => reason_of_event(&event.kind),
+        FlagLoss::UnreadFile { file, .. } => format!("nothing reads {}", file.at.file),
+        FlagLoss::Memory => "it is only in what systemd still has in memory, and no file says so any more".to_owned(),
+        FlagLoss::Process { pid } => format!(
             "only the running kubelet (pid {pid}) has it; no file says so any more, and the next start loses it"
         ),
-        Loss::Nowhere => "no file that was searched sets it".to_owned(),
+        FlagLoss::Nowhere => "no file that was searched sets it".to_owned(),
     }
 }
 
@@ -275,10 +275,10 @@ pub(super) fn shown_value(value: &str) -> String {
 }
 
 /// Adds the explanation of a loss to a finding: the rule that tells of it, by the place of the lost text.
-pub(super) fn explained(finding: Finding, loss: &Loss<'_>) -> Finding {
+pub(super) fn explained(finding: Finding, loss: &FlagLoss<'_>) -> Finding {
     // Of a file's text, or of many lines, the event's own place is what the rule's finding names.
     let evidence = match loss {
-        Loss::Ignored { event, .. } | Loss::DropIn { event, .. } => Some(&event.at),
+        FlagLoss::Ignored { event, .. } | FlagLoss::DropIn { event, .. } => Some(&event.at),
         loss => loss.place(),
     };
     match (rule_of(loss), evidence) {

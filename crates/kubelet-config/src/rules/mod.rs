@@ -26,7 +26,7 @@ mod settings;
 mod syntax;
 mod unit;
 
-use crate::kubelet::{place::Place, snapshot::Snapshot};
+use crate::kubelet::{location::Location, snapshot::Snapshot};
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -46,7 +46,7 @@ pub enum Severity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// Where.
-    pub at: Place,
+    pub at: Location,
     /// What happens there.
     pub text: String,
 }
@@ -59,7 +59,7 @@ pub struct Finding {
     /// How bad it is here.
     pub severity: Severity,
     /// Where one would mend it.
-    pub at: Place,
+    pub at: Location,
     /// What is wrong, in a sentence or two.
     pub message: String,
     /// What to do: a command or an edit.
@@ -67,7 +67,7 @@ pub struct Finding {
     /// Who overrides whom.
     pub chain: Vec<Step>,
     /// The finding that explains this one: rule and place.
-    pub caused_by: Option<(&'static str, Place)>,
+    pub caused_by: Option<(&'static str, Location)>,
 }
 
 /// A rule that could not judge, and what it lacked.
@@ -102,7 +102,7 @@ impl Report {
 
 impl Finding {
     /// A finding without fix, chain and cause.
-    pub fn new(rule: &'static str, severity: Severity, at: Place, message: impl Into<String>) -> Self {
+    pub fn new(rule: &'static str, severity: Severity, at: Location, message: impl Into<String>) -> Self {
         Self { rule, severity, at, message: message.into(), fix: None, chain: Vec::new(), caused_by: None }
     }
 
@@ -115,14 +115,14 @@ impl Finding {
 
     /// With a step of the chain.
     #[must_use]
-    pub fn step(mut self, at: Place, text: impl Into<String>) -> Self {
+    pub fn step(mut self, at: Location, text: impl Into<String>) -> Self {
         self.chain.push(Step { at, text: text.into() });
         self
     }
 
     /// With the finding that explains it.
     #[must_use]
-    pub fn caused_by(mut self, rule: &'static str, at: Place) -> Self {
+    pub fn caused_by(mut self, rule: &'static str, at: Location) -> Self {
         self.caused_by = Some((rule, at));
         self
     }

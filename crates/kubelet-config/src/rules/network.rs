@@ -4,9 +4,9 @@ use std::{net::IpAddr, path::Path};
 
 use super::{Finding, Report, Rule, Severity, settings};
 use crate::kubelet::{
-    machine::Needed,
-    place::Place,
-    snapshot::{Phase, Snapshot},
+    location::Location,
+    machine::FileState,
+    snapshot::{Lifecycle, Snapshot},
 };
 
 /// The rules of this family.
@@ -41,7 +41,7 @@ const CNI_GRACE_SECS: u64 = 180;
 
 fn cni_missing(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "NW001";
-    if snapshot.phase == Phase::Before {
+    if snapshot.lifecycle == Lifecycle::BeforeFirstStart {
         return;
     }
     let machine = &snapshot.machine;
@@ -73,7 +73,7 @@ fn no_cni(snapshot: &Snapshot, folder: &Path, age: Option<u64>) -> Finding {
     let fix = "kubectl -n kube-system get pods -o wide --field-selector spec.nodeName=NODE shows whether the network's \
                DaemonSet runs here; it must tolerate node.kubernetes.io/not-ready and \
                node.cloudprovider.kubernetes.io/uninitialized";
-    let finding = Finding::new("NW001", severity, Place::file(folder), message).fix(fix);
+    let finding = Finding::new("NW001", severity, Location::file(folder), message).fix(fix);
     match machine.runtime.as_ref().and_then(|runtime| runtime.cni_conf_dir.as_ref()) {
         Some(named) => finding.step(named.at.clone(), "the runtime's configuration names this folder"),
         None => finding,
@@ -101,18 +101,18 @@ fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
         "--resolv-conf=/run/systemd/resolve/resolv.conf",
     );
     match &snapshot.machine.resolv_conf {
-        Needed::NotAsked => {}
-        Needed::Missing { at } if snapshot.live => {
+        FileState::NotAsked => {}
+        FileState::Missing { at } if snapshot.live => {
             let path = &at.file;
             let message = format!("resolvConf is {path}, which does not exist: no pod can be started");
             let place = settings::place(snapshot, FIELD);
             report.add(Finding::new(ID, Severity::Warning, place, message).fix(fix));
         }
-        Needed::Missing { .. } => {
+        FileState::Missing { .. } => {
             report.not_checked(ID, "the file of resolvConf, which the running host writes");
         }
-        Needed::Bad { .. } => report.not_checked(ID, "a file of resolvConf that can be read"),
-        Needed::Present(servers) => {
+        FileState::Bad { .. } => report.not_checked(ID, "a file of resolvConf that can be read"),
+        FileState::Present(servers) => {
             let Some(server) = servers.iter().find(|server| is_loopback(&server.value)) else {
                 return;
             };

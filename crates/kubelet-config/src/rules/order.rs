@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Finding, Report};
-use crate::kubelet::place::Place;
+use crate::kubelet::location::Location;
 
 /// The most findings of one rule: far more than a person reads, and a bound for a hostile tree.
 const MAX_OF_A_RULE: usize = 100;
@@ -68,7 +68,7 @@ const EXPLAINED_BY: &[(&str, &[&str])] =
 
 /// What a word of the argument list suffers from may have been said of the text that it comes from.
 fn explain(findings: &mut [Finding]) {
-    let mut said: BTreeMap<(&'static str, String), Place> = BTreeMap::new();
+    let mut said: BTreeMap<(&'static str, String), Location> = BTreeMap::new();
     for finding in &*findings {
         for place in std::iter::once(&finding.at).chain(finding.chain.iter().map(|step| &step.at)) {
             let key = (finding.rule, place.file_line());
@@ -90,7 +90,7 @@ fn explain(findings: &mut [Finding]) {
 /// A cause names the finding that stands in the report: by its own place, or by one that its chain goes through.
 /// A cause that no finding speaks for is dropped.
 fn link(findings: &mut [Finding]) {
-    let mut places: BTreeMap<(&'static str, String), Place> = BTreeMap::new();
+    let mut places: BTreeMap<(&'static str, String), Location> = BTreeMap::new();
     for finding in &*findings {
         places.insert((finding.rule, finding.at.file_line()), finding.at.clone());
     }
@@ -114,7 +114,7 @@ mod tests {
     use crate::rules::{NotChecked, Severity};
 
     fn finding(rule: &'static str, severity: Severity, line: u32) -> Finding {
-        let at = Place::file("/etc/x").at_line(line);
+        let at = Location::file("/etc/x").at_line(line);
         Finding::new(rule, severity, at, "said")
     }
 
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_cause_is_found_by_its_chain_and_dropped_if_nothing_speaks_for_it() {
-        let lost = Place::file("/etc/drop-in").at(3, 5, 9);
+        let lost = Location::file("/etc/drop-in").at(3, 5, 9);
         let cause = finding("SD001", Severity::Error, 1).step(lost.clone(), "lost");
         let mut report = Report {
             findings: vec![
@@ -150,7 +150,7 @@ mod tests {
         };
         settle(&mut report);
         let causes: Vec<_> = report.findings.iter().map(|one| one.caused_by.clone()).collect();
-        let at = Place::file("/etc/x").at_line(1);
+        let at = Location::file("/etc/x").at_line(1);
         assert_eq!(causes, [None, Some(("SD001", at)), None]);
     }
 

@@ -9,10 +9,10 @@ use super::{
 };
 use crate::kubelet::{
     layers::Launcher,
-    place::Place,
+    location::Location,
     search::{dropped_names, flags_in, used_names},
     snapshot::Snapshot,
-    systemd::{Assignment, Exec, ExecWord, Source, Variable, Word},
+    systemd::{Arg, Assignment, Exec, ExecWord, Source, Variable},
 };
 
 pub(super) const RULES: &[Rule] = &[
@@ -56,7 +56,7 @@ fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
     let Some(exec) = &snapshot.unit.exec else {
         return;
     };
-    if snapshot.launch.launcher == Launcher::Script {
+    if snapshot.command.launcher == Launcher::Script {
         report.not_checked("SD002", "what the script in ExecStart= does with its environment");
         return;
     }
@@ -67,7 +67,7 @@ fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let mut comparisons = MAX_COMPARISONS;
     for (name, variable) in &snapshot.unit.variables {
-        let from_a_file = matches!(variable.winner.source, Source::Environment | Source::File { .. });
+        let from_a_file = matches!(variable.effective.source, Source::Environment | Source::File { .. });
         let is_used = used.contains(name.as_str()) || elsewhere.contains(name.as_str());
         if !from_a_file || is_used || dropped.contains(name) || comparisons < references.len() {
             continue;
@@ -79,15 +79,15 @@ fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
             .min_by_key(|(used, _, _)| strsim::levenshtein(name, used));
         let near = near.map(|(used, at, _)| (used.as_str(), at));
         let near_is_set = near.is_some_and(|(used, _)| {
-            snapshot.unit.variables.get(used).is_some_and(|used| !used.winner.value.is_empty())
+            snapshot.unit.variables.get(used).is_some_and(|used| !used.effective.value.is_empty())
         });
-        let severity = match (holds_flags(&variable.winner.value), near) {
+        let severity = match (holds_flags(&variable.effective.value), near) {
             (true, Some(_)) => Severity::Error,
             (true, None) => Severity::Warning,
-            (false, Some(_)) if !near_is_set && !variable.winner.value.is_empty() => Severity::Info,
+            (false, Some(_)) if !near_is_set && !variable.effective.value.is_empty() => Severity::Info,
             (false, _) => continue,
         };
-        let lost = arrived.lost(&variable.winner.value);
+        let lost = arrived.lost(&variable.effective.value);
         report.add(used_by_nothing(snapshot, variable, severity, near, &lost));
     }
 }
@@ -123,13 +123,13 @@ fn used_by_nothing(
     snapshot: &Snapshot,
     variable: &Variable,
     severity: Severity,
-    near: Option<(&str, &Place)>,
+    near: Option<(&str, &Location)>,
     lost: &str,
 ) -> Finding {
-    let winner = &variable.winner;
-    let name = &winner.name;
-    let at = winner.at.clone();
-    let distribution = match snapshot.launch.launcher {
+    let effective = &variable.effective;
+    let name = &effective.name;
+    let at = effective.at.clone();
+    let distribution = match snapshot.command.launcher {
         Launcher::K3s => Some(("k3s", "the list `kubelet-arg` of /etc/rancher/k3s/config.yaml")),
         Launcher::Rke2 => Some(("RKE2", "the list `kubelet-arg` of /etc/rancher/rke2/config.yaml")),
         Launcher::MicroK8s | Launcher::K8sSnap => Some(("the snap", "its file args/kubelet")),
@@ -143,7 +143,7 @@ fn used_by_nothing(
     } else if let Some((used, used_at)) = near {
         (
             format!("{name} is set here, but no `ExecStart=` refers to it; {used_at} uses ${used}{lost}"),
-            rename(snapshot, winner, used),
+            rename(snapshot, effective, used),
         )
     } else {
         (
@@ -158,24 +158,24 @@ fn used_by_nothing(
     }
 }
 
-fn rename(snapshot: &Snapshot, winner: &Assignment, used: &str) -> String {
-    let in_file = matches!(winner.source, Source::File { .. });
+fn rename(snapshot: &Snapshot, effective: &Assignment, used: &str) -> String {
+    let in_file = matches!(effective.source, Source::File { .. });
     let after = if in_file { restart(snapshot) } else { reload(snapshot) };
-    let already = snapshot.unit.variables.get(used).filter(|variable| !variable.winner.value.trim().is_empty());
+    let already = snapshot.unit.variables.get(used).filter(|variable| !variable.effective.value.trim().is_empty());
     let Some(already) = already else {
-        return format!("rename {} to {used} at {}, then {after}", winner.name, winner.at);
+        return format!("rename {} to {used} at {}, then {after}", effective.name, effective.at);
     };
-    let value = format!("{} {}", already.winner.value, winner.value);
+    let value = format!("{} {}", already.effective.value, effective.value);
     if in_file {
         format!(
             "rename it; it then overrides {}, so put all flags into this one line: `{}`, then {after}",
-            already.winner.at,
+            already.effective.at,
             env_file_line(used, &one_line(&value))
         )
     } else {
         format!(
             "move its words to {}: `{}`, then {after}",
-            already.winner.at,
+            already.effective.at,
             environment_line(used, &one_line(&value))
         )
     }
@@ -193,12 +193,12 @@ fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
     let Some(exec) = &snapshot.unit.exec else {
         return;
     };
-    if snapshot.launch.launcher == Launcher::Script {
+    if snapshot.command.launcher == Launcher::Script {
         return; // Who knows whether the script splits it.
     }
-    let declared: BTreeMap<&Place, &ExecWord> = exec.words.iter().rev().map(|word| (&word.at, word)).collect();
+    let declared: BTreeMap<&Location, &ExecWord> = exec.words.iter().rev().map(|word| (&word.at, word)).collect();
     let expanded = snapshot.unit.argv.iter().rev();
-    let expanded: BTreeMap<&Place, &Word> = expanded.map(|word| (&word.declared, word)).collect();
+    let expanded: BTreeMap<&Location, &Arg> = expanded.map(|word| (&word.declared, word)).collect();
     let references = exec.references();
     let mut seen = BTreeSet::new();
     for (name, at, _) in references.iter().filter(|(_, _, braces)| *braces) {
@@ -209,7 +209,7 @@ fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
             break;
         }
         let alone = declared.text == format!("${{{name}}}");
-        let value = snapshot.unit.variables.get(name).map_or("", |variable| variable.winner.value.as_str());
+        let value = snapshot.unit.variables.get(name).map_or("", |variable| variable.effective.value.as_str());
         let is_list = if alone {
             value.is_empty() || value.contains(char::is_whitespace)
         } else {
@@ -222,7 +222,7 @@ fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn one_word(snapshot: &Snapshot, name: &str, at: &Place, word: Option<&Word>, value: &str) -> Finding {
+fn one_word(snapshot: &Snapshot, name: &str, at: &Location, word: Option<&Arg>, value: &str) -> Finding {
     let message = if value.is_empty() {
         let state = if snapshot.unit.variables.contains_key(name) { "empty" } else { "not set" };
         format!(
@@ -237,7 +237,7 @@ fn one_word(snapshot: &Snapshot, name: &str, at: &Place, word: Option<&Word>, va
         reload(snapshot)
     ));
     match snapshot.unit.variables.get(name) {
-        Some(variable) => finding.step(variable.winner.at.clone(), format!("sets {name}")),
+        Some(variable) => finding.step(variable.effective.at.clone(), format!("sets {name}")),
         None => finding,
     }
 }
@@ -246,7 +246,7 @@ fn exec_drops_variable(snapshot: &Snapshot, report: &mut Report) {
     let Some(exec) = &snapshot.unit.exec else {
         return;
     };
-    if snapshot.launch.launcher == Launcher::Script {
+    if snapshot.command.launcher == Launcher::Script {
         return; // The script may read the variable itself.
     }
     let arrived = Arrived::of(snapshot);
@@ -279,8 +279,8 @@ fn exec_drops_variable(snapshot: &Snapshot, report: &mut Report) {
 }
 
 fn drops(snapshot: &Snapshot, arrived: &Arrived<'_>, exec: &Exec, variable: &Variable, report: &mut Report) {
-    let name = &variable.winner.name;
-    let value = &variable.winner.value;
+    let name = &variable.effective.name;
+    let value = &variable.effective.value;
     let flags = flags_in(value);
     let lost: Vec<_> = flags.iter().filter(|flag| !arrived.has(flag)).collect();
     let severity = if arrived.lacks_one_of(value) || lost.iter().any(|flag| !arrived.has_name(flag)) {
@@ -298,7 +298,7 @@ fn drops(snapshot: &Snapshot, arrived: &Arrived<'_>, exec: &Exec, variable: &Var
         format!("this `ExecStart=` replaces an earlier one and does not use ${name} any more{}", lost_sentence(&words)),
     )
     .fix(format!("add ${name} to this line, then {}", reload(snapshot)))
-    .step(variable.winner.at.clone(), format!("sets {name}"));
+    .step(variable.effective.at.clone(), format!("sets {name}"));
     for replaced in &snapshot.unit.replaced_execs {
         for (used, at, _) in replaced.references() {
             if used == *name {

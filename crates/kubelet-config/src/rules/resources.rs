@@ -3,7 +3,7 @@
 use super::{Finding, Report, Rule, Severity, config::are_written_by_distribution, settings};
 use crate::kubelet::{
     effective::From,
-    place::Place,
+    location::Location,
     quantity::{self, Quantity},
     snapshot::Snapshot,
 };
@@ -136,7 +136,7 @@ fn eviction_zeroed(snapshot: &Snapshot, report: &mut Report) {
     );
 }
 
-fn zeroed_fix(snapshot: &Snapshot, place: &Place, missing: &[&str]) -> String {
+fn zeroed_fix(snapshot: &Snapshot, place: &Location, missing: &[&str]) -> String {
     let unit = &snapshot.unit.name;
     if are_written_by_distribution(snapshot, place) {
         return format!(
@@ -221,7 +221,7 @@ fn eviction_nonsense(snapshot: &Snapshot, report: &mut Report) {
 }
 
 /// Where somebody set a threshold.
-fn key_place(snapshot: &Snapshot, path: &str, key: &str) -> Option<Place> {
+fn key_place(snapshot: &Snapshot, path: &str, key: &str) -> Option<Location> {
     match snapshot.settings.get(path)?.keys.get(key)? {
         From::Flag(at) | From::File(at) => Some(at.clone()),
         _ => None,

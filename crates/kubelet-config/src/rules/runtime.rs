@@ -3,9 +3,9 @@
 use super::{Finding, Report, Rule, Severity, settings};
 use crate::kubelet::{
     effective::From,
+    location::Location,
     machine::{Runtime, RuntimeKind, Socket},
-    place::Place,
-    snapshot::{Phase, Snapshot},
+    snapshot::{Lifecycle, Snapshot},
 };
 
 /// The rules of this family.
@@ -74,7 +74,7 @@ fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
     let others = machine.other_sockets.join(", ");
     let found =
         if others.is_empty() { String::new() } else { format!("; another runtime's socket is there: {others}") };
-    let is_before = snapshot.phase == Phase::Before;
+    let is_before = snapshot.lifecycle == Lifecycle::BeforeFirstStart;
     let (severity, result) = if is_before {
         (Severity::Warning, "it must be there when the kubelet starts")
     } else {
@@ -231,7 +231,7 @@ fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
 }
 
 /// Both sides should use systemd's driver on a host that systemd runs: the fix mends the side that does not.
-fn driver_fix(snapshot: &Snapshot, is_systemd: bool, at: &Place, kind: RuntimeKind) -> String {
+fn driver_fix(snapshot: &Snapshot, is_systemd: bool, at: &Location, kind: RuntimeKind) -> String {
     let drain = "drain the node first: running pods keep their old cgroups";
     if is_systemd {
         let (field, flag) = ("cgroupDriver: systemd", "--cgroup-driver=systemd");
@@ -276,7 +276,7 @@ fn cgroup_v1(snapshot: &Snapshot, report: &mut Report) {
             "kubelets from 1.31 on warn, and from 1.35 on exit unless failCgroupV1 is false".to_owned(),
         ),
     };
-    let at = Place::file("/sys/fs/cgroup");
+    let at = Location::file("/sys/fs/cgroup");
     let message = format!("this host uses cgroup v1: {result}");
     let mut finding = Finding::new(ID, severity, at, message).fix(
         "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line (or a distribution that does); \

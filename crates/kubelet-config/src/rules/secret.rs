@@ -41,7 +41,7 @@ pub(super) fn hide(snapshot: &Snapshot, report: &mut Report) {
 /// The values and each word of them, the longest first: one may be a part of another.
 fn secrets(snapshot: &Snapshot) -> Vec<&str> {
     let unit = &snapshot.unit;
-    let of_unit = unit.variables.values().flat_map(|variable| variable.losers.iter().chain([&variable.winner]));
+    let of_unit = unit.variables.values().flat_map(|variable| variable.overridden.iter().chain([&variable.effective]));
     let unread = snapshot.unread_files.iter();
     let assignments = of_unit.chain(unread.flat_map(|file| &file.assignments));
     let secret: Vec<&Assignment> = assignments.filter(|assignment| is_secret_variable(&assignment.name)).collect();

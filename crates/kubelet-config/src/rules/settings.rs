@@ -1,11 +1,11 @@
 //! What several families ask of the settings: where one would edit one, and whether they can be known at all.
 
 use crate::kubelet::{
-    config::FileState,
+    config::ConfigFileState,
     effective::From,
     layers::Launcher,
-    place::Place,
-    snapshot::{Phase, Snapshot},
+    location::Location,
+    snapshot::{Lifecycle, Snapshot},
 };
 
 /// Says that a setting could not be judged because the kubelet's command line is not known.
@@ -13,12 +13,12 @@ pub(super) const COMMAND: &str = "the kubelet's command line";
 
 /// Whether the kubelet's words, and with them its settings, are known.
 pub(super) fn are_known(snapshot: &Snapshot) -> bool {
-    snapshot.launch.launcher != Launcher::Script && !snapshot.launch.words.is_empty()
+    snapshot.command.launcher != Launcher::Script && !snapshot.command.args.is_empty()
 }
 
 /// Whether the distribution gets certificates and CNI for its kubelet by itself.
 pub(super) fn are_managed(snapshot: &Snapshot) -> bool {
-    matches!(snapshot.launch.launcher, Launcher::K3s | Launcher::Rke2)
+    matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2)
 }
 
 /// Whether nobody set this setting.
@@ -32,39 +32,39 @@ pub(super) fn is_legacy(snapshot: &Snapshot, path: &str) -> bool {
 }
 
 /// The file that `--config` names.
-pub(super) fn config_file(snapshot: &Snapshot) -> Option<&Place> {
+pub(super) fn config_file(snapshot: &Snapshot) -> Option<&Location> {
     let files = &snapshot.config.files;
     files.iter().find(|file| !file.drop_in).map(|file| &file.at)
 }
 
 /// Whether the file of `--config` is still to be written, as before `kubeadm join`: what it will say is not known.
 pub(super) fn are_to_come(snapshot: &Snapshot) -> bool {
-    snapshot.phase == Phase::Before
-        && snapshot.config.files.iter().any(|file| !file.drop_in && file.state == FileState::Missing)
+    snapshot.lifecycle == Lifecycle::BeforeFirstStart
+        && snapshot.config.files.iter().any(|file| !file.drop_in && file.state == ConfigFileState::Missing)
 }
 
 /// The arguments file of a snap's kubelet.
-fn arguments_file(snapshot: &Snapshot) -> Option<&Place> {
-    let launch = &snapshot.launch;
-    let has_one = matches!(launch.launcher, Launcher::MicroK8s | Launcher::K8sSnap);
-    launch.files.first().filter(|_| has_one)
+fn arguments_file(snapshot: &Snapshot) -> Option<&Location> {
+    let command = &snapshot.command;
+    let has_one = matches!(command.launcher, Launcher::MicroK8s | Launcher::K8sSnap);
+    command.files.first().filter(|_| has_one)
 }
 
 /// Where the kubelet's flags are written: the command that starts it, or the arguments file of a snap.
-pub(super) fn command(snapshot: &Snapshot) -> Place {
+pub(super) fn command(snapshot: &Snapshot) -> Location {
     let unit = &snapshot.unit;
     if let Some(file) = arguments_file(snapshot) {
         return file.clone();
     }
     match (&unit.exec, &unit.fragment) {
         (Some(exec), _) => exec.at.clone(),
-        (None, Some(fragment)) => Place::file(fragment),
-        (None, None) => Place::file(&unit.name),
+        (None, Some(fragment)) => Location::file(fragment),
+        (None, None) => Location::file(&unit.name),
     }
 }
 
 /// Where one would edit a setting: where it is set, else in the configuration file, else in the command.
-pub(super) fn place(snapshot: &Snapshot, path: &str) -> Place {
+pub(super) fn place(snapshot: &Snapshot, path: &str) -> Location {
     match snapshot.settings.get(path).map(|setting| &setting.from) {
         Some(From::Flag(at) | From::File(at)) => at.clone(),
         _ => config_file(snapshot).map_or_else(|| command(snapshot), Clone::clone),

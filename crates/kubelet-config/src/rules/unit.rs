@@ -8,9 +8,9 @@ use super::{
     syntax::is_bad_command,
 };
 use crate::kubelet::{
+    location::Location,
     machine::TrustedFile,
-    place::Place,
-    snapshot::{Phase, Snapshot},
+    snapshot::{Lifecycle, Snapshot},
     systemd::{EventKind, LoadState},
 };
 
@@ -110,7 +110,7 @@ fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
             Finding::new(
                 "SD019",
                 Severity::Fatal,
-                Place::file(format!("/etc/systemd/system/{}", unit.name)),
+                Location::file(format!("/etc/systemd/system/{}", unit.name)),
                 format!("{} does not exist in systemd's search path", unit.name),
             )
             .fix("install the package that brings the unit, or name another one with --unit"),
@@ -127,8 +127,8 @@ fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
         _ => {}
     }
     let disabled = snapshot.loaded.as_ref().is_some_and(|loaded| loaded.unit_file_state == "disabled");
-    if disabled && snapshot.phase == Phase::After {
-        let at = unit.fragment.as_deref().map_or_else(|| Place::file(&unit.name), Place::file);
+    if disabled && snapshot.lifecycle == Lifecycle::Running {
+        let at = unit.fragment.as_deref().map_or_else(|| Location::file(&unit.name), Location::file);
         report.add(
             Finding::new(
                 "SD019",

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Origin, Snippet};
-use kubelet_config::{kubelet::place::Place, rules::Finding};
-use redact::harmless;
+use kubelet_config::{kubelet::location::Location, rules::Finding};
+use redact::escape_controls;
 
 use super::{Sources, Style};
 
@@ -15,7 +15,7 @@ const ELLIPSES: usize = 12;
 
 /// A mark below a word.
 struct Mark {
-    place: Place,
+    place: Location,
     label: String,
     is_primary: bool,
 }
@@ -38,7 +38,7 @@ pub fn draw<'a>(finding: &Finding, sources: &Sources, style: Style, mut group: G
 fn by_file(finding: &Finding, sources: &Sources, style: Style) -> Vec<(Arc<str>, Vec<Mark>)> {
     let own = Mark { place: finding.at.clone(), label: String::new(), is_primary: true };
     let steps = finding.chain.iter().map(|step| {
-        let label = harmless(&step.text);
+        let label = escape_controls(&step.text);
         Mark { place: step.at.clone(), label, is_primary: false }
     });
     let mut files: Vec<(Arc<str>, Vec<Mark>)> = Vec::new();
@@ -81,14 +81,14 @@ fn snippet(
     let (first, last) = (lines().min().unwrap_or(0), lines().max().unwrap_or(0));
     let number = |line: u32| usize::try_from(line).unwrap_or(1);
     let Some(text) = sources.lines(file, first, last) else {
-        let origin = Origin::path(harmless(file));
+        let origin = Origin::path(escape_controls(file));
         return Err(match others.first().map_or(0, |mark| mark.place.line) {
             0 => origin,
             line => origin.line(number(line)),
         });
     };
     let mut window = Window { room: style.columns.saturating_sub(last.to_string().len() + 3), ends: None };
-    let mut snippet = Snippet::source(text.clone()).line_start(number(first)).path(harmless(file));
+    let mut snippet = Snippet::source(text.clone()).line_start(number(first)).path(escape_controls(file));
     for mark in &marks {
         let line = sources.line(&mark.place).unwrap_or_default();
         let before = text.split('\n').take(number(mark.place.line - first));
@@ -143,7 +143,7 @@ fn footnote(mark: &Mark) -> Option<String> {
 }
 
 /// From which to which character of the line the mark reaches.
-fn columns(line: &str, place: &Place) -> (usize, usize) {
+fn columns(line: &str, place: &Location) -> (usize, usize) {
     let length = line.chars().count();
     let blanks = |chars: &mut dyn Iterator<Item = char>| chars.take_while(|c| *c == ' ').count();
     let number = |number: u32| usize::try_from(number).unwrap_or(0);

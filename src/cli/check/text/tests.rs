@@ -1,7 +1,7 @@
 //! What is printed, as it is printed.
 
 use super::*;
-use kubelet_config::kubelet::{place::Place, resolve, tree::MemoryTree};
+use kubelet_config::kubelet::{location::Location, resolve, tree::MemoryTree};
 
 const ENV: &str = "/etc/default/kubelet";
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/20-cloud.conf";
@@ -20,16 +20,16 @@ fn tree() -> MemoryTree {
 
 #[test]
 fn a_finding_shows_the_words_and_who_overrides_whom() {
-    let at = Place::file(ENV).at(2, 1, 19);
+    let at = Location::file(ENV).at(2, 1, 19);
     let finding = Finding::new(
         "XX001",
         Severity::Error,
         at,
         "KUBELET_EXTRA_ARGS is empty here, and a file always beats Environment=: --cloud-provider=external is lost",
     )
-    .step(Place::file(DROP_IN).at(2, 14, 43), "lost")
+    .step(Location::file(DROP_IN).at(2, 14, 43), "lost")
     .step(
-        Place::file("/gone").at_line(3),
+        Location::file("/gone").at_line(3),
         "a place that is not there any more, and that takes more than one line to tell of",
     )
     .fix("write KUBELET_EXTRA_ARGS=--cloud-provider=external into /etc/default/kubelet:2, then\nsystemctl restart kubelet");
@@ -58,7 +58,7 @@ fn a_finding_shows_the_words_and_who_overrides_whom() {
 fn a_secret_file_is_named_and_not_shown() {
     let tree = tree().file("/etc/kubernetes/kubelet.conf", "kind: Config\ntoken: abc\n").file("/x/token", "abc\n");
     for (file, line) in [("/etc/kubernetes/kubelet.conf", 2), ("/x/token", 1)] {
-        let at = Place::file(file).at_line(line);
+        let at = Location::file(file).at_line(line);
         let text = shown(&tree, &Finding::new("XX001", Severity::Warning, at, "message"));
         assert!(!text.contains("abc") && text.contains(file), "{text}");
     }
@@ -72,7 +72,7 @@ fn long_lines_and_odd_places_fit() {
     for (line, column, mark) in
         [(1, 600, 10), (1, 1, width), (1, 0, 0), (1, 9999, 3), (9, 1, 1), (0, 0, 0), (1, width, 500)]
     {
-        let at = Place::file(ENV).at(line, column, mark);
+        let at = Location::file(ENV).at(line, column, mark);
         let finding = Finding::new("XX001", Severity::Fatal, at.clone(), "word ".repeat(60))
             .step(at, "label ".repeat(30))
             .fix("fix ".repeat(50));
@@ -87,7 +87,7 @@ fn long_lines_and_odd_places_fit() {
 fn color_is_only_added() {
     let tree = tree();
     let snapshot = resolve::snapshot(&tree, resolve::Inputs::default());
-    let at = Place::file(ENV).at(2, 1, 18);
+    let at = Location::file(ENV).at(2, 1, 18);
     let finding = Finding::new("XX001", Severity::Warning, at, "message").fix("a fix");
     let sources = Sources::read(&tree, &snapshot, std::slice::from_ref(&finding));
     let [plain, colored] =

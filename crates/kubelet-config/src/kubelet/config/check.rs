@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::OnceLock};
 
 use super::{
-    super::{flags, place::Place, quantity, version::Version},
+    super::{flags, location::Location, quantity, version::Version},
     UnknownField,
     document::{Node, Value},
     fields::{self, FIELDS, Field, Kind},
@@ -12,7 +12,7 @@ use super::{
 /// A value that the kubelet cannot decode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WrongType {
-    pub(super) at: Place,
+    pub(super) at: Location,
     pub(super) reason: String,
 }
 

@@ -6,7 +6,7 @@
 mod build;
 mod scalar;
 
-use super::super::place::Place;
+use super::super::location::Location;
 
 /// The deepest nesting that is read; a `KubeletConfiguration` or a kubeconfig has 7 levels. Parsing takes no stack by
 /// level, but whoever walks or drops the result does.
@@ -18,7 +18,7 @@ pub struct Node {
     /// The value.
     pub value: Value,
     /// Where it begins; what comes by an alias stands where its anchor does.
-    pub at: Place,
+    pub at: Location,
 }
 
 /// A value.
@@ -44,7 +44,7 @@ pub struct Entry {
     /// The key.
     pub key: String,
     /// Where the key stands.
-    pub at: Place,
+    pub at: Location,
     /// Its value.
     pub node: Node,
     /// Whether it comes by `<<`, from another map.
@@ -56,13 +56,13 @@ pub struct Entry {
 #[error("{at}: {reason}")]
 pub struct BadDocument {
     /// Where.
-    pub at: Place,
+    pub at: Location,
     /// Why.
     pub reason: String,
 }
 
 /// Reads the first document of `text`, as the kubelet does. Text without a document is `null`.
-pub fn parse(file: &Place, text: &str) -> Result<Node, BadDocument> {
+pub fn parse(file: &Location, text: &str) -> Result<Node, BadDocument> {
     build::first_document(file, text)
 }
 

@@ -35,7 +35,7 @@ pub enum Kind {
 
 /// What counts where a file says nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Absent {
+pub enum FieldDefault {
     /// `false`, 0, the empty string.
     Nothing,
     /// This JSON.
@@ -54,13 +54,13 @@ pub struct Field {
     /// The release that brought it; `None` for those that 1.24 had. None was removed up to 1.36.
     pub since: Option<Minor>,
     /// What counts without it, of a kubelet that was given `--config`, in the newest release of the table.
-    pub default: Absent,
+    pub default: FieldDefault,
 }
 
-use Absent::{IfAbsent, Nothing, UnlessZero};
+use FieldDefault::{IfAbsent, Nothing, UnlessZero};
 use Kind::{Bool, Duration, Flexible, Float, Int32, Int64, List, Map, Object, Quantity, String, Uint32};
 
-const fn field(path: &'static str, kind: Kind, since: u16, default: Absent) -> Field {
+const fn field(path: &'static str, kind: Kind, since: u16, default: FieldDefault) -> Field {
     Field { path, kind, since: if since == 0 { None } else { Some(Minor(since)) }, default }
 }
 

@@ -9,11 +9,11 @@ use std::{
 use super::{
     super::{
         flags::{CommandLine, FlagUse},
-        place::Place,
+        location::Location,
         tree::{Kind, Tree, Unreadable},
         version::Version,
     },
-    ConfigFile, Configuration, FileState, UnknownField, check,
+    ConfigFile, ConfigFileState, Configuration, UnknownField, check,
     document::{self, Node, Value},
     merge,
 };
@@ -63,7 +63,7 @@ pub(super) fn load(tree: &dyn Tree, flags: &CommandLine, version: Option<&Versio
 }
 
 fn empty(folder: &Path) -> Node {
-    Node { value: Value::Map(Vec::new()), at: Place::file(folder) }
+    Node { value: Value::Map(Vec::new()), at: Location::file(folder) }
 }
 
 /// A flag's path as the kubelet takes it: systemd starts services in `/`.
@@ -83,8 +83,8 @@ impl Configuration {
         };
         let checked = check::check(document, version);
         self.unknown.extend(checked.unknown);
-        if let (FileState::Read, Some(wrong)) = (&file.state, checked.wrong.into_iter().next()) {
-            file.state = FileState::Bad { at: wrong.at, reason: wrong.reason };
+        if let (ConfigFileState::Read, Some(wrong)) = (&file.state, checked.wrong.into_iter().next()) {
+            file.state = ConfigFileState::Bad { at: wrong.at, reason: wrong.reason };
         }
     }
 
@@ -95,8 +95,8 @@ impl Configuration {
         };
         for wrong in check::check(merged, version).wrong {
             let file = self.files.iter_mut().find(|file| file.drop_in && file.at.file == wrong.at.file);
-            if let Some(file) = file.filter(|file| file.state == FileState::Read) {
-                file.state = FileState::Bad { at: wrong.at, reason: wrong.reason };
+            if let Some(file) = file.filter(|file| file.state == ConfigFileState::Read) {
+                file.state = ConfigFileState::Bad { at: wrong.at, reason: wrong.reason };
             }
         }
     }
@@ -106,7 +106,7 @@ impl Configuration {
 /// `files`. A link in the folder's own place is not followed, and no folder behind a link is entered.
 fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFile>) -> Vec<PathBuf> {
     let other = |path: &Path, state| ConfigFile {
-        at: Place::file(path),
+        at: Location::file(path),
         declared: used.at.clone(),
         drop_in: true,
         state,
@@ -118,8 +118,11 @@ fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFi
     let mut rest = match root {
         Ok(meta) => vec![(folder.to_owned(), meta.kind, 0)],
         Err(error) => {
-            let state =
-                if error.is_not_found() { FileState::Missing } else { bad(Place::file(folder), error.to_string()) };
+            let state = if error.is_not_found() {
+                ConfigFileState::Missing
+            } else {
+                bad(Location::file(folder), error.to_string())
+            };
             files.push(other(folder, state));
             return found;
         }
@@ -127,7 +130,7 @@ fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFi
     while let Some((path, kind, depth)) = rest.pop() {
         seen += 1;
         if seen > MAX_DROP_INS || depth > MAX_FOLDERS {
-            files.push(other(&path, bad(Place::file(&path), "holds more than we are ready to read")));
+            files.push(other(&path, bad(Location::file(&path), "holds more than we are ready to read")));
             break;
         }
         if kind == Kind::Folder {
@@ -138,30 +141,30 @@ fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFi
                     (below, kind, depth + 1)
                 })),
                 Err(error) => {
-                    let state = bad(Place::file(&path), error.to_string());
+                    let state = bad(Location::file(&path), error.to_string());
                     files.push(other(&path, state));
                 }
             }
         } else if path.as_os_str().as_bytes().ends_with(b".conf") {
             found.push(path);
         } else {
-            files.push(other(&path, FileState::Ignored));
+            files.push(other(&path, ConfigFileState::Ignored));
         }
     }
     found
 }
 
-fn bad(at: Place, reason: impl Into<String>) -> FileState {
-    FileState::Bad { at, reason: reason.into() }
+fn bad(at: Location, reason: impl Into<String>) -> ConfigFileState {
+    ConfigFileState::Bad { at, reason: reason.into() }
 }
 
 fn read(tree: &dyn Tree, path: &Path, used: &FlagUse, drop_in: bool) -> ConfigFile {
-    let at = Place::file(path);
+    let at = Location::file(path);
     let (state, document) = match tree.read(path) {
-        Err(error) if error.is_not_found() => (FileState::Missing, None),
+        Err(error) if error.is_not_found() => (ConfigFileState::Missing, None),
         Err(error) => (bad(at.clone(), unreadable(&error)), None),
         Ok(bytes) => match parse(&at, &bytes, drop_in) {
-            Ok(document) => (FileState::Read, Some(document)),
+            Ok(document) => (ConfigFileState::Read, Some(document)),
             Err((state, document)) => (state, document),
         },
     };
@@ -173,7 +176,7 @@ fn unreadable(error: &Unreadable) -> String {
 }
 
 /// A document, or why the kubelet exits over it; a document that could be read in spite of that goes along.
-fn parse(at: &Place, bytes: &[u8], drop_in: bool) -> Result<Node, (FileState, Option<Node>)> {
+fn parse(at: &Location, bytes: &[u8], drop_in: bool) -> Result<Node, (ConfigFileState, Option<Node>)> {
     let fatal = |state| (state, None);
     if bytes.is_empty() {
         return Err(fatal(bad(at.clone(), "is empty")));
@@ -201,7 +204,7 @@ const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
 
 /// Why a document is no `KubeletConfiguration`, and where.
-pub(super) fn wrong_kind(at: &Place, document: &Node) -> Option<(Place, String)> {
+pub(super) fn wrong_kind(at: &Location, document: &Node) -> Option<(Location, String)> {
     if !matches!(document.value, Value::Map(_)) {
         return Some((at.clone(), format!("holds {}, not a {KIND}", document.kind())));
     }
@@ -222,7 +225,7 @@ pub(super) fn wrong_kind(at: &Place, document: &Node) -> Option<(Place, String)>
 }
 
 /// The first key that stands twice in its map: no drop-in may have one.
-fn first_duplicate(node: &Node) -> Option<(Place, String)> {
+fn first_duplicate(node: &Node) -> Option<(Location, String)> {
     let mut seen = std::collections::HashSet::new();
     for entry in node.entries() {
         if !seen.insert(entry.key.as_str()) {

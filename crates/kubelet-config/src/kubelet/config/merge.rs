@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{
     super::version::Version,
     document::{Entry, Node, Value},
-    fields::{self, Absent, Kind},
+    fields::{self, FieldDefault, Kind},
 };
 
 /// What `patch` makes of `target`.
@@ -47,7 +47,7 @@ pub(super) fn drop_in(root: Node, merged: &Node, version: Option<&Version>) -> N
     known(root, "", version, |prefix, key| {
         let field = fields::find_in_any_case(prefix, key)?;
         let is_written = merged.find(field.path).is_some();
-        (field.default == Absent::Nothing && field.kind != Kind::Object && !is_written).then_some(field.path)
+        (field.default == FieldDefault::Nothing && field.kind != Kind::Object && !is_written).then_some(field.path)
     })
 }
 

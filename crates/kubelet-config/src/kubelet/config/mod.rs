@@ -8,11 +8,11 @@ mod merge;
 
 use document::{Entry, Node};
 
-use super::place::Place;
+use super::location::Location;
 
 /// What became of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FileState {
+pub enum ConfigFileState {
     /// It was merged.
     Read,
     /// It is not there.
@@ -22,7 +22,7 @@ pub enum FileState {
     /// The kubelet would exit: not YAML, the wrong kind, a wrong type.
     Bad {
         /// Where, as well as it is known.
-        at: Place,
+        at: Location,
         /// Why.
         reason: String,
     },
@@ -32,13 +32,13 @@ pub enum FileState {
 #[derive(Debug, Clone)]
 pub struct ConfigFile {
     /// The file as a whole.
-    pub at: Place,
+    pub at: Location,
     /// The flag that names it or its folder.
-    pub declared: Place,
+    pub declared: Location,
     /// Whether it comes from `--config-dir`.
     pub drop_in: bool,
     /// What became of it.
-    pub state: FileState,
+    pub state: ConfigFileState,
     /// Its content, where it could be parsed.
     pub document: Option<Node>,
 }
@@ -57,7 +57,7 @@ pub struct UnknownField {
     /// Its path with dots, as written.
     pub path: String,
     /// Where the key stands.
-    pub at: Place,
+    pub at: Location,
     /// Its value, as JSON, shortened.
     pub value: String,
     /// What was probably meant: the right case, or the field of a flag.

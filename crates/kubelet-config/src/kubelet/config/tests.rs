@@ -16,7 +16,7 @@ fn with(files: &[(&str, &str)]) -> MemoryTree {
 
 fn loaded(tree: &MemoryTree, version: Option<&str>) -> Configuration {
     let argv = ["kubelet", "--config=/var/lib/kubelet/config.yaml", "--config-dir=/d"];
-    let flags = parse_argv(&argv, &Place::file("/unit"));
+    let flags = parse_argv(&argv, &Location::file("/unit"));
     let version = version.map(|text| text.parse::<Version>().unwrap());
     load(tree, &flags, version.as_ref())
 }
@@ -24,7 +24,7 @@ fn loaded(tree: &MemoryTree, version: Option<&str>) -> Configuration {
 /// The main file alone, in the newest version.
 fn main_file(text: &str) -> Configuration {
     let tree = with(&[(MAIN, text)]);
-    let flags = parse_argv(&["kubelet".to_owned(), format!("--config={MAIN}")], &Place::file("/unit"));
+    let flags = parse_argv(&["kubelet".to_owned(), format!("--config={MAIN}")], &Location::file("/unit"));
     load(&tree, &flags, None)
 }
 
@@ -45,7 +45,7 @@ fn states(config: &Configuration) -> Vec<String> {
         .files
         .iter()
         .map(|file| match &file.state {
-            FileState::Bad { at, reason } => format!("{at}: {reason}"),
+            ConfigFileState::Bad { at, reason } => format!("{at}: {reason}"),
             state => format!("{} {state:?}", file.at),
         })
         .collect()
@@ -200,7 +200,7 @@ fn missing_files_and_folders_are_told() {
     // filepath.WalkDir does not follow a link in the folder's own place, and takes it for a file.
     let linked = with(&[(MAIN, "HEAD\n"), ("/real/a.conf", "HEAD\nport: x\n")]).link("/d", "/real");
     assert_eq!(states(&loaded(&linked, None))[1..], ["/d Ignored"]);
-    let flags = parse_argv(&["kubelet", "--config-dir=/d/"], &Place::file("/unit"));
+    let flags = parse_argv(&["kubelet", "--config-dir=/d/"], &Location::file("/unit"));
     assert_eq!(load(&linked, &flags, None).files.len(), 1);
     let loop_ = with(&[(MAIN, "HEAD\n")]).link("/d/a.conf", "/d/a.conf").other("/d/b.conf").file("/d/c.conf", [0xff]);
     assert_eq!(

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        config::fields::{Absent, FIELDS, Field, Kind},
+        config::fields::{FIELDS, Field, FieldDefault, Kind},
         version::Version,
     },
     Effective, From,
@@ -79,9 +79,9 @@ pub(super) fn of_field(field: &Field, version: Option<&Version>) -> Option<Value
         return value.map(parse);
     }
     match field.default {
-        Absent::IfAbsent(value) | Absent::UnlessZero(value) => Some(parse(value)),
-        Absent::Nothing if UNSET.contains(&field.path) => None,
-        Absent::Nothing => zero(field.kind),
+        FieldDefault::IfAbsent(value) | FieldDefault::UnlessZero(value) => Some(parse(value)),
+        FieldDefault::Nothing if UNSET.contains(&field.path) => None,
+        FieldDefault::Nothing => zero(field.kind),
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
         config::{
             Configuration,
             document::{Entry, Node, Value as Written},
-            fields::{Absent, FIELDS, Field, Kind},
+            fields::{FIELDS, Field, FieldDefault, Kind},
         },
         duration,
         version::Version,
@@ -24,7 +24,7 @@ pub(super) fn lay_over(settings: &mut Settings, config: &Configuration, version:
             continue;
         };
         let effective = written(entry, field);
-        let is_unset = matches!(field.default, Absent::UnlessZero(_)) && defaults::is_zero(&effective.value)
+        let is_unset = matches!(field.default, FieldDefault::UnlessZero(_)) && defaults::is_zero(&effective.value)
             || field.path == "podPidsLimit" && effective.value.as_i64().is_some_and(|n| n < 0);
         if !is_unset && entry.node.value != Written::Null {
             settings.0.insert(field.path.to_owned(), effective);

@@ -20,7 +20,7 @@ fn settled(argv: &[&str], main: Option<&str>, drop_in: Option<&str>, version: &s
         words.push("--config-dir=/d");
     }
     let version: Version = version.parse().unwrap();
-    let flags = parse_argv(&words, &Place::file("/unit"));
+    let flags = parse_argv(&words, &Location::file("/unit"));
     let config = config::load(&tree, &flags, Some(&version));
     settle(&flags, &config, Some(&version))
 }
@@ -113,8 +113,8 @@ fn maps_and_lists_of_flags_replace_the_files_and_then_grow() {
     assert_eq!(value(&settings, "seccompDefault"), json!(true));
     assert_eq!(value(&settings, "reservedMemory"), json!([{"numaNode": 0, "limits": {"memory": "1Gi"}}]));
     let gates = &settings.get("featureGates").unwrap().keys;
-    assert_eq!(gates["A"], From::File(Place::file("/c.yaml").at(5, 16, 1)));
-    assert_eq!(gates["B"], From::Flag(Place::file("/unit")));
+    assert_eq!(gates["A"], From::File(Location::file("/c.yaml").at(5, 16, 1)));
+    assert_eq!(gates["B"], From::Flag(Location::file("/unit")));
 }
 
 #[test]

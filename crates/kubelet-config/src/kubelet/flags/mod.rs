@@ -8,7 +8,7 @@ mod value;
 pub(super) use number::{parse_bool, parse_int};
 pub use value::{check_value, duration_nanos, go_quote, pairs};
 
-use super::{place::Place, version::Minor};
+use super::{location::Location, version::Minor};
 
 /// The form that pflag wants of a value; [`check_value`] has its rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,18 +141,18 @@ pub struct FlagUse {
     /// The index of its word in the list that was read.
     pub word: usize,
     /// Where one would edit it.
-    pub at: Place,
+    pub at: Location,
 }
 
 /// A word that is neither a flag nor a flag's value.
 #[derive(Debug, Clone)]
-pub struct Stray {
+pub struct PositionalArg {
     /// The word.
     pub text: String,
     /// Its index.
     pub word: usize,
     /// Where it comes from.
-    pub at: Place,
+    pub at: Location,
 }
 
 /// A kubelet's command line.
@@ -161,7 +161,7 @@ pub struct CommandLine {
     /// The flags, in order.
     pub uses: Vec<FlagUse>,
     /// The words that are no flags: the kubelet exits with `unknown command`.
-    pub strays: Vec<Stray>,
+    pub strays: Vec<PositionalArg>,
     /// A flag at the end that lacks its value.
     pub lacks_value: Option<FlagUse>,
 }

@@ -2,23 +2,23 @@
 //! on, so that one run names all of them.
 
 use super::{
-    super::{place::Place, systemd::Word},
-    CommandLine, FlagSpec, FlagUse, Stray, table,
+    super::{location::Location, systemd::Arg},
+    CommandLine, FlagSpec, FlagUse, PositionalArg, table,
 };
 
 /// Reads the words behind the program's name.
-pub fn parse(words: &[Word]) -> CommandLine {
+pub fn parse(words: &[Arg]) -> CommandLine {
     let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     read(&texts, |index| words[index].at().clone())
 }
 
 /// Reads an argument list that stands in no file, its first word the program's name; every place is `at`.
-pub fn parse_argv<S: AsRef<str>>(argv: &[S], at: &Place) -> CommandLine {
+pub fn parse_argv<S: AsRef<str>>(argv: &[S], at: &Location) -> CommandLine {
     let texts: Vec<&str> = argv.iter().skip(1).map(AsRef::as_ref).collect();
     read(&texts, |_| at.clone())
 }
 
-fn read(texts: &[&str], place: impl Fn(usize) -> Place) -> CommandLine {
+fn read(texts: &[&str], place: impl Fn(usize) -> Location) -> CommandLine {
     let mut reader = Reader { texts, place, next: 0, line: CommandLine::default() };
     while let Some(text) = reader.take() {
         reader.word(text);
@@ -34,7 +34,7 @@ struct Reader<'a, P> {
     line: CommandLine,
 }
 
-impl<'a, P: Fn(usize) -> Place> Reader<'a, P> {
+impl<'a, P: Fn(usize) -> Location> Reader<'a, P> {
     fn take(&mut self) -> Option<&'a str> {
         let text = self.texts.get(self.next)?;
         self.next += 1;
@@ -57,7 +57,7 @@ impl<'a, P: Fn(usize) -> Place> Reader<'a, P> {
 
     fn stray(&mut self, text: &str) {
         let word = self.next - 1;
-        self.line.strays.push(Stray { text: text.to_owned(), word, at: (self.place)(word) });
+        self.line.strays.push(PositionalArg { text: text.to_owned(), word, at: (self.place)(word) });
     }
 
     /// `--name`, `--name=value`, `--name value`.
@@ -179,7 +179,7 @@ mod tests {
 
     fn line(words: &str) -> CommandLine {
         let argv: Vec<&str> = std::iter::once("kubelet").chain(words.split(' ')).collect();
-        parse_argv(&argv, &Place::file("argv"))
+        parse_argv(&argv, &Location::file("argv"))
     }
 
     /// `name=value` of each flag, `?name` where it is unknown, then the strays.
@@ -274,7 +274,7 @@ mod tests {
             words in proptest::collection::vec("(--?[a-z=]{0,4}|--(v|node-ip|help|foo)(=x)?|-[hvx=]{1,3}|[a-z\\\\#]{0,2})", 0..12),
         ) {
             let argv: Vec<&str> = std::iter::once("kubelet").chain(words.iter().map(String::as_str)).collect();
-            let line = parse_argv(&argv, &Place::file("argv"));
+            let line = parse_argv(&argv, &Location::file("argv"));
             let mut owned: Vec<usize> = line.strays.iter().map(|stray| stray.word).collect();
             for used in line.uses.iter().chain(&line.lacks_value) {
                 owned.push(used.word);

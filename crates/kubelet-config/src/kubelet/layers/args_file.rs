@@ -10,7 +10,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use super::{
-    super::place::Place,
+    super::location::Location,
     {ArgsOddity, Oddity},
 };
 
@@ -28,40 +28,40 @@ const MAX_ODDITIES: usize = 100;
 
 /// A word of an arguments file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Arg {
+pub(super) struct FileArg {
     /// As the kubelet gets it.
     pub(super) text: String,
     /// Where it stands.
-    pub(super) at: Place,
+    pub(super) at: Location,
 }
 
 /// What a reader makes of an arguments file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Split {
     /// The words.
-    pub(super) args: Vec<Arg>,
+    pub(super) args: Vec<FileArg>,
     /// Where it makes something else of them than was meant.
     pub(super) oddities: Vec<ArgsOddity>,
     /// Where the words cannot be known, and why.
-    pub(super) unknown: Option<(Place, String)>,
+    pub(super) unknown: Option<(Location, String)>,
     /// How much text there is in `args`.
     bytes: usize,
 }
 
 impl Split {
     /// Adds a word; false when there is more than we are ready to take.
-    fn push(&mut self, text: String, at: Place) -> bool {
+    fn push(&mut self, text: String, at: Location) -> bool {
         self.bytes = self.bytes.saturating_add(text.len() + 1);
         if self.bytes > MAX_EXPANDED_BYTES {
             self.give_up(at, format!("expands to more than {MAX_EXPANDED_BYTES} bytes"));
             return false;
         }
-        self.args.push(Arg { text, at });
+        self.args.push(FileArg { text, at });
         true
     }
 
     /// Adds an oddity; one of a kind is enough for a line.
-    fn odd(&mut self, what: Oddity, at: Place, line: &str) {
+    fn odd(&mut self, what: Oddity, at: Location, line: &str) {
         let known = self.oddities.iter().rev().take_while(|odd| odd.at.line == at.line).any(|odd| odd.what == what);
         if !known && self.oddities.len() < MAX_ODDITIES {
             self.oddities.push(ArgsOddity { at, what, text: super::shortened(line.trim()) });
@@ -69,7 +69,7 @@ impl Split {
     }
 
     /// Says that the words cannot be known.
-    fn give_up(&mut self, at: Place, reason: String) {
+    fn give_up(&mut self, at: Location, reason: String) {
         self.args.clear();
         self.unknown = Some((at, reason));
     }

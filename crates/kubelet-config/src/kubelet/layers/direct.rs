@@ -2,7 +2,7 @@
 //! program, or nowhere that can be seen.
 
 use super::{
-    super::{systemd::Unit, systemd::Word, tree::Tree},
+    super::{systemd::Arg, systemd::Unit, tree::Tree},
     Unknown,
     rancher::{Flavor, K3S, RKE2},
 };
@@ -130,7 +130,7 @@ fn nothing_seen(tree: &dyn Tree, unit: &Unit, program: Option<&str>) -> Unknown 
     );
     Unknown {
         at: unit.exec.as_ref().map_or_else(
-            || first.map_or_else(|| super::Place::file(""), |word| word.at().clone()),
+            || first.map_or_else(|| super::Location::file(""), |word| word.at().clone()),
             |exec| exec.words.first().map_or_else(|| exec.at.clone(), |word| word.at.clone()),
         ),
         program: program.to_owned(),
@@ -147,7 +147,7 @@ fn interpreter(tree: &dyn Tree, program: &str) -> Option<String> {
 }
 
 /// Whether a shell's words give it a command: `-c`, `-ec`, ….
-fn takes_a_command(words: &[Word]) -> bool {
+fn takes_a_command(words: &[Arg]) -> bool {
     words
         .iter()
         .map(|word| word.text.as_str())

@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use super::{
     effective::{Effective, From as Origin, Settings},
-    place::Place,
-    systemd::{Unit, Word},
+    location::Location,
+    systemd::{Arg, Unit},
     tree::Tree,
 };
 
@@ -51,11 +51,11 @@ pub struct ReplacedList {
     /// The key: `kubelet-arg`.
     pub key: String,
     /// Where the lost list begins: its key.
-    pub at: Place,
+    pub at: Location,
     /// What was in it and is nowhere else, each with its place.
-    pub lost: Vec<(String, Place)>,
+    pub lost: Vec<(String, Location)>,
     /// What replaces it: the key in the later file, or the word of the command line.
-    pub by: Place,
+    pub by: Location,
     /// Whether the command line replaces it, where no `+` helps.
     pub by_command_line: bool,
 }
@@ -64,7 +64,7 @@ pub struct ReplacedList {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgsOddity {
     /// Where.
-    pub at: Place,
+    pub at: Location,
     /// What it is.
     pub what: Oddity,
     /// The line, shortened.
@@ -88,19 +88,19 @@ pub enum Oddity {
     QuoteNotClosed,
 }
 
-/// The kubelet's own words.
+/// The kubelet's own arguments, and what is known of how they came about.
 #[derive(Debug, Clone)]
-pub struct Launch {
+pub struct KubeletCommand {
     /// How it is started.
     pub launcher: Launcher,
-    /// The kubelet's words, its name first; empty if they cannot be known.
-    pub words: Vec<Word>,
-    /// For each of `words` whether the distribution adds it by itself: no finding blames the user's files for it.
+    /// The kubelet's arguments, its name first; empty if they cannot be known.
+    pub args: Vec<Arg>,
+    /// For each of `args` whether the distribution adds it by itself: no finding blames the user's files for it.
     pub built_in: Vec<bool>,
-    /// Whether the order of the words is known.
+    /// Whether the order of the arguments is known.
     pub order_significant: bool,
     /// The second layer's files that were read, in order.
-    pub files: Vec<Place>,
+    pub files: Vec<Location>,
     /// Lists that were replaced.
     pub replaced: Vec<ReplacedList>,
     /// Oddities of an arguments file.
@@ -108,31 +108,31 @@ pub struct Launch {
     /// Whether the distribution's server is known not to add `--cloud-provider=external` (`None`: not known).
     pub server_disables_cloud_controller: Option<bool>,
     /// The second layer's files that could not be read, with the reason.
-    pub unreadable: Vec<(Place, String)>,
-    /// Why the words cannot be known, where they cannot.
+    pub unreadable: Vec<(Location, String)>,
+    /// Why the arguments cannot be known, where they cannot.
     pub unknown: Option<Unknown>,
     /// Settings that the distribution writes into the kubelet's configuration at its start, by the path of their
     /// field; empty where that file is there to be read.
     pub settings: Vec<(&'static str, Value)>,
 }
 
-/// Why a kubelet's words cannot be known from the unit.
+/// Why a kubelet's arguments cannot be known from the unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown {
     /// The word of `ExecStart=` that hides them, or the line.
-    pub at: Place,
+    pub at: Location,
     /// The program that hides them: `/bin/sh`.
     pub program: String,
     /// In words: `is a shell`, `is a script (#!/bin/bash)`, ….
     pub reason: String,
 }
 
-impl Launch {
+impl KubeletCommand {
     /// A kubelet of which nothing is known yet but how it is started.
     fn new(launcher: Launcher) -> Self {
         Self {
             launcher,
-            words: Vec::new(),
+            args: Vec::new(),
             built_in: Vec::new(),
             order_significant: true,
             files: Vec::new(),
@@ -145,15 +145,15 @@ impl Launch {
         }
     }
 
-    /// A kubelet whose words something hides.
+    /// A kubelet whose arguments something hides.
     fn hidden(launcher: Launcher, unknown: Unknown) -> Self {
         Self { unknown: Some(unknown), ..Self::new(launcher) }
     }
 
-    /// With words that come from the operator's files.
-    fn words(mut self, words: Vec<Word>) -> Self {
-        self.built_in = vec![false; words.len()];
-        self.words = words;
+    /// With arguments that come from the operator's files.
+    fn with_args(mut self, args: Vec<Arg>) -> Self {
+        self.built_in = vec![false; args.len()];
+        self.args = args;
         self
     }
 
@@ -175,18 +175,18 @@ impl Launch {
     }
 }
 
-/// Derives the kubelet's words from the unit's. `hostname` is what a distribution that names the node itself would use;
+/// Derives the kubelet's arguments from the unit's. `hostname` is what a distribution that names the node itself would use;
 /// without it the tree's `/etc/hostname` says.
-pub fn launch(tree: &dyn Tree, unit: &Unit, hostname: Option<&str>) -> Launch {
+pub fn resolve_command(tree: &dyn Tree, unit: &Unit, hostname: Option<&str>) -> KubeletCommand {
     match direct::find(tree, unit) {
-        direct::Start::Nothing => Launch::new(Launcher::Direct),
+        direct::Start::Nothing => KubeletCommand::new(Launcher::Direct),
         direct::Start::Kubelet(first) => {
-            Launch::new(Launcher::Direct).words(unit.argv.get(first..).unwrap_or_default().to_vec())
+            KubeletCommand::new(Launcher::Direct).with_args(unit.argv.get(first..).unwrap_or_default().to_vec())
         }
-        direct::Start::Rancher { flavor, first } => rancher::launch(tree, unit, flavor, first, hostname),
+        direct::Start::Rancher { flavor, first } => rancher::resolve_command(tree, unit, flavor, first, hostname),
         direct::Start::MicroK8s { instance, first } => snaps::microk8s(tree, unit, &instance, first),
         direct::Start::K8sSnap { instance } => snaps::k8s(tree, unit, &instance),
-        direct::Start::Hidden(unknown) => Launch::hidden(Launcher::Script, unknown),
+        direct::Start::Hidden(unknown) => KubeletCommand::hidden(Launcher::Script, unknown),
     }
 }
 

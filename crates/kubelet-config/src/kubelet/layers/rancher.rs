@@ -9,7 +9,7 @@ mod words;
 
 use super::{
     super::{systemd::Unit, tree::Tree},
-    Launch, Launcher, Unknown,
+    KubeletCommand, Launcher, Unknown,
 };
 
 /// What k3s and RKE2 differ in.
@@ -36,40 +36,40 @@ enum Role {
 }
 
 /// Derives the kubelet's words. `first` is the distribution's program in the unit's argument list.
-pub(super) fn launch(
+pub(super) fn resolve_command(
     tree: &dyn Tree,
     unit: &Unit,
     flavor: &'static Flavor,
     first: usize,
     hostname: Option<&str>,
-) -> Launch {
-    let mut launch = Launch::new(flavor.launcher);
+) -> KubeletCommand {
+    let mut kubelet = KubeletCommand::new(flavor.launcher);
     // Flags are sorted by name, but which others the host's state adds (`--runtime-cgroups`) is not known.
-    launch.order_significant = false;
+    kubelet.order_significant = false;
     let Some((command, role)) = command(unit, first) else {
-        return launch;
+        return kubelet;
     };
     let Some(word) = unit.argv.get(command) else {
-        return launch;
+        return kubelet;
     };
-    let options = options::read(tree, unit, flavor, unit.argv.get(command + 1..).unwrap_or_default(), &mut launch);
+    let options = options::read(tree, unit, flavor, unit.argv.get(command + 1..).unwrap_or_default(), &mut kubelet);
     let with_cloud_provider = flavor.launcher == Launcher::Rke2 && options.text("cloud-provider-name").is_some();
     if role == Role::Server {
-        launch.server_disables_cloud_controller =
+        kubelet.server_disables_cloud_controller =
             Some(options.is_set("disable-cloud-controller") || with_cloud_provider);
         if options.is_set("disable-agent") {
             let at = options.last("disable-agent").map_or_else(|| word.at().clone(), |given| given.at().clone());
-            launch.unknown = Some(Unknown {
+            kubelet.unknown = Some(Unknown {
                 at,
                 program: flavor.name.to_owned(),
                 reason: "runs without an agent (disable-agent): there is no kubelet here".to_owned(),
             });
-            return launch;
+            return kubelet;
         }
     }
     let name = node_name(tree, &options, hostname);
-    words::build(tree, flavor, &options, name, word, &mut launch);
-    launch
+    words::build(tree, flavor, &options, name, word, &mut kubelet);
+    kubelet
 }
 
 /// Where `agent` or `server` stands.
@@ -87,7 +87,7 @@ fn node_name(tree: &dyn Tree, options: &options::Options, hostname: Option<&str>
     let mut name = match options.last("node-name") {
         Some(word) if !word.text.is_empty() => words::Given::user(word.clone()),
         _ => {
-            let place = super::Place::file("/etc/hostname").at_line(1);
+            let place = super::Location::file("/etc/hostname").at_line(1);
             let text = match hostname {
                 Some(hostname) => hostname.to_owned(),
                 None => tree
@@ -98,7 +98,7 @@ fn node_name(tree: &dyn Tree, options: &options::Options, hostname: Option<&str>
                     .find(|line| !line.is_empty() && !line.starts_with('#'))?
                     .to_owned(),
             };
-            words::Given::built_in(super::Word { text, declared: place, origins: Vec::new() })
+            words::Given::built_in(super::Arg { text, declared: place, origins: Vec::new() })
         }
     };
     name.word.text = name.word.text.to_lowercase();

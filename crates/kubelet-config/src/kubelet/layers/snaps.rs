@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 
 use super::{
     super::{
-        place::Place,
-        systemd::{Unit, Word},
+        location::Location,
+        systemd::{Arg, Unit},
         tree::Tree,
     },
-    Launch, Launcher, Unknown,
+    KubeletCommand, Launcher, Unknown,
     args_file::{self, Environment, Split},
 };
 
 /// `MicroK8s`. `instance` is the snap's name (`microk8s`, or `microk8s_key` of a parallel installation); `first` is
 /// where kubelite's own words begin, if the unit runs it without the snap's wrapper.
-pub(super) fn microk8s(tree: &dyn Tree, unit: &Unit, instance: &str, first: Option<usize>) -> Launch {
+pub(super) fn microk8s(tree: &dyn Tree, unit: &Unit, instance: &str, first: Option<usize>) -> KubeletCommand {
     let environment = environment(tree, unit, instance);
     let data = Path::new("/var/snap").join(instance).join("current");
     let named = if let Some(first) = first {
@@ -25,57 +25,64 @@ pub(super) fn microk8s(tree: &dyn Tree, unit: &Unit, instance: &str, first: Opti
         // The snap's wrapper gives kubelite the words of a file of its own, which it hands to bash.
         let path = data.join("args/kubelite");
         let text = tree.read_text(&path).unwrap_or_default();
-        let split = args_file::bash(&Place::file(&path), &text, &environment);
+        let split = args_file::bash(&Location::file(&path), &text, &environment);
         args_file_option(split.args.iter().map(|arg| arg.text.as_str()))
     };
     // The wrapper names the file by its revision; the name that does not change is the one that people edit.
     let usual = data.join("args/kubelet");
     let path =
         named.map(PathBuf::from).filter(|named| tree.real_path(named) != tree.real_path(&usual)).unwrap_or(usual);
-    read(tree, Launch::new(Launcher::MicroK8s), &path, |place, text| args_file::kubelite(place, text, &environment))
+    read(tree, KubeletCommand::new(Launcher::MicroK8s), &path, |place, text| {
+        args_file::kubelite(place, text, &environment)
+    })
 }
 
 /// Canonical's k8s.
-pub(super) fn k8s(tree: &dyn Tree, unit: &Unit, instance: &str) -> Launch {
+pub(super) fn k8s(tree: &dyn Tree, unit: &Unit, instance: &str) -> KubeletCommand {
     let environment = environment(tree, unit, instance);
     let snap = Path::new("/var/snap").join(instance);
     let common = snap.join("common/args/kubelet");
     // Releases before 1.30 kept it with the revision's data.
     let old = snap.join("current/args/kubelet");
     let path = if !tree.exists(&common) && tree.exists(&old) { old } else { common };
-    read(tree, Launch::new(Launcher::K8sSnap), &path, |place, text| args_file::bash(place, text, &environment))
+    read(tree, KubeletCommand::new(Launcher::K8sSnap), &path, |place, text| args_file::bash(place, text, &environment))
 }
 
 /// Reads an arguments file into the kubelet's words.
-fn read(tree: &dyn Tree, mut launch: Launch, path: &Path, split: impl FnOnce(&Place, &str) -> Split) -> Launch {
-    let place = Place::file(path);
+fn read(
+    tree: &dyn Tree,
+    mut command: KubeletCommand,
+    path: &Path,
+    split: impl FnOnce(&Location, &str) -> Split,
+) -> KubeletCommand {
+    let place = Location::file(path);
     let text = match tree.read_text(path) {
         Ok(text) => text,
         Err(error) => {
-            launch.unreadable.push((place.clone(), error.to_string()));
-            launch.unknown = Some(Unknown {
+            command.unreadable.push((place.clone(), error.to_string()));
+            command.unknown = Some(Unknown {
                 at: place,
                 program: path.display().to_string(),
                 reason: format!("holds the kubelet's arguments and {error}"),
             });
-            return launch;
+            return command;
         }
     };
     let split = split(&place, &text);
-    launch.files.push(place.clone());
-    launch.oddities = split.oddities;
+    command.files.push(place.clone());
+    command.oddities = split.oddities;
     if let Some((at, reason)) = split.unknown {
-        launch.unreadable.push((at.clone(), reason.clone()));
-        launch.unknown = Some(Unknown { at, program: path.display().to_string(), reason });
-        return launch;
+        command.unreadable.push((at.clone(), reason.clone()));
+        command.unknown = Some(Unknown { at, program: path.display().to_string(), reason });
+        return command;
     }
-    let name = Word { text: "kubelet".to_owned(), declared: place, origins: Vec::new() };
-    let words = split.args.into_iter().map(|arg| Word { text: arg.text, declared: arg.at, origins: Vec::new() });
-    let mut launch = launch.words(std::iter::once(name).chain(words).collect());
-    if let Some(name) = launch.built_in.first_mut() {
+    let name = Arg { text: "kubelet".to_owned(), declared: place, origins: Vec::new() };
+    let words = split.args.into_iter().map(|arg| Arg { text: arg.text, declared: arg.at, origins: Vec::new() });
+    let mut command = command.with_args(std::iter::once(name).chain(words).collect());
+    if let Some(name) = command.built_in.first_mut() {
         *name = true;
     }
-    launch
+    command
 }
 
 /// The value of kubelite's `--kubelet-args-file`; the last one counts.
@@ -105,7 +112,7 @@ fn environment(tree: &dyn Tree, unit: &Unit, instance: &str) -> Environment {
         .and_then(|target| Some(target.file_name()?.to_string_lossy().into_owned()))
         .unwrap_or_else(|| "current".to_owned());
     let mut environment: Environment =
-        unit.variables.iter().map(|(name, variable)| (name.clone(), variable.winner.value.clone())).collect();
+        unit.variables.iter().map(|(name, variable)| (name.clone(), variable.effective.value.clone())).collect();
     environment.extend(
         [
             ("SNAP", format!("/snap/{name}/{revision}")),

@@ -12,12 +12,12 @@ fn unit(exec: &str) -> MemoryTree {
     MemoryTree::new().file("/etc/systemd/system/kubelet.service", format!("[Service]\nExecStart={exec}\n"))
 }
 
-fn launched(tree: &MemoryTree) -> Launch {
-    launch(tree, &resolve(tree, "kubelet.service", &Manager::default()), Some("node-1"))
+fn launched(tree: &MemoryTree) -> KubeletCommand {
+    resolve_command(tree, &resolve(tree, "kubelet.service", &Manager::default()), Some("node-1"))
 }
 
-fn texts(launch: &Launch) -> Vec<&str> {
-    launch.words.iter().map(|word| word.text.as_str()).collect()
+fn texts(command: &KubeletCommand) -> Vec<&str> {
+    command.args.iter().map(|word| word.text.as_str()).collect()
 }
 
 #[test]
@@ -35,13 +35,13 @@ fn the_kubelet_begins_behind_its_wrappers() {
         "/opt/bin/run.sh /usr/bin/kubelet --v=2",
         "/bin/bash /opt/bin/run.sh /usr/bin/kubelet --v=2",
     ] {
-        let launch = launched(&unit(exec));
-        assert_eq!(launch.launcher, Launcher::Direct, "{exec}");
-        let words = texts(&launch);
+        let command = launched(&unit(exec));
+        assert_eq!(command.launcher, Launcher::Direct, "{exec}");
+        let words = texts(&command);
         assert!(words[0].contains("kubelet"), "{exec}: {words:?}");
         assert_eq!(words[1..], ["--v=2"], "{exec}");
-        assert_eq!(launch.words[1].at().line, 2);
-        assert_eq!(launch.unknown, None);
+        assert_eq!(command.args[1].at().line, 2);
+        assert_eq!(command.unknown, None);
     }
 }
 
@@ -60,10 +60,10 @@ fn a_shell_or_a_script_hides_the_words_and_says_so() {
         ("/usr/bin/foo --v=2", "/usr/bin/foo", "names a kubelet"),
     ] {
         let tree = unit(exec).file("/opt/start-kubelet.sh", "#!/bin/bash -e\nexec kubelet\n");
-        let launch = launched(&tree);
-        assert_eq!(launch.launcher, Launcher::Script, "{exec}");
-        assert!(launch.words.is_empty(), "{exec}");
-        let unknown = launch.unknown.unwrap();
+        let command = launched(&tree);
+        assert_eq!(command.launcher, Launcher::Script, "{exec}");
+        assert!(command.args.is_empty(), "{exec}");
+        let unknown = command.unknown.unwrap();
         assert_eq!(unknown.program, program);
         assert!(unknown.reason.contains(reason), "{}", unknown.reason);
         assert_eq!(unknown.at.line, 2, "{exec}");
@@ -72,12 +72,12 @@ fn a_shell_or_a_script_hides_the_words_and_says_so() {
 
 #[test]
 fn a_unit_without_a_command_gives_no_words() {
-    let launch = launched(&MemoryTree::new());
-    assert!(launch.words.is_empty() && launch.unknown.is_none());
-    let launch = launched(&unit("/usr/local/bin/k3s agent"));
-    assert_eq!(launch.launcher, Launcher::K3s);
-    let launch = launched(&unit("/usr/local/bin/k3s kubectl get nodes"));
-    assert_eq!(launch.launcher, Launcher::Script);
+    let command = launched(&MemoryTree::new());
+    assert!(command.args.is_empty() && command.unknown.is_none());
+    let command = launched(&unit("/usr/local/bin/k3s agent"));
+    assert_eq!(command.launcher, Launcher::K3s);
+    let command = launched(&unit("/usr/local/bin/k3s kubectl get nodes"));
+    assert_eq!(command.launcher, Launcher::Script);
 }
 
 #[test]
@@ -94,11 +94,11 @@ fn microk8s_reads_its_arguments_file_in_its_own_environment() {
             "--root-dir=${SNAP_COMMON}/var/lib/kubelet\n--cert-dir=$SNAP_DATA/certs\n--node-labels=\"r=$REGION\"\n",
         );
     let name = "snap.microk8s.daemon-kubelite.service";
-    let launch_of = |tree: &MemoryTree| launch(tree, &resolve(tree, name, &Manager::default()), None);
-    let launch = launch_of(&tree);
-    assert_eq!(launch.launcher, Launcher::MicroK8s);
+    let launch_of = |tree: &MemoryTree| resolve_command(tree, &resolve(tree, name, &Manager::default()), None);
+    let command = launch_of(&tree);
+    assert_eq!(command.launcher, Launcher::MicroK8s);
     assert_eq!(
-        texts(&launch),
+        texts(&command),
         [
             "kubelet",
             "--root-dir=/var/snap/microk8s/common/var/lib/kubelet",
@@ -106,14 +106,14 @@ fn microk8s_reads_its_arguments_file_in_its_own_environment() {
             "--node-labels=r=fsn1",
         ]
     );
-    assert_eq!(launch.words[3].at().file_line(), "/var/snap/microk8s/current/args/kubelet:3");
+    assert_eq!(command.args[3].at().file_line(), "/var/snap/microk8s/current/args/kubelet:3");
     let elsewhere = tree
         .clone()
         .file("/var/snap/microk8s/7394/args/kubelite", "--kubelet-args-file=$SNAP_DATA/args/mine\n")
         .file("/var/snap/microk8s/7394/args/mine", "--v=2\n");
     assert_eq!(texts(&launch_of(&elsewhere)), ["kubelet", "--v=2"]);
     let missing = launch_of(&tree.without("/var/snap/microk8s/7394/args/kubelet"));
-    assert!(missing.words.is_empty());
+    assert!(missing.args.is_empty());
     assert_eq!(missing.unreadable.len(), 1);
 }
 
@@ -126,10 +126,10 @@ fn canonicals_snap_gives_its_arguments_file_to_bash() {
             "--eviction-hard='memory.available<100Mi'\n--containerd=\"${SNAP_COMMON}/run/containerd.sock\"  --v=2\n",
         );
     let unit = resolve(&tree, "snap.k8s.kubelet.service", &Manager::default());
-    let launch = launch(&tree, &unit, None);
-    assert_eq!(launch.launcher, Launcher::K8sSnap);
+    let command = resolve_command(&tree, &unit, None);
+    assert_eq!(command.launcher, Launcher::K8sSnap);
     assert_eq!(
-        texts(&launch),
+        texts(&command),
         [
             "kubelet",
             "--eviction-hard=memory.available<100Mi",
@@ -137,7 +137,7 @@ fn canonicals_snap_gives_its_arguments_file_to_bash() {
             "--v=2",
         ]
     );
-    assert_eq!(launch.oddities, []);
+    assert_eq!(command.oddities, []);
 }
 
 #[test]
@@ -158,16 +158,16 @@ fn the_likeliest_unit_is_the_one_that_starts_at_boot() {
 
 #[test]
 fn the_distributions_settings_stand_in_the_place_of_defaults_alone() {
-    let mut launch = Launch::new(Launcher::K3s);
-    launch.settings = vec![("a", Value::from(1)), ("b", Value::from(1)), ("c", Value::from(1))];
+    let mut command = KubeletCommand::new(Launcher::K3s);
+    command.settings = vec![("a", Value::from(1)), ("b", Value::from(1)), ("c", Value::from(1))];
     let mut settings = Settings::default();
-    for (path, from) in [("a", Origin::Default { legacy: true }), ("b", Origin::File(Place::file("/f")))] {
+    for (path, from) in [("a", Origin::Default { legacy: true }), ("b", Origin::File(Location::file("/f")))] {
         settings.0.insert(
             path.to_owned(),
             Effective { value: Value::from(0), from, keys: std::collections::BTreeMap::new() },
         );
     }
-    launch.apply_settings(&mut settings);
+    command.apply_settings(&mut settings);
     assert_eq!(settings.int("a"), Some(1));
     assert_eq!(settings.int("b"), Some(0));
     assert_eq!(settings.get("c").unwrap().from, Origin::Distribution);
@@ -185,7 +185,7 @@ proptest! {
             .file("/etc/rancher/rke2/config.yaml.d/a.yaml", config)
             .file("/var/snap/microk8s/current/args/kubelet", args.clone())
             .file("/var/snap/k8s/common/args/kubelet", args);
-        let launch = launched(&tree);
-        prop_assert_eq!(launch.words.len(), launch.built_in.len());
+        let command = launched(&tree);
+        prop_assert_eq!(command.args.len(), command.built_in.len());
     }
 }

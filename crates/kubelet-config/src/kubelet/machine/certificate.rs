@@ -3,7 +3,7 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::{super::place::Place, Certificate};
+use super::{super::location::Location, Certificate};
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
@@ -16,7 +16,7 @@ const MAX_CERTIFICATES: usize = 32;
 ///
 /// # Errors
 /// What is wrong with the text, in words that quote nothing of it.
-pub(super) fn of_pem(at: &Place, text: &str) -> Result<Certificate, &'static str> {
+pub(super) fn of_pem(at: &Location, text: &str) -> Result<Certificate, &'static str> {
     let mut chosen = None;
     let mut problem = "has no certificate in it";
     for body in text.split(BEGIN).skip(1).take(MAX_CERTIFICATES) {
@@ -42,14 +42,14 @@ pub(super) fn of_pem(at: &Place, text: &str) -> Result<Certificate, &'static str
 }
 
 /// The same of the base64 text that a kubeconfig carries.
-pub(super) fn of_data(at: &Place, data: &str) -> Result<Certificate, &'static str> {
+pub(super) fn of_data(at: &Location, data: &str) -> Result<Certificate, &'static str> {
     let data: String = data.split_whitespace().collect();
     let pem = BASE64_STANDARD.decode(data);
     let pem = pem.map_err(|_| "has certificate data that is not base64")?;
     of_pem(at, &String::from_utf8_lossy(&pem))
 }
 
-fn certificate(at: &Place, read: &X509Certificate<'_>) -> Certificate {
+fn certificate(at: &Location, read: &X509Certificate<'_>) -> Certificate {
     let name = read.subject().iter_common_name().next();
     Certificate {
         at: at.clone(),
@@ -79,7 +79,7 @@ pub(crate) mod tests {
     }
 
     fn name(text: &str) -> Result<String, &'static str> {
-        of_pem(&Place::file("/c"), text).map(|found| found.common_name.unwrap())
+        of_pem(&Location::file("/c"), text).map(|found| found.common_name.unwrap())
     }
 
     #[test]
@@ -90,11 +90,11 @@ pub(crate) mod tests {
         assert_eq!(name(&format!("{old}{new}{authority}")).unwrap(), "system:node:a");
         assert_eq!(name(&format!("{authority}{old}")).unwrap(), "system:node:old");
         assert_eq!(name(&authority).unwrap(), "kubernetes");
-        let found = of_pem(&Place::file("/c"), &new).unwrap();
+        let found = of_pem(&Location::file("/c"), &new).unwrap();
         assert_eq!(found.not_before_secs, 1_735_689_600);
         assert_eq!(found.not_after_secs, 1_767_225_600);
         let data = BASE64_STANDARD.encode(&new);
-        assert_eq!(of_data(&Place::file("/c"), &data).unwrap(), found);
+        assert_eq!(of_data(&Location::file("/c"), &data).unwrap(), found);
     }
 
     #[test]
@@ -109,6 +109,6 @@ pub(crate) mod tests {
             let error = name(text).unwrap_err();
             assert!(error.contains(problem), "{text}: {error}");
         }
-        assert!(of_data(&Place::file("/c"), "s3cret!").is_err());
+        assert!(of_data(&Location::file("/c"), "s3cret!").is_err());
     }
 }

@@ -9,8 +9,8 @@ use std::{
 use toml::de::DeTable;
 
 use super::{
-    super::{place::Place, tree::Tree},
-    Found, Runtime, RuntimeKind, glob,
+    super::{location::Location, tree::Tree},
+    Located, Runtime, RuntimeKind, glob,
     toml_file::{self, MAX_ITEMS, TomlFile, get, table},
 };
 
@@ -29,12 +29,12 @@ const IMAGES_URI: &str = "io.containerd.cri.v1.images";
 
 /// What one file says.
 struct Layer {
-    at: Place,
+    at: Location,
     schema: u32,
     /// The CRI plugin's section, by the name that it stands under.
     sections: BTreeMap<&'static str, Section>,
-    disabled: Vec<Found<String>>,
-    address: Option<Found<String>>,
+    disabled: Vec<Located<String>>,
+    address: Option<Located<String>>,
     imports: Vec<String>,
 }
 
@@ -43,15 +43,15 @@ struct Layer {
 struct Section {
     default_runtime: Option<String>,
     runtimes: BTreeMap<String, Handler>,
-    conf_dir: Option<Found<String>>,
-    bin_dir: Option<Found<String>>,
+    conf_dir: Option<Located<String>>,
+    bin_dir: Option<Located<String>>,
 }
 
 /// A `runtimes.NAME` table.
 #[derive(Default, Clone)]
 struct Handler {
     kind: Option<String>,
-    systemd_cgroup: Option<Found<bool>>,
+    systemd_cgroup: Option<Located<bool>>,
 }
 
 /// Reads the configuration at `main`. A file that is not there counts as containerd's defaults if `installed`, else as
@@ -95,7 +95,7 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, version: Option<&str>, installe
         other.is_some_and(|other| other.value == driver.value)
     });
     runtime.cri_disabled = disabled(&layers, major);
-    let same = |one: Option<&Found<String>>, other: Option<&Found<String>>| one.filter(|_| one == other).cloned();
+    let same = |one: Option<&Located<String>>, other: Option<&Located<String>>| one.filter(|_| one == other).cloned();
     runtime.cni_conf_dir = same(first.conf_dir.as_ref(), second.conf_dir.as_ref());
     runtime.cni_bin_dir = same(first.bin_dir.as_ref(), second.bin_dir.as_ref());
     runtime.socket = layers.into_iter().rev().find_map(|layer| layer.address);
@@ -108,14 +108,14 @@ fn major(version: &str) -> Option<u32> {
 }
 
 /// Reads the main file and, in the order in which containerd merges them, its imports.
-fn load(tree: &dyn Tree, main: &Path, problems: &mut Vec<(Place, String)>) -> Vec<Layer> {
-    let mut pending = VecDeque::from([(main.to_owned(), None::<Place>)]);
+fn load(tree: &dyn Tree, main: &Path, problems: &mut Vec<(Location, String)>) -> Vec<Layer> {
+    let mut pending = VecDeque::from([(main.to_owned(), None::<Location>)]);
     let mut seen = BTreeSet::new();
     let mut layers = Vec::new();
     while let Some((path, importer)) = pending.pop_front() {
         if layers.len() == MAX_FILES {
             let what = format!("it imports more than {MAX_FILES} files; the others were not read");
-            problems.push((Place::file(main), what));
+            problems.push((Location::file(main), what));
             break;
         }
         if !seen.insert(path.clone()) {
@@ -125,7 +125,7 @@ fn load(tree: &dyn Tree, main: &Path, problems: &mut Vec<(Place, String)>) -> Ve
             Ok(text) => text,
             Err(error) if error.is_not_found() && importer.is_none() => break,
             Err(error) => {
-                let at = importer.unwrap_or_else(|| Place::file(&path));
+                let at = importer.unwrap_or_else(|| Location::file(&path));
                 problems.push((at, format!("{} {error}", path.display())));
                 continue;
             }
@@ -165,7 +165,7 @@ fn layer(file: &TomlFile<'_>) -> Layer {
         .collect();
     let new_address = ["plugins", "io.containerd.server.v1.grpc", "address"];
     Layer {
-        at: Place::file(file.path()),
+        at: Location::file(file.path()),
         schema,
         sections,
         disabled: file.strings(root, &["disabled_plugins"]),
@@ -255,7 +255,7 @@ impl Section {
 
     /// Whether the default runtime uses systemd's cgroups. Without `SystemdCgroup` runc's shims do not; other runtimes
     /// keep their settings elsewhere. A file that could not be read might have said it.
-    fn driver(&self, main: &Path, is_whole: bool) -> Option<Found<bool>> {
+    fn driver(&self, main: &Path, is_whole: bool) -> Option<Located<bool>> {
         let name = self.default_runtime.as_deref().unwrap_or("runc");
         let handler = self.runtimes.get(name);
         if let Some(said) = handler.and_then(|handler| handler.systemd_cgroup.clone()) {
@@ -263,12 +263,12 @@ impl Section {
         }
         let kind = handler.and_then(|handler| handler.kind.as_deref());
         let is_runc = kind.map_or(name == "runc", |kind| kind.starts_with("io.containerd.runc."));
-        (is_runc && is_whole).then(|| Found { value: false, at: Place::file(main) })
+        (is_runc && is_whole).then(|| Located { value: false, at: Location::file(main) })
     }
 }
 
 /// Where `disabled_plugins` names the CRI plugin; the lists of all files count together.
-fn disabled(layers: &[Layer], major: Option<u32>) -> Option<Place> {
+fn disabled(layers: &[Layer], major: Option<u32>) -> Option<Location> {
     layers.iter().find_map(|layer| {
         let hit = layer.disabled.iter().find(|id| match id.value.as_str() {
             // In a file of schema 2 or later the short name keeps containerd from starting at all.

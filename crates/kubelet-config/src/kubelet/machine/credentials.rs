@@ -12,11 +12,11 @@ use serde_json::Value;
 use super::{
     super::{
         effective::{Effective, From, Settings},
-        place::Place,
+        location::Location,
         tree::{Tree, Unreadable},
         yaml,
     },
-    Certificate, ClientCredential, Kubeconfig, Needed,
+    Certificate, ClientCredential, FileState, Kubeconfig,
     certificate::{of_data, of_pem},
 };
 
@@ -103,7 +103,7 @@ fn is_there<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
 /// The kubeconfig at `path` of a kubelet whose configuration is not known; `cert_dir` is its `--cert-dir`. Of a certificate
 /// that the kubeconfig has or names and a renewed one the kubelet uses the latter only if it renews certificates: the one
 /// that lasts longer counts here.
-pub fn of_running(tree: &dyn Tree, path: &str, cert_dir: Option<&str>) -> Needed<Kubeconfig> {
+pub fn of_running(tree: &dyn Tree, path: &str, cert_dir: Option<&str>) -> FileState<Kubeconfig> {
     const FLAG: &str = "--kubeconfig";
     let setting = |name: &str, value: Value| {
         let (from, keys) = (From::Distribution, BTreeMap::new());
@@ -112,7 +112,7 @@ pub fn of_running(tree: &dyn Tree, path: &str, cert_dir: Option<&str>) -> Needed
     let folder = cert_dir.map(|folder| setting("--cert-dir", folder.into()));
     let mut settings = Settings([setting(FLAG, path.into())].into_iter().chain(folder).collect());
     let given = kubeconfig(tree, &settings, FLAG);
-    let Needed::Present(Kubeconfig {
+    let FileState::Present(Kubeconfig {
         credential: ClientCredential::CertificateData | ClientCredential::CertificateFile { .. },
         certificate,
         ..
@@ -123,23 +123,23 @@ pub fn of_running(tree: &dyn Tree, path: &str, cert_dir: Option<&str>) -> Needed
     let ends = |read: &Option<Certificate>| read.as_ref().map(|read| read.not_after_secs);
     settings.0.extend([setting("rotateCertificates", true.into())]);
     match kubeconfig(tree, &settings, FLAG) {
-        Needed::Present(renewed) if ends(&renewed.certificate) > ends(certificate) => Needed::Present(renewed),
+        FileState::Present(renewed) if ends(&renewed.certificate) > ends(certificate) => FileState::Present(renewed),
         _ => given,
     }
 }
 
 /// The kubeconfig that a flag names.
-pub(super) fn kubeconfig(tree: &dyn Tree, settings: &Settings, flag: &str) -> Needed<Kubeconfig> {
+pub(super) fn kubeconfig(tree: &dyn Tree, settings: &Settings, flag: &str) -> FileState<Kubeconfig> {
     let Some(path) = settings.text(flag) else {
-        return Needed::NotAsked;
+        return FileState::NotAsked;
     };
-    let at = Place::file(path);
+    let at = Location::file(path);
     let text = match text(tree, Path::new(path)) {
         Ok(text) => text,
-        Err(error) if error.is_not_found() => return Needed::Missing { at },
+        Err(error) if error.is_not_found() => return FileState::Missing { at },
         Err(error) => {
             let reason = error.to_string();
-            return Needed::Bad { at, reason };
+            return FileState::Bad { at, reason };
         }
     };
     let document: Document = match yaml::read(&text) {
@@ -147,16 +147,16 @@ pub(super) fn kubeconfig(tree: &dyn Tree, settings: &Settings, flag: &str) -> Ne
         Err(place) => {
             let at = at.at(place.line, place.column, 0);
             let reason = "is no kubeconfig, or not valid YAML".to_owned();
-            return Needed::Bad { at, reason };
+            return FileState::Bad { at, reason };
         }
     };
     match assemble(tree, settings, &at, document) {
-        Ok(read) => Needed::Present(read),
-        Err(reason) => Needed::Bad { at, reason },
+        Ok(read) => FileState::Present(read),
+        Err(reason) => FileState::Bad { at, reason },
     }
 }
 
-fn assemble(tree: &dyn Tree, settings: &Settings, at: &Place, document: Document) -> Result<Kubeconfig, String> {
+fn assemble(tree: &dyn Tree, settings: &Settings, at: &Location, document: Document) -> Result<Kubeconfig, String> {
     if let Some(kind) = document.kind.filter(|kind| !kind.is_empty() && kind != "Config") {
         let kind: String = kind.chars().take(64).collect();
         return Err(format!("is a {kind}, no kubeconfig"));
@@ -258,7 +258,7 @@ fn text(tree: &dyn Tree, path: &Path) -> Result<String, Unreadable> {
 
 fn from_file(tree: &dyn Tree, path: &Path) -> Result<Certificate, String> {
     let text = text(tree, path).map_err(|error| format!("{} {error}", path.display()))?;
-    of_pem(&Place::file(path), &text).map_err(|problem| format!("{} {problem}", path.display()))
+    of_pem(&Location::file(path), &text).map_err(|problem| format!("{} {problem}", path.display()))
 }
 
 /// The folder of the kubelet's own certificates.
@@ -268,22 +268,22 @@ pub(super) fn cert_dir(settings: &Settings) -> PathBuf {
 
 /// The certificate that the kubelet shows to its clients: the configured one, else the one that it asked the cluster
 /// for. (A kubelet with neither signs one itself.)
-pub(super) fn serving(tree: &dyn Tree, settings: &Settings) -> Needed<Certificate> {
+pub(super) fn serving(tree: &dyn Tree, settings: &Settings) -> FileState<Certificate> {
     let path = match settings.text("tlsCertFile") {
         Some(path) => PathBuf::from(path),
         None if settings.bool("serverTLSBootstrap") == Some(true) => {
             cert_dir(settings).join("kubelet-server-current.pem")
         }
-        None => return Needed::NotAsked,
+        None => return FileState::NotAsked,
     };
-    let at = Place::file(&path);
+    let at = Location::file(&path);
     match text(tree, &path) {
         Ok(text) => match of_pem(&at, &text) {
-            Ok(certificate) => Needed::Present(certificate),
-            Err(problem) => Needed::Bad { at, reason: problem.to_owned() },
+            Ok(certificate) => FileState::Present(certificate),
+            Err(problem) => FileState::Bad { at, reason: problem.to_owned() },
         },
-        Err(error) if error.is_not_found() => Needed::Missing { at },
-        Err(error) => Needed::Bad { at, reason: error.to_string() },
+        Err(error) if error.is_not_found() => FileState::Missing { at },
+        Err(error) => FileState::Bad { at, reason: error.to_string() },
     }
 }
 

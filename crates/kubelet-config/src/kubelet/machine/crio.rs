@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::{
     super::{
-        place::Place,
+        location::Location,
         tree::{Kind, Tree},
     },
-    Found, Runtime, RuntimeKind,
+    Located, Runtime, RuntimeKind,
     toml_file::{self, TomlFile},
 };
 
@@ -43,11 +43,11 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, folder: &Path, version: Option<
                 take(&mut runtime, &path, &text);
             }
             Err(error) if error.is_not_found() => {}
-            Err(error) => runtime.problems.push((Place::file(&path), error.to_string())),
+            Err(error) => runtime.problems.push((Location::file(&path), error.to_string())),
         }
     }
     if runtime.systemd_cgroup.is_none() && is_configured && runtime.problems.is_empty() {
-        runtime.systemd_cgroup = Some(Found { value: true, at: Place::file(main) });
+        runtime.systemd_cgroup = Some(Located { value: true, at: Location::file(main) });
     }
     runtime
 }
@@ -78,7 +78,7 @@ fn take(runtime: &mut Runtime, path: &Path, text: &str) {
     };
     let crio = file.table();
     if let Some(manager) = file.string(crio, &["crio", "runtime", "cgroup_manager"]) {
-        runtime.systemd_cgroup = Some(Found { value: manager.value == "systemd", at: manager.at });
+        runtime.systemd_cgroup = Some(Located { value: manager.value == "systemd", at: manager.at });
     }
     if let Some(listen) = file.string(crio, &["crio", "api", "listen"]) {
         runtime.socket = Some(listen);

@@ -3,19 +3,19 @@
 use std::path::Path;
 
 use super::{
-    super::{place::Place, systemd::Unit, tree::Tree, version::Version},
-    Found, Packages,
+    super::{location::Location, systemd::Unit, tree::Tree, version::Version},
+    Located, Packages,
     text::{numbered, small, word},
 };
 
 /// The name in `/etc/hostname`: its first line that is neither empty nor a comment, hostname(5).
-pub(super) fn hostname(tree: &dyn Tree) -> Option<Found<String>> {
+pub(super) fn hostname(tree: &dyn Tree) -> Option<Located<String>> {
     const PATH: &str = "/etc/hostname";
     let text = small(tree, PATH)?;
     numbered(&text)
         .map(|(number, line)| (number, line, line.trim()))
         .find(|(_, _, name)| !name.is_empty() && !name.starts_with('#'))
-        .map(|(number, line, name)| word(&Place::file(PATH), number, line, name))
+        .map(|(number, line, name)| word(&Location::file(PATH), number, line, name))
 }
 
 /// `ID` and `ID_LIKE` of os-release(5).
@@ -36,7 +36,7 @@ pub(super) fn os_ids(tree: &dyn Tree) -> Vec<String> {
 
 /// The version of the kubelet that the unit runs, where a file on the host says it: dpkg for `/usr/bin/kubelet`, the
 /// name of RKE2's data folder, a snap's metadata.
-pub fn kubelet_version(tree: &dyn Tree, unit: &Unit, packages: &Packages) -> Option<Found<Version>> {
+pub fn kubelet_version(tree: &dyn Tree, unit: &Unit, packages: &Packages) -> Option<Located<Version>> {
     let runs = |program: &str| unit.argv.iter().any(|word| word.text == program);
     let found = if runs("/usr/bin/kubelet") {
         packages.upstream(&["kubelet"])
@@ -49,25 +49,25 @@ pub fn kubelet_version(tree: &dyn Tree, unit: &Unit, packages: &Packages) -> Opt
     } else {
         None
     }?;
-    Some(Found { value: found.value.parse().ok()?, at: found.at })
+    Some(Located { value: found.value.parse().ok()?, at: found.at })
 }
 
 /// `/var/lib/rancher/rke2/bin` is a link to `data/v1.33.5-rke2r1-<digest>/bin`.
-fn rke2(tree: &dyn Tree) -> Option<Found<String>> {
+fn rke2(tree: &dyn Tree) -> Option<Located<String>> {
     const LINK: &str = "/var/lib/rancher/rke2/bin";
     let target = tree.read_link(Path::new(LINK)).ok()?;
     let release = target.parent()?.file_name()?.to_str()?;
     let (version, rest) = release.split_once("-rke2r")?;
     let revision = rest.split('-').next()?;
-    Some(Found { value: format!("{version}+rke2r{revision}"), at: Place::file(LINK) })
+    Some(Located { value: format!("{version}+rke2r{revision}"), at: Location::file(LINK) })
 }
 
-fn snap(tree: &dyn Tree, path: &str) -> Option<Found<String>> {
+fn snap(tree: &dyn Tree, path: &str) -> Option<Located<String>> {
     let text = small(tree, path)?;
     numbered(&text).find_map(|(number, line)| {
         let value = line.strip_prefix("version:")?.trim();
         let value = value.trim_matches(['"', '\'']);
-        Some(word(&Place::file(path), number, line, value))
+        Some(word(&Location::file(path), number, line, value))
     })
 }
 
@@ -75,13 +75,13 @@ fn snap(tree: &dyn Tree, path: &str) -> Option<Found<String>> {
 mod tests {
     use super::*;
     use crate::kubelet::{
-        systemd::{Manager, Word, resolve},
+        systemd::{Arg, Manager, resolve},
         tree::MemoryTree,
     };
 
     fn unit(name: &str, program: &str) -> Unit {
         let mut unit = resolve(&MemoryTree::new(), name, &Manager::default());
-        unit.argv = vec![Word { text: program.to_owned(), declared: Place::file("/u"), origins: Vec::new() }];
+        unit.argv = vec![Arg { text: program.to_owned(), declared: Location::file("/u"), origins: Vec::new() }];
         unit
     }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use super::{
     super::{effective::Settings, tree::Tree},
-    Found, text,
+    Located, text,
 };
 
 /// The kernel settings that rules read, by their names in sysctl.conf(5).
@@ -27,7 +27,7 @@ const SYSCTLS: &[&str] = &[
 ];
 
 /// The kernel settings that are there.
-pub(super) fn sysctls(tree: &dyn Tree) -> BTreeMap<&'static str, Found<String>> {
+pub(super) fn sysctls(tree: &dyn Tree) -> BTreeMap<&'static str, Located<String>> {
     let path = |name: &str| format!("/proc/sys/{}", name.replace('.', "/"));
     SYSCTLS.iter().filter_map(|name| Some((*name, text::first_word(tree, &path(name))?))).collect()
 }

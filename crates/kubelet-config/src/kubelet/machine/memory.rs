@@ -1,29 +1,29 @@
 //! Memory and swap, as the kernel counts them.
 
 use super::{
-    super::{place::Place, tree::Tree},
-    Found, Swap,
+    super::{location::Location, tree::Tree},
+    Located, Swap,
     text::{numbered, small, word},
 };
 
 /// `MemTotal` of `/proc/meminfo`, in bytes.
-pub(super) fn total(tree: &dyn Tree) -> Option<Found<u64>> {
+pub(super) fn total(tree: &dyn Tree) -> Option<Located<u64>> {
     const PATH: &str = "/proc/meminfo";
     let text = small(tree, PATH)?;
     numbered(&text).find_map(|(number, line)| {
         let kib = line.strip_prefix("MemTotal:")?.split_whitespace().next()?;
-        Some(Found {
+        Some(Located {
             value: kib.parse::<u64>().ok()?.checked_mul(1024)?,
-            at: word(&Place::file(PATH), number, line, kib).at,
+            at: word(&Location::file(PATH), number, line, kib).at,
         })
     })
 }
 
 /// The entries of `/proc/swaps`: everything below its heading, as the kubelet counts it.
-pub(super) fn swaps(tree: &dyn Tree) -> Option<Vec<Found<Swap>>> {
+pub(super) fn swaps(tree: &dyn Tree) -> Option<Vec<Located<Swap>>> {
     const PATH: &str = "/proc/swaps";
     let text = small(tree, PATH)?;
-    let file = Place::file(PATH);
+    let file = Location::file(PATH);
     let entries = numbered(&text)
         .skip(1)
         .filter_map(|(number, line)| {
@@ -31,7 +31,7 @@ pub(super) fn swaps(tree: &dyn Tree) -> Option<Vec<Found<Swap>>> {
             let device = columns.next()?;
             let kib: u64 = columns.nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0);
             let device = word(&file, number, line, device);
-            Some(Found { value: Swap { device: device.value, size_bytes: kib.saturating_mul(1024) }, at: device.at })
+            Some(Located { value: Swap { device: device.value, size_bytes: kib.saturating_mul(1024) }, at: device.at })
         })
         .collect();
     Some(entries)

@@ -19,7 +19,7 @@ mod trusted;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use super::{effective::Settings, flags::CommandLine, place::Place, systemd::Unit, tree::Tree, version::Version};
+use super::{effective::Settings, flags::CommandLine, location::Location, systemd::Unit, tree::Tree, version::Version};
 
 pub use credentials::of_running;
 pub use identity::kubelet_version;
@@ -27,11 +27,11 @@ pub use packages::Packages;
 
 /// A value and the file and line that says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found<T> {
+pub struct Located<T> {
     /// The value.
     pub value: T,
     /// Where it stands.
-    pub at: Place,
+    pub at: Location,
 }
 
 /// A line of `/proc/swaps`.
@@ -63,17 +63,17 @@ pub struct Runtime {
     pub schema: Option<u32>,
     /// Whether it uses systemd's cgroup driver: containerd's `SystemdCgroup`, CRI-O's `cgroup_manager`. A
     /// place without a line means that no file says so: it is the default.
-    pub systemd_cgroup: Option<Found<bool>>,
+    pub systemd_cgroup: Option<Located<bool>>,
     /// Where its CRI plugin is disabled.
-    pub cri_disabled: Option<Place>,
+    pub cri_disabled: Option<Location>,
     /// Its CNI folder.
-    pub cni_conf_dir: Option<Found<String>>,
+    pub cni_conf_dir: Option<Located<String>>,
     /// Its CNI plugins' folder.
-    pub cni_bin_dir: Option<Found<String>>,
+    pub cni_bin_dir: Option<Located<String>>,
     /// Its socket.
-    pub socket: Option<Found<String>>,
+    pub socket: Option<Located<String>>,
     /// Files of its configuration that could not be read, and why.
-    pub problems: Vec<(Place, String)>,
+    pub problems: Vec<(Location, String)>,
 }
 
 /// What lies at the CRI endpoint.
@@ -116,7 +116,7 @@ pub enum ClientCredential {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
     /// The file.
-    pub at: Place,
+    pub at: Location,
     /// The subject's common name.
     pub common_name: Option<String>,
     /// Seconds since 1970.
@@ -129,7 +129,7 @@ pub struct Certificate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kubeconfig {
     /// The file.
-    pub at: Place,
+    pub at: Location,
     /// The API server's address.
     pub server: Option<String>,
     /// What it shows to the server.
@@ -146,18 +146,18 @@ pub struct Kubeconfig {
 
 /// A file that the kubelet needs, read or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Needed<T> {
+pub enum FileState<T> {
     /// Nobody asks for it.
     NotAsked,
     /// It is not there.
     Missing {
         /// The file, and who names it.
-        at: Place,
+        at: Location,
     },
     /// It is there and unusable.
     Bad {
         /// Where.
-        at: Place,
+        at: Location,
         /// Why.
         reason: String,
     },
@@ -169,15 +169,15 @@ pub enum Needed<T> {
 #[derive(Debug, Clone)]
 pub struct Machine {
     /// The host's name, as `/etc/hostname`, or the caller, gives it.
-    pub hostname: Option<Found<String>>,
+    pub hostname: Option<Located<String>>,
     /// `ID` and `ID_LIKE` of os-release.
     pub os_ids: Vec<String>,
     /// `MemTotal`.
-    pub memory_bytes: Option<Found<u64>>,
+    pub memory_bytes: Option<Located<u64>>,
     /// `/proc/swaps`; `None` if it could not be read.
-    pub swaps: Option<Vec<Found<Swap>>>,
+    pub swaps: Option<Vec<Located<Swap>>>,
     /// Kernel settings by name with dots (`vm.overcommit_memory`), those that the rules read.
-    pub sysctls: BTreeMap<&'static str, Found<String>>,
+    pub sysctls: BTreeMap<&'static str, Located<String>>,
     /// Whether the host has cgroup v2 as its only hierarchy.
     pub cgroup_v2: Option<bool>,
     /// Cgroups that exist, of those that the configuration names.
@@ -197,17 +197,17 @@ pub struct Machine {
     /// The plugins of the first of them.
     pub cni_plugins: Vec<String>,
     /// The name servers of the effective `resolvConf`.
-    pub resolv_conf: Needed<Vec<Found<String>>>,
+    pub resolv_conf: FileState<Vec<Located<String>>>,
     /// `--kubeconfig`.
-    pub kubeconfig: Needed<Kubeconfig>,
+    pub kubeconfig: FileState<Kubeconfig>,
     /// `--bootstrap-kubeconfig`.
-    pub bootstrap_kubeconfig: Needed<Kubeconfig>,
+    pub bootstrap_kubeconfig: FileState<Kubeconfig>,
     /// The serving certificate in `--cert-dir`.
-    pub serving_certificate: Needed<Certificate>,
+    pub serving_certificate: FileState<Certificate>,
     /// Files that systemd's root or the kubelet trusts, with mode, owner and group.
     pub trusted_files: Vec<TrustedFile>,
     /// The kubelet's version, where something on the host says it.
-    pub kubelet_version: Option<Found<Version>>,
+    pub kubelet_version: Option<Located<Version>>,
     /// Addresses of the host's interfaces; `None` where the root is not this host's.
     pub addresses: Option<Vec<String>>,
 }
@@ -216,7 +216,7 @@ pub struct Machine {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustedFile {
     /// The file.
-    pub at: Place,
+    pub at: Location,
     /// Whether it holds a secret: nobody but its owner may read it.
     pub secret: bool,
     /// Permission bits.

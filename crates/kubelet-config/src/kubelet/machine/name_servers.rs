@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::{
-    super::{effective::Settings, place::Place, tree::Tree},
-    Found, Needed,
+    super::{effective::Settings, location::Location, tree::Tree},
+    FileState, Located,
     text::{numbered, word},
 };
 
@@ -14,21 +14,21 @@ const MAX_SERVERS: usize = 16;
 const MAX_BYTES: usize = 256 << 10;
 
 /// Reads the name servers of the effective `resolvConf`.
-pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> Needed<Vec<Found<String>>> {
+pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> FileState<Vec<Located<String>>> {
     let Some(path) = settings.text("resolvConf") else {
-        return Needed::NotAsked;
+        return FileState::NotAsked;
     };
-    let at = Place::file(path);
+    let at = Location::file(path);
     match tree.read_bounded(Path::new(path), MAX_BYTES) {
-        Ok(bytes) => Needed::Present(servers(&at, &String::from_utf8_lossy(&bytes))),
+        Ok(bytes) => FileState::Present(servers(&at, &String::from_utf8_lossy(&bytes))),
         Err(error) if error.is_not_found() => {
-            stub(tree, path).map_or(Needed::Missing { at }, |server| Needed::Present(vec![server]))
+            stub(tree, path).map_or(FileState::Missing { at }, |server| FileState::Present(vec![server]))
         }
-        Err(error) => Needed::Bad { at, reason: error.to_string() },
+        Err(error) => FileState::Bad { at, reason: error.to_string() },
     }
 }
 
-fn servers(file: &Place, text: &str) -> Vec<Found<String>> {
+fn servers(file: &Location, text: &str) -> Vec<Located<String>> {
     numbered(text)
         .filter_map(|(number, line)| {
             let mut words = line.split_whitespace();
@@ -41,11 +41,11 @@ fn servers(file: &Place, text: &str) -> Vec<Found<String>> {
 
 /// A link to systemd-resolved's stub file, which exists while that runs only; its one name server is always the same,
 /// systemd-resolved.service(8).
-fn stub(tree: &dyn Tree, path: &str) -> Option<Found<String>> {
+fn stub(tree: &dyn Tree, path: &str) -> Option<Located<String>> {
     let target = tree.read_link(Path::new(path)).ok()?;
     target
         .ends_with("systemd/resolve/stub-resolv.conf")
-        .then(|| Found { value: "127.0.0.53".to_owned(), at: Place::file(path) })
+        .then(|| Located { value: "127.0.0.53".to_owned(), at: Location::file(path) })
 }
 
 #[cfg(test)]
@@ -53,14 +53,14 @@ mod tests {
     use super::*;
     use crate::kubelet::{machine::testing::settings, tree::MemoryTree};
 
-    fn of(tree: &MemoryTree) -> Needed<Vec<Found<String>>> {
+    fn of(tree: &MemoryTree) -> FileState<Vec<Located<String>>> {
         read(tree, &settings(&[("resolvConf", "/etc/resolv.conf")]))
     }
 
     #[test]
     fn name_servers_have_lines() {
         let text = "search x\nnameserver 10.0.0.2\n#nameserver 1\nnameserver\t::1 \nnameserver\n";
-        let Needed::Present(found) = of(&MemoryTree::new().file("/etc/resolv.conf", text)) else {
+        let FileState::Present(found) = of(&MemoryTree::new().file("/etc/resolv.conf", text)) else {
             panic!("the file is there");
         };
         let found: Vec<_> =
@@ -70,13 +70,13 @@ mod tests {
 
     #[test]
     fn a_missing_file_and_a_link_to_the_stub_are_told_apart() {
-        assert!(matches!(of(&MemoryTree::new()), Needed::Missing { .. }));
+        assert!(matches!(of(&MemoryTree::new()), FileState::Missing { .. }));
         let linked = |target: &str| of(&MemoryTree::new().link("/etc/resolv.conf", target));
-        assert!(matches!(linked("/run/x"), Needed::Missing { .. }));
-        let Needed::Present(found) = linked("../run/systemd/resolve/stub-resolv.conf") else {
+        assert!(matches!(linked("/run/x"), FileState::Missing { .. }));
+        let FileState::Present(found) = linked("../run/systemd/resolve/stub-resolv.conf") else {
             panic!("the stub's name server is known");
         };
         assert_eq!(found[0].value, "127.0.0.53");
-        assert_eq!(read(&MemoryTree::new(), &Settings::default()), Needed::NotAsked);
+        assert_eq!(read(&MemoryTree::new(), &Settings::default()), FileState::NotAsked);
     }
 }

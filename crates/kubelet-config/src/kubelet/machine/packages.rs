@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
-    super::{place::Place, tree::Tree},
-    Found, text,
+    super::{location::Location, tree::Tree},
+    Located, text,
 };
 
 const STATUS: &str = "/var/lib/dpkg/status";
@@ -18,7 +18,7 @@ const PACKAGES: &[&str] = &["containerd", "containerd.io", "cri-o", "kubelet"];
 
 /// Versions of installed packages, as dpkg writes them (`1:2.1.4-1`), each with its line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Packages(BTreeMap<String, Found<String>>);
+pub struct Packages(BTreeMap<String, Located<String>>);
 
 impl Packages {
     /// Reads the status file, if there is one.
@@ -28,7 +28,7 @@ impl Packages {
         };
         let mut found = BTreeMap::new();
         let mut stanza = Stanza::default();
-        let file = Place::file(STATUS);
+        let file = Location::file(STATUS);
         for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
             if line.is_empty() {
                 std::mem::take(&mut stanza).keep(&mut found);
@@ -41,12 +41,12 @@ impl Packages {
     }
 
     /// The upstream version of the first of these packages that is installed: `2.1.4` of `1:2.1.4~ds1-1+deb12u1`.
-    pub(super) fn upstream(&self, names: &[&str]) -> Option<Found<String>> {
+    pub(super) fn upstream(&self, names: &[&str]) -> Option<Located<String>> {
         let found = names.iter().find_map(|name| self.0.get(*name))?;
         let bare = found.value.rsplit(':').next().unwrap_or_default();
         let end = bare.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(bare.len());
         let value = bare.get(..end)?.trim_end_matches('.').to_owned();
-        (!value.is_empty()).then(|| Found { value, at: found.at.clone() })
+        (!value.is_empty()).then(|| Located { value, at: found.at.clone() })
     }
 }
 
@@ -55,11 +55,11 @@ impl Packages {
 struct Stanza {
     package: Option<&'static str>,
     installed: bool,
-    version: Option<Found<String>>,
+    version: Option<Located<String>>,
 }
 
 impl Stanza {
-    fn take_line(&mut self, file: &Place, number: u32, line: &[u8]) {
+    fn take_line(&mut self, file: &Location, number: u32, line: &[u8]) {
         if let Some(name) = line.strip_prefix(b"Package: ") {
             self.package = PACKAGES.iter().find(|package| package.as_bytes() == name.trim_ascii()).copied();
             return;
@@ -76,7 +76,7 @@ impl Stanza {
         }
     }
 
-    fn keep(self, found: &mut BTreeMap<String, Found<String>>) {
+    fn keep(self, found: &mut BTreeMap<String, Located<String>>) {
         if let (Some(package), true, Some(version)) = (self.package, self.installed, self.version) {
             found.insert(package.to_owned(), version);
         }

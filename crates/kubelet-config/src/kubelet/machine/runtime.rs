@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(of("/opt/bin/rke2", &Settings::default()), own);
         let mut told = endpoint("unix:///run/mine.sock");
         let setting = told.0.get_mut("containerRuntimeEndpoint").unwrap();
-        setting.from = From::Flag(crate::kubelet::place::Place::file("/etc/rancher/k3s/config.yaml"));
+        setting.from = From::Flag(crate::kubelet::location::Location::file("/etc/rancher/k3s/config.yaml"));
         assert_eq!(of("/usr/local/bin/k3s", &told), "/run/mine.sock");
     }
 

@@ -17,7 +17,7 @@ fn an_empty_tree_says_nothing() {
     assert_eq!(machine.swaps, None);
     assert_eq!(machine.cgroup_v2, None);
     assert_eq!(machine.cni_configs, None);
-    assert_eq!(machine.kubeconfig, Needed::NotAsked);
+    assert_eq!(machine.kubeconfig, FileState::NotAsked);
     assert_eq!(machine.socket, Some(Socket::Missing));
     let runtime = machine.runtime.unwrap();
     assert_eq!(runtime.systemd_cgroup, None);
@@ -84,7 +84,7 @@ fn hostile_files_are_looked_at_and_left() {
     let machine = of(&tree, &settings(&[("--kubeconfig", "/k"), ("resolvConf", "/r")]));
     assert_eq!(machine.hostname, None);
     assert_eq!(machine.swaps, None);
-    assert!(matches!(machine.kubeconfig, Needed::Bad { .. }));
+    assert!(matches!(machine.kubeconfig, FileState::Bad { .. }));
     let problems = machine.runtime.unwrap().problems;
     assert!(problems[0].1.contains("symbolic links"), "{problems:?}");
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::{
-    super::{place::Place, tree::Tree},
-    Found,
+    super::{location::Location, tree::Tree},
+    Located,
 };
 
 /// What is read of a file whose few lines matter: `/proc` and `/etc` have nothing longer.
@@ -22,10 +22,10 @@ pub(super) fn numbered(text: &str) -> impl Iterator<Item = (u32, &str)> {
 }
 
 /// `word`, which is a slice of `line`, with its place.
-pub(super) fn word(file: &Place, number: u32, line: &str, word: &str) -> Found<String> {
+pub(super) fn word(file: &Location, number: u32, line: &str, word: &str) -> Located<String> {
     let before = line.len().min(offset(line, word));
     let column = chars(line.get(..before).unwrap_or_default()).saturating_add(1);
-    Found { value: word.to_owned(), at: file.at(number, column, chars(word)) }
+    Located { value: word.to_owned(), at: file.at(number, column, chars(word)) }
 }
 
 /// How many bytes of `line` lie before `part`, a slice of it; 0 if it is none.
@@ -40,11 +40,11 @@ pub(super) fn chars(text: &str) -> u32 {
 }
 
 /// The value of a file that holds one, as those of `/proc/sys` do.
-pub(super) fn first_word(tree: &dyn Tree, path: &str) -> Option<Found<String>> {
+pub(super) fn first_word(tree: &dyn Tree, path: &str) -> Option<Located<String>> {
     let text = small(tree, path)?;
     let (number, line) = numbered(&text).next()?;
     let value = line.trim();
-    (!value.is_empty()).then(|| word(&Place::file(path), number, line, value))
+    (!value.is_empty()).then(|| word(&Location::file(path), number, line, value))
 }
 
 #[cfg(test)]
@@ -55,7 +55,7 @@ mod tests {
     fn a_word_knows_its_column_in_characters() {
         let line = "é\tnameserver 10.0.0.1";
         let part = line.split_whitespace().nth(2).unwrap();
-        let found = word(&Place::file("/f"), 3, line, part);
+        let found = word(&Location::file("/f"), 3, line, part);
         assert_eq!((found.at.line, found.at.column, found.at.width), (3, 14, 8));
         assert_eq!(found.value, "10.0.0.1");
     }

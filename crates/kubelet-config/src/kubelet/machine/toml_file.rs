@@ -9,10 +9,10 @@ use toml::{
 
 use super::{
     super::{
-        place::Place,
+        location::Location,
         tree::{Tree, Unreadable},
     },
-    Found, text,
+    Located, text,
 };
 
 /// The most that is read of a runtime's configuration file; they have a few KiB.
@@ -29,7 +29,7 @@ pub(super) fn read(tree: &dyn Tree, path: &Path) -> Result<String, Unreadable> {
 
 /// A parsed file.
 pub(super) struct TomlFile<'t> {
-    file: Place,
+    file: Location,
     text: &'t str,
     starts: Vec<usize>,
     root: Spanned<DeTable<'t>>,
@@ -37,8 +37,8 @@ pub(super) struct TomlFile<'t> {
 
 impl<'t> TomlFile<'t> {
     /// Parses `text`. An error tells a place and nothing of the text, which may hold a registry's password.
-    pub(super) fn parse(path: &Path, text: &'t str) -> Result<Self, Place> {
-        let file = Place::file(path);
+    pub(super) fn parse(path: &Path, text: &'t str) -> Result<Self, Location> {
+        let file = Location::file(path);
         let starts = line_starts(text);
         let root = DeTable::parse(text).map_err(|error| match error.span() {
             Some(span) => at(&file, text, &starts, &span),
@@ -58,30 +58,30 @@ impl<'t> TomlFile<'t> {
     }
 
     /// Where a value stands.
-    pub(super) fn place(&self, value: &Spanned<DeValue<'t>>) -> Place {
+    pub(super) fn place(&self, value: &Spanned<DeValue<'t>>) -> Location {
         at(&self.file, self.text, &self.starts, &value.span())
     }
 
     /// A text that is not empty.
-    pub(super) fn string(&self, table: &DeTable<'t>, path: &[&str]) -> Option<Found<String>> {
+    pub(super) fn string(&self, table: &DeTable<'t>, path: &[&str]) -> Option<Located<String>> {
         let found = get(table, path)?;
         let value = found.get_ref().as_str().filter(|text| !text.is_empty())?;
-        Some(Found { value: value.to_owned(), at: self.place(found) })
+        Some(Located { value: value.to_owned(), at: self.place(found) })
     }
 
     /// True or false.
-    pub(super) fn bool(&self, table: &DeTable<'t>, path: &[&str]) -> Option<Found<bool>> {
+    pub(super) fn bool(&self, table: &DeTable<'t>, path: &[&str]) -> Option<Located<bool>> {
         let found = get(table, path)?;
-        Some(Found { value: found.get_ref().as_bool()?, at: self.place(found) })
+        Some(Located { value: found.get_ref().as_bool()?, at: self.place(found) })
     }
 
     /// The texts of a list, its first [`MAX_ITEMS`] items.
-    pub(super) fn strings(&self, table: &DeTable<'t>, path: &[&str]) -> Vec<Found<String>> {
+    pub(super) fn strings(&self, table: &DeTable<'t>, path: &[&str]) -> Vec<Located<String>> {
         let list = get(table, path).and_then(|found| found.get_ref().as_array());
         list.into_iter()
             .flatten()
             .take(MAX_ITEMS)
-            .filter_map(|item| Some(Found { value: item.get_ref().as_str()?.to_owned(), at: self.place(item) }))
+            .filter_map(|item| Some(Located { value: item.get_ref().as_str()?.to_owned(), at: self.place(item) }))
             .collect()
     }
 }
@@ -103,7 +103,7 @@ fn line_starts(text: &str) -> Vec<usize> {
     std::iter::once(0).chain(ends).collect()
 }
 
-fn at(file: &Place, text: &str, starts: &[usize], span: &Range<usize>) -> Place {
+fn at(file: &Location, text: &str, starts: &[usize], span: &Range<usize>) -> Location {
     let line = starts.partition_point(|start| *start <= span.start);
     let begin = line.checked_sub(1).and_then(|index| starts.get(index));
     let before = begin.and_then(|begin| text.get(*begin..span.start));

@@ -7,11 +7,11 @@ use super::{
     super::{
         effective::Settings,
         flags::CommandLine,
-        place::Place,
+        location::Location,
         systemd::{EnvFileState, Unit},
         tree::{Kind, Tree},
     },
-    Kubeconfig, Needed, TrustedFile,
+    FileState, Kubeconfig, TrustedFile,
     credentials::cert_dir,
 };
 
@@ -25,7 +25,7 @@ pub(super) fn list(
     unit: &Unit,
     flags: &CommandLine,
     settings: &Settings,
-    kubeconfigs: [&Needed<Kubeconfig>; 2],
+    kubeconfigs: [&FileState<Kubeconfig>; 2],
 ) -> Vec<TrustedFile> {
     let mut list = List { tree, files: Vec::new() };
     let unit_files = unit.fragment.iter().chain(&unit.dropins);
@@ -48,7 +48,7 @@ pub(super) fn list(
         }
     }
     for kubeconfig in kubeconfigs {
-        if let Needed::Present(kubeconfig) = kubeconfig {
+        if let FileState::Present(kubeconfig) = kubeconfig {
             let files = kubeconfig.files.iter();
             files.for_each(|path| list.add(Path::new(path), is_secret(path)));
         }
@@ -76,7 +76,7 @@ struct List<'t> {
 impl List<'_> {
     fn add(&mut self, path: &Path, secret: bool) {
         let path: PathBuf = path.into();
-        let at = Place::file(&path);
+        let at = Location::file(&path);
         if let Some(known) = self.files.iter_mut().find(|known| known.at == at) {
             known.secret |= secret;
             return;

@@ -13,7 +13,7 @@ const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-cloud.conf";
 /// Where the flag got lost, in short, and the place of its text.
 fn lost(tree: &MemoryTree, inputs: Inputs) -> String {
     let snapshot = snapshot(tree, inputs);
-    let wanted = Wanted::new("cloud-provider", "external");
+    let wanted = ExpectedFlag::new("cloud-provider", "external");
     assert!(!wanted.reaches(&snapshot));
     let loss = find(&snapshot, &wanted);
     let name = format!("{loss:?}");
@@ -120,15 +120,15 @@ fn a_flag_in_memory_alone_or_in_the_process_alone_is_said_to_be_there() {
 
 #[test]
 fn what_is_wanted_reaches_by_whatever_way() {
-    let reaches = |env: &str, wanted: &Wanted| {
+    let reaches = |env: &str, wanted: &ExpectedFlag| {
         let tree = kubeadm().file("/etc/default/kubelet", format!("KUBELET_EXTRA_ARGS=\"{env}\"\n"));
         wanted.reaches(&snapshot(&tree, Inputs::default()))
     };
-    let label = Wanted::new("node-labels", "pool=blue");
+    let label = ExpectedFlag::new("node-labels", "pool=blue");
     assert!(reaches("--node-labels=a=b,pool=blue --node-labels=c=d", &label));
     assert!(!reaches("--node-labels=pool=blue --node-labels=pool=red", &label));
     assert!(reaches("--node-labels=pool=red --node_labels pool=blue", &label));
-    let ip = Wanted::new("node-ip", "10.0.0.9");
+    let ip = ExpectedFlag::new("node-ip", "10.0.0.9");
     assert!(reaches("--node-ip=10.0.0.9,fd00::9", &ip));
     assert!(!reaches("--node-ip=10.0.0.90", &ip));
 }

@@ -2,10 +2,10 @@
 
 use super::{
     super::{
-        place::Place,
+        location::Location,
         systemd::{Assignment, Event},
     },
-    Wanted,
+    ExpectedFlag,
 };
 
 /// A flag in a text.
@@ -77,7 +77,7 @@ fn flag_length(text: &str) -> usize {
 }
 
 /// The place of a flag in an assignment's value.
-pub fn place_of(assignment: &Assignment, flag: &FlagText<'_>) -> Place {
+pub fn place_of(assignment: &Assignment, flag: &FlagText<'_>) -> Location {
     assignment.place_of(flag.offset, flag.offset + flag.text.len())
 }
 
@@ -86,7 +86,7 @@ fn count(text: &str) -> u32 {
 }
 
 /// Where an event's text holds the flag, if it does. The text of an event may be a whole file, from its first line on.
-pub(super) fn event_place(event: &Event, wanted: &Wanted) -> Option<Place> {
+pub(super) fn event_place(event: &Event, wanted: &ExpectedFlag) -> Option<Location> {
     let flag = flags_in(&event.text).into_iter().find(|flag| wanted.matches(flag))?;
     let before = event.text.get(..flag.offset)?;
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);

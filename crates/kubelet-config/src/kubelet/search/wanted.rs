@@ -7,14 +7,14 @@ use super::{
 
 /// A flag that should reach the kubelet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ExpectedFlag {
     /// Its name without dashes.
     pub flag: &'static str,
     /// Its value; of `node-labels` one `key=value`.
     pub value: String,
 }
 
-impl Wanted {
+impl ExpectedFlag {
     /// Everything that an intent asks for.
     pub fn all(intent: &Intent) -> Vec<Self> {
         let cloud_provider = intent.cloud_provider.iter().filter(|provider| !matches!(provider.as_str(), "" | "none"));

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, os::unix::ffi::OsStrExt, path::Path};
 
 use super::{Assignment, Manager, Setting, Source, env_file, names, specifiers::Specifiers};
-use crate::kubelet::{place::Place, tree::Tree};
+use crate::kubelet::{location::Location, tree::Tree};
 
 type Settings = BTreeMap<(String, String), Setting>;
 
@@ -109,7 +109,7 @@ fn first_line(tree: &dyn Tree, path: &str) -> String {
 /// A value of a file of assignments, as `/etc/os-release` is one.
 fn value_of(tree: &dyn Tree, path: &str, key: &str) -> Option<String> {
     let bytes = tree.read_bounded(Path::new(path), 64 << 10).ok()?;
-    env_file::parse(&Place::file(path), &bytes, u32::MAX)
+    env_file::parse(&Location::file(path), &bytes, u32::MAX)
         .assignments
         .into_iter()
         .rfind(|assignment| assignment.name == key)
@@ -147,9 +147,9 @@ fn setting<'a>(settings: &'a Settings, key: &str) -> Option<&'a Setting> {
 /// The variables that systemd sets for the service, the manager's own environment first. Those that are new with every
 /// start (`INVOCATION_ID`, …) have an empty value.
 pub(super) fn variables(tree: &dyn Tree, manager: &Manager, name: &str, settings: &Settings) -> Vec<Assignment> {
-    let nowhere = Place::file("systemd");
+    let nowhere = Location::file("systemd");
     let mut own = Vec::new();
-    let mut set = |name: &str, value: &str, at: &Place| {
+    let mut set = |name: &str, value: &str, at: &Location| {
         own.push(Assignment {
             name: name.to_owned(),
             value: value.to_owned(),
@@ -204,7 +204,7 @@ fn directories(list: &str, above: &str) -> String {
 }
 
 /// `User=` sets the variables of a login.
-fn login(tree: &dyn Tree, user: &Setting, set: &mut dyn FnMut(&str, &str, &Place)) {
+fn login(tree: &dyn Tree, user: &Setting, set: &mut dyn FnMut(&str, &str, &Location)) {
     let passwd = tree
         .read_bounded(Path::new("/etc/passwd"), 1 << 20)
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())

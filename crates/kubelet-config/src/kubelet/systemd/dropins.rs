@@ -14,7 +14,7 @@ use super::{
     source::bounded,
 };
 use crate::kubelet::{
-    place::Place,
+    location::Location,
     tree::{Kind, Tree},
 };
 
@@ -39,8 +39,8 @@ pub(super) fn find(tree: &dyn Tree, folders: &[PathBuf], unit_names: &[String], 
             let path = real.join(&name);
             if let Some(reason) = not_a_drop_in(tree, &path, &name) {
                 not_read(tree, &path, reason, events);
-            } else if let Some(winner) = found.get(&name) {
-                events.push(hidden(tree, &path, winner));
+            } else if let Some(effective) = found.get(&name) {
+                events.push(hidden(tree, &path, effective));
             } else if found.len() < MAX_DROP_INS {
                 found.insert(name, path);
             }
@@ -85,7 +85,7 @@ fn not_a_drop_in(tree: &dyn Tree, path: &Path, name: &OsStr) -> Option<NotADropI
 fn not_read(tree: &dyn Tree, path: &Path, reason: NotADropIn, events: &mut Events) {
     let mut tell = |path: &Path| {
         let kind = EventKind::DropInNotRead { reason };
-        events.push(Event { kind, at: Place::file(path).at_line(1), text: content(tree, path) });
+        events.push(Event { kind, at: Location::file(path).at_line(1), text: content(tree, path) });
     };
     match tree.stat(path) {
         Ok(meta) if meta.kind == Kind::Folder => {
@@ -111,21 +111,21 @@ fn content(tree: &dyn Tree, path: &Path) -> String {
 }
 
 /// A drop-in that one of the same name replaces or hides.
-fn hidden(tree: &dyn Tree, path: &Path, winner: &Path) -> Event {
-    let mask = match look(tree, winner) {
+fn hidden(tree: &dyn Tree, path: &Path, effective: &Path) -> Event {
+    let mask = match look(tree, effective) {
         Look::Null => Some("link to /dev/null"),
         Look::Empty => Some("empty file"),
         Look::Folder => Some("folder"),
         Look::Missing => Some("dangling link"),
         Look::File | Look::Other(_) => None,
     };
-    let by = winner.to_owned();
+    let by = effective.to_owned();
     Event {
         kind: match mask {
             Some(what) => EventKind::DropInMasked { by, what },
             None => EventKind::DropInShadowed { by },
         },
-        at: Place::file(path).at_line(1),
+        at: Location::file(path).at_line(1),
         text: content(tree, path),
     }
 }

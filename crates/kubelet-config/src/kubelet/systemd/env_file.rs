@@ -6,7 +6,7 @@ use super::{
     source::{Mapped, SourceFile, is_utf8, to_u32},
     syntax::event,
 };
-use crate::kubelet::place::Place;
+use crate::kubelet::location::Location;
 
 /// What systemd makes of an environment file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ const COMMENTS_END_SINCE: u32 = 254;
 const MAX_EVENTS: usize = 2000;
 
 /// Parses `bytes` as systemd `version` does.
-pub fn parse(file: &Place, bytes: &[u8], version: u32) -> ParsedEnvFile {
+pub fn parse(file: &Location, bytes: &[u8], version: u32) -> ParsedEnvFile {
     let mut parser = Parser {
         source: SourceFile::new(file.clone(), bytes.to_vec()),
         version,
@@ -218,7 +218,7 @@ impl Parser {
         }
     }
 
-    fn event(&mut self, kind: EventKind, at: Place, text: &str) {
+    fn event(&mut self, kind: EventKind, at: Location, text: &str) {
         if self.parsed.events.len() < MAX_EVENTS {
             self.parsed.events.push(event(kind, at, text));
         }

@@ -17,7 +17,7 @@ use super::{
     words::{Flags, next_word},
 };
 use crate::kubelet::{
-    place::Place,
+    location::Location,
     tree::{Tree, Unreadable},
 };
 
@@ -33,14 +33,14 @@ const MAX_VALUE_BYTES: usize = 32 << 20;
 pub(super) struct Declared {
     pub(super) path: String,
     pub(super) optional: bool,
-    pub(super) at: Place,
+    pub(super) at: Location,
 }
 
 /// A name of `PassEnvironment=` or `UnsetEnvironment=`.
 #[derive(Debug, Clone)]
 pub(super) struct Listed {
     pub(super) text: String,
-    pub(super) at: Place,
+    pub(super) at: Location,
 }
 
 /// The lists that a service's files fill.
@@ -165,13 +165,13 @@ impl Lists {
     }
 }
 
-fn reset(key: &str, context: &Context<'_>, at: Place, text: &str) -> Event {
+fn reset(key: &str, context: &Context<'_>, at: Location, text: &str) -> Event {
     let kind = EventKind::Reset { key: key.to_owned(), by: context.at.clone() };
     event(kind, at, text)
 }
 
 /// Expands specifiers; `None` if there is one that cannot be, which costs the word.
-fn expand(context: &Context<'_>, text: &Mapped, at: &Place, events: &mut Events) -> Option<Mapped> {
+fn expand(context: &Context<'_>, text: &Mapped, at: &Location, events: &mut Events) -> Option<Mapped> {
     match context.specifiers.expand(text) {
         Ok(expanded) => {
             if expanded.has_specifiers {
@@ -187,7 +187,7 @@ fn expand(context: &Context<'_>, text: &Mapped, at: &Place, events: &mut Events)
 }
 
 /// `NAME=value`, if that is what a word is.
-fn assignment(context: &Context<'_>, word: &Mapped, at: &Place) -> Option<Assignment> {
+fn assignment(context: &Context<'_>, word: &Mapped, at: &Location) -> Option<Assignment> {
     let equals = word.bytes.iter().position(|byte| *byte == b'=')?;
     let name = word.slice(0..equals).text();
     let value = word.slice(equals + 1..word.len());
@@ -240,12 +240,12 @@ pub(super) fn settle(
             Some((name, value)) => (name, Some(value)),
             None => (listed.text.as_str(), None),
         };
-        let winner = variables.get(name).and_then(|all| all.last());
-        let Some(winner) = winner.filter(|winner| value.is_none_or(|value| value == winner.value)) else {
+        let effective = variables.get(name).and_then(|all| all.last());
+        let Some(effective) = effective.filter(|effective| value.is_none_or(|value| value == effective.value)) else {
             continue;
         };
         let kind = EventKind::Unset { name: name.to_owned(), by: listed.at.clone() };
-        events.push(event(kind, winner.at.clone(), &winner.value));
+        events.push(event(kind, effective.at.clone(), &effective.value));
         variables.remove(name);
     }
     Environment { variables, files }
@@ -324,7 +324,7 @@ fn read_file(tree: &dyn Tree, path: &Path, version: u32) -> Result<ParsedEnvFile
         Look::Folder => skipped("it is a folder".to_owned()),
         Look::Other(reason) => skipped(reason),
         Look::File => match tree.read(path) {
-            Ok(bytes) => Ok(env_file::parse(&Place::file(path), &bytes, version)),
+            Ok(bytes) => Ok(env_file::parse(&Location::file(path), &bytes, version)),
             Err(Unreadable::NotFound) => Err(EnvFileState::Missing),
             Err(error) => skipped(error.to_string()),
         },

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::kubelet::place::Place;
+use crate::kubelet::location::Location;
 
 /// Why a file that looks like a drop-in is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Event {
     /// What happened.
     pub kind: EventKind,
     /// Where.
-    pub at: Place,
+    pub at: Location,
     /// The text that was ignored: a line, a word, a file's content (bounded), for the search of lost flags.
     pub text: String,
 }
@@ -89,14 +89,14 @@ pub enum EventKind {
         /// The key.
         key: String,
         /// The empty assignment.
-        by: Place,
+        by: Location,
     },
     /// A variable that `UnsetEnvironment=` takes out; `text` is the value that it had.
     Unset {
         /// The variable.
         name: String,
         /// The word of `UnsetEnvironment=`.
-        by: Place,
+        by: Location,
     },
     /// A drop-in that one of the same name replaces.
     DropInShadowed {

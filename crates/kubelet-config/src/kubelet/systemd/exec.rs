@@ -1,11 +1,11 @@
 //! `ExecStart=` and its like: prefixes and words; systemd.service(5), "COMMAND LINES".
 
 use super::{
-    super::place::Place,
+    super::location::Location,
     Event, EventKind, Events, Exec, ExecWord,
     source::{Mapped, SourceFile, is_blank},
     specifiers::Specifiers,
-    syntax::{Lost, event},
+    syntax::{ParseAbort, event},
     words::{Flags, Split, next_word_lenient},
 };
 
@@ -20,7 +20,7 @@ pub(super) struct Context<'a> {
     /// systemd's major version.
     pub(super) version: u32,
     /// The line.
-    pub(super) at: Place,
+    pub(super) at: Location,
 }
 
 /// Parses the value of an `Exec…=` line, which is not empty, and adds its commands.
@@ -29,7 +29,7 @@ pub(super) fn parse(
     value: &Mapped,
     commands: &mut Vec<Exec>,
     events: &mut Events,
-) -> Result<(), Lost> {
+) -> Result<(), ParseAbort> {
     let mut position = 0;
     loop {
         let first = match next_word_lenient(value, &mut position, ESCAPES) {
@@ -60,7 +60,7 @@ pub(super) fn parse(
                 if prefixes.ignore {
                     return Ok(());
                 }
-                return Err(Lost { at: failed.at, reason: failed.reason, bad_setting: true });
+                return Err(ParseAbort { at: failed.at, reason: failed.reason, bad_setting: true });
             }
         };
         if !semicolon {
@@ -72,15 +72,15 @@ pub(super) fn parse(
 /// Why a command is none.
 struct Failed {
     kind: EventKind,
-    at: Place,
+    at: Location,
     reason: String,
 }
 
-fn place(context: &Context<'_>, value: &Mapped, from: usize) -> Place {
+fn place(context: &Context<'_>, value: &Mapped, from: usize) -> Location {
     value.slice(from..value.len()).place(context.source)
 }
 
-fn word_place(context: &Context<'_>, value: &Mapped, word: &Split) -> Place {
+fn word_place(context: &Context<'_>, value: &Mapped, word: &Split) -> Location {
     value.slice(word.start..word.end).place(context.source)
 }
 
@@ -163,7 +163,7 @@ fn blanks(bytes: &[u8]) -> usize {
 }
 
 /// Expands the specifiers of a word.
-fn expand(context: &Context<'_>, text: &Mapped, at: &Place, events: &mut Events) -> Result<Mapped, Failed> {
+fn expand(context: &Context<'_>, text: &Mapped, at: &Location, events: &mut Events) -> Result<Mapped, Failed> {
     let expanded = context.specifiers.expand(text).map_err(|letter| Failed {
         kind: EventKind::BadSpecifier { letter },
         at: at.clone(),

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    super::place::Place,
-    Assignment, EventKind, Events, Exec, ExecWord, Origin, Word,
+    super::location::Location,
+    Arg, Assignment, EventKind, Events, Exec, ExecWord, Origin,
     exec::MAX_WORDS,
     source::Mapped,
     syntax::event,
@@ -66,7 +66,7 @@ fn lone(word: &str) -> Option<&str> {
 }
 
 /// The variables that a command refers to.
-pub(super) fn references(exec: &Exec) -> Vec<(String, Place, bool)> {
+pub(super) fn references(exec: &Exec) -> Vec<(String, Location, bool)> {
     let mut found = Vec::new();
     if !exec.expands {
         return found;
@@ -86,7 +86,7 @@ pub(super) fn references(exec: &Exec) -> Vec<(String, Place, bool)> {
 }
 
 /// The argument list: `exec` with its variables expanded.
-pub(super) fn argv(exec: &Exec, environment: &BTreeMap<String, Assignment>, events: &mut Events) -> Vec<Word> {
+pub(super) fn argv(exec: &Exec, environment: &BTreeMap<String, Assignment>, events: &mut Events) -> Vec<Arg> {
     let mut expansion = Expansion { environment, words: Vec::new(), bytes: 0, split: BTreeMap::new() };
     for word in &exec.words {
         // As much as the kernel takes; the rest is not shown.
@@ -104,7 +104,7 @@ pub(super) fn argv(exec: &Exec, environment: &BTreeMap<String, Assignment>, even
 
 struct Expansion<'a> {
     environment: &'a BTreeMap<String, Assignment>,
-    words: Vec<Word>,
+    words: Vec<Arg>,
     bytes: usize,
     /// The words of variables that were split before.
     split: BTreeMap<String, Vec<Split>>,
@@ -117,7 +117,7 @@ impl<'a> Expansion<'a> {
 
     fn push(&mut self, text: String, declared: &ExecWord, origins: Vec<Origin>) {
         self.bytes += text.len() + 1;
-        self.words.push(Word { text, declared: declared.at.clone(), origins });
+        self.words.push(Arg { text, declared: declared.at.clone(), origins });
     }
 
     /// A variable and its value. systemd compares `NAME=` with the start of each assignment, so that of `A=b=c` also

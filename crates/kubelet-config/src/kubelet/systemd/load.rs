@@ -14,10 +14,10 @@ use super::{
     paths::{self, Found, Index, Look, look},
     source::{SourceFile, bounded},
     specifiers::Specifiers,
-    syntax::{self, Lost, Pair, event},
+    syntax::{self, Pair, ParseAbort, event},
     verify,
 };
-use crate::kubelet::{place::Place, tree::Tree};
+use crate::kubelet::{location::Location, tree::Tree};
 
 /// Settings that add up instead of replacing each other, and cannot be reset.
 const DEPENDENCIES: [&str; 9] =
@@ -32,7 +32,7 @@ pub(super) struct Loaded {
     pub(super) execs: Vec<Exec>,
     pub(super) replaced: Vec<Exec>,
     /// The empty assignment that took the last commands away.
-    pub(super) reset: Option<Place>,
+    pub(super) reset: Option<Location>,
     pub(super) settings: BTreeMap<(String, String), Setting>,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn resolve(tree: &dyn Tree, name: &str, manager: &Manager) -> Unit {
     let mut unit = Unit::named(name);
     if !matches!(names::kind(name), Some(NameKind::Plain | NameKind::Instance)) {
         unit.load = LoadState::Error {
-            at: Place::file(name),
+            at: Location::file(name),
             reason: "this is no name of a service that can be started".to_owned(),
         };
         return unit;
@@ -91,7 +91,7 @@ impl Loader<'_> {
                 let by = fragment.clone();
                 let text = self.tree.read_text(&path).unwrap_or_default();
                 let kind = EventKind::FragmentHidden { by };
-                self.events.push(event(kind, Place::file(&path), &text));
+                self.events.push(event(kind, Location::file(&path), &text));
             }
         }
     }
@@ -101,7 +101,7 @@ impl Loader<'_> {
         let Some(path) = &found.fragment else {
             return LoadState::NotFound;
         };
-        let at = Place::file(path);
+        let at = Location::file(path);
         let error = |reason: String| LoadState::Error { at: at.clone(), reason };
         let state = match look(self.tree, path) {
             Look::Missing => {
@@ -119,8 +119,8 @@ impl Loader<'_> {
                     let specifiers = builtin::specifiers(self.tree, self.manager, &unit.name, Some(path));
                     match self.file(&SourceFile::of(path, bytes), &specifiers) {
                         Ok(()) => LoadState::Loaded,
-                        Err(Lost { at, reason, bad_setting: true }) => LoadState::BadSetting { at, reason },
-                        Err(Lost { at, reason, .. }) => LoadState::Error { at, reason },
+                        Err(ParseAbort { at, reason, bad_setting: true }) => LoadState::BadSetting { at, reason },
+                        Err(ParseAbort { at, reason, .. }) => LoadState::Error { at, reason },
                     }
                 }
             },
@@ -151,10 +151,10 @@ impl Loader<'_> {
             },
         };
         let kind = EventKind::FileUnreadable { reason };
-        self.events.push(event(kind, Place::file(path), ""));
+        self.events.push(event(kind, Location::file(path), ""));
     }
 
-    fn file(&mut self, source: &SourceFile, specifiers: &Specifiers) -> Result<(), Lost> {
+    fn file(&mut self, source: &SourceFile, specifiers: &Specifiers) -> Result<(), ParseAbort> {
         let version = self.manager.version;
         let loaded = &mut self.loaded;
         syntax::parse(source, &mut self.events, &mut |pair, events| {
@@ -181,8 +181,8 @@ impl Loader<'_> {
             unit.argv = expand::argv(exec, &winners, &mut self.events);
         }
         for (name, mut all) in environment.variables {
-            let Some(winner) = all.pop() else { continue };
-            unit.variables.insert(name.clone(), Variable { winner, losers: all, referenced_at: Vec::new() });
+            let Some(effective) = all.pop() else { continue };
+            unit.variables.insert(name.clone(), Variable { effective, overridden: all, referenced_at: Vec::new() });
         }
         for (name, at, _) in references {
             if let Some(variable) = unit.variables.get_mut(&name) {
@@ -198,7 +198,7 @@ impl Loader<'_> {
 }
 
 /// The text from a place to the end of its file.
-fn rest_of(source: &SourceFile, at: &Place) -> String {
+fn rest_of(source: &SourceFile, at: &Location) -> String {
     let lines = source.bytes().split_inclusive(|byte| *byte == b'\n');
     let skip: usize = lines.take(at.line.saturating_sub(1) as usize).map(<[u8]>::len).sum();
     let rest = source.bytes().get(skip..).unwrap_or_default();
@@ -207,7 +207,7 @@ fn rest_of(source: &SourceFile, at: &Place) -> String {
 
 impl Loaded {
     /// Takes one assignment.
-    fn pair(&mut self, context: &Context<'_>, pair: Pair, events: &mut Events) -> Result<(), Lost> {
+    fn pair(&mut self, context: &Context<'_>, pair: Pair, events: &mut Events) -> Result<(), ParseAbort> {
         let service = pair.section == "Service";
         match pair.key.as_str() {
             "Environment" if service => self.lists.environment(context, &pair.value, events),
@@ -239,7 +239,7 @@ impl Loaded {
         Ok(())
     }
 
-    fn exec_start(&mut self, context: &Context<'_>, pair: &Pair, events: &mut Events) -> Result<(), Lost> {
+    fn exec_start(&mut self, context: &Context<'_>, pair: &Pair, events: &mut Events) -> Result<(), ParseAbort> {
         if pair.value.is_empty() {
             self.reset = Some(pair.at.clone());
             for exec in self.execs.drain(..) {

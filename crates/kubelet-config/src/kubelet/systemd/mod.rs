@@ -26,7 +26,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use events::Events;
 pub use events::{Event, EventKind, NotADropIn};
 
-use super::place::Place;
+use super::location::Location;
 
 /// What systemd would say of the unit's state of loading.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,19 +38,19 @@ pub enum LoadState {
     /// A link to `/dev/null` or an empty file stands in its place.
     Masked {
         /// The mask.
-        by: Place,
+        by: Location,
     },
     /// It has no usable command line, or two.
     BadSetting {
         /// The line that spoils it.
-        at: Place,
+        at: Location,
         /// Why, as systemd would log it.
         reason: String,
     },
     /// Its fragment could not be read or parsed.
     Error {
         /// Where.
-        at: Place,
+        at: Location,
         /// Why.
         reason: String,
     },
@@ -69,7 +69,7 @@ pub enum Source {
     /// A file that an `EnvironmentFile=` line names.
     File {
         /// The `EnvironmentFile=` line.
-        declared: Place,
+        declared: Location,
     },
 }
 
@@ -81,18 +81,18 @@ pub struct Assignment {
     /// Its value, unquoted.
     pub value: String,
     /// Where the assignment stands (its first line).
-    pub at: Place,
+    pub at: Location,
     /// What kind of assignment it is.
     pub source: Source,
     /// The places of the value's characters: (offset in `value` in bytes, place of the character there), ascending.
     /// A word of the value starts at the place of the last mark at or before its offset, moved by the difference.
-    pub marks: Vec<(usize, Place)>,
+    pub marks: Vec<(usize, Location)>,
 }
 
 impl Assignment {
     /// The place of the text from `start` to `end` of the value, in bytes; the assignment's own where the value has no
     /// places. Text of several lines has the width of its first.
-    pub fn place_of(&self, start: usize, end: usize) -> Place {
+    pub fn place_of(&self, start: usize, end: usize) -> Location {
         let after = self.marks.partition_point(|(offset, _)| *offset <= start);
         let Some((offset, at)) = after.checked_sub(1).and_then(|index| self.marks.get(index)) else {
             return self.at.clone();
@@ -124,11 +124,11 @@ impl Assignment {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variable {
     /// The assignment that counts.
-    pub winner: Assignment,
+    pub effective: Assignment,
     /// Those that do not, in the order in which they were read.
-    pub losers: Vec<Assignment>,
+    pub overridden: Vec<Assignment>,
     /// The words of `ExecStart=` that refer to it.
-    pub referenced_at: Vec<Place>,
+    pub referenced_at: Vec<Location>,
 }
 
 /// What became of an environment file.
@@ -151,7 +151,7 @@ pub struct EnvFile {
     /// The file.
     pub path: PathBuf,
     /// The `EnvironmentFile=` line.
-    pub declared: Place,
+    pub declared: Location,
     /// Whether a dash allows it to be missing.
     pub optional: bool,
     /// What became of it.
@@ -166,25 +166,25 @@ pub struct Origin {
     /// The variable; empty for words that a second layer takes from a list of its own.
     pub variable: String,
     /// Where the word stands within the variable's value.
-    pub at: Place,
+    pub at: Location,
     /// Whether it came by `${X}`, which never splits.
     pub braces: bool,
 }
 
 /// A word of the argument list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Word {
+pub struct Arg {
     /// The word, as the program gets it; bytes that are not UTF-8 show as `U+FFFD`.
     pub text: String,
     /// The word of `ExecStart=` (or of a second layer's file) that it comes from.
-    pub declared: Place,
+    pub declared: Location,
     /// The variables that it comes from; empty if it is written out.
     pub origins: Vec<Origin>,
 }
 
-impl Word {
+impl Arg {
     /// Where one would edit it: in the variable's value, if it comes from one.
-    pub fn at(&self) -> &Place {
+    pub fn at(&self) -> &Location {
         self.origins.first().map_or(&self.declared, |origin| &origin.at)
     }
 }
@@ -195,14 +195,14 @@ pub struct ExecWord {
     /// Unquoted, escapes and specifiers done, variables not.
     pub text: String,
     /// Its place.
-    pub at: Place,
+    pub at: Location,
 }
 
 /// One `ExecStart=`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exec {
     /// The line.
-    pub at: Place,
+    pub at: Location,
     /// The prefixes, as written (`-`, `@`, `:`, `+`, `!`, `!!`).
     pub prefixes: String,
     /// The program, without prefixes.
@@ -215,7 +215,7 @@ pub struct Exec {
 
 impl Exec {
     /// The variables that it refers to, each with its word's place and whether by `${X}`.
-    pub fn references(&self) -> Vec<(String, Place, bool)> {
+    pub fn references(&self) -> Vec<(String, Location, bool)> {
         expand::references(self)
     }
 }
@@ -226,7 +226,7 @@ pub struct Setting {
     /// Its value, specifiers expanded.
     pub value: String,
     /// Its place.
-    pub at: Place,
+    pub at: Location,
 }
 
 /// A service unit, resolved.
@@ -251,7 +251,7 @@ pub struct Unit {
     /// Commands that a reset took away.
     pub replaced_execs: Vec<Exec>,
     /// The argument list of `exec`, argv[0] first.
-    pub argv: Vec<Word>,
+    pub argv: Vec<Arg>,
     /// Other settings, by (section, key).
     pub settings: BTreeMap<(String, String), Setting>,
     /// Everything that was ignored or lost.

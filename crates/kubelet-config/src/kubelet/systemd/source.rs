@@ -2,7 +2,7 @@
 
 use std::{ops::Range, path::Path};
 
-use crate::kubelet::place::Place;
+use crate::kubelet::location::Location;
 
 /// The most marks that an assignment carries: a hostile value changes its line with every other byte.
 const MAX_MARKS: usize = 4096;
@@ -10,7 +10,7 @@ const MAX_MARKS: usize = 4096;
 /// A file that is being parsed.
 #[derive(Debug)]
 pub(super) struct SourceFile {
-    file: Place,
+    file: Location,
     bytes: Vec<u8>,
     /// Where each line starts.
     lines: Vec<u32>,
@@ -19,7 +19,7 @@ pub(super) struct SourceFile {
 }
 
 impl SourceFile {
-    pub(super) fn new(file: Place, bytes: Vec<u8>) -> Self {
+    pub(super) fn new(file: Location, bytes: Vec<u8>) -> Self {
         let mut lines = vec![0];
         let mut tails = Vec::new();
         for (offset, byte) in (0u32..).zip(&bytes) {
@@ -34,10 +34,10 @@ impl SourceFile {
     }
 
     pub(super) fn of(path: &Path, bytes: Vec<u8>) -> Self {
-        Self::new(Place::file(path), bytes)
+        Self::new(Location::file(path), bytes)
     }
 
-    pub(super) fn file(&self) -> &Place {
+    pub(super) fn file(&self) -> &Location {
         &self.file
     }
 
@@ -60,18 +60,18 @@ impl SourceFile {
     }
 
     /// The place of one byte, without a width.
-    pub(super) fn place(&self, offset: u32) -> Place {
+    pub(super) fn place(&self, offset: u32) -> Location {
         let (line, column) = self.line_column(offset);
         self.file.at(line, column, 0)
     }
 
     /// The line of a byte as a whole.
-    pub(super) fn line(&self, offset: u32) -> Place {
+    pub(super) fn line(&self, offset: u32) -> Location {
         self.file.at_line(self.line_column(offset).0)
     }
 
     /// The place of the bytes from `first` to `last`, both included; of several lines the first.
-    pub(super) fn span(&self, first: u32, last: u32) -> Place {
+    pub(super) fn span(&self, first: u32, last: u32) -> Location {
         let (line, column) = self.line_column(first);
         let (last_line, last_column) = self.line_column(last.max(first));
         let width = if line == last_line {
@@ -142,7 +142,7 @@ impl Mapped {
     }
 
     /// Where it stands, from its first byte to its last.
-    pub(super) fn place(&self, source: &SourceFile) -> Place {
+    pub(super) fn place(&self, source: &SourceFile) -> Location {
         match (self.at.first(), self.at.last()) {
             (Some(first), Some(last)) => source.span(*first, *last),
             _ => source.file().clone(),
@@ -151,7 +151,7 @@ impl Mapped {
 
     /// The places at which the text stops following its source: what [`super::Assignment::marks`] holds. Offsets
     /// count in the lossy text, because that is what the assignment's value is.
-    pub(super) fn marks(&self, source: &SourceFile) -> Vec<(usize, Place)> {
+    pub(super) fn marks(&self, source: &SourceFile) -> Vec<(usize, Location)> {
         let mut marks = Vec::new();
         let mut previous: Option<u32> = None;
         let lossless = std::str::from_utf8(&self.bytes).is_ok();

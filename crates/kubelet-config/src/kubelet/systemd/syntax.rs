@@ -5,7 +5,7 @@ use super::{
     Event, EventKind, Events,
     source::{Mapped, SourceFile, bounded, is_blank, is_utf8, to_u32},
 };
-use crate::kubelet::place::Place;
+use crate::kubelet::location::Location;
 
 /// The longest line that systemd reads, continued lines counted together.
 const MAX_LINE_BYTES: usize = 1 << 20;
@@ -20,15 +20,15 @@ pub(super) struct Pair {
     pub(super) key: String,
     pub(super) value: Mapped,
     /// The line as a whole, of a continued one the first.
-    pub(super) at: Place,
+    pub(super) at: Location,
     /// The key.
-    pub(super) key_at: Place,
+    pub(super) key_at: Location,
 }
 
 /// Why the rest of a file does not count.
 #[derive(Debug)]
-pub(super) struct Lost {
-    pub(super) at: Place,
+pub(super) struct ParseAbort {
+    pub(super) at: Location,
     pub(super) reason: String,
     /// Whether it is a setting's fault, which makes a fragment `bad-setting`; else `error`.
     pub(super) bad_setting: bool,
@@ -38,8 +38,8 @@ pub(super) struct Lost {
 pub(super) fn parse(
     source: &SourceFile,
     events: &mut Events,
-    each: &mut dyn FnMut(Pair, &mut Events) -> Result<(), Lost>,
-) -> Result<(), Lost> {
+    each: &mut dyn FnMut(Pair, &mut Events) -> Result<(), ParseAbort>,
+) -> Result<(), ParseAbort> {
     let mut parser = Parser { source, section: Section::None, ignored: 0 };
     let mut continued: Option<Mapped> = None;
     let mut bom_seen = false;
@@ -115,7 +115,7 @@ fn encoding_events(source: &SourceFile, events: &mut Events) {
     }
 }
 
-pub(super) fn event(kind: EventKind, at: Place, text: &str) -> Event {
+pub(super) fn event(kind: EventKind, at: Location, text: &str) -> Event {
     Event { kind, at, text: bounded(text) }
 }
 
@@ -134,16 +134,16 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn lost(&self, offset: usize, reason: &str) -> Lost {
-        Lost { at: self.source.line(to_u32(offset)), reason: reason.to_owned(), bad_setting: false }
+    fn lost(&self, offset: usize, reason: &str) -> ParseAbort {
+        ParseAbort { at: self.source.line(to_u32(offset)), reason: reason.to_owned(), bad_setting: false }
     }
 
     fn line(
         &mut self,
         line: &Mapped,
         events: &mut Events,
-        each: &mut dyn FnMut(Pair, &mut Events) -> Result<(), Lost>,
-    ) -> Result<(), Lost> {
+        each: &mut dyn FnMut(Pair, &mut Events) -> Result<(), ParseAbort>,
+    ) -> Result<(), ParseAbort> {
         let text = line.trim();
         let (Some(start), Some(first)) = (text.at.first().copied(), text.bytes.first().copied()) else {
             return Ok(());
@@ -183,7 +183,7 @@ impl Parser<'_> {
         each(pair, events)
     }
 
-    fn ignore(&mut self, kind: EventKind, at: Place, text: &Mapped, events: &mut Events) {
+    fn ignore(&mut self, kind: EventKind, at: Location, text: &Mapped, events: &mut Events) {
         self.ignored += 1;
         if self.ignored <= MAX_IGNORED_LINES {
             let place = text.place(self.source);
@@ -192,12 +192,12 @@ impl Parser<'_> {
         }
     }
 
-    fn header(&mut self, text: &Mapped, events: &mut Events) -> Result<(), Lost> {
+    fn header(&mut self, text: &Mapped, events: &mut Events) -> Result<(), ParseAbort> {
         let place = text.place(self.source);
         let name = text.slice(1..text.len().saturating_sub(1).max(1)).text();
         let unsafe_byte = |byte: u8| byte < 0x20 || b"\"'\\\x7F".contains(&byte);
         if text.len() < 2 || !text.bytes.ends_with(b"]") || name.bytes().any(unsafe_byte) {
-            return Err(Lost {
+            return Err(ParseAbort {
                 at: place,
                 reason: format!("the section header '{}' is malformed", bounded(&text.text())),
                 bad_setting: false,

@@ -6,9 +6,9 @@ use std::{collections::BTreeMap, path::Path};
 use super::{
     Exec, LoadState, Setting,
     exec::Context,
-    syntax::{Lost, Pair},
+    syntax::{Pair, ParseAbort},
 };
-use crate::kubelet::place::Place;
+use crate::kubelet::location::Location;
 
 type Settings = BTreeMap<(String, String), Setting>;
 
@@ -44,7 +44,7 @@ fn boolean(value: &str) -> Option<bool> {
 }
 
 /// Settings whose bad value spoils the unit.
-pub(super) fn check(context: &Context<'_>, pair: &Pair) -> Result<(), Lost> {
+pub(super) fn check(context: &Context<'_>, pair: &Pair) -> Result<(), ParseAbort> {
     let value = pair.value.text();
     let bad = match (pair.section, pair.key.as_str()) {
         _ if value.is_empty() => None,
@@ -61,7 +61,7 @@ pub(super) fn check(context: &Context<'_>, pair: &Pair) -> Result<(), Lost> {
     };
     match bad {
         None => Ok(()),
-        Some(why) => Err(Lost {
+        Some(why) => Err(ParseAbort {
             at: pair.value.place(context.source),
             reason: format!("{}={value}: {why}", pair.key),
             bad_setting: true,
@@ -82,7 +82,7 @@ pub(super) fn is_oneshot(execs: &[Exec], settings: &Settings) -> bool {
 }
 
 /// The setting by which a service of `Type=oneshot` would be restarted as it may not be, and what systemd says of it.
-fn restarts(settings: &Settings) -> Option<(Place, &'static str)> {
+fn restarts(settings: &Settings) -> Option<(Location, &'static str)> {
     let restart = get(settings, "Service", "Restart")
         .filter(|setting| ["always", "on-success"].contains(&setting.value.as_str()));
     if let Some(restart) = restart {
@@ -95,12 +95,17 @@ fn restarts(settings: &Settings) -> Option<(Place, &'static str)> {
 }
 
 /// Judges the service as a whole.
-pub(super) fn verify(execs: &[Exec], settings: &Settings, reset: Option<&Place>, fragment: Option<&Path>) -> LoadState {
-    let bad = |at: Place, reason: &str| LoadState::BadSetting { at, reason: reason.to_owned() };
+pub(super) fn verify(
+    execs: &[Exec],
+    settings: &Settings,
+    reset: Option<&Location>,
+    fragment: Option<&Path>,
+) -> LoadState {
+    let bad = |at: Location, reason: &str| LoadState::BadSetting { at, reason: reason.to_owned() };
     let service = |key| get(settings, "Service", key);
     let succeeds = get(settings, "Unit", "SuccessAction").is_some_and(|setting| setting.value != "none");
     let oneshot = is_oneshot(execs, settings);
-    let nowhere = || reset.cloned().or_else(|| fragment.map(Place::file)).unwrap_or_else(|| Place::file(""));
+    let nowhere = || reset.cloned().or_else(|| fragment.map(Location::file)).unwrap_or_else(|| Location::file(""));
     if execs.is_empty() && !succeeds {
         let remains = service("RemainAfterExit").and_then(|setting| boolean(&setting.value));
         if service("ExecStop").is_none() {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 use super::external;
 use crate::{
     kubelet::{
-        snapshot::{Phase, Snapshot},
+        snapshot::{Lifecycle, Snapshot},
         version::Minor,
     },
     rules::{Finding, Report, Severity, at, at::shortened},
@@ -86,7 +86,7 @@ fn foreign(value: &str, local: &[String]) -> Option<(Severity, String)> {
 fn node_ip_unset(snapshot: &Snapshot, report: &mut Report) {
     let waits = snapshot.version.as_ref().is_some_and(|version| version.minor >= Minor(29));
     // Later the host has the addresses of CNI's bridges too, and the controller has chosen.
-    if !waits || snapshot.phase != Phase::Before {
+    if !waits || snapshot.lifecycle != Lifecycle::BeforeFirstStart {
         return;
     }
     let Some(used) = external(snapshot) else {

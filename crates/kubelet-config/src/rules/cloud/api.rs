@@ -4,8 +4,8 @@
 use super::{external, name};
 use crate::{
     kubelet::{
-        machine::{Kubeconfig, Needed},
-        place::Place,
+        location::Location,
+        machine::{FileState, Kubeconfig},
         snapshot::{ClusterFacts, Snapshot},
         version::Version,
     },
@@ -240,10 +240,10 @@ fn version_skew(snapshot: &Snapshot, report: &mut Report) {
 
 fn bootstrap_token(snapshot: &Snapshot, report: &mut Report) {
     // A kubelet that has its kubeconfig needs the token no more.
-    if matches!(snapshot.machine.kubeconfig, Needed::Present(_)) {
+    if matches!(snapshot.machine.kubeconfig, FileState::Present(_)) {
         return;
     }
-    let Needed::Present(bootstrap) = &snapshot.machine.bootstrap_kubeconfig else {
+    let FileState::Present(bootstrap) = &snapshot.machine.bootstrap_kubeconfig else {
         return;
     };
     let accepted = snapshot.cluster.as_ref().and_then(|cluster| cluster.bootstrap_token_accepted);
@@ -267,9 +267,9 @@ fn bootstrap_token(snapshot: &Snapshot, report: &mut Report) {
 }
 
 fn unreachable(snapshot: &Snapshot, report: &mut Report) {
-    let asked: [&Needed<Kubeconfig>; 2] = [&snapshot.machine.kubeconfig, &snapshot.machine.bootstrap_kubeconfig];
+    let asked: [&FileState<Kubeconfig>; 2] = [&snapshot.machine.kubeconfig, &snapshot.machine.bootstrap_kubeconfig];
     let kubeconfig = asked.into_iter().find_map(|needed| match needed {
-        Needed::Present(kubeconfig) => Some(kubeconfig),
+        FileState::Present(kubeconfig) => Some(kubeconfig),
         _ => None,
     });
     let Some(kubeconfig) = kubeconfig else {
@@ -296,11 +296,11 @@ fn unreachable(snapshot: &Snapshot, report: &mut Report) {
 }
 
 /// The unit's command, where no better place is known.
-fn unit(snapshot: &Snapshot) -> Place {
+fn unit(snapshot: &Snapshot) -> Location {
     match (&snapshot.unit.exec, &snapshot.unit.fragment) {
         (Some(exec), _) => exec.at.clone(),
-        (None, Some(fragment)) => Place::file(fragment),
-        (None, None) => Place::file(&snapshot.unit.name),
+        (None, Some(fragment)) => Location::file(fragment),
+        (None, None) => Location::file(&snapshot.unit.name),
     }
 }
 

@@ -4,15 +4,15 @@ use super::{external, provider_id::given_provider_id};
 use crate::{
     kubelet::{
         label,
-        machine::Needed,
-        place::Place,
-        snapshot::{Phase, Snapshot},
+        location::Location,
+        machine::FileState,
+        snapshot::{Lifecycle, Snapshot},
     },
     rules::{Finding, Report, Severity, at},
 };
 
 /// The name that the kubelet registers with: what it is made of, and where that stands.
-pub(super) fn node_name(snapshot: &Snapshot) -> Option<(String, Place)> {
+pub(super) fn node_name(snapshot: &Snapshot) -> Option<(String, Location)> {
     let overridden = snapshot.flags.last("hostname-override");
     if let Some(used) = overridden.filter(|used| !used.value.is_empty()) {
         let place = at::value_part(snapshot, used, 0, used.value.len());
@@ -37,8 +37,8 @@ pub(super) fn name_mismatch(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn certificate_is_anothers(snapshot: &Snapshot, report: &mut Report, name: &str, place: &Place) {
-    let Needed::Present(kubeconfig) = &snapshot.machine.kubeconfig else {
+fn certificate_is_anothers(snapshot: &Snapshot, report: &mut Report, name: &str, place: &Location) {
+    let FileState::Present(kubeconfig) = &snapshot.machine.kubeconfig else {
         return;
     };
     let Some(certificate) = &kubeconfig.certificate else {
@@ -67,7 +67,7 @@ fn certificate_is_anothers(snapshot: &Snapshot, report: &mut Report, name: &str,
     );
 }
 
-fn cloud_has_another(snapshot: &Snapshot, report: &mut Report, name: &str, place: &Place) {
+fn cloud_has_another(snapshot: &Snapshot, report: &mut Report, name: &str, place: &Location) {
     // A controller that has the providerID does not ask for the name.
     if external(snapshot).is_none() || given_provider_id(snapshot).is_some() {
         return;
@@ -110,7 +110,7 @@ pub(super) fn name_bad(snapshot: &Snapshot, report: &mut Report) {
     let trimmed = written.trim();
     let name = trimmed.to_lowercase();
     let shown: String = trimmed.chars().take(80).collect();
-    let not_yet = snapshot.phase == Phase::Before && place.file.as_ref() == "/etc/hostname";
+    let not_yet = snapshot.lifecycle == Lifecycle::BeforeFirstStart && place.file.as_ref() == "/etc/hostname";
     let (severity, message) = if name.is_empty() {
         (Severity::Fatal, "the host's name is empty: the kubelet exits with 'empty hostname is invalid'".to_owned())
     } else if is_placeholder(&name) {

@@ -2,12 +2,12 @@
 
 use super::api;
 use crate::{
-    kubelet::{place::Place, snapshot::Snapshot},
+    kubelet::{location::Location, snapshot::Snapshot},
     rules::{Finding, Report, Severity, at},
 };
 
 /// The providerID that the kubelet gives its Node, and where it says so.
-pub(super) fn given_provider_id(snapshot: &Snapshot) -> Option<(String, Place)> {
+pub(super) fn given_provider_id(snapshot: &Snapshot) -> Option<(String, Location)> {
     if let Some(used) = snapshot.flags.last("provider-id") {
         let place = at::value_part(snapshot, used, 0, used.value.len());
         return Some((used.value.clone(), place)).filter(|(id, _)| !id.is_empty());

@@ -5,10 +5,10 @@ use super::super::{
     testing::{found, kubeadm},
 };
 use crate::kubelet::{
-    machine::{Certificate, ClientCredential, Kubeconfig, Needed},
-    place::Place,
+    location::Location,
+    machine::{Certificate, ClientCredential, FileState, Kubeconfig},
     resolve::{Inputs, snapshot},
-    snapshot::{CloudFacts, ClusterFacts, Phase, Snapshot},
+    snapshot::{CloudFacts, ClusterFacts, Lifecycle, Snapshot},
     tree::MemoryTree,
 };
 
@@ -159,13 +159,13 @@ fn cl005_misses_an_id_only_where_others_have_one() {
     assert_eq!(with(Some(true), EXTERNAL, 600), [""; 0]);
 }
 
-fn addresses(list: &[&str], phase: Phase) -> Inputs {
-    Inputs { addresses: Some(list.iter().map(|&address| address.to_owned()).collect()), phase, ..inputs("1.33.4") }
+fn addresses(list: &[&str], lifecycle: Lifecycle) -> Inputs {
+    Inputs { addresses: Some(list.iter().map(|&address| address.to_owned()).collect()), lifecycle, ..inputs("1.33.4") }
 }
 
 #[test]
 fn cl006_wants_an_address_of_this_host() {
-    let local = || addresses(&["127.0.0.1", "10.0.0.7/24", "fd00::7"], Phase::After);
+    let local = || addresses(&["127.0.0.1", "10.0.0.7/24", "fd00::7"], Lifecycle::Running);
     for (extra, expected) in [
         ("--node-ip=10.0.0.8", Some("error /etc/default/kubelet:1: --node-ip=10.0.0.8: 10.0.0.8 is on no interface")),
         (
@@ -188,16 +188,16 @@ fn cl006_wants_an_address_of_this_host() {
 
 #[test]
 fn cl006_warns_of_a_choice_before_the_start_only() {
-    let unset = |list: &[&str], phase| {
+    let unset = |list: &[&str], lifecycle| {
         let tree = kubeadm()
             .file("/etc/default/kubelet", format!("KUBELET_EXTRA_ARGS={EXTERNAL}\n"))
             .file("/var/lib/kubelet/kubeadm-flags.env", "");
-        found(&tree, addresses(list, phase), "CL006")
+        found(&tree, addresses(list, lifecycle), "CL006")
     };
     let two = ["127.0.0.1/8", "203.0.113.9", "10.0.0.7", "fe80::1"];
-    assert!(unset(&two, Phase::Before)[0].starts_with("warning /etc/default/kubelet:1: --node-ip is not set and this host has several addresses (203.0.113.9, 10.0.0.7)"));
-    assert_eq!(unset(&two, Phase::After), [""; 0]);
-    assert_eq!(unset(&["127.0.0.1", "10.0.0.7"], Phase::Before), [""; 0]);
+    assert!(unset(&two, Lifecycle::BeforeFirstStart)[0].starts_with("warning /etc/default/kubelet:1: --node-ip is not set and this host has several addresses (203.0.113.9, 10.0.0.7)"));
+    assert_eq!(unset(&two, Lifecycle::Running), [""; 0]);
+    assert_eq!(unset(&["127.0.0.1", "10.0.0.7"], Lifecycle::BeforeFirstStart), [""; 0]);
 }
 
 #[test]
@@ -223,14 +223,14 @@ fn cl007_compares_with_the_cloud() {
     assert!(lacks(&judged(EXTERNAL, inputs("1.33.4"), |_| ()), "CL007"));
 }
 
-fn kubeconfig(name: Option<&str>) -> Needed<Kubeconfig> {
+fn kubeconfig(name: Option<&str>) -> FileState<Kubeconfig> {
     let file = "/var/lib/kubelet/pki/kubelet-client-current.pem";
-    Needed::Present(Kubeconfig {
-        at: Place::file("/etc/kubernetes/kubelet.conf"),
+    FileState::Present(Kubeconfig {
+        at: Location::file("/etc/kubernetes/kubelet.conf"),
         server: Some("https://10.0.0.1:6443".to_owned()),
         credential: ClientCredential::CertificateFile { path: file.to_owned() },
         certificate: name.map(|name| Certificate {
-            at: Place::file(file),
+            at: Location::file(file),
             common_name: Some(format!("system:node:{name}")),
             not_before_secs: 0,
             not_after_secs: 0,
@@ -258,18 +258,18 @@ fn cl007_compares_with_the_certificate() {
 
 #[test]
 fn cl008_knows_names_that_are_none() {
-    let named = |name: &str, phase| {
-        let inputs = Inputs { hostname: Some(name.to_owned()), phase, ..inputs("1.33.4") };
+    let named = |name: &str, lifecycle| {
+        let inputs = Inputs { hostname: Some(name.to_owned()), lifecycle, ..inputs("1.33.4") };
         of("", inputs, "CL008").first().map(|finding| finding.split(' ').next().unwrap().to_owned())
     };
-    let after = |name: &str| named(name, Phase::After);
+    let after = |name: &str| named(name, Lifecycle::Running);
     let long = "a".repeat(64);
     for bad in ["localhost", "localhost.localdomain", "(none)", "node_1", "-node", "node..1", &long] {
         assert_eq!(after(bad).as_deref(), Some("error"), "{bad}");
     }
     assert_eq!(after(" ").as_deref(), Some("fatal"));
     assert_eq!(after("Node-1").as_deref(), Some("warning"));
-    assert_eq!(named("localhost", Phase::Before).as_deref(), Some("warning"));
+    assert_eq!(named("localhost", Lifecycle::BeforeFirstStart).as_deref(), Some("warning"));
     for fine in ["node-1", "ip-10-0-31-17.eu-central-1.compute.internal", "4711"] {
         assert_eq!(after(fine), None, "{fine}");
     }
@@ -341,7 +341,7 @@ fn au004_and_au005_judge_what_is_handed_in() {
             snapshot.machine.kubeconfig = if joined {
                 kubeconfig(Some("node-1"))
             } else {
-                Needed::Missing { at: Place::file("/etc/kubernetes/kubelet.conf") }
+                FileState::Missing { at: Location::file("/etc/kubernetes/kubelet.conf") }
             };
         });
         (severities(&report, "AU004").len(), severities(&report, "AU005").len())
@@ -351,7 +351,7 @@ fn au004_and_au005_judge_what_is_handed_in() {
     assert_eq!(asked("ok", Some(false), true), (0, 0));
     assert_eq!(asked("refused", None, false), (0, 1));
     let silent = judged("", inputs("1.33.4"), |snapshot| {
-        snapshot.machine.kubeconfig = Needed::Missing { at: Place::file("/etc/kubernetes/kubelet.conf") };
+        snapshot.machine.kubeconfig = FileState::Missing { at: Location::file("/etc/kubernetes/kubelet.conf") };
         snapshot.machine.bootstrap_kubeconfig = kubeconfig(None);
     });
     assert!(lacks(&silent, "AU004") && lacks(&silent, "AU005"));

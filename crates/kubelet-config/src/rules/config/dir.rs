@@ -1,6 +1,6 @@
 //! Rules on `--config-dir`: whether this kubelet knows it, and what in it is read.
 
-use super::{ConfigFile, FileState, Finding, Phase, Place, Report, Severity, Snapshot, at};
+use super::{ConfigFile, ConfigFileState, Finding, Lifecycle, Location, Report, Severity, Snapshot, at};
 
 /// The environment variable without which 1.28 and 1.29 refuse the flag.
 const ALPHA: &str = "KUBELET_CONFIG_DROPIN_DIR_ALPHA";
@@ -15,18 +15,18 @@ pub(super) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
     }
     let place = used.at.clone();
     let minor = snapshot.version.as_ref().map(|version| version.minor.0);
-    let has_variable = snapshot.unit.variables.get(ALPHA).is_some_and(|variable| !variable.winner.value.is_empty());
+    let has_variable = snapshot.unit.variables.get(ALPHA).is_some_and(|variable| !variable.effective.value.is_empty());
     if matches!(minor, Some(28 | 29)) && !has_variable {
         let message = format!("--config-dir needs {ALPHA} in the environment of a 1.28 or 1.29: the kubelet exits");
         let fix =
             format!("set {ALPHA}=true for {}, upgrade to 1.30, or remove the flag at {place}", snapshot.unit.name);
         report.add(Finding::new("CF003", Severity::Fatal, place.clone(), message).fix(fix));
     }
-    let is_missing = |file: &&ConfigFile| file.drop_in && file.state == FileState::Missing;
+    let is_missing = |file: &&ConfigFile| file.drop_in && file.state == ConfigFileState::Missing;
     if let Some(file) = snapshot.config.files.iter().find(is_missing) {
-        let severity = match snapshot.phase {
-            Phase::Before => Severity::Warning,
-            Phase::After => Severity::Fatal,
+        let severity = match snapshot.lifecycle {
+            Lifecycle::BeforeFirstStart => Severity::Warning,
+            Lifecycle::Running => Severity::Fatal,
         };
         let message = format!("--config-dir names {}, which does not exist: the kubelet exits", file.at);
         report.add(Finding::new("CF003", severity, place, message).fix(format!("mkdir -p {}", file.at)));
@@ -35,7 +35,7 @@ pub(super) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
 
 pub(super) fn ignored(snapshot: &Snapshot, report: &mut Report) {
     for file in &snapshot.config.files {
-        if file.state != FileState::Ignored {
+        if file.state != ConfigFileState::Ignored {
             continue;
         }
         let name: &str = &file.at.file;
@@ -61,6 +61,6 @@ pub(super) fn ignored(snapshot: &Snapshot, report: &mut Report) {
                 ),
             )
         };
-        report.add(Finding::new("CF004", severity, Place::file(name), message).fix(fix));
+        report.add(Finding::new("CF004", severity, Location::file(name), message).fix(fix));
     }
 }

@@ -1,5 +1,5 @@
 use crate::{
-    kubelet::{resolve::Inputs, snapshot::Phase, tree::MemoryTree},
+    kubelet::{resolve::Inputs, snapshot::Lifecycle, tree::MemoryTree},
     rules::testing::{DROP_IN, findings_with, found, kubeadm},
 };
 
@@ -21,7 +21,7 @@ fn version(text: &str) -> Inputs {
 }
 
 fn before() -> Inputs {
-    Inputs { phase: Phase::Before, ..Inputs::default() }
+    Inputs { lifecycle: Lifecycle::BeforeFirstStart, ..Inputs::default() }
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn is_judged(id: &'static str, path: &str, snapshot: &Snapshot, report: &mut Rep
         return false;
     }
     // Their kubelets get these flags from the program itself, in words that need not all be known.
-    !(is_default && matches!(snapshot.launch.launcher, Launcher::K3s | Launcher::Rke2))
+    !(is_default && matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2))
 }
 
 fn is_always_allow(snapshot: &Snapshot) -> bool {

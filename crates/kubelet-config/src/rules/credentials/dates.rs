@@ -1,8 +1,8 @@
 //! Certificates and their dates.
 
 use super::{
-    Certificate, ClientCredential, Finding, Kubeconfig, Needed, Phase, Report, Severity, Snapshot, can_bootstrap,
-    settings,
+    Certificate, ClientCredential, FileState, Finding, Kubeconfig, Lifecycle, Report, Severity, Snapshot,
+    can_bootstrap, settings,
 };
 
 const ROTATE: &str = "rotateCertificates";
@@ -19,7 +19,7 @@ fn day(secs: i64) -> String {
 
 fn kubeconfig(snapshot: &Snapshot) -> Option<&Kubeconfig> {
     match &snapshot.machine.kubeconfig {
-        Needed::Present(kubeconfig) => Some(kubeconfig),
+        FileState::Present(kubeconfig) => Some(kubeconfig),
         _ => None,
     }
 }
@@ -72,7 +72,7 @@ fn judge(snapshot: &Snapshot, certificate: &Certificate, now: i64) -> Option<(Se
     }
     if now <= certificate.not_after_secs {
         let rotates = snapshot.settings.bool(ROTATE) == Some(true) && !is_managed;
-        let is_running = snapshot.phase == Phase::After;
+        let is_running = snapshot.lifecycle == Lifecycle::Running;
         return (rotates && is_running && is_overdue(certificate, now)).then(|| {
             let message = format!(
                 "the client certificate expires {expires} and has not been renewed, although {OVERDUE_PERCENT} % of \
@@ -153,11 +153,11 @@ pub(super) fn serving_certificate(snapshot: &Snapshot, report: &mut Report) {
     let approve = "kubectl get csr, then kubectl certificate approve NAME; or install an approver for \
                    kubernetes.io/kubelet-serving";
     let (at, message) = match &snapshot.machine.serving_certificate {
-        Needed::NotAsked => return,
-        Needed::Missing { at } => {
+        FileState::NotAsked => return,
+        FileState::Missing { at } => {
             let age = snapshot.process.as_ref().and_then(|process| process.age_secs);
             let is_asked_for = snapshot.settings.text("tlsCertFile").is_none();
-            if !is_asked_for || snapshot.phase == Phase::Before {
+            if !is_asked_for || snapshot.lifecycle == Lifecycle::BeforeFirstStart {
                 return;
             }
             match age {
@@ -172,10 +172,10 @@ pub(super) fn serving_certificate(snapshot: &Snapshot, report: &mut Report) {
                 ),
             }
         }
-        Needed::Bad { .. } => {
+        FileState::Bad { .. } => {
             return report.not_checked(ID, "a serving certificate that can be read");
         }
-        Needed::Present(certificate) => {
+        FileState::Present(certificate) => {
             let Some(now) = snapshot.now_secs else {
                 return report.not_checked(ID, "the time");
             };

@@ -6,7 +6,7 @@ use super::{
     *,
 };
 use crate::kubelet::{
-    config::{ConfigFile, FileState, UnknownField},
+    config::{ConfigFile, ConfigFileState, UnknownField},
     effective::From,
     resolve::Inputs,
     snapshot::Process,
@@ -17,13 +17,13 @@ const BOOTSTRAP: &str = "/etc/kubernetes/bootstrap-kubelet.conf";
 const CURRENT: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
 const YEAR: i64 = 365 * 86_400;
 
-fn file(path: &str, line: u32) -> Place {
-    Place::file(path).at_line(line)
+fn file(path: &str, line: u32) -> Location {
+    Location::file(path).at_line(line)
 }
 
-fn kubeconfig(path: &str, credential: ClientCredential) -> Needed<Kubeconfig> {
-    Needed::Present(Kubeconfig {
-        at: Place::file(path),
+fn kubeconfig(path: &str, credential: ClientCredential) -> FileState<Kubeconfig> {
+    FileState::Present(Kubeconfig {
+        at: Location::file(path),
         server: Some("https://10.0.0.1:6443".to_owned()),
         credential,
         certificate: None,
@@ -34,12 +34,12 @@ fn kubeconfig(path: &str, credential: ClientCredential) -> Needed<Kubeconfig> {
 }
 
 /// A kubeconfig with a client certificate of one year that began `age` seconds ago, which is now.
-fn with_certificate(age: i64) -> Needed<Kubeconfig> {
+fn with_certificate(age: i64) -> FileState<Kubeconfig> {
     let path = CURRENT.to_owned();
     let mut found = kubeconfig(KUBECONFIG, ClientCredential::CertificateFile { path });
-    if let Needed::Present(found) = &mut found {
+    if let FileState::Present(found) = &mut found {
         found.certificate = Some(Certificate {
-            at: Place::file(CURRENT),
+            at: Location::file(CURRENT),
             common_name: Some("system:node:node-1".to_owned()),
             not_before_secs: NOW - age,
             not_after_secs: NOW - age + YEAR,
@@ -65,15 +65,15 @@ fn host(pairs: &[(&str, serde_json::Value, From)], change: impl FnOnce(&mut Snap
     let inputs = Inputs { now_secs: Some(NOW), ..Inputs::default() };
     let mut snapshot = with_settings(&kubeadm(), inputs, &all);
     snapshot.machine.kubeconfig = with_certificate(YEAR / 2);
-    snapshot.machine.bootstrap_kubeconfig = Needed::Missing { at: Place::file(BOOTSTRAP) };
-    snapshot.config.files = vec![config(FileState::Read)];
+    snapshot.machine.bootstrap_kubeconfig = FileState::Missing { at: Location::file(BOOTSTRAP) };
+    snapshot.config.files = vec![config(ConfigFileState::Read)];
     change(&mut snapshot);
     snapshot
 }
 
-fn config(state: FileState) -> ConfigFile {
+fn config(state: ConfigFileState) -> ConfigFile {
     ConfigFile {
-        at: Place::file("/var/lib/kubelet/config.yaml"),
+        at: Location::file("/var/lib/kubelet/config.yaml"),
         declared: file("/u.conf", 3),
         drop_in: false,
         state,
@@ -82,7 +82,7 @@ fn config(state: FileState) -> ConfigFile {
 }
 
 fn lose_kubeconfig(snapshot: &mut Snapshot) {
-    snapshot.machine.kubeconfig = Needed::Missing { at: Place::file(KUBECONFIG) };
+    snapshot.machine.kubeconfig = FileState::Missing { at: Location::file(KUBECONFIG) };
 }
 
 #[test]
@@ -112,15 +112,17 @@ fn a_kubelet_without_any_credentials_exits() {
              before the first certificate came. The kubelet exits"]
     );
     let lost = judged("AU001", |snapshot| {
-        if let Needed::Present(found) = &mut snapshot.machine.kubeconfig {
+        if let FileState::Present(found) = &mut snapshot.machine.kubeconfig {
             found.missing_files = vec![CURRENT.to_owned()];
         }
     });
     assert!(lost[0].contains("it names /var/lib/kubelet/pki/kubelet-client-current.pem, which is not there"));
     let other = judged("AU001", |snapshot| {
-        snapshot.machine.kubeconfig =
-            Needed::Bad { at: Place::file(KUBECONFIG), reason: "is a KubeletConfiguration, no kubeconfig".to_owned() };
-        snapshot.phase = Phase::Before;
+        snapshot.machine.kubeconfig = FileState::Bad {
+            at: Location::file(KUBECONFIG),
+            reason: "is a KubeletConfiguration, no kubeconfig".to_owned(),
+        };
+        snapshot.lifecycle = Lifecycle::BeforeFirstStart;
     });
     assert!(other[0].contains("it is a KubeletConfiguration, no kubeconfig"), "{other:?}");
 }
@@ -142,15 +144,15 @@ fn whoever_can_get_credentials_is_left_in_peace() {
     assert!(
         judged("AU001", |snapshot| {
             snapshot.machine.kubeconfig = kubeconfig(KUBECONFIG, ClientCredential::Exec);
-            snapshot.machine.bootstrap_kubeconfig = Needed::NotAsked;
+            snapshot.machine.bootstrap_kubeconfig = FileState::NotAsked;
         })
         .is_empty()
     );
     // Before kubeadm join, on k3s, and with no --kubeconfig at all (AU011 speaks of that).
     for change in [
-        (|snapshot| snapshot.phase = Phase::Before) as fn(&mut Snapshot),
-        |snapshot| snapshot.launch.launcher = Launcher::K3s,
-        |snapshot| snapshot.machine.kubeconfig = Needed::NotAsked,
+        (|snapshot| snapshot.lifecycle = Lifecycle::BeforeFirstStart) as fn(&mut Snapshot),
+        |snapshot| snapshot.command.launcher = Launcher::K3s,
+        |snapshot| snapshot.machine.kubeconfig = FileState::NotAsked,
     ] {
         let found = judged("AU001", |snapshot| {
             lose_kubeconfig(snapshot);
@@ -164,7 +166,7 @@ fn whoever_can_get_credentials_is_left_in_peace() {
 fn a_spoilt_bootstrap_kubeconfig_is_fatal_before_the_join_too() {
     let found = judged("AU001", |snapshot| {
         lose_kubeconfig(snapshot);
-        snapshot.phase = Phase::Before;
+        snapshot.lifecycle = Lifecycle::BeforeFirstStart;
         snapshot.machine.bootstrap_kubeconfig = kubeconfig(BOOTSTRAP, ClientCredential::Nothing);
     });
     assert!(found[0].starts_with("fatal /etc/kubernetes/bootstrap-kubelet.conf: "), "{found:?}");
@@ -190,7 +192,7 @@ fn an_expired_client_certificate_is_fatal_if_nothing_can_renew_it() {
     });
     assert!(renewable[0].starts_with("warning "), "{renewable:?}");
     let k3s = dated(YEAR + 60, |snapshot| {
-        snapshot.launch.launcher = Launcher::K3s;
+        snapshot.command.launcher = Launcher::K3s;
     });
     assert!(k3s[0].starts_with("error ") && k3s[0].contains("renews it when it starts"));
     let early = dated(-60, |_| ());
@@ -202,7 +204,7 @@ fn an_expired_client_certificate_is_fatal_if_nothing_can_renew_it() {
 #[test]
 fn a_certificate_within_its_life_is_no_finding() {
     assert!(dated(YEAR / 2, |_| ()).is_empty());
-    assert!(dated(YEAR / 100 * 95, |snapshot| snapshot.phase = Phase::Before).is_empty());
+    assert!(dated(YEAR / 100 * 95, |snapshot| snapshot.lifecycle = Lifecycle::BeforeFirstStart).is_empty());
     let timeless = dated(YEAR * 2, |snapshot| snapshot.now_secs = None);
     assert_eq!(timeless, ["not checked: the time"]);
     let exec = judged("AU002", |snapshot| {
@@ -243,7 +245,7 @@ fn who_renews_otherwise_is_left_in_peace() {
         snapshot.machine.kubeconfig = kubeconfig(KUBECONFIG, ClientCredential::Exec);
     });
     assert!(exec.is_empty());
-    assert!(rotation(DEFAULT, |snapshot| snapshot.launch.launcher = Launcher::Rke2).is_empty());
+    assert!(rotation(DEFAULT, |snapshot| snapshot.command.launcher = Launcher::Rke2).is_empty());
     assert!(rotation(DEFAULT, lose_kubeconfig).is_empty());
     let misspelt = rotation(DEFAULT, |snapshot| {
         snapshot.config.unknown = vec![UnknownField {
@@ -257,8 +259,8 @@ fn who_renews_otherwise_is_left_in_peace() {
     });
     assert!(misspelt.is_empty(), "CF002 says it: {misspelt:?}");
     let to_come = rotation(DEFAULT, |snapshot| {
-        snapshot.phase = Phase::Before;
-        snapshot.config.files = vec![config(FileState::Missing)];
+        snapshot.lifecycle = Lifecycle::BeforeFirstStart;
+        snapshot.config.files = vec![config(ConfigFileState::Missing)];
     });
     assert!(to_come[0].starts_with("not checked: "), "{to_come:?}");
 }
@@ -335,15 +337,15 @@ fn what_is_set_is_named_at_its_line_and_what_is_closed_is_no_finding() {
 fn defaults_that_are_not_the_users_are_not_judged() {
     let from = From::Default { legacy: true };
     for rule in ["AU007", "AU008", "AU009"] {
-        let k3s = |snapshot: &mut Snapshot| snapshot.launch.launcher = Launcher::K3s;
+        let k3s = |snapshot: &mut Snapshot| snapshot.command.launcher = Launcher::K3s;
         assert!(access(rule, open(), &from, k3s).is_empty(), "{rule}");
         let script = access(rule, open(), &from, |snapshot| {
-            snapshot.launch.launcher = Launcher::Script;
+            snapshot.command.launcher = Launcher::Script;
         });
         assert_eq!(script, ["not checked: the kubelet's command line"]);
         let before = access(rule, open(), &DEFAULT, |snapshot| {
-            snapshot.phase = Phase::Before;
-            snapshot.config.files = vec![config(FileState::Missing)];
+            snapshot.lifecycle = Lifecycle::BeforeFirstStart;
+            snapshot.config.files = vec![config(ConfigFileState::Missing)];
         });
         assert!(before[0].starts_with("not checked: the kubelet's configuration"), "{before:?}");
     }
@@ -351,7 +353,7 @@ fn defaults_that_are_not_the_users_are_not_judged() {
 
 const SERVER: &str = "/var/lib/kubelet/pki/kubelet-server-current.pem";
 
-fn serving(found: Needed<Certificate>, age_secs: Option<u64>) -> Vec<String> {
+fn serving(found: FileState<Certificate>, age_secs: Option<u64>) -> Vec<String> {
     let from = From::File(file("/c.yaml", 12));
     let pairs = [("serverTLSBootstrap", true.into(), from)];
     let snapshot = host(&pairs, |snapshot| {
@@ -363,7 +365,7 @@ fn serving(found: Needed<Certificate>, age_secs: Option<u64>) -> Vec<String> {
 
 #[test]
 fn a_serving_certificate_that_does_not_come_is_a_warning() {
-    let missing = || Needed::Missing { at: Place::file(SERVER) };
+    let missing = || FileState::Missing { at: Location::file(SERVER) };
     let found = serving(missing(), Some(900));
     assert!(
         found[0].starts_with("warning /var/lib/kubelet/pki/kubelet-server-current.pem: no serving certificate 900 s"),
@@ -371,13 +373,18 @@ fn a_serving_certificate_that_does_not_come_is_a_warning() {
     );
     assert!(serving(missing(), Some(100)).is_empty());
     assert_eq!(serving(missing(), None), ["not checked: the age of the running kubelet"]);
-    assert!(serving(Needed::NotAsked, Some(900)).is_empty());
+    assert!(serving(FileState::NotAsked, Some(900)).is_empty());
 }
 
 #[test]
 fn an_expired_serving_certificate_is_a_warning() {
     let until = |not_after_secs| {
-        Needed::Present(Certificate { at: Place::file(SERVER), common_name: None, not_before_secs: 0, not_after_secs })
+        FileState::Present(Certificate {
+            at: Location::file(SERVER),
+            common_name: None,
+            not_before_secs: 0,
+            not_after_secs,
+        })
     };
     let found = serving(until(NOW - 1), None);
     assert!(found[0].starts_with("warning ") && found[0].contains("expired 2027-01-15"), "{found:?}");

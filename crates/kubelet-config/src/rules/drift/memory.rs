@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Differences;
 use crate::{
     kubelet::{
-        place::Place,
+        location::Location,
         snapshot::{Loaded, Snapshot},
         systemd::{Assignment, Exec, Source, Unit},
     },
@@ -18,11 +18,11 @@ pub(super) fn one_usr(path: &str) -> &str {
 }
 
 /// Compares the variables of `Environment=`.
-pub(super) fn environment(unit: &Unit, loaded: &Loaded, fragment: &Place, found: &mut Differences) {
+pub(super) fn environment(unit: &Unit, loaded: &Loaded, fragment: &Location, found: &mut Differences) {
     let mut remembered: BTreeMap<&str, &str> =
         loaded.environment.iter().filter_map(|entry| entry.split_once('=')).collect();
     for (name, variable) in &unit.variables {
-        let mut all = variable.losers.iter().chain([&variable.winner]);
+        let mut all = variable.overridden.iter().chain([&variable.effective]);
         let own: Option<&Assignment> = all.rfind(|assignment| assignment.source == Source::Environment);
         let Some(own) = own else { continue };
         let old = remembered.remove(name.as_str());
@@ -41,7 +41,7 @@ pub(super) fn environment(unit: &Unit, loaded: &Loaded, fragment: &Place, found:
 }
 
 /// Compares the `EnvironmentFile=` lines. In memory they stand as written, globs and all; on disk a glob is its matches.
-pub(super) fn environment_files(unit: &Unit, loaded: &Loaded, fragment: &Place, found: &mut Differences) {
+pub(super) fn environment_files(unit: &Unit, loaded: &Loaded, fragment: &Location, found: &mut Differences) {
     for file in &unit.env_files {
         let path = file.path.to_string_lossy();
         let known = loaded

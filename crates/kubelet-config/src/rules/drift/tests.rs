@@ -15,7 +15,7 @@ const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-cloud.conf";
 fn loaded(tree: &MemoryTree) -> Loaded {
     let unit = snapshot(tree, Inputs::default()).unit;
     let text = |path: &std::path::PathBuf| path.to_str().unwrap().to_owned();
-    let all = unit.variables.values().flat_map(|one| one.losers.iter().chain([&one.winner]));
+    let all = unit.variables.values().flat_map(|one| one.overridden.iter().chain([&one.effective]));
     Loaded {
         load_state: "loaded".to_owned(),
         fragment: text(unit.fragment.as_ref().unwrap()),
@@ -117,7 +117,7 @@ fn without_a_systemd_nothing_is_compared() {
 
 /// Inputs with a kubelet that runs with `tree`'s arguments.
 fn running(tree: &MemoryTree) -> Inputs {
-    let words = snapshot(tree, Inputs::default()).launch.words;
+    let words = snapshot(tree, Inputs::default()).command.args;
     Inputs {
         process: Some(Process {
             pid: 812,

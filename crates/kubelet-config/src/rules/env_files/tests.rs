@@ -1,6 +1,6 @@
 use crate::{
     kubelet::{
-        place::Place,
+        location::Location,
         resolve::{Inputs, snapshot},
         snapshot::{Snapshot, UnreadFile},
         systemd::{Assignment, Source},
@@ -17,7 +17,7 @@ const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-own.conf";
 
 /// A snapshot with a file that nothing reads.
 fn with_unread(name: &str, value: &str) -> Snapshot {
-    let at = Place::file("/etc/sysconfig/kubelet");
+    let at = Location::file("/etc/sysconfig/kubelet");
     let line = at.at(3, 1, 18);
     let mut snapshot = snapshot(&kubeadm(), external());
     snapshot.unread_files = vec![UnreadFile {

@@ -3,23 +3,23 @@
 use super::MAX_FINDINGS;
 use crate::{
     kubelet::{
-        flags::{FlagUse, Stray},
+        flags::{FlagUse, PositionalArg},
         layers::Launcher,
-        place::Place,
+        location::Location,
         snapshot::Snapshot,
-        systemd::{EventKind, Word},
+        systemd::{Arg, EventKind},
     },
     rules::{Finding, Report, Severity, at, at::shortened},
 };
 
 pub(super) fn stray(snapshot: &Snapshot, report: &mut Report) {
-    if snapshot.launch.launcher == Launcher::Script {
+    if snapshot.command.launcher == Launcher::Script {
         return;
     }
-    let mut comment: Option<&Stray> = None;
+    let mut comment: Option<&PositionalArg> = None;
     let strays = snapshot.flags.strays.iter().filter(|stray| {
         // The words of a comment are one mistake.
-        let file_line = |stray: &Stray| (stray.at.file.clone(), stray.at.line);
+        let file_line = |stray: &PositionalArg| (stray.at.file.clone(), stray.at.line);
         if comment.is_some_and(|comment| file_line(comment) == file_line(stray)) {
             return false;
         }
@@ -42,15 +42,15 @@ pub(super) fn stray(snapshot: &Snapshot, report: &mut Report) {
 }
 
 /// The oddity of an arguments file on whose line the word stands.
-fn oddity(snapshot: &Snapshot, stray: &Stray) -> Option<Place> {
-    let oddities = snapshot.launch.oddities.iter();
+fn oddity(snapshot: &Snapshot, stray: &PositionalArg) -> Option<Location> {
+    let oddities = snapshot.command.oddities.iter();
     let mut same_line = oddities.filter(|oddity| oddity.at.file == stray.at.file && oddity.at.line == stray.at.line);
     same_line.next().map(|oddity| oddity.at.clone())
 }
 
 /// The most probable cause, and what to do.
-fn cause(snapshot: &Snapshot, stray: &Stray) -> (String, String) {
-    let word = snapshot.launch.words.get(1 + stray.word);
+fn cause(snapshot: &Snapshot, stray: &PositionalArg) -> (String, String) {
+    let word = snapshot.command.args.get(1 + stray.word);
     if stray.text.is_empty() {
         return empty(snapshot, stray, word);
     }
@@ -71,12 +71,12 @@ fn cause(snapshot: &Snapshot, stray: &Stray) -> (String, String) {
         })
 }
 
-fn remove(stray: &Stray) -> String {
+fn remove(stray: &PositionalArg) -> String {
     format!("remove '{}' at {}", shortened(&stray.text), stray.at)
 }
 
 /// What the word itself tells.
-fn as_written(stray: &Stray, text: &str) -> Option<(String, String)> {
+fn as_written(stray: &PositionalArg, text: &str) -> Option<(String, String)> {
     if let Some((letter, name)) = typographic(text) {
         let code = u32::from(letter);
         return Some((
@@ -97,7 +97,7 @@ fn as_written(stray: &Stray, text: &str) -> Option<(String, String)> {
 }
 
 /// A shell's operators and variables.
-fn shell(stray: &Stray, text: &str) -> Option<(String, String)> {
+fn shell(stray: &PositionalArg, text: &str) -> Option<(String, String)> {
     if is_shell(text) {
         let fix = "systemd's StandardOutput= and ExecStartPre= do what a shell would";
         return Some(("it is a shell's, and systemd is no shell".to_owned(), format!("{}; {fix}", remove(stray))));
@@ -109,7 +109,7 @@ fn shell(stray: &Stray, text: &str) -> Option<(String, String)> {
     })
 }
 
-fn empty(snapshot: &Snapshot, stray: &Stray, word: Option<&Word>) -> (String, String) {
+fn empty(snapshot: &Snapshot, stray: &PositionalArg, word: Option<&Arg>) -> (String, String) {
     let variable = word.and_then(|word| {
         word.origins.first().map(|origin| origin.variable.clone()).or_else(|| unset_at(snapshot, word))
     });
@@ -126,7 +126,7 @@ fn empty(snapshot: &Snapshot, stray: &Stray, word: Option<&Word>) -> (String, St
 }
 
 /// The unset variable that an empty word stands for.
-fn unset_at(snapshot: &Snapshot, word: &Word) -> Option<String> {
+fn unset_at(snapshot: &Snapshot, word: &Arg) -> Option<String> {
     snapshot.unit.events.iter().find_map(|event| match &event.kind {
         EventKind::UnsetVariable { name, braces: true } if event.at == word.declared => Some(name.clone()),
         _ => None,
@@ -160,7 +160,7 @@ fn is_shell(text: &str) -> bool {
 }
 
 /// The flag before it.
-fn before<'a>(snapshot: &'a Snapshot, stray: &Stray) -> Option<&'a FlagUse> {
+fn before<'a>(snapshot: &'a Snapshot, stray: &PositionalArg) -> Option<&'a FlagUse> {
     snapshot.flags.uses.iter().rfind(|used| used.word + 1 + usize::from(used.value_in_next_word) == stray.word)
 }
 
@@ -195,8 +195,8 @@ fn after_flag(used: &FlagUse, text: &str) -> Option<(String, String)> {
 }
 
 /// Whether `--` stands before the word and is nobody's value.
-fn behind_dashes(snapshot: &Snapshot, stray: &Stray) -> bool {
-    let words = snapshot.launch.words.get(1..=stray.word).unwrap_or_default();
+fn behind_dashes(snapshot: &Snapshot, stray: &PositionalArg) -> bool {
+    let words = snapshot.command.args.get(1..=stray.word).unwrap_or_default();
     // A use owns its word and, perhaps, the next one; both are in the order of the words.
     let mut uses = snapshot.flags.uses.iter().filter(|used| used.value_in_next_word).peekable();
     words.iter().enumerate().any(|(index, word)| {
@@ -207,13 +207,13 @@ fn behind_dashes(snapshot: &Snapshot, stray: &Stray) -> bool {
 }
 
 /// Where word and flag before it come from one variable, which systemd split.
-fn split(snapshot: &Snapshot, stray: &Stray, word: &Word) -> Option<(String, String)> {
-    let variable = |word: &Word| {
+fn split(snapshot: &Snapshot, stray: &PositionalArg, word: &Arg) -> Option<(String, String)> {
+    let variable = |word: &Arg| {
         let origin = word.origins.first()?;
         (!origin.braces && !origin.variable.is_empty()).then(|| origin.variable.clone())
     };
     let name = variable(word)?;
-    let previous = snapshot.launch.words.get(stray.word).and_then(variable)?;
+    let previous = snapshot.command.args.get(stray.word).and_then(variable)?;
     (previous == name).then(|| {
         (
             format!("${name} is split at blanks, and no flag before it takes this word"),

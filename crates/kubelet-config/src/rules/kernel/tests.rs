@@ -2,13 +2,13 @@ use super::{
     super::testing::{kubeadm, says, with_settings},
     *,
 };
-use crate::kubelet::{effective::From, layers::Launcher, place::Place, resolve::Inputs, tree::MemoryTree};
+use crate::kubelet::{effective::From, layers::Launcher, location::Location, resolve::Inputs, tree::MemoryTree};
 
 const HEADING: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
 const DEFAULT: From = From::Default { legacy: false };
 
 fn file(line: u32) -> From {
-    From::File(Place::file("/var/lib/kubelet/config.yaml").at_line(line))
+    From::File(Location::file("/var/lib/kubelet/config.yaml").at_line(line))
 }
 
 fn swapping() -> MemoryTree {
@@ -35,13 +35,13 @@ fn swap_is_fatal_unless_the_configuration_allows_it() {
 
 #[test]
 fn swap_before_the_configuration_is_written_is_a_warning_and_without_proc_nothing_is_said() {
-    let before = Inputs { phase: Phase::Before, ..Inputs::default() };
+    let before = Inputs { lifecycle: Lifecycle::BeforeFirstStart, ..Inputs::default() };
     let mut snapshot = with_settings(&swapping(), before, &[("failSwapOn", true.into(), DEFAULT)]);
     snapshot.config.files = vec![crate::kubelet::config::ConfigFile {
-        at: Place::file("/var/lib/kubelet/config.yaml"),
-        declared: Place::file("/u"),
+        at: Location::file("/var/lib/kubelet/config.yaml"),
+        declared: Location::file("/u"),
         drop_in: false,
-        state: crate::kubelet::config::FileState::Missing,
+        state: crate::kubelet::config::ConfigFileState::Missing,
         document: None,
     }];
     let found = says(&snapshot, "KN001");
@@ -72,7 +72,7 @@ fn ipv6_forwarding_matters_to_a_node_with_such_an_address() {
     let tree =
         kubeadm().file("/proc/sys/net/ipv4/ip_forward", "1\n").file("/proc/sys/net/ipv6/conf/all/forwarding", "0\n");
     assert!(network(&tree, "KN002").is_empty());
-    let at = From::Flag(Place::file("/u"));
+    let at = From::Flag(Location::file("/u"));
     let address = [("--node-ip", "10.0.0.1,fd00::1".into(), at)];
     let found = says(&with_settings(&tree, Inputs::default(), &address), "KN002");
     assert!(found[0].contains("/proc/sys/net/ipv6/conf/all/forwarding:1"), "{found:?}");
@@ -82,9 +82,9 @@ fn ipv6_forwarding_matters_to_a_node_with_such_an_address() {
 fn k3s_sets_its_kernel_settings_when_it_starts() {
     let off = kubeadm().file("/proc/sys/net/ipv4/ip_forward", "0\n");
     let mut snapshot = with_settings(&off, Inputs::default(), &[]);
-    snapshot.launch.launcher = Launcher::K3s;
+    snapshot.command.launcher = Launcher::K3s;
     assert_eq!(says(&snapshot, "KN002").len(), 1);
-    snapshot.phase = Phase::Before;
+    snapshot.lifecycle = Lifecycle::BeforeFirstStart;
     assert!(says(&snapshot, "KN002").is_empty());
 }
 

@@ -34,7 +34,7 @@ fn a_folder_without_a_configuration_is_an_error_once_the_first_minutes_are_over(
 fn an_image_and_a_node_before_its_start_have_no_cni_by_nature() {
     let empty = kubeadm().folder("/etc/cni/net.d");
     assert!(cni(&empty, Inputs::default())[0].starts_with("not checked: the running host"));
-    let before = Inputs { phase: Phase::Before, ..live() };
+    let before = Inputs { lifecycle: Lifecycle::BeforeFirstStart, ..live() };
     assert!(cni(&empty, before).is_empty());
 }
 
@@ -61,7 +61,7 @@ fn resolv(tree: &MemoryTree, from: From, change: impl FnOnce(&mut Snapshot)) -> 
 }
 
 fn config(line: u32) -> From {
-    From::File(Place::file("/var/lib/kubelet/config.yaml").at_line(line))
+    From::File(Location::file("/var/lib/kubelet/config.yaml").at_line(line))
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_loopback_name_server_makes_coredns_ask_itself() {
         assert!(resolv(&tree, default.clone(), |_| ()).is_empty(), "{good}");
     }
     // k3s hands its kubelet another file.
-    let k3s = |snapshot: &mut Snapshot| snapshot.launch.launcher = Launcher::K3s;
+    let k3s = |snapshot: &mut Snapshot| snapshot.command.launcher = Launcher::K3s;
     assert!(resolv(&tree, default, k3s).is_empty());
 }
 

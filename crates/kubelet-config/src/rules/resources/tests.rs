@@ -1,5 +1,5 @@
 use crate::{
-    kubelet::{resolve::Inputs, snapshot::Phase, tree::MemoryTree},
+    kubelet::{resolve::Inputs, snapshot::Lifecycle, tree::MemoryTree},
     rules::testing::{UNIT, findings_with, found, kubeadm},
 };
 
@@ -44,7 +44,7 @@ fn without_a_file_the_command_is_the_place_and_before_the_join_nothing_is_said()
     assert_eq!(one(&bare, "RS002"), "");
     let flagged = bare.file(UNIT, "[Service]\nExecStart=/usr/bin/kubelet --system-reserved=memory=1Gi\n");
     assert_eq!(one(&flagged, "RS001"), "");
-    let before = Inputs { phase: Phase::Before, ..Inputs::default() };
+    let before = Inputs { lifecycle: Lifecycle::BeforeFirstStart, ..Inputs::default() };
     assert!(found(&kubeadm().without(CONFIG), before, "RS001").is_empty());
 }
 

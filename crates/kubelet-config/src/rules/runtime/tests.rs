@@ -9,7 +9,7 @@ const SYSTEMD: &str =
     "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\nSystemdCgroup = true\n";
 
 fn from(file: &str, line: u32) -> From {
-    From::File(Place::file(file).at_line(line))
+    From::File(Location::file(file).at_line(line))
 }
 
 fn inputs(kubelet: &str, runtime: Option<&str>) -> Inputs {
@@ -108,7 +108,7 @@ fn what_nobody_configured_is_not_guessed() {
     let tree = kubeadm().file(CONFIG, SYSTEMD);
     let pairs = [("cgroupDriver", "cgroupfs".into(), From::Distribution)];
     let mut snapshot = with_settings(&tree, inputs("1.30.1", None), &pairs);
-    snapshot.launch.launcher = Launcher::K3s;
+    snapshot.command.launcher = Launcher::K3s;
     assert!(says(&snapshot, "RT003").is_empty());
 }
 
@@ -144,7 +144,7 @@ fn a_socket_is_judged_on_a_running_host_alone() {
         ["fatal /c.yaml:2: no runtime at /run/containerd/containerd.sock: nothing is there; another runtime's \
              socket is there: /run/crio/crio.sock; the kubelet retries for a while, then exits"]
     );
-    let before = Inputs { phase: Phase::Before, ..live() };
+    let before = Inputs { lifecycle: Lifecycle::BeforeFirstStart, ..live() };
     assert!(socket(&kubeadm(), before)[0].starts_with("warning /c.yaml:2: "));
     let there = kubeadm().other("/run/containerd/containerd.sock");
     assert!(socket(&there, live()).is_empty());

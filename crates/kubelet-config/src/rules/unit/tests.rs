@@ -1,9 +1,9 @@
 use crate::{
     kubelet::{
+        location::Location,
         machine::TrustedFile,
-        place::Place,
         resolve::{Inputs, snapshot},
-        snapshot::{Loaded, Phase},
+        snapshot::{Lifecycle, Loaded},
     },
     rules::{
         Report, run,
@@ -59,14 +59,14 @@ fn a_unit_that_is_missing_or_masked_is_fatal() {
 
 #[test]
 fn a_disabled_unit_does_not_come_back() {
-    let inputs = |state: &str, phase| Inputs {
+    let inputs = |state: &str, lifecycle| Inputs {
         loaded: Some(Loaded { unit_file_state: state.to_owned(), ..Loaded::default() }),
-        phase,
+        lifecycle,
         ..Inputs::default()
     };
-    assert!(found(&kubeadm(), inputs("disabled", Phase::After), "SD019")[0].starts_with("warning"));
-    assert!(found(&kubeadm(), inputs("disabled", Phase::Before), "SD019").is_empty());
-    assert!(found(&kubeadm(), inputs("enabled", Phase::After), "SD019").is_empty());
+    assert!(found(&kubeadm(), inputs("disabled", Lifecycle::Running), "SD019")[0].starts_with("warning"));
+    assert!(found(&kubeadm(), inputs("disabled", Lifecycle::BeforeFirstStart), "SD019").is_empty());
+    assert!(found(&kubeadm(), inputs("enabled", Lifecycle::Running), "SD019").is_empty());
 }
 
 fn judged(files: &[(&str, bool, u32, u32)]) -> Report {
@@ -74,7 +74,7 @@ fn judged(files: &[(&str, bool, u32, u32)]) -> Report {
     snapshot.machine.trusted_files = files
         .iter()
         .map(|(path, secret, mode, uid)| TrustedFile {
-            at: Place::file(path),
+            at: Location::file(path),
             secret: *secret,
             mode: *mode,
             uid: *uid,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Span};
 
 use super::{
-    super::super::place::Place,
+    super::super::location::Location,
     BadDocument, Entry, MAX_DEPTH, Node, Value,
     scalar::{self, Tag},
 };
@@ -33,7 +33,7 @@ struct Built {
 
 /// A list or a map that is not closed yet.
 struct Open {
-    at: Place,
+    at: Location,
     anchor: usize,
     bytes: usize,
     nodes: usize,
@@ -48,12 +48,12 @@ enum Content {
 
 struct Key {
     text: String,
-    at: Place,
+    at: Location,
     is_merge: bool,
 }
 
 struct Builder<'a> {
-    file: &'a Place,
+    file: &'a Location,
     open: Vec<Open>,
     anchors: HashMap<usize, Built>,
     nodes: usize,
@@ -62,7 +62,7 @@ struct Builder<'a> {
 }
 
 /// Reads the first document of `text`.
-pub(super) fn first_document(file: &Place, text: &str) -> Result<Node, BadDocument> {
+pub(super) fn first_document(file: &Location, text: &str) -> Result<Node, BadDocument> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut options = granit_parser::options! {
         flow_nesting_limit: MAX_DEPTH,
@@ -115,13 +115,13 @@ impl Builder<'_> {
         }
     }
 
-    fn place(&self, mark: Marker, width: u32) -> Place {
+    fn place(&self, mark: Marker, width: u32) -> Location {
         let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         self.file.at(number(mark.line()), number(mark.col() + 1), width)
     }
 
     /// The place of a scalar; of one that takes several lines only where it begins.
-    fn place_of(&self, span: Span) -> Place {
+    fn place_of(&self, span: Span) -> Location {
         let width = if span.start.line() == span.end.line() { u32::try_from(span.len()).unwrap_or(0) } else { 0 };
         self.place(span.start, width)
     }

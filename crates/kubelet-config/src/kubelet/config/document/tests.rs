@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 
 fn read(text: &str) -> Result<Node, BadDocument> {
-    parse(&Place::file("/c.yaml"), text)
+    parse(&Location::file("/c.yaml"), text)
 }
 
 fn json_of(text: &str) -> serde_json::Value {
@@ -20,7 +20,7 @@ fn every_key_and_value_knows_its_place() {
     let text =
         "# a comment\nmaxPods: 110\nevictionHard:\n  memory.available: \"100Mi\"\nclusterDNS:\n- 10.0.0.10\n- ü: x\n";
     let root = read(text).unwrap();
-    let place = |place: &Place| (place.line, place.column, place.width);
+    let place = |place: &Location| (place.line, place.column, place.width);
     let entry = root.entry("maxPods").unwrap();
     assert_eq!(place(&entry.at), (2, 1, 7));
     assert_eq!(place(&entry.node.at), (2, 10, 3));

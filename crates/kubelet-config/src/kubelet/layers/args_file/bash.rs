@@ -5,12 +5,12 @@ use std::iter::Peekable;
 use std::str::Chars;
 
 use super::{
-    super::{super::place::Place, Oddity},
+    super::{super::location::Location, Oddity},
     Environment, Split, position,
 };
 
 /// Splits a file's text.
-pub(in super::super) fn split(file: &Place, text: &str, environment: &Environment) -> Split {
+pub(in super::super) fn split(file: &Location, text: &str, environment: &Environment) -> Split {
     let mut reader = Reader {
         file,
         lines: text.split('\n').collect(),
@@ -29,12 +29,12 @@ pub(in super::super) fn split(file: &Place, text: &str, environment: &Environmen
 /// A word while it is read.
 struct Word {
     text: String,
-    at: Place,
+    at: Location,
     quoted: bool,
 }
 
 struct Reader<'a> {
-    file: &'a Place,
+    file: &'a Location,
     lines: Vec<&'a str>,
     rest: Peekable<Chars<'a>>,
     line: usize,
@@ -87,7 +87,7 @@ impl Reader<'_> {
         Some(character)
     }
 
-    fn here(&self, width: u32) -> Place {
+    fn here(&self, width: u32) -> Location {
         self.file.at(position(self.line), position(self.column), width)
     }
 
@@ -96,7 +96,7 @@ impl Reader<'_> {
         self.odd_at(what, at);
     }
 
-    fn odd_at(&mut self, what: Oddity, at: Place) {
+    fn odd_at(&mut self, what: Oddity, at: Location) {
         let line = usize::try_from(at.line)
             .ok()
             .and_then(|line| self.lines.get(line.checked_sub(1)?))

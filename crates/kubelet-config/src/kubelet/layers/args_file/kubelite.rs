@@ -2,7 +2,7 @@
 //! at every single blank, and expands `$X` and `${X}` as Go's `os.ExpandEnv` does.
 
 use super::{
-    super::{super::place::Place, Oddity},
+    super::{super::location::Location, Oddity},
     Environment, Split, position,
 };
 
@@ -10,7 +10,7 @@ use super::{
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
 /// Splits a file's text.
-pub(in super::super) fn split(file: &Place, text: &str, environment: &Environment) -> Split {
+pub(in super::super) fn split(file: &Location, text: &str, environment: &Environment) -> Split {
     let mut split = Split::default();
     for (index, line) in text.split('\n').enumerate() {
         let at = file.at_line(position(index + 1));
@@ -41,7 +41,7 @@ struct Raw {
 }
 
 /// Splits one line; false when there is more than we are ready to take.
-fn words(at: &Place, line: &str, environment: &Environment, split: &mut Split) -> bool {
+fn words(at: &Location, line: &str, environment: &Environment, split: &mut Split) -> bool {
     let indent = line.chars().count() - line.trim_start().chars().count();
     let mut raw = Raw::default();
     let mut quote: Option<(char, usize)> = None;
@@ -76,7 +76,7 @@ fn words(at: &Place, line: &str, environment: &Environment, split: &mut Split) -
 }
 
 /// Ends a word at a blank or at the end of its line.
-fn finish(at: &Place, end: usize, raw: &mut Raw, line: &str, environment: &Environment, split: &mut Split) -> bool {
+fn finish(at: &Location, end: usize, raw: &mut Raw, line: &str, environment: &Environment, split: &mut Split) -> bool {
     let raw = std::mem::take(raw);
     let first = if raw.first == 0 { end } else { raw.first };
     let place = at.at(at.line, position(first), position(raw.width.max(1)));

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{Environment, Oddity, Place, Split, bash, kubelite};
+use super::{Environment, Location, Oddity, Split, bash, kubelite};
 
 fn environment() -> Environment {
     BTreeMap::from([
@@ -25,11 +25,11 @@ fn oddities(split: &Split) -> Vec<(u32, Oddity)> {
 }
 
 fn by_kubelite(text: &str) -> Split {
-    kubelite(&Place::file("/args"), text, &environment())
+    kubelite(&Location::file("/args"), text, &environment())
 }
 
 fn by_bash(text: &str) -> Split {
-    bash(&Place::file("/args"), text, &environment())
+    bash(&Location::file("/args"), text, &environment())
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_large_variable_named_often_does_not_fill_the_memory() {
     let environment = BTreeMap::from([("X".to_owned(), "x".repeat(1 << 20))]);
     let text = "--a=$X\n".repeat(10_000);
     for split in
-        [kubelite(&Place::file("/args"), &text, &environment), bash(&Place::file("/args"), &text, &environment)]
+        [kubelite(&Location::file("/args"), &text, &environment), bash(&Location::file("/args"), &text, &environment)]
     {
         assert!(split.args.is_empty());
         assert!(split.unknown.is_some());

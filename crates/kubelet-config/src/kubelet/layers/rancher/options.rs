@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     super::{
         super::{
-            place::Place,
-            systemd::{Origin, Unit, Word},
+            location::Location,
+            systemd::{Arg, Origin, Unit},
             tree::Tree,
         },
-        Launch, ReplacedList,
+        KubeletCommand, ReplacedList,
     },
     Flavor,
 };
@@ -36,9 +36,9 @@ fn variable_of(option: &str) -> String {
 #[derive(Debug, Clone)]
 struct Values {
     /// The key, or the first word.
-    at: Place,
+    at: Location,
     /// The values; of a word only its text is replaced, so that it keeps where it comes from.
-    items: Vec<Word>,
+    items: Vec<Arg>,
 }
 
 /// The options that count.
@@ -47,12 +47,12 @@ pub(super) struct Options(BTreeMap<String, Values>);
 
 impl Options {
     /// The values of an option, in order.
-    pub(super) fn all(&self, option: &str) -> &[Word] {
+    pub(super) fn all(&self, option: &str) -> &[Arg] {
         self.0.get(option).map_or(&[], |values| values.items.as_slice())
     }
 
     /// The value of an option whose last one counts.
-    pub(super) fn last(&self, option: &str) -> Option<&Word> {
+    pub(super) fn last(&self, option: &str) -> Option<&Arg> {
         self.all(option).last()
     }
 
@@ -67,19 +67,25 @@ impl Options {
     }
 }
 
-/// Reads all options; `words` are those behind `agent` or `server`. Notes in `launch` what was read, replaced and
+/// Reads all options; `words` are those behind `agent` or `server`. Notes in `kubelet` what was read, replaced and
 /// could not be read.
-pub(super) fn read(tree: &dyn Tree, unit: &Unit, flavor: &Flavor, words: &[Word], launch: &mut Launch) -> Options {
+pub(super) fn read(
+    tree: &dyn Tree,
+    unit: &Unit,
+    flavor: &Flavor,
+    words: &[Arg],
+    kubelet: &mut KubeletCommand,
+) -> Options {
     let given = command_line::read(words);
     let mut options = Options::default();
-    for file in files::find(tree, unit, flavor, &given, launch) {
-        files::read(tree, &file, &mut options, launch);
+    for file in files::find(tree, unit, flavor, &given, kubelet) {
+        files::read(tree, &file, &mut options, kubelet);
     }
     for (option, values) in given {
         // k3s's and RKE2's documentation: the command line overwrites all values of the list. (Their parser puts the
         // files' values before the command line's, into a list that would keep both: who relies on that, relies on
         // what the documentation denies.)
-        replace(&mut options, option, values, true, launch);
+        replace(&mut options, option, values, true, kubelet);
     }
     for option in FROM_VARIABLES {
         let variable = format!("{}{}", flavor.variables, variable_of(option));
@@ -91,17 +97,17 @@ pub(super) fn read(tree: &dyn Tree, unit: &Unit, flavor: &Flavor, words: &[Word]
 }
 
 /// A variable's value, as a word that knows where it comes from; `None` where it is not set or empty.
-fn of_variable(unit: &Unit, name: &str) -> Option<Word> {
-    let winner = &unit.variables.get(name)?.winner;
-    (!winner.value.is_empty()).then(|| Word {
-        text: winner.value.clone(),
-        declared: winner.at.clone(),
-        origins: vec![Origin { variable: name.to_owned(), at: winner.at.clone(), braces: false }],
+fn of_variable(unit: &Unit, name: &str) -> Option<Arg> {
+    let effective = &unit.variables.get(name)?.effective;
+    (!effective.value.is_empty()).then(|| Arg {
+        text: effective.value.clone(),
+        declared: effective.at.clone(),
+        origins: vec![Origin { variable: name.to_owned(), at: effective.at.clone(), braces: false }],
     })
 }
 
 /// Puts values in the place of earlier ones; what a list loses is noted.
-fn replace(options: &mut Options, option: String, values: Values, by_command_line: bool, launch: &mut Launch) {
+fn replace(options: &mut Options, option: String, values: Values, by_command_line: bool, kubelet: &mut KubeletCommand) {
     let by = values.at.clone();
     let lost = match options.0.get(&option) {
         Some(old) if LISTS.contains(&option.as_str()) => {
@@ -116,9 +122,9 @@ fn replace(options: &mut Options, option: String, values: Values, by_command_lin
     };
     if let Some(old) = options.0.insert(option.clone(), values)
         && !lost.is_empty()
-        && launch.replaced.len() < MAX_REPLACED
+        && kubelet.replaced.len() < MAX_REPLACED
     {
-        launch.replaced.push(ReplacedList { key: option, at: old.at, lost, by, by_command_line });
+        kubelet.replaced.push(ReplacedList { key: option, at: old.at, lost, by, by_command_line });
     }
 }
 

@@ -1,7 +1,7 @@
 use std::fmt::Write as _;
 
 use crate::kubelet::{
-    layers::{Launch, Launcher, launch},
+    layers::{KubeletCommand, Launcher, resolve_command},
     systemd::{Manager, resolve},
     tree::MemoryTree,
 };
@@ -24,13 +24,13 @@ fn rke2(command: &str) -> MemoryTree {
         .file("/etc/hostname", "node-1\n")
 }
 
-fn launched(tree: &MemoryTree) -> Launch {
+fn launched(tree: &MemoryTree) -> KubeletCommand {
     let name = if tree_has(tree, "/etc/systemd/system/rke2-server.service") {
         "rke2-server.service"
     } else {
         "k3s-agent.service"
     };
-    launch(tree, &resolve(tree, name, &Manager::default()), None)
+    resolve_command(tree, &resolve(tree, name, &Manager::default()), None)
 }
 
 fn tree_has(tree: &MemoryTree, path: &str) -> bool {
@@ -39,11 +39,11 @@ fn tree_has(tree: &MemoryTree, path: &str) -> bool {
 }
 
 /// The flags with their places; those of the distribution with `own`.
-fn flags(launch: &Launch) -> Vec<String> {
-    launch
-        .words
+fn flags(command: &KubeletCommand) -> Vec<String> {
+    command
+        .args
         .iter()
-        .zip(&launch.built_in)
+        .zip(&command.built_in)
         .skip(1)
         .map(|(word, own)| {
             let from = if *own { "own".to_owned() } else { word.at().file_line() };
@@ -53,19 +53,19 @@ fn flags(launch: &Launch) -> Vec<String> {
 }
 
 /// Those of the flags that the operator gives.
-fn given(launch: &Launch) -> Vec<String> {
-    flags(launch).into_iter().filter(|flag| !flag.ends_with("(own)")).collect()
+fn given(command: &KubeletCommand) -> Vec<String> {
+    flags(command).into_iter().filter(|flag| !flag.ends_with("(own)")).collect()
 }
 
 const CONFIG: &str = "/etc/rancher/k3s/config.yaml";
 
 #[test]
 fn an_agent_without_options_gets_the_distributions_flags() {
-    let launch = launched(&agent("agent"));
-    assert_eq!(launch.launcher, Launcher::K3s);
-    assert!(launch.launcher.is_in_process());
+    let command = launched(&agent("agent"));
+    assert_eq!(command.launcher, Launcher::K3s);
+    assert!(command.launcher.is_in_process());
     assert_eq!(
-        flags(&launch),
+        flags(&command),
         [
             "--config-dir=/var/lib/rancher/k3s/agent/etc/kubelet.conf.d (own)",
             "--containerd=/run/k3s/containerd/containerd.sock (own)",
@@ -75,11 +75,11 @@ fn an_agent_without_options_gets_the_distributions_flags() {
             "--read-only-port=0 (own)",
         ]
     );
-    assert_eq!(launch.words[0].text, "kubelet");
-    assert!(launch.built_in[1]);
-    assert_eq!(launch.server_disables_cloud_controller, None);
+    assert_eq!(command.args[0].text, "kubelet");
+    assert!(command.built_in[1]);
+    assert_eq!(command.server_disables_cloud_controller, None);
     // Its configuration is not there yet: what it will hold stands in the place of the kubelet's defaults.
-    assert!(launch.settings.iter().any(|(path, _)| *path == "authorization.mode"));
+    assert!(command.settings.iter().any(|(path, _)| *path == "authorization.mode"));
     let tree = agent("agent").file("/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/00-k3s-defaults.conf", "");
     assert_eq!(launched(&tree).settings, []);
 }
@@ -116,32 +116,32 @@ fn later_files_replace_lists_and_a_plus_appends() {
         .file(format!("{CONFIG}.d/30-x.yaml.bak"), "kubelet-arg: e=1\n")
         .file(format!("{CONFIG}.d/40-x.yaml/y"), "")
         .file(format!("{CONFIG}.d/50-x.yaml"), "{\"kubelet-arg+\": [\"f=1\"]}");
-    let launch = launched(&tree);
+    let command = launched(&tree);
     assert_eq!(
-        given(&launch),
+        given(&command),
         [
             "--b=2 (/etc/rancher/k3s/config.yaml.d/20-x.YAML:3)",
             "--d=1 (/etc/rancher/k3s/config.yaml.d/20-x.YAML:2)",
             "--f=1 (/etc/rancher/k3s/config.yaml.d/50-x.yaml:1)",
         ]
     );
-    let [list] = &launch.replaced[..] else {
-        panic!("{:?}", launch.replaced);
+    let [list] = &command.replaced[..] else {
+        panic!("{:?}", command.replaced);
     };
     assert_eq!(list.at.file_line(), "/etc/rancher/k3s/config.yaml:1");
     assert_eq!(list.by.file_line(), "/etc/rancher/k3s/config.yaml.d/20-x.YAML:1");
     let lost: Vec<String> = list.lost.iter().map(|(item, at)| format!("{item} {at}")).collect();
     assert_eq!(lost, ["a=1 /etc/rancher/k3s/config.yaml:2", "c=1 /etc/rancher/k3s/config.yaml.d/10-x.yml:1"]);
-    let files: Vec<_> = launch.files.iter().map(|file| file.file.to_string()).collect();
+    let files: Vec<_> = command.files.iter().map(|file| file.file.to_string()).collect();
     assert_eq!(files.len(), 4, "{files:?}");
 }
 
 #[test]
 fn a_key_that_stands_twice_in_a_file_replaces_too() {
     let tree = agent("agent").file(CONFIG, "kubelet-arg: a=1\nkubelet-arg: b=1\n");
-    let launch = launched(&tree);
-    assert_eq!(given(&launch), ["--b=1 (/etc/rancher/k3s/config.yaml:2)"]);
-    assert_eq!(launch.replaced[0].lost[0].0, "a=1");
+    let command = launched(&tree);
+    assert_eq!(given(&command), ["--b=1 (/etc/rancher/k3s/config.yaml:2)"]);
+    assert_eq!(command.replaced[0].lost[0].0, "a=1");
 }
 
 #[test]
@@ -150,9 +150,9 @@ fn the_command_line_goes_over_files_and_files_over_variables() {
         agent("agent --node-name cli --kubelet-arg=a=2 -kubelet-arg b=1 --debug --with-node-id=false -i 10.0.0.9")
             .file("/etc/default/k3s-agent", "K3S_NODE_NAME=variable\nK3S_RESOLV_CONF=/r\nK3S_URL=https://x\n")
             .file(CONFIG, "node-name: file\nkubelet-arg:\n- a=1\n- c=1\nnode-ip: 10.0.0.1\n");
-    let launch = launched(&tree);
+    let command = launched(&tree);
     assert_eq!(
-        given(&launch),
+        given(&command),
         [
             "--a=2 (/etc/systemd/system/k3s-agent.service:3)",
             "--b=1 (/etc/systemd/system/k3s-agent.service:3)",
@@ -161,8 +161,8 @@ fn the_command_line_goes_over_files_and_files_over_variables() {
             "--resolv-conf=/r (/etc/default/k3s-agent:2)",
         ]
     );
-    assert_eq!(launch.replaced[0].lost[0].0, "c=1");
-    assert!(launch.replaced[0].by_command_line);
+    assert_eq!(command.replaced[0].lost[0].0, "c=1");
+    assert!(command.replaced[0].by_command_line);
 }
 
 #[test]
@@ -177,9 +177,9 @@ fn the_configuration_file_is_named_by_the_variable_then_by_the_option() {
         .file("/opt/v.yaml", "kubelet-arg: v=1\n");
     assert_eq!(given(&launched(&with_variable)), ["--v=1 (/opt/v.yaml:1)"]);
     let remote = agent("agent -c https://example.test/c.yaml");
-    let launch = launched(&remote);
-    assert_eq!(launch.unreadable.len(), 1);
-    assert_eq!(given(&launch), Vec::<String>::new());
+    let command = launched(&remote);
+    assert_eq!(command.unreadable.len(), 1);
+    assert_eq!(given(&command), Vec::<String>::new());
 }
 
 #[test]
@@ -189,8 +189,8 @@ fn the_operators_flags_take_the_place_of_the_distributions() {
         "node-label: a=b\nkubelet-arg:\n- node-labels+=c=d\n- read-only-port=10255\n- --containerd-=/x\n\
          - config=/etc/k.yaml\n",
     );
-    let launch = launched(&tree);
-    let all = flags(&launch);
+    let command = launched(&tree);
+    let all = flags(&command);
     assert!(all.contains(&"--node-labels=a=b (/etc/rancher/k3s/config.yaml:1)".to_owned()));
     assert!(all.contains(&"--node-labels=c=d (/etc/rancher/k3s/config.yaml:3)".to_owned()));
     assert!(!all.contains(&"--read-only-port=0 (own)".to_owned()));
@@ -216,7 +216,7 @@ fn a_server_says_what_its_cloud_controller_does() {
     assert!(!all.iter().any(|flag| flag.contains("cloud-provider")), "{all:?}");
     assert!(all.contains(&"--kubeconfig=/data/agent/kubelet.kubeconfig (own)".to_owned()));
     let none = launched(&rke2("server --disable-agent"));
-    assert!(none.words.is_empty() && none.unknown.is_some());
+    assert!(none.args.is_empty() && none.unknown.is_some());
 }
 
 #[test]
@@ -225,26 +225,26 @@ fn rke2_names_the_cloud_and_takes_klogs_flags_for_itself() {
         "/etc/rancher/rke2/config.yaml",
         "cloud-provider-name: rancher-vsphere\nkubelet-arg:\n- log_file=/x\n- v=2\n- alsologtostderr\n",
     );
-    let launch = launched(&tree);
-    assert_eq!(launch.launcher, Launcher::Rke2);
-    assert!(!launch.launcher.is_in_process());
+    let command = launched(&tree);
+    assert_eq!(command.launcher, Launcher::Rke2);
+    assert!(!command.launcher.is_in_process());
     assert_eq!(
-        given(&launch),
+        given(&command),
         ["--cloud-provider=external (/etc/rancher/rke2/config.yaml:1)", "--v=2 (/etc/rancher/rke2/config.yaml:4)",]
     );
-    assert!(flags(&launch).contains(&"--sync-frequency=30s (own)".to_owned()));
+    assert!(flags(&command).contains(&"--sync-frequency=30s (own)".to_owned()));
 }
 
 #[test]
 fn what_is_no_map_of_options_is_said() {
     for text in ["- a\n", "kubelet-arg: [\n", "kubelet-arg: x: y\n"] {
-        let launch = launched(&agent("agent").file(CONFIG, text));
-        assert_eq!(launch.unreadable.len(), 1, "{text}");
-        assert_eq!(given(&launch), Vec::<String>::new());
+        let command = launched(&agent("agent").file(CONFIG, text));
+        assert_eq!(command.unreadable.len(), 1, "{text}");
+        assert_eq!(given(&command), Vec::<String>::new());
     }
     for text in ["", "# nothing\n", "kubelet-arg:\n- a: b\n", "node-label:\n"] {
-        let launch = launched(&agent("agent").file(CONFIG, text));
-        assert_eq!(launch.unreadable, [], "{text}");
+        let command = launched(&agent("agent").file(CONFIG, text));
+        assert_eq!(command.unreadable, [], "{text}");
     }
 }
 
@@ -260,8 +260,8 @@ fn a_megabyte_of_items_is_read() {
         .file(CONFIG, items)
         .file(format!("{CONFIG}.d/1.yaml"), same)
         .file(format!("{CONFIG}.d/2.yaml"), "kubelet-arg: z=1\n".repeat(60_000));
-    let launch = launched(&tree);
-    assert_eq!(launch.words.len(), 8);
-    assert_eq!(launch.replaced.len(), 1);
-    assert_eq!(launch.replaced[0].lost.len(), 200_000);
+    let command = launched(&tree);
+    assert_eq!(command.args.len(), 8);
+    assert_eq!(command.replaced.len(), 1);
+    assert_eq!(command.replaced[0].lost.len(), 200_000);
 }

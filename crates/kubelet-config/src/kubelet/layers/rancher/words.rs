@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::{
     super::{
         super::{
-            systemd::{Origin, Word},
+            systemd::{Arg, Origin},
             tree::{Kind, Tree},
         },
-        Launch, Launcher,
+        KubeletCommand, Launcher,
     },
     Flavor,
     options::Options,
@@ -48,40 +48,40 @@ const RKE2_LOGGING: [&str; 11] = [
 #[derive(Debug, Clone)]
 pub(super) struct Given {
     /// The value, with its place.
-    pub(super) word: Word,
+    pub(super) word: Arg,
     built_in: bool,
 }
 
 impl Given {
     /// A value of the operator's.
-    pub(super) fn user(word: Word) -> Self {
+    pub(super) fn user(word: Arg) -> Self {
         Self { word, built_in: false }
     }
 
     /// A value of the distribution's own.
-    pub(super) fn built_in(word: Word) -> Self {
+    pub(super) fn built_in(word: Arg) -> Self {
         Self { word, built_in: true }
     }
 
     /// As a flag.
     fn flag(self, name: &str) -> Self {
         let text = format!("--{name}={}", self.word.text);
-        Self { word: Word { text, ..self.word }, ..self }
+        Self { word: Arg { text, ..self.word }, ..self }
     }
 }
 
-/// Builds the kubelet's words into `launch`. `command` is the word `agent` or `server`, the place of everything that
+/// Builds the kubelet's words into `kubelet`. `command` is the word `agent` or `server`, the place of everything that
 /// the distribution adds.
 pub(super) fn build(
     tree: &dyn Tree,
     flavor: &Flavor,
     options: &Options,
     name: Option<Given>,
-    command: &Word,
-    launch: &mut Launch,
+    command: &Arg,
+    kubelet: &mut KubeletCommand,
 ) {
     let own = |text: &str| {
-        Given::built_in(Word { text: text.to_owned(), declared: command.at().clone(), origins: Vec::new() })
+        Given::built_in(Arg { text: text.to_owned(), declared: command.at().clone(), origins: Vec::new() })
     };
     let data = PathBuf::from(
         options.text("data-dir").map_or_else(|| format!("/var/lib/rancher/{}", flavor.name), str::to_owned),
@@ -98,7 +98,7 @@ pub(super) fn build(
         initial.insert("hostname-override", name);
     }
     runtime(options, &own, &mut initial);
-    if launch.server_disables_cloud_controller == Some(false) {
+    if kubelet.server_disables_cloud_controller == Some(false) {
         initial.insert("cloud-provider", own("external"));
     }
     from_options(options, &mut initial);
@@ -115,9 +115,9 @@ pub(super) fn build(
             .into_iter()
             .filter(|given| flavor.launcher != Launcher::Rke2 || !is_logging(&given.word.text)),
     );
-    (launch.words, launch.built_in) = words.into_iter().map(|given| (given.word, given.built_in)).unzip();
+    (kubelet.args, kubelet.built_in) = words.into_iter().map(|given| (given.word, given.built_in)).unzip();
     if !has_defaults_file(tree, &config_dir) {
-        launch.settings = settings(options, &agent);
+        kubelet.settings = settings(options, &agent);
     }
 }
 
@@ -130,7 +130,7 @@ fn runtime(options: &Options, own: &dyn Fn(&str) -> Given, initial: &mut BTreeMa
         return;
     }
     let given = match socket {
-        Some(word) => Given::user(Word { text: path.to_owned(), ..word.clone() }),
+        Some(word) => Given::user(Arg { text: path.to_owned(), ..word.clone() }),
         None => own(path),
     };
     initial.insert("containerd", given);
@@ -152,7 +152,7 @@ fn from_options(options: &Options, initial: &mut BTreeMap<&'static str, Given>) 
     if options.is_set("protect-kernel-defaults")
         && let Some(word) = options.last("protect-kernel-defaults")
     {
-        let word = Word { text: "true".to_owned(), ..word.clone() };
+        let word = Arg { text: "true".to_owned(), ..word.clone() };
         initial.insert("protect-kernel-defaults", Given::user(word));
     }
 }
@@ -177,7 +177,7 @@ fn credential_provider(
 }
 
 /// Values that become one, with commas; each keeps its place as an origin.
-fn joined(items: &[Word]) -> Option<Given> {
+fn joined(items: &[Arg]) -> Option<Given> {
     let first = items.first()?;
     let texts: Vec<&str> = items.iter().map(|item| item.text.as_str()).collect();
     let origins = match items {
@@ -186,12 +186,12 @@ fn joined(items: &[Word]) -> Option<Given> {
             items.iter().map(|item| Origin { variable: String::new(), at: item.at().clone(), braces: false }).collect()
         }
     };
-    Some(Given::user(Word { text: texts.join(","), declared: first.declared.clone(), origins }))
+    Some(Given::user(Arg { text: texts.join(","), declared: first.declared.clone(), origins }))
 }
 
 /// The operator's `kubelet-arg`, without those that k3s 1.32 and later copies into files of `config_dir` at its start:
 /// `config` and `config-dir`.
-fn extra_args(tree: &dyn Tree, options: &Options, config_dir: &Path) -> Vec<Word> {
+fn extra_args(tree: &dyn Tree, options: &Options, config_dir: &Path) -> Vec<Arg> {
     let copied = |name: &str| tree.lstat(&config_dir.join(name)).is_ok();
     let without_config = copied("10-cli-config.conf");
     let without_dir = copied("20-cli-config-dir");
@@ -215,12 +215,12 @@ fn split(item: &str) -> (&str, &str) {
 
 /// Joins the distribution's flags and the operator's, as k3s does: a flag of the operator's takes the place of the
 /// distribution's of that name; with `+` behind its name it goes after it, with `-` before it. Sorted by name.
-fn merged(mut initial: BTreeMap<&'static str, Given>, extra: Vec<Word>) -> Vec<Given> {
+fn merged(mut initial: BTreeMap<&'static str, Given>, extra: Vec<Arg>) -> Vec<Given> {
     let mut flags: BTreeMap<String, VecDeque<Given>> = BTreeMap::new();
     for word in extra {
         let (written, value) = split(&word.text);
         let name = written.trim_end_matches(['-', '+']).to_owned();
-        let given = Given::user(Word { text: value.to_owned(), ..word.clone() });
+        let given = Given::user(Arg { text: value.to_owned(), ..word.clone() });
         let own = initial.remove(name.as_str());
         let values = flags.entry(name).or_default();
         if written.ends_with('+') {
@@ -254,7 +254,7 @@ fn rke2_cloud_provider(options: &Options) -> Option<Given> {
         "rancher-vsphere" | "harvester" => "external",
         name => name,
     };
-    Some(Given::user(Word { text: name.to_owned(), ..word.clone() }).flag("cloud-provider"))
+    Some(Given::user(Arg { text: name.to_owned(), ..word.clone() }).flag("cloud-provider"))
 }
 
 fn is_logging(flag: &str) -> bool {

@@ -71,7 +71,7 @@ fn texts(list: &Value) -> Vec<String> {
 fn kubelets_get_the_flags_that_are_expected() {
     let mut compared = 0;
     for (name, expected, snapshot) in hosts() {
-        let words = &snapshot.launch.words;
+        let words = &snapshot.command.args;
         if let Some(flags) = expected["kubelet"].get("flags") {
             let mut got: Vec<String> = words.iter().skip(1).map(|word| word.text.clone()).collect();
             got.sort();
@@ -89,7 +89,7 @@ fn kubelets_get_the_flags_that_are_expected() {
             assert_eq!(got, model, "{name}");
             compared += 1;
         }
-        assert_eq!(words.len(), snapshot.launch.built_in.len(), "{name}");
+        assert_eq!(words.len(), snapshot.command.built_in.len(), "{name}");
         assert!(!words.is_empty(), "{name}");
     }
     assert!(compared >= 6, "{compared} hosts compared");

@@ -19,7 +19,7 @@ fn text(user: &str) -> String {
 fn read(tree: MemoryTree, user: &str) -> Kubeconfig {
     let tree = tree.file(PATH, text(user));
     match kubeconfig(&tree, &settings(&[]), "--kubeconfig") {
-        Needed::Present(found) => found,
+        FileState::Present(found) => found,
         other => panic!("{user}: {other:?}"),
     }
 }
@@ -71,7 +71,7 @@ fn a_renewed_certificate_counts_more_than_inline_data() {
     let name = |rotates: bool| {
         let settings = settings(&[("rotateCertificates", rotates.into())]);
         match kubeconfig(&tree, &settings, "--kubeconfig") {
-            Needed::Present(found) => found.certificate.unwrap().common_name.unwrap(),
+            FileState::Present(found) => found.certificate.unwrap().common_name.unwrap(),
             other => panic!("{other:?}"),
         }
     };
@@ -84,7 +84,7 @@ fn what_is_no_kubeconfig_says_why_and_quotes_nothing() {
     let reason = |text: &str| {
         let tree = MemoryTree::new().file(PATH, text);
         match kubeconfig(&tree, &settings(&[]), "--kubeconfig") {
-            Needed::Bad { at, reason } => format!("{at} {reason}"),
+            FileState::Bad { at, reason } => format!("{at} {reason}"),
             other => panic!("{text}: {other:?}"),
         }
     };
@@ -96,8 +96,8 @@ fn what_is_no_kubeconfig_says_why_and_quotes_nothing() {
     }
     assert!(reason(&text("{}").replace("server:", "sever:")).contains("no cluster with a server"));
     let none = MemoryTree::new();
-    assert!(matches!(kubeconfig(&none, &settings(&[]), "--kubeconfig"), Needed::Missing { .. }));
-    assert_eq!(kubeconfig(&none, &settings(&[]), "--bootstrap-kubeconfig"), Needed::NotAsked);
+    assert!(matches!(kubeconfig(&none, &settings(&[]), "--kubeconfig"), FileState::Missing { .. }));
+    assert_eq!(kubeconfig(&none, &settings(&[]), "--bootstrap-kubeconfig"), FileState::NotAsked);
 }
 
 #[test]
@@ -105,14 +105,14 @@ fn the_serving_certificate_is_the_configured_one_or_the_clusters() {
     let path = "/var/lib/kubelet/pki/kubelet-server-current.pem";
     let certificate = pem("system:node:a", 2025, 2026, false);
     let tree = MemoryTree::new().file(path, certificate.clone()).file("/own.crt", "s3cret");
-    assert_eq!(serving(&tree, &settings(&[])), Needed::NotAsked);
+    assert_eq!(serving(&tree, &settings(&[])), FileState::NotAsked);
     let bootstrap = settings(&[("serverTLSBootstrap", true.into())]);
-    let Needed::Present(found) = serving(&tree, &bootstrap) else {
+    let FileState::Present(found) = serving(&tree, &bootstrap) else {
         panic!("it is there");
     };
     assert_eq!(found.at.to_string(), path);
     let elsewhere = settings(&[("serverTLSBootstrap", true.into()), ("--cert-dir", "/c".into())]);
-    assert!(matches!(serving(&tree, &elsewhere), Needed::Missing { .. }));
+    assert!(matches!(serving(&tree, &elsewhere), FileState::Missing { .. }));
     let own = settings(&[("tlsCertFile", "/own.crt".into())]);
-    assert!(matches!(serving(&tree, &own), Needed::Bad { .. }));
+    assert!(matches!(serving(&tree, &own), FileState::Bad { .. }));
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn value(unit: &Unit, name: &str) -> Option<String> {
-    unit.variables.get(name).map(|variable| variable.winner.value.clone())
+    unit.variables.get(name).map(|variable| variable.effective.value.clone())
 }
 
 #[test]
@@ -28,8 +28,9 @@ fn fact_18_who_wins() {
     ] {
         assert_eq!(value(&unit, name).as_deref(), expected, "{name}");
     }
-    let losers: Vec<_> = unit.variables["C"].losers.iter().map(|loser| loser.value.as_str()).collect();
-    assert_eq!(losers, ["1", "late", "e"]);
+    let overridden: Vec<_> =
+        unit.variables["C"].overridden.iter().map(|overridden| overridden.value.as_str()).collect();
+    assert_eq!(overridden, ["1", "late", "e"]);
     assert!(has(&unit, "1", |kind| matches!(kind, EventKind::Unset { name, .. } if name == "D")));
 }
 
@@ -109,12 +110,12 @@ fn pass_environment_takes_from_the_manager() {
     let manager = Manager { environment: BTreeMap::from([("P".to_owned(), "1".to_owned())]), ..Manager::default() };
     let tree = service("ExecStart=/bin/x\nPassEnvironment=P Q 1bad");
     let unit = resolve(&tree, "k.service", &manager);
-    assert_eq!(unit.variables["P"].winner.source, Source::Passed);
+    assert_eq!(unit.variables["P"].effective.source, Source::Passed);
     assert!(!unit.variables.contains_key("Q"));
 }
 
 fn parsed(text: &str, version: u32) -> Vec<(String, String)> {
-    env_file::parse(&Place::file("/e"), text.as_bytes(), version)
+    env_file::parse(&Location::file("/e"), text.as_bytes(), version)
         .assignments
         .into_iter()
         .map(|assignment| (assignment.name, assignment.value))
@@ -149,7 +150,11 @@ fn facts_23_to_26_values() {
 #[test]
 fn fact_26_what_looks_wrong_is_told() {
     let kinds = |text: &str| -> Vec<EventKind> {
-        env_file::parse(&Place::file("/e"), text.as_bytes(), 252).events.into_iter().map(|event| event.kind).collect()
+        env_file::parse(&Location::file("/e"), text.as_bytes(), 252)
+            .events
+            .into_iter()
+            .map(|event| event.kind)
+            .collect()
     };
     assert_eq!(kinds("A=\"x\" # note\n"), [EventKind::EnvTextAfterQuote]);
     assert_eq!(kinds("A=\"x\nB=1\n"), [EventKind::EnvQuoteNotClosed { lines: 2 }]);
@@ -162,7 +167,7 @@ fn fact_27_comments() {
     let text = "# a \\\nB=1\n  ; c\nA=1#2\n";
     assert_eq!(parsed(text, 252), [("A".to_owned(), "1#2".to_owned())]);
     assert_eq!(parsed(text, 254).len(), 2);
-    let events = env_file::parse(&Place::file("/e"), text.as_bytes(), 252).events;
+    let events = env_file::parse(&Location::file("/e"), text.as_bytes(), 252).events;
     assert_eq!(
         (&events[0].kind, events[0].text.as_str(), events[0].at.line),
         (&EventKind::EnvCommentContinued, "B=1", 2)
@@ -172,7 +177,7 @@ fn fact_27_comments() {
 #[test]
 fn fact_28_names_that_are_none() {
     let text = "\u{FEFF}A=1\nexport B=1\n1C=1\nD-E=1\n\"F=1\"\nG H=1\n=1=2\nZ=1\nZ=%n$X\n";
-    let file = env_file::parse(&Place::file("/e"), text.as_bytes(), 252);
+    let file = env_file::parse(&Location::file("/e"), text.as_bytes(), 252);
     assert_eq!(file.assignments.len(), 2);
     assert_eq!(file.assignments[1].value, "%n$X");
     let reasons: Vec<(u32, &str)> = file

@@ -87,14 +87,14 @@ fn the_hosts_resolve_as_systemd_resolved_them() {
         assert_eq!(serde_json::json!(argv), expected["argv"], "{host}");
         for (name, variable) in expected["variables"].as_object().into_iter().flatten() {
             let own = &unit.variables[name];
-            let losers: Vec<Value> = own
-                .losers
+            let overridden: Vec<Value> = own
+                .overridden
                 .iter()
-                .map(|loser| serde_json::json!({"at": loser.at.file_line(), "value": loser.value}))
+                .map(|overridden| serde_json::json!({"at": overridden.at.file_line(), "value": overridden.value}))
                 .collect();
-            assert_eq!(own.winner.value, variable["value"].as_str().unwrap(), "{host} {name}");
-            assert_eq!(own.winner.at.file_line(), variable["from"].as_str().unwrap(), "{host} {name}");
-            assert_eq!(serde_json::json!(losers), variable["overrides"], "{host} {name}");
+            assert_eq!(own.effective.value, variable["value"].as_str().unwrap(), "{host} {name}");
+            assert_eq!(own.effective.at.file_line(), variable["from"].as_str().unwrap(), "{host} {name}");
+            assert_eq!(serde_json::json!(overridden), variable["overrides"], "{host} {name}");
             if let Some(at) = variable["referenced_at"].as_str() {
                 assert_eq!(own.referenced_at[0].file_line(), at, "{host} {name}");
             }

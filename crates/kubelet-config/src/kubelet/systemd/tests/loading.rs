@@ -35,7 +35,7 @@ fn fact_1_a_given_search_path_counts() {
 #[test]
 fn fact_2_masks_are_links_to_null_and_empty_files() {
     let path = format!("{ETC}/k.service");
-    let masked = LoadState::Masked { by: Place::file(&path) };
+    let masked = LoadState::Masked { by: Location::file(&path) };
     let tree = service("ExecStart=/bin/x").file(format!("{USR}/k.service.d/a.conf"), drop_in("A=1"));
     let unit = load(&tree.clone().link(&path, "/dev/null"));
     assert_eq!((&unit.load, unit.argv.len()), (&masked, 0));
@@ -159,8 +159,8 @@ fn fact_8_of_one_name_one_survives() {
         .file(format!("{USR}/{name}.d/20-x.conf"), drop_in("B=own"))
         .file(format!("{ETC}/service.d/20-x.conf"), drop_in("B=type"));
     let unit = resolve(&tree, name, &Manager::default());
-    assert_eq!(unit.variables["A"].winner.value, "prefix");
-    assert_eq!(unit.variables["B"].winner.value, "own");
+    assert_eq!(unit.variables["A"].effective.value, "prefix");
+    assert_eq!(unit.variables["B"].effective.value, "own");
     let shadowed = |kind: &EventKind| matches!(kind, EventKind::DropInShadowed { .. });
     assert!(has(&unit, "A=own", shadowed) && has(&unit, "B=type", shadowed));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{super::super::super::systemd::Word, Values};
+use super::{super::super::super::systemd::Arg, Values};
 
 /// Options that take no word of their own on the command line; from `k3s server --help` and `rke2 server --help`.
 const SWITCHES: [&str; 44] = [
@@ -53,7 +53,7 @@ const SWITCHES: [&str; 44] = [
 ];
 
 /// The options of the command line, in Go's way: one dash or two, the value behind `=` or in the next word.
-pub(super) fn read(words: &[Word]) -> Vec<(String, Values)> {
+pub(super) fn read(words: &[Arg]) -> Vec<(String, Values)> {
     let mut found: Vec<(String, Values)> = Vec::new();
     let mut index = BTreeMap::new();
     let mut words = words.iter();
@@ -90,8 +90,8 @@ pub(super) fn read(words: &[Word]) -> Vec<(String, Values)> {
     found
 }
 
-fn with_text(word: &Word, text: String) -> Word {
-    Word { text, ..word.clone() }
+fn with_text(word: &Arg, text: String) -> Arg {
+    Arg { text, ..word.clone() }
 }
 
 /// The options that have a letter of their own.

@@ -10,11 +10,11 @@ use super::{
         super::{
             super::{
                 config::document::{self, Node, Value},
-                place::Place,
-                systemd::{Unit, Word},
+                location::Location,
+                systemd::{Arg, Unit},
                 tree::{Kind, Tree},
             },
-            Launch,
+            KubeletCommand,
         },
         Flavor,
     },
@@ -32,13 +32,13 @@ pub(super) fn find(
     unit: &Unit,
     flavor: &Flavor,
     given: &[(String, Values)],
-    launch: &mut Launch,
+    kubelet: &mut KubeletCommand,
 ) -> Vec<PathBuf> {
     let named = of_variable(unit, &format!("{}CONFIG_FILE", flavor.variables))
         .or_else(|| given.iter().find(|(option, _)| option == "config")?.1.items.first().cloned());
     let main = match &named {
         Some(word) if word.text.starts_with("http://") || word.text.starts_with("https://") => {
-            launch
+            kubelet
                 .unreadable
                 .push((word.at().clone(), format!("the configuration is at {}, which is not asked", word.text)));
             return Vec::new();
@@ -65,28 +65,28 @@ pub(super) fn find(
 }
 
 /// Reads a configuration file over what the earlier ones gave.
-pub(super) fn read(tree: &dyn Tree, path: &Path, options: &mut Options, launch: &mut Launch) {
-    let place = Place::file(path);
+pub(super) fn read(tree: &dyn Tree, path: &Path, options: &mut Options, kubelet: &mut KubeletCommand) {
+    let place = Location::file(path);
     let document = match tree.read_text(path) {
         Ok(text) => document::parse(&place, &text),
         Err(error) => {
-            launch.unreadable.push((place, error.to_string()));
+            kubelet.unreadable.push((place, error.to_string()));
             return;
         }
     };
     let document = match document {
         Ok(document) => document,
         Err(error) => {
-            launch.unreadable.push((error.at, error.reason));
+            kubelet.unreadable.push((error.at, error.reason));
             return;
         }
     };
-    launch.files.push(place);
+    kubelet.files.push(place);
     let entries = match document.value {
         Value::Map(entries) => entries,
         Value::Null => return,
         _ => {
-            launch.unreadable.push((document.at, "is no map of options, as `key: value`".to_owned()));
+            kubelet.unreadable.push((document.at, "is no map of options, as `key: value`".to_owned()));
             return;
         }
     };
@@ -101,19 +101,19 @@ pub(super) fn read(tree: &dyn Tree, path: &Path, options: &mut Options, launch: 
         match options.0.get_mut(&option) {
             Some(_) if appends && is_null => {}
             Some(existing) if appends => existing.items.extend(values.items),
-            _ => replace(options, option, values, false, launch),
+            _ => replace(options, option, values, false, kubelet),
         }
     }
 }
 
 /// The values of a key: of a list each, of anything else one. A map, which no option takes, gives none.
-fn items(node: &Node) -> Vec<Word> {
+fn items(node: &Node) -> Vec<Arg> {
     let word = |node: &Node| {
         let text = match node.value {
             Value::Null => String::new(),
             _ => node.text()?,
         };
-        Some(Word { text, declared: node.at.clone(), origins: Vec::new() })
+        Some(Arg { text, declared: node.at.clone(), origins: Vec::new() })
     };
     match &node.value {
         Value::List(items) => items.iter().filter_map(word).collect(),

@@ -4,7 +4,7 @@ use std::{fmt, path::Path, sync::Arc};
 
 /// A place in a file below the root.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct Location {
     /// The file, as it is called on the host; bytes that are not UTF-8 show as `U+FFFD`.
     pub file: Arc<str>,
     /// The line, counted from 1; 0 means the file as a whole.
@@ -15,7 +15,7 @@ pub struct Place {
     pub width: u32,
 }
 
-impl Place {
+impl Location {
     /// The file as a whole.
     pub fn file(path: impl AsRef<Path>) -> Self {
         Self { file: path.as_ref().to_string_lossy().into(), line: 0, column: 0, width: 0 }
@@ -39,7 +39,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     /// `file:line`, as messages name it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file_line())
