@@ -46,13 +46,14 @@ impl Explain {
 }
 
 fn explain_rule(rule: &Rule, output: Output) -> anyhow::Result<String> {
-    let Rule { id, name, severity, doc, source, fix, .. } = rule;
+    let Rule { id, name, severity, fix, seen, .. } = rule;
+    let meaning = rule.meaning();
     if output == Output::Json {
-        let row = json!({"rule": id, "name": name, "severity": severity, "meaning": doc, "fix": fix, "seen": source});
+        let row = json!({"rule": id, "name": name, "severity": severity, "meaning": meaning, "fix": fix, "seen": seen});
         return Ok(serde_json::to_string_pretty(&row)? + "\n");
     }
     Ok(format!(
-        "{id} {name}: {doc}\n\nSeverity:   {severity}\nFix:        {fix}\nSeen:       {source}\n\n\
+        "{id} {name}: {meaning}\n\nSeverity:   {severity}\nFix:        {fix}\nSeen:       {seen}\n\n\
          A comment above the line allows it: # nodevigil: allow {id}: the reason\n"
     ))
 }

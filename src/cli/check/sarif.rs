@@ -15,13 +15,13 @@ use super::{
 
 pub fn log(root: &Path, sources: &Sources, chosen: &Chosen) -> Value {
     let used: BTreeSet<&str> = chosen.shown().map(|finding| finding.rule).collect();
-    let rules = rules::all().filter(|rule| used.contains(rule.id)).map(|rule| {
+    let rules = rules::all().filter(|rule| used.contains(rule.id.as_str())).map(|rule| {
         json!({
             "id": rule.id,
             "name": rule.name,
-            "shortDescription": {"text": rule.name},
-            "fullDescription": {"text": rule.doc},
-            "help": {"text": format!("{}\nSeen: {}", rule.fix, rule.source)},
+            "shortDescription": {"text": rule.summary},
+            "fullDescription": {"text": rule.meaning()},
+            "help": {"text": format!("{}\nSeen: {}", rule.fix, rule.seen)},
         })
     });
     json!({

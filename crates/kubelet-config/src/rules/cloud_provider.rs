@@ -1,7 +1,7 @@
 //! The flag without which an autoscaled node is deleted again: `--cloud-provider=external`.
 
 use super::{
-    Finding, Report, Rule, Severity, UNINITIALIZED,
+    Check, Finding, Report, Severity, UNINITIALIZED,
     lost::{env_file_line, explained, reason, reload, restart, rule_of},
 };
 use crate::kubelet::{
@@ -13,23 +13,7 @@ use crate::kubelet::{
     version::Minor,
 };
 
-pub(super) const RULES: &[Rule] = &[Rule {
-    id: "CL001",
-    name: "cloud-provider-missing",
-    severity: "error",
-    doc: "A cloud controller manager is expected (the intent says so, other nodes have a `spec.providerID`, the \
-          uninitialized taint exists, or the cloud's metadata service answers), but `--cloud-provider=external` does \
-          not reach the kubelet. The Node then registers without the taint \
-          `node.cloudprovider.kubernetes.io/uninitialized`, the controller does not initialize it, `spec.providerID` \
-          stays empty, and the autoscaler deletes the server as one that never joined. The finding says where the \
-          text of the flag got lost.",
-    source: "hetznercloud/hcloud-cloud-controller-manager#267, #298, #59, #70, #179; k3s-io/k3s#11141; \
-             digitalocean/digitalocean-cloud-controller-manager#107, #281; rancher/rke#660; \
-             kubernetes/kubernetes#36213",
-    fix: "Write the flag where it is read (see the finding that explains the loss); if the Node exists already, \
-          delete it and restart the kubelet, for the taint is set at creation only.",
-    run: cloud_provider_missing,
-}];
+pub(super) const RULES: &[(&str, Check)] = &[("CL001", cloud_provider_missing)];
 
 fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
     let wanted = ExpectedFlag::new("cloud-provider", "external");

@@ -3,7 +3,7 @@
 mod dir;
 mod limits;
 
-use super::{Finding, Report, Rule, Severity, at, settings};
+use super::{Check, Finding, Report, Severity, at, settings};
 use crate::kubelet::{
     config::{ConfigFile, ConfigFileState, UnknownField},
     layers::Launcher,
@@ -12,79 +12,14 @@ use crate::kubelet::{
 };
 
 /// The rules of this family.
-pub(super) const RULES: &[Rule] = &[
-    Rule {
-        id: "CF001",
-        name: "config-unreadable",
-        severity: "fatal; info before kubeadm join where the file is still to be written",
-        doc: "The file of `--config`, or a drop-in of `--config-dir`, is not there, is neither YAML nor JSON, is no \
-              `KubeletConfiguration` or has a value of a wrong type: the kubelet exits at its start.",
-        source: "kubernetes/kubeadm: 'failed to load Kubelet config file /var/lib/kubelet/config.yaml'; tried with \
-                 kubelet 1.36.3",
-        fix: "Correct the file at the place named; before kubeadm join a missing file is normal, kubeadm writes it.",
-        run: unreadable,
-    },
-    Rule {
-        id: "CF002",
-        name: "config-unknown-field",
-        severity: "error for fields that a node depends on, else warning",
-        doc: "A key of the configuration is none that the kubelet knows (names are case-sensitive, flags have other \
-              names), or stands there twice. Strict decoding fails, the lenient one passes over the key, and there is \
-              a warning in the log at most: the setting has its default.",
-        source: "kubernetes/kubernetes#78758, #83204; bottlerocket-os/bottlerocket#989",
-        fix: "Write the name as the reference of KubeletConfiguration has it, or delete the line.",
-        run: unknown_field,
-    },
-    Rule {
-        id: "CF003",
-        name: "config-dir-unsupported",
-        severity: "fatal; warning before the first start where the folder is missing",
-        doc: "`--config-dir` names a folder that is not there, or the kubelet is a 1.28 or 1.29, which wants \
-              `KUBELET_CONFIG_DROPIN_DIR_ALPHA` in its environment: it exits at its start.",
-        source: "KEP-3983; tried with kubelet 1.36.3",
-        fix: "Create the folder, set the variable, or remove the flag.",
-        run: dir::config_dir,
-    },
-    Rule {
-        id: "CF004",
-        name: "config-dir-file-ignored",
-        severity: "warning where the name looks like configuration, else info",
-        doc: "A file in the folder of `--config-dir` does not end in `.conf`, or the folder itself is a symbolic link, \
-              which the kubelet does not follow: it is not read, and no log says so.",
-        source: "k3s-io/k3s#2116; tried with kubelet 1.36.3",
-        fix: "Give the file a name that ends in .conf, and the flag the folder's real path.",
-        run: dir::ignored,
-    },
-    Rule {
-        id: "CF005",
-        name: "config-dir-bad-kind",
-        severity: "fatal",
-        doc: "A drop-in of `--config-dir` lacks `apiVersion: kubelet.config.k8s.io/v1beta1` or \
-              `kind: KubeletConfiguration`: the kubelet exits at its start.",
-        source: "KEP-3983; tried with kubelet 1.36.3",
-        fix: "Add apiVersion and kind to each drop-in.",
-        run: bad_kind,
-    },
-    Rule {
-        id: "CF007",
-        name: "config-invalid",
-        severity: "fatal",
-        doc: "A setting, from a file or a flag, has a value out of its range, or two settings contradict one another: \
-              the kubelet's validation refuses it, and the kubelet exits at its start with 'failed to validate kubelet \
-              configuration'.",
-        source: "pkg/kubelet/apis/config/validation/validation.go, Kubernetes 1.36.3",
-        fix: "Write a value that the kubelet takes at the place named.",
-        run: limits::invalid,
-    },
-    Rule {
-        id: "CF008",
-        name: "field-too-new",
-        severity: "warning",
-        doc: "A field of the configuration is newer than the kubelet, which passes over it as over an unknown one.",
-        source: "the tags of kubernetes/kubelet, config/v1beta1/types.go",
-        fix: "Remove the field, or upgrade the kubelet.",
-        run: too_new,
-    },
+pub(super) const RULES: &[(&str, Check)] = &[
+    ("CF001", unreadable),
+    ("CF002", unknown_field),
+    ("CF003", dir::config_dir),
+    ("CF004", dir::ignored),
+    ("CF005", bad_kind),
+    ("CF007", limits::invalid),
+    ("CF008", too_new),
 ];
 
 /// Fields, or structures, without which a node does not join, is not safe or does not protect itself.

@@ -1,6 +1,6 @@
 //! AU: what the kubelet shows to the API server, and whom it lets use its own API.
 
-use super::{Finding, Report, Rule, Severity, settings};
+use super::{Check, Finding, Report, Severity, settings};
 use crate::kubelet::{
     layers::Launcher,
     location::Location,
@@ -12,81 +12,14 @@ mod access;
 mod dates;
 
 /// The rules of this family.
-pub(super) const RULES: &[Rule] = &[
-    Rule {
-        id: "AU001",
-        name: "no-credentials",
-        severity: "fatal; silent before `kubeadm join`, unless a file is there and unusable",
-        doc: "The file of `--kubeconfig` is missing, is no kubeconfig, or names credentials that are not there, and \
-              there is no bootstrap kubeconfig with which the kubelet could get new ones: it exits at its start.",
-        source: "kubernetes-sigs/kubespray#8242, #3769; kubernetes/kubeadm#2054; kubernetes/kubernetes#57631",
-        fix: "Run kubeadm join, or write a bootstrap kubeconfig with a valid token.",
-        run: no_credentials,
-    },
-    Rule {
-        id: "AU002",
-        name: "client-cert-expired",
-        severity: "fatal; error if it is not valid yet; warning if it is overdue, or a bootstrap kubeconfig can renew it",
-        doc: "The client certificate of the kubeconfig has expired, is not valid yet (a wrong clock), or is past the \
-              time at which the kubelet renews it (70 to 90 % of its life): the API server refuses the kubelet, which \
-              exits at its next start.",
-        source: "kubernetes/kubernetes#65991, #78758, #107489",
-        fix: "kubeadm: a new bootstrap token, or `kubeadm init phase kubeconfig kubelet` on a control plane; else \
-              register the node anew.",
-        run: dates::client_certificate,
-    },
-    Rule {
-        id: "AU003",
-        name: "rotation-off",
-        severity: "warning",
-        doc: "`rotateCertificates` is false, which is the default, and the kubeconfig has a client certificate: \
-              nothing renews it, and the node is lost when it expires. Not so with an exec plugin or a token, nor \
-              with k3s and RKE2, which renew certificates themselves.",
-        source: "kubernetes/kubernetes#78758",
-        fix: "Set rotateCertificates: true.",
-        run: dates::rotation_off,
-    },
-    Rule {
-        id: "AU007",
-        name: "anonymous-auth",
-        severity: "error together with AlwaysAllow, else warning",
-        doc: "`authentication.anonymous.enabled` is true, which is the default of a kubelet without --config: requests \
-              without credentials reach its API.",
-        source: "CIS Kubernetes Benchmark 4.2.1; kubelet defaults (SetDefaults and applyLegacyDefaults)",
-        fix: "Set authentication.anonymous.enabled: false.",
-        run: access::anonymous,
-    },
-    Rule {
-        id: "AU008",
-        name: "always-allow",
-        severity: "error",
-        doc: "`authorization.mode` is AlwaysAllow, which is the default of a kubelet without --config: whoever reaches \
-              its API may run commands in every container.",
-        source: "CIS Kubernetes Benchmark 4.2.2",
-        fix: "Set authorization.mode: Webhook and authentication.webhook.enabled: true.",
-        run: access::always_allow,
-    },
-    Rule {
-        id: "AU009",
-        name: "read-only-port",
-        severity: "warning",
-        doc: "`readOnlyPort` is not 0; without --config it is 10255: the port serves pod specifications and metrics to \
-              everybody who reaches it.",
-        source: "CIS Kubernetes Benchmark 4.2.4; GKE's notice on the kubelet's read-only port",
-        fix: "Set readOnlyPort: 0.",
-        run: access::read_only_port,
-    },
-    Rule {
-        id: "AU010",
-        name: "serving-cert",
-        severity: "warning",
-        doc: "`serverTLSBootstrap` is true and there is no serving certificate minutes after the kubelet's start (its \
-              request waits for approval, which nobody does by default), or the serving certificate has expired: \
-              logs, exec and metrics fail.",
-        source: "kubernetes/kubernetes#73356; kubernetes/kubeadm#591, #1635",
-        fix: "kubectl certificate approve, or install an approver for kubernetes.io/kubelet-serving.",
-        run: dates::serving_certificate,
-    },
+pub(super) const RULES: &[(&str, Check)] = &[
+    ("AU001", no_credentials),
+    ("AU002", dates::client_certificate),
+    ("AU003", dates::rotation_off),
+    ("AU007", access::anonymous),
+    ("AU008", access::always_allow),
+    ("AU009", access::read_only_port),
+    ("AU010", dates::serving_certificate),
 ];
 
 /// Whether the kubelet can get credentials with its bootstrap kubeconfig.

@@ -5,7 +5,7 @@ mod memory;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Finding, Report, Rule, Severity,
+    Check, Finding, Report, Severity,
     lost::{quoted, reload, restart, unit_name},
 };
 use crate::kubelet::{
@@ -16,31 +16,7 @@ use crate::kubelet::{
     systemd::{Arg, LoadState},
 };
 
-pub(super) const RULES: &[Rule] = &[
-    Rule {
-        id: "SD020",
-        name: "needs-daemon-reload",
-        severity: "warning; error if a wanted flag is only on disk",
-        doc: "The unit on disk is not the one that systemd has in its memory: another command, other `Environment=` or \
-              `EnvironmentFile=` lines, other drop-ins. A restart without `systemctl daemon-reload` keeps the old \
-              settings. systemd's own NeedDaemonReload misses new drop-in folders and files with an older time stamp, \
-              so that the contents are compared.",
-        source: "systemctl(1), daemon-reload; cloud-init scripts that write a drop-in and only restart; tried with \
-                 systemd 252",
-        fix: "systemctl daemon-reload && systemctl restart kubelet.",
-        run: needs_daemon_reload,
-    },
-    Rule {
-        id: "SD021",
-        name: "argv-drift",
-        severity: "error if the difference has a wanted flag, or one that this kubelet does not know; else warning",
-        doc: "The running kubelet was started with other arguments than those that the files give it now: it was not \
-              restarted since they changed, or systemd has not loaded them (SD020).",
-        source: "proc(5), /proc/PID/cmdline, compared with the resolution of the unit",
-        fix: "Restart the kubelet, after a daemon-reload if SD020 says so.",
-        run: argv_drift,
-    },
-];
+pub(super) const RULES: &[(&str, Check)] = &[("SD020", needs_daemon_reload), ("SD021", argv_drift)];
 
 /// What differs in one file.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Files that look like drop-ins of the unit and are not read.
 
 use super::{
-    Finding, Report, Rule, Severity,
+    Check, Finding, Report, Severity,
     lost::{Arrived, not_a_drop_in, reload},
 };
 use crate::kubelet::{
@@ -10,30 +10,7 @@ use crate::kubelet::{
     systemd::{Event, EventKind, NotADropIn},
 };
 
-pub(super) const RULES: &[Rule] = &[
-    Rule {
-        id: "SD009",
-        name: "dropin-ignored",
-        severity: "error if it holds a wanted flag that is lost; warning; info for what was hardly meant to be read",
-        doc: "A file near the unit's drop-ins is none: its name does not end in `.conf`, starts with a dot, or it lies \
-              in a folder that is no drop-in folder of this unit (`kubelet.d`, `kubelet-.service.d`, \
-              `kubelet.service.d/sub`).",
-        source: "systemd.unit(5), drop-ins; tried with systemd 252",
-        fix: "Name it *.conf and put it into the unit's own folder, /etc/systemd/system/kubelet.service.d/.",
-        run: ignored,
-    },
-    Rule {
-        id: "SD010",
-        name: "dropin-shadowed-or-masked",
-        severity: "warning if it holds a wanted flag, or one that is not given elsewhere; else info",
-        doc: "A drop-in is not read because one of the same name in a folder of higher precedence stands in its \
-              place, or a link to `/dev/null` or an empty file masks it. Of all files of one name a single one is read, \
-              and that one completely.",
-        source: "systemd.unit(5), drop-ins; image-builder's 10-kubeadm.conf hides the packaged one",
-        fix: "Give one of them another name, or delete the hidden one.",
-        run: hidden,
-    },
-];
+pub(super) const RULES: &[(&str, Check)] = &[("SD009", ignored), ("SD010", hidden)];
 
 /// Endings that package managers and editors give to what they set aside.
 const SET_ASIDE: &[&str] = &[

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Finding, Report, Rule, Severity,
+    Check, Finding, Report, Severity,
     lost::{Arrived, holds_flags, quoted, reload, restart},
 };
 use crate::kubelet::{
@@ -12,17 +12,7 @@ use crate::kubelet::{
     systemd::{Event, EventKind, Exec},
 };
 
-pub(super) const RULES: &[Rule] = &[Rule {
-    id: "SD025",
-    name: "encoding",
-    severity: "error where flags or a variable are lost, else warning",
-    doc: "A file has a byte order mark, which makes the first variable's name another one, or CRLF line ends, or \
-              is not UTF-8; or a flag holds a no-break space, a typographic dash or quote, as word processors and web \
-              pages put them.",
-    source: "systemd.syntax(7), systemd.exec(5); tried with systemd 252",
-    fix: "Save the file as UTF-8 without a byte order mark, with LF line ends, plain blanks, dashes and quotes.",
-    run: encoding,
-}];
+pub(super) const RULES: &[(&str, Check)] = &[("SD025", encoding)];
 
 /// A character that looks like one of ASCII, and is none.
 pub(super) fn odd_character(text: &str) -> Option<(char, &'static str)> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Finding, Report, Rule, Severity,
+    Check, Finding, Report, Severity,
     lost::{Arrived, holds_flags, quoted, reload, restart, unit_name},
 };
 use crate::kubelet::{
@@ -13,60 +13,12 @@ use crate::kubelet::{
     systemd::{Assignment, EnvFile, EnvFileState, EventKind},
 };
 
-pub(super) const RULES: &[Rule] = &[
-    Rule {
-        id: "SD003",
-        name: "env-file-not-read",
-        severity: "error if it holds a wanted flag that is lost, else warning",
-        doc: "A file that looks as if it were meant for the kubelet (`/etc/default/kubelet`, \
-              `/etc/sysconfig/kubelet`, `kubeadm-flags.env` and their like) sets variables, but no \
-              `EnvironmentFile=` of the unit names it. Debian's packages read `/etc/default/kubelet`, RPMs and the raw \
-              template that Flatcar documents read `/etc/sysconfig/kubelet`; guides mix them up.",
-        source: "systemd.exec(5), EnvironmentFile=; most of SD001's threads",
-        fix: "Move the line into a file that the unit reads.",
-        run: not_read,
-    },
-    Rule {
-        id: "SD004",
-        name: "env-file-line-ignored",
-        severity: "error if it holds a wanted flag that is lost, else warning",
-        doc: "A line of an environment file is no assignment for systemd: `export A=1`, a name with a blank, a dash \
-              or a digit at its start, or flags without any assignment. systemd ignores it; a shell would not.",
-        source: "systemd.exec(5), EnvironmentFile=; kubernetes/kubernetes#76201; hetznercloud/\
-                 hcloud-cloud-controller-manager#267",
-        fix: "Write NAME=VALUE, nothing before it.",
-        run: line_ignored,
-    },
-    Rule {
-        id: "SD012",
-        name: "env-file-required-missing",
-        severity: "fatal",
-        doc: "`EnvironmentFile=` names a file without a dash before it, and the file does not exist: systemd does not \
-              start the unit (`Failed to load environment files`, `Result=resources`).",
-        source: "systemd.exec(5), EnvironmentFile=; the units of AKS, EKS, kOps and GCE have no dash",
-        fix: "Create the file, or write a dash before its path.",
-        run: required_missing,
-    },
-    Rule {
-        id: "SD013",
-        name: "env-file-dropped",
-        severity: "error; fatal where the file is required",
-        doc: "An environment file is there but systemd cannot use it (a folder, not UTF-8, a NUL, UTF-16, a path that \
-              is not absolute), and with a dash it skips all of it without a word.",
-        source: "systemd.exec(5), EnvironmentFile=; tried with systemd 252",
-        fix: "Save it as UTF-8 without a byte order mark, as a regular file.",
-        run: dropped,
-    },
-    Rule {
-        id: "SD014",
-        name: "env-file-quote-swallow",
-        severity: "error; warning where nothing of it was meant for the kubelet",
-        doc: "A quote in an environment file is never closed, so that the rest of the file becomes one value, or text \
-              stands behind a closing quote and becomes a part of the value.",
-        source: "systemd.exec(5), EnvironmentFile=; hetznercloud/hcloud-cloud-controller-manager#567",
-        fix: "Close the quote on the same line, and put nothing behind it.",
-        run: quote_swallow,
-    },
+pub(super) const RULES: &[(&str, Check)] = &[
+    ("SD003", not_read),
+    ("SD004", line_ignored),
+    ("SD012", required_missing),
+    ("SD013", dropped),
+    ("SD014", quote_swallow),
 ];
 
 fn not_read(snapshot: &Snapshot, report: &mut Report) {

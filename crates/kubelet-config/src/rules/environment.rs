@@ -3,43 +3,20 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Finding, Report, Rule, Severity,
+    Check, Finding, Report, Severity,
     lost::{Arrived, env_file_line, environment_line, holds_flags, lost_sentence, reload, restart, shown_value, whole},
 };
-use crate::kubelet::{
-    location::Location,
-    search::{flags_in, place_of, used_names, would_bring},
-    snapshot::Snapshot,
-    systemd::{Assignment, EventKind, Source, Variable},
+use crate::{
+    edit::Change,
+    kubelet::{
+        location::Location,
+        search::{flags_in, place_of, used_names, would_bring},
+        snapshot::Snapshot,
+        systemd::{Assignment, EventKind, Source, Variable},
+    },
 };
 
-pub(super) const RULES: &[Rule] = &[
-    Rule {
-        id: "SD001",
-        name: "env-overridden-by-file",
-        severity: "error if a wanted flag is lost, warning if another one is, info if nothing is lost",
-        doc: "A variable that `ExecStart=` uses is set more than once, and the assignment that counts is one of an \
-              `EnvironmentFile=`. Files always beat `Environment=`, whatever the order of the drop-ins, and a later \
-              file beats an earlier one. The usual case: a package ships `/etc/default/kubelet` with an empty \
-              `KUBELET_EXTRA_ARGS=`, and a drop-in with `Environment=\"KUBELET_EXTRA_ARGS=…\"` has no effect.",
-        source: "systemd.exec(5); hetznercloud/hcloud-cloud-controller-manager#267, #298, #59, #70, #179; \
-                 kubernetes-sigs/cluster-api-provider-vsphere#68; geerlingguy/ansible-role-kubernetes#15, #44; \
-                 kubernetes/kubernetes#54965, #36213; kubernetes/kubeadm#1021",
-        fix: "Put the words into the file that wins and restart; an environment file needs no daemon-reload.",
-        run: overridden_by_file,
-    },
-    Rule {
-        id: "SD024",
-        name: "environment-order",
-        severity: "warning",
-        doc: "A variable is set by two `Environment=` lines, or an empty `Environment=` clears the first: the line \
-              that is loaded later counts, and the earlier value held flags that are lost. Drop-ins are loaded in the \
-              order of their file names, over all directories together.",
-        source: "systemd.unit(5), drop-ins; systemd.exec(5), Environment=",
-        fix: "Keep one of the lines, or name the drop-in so that it sorts last.",
-        run: environment_order,
-    },
-];
+pub(super) const RULES: &[(&str, Check)] = &[("SD001", overridden_by_file), ("SD024", environment_order)];
 
 /// How many assignments that lose are told of: the last ones, which were nearest to counting.
 const MAX_OVERRIDDEN: usize = 20;
@@ -157,7 +134,8 @@ fn file_wins(
         line_with(env_file_line, effective, &words),
         effective.at,
         restart(snapshot)
-    ));
+    ))
+    .edit(&effective.at, Change::Lines(vec![line_with(env_file_line, effective, &words)]));
     for (overridden, _) in lost {
         finding = finding.step(first_flag(overridden), "this is lost");
         if let Source::File { declared } = &overridden.source {

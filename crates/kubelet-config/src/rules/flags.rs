@@ -5,78 +5,20 @@ mod duplicate;
 mod stray;
 mod value;
 
-use super::{Finding, Report, Rule, Severity, at};
+use super::{Check, Finding, Report, Severity, at};
 use crate::kubelet::{
     flags::{FlagSpec, FlagUse, table},
     snapshot::Snapshot,
     version::{Minor, Version},
 };
 
-pub(super) const RULES: &[Rule] = &[
-    Rule {
-        id: "FL001",
-        name: "unknown-flag",
-        severity: "fatal; warning where the kubelet's release is not in the table, or is a distribution's own build",
-        doc: "A flag of the argument list is in no release of the kubelet, or came with a later one. The kubelet exits \
-              with `unknown flag`. The table of flags is compared with real kubelets in nodevigil's tests.",
-        source: "kubernetes/kops#17657; spf13/pflag",
-        fix: "Correct the spelling, or remove the flag.",
-        run: unknown,
-    },
-    Rule {
-        id: "FL002",
-        name: "removed-flag",
-        severity: "fatal",
-        doc: "A flag of the argument list was removed in this kubelet's release or before: it exits with `unknown \
-              flag`. Files such as /var/lib/kubelet/kubeadm-flags.env keep flags over upgrades.",
-        source: "Azure/AKSFlexNode#57; Azure/karpenter-provider-azure#338, #1517, #1543; Azure/AgentBaker#5438, #8273; \
-                 kubernetes/kops#17657; kubernetes-sigs/image-builder#1866; Azure/AKS#4604",
-        fix: "Delete the flag; its replacement, if there is one, is named.",
-        run: removed,
-    },
-    Rule {
-        id: "FL003",
-        name: "flag-removed-soon",
-        severity: "info; warning if the next release removes it",
-        doc: "A flag that this kubelet takes is gone in a later release: an upgrade that keeps the file will not start. \
-              Not reported for flags that a distribution (k3s, RKE2) writes by itself.",
-        source: "the threads of FL002; kubeadm rewrites kubeadm-flags.env on join and upgrade only",
-        fix: "Remove the flag before the upgrade.",
-        run: removed_soon,
-    },
-    Rule {
-        id: "FL004",
-        name: "bad-value",
-        severity: "fatal; error for a value that is another flag",
-        doc: "A flag's value does not have the form that the flag wants, or the last flag lacks its value: the kubelet \
-              exits with `invalid argument` or `flag needs an argument`. pflag takes the next word as the value, \
-              whatever it looks like: `--node-ip --v=2` sets the address `--v=2`.",
-        source: "canonical/cluster-api-k8s#115; kube-hetzner's example system-reserved=cpu=memory=200Mi; spf13/pflag",
-        fix: "Write the value in the form that the flag wants.",
-        run: value::bad_value,
-    },
-    Rule {
-        id: "FL005",
-        name: "duplicate-flag",
-        severity: "info if the last one wins; warning if a part of the earlier value is lost",
-        doc: "A flag is given more than once. Of most flags the last one wins. Lists are appended. The pairs of maps \
-              accumulate, and of a key that is there twice the last one wins. --register-with-taints does not \
-              accumulate: the last one replaces all taints of the earlier ones.",
-        source: "k8s.io/component-base/cli/flag; spf13/pflag",
-        fix: "Keep one, in the place that is meant to win.",
-        run: duplicate::duplicate,
-    },
-    Rule {
-        id: "SD016",
-        name: "stray-positional-argument",
-        severity: "fatal",
-        doc: "A word of the argument list is neither a flag nor a flag's value: the kubelet takes it for a command and \
-              exits with `unknown command`. Usual causes: a backslash with a blank behind it, a comment behind a value, \
-              a typographic dash, a shell's operator, an empty `${X}`, a blank in a value.",
-        source: "openshift/installer#2080; systemd.service(5), COMMAND LINES",
-        fix: "Remove the word.",
-        run: stray::stray,
-    },
+pub(super) const RULES: &[(&str, Check)] = &[
+    ("FL001", unknown),
+    ("FL002", removed),
+    ("FL003", removed_soon),
+    ("FL004", value::bad_value),
+    ("FL005", duplicate::duplicate),
+    ("SD016", stray::stray),
 ];
 
 /// The releases whose flags were read from their sources; later ones are only announced.

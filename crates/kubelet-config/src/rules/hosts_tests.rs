@@ -10,7 +10,7 @@ use crate::kubelet::{
     resolve::{Inputs, Overrides, snapshot},
     snapshot::{CloudFacts, Intent, Snapshot},
     systemd::{Manager, tests::hosts::tree_of},
-    tree::MemoryTree,
+    tree::{MemoryTree, Tree},
 };
 
 /// A host of `tests/hosts`, and what is expected of it.
@@ -62,7 +62,7 @@ fn inputs(expected: &Value) -> Inputs {
 }
 
 /// What the tree cannot hold of this host, and no field of [`Inputs`] has.
-fn resolved(tree: &MemoryTree, inputs: Inputs, expected: &Value) -> Snapshot {
+pub(crate) fn resolved(tree: &dyn Tree, inputs: Inputs, expected: &Value) -> Snapshot {
     let mut snapshot = snapshot(tree, inputs);
     snapshot.machine.socket = Some(Socket::Connected);
     let disabled = expected["host"]["k3s_server_disables_ccm"].as_bool();
@@ -72,7 +72,7 @@ fn resolved(tree: &MemoryTree, inputs: Inputs, expected: &Value) -> Snapshot {
     snapshot
 }
 
-fn names() -> Vec<String> {
+pub(crate) fn names() -> Vec<String> {
     let hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hosts");
     let entries = std::fs::read_dir(hosts).unwrap();
     let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -82,7 +82,7 @@ fn names() -> Vec<String> {
 
 #[test]
 fn the_hosts_have_the_findings_that_are_expected_of_them() {
-    let known: BTreeSet<&str> = all().map(|rule| rule.id).collect();
+    let known: BTreeSet<&str> = all().map(|rule| rule.id.as_str()).collect();
     let mut wrong = Vec::new();
     for name in names() {
         let (tree, inputs, expected) = host(&name);

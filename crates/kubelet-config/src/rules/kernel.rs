@@ -1,6 +1,6 @@
 //! KN: swap, kernel settings.
 
-use super::{Finding, Report, Rule, Severity, settings};
+use super::{Check, Finding, Report, Severity, settings};
 use crate::kubelet::{
     location::Location,
     machine::Located,
@@ -8,53 +8,8 @@ use crate::kubelet::{
 };
 
 /// The rules of this family.
-pub(super) const RULES: &[Rule] = &[
-    Rule {
-        id: "KN001",
-        name: "swap-on",
-        severity: "fatal; warning while the configuration is still to be written",
-        doc: "The kernel swaps (`/proc/swaps` has an entry, zram included) and `failSwapOn` is true, which is the \
-              default: the kubelet exits at its start with 'running with swap on is not supported'.",
-        source: "kubernetes/kubeadm#610, linuxkit/linuxkit#2671, Azure/AKSFlexNode#67; KEP-2400 (NodeSwap)",
-        fix: "Turn swap off for good (swapoff -a, and mask the swap or zram unit), or set failSwapOn: false together \
-              with memorySwap.swapBehavior.",
-        run: swap_on,
-    },
-    Rule {
-        id: "KN002",
-        name: "ip-forward",
-        severity: "error",
-        doc: "`net.ipv4.ip_forward` is 0 (or, on a node with an IPv6 address of its own, \
-              `net.ipv6.conf.all.forwarding`): the kernel drops what pods send to other nodes, and kubeadm's \
-              preflight refuses the host.",
-        source: "kubeadm's preflight check FileContent--proc-sys-net-ipv4-ip_forward",
-        fix: "Set it to 1 in /etc/sysctl.d and run sysctl --system.",
-        run: ip_forward,
-    },
-    Rule {
-        id: "KN003",
-        name: "br-netfilter",
-        severity: "warning, where the CNI plugin connects pods by a bridge",
-        doc: "The CNI plugin connects pods by a Linux bridge, and `net.bridge.bridge-nf-call-iptables` is 0 or not \
-              there (the module br_netfilter is not loaded): what pods on this node send to each other through a \
-              Service escapes kube-proxy's rules.",
-        source: "Kubernetes documentation, container runtimes: network configuration; kubeadm's preflight",
-        fix: "Load br_netfilter through /etc/modules-load.d and set the value to 1 in /etc/sysctl.d.",
-        run: br_netfilter,
-    },
-    Rule {
-        id: "KN004",
-        name: "protect-kernel-defaults",
-        severity: "fatal",
-        doc: "`protectKernelDefaults` is true and a kernel setting differs from what the kubelet wants: it exits at \
-              its start with 'invalid kernel flag' instead of setting it.",
-        source: "kubernetes/kubernetes#66241, rancherfederal/rke2-ansible#354, bottlerocket-os/bottlerocket#3780, \
-                 canonical/microk8s#3091, gardener/gardener#7069",
-        fix: "Set the values in /etc/sysctl.d and run sysctl --system before the kubelet starts, or turn \
-              protectKernelDefaults off.",
-        run: protect_kernel_defaults,
-    },
-];
+pub(super) const RULES: &[(&str, Check)] =
+    &[("KN001", swap_on), ("KN002", ip_forward), ("KN003", br_netfilter), ("KN004", protect_kernel_defaults)];
 
 fn swap_on(snapshot: &Snapshot, report: &mut Report) {
     if !settings::are_known(snapshot) {

@@ -1,49 +1,14 @@
 //! The layers between the unit and the kubelet: programs that hide its words, lists of k3s and RKE2 that replace one
 //! another, arguments files that are split otherwise than they were meant.
 
-use super::{Finding, Report, Rule, Severity};
+use super::{Check, Finding, Report, Severity};
 use crate::kubelet::{
     layers::{ArgsOddity, Launcher, Oddity, ReplacedList},
     snapshot::Snapshot,
 };
 
-pub(super) const RULES: &[Rule] = &[
-    Rule {
-        id: "SD023",
-        name: "wrapper-unresolvable",
-        severity: "info",
-        doc: "`ExecStart=` runs a shell or a script, or the distribution's own configuration cannot be read, so that \
-              the kubelet's arguments cannot be derived from files. Rules on flags and settings then judge nothing \
-              but what the running process shows.",
-        source: "nodevigil's limits: no script is run or guessed at",
-        fix: "Let `ExecStart=` run the kubelet itself, or judge its running command line.",
-        run: wrapper_unresolvable,
-    },
-    Rule {
-        id: "SD027",
-        name: "list-replaced",
-        severity: "error if kubelet-arg loses items, warning if labels or taints are lost",
-        doc: "k3s and RKE2 do not join lists: a key in a later file of `config.yaml.d` takes the place of the whole \
-              list of an earlier file, unless it is written with a `+`, and the command line takes the place of both. \
-              The items of the earlier list do not reach the kubelet.",
-        source: "docs.k3s.io/installation/configuration and docs.rke2.io/install/configuration (value merge \
-                 behaviour); pkg/configfilearg of k3s",
-        fix: "Write `kubelet-arg+:` in the later file, or keep all items in one place.",
-        run: list_replaced,
-    },
-    Rule {
-        id: "SD028",
-        name: "args-file-split",
-        severity: "fatal",
-        doc: "The snaps read the kubelet's arguments from a file in ways of their own. MicroK8s deletes every quote \
-              and splits at every single blank: two blanks make an empty argument, a quoted blank splits. Canonical's \
-              k8s gives the file to bash: `<` and its like outside quotes are syntax errors. The kubelet exits, or is \
-              never started.",
-        source: "canonical/microk8s, ReadArgsFromFile of the Kubelite patch; canonical/cluster-api-k8s#115",
-        fix: "Write one flag a line, its value behind `=` and without blanks; quote it where bash reads the file.",
-        run: args_file_split,
-    },
-];
+pub(super) const RULES: &[(&str, Check)] =
+    &[("SD023", wrapper_unresolvable), ("SD027", list_replaced), ("SD028", args_file_split)];
 
 fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
     if let Some(unknown) = &snapshot.command.unknown {

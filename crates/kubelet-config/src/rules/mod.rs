@@ -26,7 +26,12 @@ mod settings;
 mod syntax;
 mod unit;
 
-use crate::kubelet::{location::Location, snapshot::Snapshot};
+use std::sync::LazyLock;
+
+use crate::{
+    edit::{Change, Edit},
+    kubelet::{location::Location, snapshot::Snapshot},
+};
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -64,6 +69,8 @@ pub struct Finding {
     pub message: String,
     /// What to do: a command or an edit.
     pub fix: Option<String>,
+    /// The same as edits of files, where it is one: all of them together.
+    pub edits: Vec<Edit>,
     /// Who overrides whom.
     pub chain: Vec<Step>,
     /// The finding that explains this one: rule and place.
@@ -103,13 +110,29 @@ impl Report {
 impl Finding {
     /// A finding without fix, chain and cause.
     pub fn new(rule: &'static str, severity: Severity, at: Location, message: impl Into<String>) -> Self {
-        Self { rule, severity, at, message: message.into(), fix: None, chain: Vec::new(), caused_by: None }
+        Self {
+            rule,
+            severity,
+            at,
+            message: message.into(),
+            fix: None,
+            edits: Vec::new(),
+            chain: Vec::new(),
+            caused_by: None,
+        }
     }
 
     /// With what to do.
     #[must_use]
     pub fn fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(fix.into());
+        self
+    }
+
+    /// With an edit that does what `fix` says.
+    #[must_use]
+    pub fn edit(mut self, at: &Location, change: Change) -> Self {
+        self.edits.push(Edit { at: at.clone(), change });
         self
     }
 
@@ -128,30 +151,36 @@ impl Finding {
     }
 }
 
-/// What the registry knows of a rule.
-#[derive(Clone, Copy)]
+/// A rule, as `rules.toml` describes it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Rule {
     /// `SD001`; a part of the interface, never changed.
-    pub id: &'static str,
-    /// `env-overridden-by-file`; in `CamelCase` the condition's reason.
-    pub name: &'static str,
-    /// Its severity, in words, where it depends.
-    pub severity: &'static str,
-    /// What it means, in a paragraph.
-    pub doc: &'static str,
-    /// Where it was seen: issue numbers, a man page.
-    pub source: &'static str,
+    pub id: String,
+    /// `env-overridden-by-file`.
+    pub name: String,
+    /// Its severity, in words where it depends.
+    pub severity: String,
+    /// What is wrong, in a sentence.
+    pub summary: String,
+    /// What the kubelet gets and why; empty where the summary says it all.
+    #[serde(default)]
+    pub explanation: String,
     /// What to do about it, in a sentence.
-    pub fix: &'static str,
-    /// Judges.
-    pub run: fn(&Snapshot, &mut Report),
+    pub fix: String,
+    /// Where it was seen: issue numbers, a man page.
+    pub seen: String,
 }
 
-impl std::fmt::Debug for Rule {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.id)
+impl Rule {
+    /// Summary and explanation.
+    pub fn meaning(&self) -> String {
+        format!("{} {}", self.summary, self.explanation).trim_end().to_owned()
     }
 }
+
+/// Judges by one rule.
+type Check = fn(&Snapshot, &mut Report);
 
 /// The taint that a kubelet with an external cloud provider gives its Node, until the cloud controller has seen it.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -160,8 +189,8 @@ pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized"
 /// deadlines, 5 minutes. Who asks again then has another answer.
 pub const UNINITIALIZED_TOO_LATE_SECS: u64 = 240;
 
-/// Every rule, family by family, by number.
-pub const FAMILIES: &[&[Rule]] = &[
+/// The rules by id, family by family, each with what judges.
+const FAMILIES: &[&[(&str, Check)]] = &[
     environment::RULES,
     references::RULES,
     env_files::RULES,
@@ -182,16 +211,24 @@ pub const FAMILIES: &[&[Rule]] = &[
     credentials::RULES,
 ];
 
-/// Every rule.
+/// Every rule, in the order in which they judge.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
-    FAMILIES.iter().flat_map(|family| family.iter())
+    #[derive(serde::Deserialize)]
+    struct Table {
+        rule: Vec<Rule>,
+    }
+    // A test parses the file, too.
+    static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+        toml::from_str::<Table>(include_str!("rules.toml")).map(|table| table.rule).unwrap_or_default()
+    });
+    RULES.iter()
 }
 
 /// Judges a snapshot by every rule.
 pub fn run(snapshot: &Snapshot) -> Report {
     let mut report = Report::default();
-    for rule in all() {
-        (rule.run)(snapshot, &mut report);
+    for (_, check) in FAMILIES.iter().copied().flatten() {
+        check(snapshot, &mut report);
     }
     order::settle(&mut report);
     secret::hide(snapshot, &mut report);
@@ -199,7 +236,7 @@ pub fn run(snapshot: &Snapshot) -> Report {
 }
 
 #[cfg(test)]
-mod hosts_tests;
+pub(crate) mod hosts_tests;
 
 #[cfg(test)]
 mod shapes_tests;

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, path::Path};
 
-use super::{Finding, Report, Rule, Severity, settings};
+use super::{Check, Finding, Report, Severity, settings};
 use crate::kubelet::{
     location::Location,
     machine::FileState,
@@ -10,30 +10,7 @@ use crate::kubelet::{
 };
 
 /// The rules of this family.
-pub(super) const RULES: &[Rule] = &[
-    Rule {
-        id: "NW001",
-        name: "cni-conf-missing",
-        severity: "error; warning in the first minutes of the kubelet; silent before its first start",
-        doc: "The folder in which the runtime looks for CNI configurations has none: the Node stays NotReady with \
-              'cni plugin not initialized' until the cluster's network DaemonSet writes one.",
-        source: "kubernetes/kubeadm#1031; aws/amazon-vpc-cni-k8s#1278",
-        fix: "See why the network's DaemonSet does not run on this node; it must tolerate the taints not-ready and \
-              uninitialized.",
-        run: cni_missing,
-    },
-    Rule {
-        id: "NW003",
-        name: "resolv-loop",
-        severity: "warning",
-        doc: "`resolvConf` names a file whose name server is a loopback address (systemd-resolved's 127.0.0.53), or \
-              no file at all: pods that get the node's name servers, CoreDNS among them, ask themselves. CoreDNS \
-              then stops with 'Loop detected'.",
-        source: "coredns/coredns#2087, #2795, #3700; k0sproject/k0s#390",
-        fix: "Set resolvConf: /run/systemd/resolve/resolv.conf.",
-        run: resolv_loop,
-    },
-];
+pub(super) const RULES: &[(&str, Check)] = &[("NW001", cni_missing), ("NW003", resolv_loop)];
 
 /// How long after the kubelet's start a missing CNI configuration is no more than the usual wait for images, in
 /// seconds: 10 to 90 are usual.

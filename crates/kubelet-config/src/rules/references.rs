@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Finding, Report, Rule, Severity,
+    Check, Finding, Report, Severity,
     lost::{Arrived, env_file_line, environment_line, holds_flags, lost_sentence, quoted, reload, restart, whole},
 };
 use crate::kubelet::{
@@ -15,42 +15,8 @@ use crate::kubelet::{
     systemd::{Arg, Assignment, Exec, ExecWord, Source, Variable},
 };
 
-pub(super) const RULES: &[Rule] = &[
-    Rule {
-        id: "SD002",
-        name: "env-not-referenced",
-        severity: "error if it holds flags and its name is near one that is used, warning if it holds flags, info if \
-                   its name is near one that is used and not set",
-        doc: "A variable is set that no word of `ExecStart=` uses, and its value holds flags, or its name is nearly \
-              that of a variable which is used and not set. Its words reach nobody.",
-        source: "systemd.service(5), COMMAND LINES; k3s-io/k3s#11141",
-        fix: "Rename it to the variable that `ExecStart=` uses, or use it there.",
-        run: not_referenced,
-    },
-    Rule {
-        id: "SD006",
-        name: "braces-one-word",
-        severity: "error",
-        doc: "`${VAR}` in `ExecStart=` is replaced by the value as it is, in one argument, however many flags and \
-              blanks are in it; and where it stands alone and is empty or not set, the kubelet gets an empty argument \
-              and exits with `unknown command`. `$VAR`, as a word of its own, is split at blanks.",
-        source: "systemd.service(5), COMMAND LINES; kubernetes/kubernetes#47894",
-        fix: "Write `$VAR` as a word of its own.",
-        run: braces_one_word,
-    },
-    Rule {
-        id: "SD007",
-        name: "exec-drops-variable",
-        severity: "error if flags are lost, else info",
-        doc: "A drop-in replaces `ExecStart=`, and the new command does not use a variable that the old one used and \
-              that is set, or lacks a wanted flag that the old one spelled out. The flags in it do not reach the \
-              kubelet.",
-        source: "systemd.service(5), ExecStart=; drop-ins that add one flag by copying an older ExecStart= (Flatcar, \
-                 proxies)",
-        fix: "Add `$VAR` to the `ExecStart=` that counts.",
-        run: exec_drops_variable,
-    },
-];
+pub(super) const RULES: &[(&str, Check)] =
+    &[("SD002", not_referenced), ("SD006", braces_one_word), ("SD007", exec_drops_variable)];
 
 fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
     let Some(exec) = &snapshot.unit.exec else {

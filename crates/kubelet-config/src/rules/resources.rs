@@ -1,6 +1,6 @@
 //! RS: what is reserved for the host, and when pods are evicted.
 
-use super::{Finding, Report, Rule, Severity, config::are_written_by_distribution, settings};
+use super::{Check, Finding, Report, Severity, config::are_written_by_distribution, settings};
 use crate::kubelet::{
     effective::From,
     location::Location,
@@ -9,52 +9,11 @@ use crate::kubelet::{
 };
 
 /// The rules of this family.
-pub(super) const RULES: &[Rule] = &[
-    Rule {
-        id: "RS001",
-        name: "reserved-absent",
-        severity: "warning below 8 GiB of memory, else info",
-        doc: "Neither `kubeReserved` nor `systemReserved` sets memory aside: pods may use all of it but the eviction \
-              threshold, and memory pressure then hits the kubelet, the runtime and sshd.",
-        source: "k3s-io/k3s#838, siderolabs/talos#4378, kubernetes/kubernetes#55618, kubernetes/kops#5713, \
-                 gardener/kubify#71",
-        fix: "Set systemReserved (or kubeReserved) memory, for example 5 to 10 % and at least 300Mi, and keep \
-              enforceNodeAllocatable: [pods].",
-        run: reserved_absent,
-    },
-    Rule {
-        id: "RS002",
-        name: "eviction-zeroed",
-        severity: "warning",
-        doc: "`evictionHard` is set without `memory.available` or without `nodefs.available`. One key in it takes all \
-              its defaults away, so that these have no threshold: the kernel's OOM killer acts, or the disk fills up, \
-              before the kubelet evicts anything.",
-        source: "kubernetes/website#36960, openshift/openshift-docs#47038; k3s's default",
-        fix: "Add the missing thresholds, or mergeDefaultEvictionSettings: true (1.33 and later).",
-        run: eviction_zeroed,
-    },
-    Rule {
-        id: "RS003",
-        name: "eviction-nonsense",
-        severity: "error at or above the machine's memory, else warning",
-        doc: "An eviction threshold makes no sense: `memory.available` of 30 % of the memory and more keeps the node \
-              under pressure, below 50Mi leaves no time to evict, a threshold above 50 % of a disk evicts from a \
-              half-empty one, and a soft threshold below the hard one never acts.",
-        source: "kubernetes/website#36960, openshift/openshift-docs#47038",
-        fix: "Write a memory.available of 100Mi to 5 %, and soft thresholds above the hard ones.",
-        run: eviction_nonsense,
-    },
-    Rule {
-        id: "RS005",
-        name: "enforce-cgroup-missing",
-        severity: "fatal",
-        doc: "`enforceNodeAllocatable` has `system-reserved` or `kube-reserved`, and the cgroup for it is not named or \
-              does not exist: the kubelet exits at its start.",
-        source: "kubernetes/kubernetes#110288, #96352, #125763, #51787, #83228; kubernetes/kops#3223, \
-                 kubernetes/website#19104",
-        fix: "Create the slice before the kubelet starts, or keep enforceNodeAllocatable: [pods].",
-        run: enforce_cgroup_missing,
-    },
+pub(super) const RULES: &[(&str, Check)] = &[
+    ("RS001", reserved_absent),
+    ("RS002", eviction_zeroed),
+    ("RS003", eviction_nonsense),
+    ("RS005", enforce_cgroup_missing),
 ];
 
 const TO_COME: &str = "the kubelet's configuration, which is still to be written";

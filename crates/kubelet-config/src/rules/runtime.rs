@@ -1,6 +1,6 @@
 //! RT: the container runtime and the cgroups that it shares with the kubelet.
 
-use super::{Finding, Report, Rule, Severity, settings};
+use super::{Check, Finding, Report, Severity, settings};
 use crate::kubelet::{
     effective::From,
     location::Location,
@@ -9,51 +9,8 @@ use crate::kubelet::{
 };
 
 /// The rules of this family.
-pub(super) const RULES: &[Rule] = &[
-    Rule {
-        id: "RT001",
-        name: "cri-socket-missing",
-        severity: "fatal; warning before the kubelet's first start",
-        doc: "At the kubelet's runtime endpoint there is no socket, something that is no socket, or one that refuses \
-              connections: the kubelet retries, then exits, again and again.",
-        source: "kubernetes/kubernetes#111591, #131164; containerd/containerd#14121",
-        fix: "Start the runtime, or correct containerRuntimeEndpoint.",
-        run: socket_missing,
-    },
-    Rule {
-        id: "RT002",
-        name: "cri-plugin-disabled",
-        severity: "fatal",
-        doc: "containerd's configuration disables its CRI plugin, as the package of Docker does: the socket is there, \
-              but answers the kubelet with 'unknown service runtime.v1.RuntimeService', and the kubelet exits.",
-        source: "containerd/containerd#4581, #14121; kubernetes/kubernetes#131164",
-        fix: "Remove the plugin from disabled_plugins and restart containerd.",
-        run: plugin_disabled,
-    },
-    Rule {
-        id: "RT003",
-        name: "cgroup-driver-mismatch",
-        severity: "error",
-        doc: "The kubelet's `cgroupDriver` (cgroupfs by default) is not the runtime's: pods fail to start, or end up \
-              in two hierarchies of which each manager sees one. Since 1.31 the kubelet asks the runtime \
-              (KubeletCgroupDriverFromCRI; containerd 2.0, CRI-O 1.28), and the setting does not matter.",
-        source: "kubernetes/kubernetes#43805, #89682, #95488; containerd/containerd#4857, #7276; KEP-4033",
-        fix: "Set cgroupDriver: systemd for the kubelet and SystemdCgroup = true for containerd, and drain the node \
-              before both restart.",
-        run: driver_mismatch,
-    },
-    Rule {
-        id: "RT005",
-        name: "cgroup-v1",
-        severity: "fatal since 1.35, unless failCgroupV1 is false; warning from 1.31",
-        doc: "The host has cgroup v1. The kubelet supports it in maintenance mode only since 1.31, and exits on it \
-              since 1.35 ('kubelet is configured to not run on a host using cgroup v1'), where failCgroupV1 is true by \
-              default.",
-        source: "kubernetes/kubernetes#134298, #134744; KEP-5573; k0sproject/k0s#7398; kubernetes/minikube#22315",
-        fix: "Boot with the unified hierarchy (systemd.unified_cgroup_hierarchy=1); until then failCgroupV1: false.",
-        run: cgroup_v1,
-    },
-];
+pub(super) const RULES: &[(&str, Check)] =
+    &[("RT001", socket_missing), ("RT002", plugin_disabled), ("RT003", driver_mismatch), ("RT005", cgroup_v1)];
 
 fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
     if !settings::are_known(snapshot) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Finding, Report, Rule, Severity,
+    Check, Finding, Report, Severity,
     encoding::odd_character,
     lost::{Arrived, environment_line, holds_flags, quoted, reload},
 };
@@ -12,41 +12,8 @@ use crate::kubelet::{
     systemd::{Event, EventKind, LoadState},
 };
 
-pub(super) const RULES: &[Rule] = &[
-    Rule {
-        id: "SD005",
-        name: "env-assignment-split",
-        severity: "error; warning where no flag is lost",
-        doc: "`Environment=` takes a list of words: of `Environment=VAR=--a --b` systemd keeps `VAR=--a` and ignores \
-              `--b` as an invalid assignment. The same happens to a line that was wrapped by copy and paste, and to \
-              what follows a quote that is not closed.",
-        source: "systemd.exec(5), Environment=; kubernetes/website#31962; \
-                 hetznercloud/hcloud-cloud-controller-manager#28",
-        fix: "Quote the whole assignment: Environment=\"VAR=--a --b\".",
-        run: assignment_split,
-    },
-    Rule {
-        id: "SD011",
-        name: "unknown-section-or-key",
-        severity: "warning; error where the rest of a file with flags is lost",
-        doc: "A section or a key that systemd does not know, in this spelling or in this section (`[service]`, \
-              `environment=`, `Enviroment=`, `Environment=` in `[Unit]`), an assignment before the first section, or a \
-              line that is no assignment: systemd logs a warning and goes on without it.",
-        source: "systemd.syntax(7); tried with systemd 252",
-        fix: "Correct the spelling: names are case-sensitive, and the kubelet's settings belong into [Service].",
-        run: unknown,
-    },
-    Rule {
-        id: "SD015",
-        name: "continuation-broken",
-        severity: "fatal where the kubelet gets a lone backslash, else error",
-        doc: "A backslash continues a line only as its very last byte. With blanks behind it, it is an argument of its \
-              own; and an empty line ends a continued line, so that what follows is lost.",
-        source: "systemd.syntax(7); openshift/installer#2080",
-        fix: "Remove the blanks behind the backslash, or the empty line.",
-        run: continuation_broken,
-    },
-];
+pub(super) const RULES: &[(&str, Check)] =
+    &[("SD005", assignment_split), ("SD011", unknown), ("SD015", continuation_broken)];
 
 /// Whether an ignored line looks like the rest of one that was wrapped.
 fn is_wrapped(event: &Event) -> bool {

@@ -9,7 +9,7 @@ fn every_rule_is_complete_and_no_two_are_alike() {
     let mut ids = BTreeSet::new();
     let mut names = BTreeSet::new();
     for rule in all() {
-        let id = rule.id;
+        let id = rule.id.as_str();
         let (letters, digits) = id.split_at(2);
         assert!(letters.bytes().all(|b| b.is_ascii_uppercase()), "{id}");
         assert!(digits.len() == 3 && digits.bytes().all(|b| b.is_ascii_digit()), "{id}");
@@ -23,21 +23,25 @@ fn every_rule_is_complete_and_no_two_are_alike() {
             rule.name
         );
         assert!(names.insert(words.concat()), "{id}: {} as CamelCase is there twice", rule.name);
-        let doc = rule.doc.trim_end_matches(')');
-        assert!(doc.ends_with('.'), "{id}: {}", rule.doc);
-        for text in [rule.doc, rule.fix, rule.source, rule.severity] {
+        for text in [&rule.meaning(), &rule.summary, &rule.fix] {
+            assert!(text.trim_end_matches([')', '`']).ends_with('.'), "{id}: {text}");
+        }
+        for text in [&rule.summary, &rule.fix, &rule.seen, &rule.severity] {
             assert!(!text.trim().is_empty(), "{id}");
+        }
+        for text in [&rule.meaning(), &rule.fix, &rule.seen, &rule.severity] {
             assert!(!text.contains("  "), "{id}: two blanks in {text:?}");
         }
     }
 }
 
 #[test]
-fn families_are_sorted_by_number() {
+fn every_rule_of_the_table_judges_and_every_rule_that_judges_is_in_the_table() {
+    let judges: Vec<&str> = FAMILIES.iter().copied().flatten().map(|(id, _)| *id).collect();
+    assert_eq!(all().map(|rule| rule.id.as_str()).collect::<Vec<_>>(), judges);
     for family in FAMILIES {
-        for (rule, next) in family.iter().zip(family.iter().skip(1)) {
-            let same_letters = rule.id[..2] == next.id[..2];
-            assert!(!same_letters || rule.id < next.id, "{rule:?} before {next:?}");
+        for ((id, _), (next, _)) in family.iter().zip(family.iter().skip(1)) {
+            assert!(id[..2] != next[..2] || id < next, "{id} before {next}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Finding, Report, Rule, Severity,
+    Check, Finding, Report, Severity,
     lost::{Arrived, reload, unit_name},
     syntax::is_bad_command,
 };
@@ -14,40 +14,8 @@ use crate::kubelet::{
     systemd::{EventKind, LoadState},
 };
 
-pub(super) const RULES: &[Rule] = &[
-    Rule {
-        id: "SD008",
-        name: "exec-bad-setting",
-        severity: "fatal; error where an older command is started instead",
-        doc: "The unit has no usable command line: several `ExecStart=` (a drop-in that forgot the empty \
-              `ExecStart=`), none after a reset, an unbalanced quote or an unknown specifier. systemd calls it \
-              `bad-setting`, or `error` if the unit cannot be parsed, and does not start it. A bad `ExecStart=` in a \
-              drop-in ends the reading of that drop-in; the older command stays.",
-        source: "systemd.service(5), ExecStart=; tried with systemd 252",
-        fix: "Write an empty `ExecStart=` before the new one, and correct its quotes; a literal percent sign is %%.",
-        run: bad_setting,
-    },
-    Rule {
-        id: "SD019",
-        name: "unit-missing-or-masked",
-        severity: "fatal; warning for a unit that is disabled",
-        doc: "There is no such unit, or a link to `/dev/null` or an empty file masks it, so that systemd does not start \
-              it; or it is disabled, so that it does not start at boot.",
-        source: "systemd.unit(5), systemctl(1) mask and enable",
-        fix: "`systemctl unmask kubelet`, `systemctl enable kubelet`, or install the package that brings the unit.",
-        run: missing_or_masked,
-    },
-    Rule {
-        id: "SD026",
-        name: "file-permissions",
-        severity: "warning; error if its group or everyone can write it",
-        doc: "A unit, an environment file, a configuration or a kubeconfig does not belong to root, can be written by \
-              others, or holds credentials and can be read by others: who writes it, decides what root runs.",
-        source: "CIS Kubernetes Benchmark, 4.1 Worker Node Configuration Files",
-        fix: "chown root:root; chmod 0644 for units and environment files, 0600 for kubeconfigs and tokens.",
-        run: permissions,
-    },
-];
+pub(super) const RULES: &[(&str, Check)] =
+    &[("SD008", bad_setting), ("SD019", missing_or_masked), ("SD026", permissions)];
 
 fn bad_setting(snapshot: &Snapshot, report: &mut Report) {
     let unit = &snapshot.unit;

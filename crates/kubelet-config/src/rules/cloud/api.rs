@@ -9,68 +9,11 @@ use crate::{
         snapshot::{ClusterFacts, Snapshot},
         version::Version,
     },
-    rules::{Finding, Report, Rule, Severity, UNINITIALIZED, UNINITIALIZED_TOO_LATE_SECS, at},
+    rules::{Finding, Report, Severity, UNINITIALIZED, UNINITIALIZED_TOO_LATE_SECS, at},
 };
 
 /// After how long an uninitialised Node is worth a warning: a cloud controller usually takes 1 to 30 s.
 const LATE_SECS: u64 = 120;
-
-pub(super) const REGISTERED_BEFORE: Rule = Rule {
-    id: "CL004",
-    name: "registered-before-external",
-    severity: "error",
-    doc: "--cloud-provider=external arrives now, but the Node was created before: the kubelet sets the uninitialized \
-          taint only on a Node that it creates. Without the taint the cloud controller does not initialise it, and \
-          spec.providerID stays empty.",
-    source: "hetznercloud/hcloud-cloud-controller-manager#80; kubernetes/cloud-provider-aws#72",
-    fix: "kubectl delete node NODE, then systemctl restart kubelet.",
-    run: registered_before,
-};
-
-pub(super) const VERSION_SKEW: Rule = Rule {
-    id: "CP001",
-    name: "version-skew",
-    severity: "error",
-    doc: "The kubelet is newer than the API server, or older by more than three minor releases (two for API servers \
-          before 1.28): nobody tests that pair.",
-    source: "kubernetes.io/releases/version-skew-policy",
-    fix: "Upgrade the control plane first.",
-    run: version_skew,
-};
-
-pub(super) const TAINT_STUCK: Rule = Rule {
-    id: "CP005",
-    name: "uninitialized-taint-stuck",
-    severity: "warning after 2 minutes, error after 4",
-    doc: "The taint node.cloudprovider.kubernetes.io/uninitialized stays on the Node: no cloud controller runs, none \
-          tolerates its nodes, or it cannot find the server.",
-    source: "awslabs/amazon-eks-ami#1446; rancher/rke2#7822; hetznercloud/hcloud-cloud-controller-manager#611",
-    fix: "Look at the cloud controller: hostNetwork, tolerations, its token, the Node's name or providerID.",
-    run: taint_stuck,
-};
-
-pub(super) const BOOTSTRAP_TOKEN: Rule = Rule {
-    id: "AU004",
-    name: "bootstrap-token",
-    severity: "error",
-    doc: "The API server refuses the bootstrap token, and the kubelet has no client certificate yet. kubeadm's tokens \
-          live 24 hours: pools with an old user-data join no more.",
-    source: "kubernetes/kubeadm#2054",
-    fix: "kubeadm token create --print-join-command, and a new token in the template.",
-    run: bootstrap_token,
-};
-
-pub(super) const UNREACHABLE: Rule = Rule {
-    id: "AU005",
-    name: "apiserver-unreachable",
-    severity: "error",
-    doc: "The server of the kubeconfig cannot be reached: its name is not found, it refuses, nobody answers, or its \
-          certificate is of another authority.",
-    source: "kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm, \
-             TLS certificate errors",
-    fix: "By cause: DNS, firewall, the authority of an old cluster, a wrong endpoint in the template.",
-    run: unreachable,
-};
 
 /// What the API says of this Node; `None` where it was not asked, or has none.
 fn node(snapshot: &Snapshot) -> Option<(&ClusterFacts, &[String])> {
@@ -93,7 +36,7 @@ fn node_name(snapshot: &Snapshot) -> String {
     name::node_name(snapshot).map_or_else(|| "NODE".to_owned(), |(name, _)| name.trim().to_lowercase())
 }
 
-fn registered_before(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn registered_before(snapshot: &Snapshot, report: &mut Report) {
     let Some(used) = external(snapshot) else {
         return;
     };
@@ -134,7 +77,7 @@ fn is_external(argv: &[String]) -> bool {
     together || argv.windows(2).any(|pair| pair == apart)
 }
 
-fn taint_stuck(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn taint_stuck(snapshot: &Snapshot, report: &mut Report) {
     let used = external(snapshot);
     let Some((cluster, taints)) = node(snapshot) else {
         if used.is_some() && !no_node(snapshot) {
@@ -197,7 +140,7 @@ pub(super) fn provider_id_absent(snapshot: &Snapshot, report: &mut Report) {
     );
 }
 
-fn version_skew(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn version_skew(snapshot: &Snapshot, report: &mut Report) {
     let Some(server) = snapshot.cluster.as_ref().and_then(|cluster| cluster.server_version.as_deref()) else {
         report.not_checked("CP001", "the API server's version");
         return;
@@ -238,7 +181,7 @@ fn version_skew(snapshot: &Snapshot, report: &mut Report) {
     );
 }
 
-fn bootstrap_token(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn bootstrap_token(snapshot: &Snapshot, report: &mut Report) {
     // A kubelet that has its kubeconfig needs the token no more.
     if matches!(snapshot.machine.kubeconfig, FileState::Present(_)) {
         return;
@@ -266,7 +209,7 @@ fn bootstrap_token(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn unreachable(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn unreachable(snapshot: &Snapshot, report: &mut Report) {
     let asked: [&FileState<Kubeconfig>; 2] = [&snapshot.machine.kubeconfig, &snapshot.machine.bootstrap_kubeconfig];
     let kubeconfig = asked.into_iter().find_map(|needed| match needed {
         FileState::Present(kubeconfig) => Some(kubeconfig),

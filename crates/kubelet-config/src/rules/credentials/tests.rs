@@ -92,7 +92,7 @@ fn a_healthy_host_has_no_finding_of_these_families() {
         .filter(|finding| {
             let families = [RULES, kernel::RULES, network::RULES, runtime::RULES];
             let mut rules = families.into_iter().flatten();
-            rules.any(|rule| rule.id == finding.rule)
+            rules.any(|(id, _)| *id == finding.rule)
         })
         .map(|finding| format!("{} {}", finding.rule, finding.message))
         .collect();

@@ -1,0 +1,90 @@
+//! Edits as text, and the property: a remedy that is followed makes nothing worse.
+
+use super::*;
+use crate::{
+    kubelet::{
+        resolve::{Inputs, snapshot},
+        tree::MemoryTree,
+    },
+    rules::{
+        hosts_tests::{host, names, resolved},
+        run,
+        testing::{external, kubeadm},
+    },
+};
+
+const ENV: &str = "/etc/default/kubelet";
+const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/20-own.conf";
+
+fn plan_of(tree: &MemoryTree, inputs: &Inputs) -> Plan {
+    plan(tree, &|tree| run(&snapshot(tree, inputs.clone())), &|_| true)
+}
+
+#[test]
+fn a_line_or_a_part_of_it_changes_and_the_rest_stays() {
+    let file = Location::file(ENV);
+    let with = |at: Location, change| edited("one\ntwö three\nfour", &Edit { at, change });
+    let word = file.at(2, 5, 5);
+    assert_eq!(with(word.clone(), Change::Text("3".to_owned())).unwrap(), "one\ntwö 3\nfour");
+    assert_eq!(with(file.at(2, 5, 0), Change::Text("a ".to_owned())).unwrap(), "one\ntwö a three\nfour");
+    assert_eq!(with(word.clone(), Change::Lines(vec!["2".to_owned()])).unwrap(), "one\n2\nfour");
+    assert_eq!(with(word.clone(), Change::Lines(Vec::new())).unwrap(), "one\nfour");
+    assert_eq!(with(word, Change::Above("1.5".to_owned())).unwrap(), "one\n1.5\ntwö three\nfour");
+    assert_eq!(with(file.clone(), Change::Append("five".to_owned())).unwrap(), "one\ntwö three\nfour\nfive\n");
+    assert_eq!(with(file.at(2, 5, 99), Change::Text("x".to_owned())), None);
+    assert_eq!(with(file.at_line(9), Change::Lines(Vec::new())), None);
+    assert_eq!(with(file, Change::Lines(Vec::new())), None);
+}
+
+#[test]
+fn a_flag_that_a_file_beats_is_moved_into_the_file() {
+    let tree = kubeadm().file(DROP_IN, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=external\"\n");
+    let plan = plan_of(&tree, &external());
+    let [file] = &plan.files[..] else { panic!("{plan:?}") };
+    assert_eq!(file.path, Path::new(ENV));
+    assert_eq!(file.before.as_deref(), Some("KUBELET_EXTRA_ARGS=\n"));
+    assert_eq!(file.after, "KUBELET_EXTRA_ARGS=--cloud-provider=external\n");
+    assert_eq!(plan.fixed[0].rule, "SD001");
+    assert!(plan.left.findings.iter().all(|finding| finding.severity < Severity::Error), "{:?}", plan.left);
+}
+
+#[test]
+fn a_file_of_a_package_is_left_alone() {
+    let tree = kubeadm().file("/usr/lib/x", "a\n").link("/etc/x", "/usr/lib/x");
+    for path in ["/usr/lib/x", "/etc/x", "/run/x"] {
+        let edit = Edit { at: Location::file(path), change: Change::Append("b".to_owned()) };
+        assert!(apply(&Overlay::new(&tree), &[edit]).is_none(), "{path}");
+    }
+    let new = Edit { at: Location::file("/etc/new.d/x"), change: Change::Append("b".to_owned()) };
+    let overlay = apply(&Overlay::new(&tree), &[new]).unwrap();
+    assert_eq!(overlay.read(Path::new("/etc/new.d/x")).unwrap(), b"b\n");
+    assert_eq!(overlay.list(Path::new("/etc/new.d")).unwrap(), ["x"]);
+    assert_eq!(overlay.changed()[0].before, None);
+}
+
+/// For every host and each finding with an edit: without the finding afterwards, and without a new error.
+#[test]
+fn every_edit_of_every_host_helps() {
+    let mut wrong = Vec::new();
+    for name in names() {
+        let (tree, inputs, expected) = host(&name);
+        let judge = |tree: &dyn Tree| run(&resolved(tree, inputs.clone(), &expected));
+        let report = judge(&tree);
+        for finding in report.findings.iter().filter(|finding| !finding.edits.is_empty()) {
+            let overlay = Overlay::new(&tree);
+            if finding.edits.iter().any(|edit| is_vendors(&tree, Path::new(&*edit.at.file))) {
+                continue;
+            }
+            let trial = apply(&overlay, &finding.edits).map(|trial| judge(&trial));
+            if !trial.as_ref().is_some_and(|after| is_better(&report, after, finding)) {
+                let left: Vec<_> = trial
+                    .iter()
+                    .flat_map(|after| &after.findings)
+                    .map(|one| (one.rule, &one.at, &one.message))
+                    .collect();
+                wrong.push(format!("{name}: {} at {}: {:?}, then {left:#?}", finding.rule, finding.at, finding.edits));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
