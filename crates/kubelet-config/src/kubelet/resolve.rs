@@ -70,7 +70,7 @@ pub fn snapshot(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
         inputs.version.or_else(|| machine::kubelet_version(tree, &unit, &known.packages).map(|found| found.value));
     let config = config::load(tree, &flags, version.as_ref());
     let mut settings = effective::settle(&flags, &config, version.as_ref());
-    command.apply_settings(&mut settings);
+    command.apply_settings(&mut settings, version.as_ref());
     let mut machine = machine::survey(tree, &unit, &flags, &settings, &known);
     if let Some(hostname) = inputs.hostname {
         machine.hostname = Some(Located { value: hostname, at: Location::file("/etc/hostname") });

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use super::{
     flags::FlagUse,
-    layers::ReplacedList,
+    layers::{ReplacedList, UnknownOption},
     location::Location,
     snapshot::{Snapshot, UnreadFile},
     systemd::{Arg, Assignment, Event, EventKind, Exec, ExecWord, Unit},
@@ -67,6 +67,13 @@ pub enum FlagLoss<'a> {
         /// The list.
         list: &'a ReplacedList,
     },
+    /// It is below a key that the second layer does not know.
+    UnknownOption {
+        /// The item.
+        at: &'a Location,
+        /// The key.
+        option: &'a UnknownOption,
+    },
     /// It is in a variable that the command does not use.
     Unreferenced {
         /// The flag in the value.
@@ -112,7 +119,10 @@ impl FlagLoss<'_> {
     /// Where the lost text stands.
     pub fn place(&self) -> Option<&Location> {
         match self {
-            Self::LaterFlag { at, .. } | Self::ReplacedExec { at, .. } | Self::ReplacedList { at, .. } => Some(at),
+            Self::LaterFlag { at, .. }
+            | Self::ReplacedExec { at, .. }
+            | Self::ReplacedList { at, .. }
+            | Self::UnknownOption { at, .. } => Some(at),
             Self::InsideWord { word } => Some(word.at()),
             Self::Overridden { at, .. }
             | Self::Cleared { at, .. }
@@ -201,7 +211,11 @@ fn replaced<'a>(snapshot: &'a Snapshot, wanted: &ExpectedFlag) -> Option<FlagLos
     let list = snapshot.command.replaced.iter().rev().find_map(|list| {
         list.lost.iter().find(|(entry, _)| wanted.is_entry(entry)).map(|(_, at)| FlagLoss::ReplacedList { at, list })
     });
-    list.or_else(|| {
+    let unknown = snapshot.command.unknown_options.iter().find_map(|option| {
+        let mut items = option.items.iter();
+        items.find(|(item, _)| wanted.is_entry(item)).map(|(_, at)| FlagLoss::UnknownOption { at, option })
+    });
+    list.or(unknown).or_else(|| {
         let execs = snapshot.unit.replaced_execs.iter().rev();
         execs
             .flat_map(|exec| &exec.words)

@@ -184,7 +184,7 @@ fn argv_drift(snapshot: &Snapshot, report: &mut Report) {
         excess.clear();
     }
     if lacking.is_empty() && excess.is_empty() {
-        if command.order_significant && order_matters(snapshot, process) {
+        if command.launcher.is_order_significant() && order_matters(snapshot, process) {
             report.add(other_order(snapshot, process));
         }
         return;

@@ -30,8 +30,8 @@ fn swap_on(snapshot: &Snapshot, report: &mut Report) {
     };
     let devices = format!("{}, {}{more}", swap.value.device, size(swap.value.size_bytes));
     let fix = format!(
-        "swapoff -a, and mask the unit that swaps again at boot (systemctl list-units --type=swap, or /etc/fstab); or \
-         failSwapOn: false with memorySwap.swapBehavior in the kubelet's configuration{}",
+        "Run swapoff -a, and mask the unit (systemctl list-units --type=swap) or remove the line of /etc/fstab that turns \
+         swap on at boot. Or set failSwapOn: false and memorySwap.swapBehavior in the kubelet's configuration{}.",
         match snapshot.version.as_ref().map(|version| version.minor.0) {
             Some(34..) => " (NodeSwap is GA since 1.34)",
             Some(..28) => " (swap is not supported before 1.28)",
@@ -40,15 +40,15 @@ fn swap_on(snapshot: &Snapshot, report: &mut Report) {
     );
     let finding = if settings::are_to_come(snapshot) {
         let message = format!(
-            "swap is on ({devices}): the kubelet exits at its start unless the configuration that it will get says \
-             failSwapOn: false"
+            "Swap is on ({devices}). The kubelet will exit at its start, unless the configuration that is still to be written \
+             sets failSwapOn: false."
         );
         Finding::new("KN001", Severity::Warning, swap.at.clone(), message)
     } else {
         let default = if settings::is_default(snapshot, "failSwapOn") { " (the default)" } else { "" };
         let message = format!(
-            "swap is on ({devices}) and failSwapOn is true{default}: the kubelet exits at its start ('running with \
-             swap on is not supported')"
+            "Swap is on ({devices}) and failSwapOn is true{default}. The kubelet exits at its start ('running with swap on is \
+             not supported')."
         );
         let finding = Finding::new("KN001", Severity::Fatal, swap.at.clone(), message);
         if default.is_empty() {
@@ -85,8 +85,8 @@ fn ip_forward(snapshot: &Snapshot, report: &mut Report) {
             continue;
         };
         let message = format!(
-            "{name} is 0: the kernel does not forward what pods send to other nodes, and kubeadm's preflight refuses \
-             the host"
+            "{name} is 0, the kernel's default. The kernel drops what pods send to other nodes, and kubeadm's preflight \
+             check fails."
         );
         report.add(Finding::new("KN002", Severity::Error, found.at.clone(), message).fix(persist(&[(name, "1")])));
     }
@@ -120,14 +120,14 @@ fn br_netfilter(snapshot: &Snapshot, report: &mut Report) {
         None => match machine.sysctls.get("net.ipv4.ip_forward") {
             Some(_) => (
                 Location::file("/proc/sys/net/bridge/bridge-nf-call-iptables"),
-                "not there (br_netfilter is not loaded)",
+                "missing (the module br_netfilter is not loaded)",
             ),
             None => return report.not_checked("KN003", "/proc/sys/net/bridge of the host"),
         },
     };
     let message = format!(
-        "{NAME} is {state} and the CNI plugin {plugin} connects pods by a bridge: what pods on this node send to each \
-         other through a Service escapes kube-proxy's rules"
+        "{NAME} is {state}, but the CNI plugin {plugin} connects pods by a bridge. kube-proxy's rules do not apply to what \
+         pods of this node send to each other through a Service."
     );
     let fix = format!(
         "echo br_netfilter > /etc/modules-load.d/br_netfilter.conf && modprobe br_netfilter && {}",
@@ -170,22 +170,22 @@ fn protect_kernel_defaults(snapshot: &Snapshot, report: &mut Report) {
         wrong.iter().map(|(name, wanted, found)| format!("{name} is {} (must be {wanted})", found.value)).collect();
     let from = settings::place(snapshot, "protectKernelDefaults");
     let message = format!(
-        "protectKernelDefaults is on ({from}) and {}: the kubelet exits ('invalid kernel flag'){}",
+        "protectKernelDefaults is true ({from}), but {}. The kubelet exits at its start ('invalid kernel flag').{}",
         list.join(", "),
         if settings::are_managed(snapshot) {
-            format!("; {} restarts it again and again and looks healthy itself", snapshot.unit.name)
+            format!(" {} restarts it again and again, and stays active itself.", snapshot.unit.name)
         } else {
             String::new()
         }
     );
     let values: Vec<(&str, &str)> = wrong.iter().map(|(name, wanted, _)| (*name, *wanted)).collect();
     let fix = format!(
-        "{} before {} starts, or turn protectKernelDefaults off at {from}",
+        "{} before {} starts, or set protectKernelDefaults to false at {from}",
         persist(&values),
         snapshot.unit.name
     );
     let finding = Finding::new("KN004", Severity::Fatal, first.at.clone(), message).fix(fix);
-    report.add(finding.step(from, "protectKernelDefaults is turned on here"));
+    report.add(finding.step(from, "protectKernelDefaults is true here"));
 }
 
 #[cfg(test)]

@@ -166,6 +166,7 @@ pub(super) fn rule_of(loss: &FlagLoss<'_>) -> Option<&'static str> {
         FlagLoss::Cleared { key, .. } if *key == "Environment" => "SD024",
         FlagLoss::ReplacedExec { .. } | FlagLoss::Unreferenced { dropped: true, .. } => "SD007",
         FlagLoss::ReplacedList { .. } => "SD027",
+        FlagLoss::UnknownOption { .. } => "SD029",
         FlagLoss::Unreferenced { .. } => "SD002",
         FlagLoss::Cleared { .. } | FlagLoss::UnreadFile { .. } => "SD003",
         FlagLoss::Ignored { event, .. } | FlagLoss::DropIn { event, .. } => rule_of_event(&event.kind)?,
@@ -220,6 +221,7 @@ pub(super) fn reason(loss: &FlagLoss<'_>) -> String {
         FlagLoss::ReplacedList { list, .. } => {
             format!("the list `{}` at {} replaces the one that this entry is in", list.key, list.by)
         }
+        FlagLoss::UnknownOption { option, .. } => format!("it stands below {}, which is no option", option.key),
         FlagLoss::Unreferenced { assignment, dropped: true, .. } => {
             format!("it is in {}, which the `ExecStart=` that counts does not use any more", assignment.name)
         }

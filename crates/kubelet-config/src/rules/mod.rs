@@ -12,6 +12,7 @@ mod dropins;
 mod encoding;
 mod env_files;
 mod environment;
+mod field;
 mod flags;
 mod kernel;
 mod layers;
@@ -73,6 +74,8 @@ pub struct Finding {
     pub edits: Vec<Edit>,
     /// Who overrides whom.
     pub chain: Vec<Step>,
+    /// The flags that do not reach the kubelet because of it, as they are written.
+    pub lost_flags: Vec<String>,
     /// The finding that explains this one: rule and place.
     pub caused_by: Option<(&'static str, Location)>,
 }
@@ -118,6 +121,7 @@ impl Finding {
             fix: None,
             edits: Vec::new(),
             chain: Vec::new(),
+            lost_flags: Vec::new(),
             caused_by: None,
         }
     }

@@ -13,6 +13,7 @@ mod memory;
 mod name_servers;
 mod packages;
 mod runtime;
+mod state_files;
 mod text;
 mod toml_file;
 mod trusted;
@@ -182,6 +183,8 @@ pub struct Machine {
     pub cgroup_v2: Option<bool>,
     /// Cgroups that exist, of those that the configuration names.
     pub cgroups: BTreeMap<String, bool>,
+    /// The policy that the CPU and the memory manager have in their state files, by the setting of the policy.
+    pub state_policies: BTreeMap<&'static str, Located<String>>,
     /// The runtime at the effective endpoint.
     pub runtime: Option<Runtime>,
     /// The path of the effective endpoint's socket; `None` for an endpoint that is no path.
@@ -258,6 +261,7 @@ pub fn survey(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings: &Sett
         sysctls: kernel::sysctls(tree),
         cgroup_v2: kernel::cgroup_v2(tree),
         cgroups: kernel::cgroups(tree, settings),
+        state_policies: state_files::policies(tree, settings),
         socket: socket_path.as_deref().and_then(|path| runtime::socket(tree, path)),
         other_sockets: runtime::other_sockets(tree, socket_path.as_deref()),
         socket_path,

@@ -266,8 +266,8 @@ impl Loaded {
             Err(_) => pair.value.text(),
         };
         let at = if pair.value.is_empty() { pair.at } else { pair.value.place(context.source) };
-        let adds =
-            DEPENDENCIES.contains(&pair.key.as_str()) || (builtin::is_directory_list(&pair.key) && !value.is_empty());
+        let is_list = builtin::is_directory_list(&pair.key) || pair.key.starts_with("Exec");
+        let adds = DEPENDENCIES.contains(&pair.key.as_str()) || (is_list && !value.is_empty());
         let key = (pair.section.to_owned(), pair.key);
         if adds && let Some(before) = self.settings.get(&key) {
             value = bounded(format!("{} {value}", before.value).trim());
