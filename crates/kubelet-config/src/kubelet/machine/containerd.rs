@@ -9,8 +9,8 @@ use std::{
 use toml::de::DeTable;
 
 use super::{
-    super::{location::Location, tree::Tree},
-    Located, Runtime, RuntimeKind, glob,
+    super::{location::Location, systemd::glob, tree::Tree},
+    Located, Runtime, RuntimeKind,
     toml_file::{self, MAX_ITEMS, TomlFile, get, table},
 };
 
@@ -149,7 +149,8 @@ fn load(tree: &dyn Tree, main: &Path, problems: &mut Vec<(Location, String)>) ->
 
 /// The files that an import names: containerd takes it for a pattern if it has an asterisk.
 fn imported(tree: &dyn Tree, path: &Path) -> Vec<PathBuf> {
-    if path.to_string_lossy().contains('*') { glob::matches(tree, path) } else { vec![path.to_owned()] }
+    let pattern = path.to_string_lossy();
+    if pattern.contains('*') { glob(tree, &pattern) } else { vec![path.to_owned()] }
 }
 
 fn layer(file: &TomlFile<'_>) -> Layer {

@@ -6,7 +6,6 @@ mod cni;
 mod containerd;
 mod credentials;
 mod crio;
-mod glob;
 mod identity;
 pub mod kernel;
 mod memory;

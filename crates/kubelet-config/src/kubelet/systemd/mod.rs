@@ -25,6 +25,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use events::Events;
 pub use events::{Event, EventKind, NotADropIn};
+pub(super) use glob::glob;
 
 use super::location::Location;
 

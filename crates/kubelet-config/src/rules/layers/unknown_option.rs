@@ -51,7 +51,7 @@ fn finding(snapshot: &Snapshot, unknown: &UnknownOption) -> Finding {
     };
     let flags: Vec<&str> = lost.iter().map(|(flag, _)| flag.as_str()).collect();
     if !flags.is_empty() {
-        finding.message.push_str(&format!(" Lost: {}", shortened(&flags.join(" "))));
+        finding.message = format!("{} Lost: {}", finding.message, shortened(&flags.join(" ")));
     }
     for (flag, at) in lost.into_iter().take(super::MAX_STEPS) {
         finding = finding.step(at.clone(), format!("{} does not reach the kubelet", shortened(&flag)));
@@ -74,14 +74,14 @@ fn renamed(mut finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, m
             continue;
         }
         let Some(spec) = table::FLAGS.iter().find(|spec| spec.field == Some(name)) else {
-            finding.message.push_str(&format!(" The kubelet does not take --{} either.", shortened(item)));
+            finding.message = format!("{} The kubelet does not take --{} either.", finding.message, shortened(item));
             return finding.fix(format!("{fix}, and correct or delete {} at {at}", shortened(item)));
         };
         let right = format!("{}={value}", spec.name);
-        finding.message.push_str(&format!(
-            " {name} is a field of the kubelet's configuration, and no flag: with it the kubelet exits. The flag is --{}.",
-            spec.name
-        ));
+        finding.message = format!(
+            "{} {name} is a field of the kubelet's configuration, and no flag: with it the kubelet exits. The flag is --{}.",
+            finding.message, spec.name
+        );
         fix.push_str(&format!(", and {right} instead of {} at {at}", shortened(item)));
         if at.width > 0 {
             edited = edited.edit(at, Change::Text(serde_json::Value::from(right).to_string()));

@@ -142,7 +142,7 @@ fn new_argument(document: &Node, text: &str, file: &Location, options: &Options,
     let entry = document.entries().iter().rev().find(|entry| entry.key.trim_end_matches('+') == KUBELET_ARG);
     let Some(entry) = entry else {
         let is_block = !text.trim_start().starts_with('{');
-        if options.0.get(KUBELET_ARG).is_none() {
+        if !options.0.contains_key(KUBELET_ARG) {
             kubelet.new_argument = is_block.then(|| new_key(file.clone()));
         }
         return;
