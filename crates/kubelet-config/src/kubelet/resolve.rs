@@ -76,8 +76,8 @@ pub fn snapshot(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
         machine.hostname = Some(Located { value: hostname, at: Location::file("/etc/hostname") });
     }
     machine.addresses = inputs.addresses;
-    machine.cgroup_v2 = inputs.overrides.cgroup_v2.or(machine.cgroup_v2);
-    machine.socket = machine.socket.filter(|_| inputs.live);
+    machine.kernel.cgroup_v2 = inputs.overrides.cgroup_v2.or(machine.kernel.cgroup_v2);
+    machine.cri.socket = machine.cri.socket.filter(|_| inputs.live);
     Snapshot {
         unread_files: unread::find(tree, &unit),
         unit,

@@ -145,7 +145,7 @@ fn differences(snapshot: &Snapshot, loaded: &Loaded, fragment: &Location) -> Dif
     }
     for path in &loaded.dropins {
         if !dropins.iter().any(|other| own(other) == own(path)) {
-            found.add(&Location::file(path), "the drop-in is read no more".to_owned(), "");
+            found.add(&Location::file(path), "the drop-in is no longer read".to_owned(), "");
         }
     }
     memory::environment(unit, loaded, fragment, &mut found);
@@ -206,7 +206,7 @@ fn drifted(snapshot: &Snapshot, report: &Report, process: &Process, lacking: &[&
         parts.push(format!("lacks {}", quoted(&lacking_text.join(" "))));
     }
     if !excess.is_empty() {
-        parts.push(format!("has {} in excess", quoted(&excess.join(" "))));
+        parts.push(format!("also has {}", quoted(&excess.join(" "))));
     }
     let at = lacking.first().map(|word| word.at().clone());
     let message = format!(

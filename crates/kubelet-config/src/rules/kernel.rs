@@ -15,7 +15,7 @@ fn swap_on(snapshot: &Snapshot, report: &mut Report) {
     if !settings::are_known(snapshot) {
         return report.not_checked("KN001", settings::COMMAND);
     }
-    let Some(swaps) = &snapshot.machine.swaps else {
+    let Some(swaps) = &snapshot.machine.kernel.swaps else {
         return report.not_checked("KN001", "/proc/swaps of the host");
     };
     let Some(swap) = swaps.first() else {
@@ -73,7 +73,7 @@ fn ip_forward(snapshot: &Snapshot, report: &mut Report) {
     if settings::are_managed(snapshot) && snapshot.lifecycle == Lifecycle::BeforeFirstStart {
         return;
     }
-    let sysctls = &snapshot.machine.sysctls;
+    let sysctls = &snapshot.machine.kernel.sysctls;
     let Some(forward) = sysctls.get("net.ipv4.ip_forward") else {
         return report.not_checked("KN002", "/proc/sys/net/ipv4/ip_forward of the host");
     };
@@ -107,17 +107,17 @@ fn br_netfilter(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let machine = &snapshot.machine;
-    if machine.cni_plugins.is_empty() {
+    if machine.network.cni_plugins.is_empty() {
         return report.not_checked("KN003", "a CNI configuration: not every plugin needs br_netfilter");
     }
-    let Some(plugin) = machine.cni_plugins.iter().find(|plugin| BRIDGES.contains(&plugin.as_str())) else {
+    let Some(plugin) = machine.network.cni_plugins.iter().find(|plugin| BRIDGES.contains(&plugin.as_str())) else {
         return;
     };
-    let (at, state) = match machine.sysctls.get(NAME) {
+    let (at, state) = match machine.kernel.sysctls.get(NAME) {
         Some(found) if found.value == "0" => (found.at.clone(), "0"),
         Some(_) => return,
         // The folder of the module is only missing where other settings of the network can be seen.
-        None => match machine.sysctls.get("net.ipv4.ip_forward") {
+        None => match machine.kernel.sysctls.get("net.ipv4.ip_forward") {
             Some(_) => (
                 Location::file("/proc/sys/net/bridge/bridge-nf-call-iptables"),
                 "missing (the module br_netfilter is not loaded)",
@@ -154,7 +154,7 @@ fn protect_kernel_defaults(snapshot: &Snapshot, report: &mut Report) {
     if snapshot.settings.bool("protectKernelDefaults") != Some(true) {
         return;
     }
-    let sysctls = &snapshot.machine.sysctls;
+    let sysctls = &snapshot.machine.kernel.sysctls;
     let wrong: Vec<(&str, &str, &Located<String>)> = PROTECTED
         .iter()
         .filter_map(|(name, wanted)| Some((*name, *wanted, sysctls.get(name)?)))

@@ -27,10 +27,10 @@ fn cni_missing(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let machine = &snapshot.machine;
-    let Some(folder) = &machine.cni_dir else {
+    let Some(folder) = &machine.network.cni_dir else {
         return report.not_checked(ID, "the folder in which the runtime looks for CNI configurations");
     };
-    if machine.cni_configs.as_ref().is_some_and(|configs| !configs.is_empty()) {
+    if machine.network.cni_configs.as_ref().is_some_and(|configs| !configs.is_empty()) {
         return;
     }
     // An image has none by nature: the DaemonSet writes it on the node.
@@ -48,7 +48,8 @@ fn no_cni(snapshot: &Snapshot, folder: &Path, age: Option<u64>) -> Finding {
         Some(..CNI_GRACE_SECS) => Severity::Warning,
         _ => Severity::Error,
     };
-    let state = if machine.cni_configs.is_some() { "has no *.conf, *.conflist or *.json" } else { "does not exist" };
+    let state =
+        if machine.network.cni_configs.is_some() { "has no *.conf, *.conflist or *.json" } else { "does not exist" };
     let message = format!(
         "There is no CNI configuration: {} {state}. The Node stays NotReady ('cni plugin not initialized'){since}.",
         folder.display()
@@ -57,7 +58,7 @@ fn no_cni(snapshot: &Snapshot, folder: &Path, age: Option<u64>) -> Finding {
                --field-selector spec.nodeName=NODE. It must tolerate node.kubernetes.io/not-ready and \
                node.cloudprovider.kubernetes.io/uninitialized.";
     let finding = Finding::new("NW001", severity, Location::file(folder), message).fix(fix);
-    match machine.runtime.as_ref().and_then(|runtime| runtime.cni_conf_dir.as_ref()) {
+    match machine.cri.runtime.as_ref().and_then(|runtime| runtime.cni_conf_dir.as_ref()) {
         Some(named) => finding.step(named.at.clone(), "the runtime's configuration names this directory"),
         None => finding,
     }
@@ -77,7 +78,7 @@ fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
         return report.not_checked(ID, "the kubelet's configuration, which is still to be written");
     }
     let is_default = settings::is_default(snapshot, FIELD);
-    match &snapshot.machine.resolv_conf {
+    match &snapshot.machine.network.resolv_conf {
         FileState::NotAsked => {}
         FileState::Missing { at } if snapshot.live => {
             let path = &at.file;

@@ -55,19 +55,22 @@ fn reserved_absent(snapshot: &Snapshot, report: &mut Report) {
     if reserves("kubeReserved") || reserves("systemReserved") {
         return;
     }
-    let memory = snapshot.machine.memory_bytes.as_ref().map(|found| found.value);
+    let memory = snapshot.machine.kernel.memory_bytes.as_ref().map(|found| found.value);
     let severity = match memory {
         Some(bytes) if bytes < SMALL_BYTES => Severity::Warning,
         _ => Severity::Info,
     };
-    let with = memory.map_or_else(String::new, |bytes| {
-        #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-        let gib = bytes as f64 / f64::from(1 << 30);
-        format!(" of {gib:.1} GiB")
-    });
+    let amount = memory.map_or_else(
+        || "all memory".to_owned(),
+        |bytes| {
+            #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+            let gib = bytes as f64 / f64::from(1 << 30);
+            format!("all {gib:.1} GiB of memory")
+        },
+    );
     let place = settings::config_file(snapshot).map_or_else(|| settings::command(snapshot), Clone::clone);
     let message = format!(
-        "Neither kubeReserved nor systemReserved reserves memory (both are empty by default). Pods may use all{with} except \
+        "Neither kubeReserved nor systemReserved reserves memory (both are empty by default). Pods may use {amount} except \
          the eviction threshold; then the kubelet and the runtime run out of memory."
     );
     let finding = Finding::new("RS001", severity, place, message);
@@ -206,7 +209,7 @@ fn eviction_nonsense(snapshot: &Snapshot, report: &mut Report) {
     if !is_judgeable(snapshot, report, "RS003") {
         return;
     }
-    let memory = snapshot.machine.memory_bytes.as_ref().map(|found| found.value);
+    let memory = snapshot.machine.kernel.memory_bytes.as_ref().map(|found| found.value);
     if memory.is_none() {
         report.not_checked("RS003", "the machine's memory");
     }
@@ -334,7 +337,7 @@ fn enforce_cgroup_missing(snapshot: &Snapshot, report: &mut Report) {
             None => {
                 (format!("enforceNodeAllocatable has {written}, but {field} is not set (it has no default)."), None)
             }
-            Some(name) => match snapshot.machine.cgroups.get(name) {
+            Some(name) => match snapshot.machine.kernel.cgroups.get(name) {
                 Some(true) => continue,
                 Some(false) => (
                     format!("enforceNodeAllocatable has {written}, but the cgroup {name} does not exist."),

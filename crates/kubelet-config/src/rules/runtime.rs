@@ -17,7 +17,7 @@ fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
         return report.not_checked("RT001", settings::COMMAND);
     }
     let machine = &snapshot.machine;
-    let (Some(path), Some(socket)) = (&machine.socket_path, &machine.socket) else {
+    let (Some(path), Some(socket)) = (&machine.cri.socket_path, &machine.cri.socket) else {
         return report.not_checked("RT001", "a look at the runtime's socket on the running host");
     };
     let what = match socket {
@@ -28,7 +28,7 @@ fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
             format!("There is no container runtime at {path}: the socket answers with {reason}")
         }
     };
-    let others = machine.other_sockets.join(", ");
+    let others = machine.cri.other_sockets.join(", ");
     let found =
         if others.is_empty() { String::new() } else { format!(", but the socket of another runtime does: {others}") };
     let is_before = snapshot.lifecycle == Lifecycle::BeforeFirstStart;
@@ -38,22 +38,22 @@ fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
         (Severity::Fatal, "The kubelet tries for some minutes, then exits.")
     };
     let at = settings::place(snapshot, "containerRuntimeEndpoint");
-    let service = match machine.runtime.as_ref().map(|runtime| runtime.kind) {
+    let service = match machine.cri.runtime.as_ref().map(|runtime| runtime.kind) {
         Some(RuntimeKind::Crio) => "crio.service",
         _ if settings::are_managed(snapshot) => snapshot.unit.name.as_str(),
         _ => "containerd.service",
     };
-    let fix = if machine.other_sockets.is_empty() || !matches!(socket, Socket::Missing) {
+    let fix = if machine.cri.other_sockets.is_empty() || !matches!(socket, Socket::Missing) {
         format!("systemctl enable --now {service}; if it runs: journalctl -u {service}")
     } else {
-        let first = machine.other_sockets.first().map_or("", String::as_str);
+        let first = machine.cri.other_sockets.first().map_or("", String::as_str);
         format!("systemctl enable --now {service}, or set containerRuntimeEndpoint: unix://{first} at {at}")
     };
     report.add(Finding::new("RT001", severity, at, format!("{what}{found}. {result}")).fix(fix));
 }
 
 fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
-    let Some(runtime) = &snapshot.machine.runtime else {
+    let Some(runtime) = &snapshot.machine.cri.runtime else {
         return report.not_checked("RT002", "the configuration of the runtime at the endpoint");
     };
     let Some(at) = &runtime.cri_disabled else {
@@ -153,7 +153,7 @@ fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
     if settings::are_managed(snapshot) && settings::is_default(snapshot, FIELD) {
         return;
     }
-    let Some(runtime) = &snapshot.machine.runtime else {
+    let Some(runtime) = &snapshot.machine.cri.runtime else {
         return report.not_checked(ID, "the configuration of the runtime at the endpoint");
     };
     let Some(theirs) = &runtime.systemd_cgroup else {
@@ -217,7 +217,7 @@ fn driver_fix(snapshot: &Snapshot, is_systemd: bool, at: &Location, kind: Runtim
 
 fn cgroup_v1(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "RT005";
-    match snapshot.machine.cgroup_v2 {
+    match snapshot.machine.kernel.cgroup_v2 {
         Some(true) => return,
         Some(false) => {}
         None => return report.not_checked(ID, "/sys/fs/cgroup of the host"),

@@ -73,12 +73,9 @@ pub(crate) fn with_settings(tree: &MemoryTree, inputs: Inputs, pairs: &[(&str, s
     // What the survey looks at depends on the settings.
     let (unit, flags) = (&snapshot.unit, &snapshot.flags);
     let machine = survey(tree, unit, flags, &snapshot.settings, &known);
-    snapshot.machine.socket_path = machine.socket_path;
-    snapshot.machine.runtime = machine.runtime;
-    snapshot.machine.cni_dir = machine.cni_dir;
-    snapshot.machine.cni_configs = machine.cni_configs;
-    snapshot.machine.cni_plugins = machine.cni_plugins;
-    snapshot.machine.resolv_conf = machine.resolv_conf;
+    snapshot.machine.cri.socket_path = machine.cri.socket_path;
+    snapshot.machine.cri.runtime = machine.cri.runtime;
+    snapshot.machine.network = machine.network;
     snapshot
 }
 

@@ -82,7 +82,7 @@ fn renamed(mut finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, m
             "{} {name} is a field of the kubelet's configuration, and no flag: with it the kubelet exits. The flag is --{}.",
             finding.message, spec.name
         );
-        fix.push_str(&format!(", and {right} instead of {} at {at}", shortened(item)));
+        fix = format!("{fix}, and {right} instead of {} at {at}", shortened(item));
         if at.width > 0 {
             edited = edited.edit(at, Change::Text(serde_json::Value::from(right).to_string()));
         }

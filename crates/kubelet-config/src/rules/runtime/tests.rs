@@ -141,7 +141,7 @@ fn a_socket_is_judged_on_a_running_host_alone() {
 fn what_the_caller_saw_at_the_socket_counts() {
     let mut snapshot = with_endpoint(&kubeadm(), Inputs::default());
     let mut saw = |socket| {
-        snapshot.machine.socket = Some(socket);
+        snapshot.machine.cri.socket = Some(socket);
         says(&snapshot, "RT001")
     };
     let found = saw(Socket::Refused { reason: "connection refused".to_owned() });
