@@ -155,7 +155,7 @@ impl Check {
         (gathered.inputs.loaded, gathered.inputs.process) = (None, None);
         let judge = |tree: &dyn Tree| {
             let mut edited = resolve(tree, gathered.clone());
-            edited.machine.socket.clone_from(&snapshot.machine.socket);
+            edited.machine.cri.socket.clone_from(&snapshot.machine.cri.socket);
             let chosen = self.choice.apply(rules::run(&edited), tree);
             Report { findings: chosen.findings, not_checked: chosen.not_checked }
         };
