@@ -68,8 +68,6 @@ pub struct Runtime {
     pub cri_disabled: Option<Location>,
     /// Its CNI folder.
     pub cni_conf_dir: Option<Located<String>>,
-    /// Its CNI plugins' folder.
-    pub cni_bin_dir: Option<Located<String>>,
     /// Its socket.
     pub socket: Option<Located<String>>,
     /// Files of its configuration that could not be read, and why.
