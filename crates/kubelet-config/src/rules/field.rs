@@ -24,6 +24,11 @@ fn is_block(map: &Node) -> bool {
     map.entries().first().is_some_and(|first| (first.at.line, first.at.column) == (map.at.line, map.at.column))
 }
 
+/// A value without quotes, where it is text.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
 /// With the edit that gives a field of the first level this value: where it is written, or in a new line.
 pub(super) fn set(finding: Finding, snapshot: &Snapshot, field: &str, value: &Value) -> Finding {
     match snapshot.config.entry(field) {
@@ -31,7 +36,7 @@ pub(super) fn set(finding: Finding, snapshot: &Snapshot, field: &str, value: &Va
         Some(entry) if entry.node.at.width > 0 => finding.edit(&entry.node.at, Change::Text(value.to_string())),
         Some(_) => finding,
         None => match appendable(snapshot) {
-            Some(file) => finding.edit(&file, Change::Append(format!("{field}: {value}"))),
+            Some(file) => finding.edit(&file, Change::Append(format!("{field}: {}", plain(value)))),
             None => finding,
         },
     }
@@ -39,9 +44,8 @@ pub(super) fn set(finding: Finding, snapshot: &Snapshot, field: &str, value: &Va
 
 /// With the edits that give a map of the first level these keys, which it does not have.
 pub(super) fn add_keys(finding: Finding, snapshot: &Snapshot, field: &str, keys: &[(&str, &str)]) -> Finding {
-    let pairs = keys.iter().map(|(key, value)| format!("{}: {}", Value::from(*key), Value::from(*value)));
     let Some(entry) = snapshot.config.entry(field).filter(|entry| entry.node.value != Written::Null) else {
-        let lines: Vec<String> = pairs.map(|pair| format!("\n  {pair}")).collect();
+        let lines: Vec<String> = keys.iter().map(|(key, value)| format!("\n  {key}: {value}")).collect();
         return match appendable(snapshot) {
             Some(file) => finding.edit(&file, Change::Append(format!("{field}:{}", lines.concat()))),
             None => finding,
@@ -50,12 +54,14 @@ pub(super) fn add_keys(finding: Finding, snapshot: &Snapshot, field: &str, keys:
     let (Some(first), false) = (entry.node.entries().first(), are_written_by_distribution(snapshot, &entry.at)) else {
         return finding;
     };
-    pairs.fold(finding, |finding, pair| {
+    let indent = usize::try_from(first.at.column.saturating_sub(1)).unwrap_or(0);
+    keys.iter().fold(finding, |finding, (key, value)| {
         if is_block(&entry.node) {
-            let indent = usize::try_from(first.at.column.saturating_sub(1)).unwrap_or(0);
-            finding.edit(&first.at, Change::Above(format!("{}{pair}", " ".repeat(indent))))
+            finding.edit(&first.at, Change::Above(format!("{}{key}: {value}", " ".repeat(indent))))
         } else {
-            finding.edit(&first.at.at(first.at.line, first.at.column, 0), Change::Text(format!("{pair}, ")))
+            // JSON wants the quotes.
+            let pair = format!("{}: {}, ", Value::from(*key), Value::from(*value));
+            finding.edit(&first.at.at(first.at.line, first.at.column, 0), Change::Text(pair))
         }
     })
 }

@@ -28,7 +28,8 @@ pub(super) fn with_argument(finding: Finding, snapshot: &Snapshot, argument: &st
     let unit = &snapshot.unit.name;
     let item = Value::from(argument);
     let new = snapshot.command.new_argument.as_ref();
-    let file = new.map_or_else(|| format!("/etc/rancher/{program}/config.yaml"), |new| new.at.file.to_string());
+    let file = new
+        .map_or_else(|| format!("/etc/rancher/{}/config.yaml", program.to_lowercase()), |new| new.at.file.to_string());
     let finding = finding.fix(format!("add {item} to the list kubelet-arg in {file}, then systemctl restart {unit}"));
     let Some(new) = new else {
         return finding;

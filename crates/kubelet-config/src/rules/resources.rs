@@ -68,7 +68,9 @@ fn reserved_absent(snapshot: &Snapshot, report: &mut Report) {
             format!("all {gib:.1} GiB of memory")
         },
     );
-    let place = settings::config_file(snapshot).map_or_else(|| settings::command(snapshot), Clone::clone);
+    let new_argument = snapshot.command.new_argument.as_ref().map(|new| Location::file(&*new.at.file));
+    let place =
+        settings::config_file(snapshot).cloned().or(new_argument).unwrap_or_else(|| settings::command(snapshot));
     let message = format!(
         "Neither kubeReserved nor systemReserved reserves memory (both are empty by default). Pods may use {amount} except \
          the eviction threshold; then the kubelet and the runtime run out of memory."
@@ -225,7 +227,7 @@ fn eviction_nonsense(snapshot: &Snapshot, report: &mut Report) {
                 if key == MEMORY { memory_nonsense(text, &limit, memory) } else { disk_nonsense(key, text, &limit) };
             if let Some((severity, message)) = judged {
                 let value = if key == MEMORY { "100Mi" } else { "10%" };
-                let fix = format!("{at}: write {key}: {value}, or another threshold that leaves pods most of it");
+                let fix = format!("{at}: write {key}: {value}, then systemctl restart {}", snapshot.unit.name);
                 let node = snapshot.config.get(path).and_then(|map| map.get(key));
                 let finding = Finding::new("RS003", severity, at, format!("{path}: {message}")).fix(fix);
                 report.add(match node {
@@ -255,30 +257,23 @@ fn memory_nonsense(text: &str, limit: &Threshold, memory: Option<u64>) -> Option
     {
         return None;
     }
-    let with = |bytes: u64| format!("memory.available<{text} of {} MiB of memory", bytes >> 20);
+    let with = |bytes: u64| format!("memory.available<{text} (the machine has {} MiB)", bytes >> 20);
+    let unused = "at least 30 % of the memory stay unused, because the kubelet evicts pods before";
     if let (Some(amount), Some(bytes)) = (amount(limit, memory), memory) {
         if amount >= Quantity::whole(bytes) {
-            let message = format!(
-                "{} is more than there can be: the node is always under memory pressure, and the kubelet evicts every pod",
-                with(bytes)
-            );
+            let message =
+                format!("{}: less than that is always available, so the kubelet evicts every pod", with(bytes));
             return Some((Severity::Error, message));
         }
         if amount >= Quantity::whole(bytes / 10 * 3) {
-            let message =
-                format!("{} keeps pods from using a third of it: the kubelet evicts them before", with(bytes));
-            return Some((Severity::Warning, message));
+            return Some((Severity::Warning, format!("{}: {unused}", with(bytes))));
         }
     } else if matches!(limit, Threshold::Percent(percent) if *percent >= 30.0) {
-        let message = format!(
-            "memory.available<{text} keeps pods from using a third of the memory: the kubelet evicts them before"
-        );
-        return Some((Severity::Warning, message));
+        return Some((Severity::Warning, format!("memory.available<{text}: {unused}")));
     }
     let amount = amount(limit, memory)?;
     (amount < Quantity::whole(50 << 20) && amount.value() > 0).then(|| {
-        let message =
-            format!("memory.available<{text} is too little: the kernel's OOM killer acts before the kubelet evicts");
+        let message = format!("memory.available<{text}: the kernel's OOM killer acts before the kubelet evicts a pod");
         (Severity::Warning, message)
     })
 }
@@ -288,7 +283,7 @@ fn disk_nonsense(key: &str, text: &str, limit: &Threshold) -> Option<(Severity, 
         return None;
     };
     (*percent > 50.0 && *percent < 100.0).then(|| {
-        let message = format!("with {key}<{text} the kubelet evicts pods while more than half of it is free");
+        let message = format!("{key}<{text}: the kubelet evicts pods while half of the file system is free");
         (Severity::Warning, message)
     })
 }

@@ -40,11 +40,11 @@ pub enum Launcher {
 }
 
 impl Launcher {
-    /// k3s' or RKE2's program: `k3s`, `rke2`.
+    /// The name of k3s or RKE2; in small letters that of its program and its folders.
     pub fn rancher_name(self) -> Option<&'static str> {
         match self {
             Self::K3s => Some("k3s"),
-            Self::Rke2 => Some("rke2"),
+            Self::Rke2 => Some("RKE2"),
             _ => None,
         }
     }

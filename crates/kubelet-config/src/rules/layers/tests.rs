@@ -184,3 +184,10 @@ fn rs001_of_k3s_names_kubelet_arg() {
     let tree = server().file(CONFIG, "kubelet-arg:\n- v=2\n");
     assert_eq!(edited(&tree, "RS001"), "kubelet-arg:\n- \"system-reserved=memory=500Mi\"\n- v=2\n");
 }
+
+#[test]
+fn sd029_a_line_that_has_other_keys_is_not_deleted() {
+    for text in ["{\"max-pods\": 50, \"node-ip\": \"10.0.0.1\",\n \"kubelet-arg\": [\"v=2\"]}\n", "{max-pods: 50}\n"] {
+        assert_eq!(one(&server().file(CONFIG, text), "SD029").edits, [], "{text}");
+    }
+}

@@ -96,13 +96,15 @@ fn renamed(mut finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, m
 fn moved(finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, value: &str) -> Finding {
     let mut finding = with_argument(finding, snapshot, &format!("{}={value}", unknown.key));
     finding.fix = finding.fix.map(|fix| format!("Delete the key at {}, and {fix}", unknown.at));
-    let on_one_line = unknown.items.iter().all(|(_, at)| at.line == unknown.at.line && at.width > 0);
-    // An edit above the key would move the line that goes.
     let key = &unknown.at;
+    // A key at the start of a line, with its value behind it, has the line for itself, which JSON's would not.
+    let has_line = usize::try_from(key.width) == Ok(unknown.key.len()) && key.column == 1;
+    let on_one_line = has_line && unknown.items.iter().all(|(_, at)| at.line == key.line && at.width > 0);
+    // An edit above the key would move the line that goes.
     let is_below = |edit: &Edit| edit.at.file != key.file || edit.at.line == 0 || edit.at.line > key.line;
     let in_place = finding.edits.first().is_some_and(is_below);
     if on_one_line && in_place {
-        finding.edit(&unknown.at, Change::Lines(Vec::new()))
+        finding.edit(key, Change::Lines(Vec::new()))
     } else {
         finding.edits.clear();
         finding

@@ -123,13 +123,13 @@ fn edited(tree: &MemoryTree, rule: &str) -> String {
 #[test]
 fn what_is_missing_is_added_where_it_belongs() {
     for (rule, before, after) in [
-        ("RS001", "", "systemReserved:\n  \"memory\": \"500Mi\"\n"),
-        ("RS001", "systemReserved:\n    cpu: 1\n", "systemReserved:\n    \"memory\": \"500Mi\"\n    cpu: 1\n"),
+        ("RS001", "", "systemReserved:\n  memory: 500Mi\n"),
+        ("RS001", "systemReserved:\n    cpu: 1\n", "systemReserved:\n    memory: 500Mi\n    cpu: 1\n"),
         ("RS001", "systemReserved: {cpu: 1}\n", "systemReserved: {\"memory\": \"500Mi\", cpu: 1}\n"),
         (
             "RS002",
             "evictionHard:\n  nodefs.available: 5%\n",
-            "evictionHard:\n  \"memory.available\": \"100Mi\"\n  nodefs.available: 5%\n",
+            "evictionHard:\n  memory.available: 100Mi\n  nodefs.available: 5%\n",
         ),
         (
             "RS003",
