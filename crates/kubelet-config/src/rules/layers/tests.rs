@@ -173,7 +173,8 @@ fn sd029_only_an_agent_of_k3s_exits_also_because_of_an_option_of_the_server() {
         findings_with(&tree, Inputs::default()).iter().find(|one| one.rule == "SD029").map(|one| one.severity)
     };
     assert_eq!(severity("k3s", "agent", "disable"), Some(Severity::Fatal));
-    assert_eq!(severity("rke2", "agent", "disable"), Some(Severity::Warning));
+    assert_eq!(severity("rke2", "agent", "disable"), None);
+    assert_eq!(severity("rke2", "agent", "disabel"), Some(Severity::Warning));
     assert_eq!(severity("rke2", "server", "flannel-backend"), Some(Severity::Warning));
     assert_eq!(severity("k3s", "agent", "node-label"), None);
 }

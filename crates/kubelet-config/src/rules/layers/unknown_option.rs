@@ -33,16 +33,17 @@ fn finding(snapshot: &Snapshot, unknown: &UnknownOption) -> Finding {
         items.map(|(item, at)| (format!("{prefix}{}", item.trim_start_matches('-')), at)).collect()
     });
     let (severity, result) = match (unknown.is_fatal, lost.is_empty()) {
-        (true, _) => (Severity::Fatal, format!("{program} agent exits with `flag provided but not defined: -{key}`.")),
-        (false, true) => (Severity::Warning, format!("{program} skips it.")),
-        (false, false) => (Severity::Error, format!("{program} skips it, and the kubelet gets nothing of it.")),
+        (true, _) => (Severity::Fatal, format!("it exits with `flag provided but not defined: -{key}`.")),
+        (false, true) => (Severity::Warning, format!("{program} skips the key.")),
+        (false, false) => (Severity::Error, format!("{program} skips the key, and the kubelet gets nothing of it.")),
     };
     let hint = match unknown.meant {
         Some(meant) => format!(" Did you mean {meant}?"),
         None if is_flag => " It is a flag of the kubelet, which belongs into the list kubelet-arg.".to_owned(),
         None => String::new(),
     };
-    let message = format!("{key} is no option of {program}: {result}{hint}");
+    let agent = if unknown.is_fatal { " agent" } else { "" };
+    let message = format!("{key} is no option of {program}{agent}: {result}{hint}");
     let finding = Finding::new("SD029", severity, unknown.at.clone(), message);
     let mut finding = match (unknown.meant, unknown.items.as_slice()) {
         (Some(meant), _) => renamed(finding, snapshot, unknown, meant),

@@ -38,8 +38,10 @@ impl Known {
     }
 }
 
-/// Whether `k3s agent`, `k3s server` and so on have the option.
+/// Whether `k3s agent`, `k3s server` and so on have the option. An agent of RKE2 skips those of the server without harm:
+/// people write one file for both.
 pub(super) fn is_known(flavor: &Flavor, role: Role, option: &str) -> bool {
+    let role = if flavor.launcher == Launcher::Rke2 { Role::Server } else { role };
     OPTIONS.get(option).is_some_and(|known| known.is_of(flavor, role))
 }
 
