@@ -27,13 +27,15 @@ pub(super) fn with_argument(finding: Finding, snapshot: &Snapshot, argument: &st
     let program = snapshot.command.launcher.rancher_name().unwrap_or_default();
     let unit = &snapshot.unit.name;
     let item = Value::from(argument);
-    let new = snapshot.command.new_argument.as_ref();
-    let file = new
-        .map_or_else(|| format!("/etc/rancher/{}/config.yaml", program.to_lowercase()), |new| new.at.file.to_string());
-    let finding = finding.fix(format!("add {item} to the list kubelet-arg in {file}, then systemctl restart {unit}"));
-    let Some(new) = new else {
-        return finding;
+    let Some(new) = &snapshot.command.new_argument else {
+        let file = format!("/etc/rancher/{}/config.yaml", program.to_lowercase());
+        return finding.fix(format!(
+            "add {item} to the list kubelet-arg in {file}, or as --kubelet-arg to the command line if that has some, then \
+             systemctl restart {unit}"
+        ));
     };
+    let finding =
+        finding.fix(format!("add {item} to the list kubelet-arg in {}, then systemctl restart {unit}", new.at.file));
     let text = format!("{}{item}{}", new.before, new.after);
     let change = if new.at.line == 0 { Change::Append(text) } else { Change::Text(text) };
     finding.edit(&new.at, change)

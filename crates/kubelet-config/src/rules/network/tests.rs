@@ -92,3 +92,16 @@ fn a_missing_file_is_judged_on_a_running_host_alone() {
         "{host:?}"
     );
 }
+
+#[test]
+fn pods_get_the_servers_that_systemd_resolved_asks() {
+    let edits = |server: &str| {
+        let tree = kubeadm().file("/etc/resolv.conf", format!("nameserver {server}\n"));
+        let found = crate::rules::testing::findings_with(&tree, Inputs::default());
+        found.into_iter().find(|one| one.rule == "NW003").unwrap().edits
+    };
+    let line = "resolvConf: /run/systemd/resolve/resolv.conf".to_owned();
+    assert_eq!(edits("127.0.0.53")[0].change, crate::edit::Change::Append(line));
+    // Another name server of the host's has no such file.
+    assert_eq!(edits("127.0.0.1"), []);
+}

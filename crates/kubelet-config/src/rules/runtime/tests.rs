@@ -169,3 +169,19 @@ fn cgroup_v1_is_judged_by_version_and_setting() {
     let image = says(&with_settings(&kubeadm(), inputs("1.35.0", None), &[]), "RT005");
     assert_eq!(image, ["not checked: /sys/fs/cgroup of the host"]);
 }
+
+#[test]
+fn the_kubelets_file_gets_the_runtimes_driver() {
+    const FILE: &str = "/var/lib/kubelet/config.yaml";
+    let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+    for (before, after) in
+        [("cgroupDriver: cgroupfs\n", "cgroupDriver: \"systemd\"\n"), ("", "cgroupDriver: systemd\n")]
+    {
+        let tree = kubeadm().file(CONFIG, SYSTEMD).file(FILE, format!("{head}{before}"));
+        let judge = |tree: &dyn crate::kubelet::tree::Tree| {
+            crate::rules::run(&crate::kubelet::resolve::snapshot(tree, inputs("1.30.1", Some("1.7.2"))))
+        };
+        let plan = crate::edit::plan(&tree, &judge, &|finding| finding.rule == "RT003");
+        assert_eq!(plan.files[0].after, format!("{head}{after}"), "{:?}", plan.left);
+    }
+}
