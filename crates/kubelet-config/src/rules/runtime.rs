@@ -29,8 +29,7 @@ fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
         }
     };
     let others = machine.cri.other_sockets.join(", ");
-    let found =
-        if others.is_empty() { String::new() } else { format!(", but the socket of another runtime does: {others}") };
+    let found = if others.is_empty() { String::new() } else { format!("; another runtime's socket exists: {others}") };
     let is_before = snapshot.lifecycle == Lifecycle::BeforeFirstStart;
     let (severity, result) = if is_before {
         (Severity::Warning, "The runtime must run when the kubelet starts.")
@@ -64,7 +63,7 @@ fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
     };
     let message = "containerd's CRI plugin is disabled here, as the package of Docker does it. containerd answers the \
                    kubelet with 'unknown service runtime.v1.RuntimeService', and the kubelet exits.";
-    let fix = format!("{at}: remove cri from disabled_plugins, then systemctl restart containerd");
+    let fix = format!("{at}: remove this entry from disabled_plugins, then systemctl restart containerd");
     report.add(Finding::new("RT002", Severity::Fatal, at.clone(), message).fix(fix));
 }
 
