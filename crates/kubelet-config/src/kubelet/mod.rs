@@ -3,7 +3,9 @@
 //! Pure: nothing here opens a file, asks a process or resolves a name; files come through a [`tree::Tree`].
 
 pub mod args;
+mod cloud;
 pub mod config;
+mod control_plane;
 pub mod duration;
 pub mod effective;
 pub mod endpoint;
@@ -21,6 +23,5 @@ pub mod systemd;
 pub mod tree;
 pub mod unread;
 pub mod version;
-pub mod yaml;
 
 pub use redact as shown;

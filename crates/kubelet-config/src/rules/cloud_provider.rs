@@ -36,16 +36,17 @@ fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
     } else if wanted.reaches(snapshot) {
         return;
     }
-    match is_expected(snapshot) {
-        Some(true) => {}
-        Some(false) => return,
-        None => {
+    let expected = expected(snapshot);
+    match expected {
+        Expected::No => return,
+        Expected::NotKnown => {
             report.not_checked(
                 "CL001",
                 "whether a cloud controller manager is expected: declare [intent] cloud_provider",
             );
             return;
         }
+        Expected::Yes | Expected::PerhapsIn(_) => {}
     }
     let adds_it_itself = matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2);
     if adds_it_itself && snapshot.command.server_disables_cloud_controller.is_none() {
@@ -57,16 +58,44 @@ fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
     }
     let loss = search::find(snapshot, &wanted);
     let at = other_value(snapshot).or_else(|| loss.place().cloned()).unwrap_or_else(|| exec.at.clone());
-    report.add(finding(snapshot, &loss, at));
+    let finding = finding(snapshot, &loss, at);
+    report.add(match expected {
+        Expected::PerhapsIn(cloud) => undeclared(finding, cloud, matches!(loss, FlagLoss::Nowhere)),
+        _ => finding,
+    });
 }
 
-/// Whether a cloud controller manager is expected; `None` where nothing says so or otherwise.
-fn is_expected(snapshot: &Snapshot) -> Option<bool> {
+/// Whether the cluster has a cloud controller manager.
+enum Expected<'a> {
+    Yes,
+    No,
+    NotKnown,
+    /// The machine is one of this cloud, which says nothing of the cluster.
+    PerhapsIn(&'a str),
+}
+
+/// The finding as less than an error: where nothing but the cloud speaks for a controller, whoever runs none has to
+/// change nothing.
+fn undeclared(mut finding: Finding, cloud: &str, is_nowhere: bool) -> Finding {
+    finding.severity = if is_nowhere { Severity::Info } else { Severity::Warning };
+    finding.message = format!(
+        "This machine is a server of {cloud}. If a cloud controller manager runs in the cluster: {}",
+        finding.message
+    );
+    let fix = finding.fix.unwrap_or_default();
+    finding.fix = Some(format!(
+        "With a cloud controller manager: {fix}. Without one: declare `cloud_provider = \"none\"` in the section [intent] \
+         of nodevigil's settings"
+    ));
+    finding
+}
+
+fn expected(snapshot: &Snapshot) -> Expected<'_> {
     if let Some(declared) = &snapshot.intent.cloud_provider {
-        return Some(declared == "external");
+        return if declared == "external" { Expected::Yes } else { Expected::No };
     }
     if in_tree(snapshot) {
-        return Some(false);
+        return Expected::No;
     }
     let cluster = snapshot.cluster.as_ref();
     let others = cluster.and_then(|cluster: &ClusterFacts| cluster.others_have_provider_id);
@@ -74,13 +103,13 @@ fn is_expected(snapshot: &Snapshot) -> Option<bool> {
         .and_then(|cluster| cluster.taints.as_ref())
         .is_some_and(|taints| taints.iter().any(|key| key == UNINITIALIZED));
     if tainted || others == Some(true) {
-        return Some(true);
+        return Expected::Yes;
     }
-    let cloud = snapshot.cloud.as_ref().and_then(|cloud| cloud.provider.as_deref());
+    let cloud = snapshot.cloud.as_ref().ok().and_then(|cloud| cloud.provider.as_deref());
     match (cloud, others) {
-        (_, Some(false)) | (Some("none"), _) => Some(false),
-        (Some(_), _) => Some(true),
-        (None, _) => None,
+        (_, Some(false)) | (Some("none"), _) => Expected::No,
+        (Some(cloud), _) => Expected::PerhapsIn(cloud),
+        (None, _) => Expected::NotKnown,
     }
 }
 
