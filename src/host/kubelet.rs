@@ -14,6 +14,7 @@ use kubelet_config::kubelet::{
     endpoint::runtime_socket,
     flags::{CommandLine, parse::parse_argv},
     healthz::{DEFAULT_PORT, healthz},
+    host_tree::HostTree,
     location::Location,
     tree::Tree,
 };
@@ -23,7 +24,6 @@ use super::{
     child,
     cloud_init::{self, CloudInit},
     credential::{self, ClientCertificate, Credential},
-    tree::HostTree,
 };
 use crate::files;
 

@@ -8,7 +8,7 @@ use super::{
         config::document::{Node, Value, parse},
         effective::Settings,
         location::Location,
-        tree::{Tree, Unreadable},
+        tree::Tree,
     },
     Certificate, ClientCredential, FileState, Kubeconfig,
     certificate::{of_data, of_pem},
@@ -52,13 +52,13 @@ pub(super) fn kubeconfig(tree: &dyn Tree, settings: &Settings, flag: &str) -> Fi
 /// The kubeconfig at `path`, with the certificate in `renewed` in place of the one that it has.
 fn read(tree: &dyn Tree, path: &str, renewed: Option<PathBuf>) -> FileState<Kubeconfig> {
     let at = Location::file(path);
-    let text = match text(tree, Path::new(path)) {
-        Ok(text) => text,
+    let bytes = match tree.read_bounded(Path::new(path), MAX_BYTES) {
+        Ok(bytes) => bytes,
         Err(error) if error.is_not_found() => return FileState::Missing { at },
         Err(error) => return FileState::Bad { at, reason: error.to_string() },
     };
     // The parser's own reason may quote the text.
-    let document = match parse(&at, &text) {
+    let document = match parse(&at, &String::from_utf8_lossy(&bytes)) {
         Ok(document) => document,
         Err(error) => return FileState::Bad { at: error.at, reason: "is not valid YAML".to_owned() },
     };
@@ -165,14 +165,9 @@ fn follow(tree: &dyn Tree, user: &User<'_>, renewed: Option<PathBuf>, found: &mu
     }
 }
 
-fn text(tree: &dyn Tree, path: &Path) -> Result<String, Unreadable> {
-    let bytes = tree.read_bounded(path, MAX_BYTES)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
 fn from_file(tree: &dyn Tree, path: &Path) -> Result<Certificate, String> {
-    let text = text(tree, path).map_err(|error| format!("{} {error}", path.display()))?;
-    of_pem(&Location::file(path), &text).map_err(|problem| format!("{} {problem}", path.display()))
+    let bytes = tree.read_bounded(path, MAX_BYTES).map_err(|error| format!("{} {error}", path.display()))?;
+    of_pem(&Location::file(path), &bytes).map_err(|problem| format!("{} {problem}", path.display()))
 }
 
 /// The folder of the kubelet's own certificates.
@@ -191,8 +186,8 @@ pub(super) fn serving(tree: &dyn Tree, settings: &Settings) -> FileState<Certifi
         None => return FileState::NotAsked,
     };
     let at = Location::file(&path);
-    match text(tree, &path) {
-        Ok(text) => match of_pem(&at, &text) {
+    match tree.read_bounded(&path, MAX_BYTES) {
+        Ok(bytes) => match of_pem(&at, &bytes) {
             Ok(certificate) => FileState::Present(certificate),
             Err(problem) => FileState::Bad { at, reason: problem.to_owned() },
         },
