@@ -159,13 +159,13 @@ impl KubeletFacts {
     /// When they cannot be read, naming the file.
     pub fn read(pid: i32) -> Result<Self, String> {
         let path = format!("/proc/{pid}/cmdline");
-        let name_it = |error: &dyn std::fmt::Display| format!("{path}: {error}");
-        let command_line = files::read(Path::new(&path), MAX_COMMAND_LINE_BYTES).map_err(|error| name_it(&error))?;
+        let command_line = files::read(Path::new(&path), MAX_COMMAND_LINE_BYTES);
+        let command_line = command_line.map_err(|error| format!("{path}: {error}"))?;
         let flags = parse_argv(&args::words(command_line.as_bytes()), &Location::file(&path));
         let flag = |name| flags.value(name).filter(|value| !value.is_empty());
         let absolute = |name| flag(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let is_of_kubelet = flag("config").is_some() || flag("kubeconfig").is_some();
-        let tree = HostTree::new(Path::new("/")).map_err(|error| name_it(&error))?;
+        let tree = HostTree::new(Path::new("/")).map_err(|error| format!("/: {error}"))?;
         let settings = settings(&tree, &flags)?;
         let usual = Self::usual();
         let name = flag("hostname-override").map(|name| name.trim().to_lowercase());

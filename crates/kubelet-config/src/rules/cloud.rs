@@ -99,7 +99,7 @@ fn label_forbidden(snapshot: &Snapshot, report: &mut Report) {
     for (used, pair) in labels.filter(|(_, pair)| label::is_forbidden(pair.key)).take(MAX_LABELS) {
         let (key, value) = (shortened(pair.key), shortened(pair.value));
         let place = at::value_part(snapshot, used, pair.offset, pair.text.len());
-        let node = name::node_name(snapshot).map_or_else(|| "NODE".to_owned(), |(name, _)| name.to_lowercase());
+        let node = name::node_argument(snapshot);
         // With one of the commas beside it.
         let end = pair.offset + pair.text.len();
         let start = pair.offset.saturating_sub(1);
@@ -109,8 +109,8 @@ fn label_forbidden(snapshot: &Snapshot, report: &mut Report) {
             Severity::Fatal,
             place.clone(),
             format!(
-                "--node-labels sets {key}. The kubelet refuses to start: of labels in kubernetes.io and k8s.io it may set a \
-                 few alone."
+                "--node-labels sets {key}. The kubelet refuses to start: of the labels in kubernetes.io and k8s.io it may set only \
+                 a few."
             ),
         )
         .fix(format!("Remove the label at {place}, and set it with the API: kubectl label node {node} {key}={value}."));

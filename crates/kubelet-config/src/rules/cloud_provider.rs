@@ -79,14 +79,17 @@ enum Expected<'a> {
 fn undeclared(mut finding: Finding, cloud: &str, is_nowhere: bool) -> Finding {
     finding.severity = if is_nowhere { Severity::Info } else { Severity::Warning };
     finding.message = format!(
-        "This machine is a server of {cloud}. If a cloud controller manager runs in the cluster: {}",
-        finding.message
+        "{}. That this cluster has a cloud controller manager is assumed, because this machine is a server of '{cloud}'. \
+         Without one, nothing is wrong.",
+        finding.message.trim_end_matches('.')
     );
-    let fix = finding.fix.unwrap_or_default();
-    finding.fix = Some(format!(
-        "With a cloud controller manager: {fix}. Without one: declare `cloud_provider = \"none\"` in the section [intent] \
-         of nodevigil's settings"
-    ));
+    finding.fix = finding.fix.map(|fix| {
+        format!(
+            "{}. In a cluster without cloud controller manager declare `cloud_provider = \"none\"` in [intent] of \
+             nodevigil's settings.",
+            fix.trim_end_matches('.')
+        )
+    });
     finding
 }
 

@@ -4,6 +4,7 @@
 use super::{external, name};
 use crate::{
     kubelet::{
+        flags::parse::parse_argv,
         snapshot::{CloudFacts, ClusterFacts, Snapshot},
         version::Version,
     },
@@ -30,10 +31,6 @@ fn has_provider_id(cluster: &ClusterFacts) -> bool {
     cluster.provider_id.as_deref().is_some_and(|id| !id.is_empty())
 }
 
-fn node_name(snapshot: &Snapshot) -> String {
-    name::node_name(snapshot).map_or_else(|| "NODE".to_owned(), |(name, _)| name.trim().to_lowercase())
-}
-
 pub(super) fn registered_before(snapshot: &Snapshot, report: &mut Report) {
     let Some(used) = external(snapshot) else {
         return;
@@ -48,11 +45,12 @@ pub(super) fn registered_before(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     // A kubelet that runs without the flag comes first: SD021 names it, and a Node made anew now would be no better.
-    if snapshot.process.as_ref().is_some_and(|process| !is_external(&process.argv)) {
+    let runs_with = |argv: &[String]| parse_argv(argv, &used.at).value("cloud-provider") == Some("external");
+    if snapshot.process.as_ref().is_some_and(|process| !runs_with(&process.argv)) {
         return;
     }
     let age = cluster.node_age_secs.map_or(String::new(), |age| format!(" {} ago", duration(age)));
-    let (place, name) = (at::flag(snapshot, used), node_name(snapshot));
+    let (place, name) = (at::flag(snapshot, used), name::node_argument(snapshot));
     let unit = &snapshot.unit.name;
     report.add(
         Finding::new(
@@ -66,13 +64,6 @@ pub(super) fn registered_before(snapshot: &Snapshot, report: &mut Report) {
         )
         .fix(format!("Let the kubelet create the Node again: kubectl delete node {name}; systemctl restart {unit}.")),
     );
-}
-
-/// Whether these words hold `--cloud-provider=external`, in either form.
-fn is_external(argv: &[String]) -> bool {
-    let together = argv.iter().any(|word| word == "--cloud-provider=external");
-    let apart = ["--cloud-provider", "external"];
-    together || argv.windows(2).any(|pair| pair == apart)
 }
 
 pub(super) fn taint_stuck(snapshot: &Snapshot, report: &mut Report) {

@@ -22,6 +22,11 @@ pub(super) fn node_name(snapshot: &Snapshot) -> Option<(String, Location)> {
     Some((host.value.clone(), host.at.clone()))
 }
 
+/// The Node's name, for a command.
+pub(super) fn node_argument(snapshot: &Snapshot) -> String {
+    node_name(snapshot).map_or_else(|| "NODE".to_owned(), |(name, _)| name.trim().to_lowercase())
+}
+
 pub(super) fn name_mismatch(snapshot: &Snapshot, report: &mut Report) {
     let Some((written, place)) = node_name(snapshot) else {
         report.not_checked("CL007", "the host's name");
@@ -99,7 +104,12 @@ fn cloud_has_another(snapshot: &Snapshot, report: &mut Report, name: &str, place
     if let Some(file) = &cloud.at {
         finding = finding.step(file.clone(), format!("cloud-init has the name {known} from the cloud"));
     }
-    report.add(named(finding, snapshot, place, Some(known)));
+    let finding = named(finding, snapshot, place, Some(known));
+    let fix = finding.fix.clone().unwrap_or_default();
+    report.add(finding.fix(format!(
+        "{fix} If the kubelet has registered as {name} already, it also needs a new client certificate, and that Node has \
+         to be deleted."
+    )));
 }
 
 /// With what to do to give the Node a name: `right`, where it is known.

@@ -48,6 +48,11 @@ pub(super) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
         let Some(instance) = cloud.instance_id.as_deref() else {
             return report.not_checked("CL005", "this machine's id in its cloud");
         };
+        // Another scheme than the cloud's own is that of another controller.
+        let scheme = |id: &str| id.split_once("://").map(|(scheme, _)| scheme.to_owned());
+        if right.as_deref().is_some_and(|right| scheme(right) != scheme(&id)) {
+            return;
+        }
         let last = id.rsplit('/').next().unwrap_or_default();
         if [instance, cloud.name.as_deref().unwrap_or(instance)].iter().any(|own| own.eq_ignore_ascii_case(last)) {
             return;
@@ -61,7 +66,7 @@ pub(super) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
     if let Some(file) = cloud.ok().and_then(|cloud| cloud.at.as_ref()) {
         finding = finding.step(file.clone(), "cloud-init has this machine's id from the cloud");
     }
-    report.add(match right {
+    report.add(match right.filter(|right| *right != id) {
         Some(right) => {
             let finding =
                 finding.fix(format!("At {place} write {right}, also in the template that wrote it. {AFTERWARDS}"));

@@ -168,6 +168,7 @@ fn what_cloud_init_has_from_the_cloud_is_compared_without_facts() {
     let right = "--provider-id=aws:///eu-central-1a/i-0c0ffee0123456789";
     assert_eq!(mended(&wrong, &inputs("1.33.4"), "CL005").unwrap(), right);
     assert_eq!(of(&on(AWS, right), "CL005"), []);
+    assert_eq!(of(&on(HETZNER, "--provider-id=metal3://0c0ffee"), "CL005"), [], "another controller's");
     // The server may have been renamed since cloud-init asked.
     let named = |data: &str, name: &str| of(&on(data, &format!("{EXTERNAL} --hostname-override={name}")), "CL007");
     assert_eq!(named(HETZNER, "node-7"), [Severity::Warning]);
