@@ -8,7 +8,7 @@ use crate::kubelet::{
     layers::Launcher,
     location::Location,
     search::{self, ExpectedFlag, FlagLoss},
-    snapshot::{ClusterFacts, Snapshot},
+    snapshot::Snapshot,
     systemd::{Exec, LoadState},
     version::Minor,
 };
@@ -36,18 +36,19 @@ fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
     } else if wanted.reaches(snapshot) {
         return;
     }
-    let expected = expected(snapshot);
-    match expected {
-        Expected::No => return,
-        Expected::NotKnown => {
+    let cloud = snapshot.cloud.as_ref().ok().and_then(|cloud| cloud.provider.as_deref());
+    let only_in = match (is_expected(snapshot), cloud) {
+        (Some(false), _) | (None, Some("none")) => return,
+        (Some(true), _) => None,
+        (None, Some(cloud)) => Some(cloud),
+        (None, None) => {
             report.not_checked(
                 "CL001",
                 "whether a cloud controller manager is expected: declare [intent] cloud_provider",
             );
             return;
         }
-        Expected::Yes | Expected::PerhapsIn(_) => {}
-    }
+    };
     let adds_it_itself = matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2);
     if adds_it_itself && snapshot.command.server_disables_cloud_controller.is_none() {
         report.not_checked(
@@ -59,23 +60,13 @@ fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
     let loss = search::find(snapshot, &wanted);
     let at = other_value(snapshot).or_else(|| loss.place().cloned()).unwrap_or_else(|| exec.at.clone());
     let finding = finding(snapshot, &loss, at);
-    report.add(match expected {
-        Expected::PerhapsIn(cloud) => undeclared(finding, cloud, matches!(loss, FlagLoss::Nowhere)),
-        _ => finding,
+    report.add(match only_in {
+        Some(cloud) => undeclared(finding, cloud, matches!(loss, FlagLoss::Nowhere)),
+        None => finding,
     });
 }
 
-/// Whether the cluster has a cloud controller manager.
-enum Expected<'a> {
-    Yes,
-    No,
-    NotKnown,
-    /// The machine is one of this cloud, which says nothing of the cluster.
-    PerhapsIn(&'a str),
-}
-
-/// The finding as less than an error: where nothing but the cloud speaks for a controller, whoever runs none has to
-/// change nothing.
+/// The finding as less than an error: a machine of a cloud may be in a cluster without a cloud controller manager.
 fn undeclared(mut finding: Finding, cloud: &str, is_nowhere: bool) -> Finding {
     finding.severity = if is_nowhere { Severity::Info } else { Severity::Warning };
     finding.message = format!(
@@ -93,27 +84,19 @@ fn undeclared(mut finding: Finding, cloud: &str, is_nowhere: bool) -> Finding {
     finding
 }
 
-fn expected(snapshot: &Snapshot) -> Expected<'_> {
+/// Whether a cloud controller manager is expected; `None` where nothing says so or otherwise.
+fn is_expected(snapshot: &Snapshot) -> Option<bool> {
     if let Some(declared) = &snapshot.intent.cloud_provider {
-        return if declared == "external" { Expected::Yes } else { Expected::No };
+        return Some(declared == "external");
     }
     if in_tree(snapshot) {
-        return Expected::No;
+        return Some(false);
     }
     let cluster = snapshot.cluster.as_ref();
-    let others = cluster.and_then(|cluster: &ClusterFacts| cluster.others_have_provider_id);
     let tainted = cluster
         .and_then(|cluster| cluster.taints.as_ref())
         .is_some_and(|taints| taints.iter().any(|key| key == UNINITIALIZED));
-    if tainted || others == Some(true) {
-        return Expected::Yes;
-    }
-    let cloud = snapshot.cloud.as_ref().ok().and_then(|cloud| cloud.provider.as_deref());
-    match (cloud, others) {
-        (_, Some(false)) | (Some("none"), _) => Expected::No,
-        (Some(cloud), _) => Expected::PerhapsIn(cloud),
-        (None, _) => Expected::NotKnown,
-    }
+    if tainted { Some(true) } else { cluster?.others_have_provider_id }
 }
 
 /// Whether the kubelet is one that still has cloud providers of its own, and is given one.
