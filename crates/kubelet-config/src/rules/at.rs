@@ -1,12 +1,6 @@
 //! Where a flag, or a part of its value, stands: for findings and their carets.
 
-use std::ops::Range;
-
-use super::Finding;
-use crate::{
-    edit::Change,
-    kubelet::{flags::FlagUse, location::Location, snapshot::Snapshot, systemd::Arg},
-};
+use crate::kubelet::{flags::FlagUse, location::Location, snapshot::Snapshot, systemd::Arg};
 
 /// The word of a flag (or of its value, `offset` 1, where that is a word of its own).
 pub(super) fn word<'a>(snapshot: &'a Snapshot, used: &FlagUse, offset: usize) -> Option<&'a Arg> {
@@ -47,7 +41,7 @@ pub(super) fn value_part(snapshot: &Snapshot, used: &FlagUse, start: usize, leng
         return at.clone();
     }
     let count = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
-    let part = |range: Range<usize>| used.value.get(range).map(count);
+    let part = |range: std::ops::Range<usize>| used.value.get(range).map(count);
     let (Some(before), Some(width)) = (part(0..start), part(start..start + length)) else {
         return at.clone();
     };
@@ -63,26 +57,6 @@ pub(super) fn value_part(snapshot: &Snapshot, used: &FlagUse, start: usize, leng
         return at.clone();
     }
     at.at(at.line, at.column + skipped + before, width)
-}
-
-/// With an edit of a part of the flag's value, by its bytes in the value, where its place is known to the character.
-pub(super) fn edit_value(
-    finding: Finding,
-    snapshot: &Snapshot,
-    used: &FlagUse,
-    part: Range<usize>,
-    new: impl Into<String>,
-) -> Finding {
-    let place = value_part(snapshot, used, part.start, part.len());
-    let width = used.value.get(part).map(|old| old.chars().count());
-    // A flag without a value is true, which stands nowhere.
-    let is_written =
-        word(snapshot, used, usize::from(used.value_in_next_word)).is_some_and(|word| word.text.ends_with(&used.value));
-    if is_written && place.column > 0 && width == usize::try_from(place.width).ok() {
-        finding.edit(&place, Change::Text(new.into()))
-    } else {
-        finding
-    }
 }
 
 /// At most 80 characters of a text, for a message.

@@ -6,7 +6,7 @@ mod api;
 mod name;
 mod provider_id;
 
-use super::{Check, Finding, Report, Severity, at, at::shortened};
+use super::{Check, Finding, Report, Severity, at, at::shortened, edit_value::edit_value};
 use crate::kubelet::{
     flags::{FlagUse, ValueKind, pairs},
     label,
@@ -74,7 +74,7 @@ fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
     } else {
         let fix =
             format!("At {place} write --cloud-provider=external, and run a cloud controller manager in the cluster.");
-        at::edit_value(finding.fix(fix), snapshot, used, 0..name.len(), "external")
+        edit_value(finding.fix(fix), snapshot, used, 0..name.len(), "external")
     });
 }
 
@@ -114,7 +114,7 @@ fn label_forbidden(snapshot: &Snapshot, report: &mut Report) {
             ),
         )
         .fix(format!("Remove the label at {place}, and set it with the API: kubectl label node {node} {key}={value}."));
-        report.add(at::edit_value(finding, snapshot, used, start..end, ""));
+        report.add(edit_value(finding, snapshot, used, start..end, ""));
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
         snapshot::{Lifecycle, Snapshot},
         version::Minor,
     },
-    rules::{Finding, Report, Severity, at, at::shortened},
+    rules::{Finding, Report, Severity, at, at::shortened, edit_value::edit_value},
 };
 
 pub(super) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
@@ -38,7 +38,7 @@ pub(super) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
         report.add(match declared.filter(|declared| **declared != used.value) {
             Some(declared) => {
                 let finding = finding.fix(format!("At {place} write {declared}."));
-                at::edit_value(finding, snapshot, used, 0..used.value.len(), declared)
+                edit_value(finding, snapshot, used, 0..used.value.len(), declared)
             }
             None => finding.fix(format!(
                 "At {place} write an address that an interface of this host has. With a cloud controller it must be the \

@@ -8,7 +8,7 @@ use crate::{
         machine::FileState,
         snapshot::{CloudFacts, Lifecycle, Snapshot},
     },
-    rules::{Finding, Report, Severity, at, at::shortened},
+    rules::{Finding, Report, Severity, at, at::shortened, edit_value::edit_value},
 };
 
 /// The name that the kubelet registers with: what it is made of, and where that stands.
@@ -117,7 +117,7 @@ fn named(finding: Finding, snapshot: &Snapshot, place: &Location, right: Option<
     match (snapshot.flags.last("hostname-override").filter(|used| !used.value.is_empty()), right) {
         (Some(used), Some(right)) => {
             let finding = finding.fix(format!("At {place} write --hostname-override={right}."));
-            at::edit_value(finding, snapshot, used, 0..used.value.len(), right)
+            edit_value(finding, snapshot, used, 0..used.value.len(), right)
         }
         _ => finding.fix(format!(
             "Before the kubelet starts for the first time, set the host's name with hostnamectl set-hostname {0}. Or give \

@@ -4,7 +4,7 @@ use super::api;
 use crate::{
     edit::Change,
     kubelet::{location::Location, snapshot::Snapshot},
-    rules::{Finding, Report, Severity, at, at::shortened},
+    rules::{Finding, Report, Severity, at, at::shortened, edit_value::edit_value},
 };
 
 /// The providerID that the kubelet gives its Node, and where it says so.
@@ -71,7 +71,7 @@ pub(super) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
             let finding =
                 finding.fix(format!("At {place} write {right}, also in the template that wrote it. {AFTERWARDS}"));
             match snapshot.flags.last("provider-id") {
-                Some(used) => at::edit_value(finding, snapshot, used, 0..used.value.len(), right),
+                Some(used) => edit_value(finding, snapshot, used, 0..used.value.len(), right),
                 None => finding.edit(&place, Change::Text(right)),
             }
         }

@@ -1,7 +1,7 @@
 //! Whom the kubelet lets use its own API.
 
 use super::{Finding, Launcher, Report, Severity, Snapshot, settings};
-use crate::{edit::Change, kubelet::effective::From, rules::at};
+use crate::{edit::Change, kubelet::effective::From, rules::edit_value::edit_value};
 
 const ANONYMOUS: &str = "authentication.anonymous.enabled";
 const MODE: &str = "authorization.mode";
@@ -35,7 +35,7 @@ pub(super) fn edited(finding: Finding, snapshot: &Snapshot, path: &str, flag: &s
             None => finding,
         },
         Some(From::Flag(_)) => match snapshot.flags.last(flag) {
-            Some(used) => at::edit_value(finding, snapshot, used, 0..used.value.len(), value),
+            Some(used) => edit_value(finding, snapshot, used, 0..used.value.len(), value),
             None => finding,
         },
         _ => finding,
