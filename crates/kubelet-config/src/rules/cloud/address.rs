@@ -28,14 +28,14 @@ pub(super) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
             None => report.not_checked("CL006", "the addresses of this host's interfaces"),
         }
     }
-    let declared = snapshot.intent.node_ip.as_ref();
-    if let Some(declared) = declared.filter(|declared| **declared != used.value) {
+    let declared = snapshot.intent.node_ip.as_ref().filter(|declared| **declared != used.value);
+    if let Some(declared) = declared {
         problems.push((Severity::Error, format!("[intent] declares {declared}.")));
     }
     for (severity, problem) in problems {
         let message = format!("--node-ip is {}. {problem}", shortened(&used.value));
         let finding = Finding::new("CL006", severity, place.clone(), message);
-        report.add(match declared.filter(|declared| **declared != used.value) {
+        report.add(match declared {
             Some(declared) => {
                 let finding = finding.fix(format!("At {place} write {declared}."));
                 edit_value(finding, snapshot, used, 0..used.value.len(), declared)

@@ -2,7 +2,8 @@
 
 use super::{
     Certificate, ClientCredential, FileState, Finding, Kubeconfig, Lifecycle, Report, Severity, Snapshot,
-    access::edited, can_bootstrap, settings,
+    access::{cause, edited},
+    can_bootstrap, settings,
 };
 use crate::edit::Change;
 
@@ -136,21 +137,14 @@ pub(super) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
             return;
         }
     }
-    let cause = if settings::is_default(snapshot, ROTATE) {
-        format!(
-            "rotateCertificates is false by default ({})",
-            settings::by_default(snapshot, ROTATE, "--rotate-certificates")
-        )
-    } else {
-        "rotateCertificates is false".to_owned()
-    };
     let when = match &kubeconfig.certificate {
         Some(certificate) => format!("expires at {}", day(certificate.not_after_secs)),
         None => "expires some day".to_owned(),
     };
     let message = format!(
-        "{cause}: the kubelet does not renew its client certificate. It {when} ({holder}), and the API server refuses the \
-         kubelet from then on."
+        "{}: the kubelet does not renew its client certificate. It {when} ({holder}), and the API server refuses the \
+         kubelet from then on.",
+        cause(snapshot, ROTATE, "--rotate-certificates", "false")
     );
     let fix = settings::edit(snapshot, ROTATE, "rotateCertificates: true", "--rotate-certificates=true");
     let at = settings::place(snapshot, ROTATE);
