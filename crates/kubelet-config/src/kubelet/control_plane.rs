@@ -19,8 +19,9 @@ pub(super) fn api_server(tree: &dyn Tree, settings: &Settings) -> Option<Located
     let path = Path::new(settings.text("staticPodPath")?).join("kube-apiserver.yaml");
     let bytes = tree.read_bounded(&path, MAX_BYTES).ok()?;
     let pod = parse(&Location::file(&path), &String::from_utf8_lossy(&bytes)).ok()?;
-    let name = |container: &&Node| container.get("name").and_then(Node::text).as_deref() == Some("kube-apiserver");
-    let image = pod.get("spec")?.get("containers")?.items().iter().find(name)?.get("image")?;
+    let is_api_server =
+        |container: &&Node| container.get("name").and_then(Node::text).as_deref() == Some("kube-apiserver");
+    let image = pod.get("spec")?.get("containers")?.items().iter().find(is_api_server)?.get("image")?;
     let text = image.text()?;
     let (_, tag) = text.split('@').next()?.rsplit_once(':')?;
     Some(Located { value: tag.parse().ok()?, at: image.at.clone() })

@@ -66,7 +66,7 @@ pub(super) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
     if let Some(file) = cloud.ok().and_then(|cloud| cloud.at.as_ref()) {
         finding = finding.step(file.clone(), "cloud-init has this machine's id from the cloud");
     }
-    report.add(match right.filter(|right| *right != id) {
+    report.add(match right.filter(|right| malformed(right).is_none()) {
         Some(right) => {
             let finding =
                 finding.fix(format!("At {place} write {right}, also in the template that wrote it. {AFTERWARDS}"));
