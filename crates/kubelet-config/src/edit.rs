@@ -34,6 +34,8 @@ pub enum Change {
     Above(String),
     /// This line comes behind the last line of the file, which is made if it is not there.
     Append(String),
+    /// The file is written without a byte order mark and with LF line ends.
+    PlainEncoding,
 }
 
 /// The edits of a host that were found to help.
@@ -130,6 +132,7 @@ fn edited(text: &str, edit: &Edit) -> Option<String> {
             let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
             return Some(format!("{text}{end}{line}\n"));
         }
+        Change::PlainEncoding => return Some(text.trim_start_matches('\u{feff}').replace("\r\n", "\n")),
         Change::Text(new) => {
             let (old, first) = (old?, usize::try_from(edit.at.column).ok()?.checked_sub(1)?);
             let mut bounds = old.char_indices().map(|(at, _)| at).chain([old.len()]).skip(first);

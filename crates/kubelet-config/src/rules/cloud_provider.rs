@@ -2,21 +2,22 @@
 
 use super::{
     Check, Finding, Report, Severity, UNINITIALIZED,
-    lost::{env_file_line, explained, reason, reload, restart, rule_of},
+    lost::{reload, restart},
+    remedy::{Remedy, add_flags},
 };
 use crate::kubelet::{
+    expected_flag::ExpectedFlag,
     layers::Launcher,
     location::Location,
-    search::{self, ExpectedFlag, FlagLoss},
     snapshot::{ClusterFacts, Snapshot},
-    systemd::{Exec, LoadState},
+    systemd::LoadState,
     version::Minor,
 };
 
 pub(super) const RULES: &[(&str, Check)] = &[("CL001", cloud_provider_missing)];
 
 fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
-    let wanted = ExpectedFlag::new("cloud-provider", "external");
+    let expected = ExpectedFlag::new("cloud-provider", "external");
     let Some(exec) = &snapshot.unit.exec else {
         return; // SD008 says that nothing is started at all.
     };
@@ -26,14 +27,14 @@ fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
     if snapshot.command.args.is_empty() {
         let running = snapshot.process.as_ref().map(|process| process.argv.join(" "));
         match running {
-            Some(argv) if wanted.is_in(&argv) => return,
+            Some(argv) if expected.is_in(&argv) => return,
             Some(_) => {}
             None => {
                 report.not_checked("CL001", "the kubelet's arguments");
                 return;
             }
         }
-    } else if wanted.reaches(snapshot) {
+    } else if expected.reaches(snapshot) {
         return;
     }
     match is_expected(snapshot) {
@@ -55,9 +56,22 @@ fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
         );
         return;
     }
-    let loss = search::find(snapshot, &wanted);
-    let at = other_value(snapshot).or_else(|| loss.place().cloned()).unwrap_or_else(|| exec.at.clone());
-    report.add(finding(snapshot, &loss, at));
+    let cause = cause(report, &expected);
+    let at = other_value(snapshot).or_else(|| cause.map(|cause| place_of(cause, &expected).clone()));
+    report.add(finding(snapshot, &expected, cause, at.unwrap_or_else(|| exec.at.clone())));
+}
+
+/// The finding that says where the flag is lost, the worst.
+fn cause<'a>(report: &'a Report, expected: &ExpectedFlag) -> Option<&'a Finding> {
+    let causes = report.findings.iter().rev();
+    causes
+        .filter(|finding| finding.lost_flags.iter().any(|flag| expected.is_in(flag)))
+        .max_by_key(|finding| finding.severity)
+}
+
+/// Where the lost flag is written: a step of the finding that names it, else the finding itself.
+fn place_of<'a>(cause: &'a Finding, expected: &ExpectedFlag) -> &'a Location {
+    cause.chain.iter().find(|step| expected.is_in(&step.text)).map_or(&cause.at, |step| &step.at)
 }
 
 /// Whether a cloud controller manager is expected; `None` where nothing says so or otherwise.
@@ -97,11 +111,18 @@ fn other_value(snapshot: &Snapshot) -> Option<Location> {
     (!used.value.is_empty() && !elsewhere).then(|| used.at.clone())
 }
 
-fn finding(snapshot: &Snapshot, loss: &FlagLoss<'_>, at: Location) -> Finding {
+fn finding(snapshot: &Snapshot, expected: &ExpectedFlag, cause: Option<&Finding>, at: Location) -> Finding {
     let given = other_value(snapshot).and(snapshot.flags.value("cloud-provider"));
-    let why = match given {
-        Some(value) => format!("the flag is given as '{value}' here"),
-        None => reason(loss),
+    let running = snapshot.process.as_ref().filter(|process| expected.is_in(&process.argv.join(" ")));
+    let why = match (given, cause) {
+        (Some(value), _) => format!("the flag is given as '{value}' here"),
+        (None, Some(cause)) => format!("it is written here, but lost: see {} at {}", cause.rule, cause.at),
+        (None, None) => match running {
+            Some(process) => {
+                format!("only the running kubelet (pid {}) has it, and the next start loses it", process.pid)
+            }
+            None => "no file that was read sets it".to_owned(),
+        },
     };
     let server = if snapshot.command.server_disables_cloud_controller == Some(true) {
         "; the server runs with --disable-cloud-controller, so that the distribution does not add the flag itself"
@@ -112,93 +133,57 @@ fn finding(snapshot: &Snapshot, loss: &FlagLoss<'_>, at: Location) -> Finding {
         "--cloud-provider=external does not reach the kubelet: {why}{server}. The Node will register without the \
          uninitialized taint and without a providerID; the autoscaler cannot match it to its server"
     );
-    let mut finding = Finding::new("CL001", Severity::Error, at.clone(), message).fix(fix(snapshot, loss, given));
-    if given.is_some() {
-        return finding.caused_by("CL002", at);
-    }
-    finding = chain(finding, snapshot, loss);
-    explained(finding, loss)
-}
-
-fn chain(finding: Finding, snapshot: &Snapshot, loss: &FlagLoss<'_>) -> Finding {
-    let Some(at) = loss.place() else {
-        return finding;
-    };
-    let finding = if finding.at == *at { finding } else { finding.step(at.clone(), "the flag is written here") };
-    match loss {
-        FlagLoss::Overridden { effective, .. } => finding.step(effective.at.clone(), "this counts"),
-        FlagLoss::LaterFlag { by: (by, _), .. } => finding.step((*by).clone(), "the later use counts"),
-        FlagLoss::ReplacedList { list, .. } => {
-            finding.step(list.by.clone(), format!("`{}` begins anew here", list.key))
-        }
-        FlagLoss::Cleared { by, .. } => finding.step((*by).clone(), "an empty assignment clears it"),
-        FlagLoss::Unreferenced { .. } | FlagLoss::ReplacedExec { .. } => match &snapshot.unit.exec {
-            Some(exec) => finding.step(exec.at.clone(), "the command that counts"),
-            None => finding,
-        },
-        _ => finding,
-    }
-}
-
-fn fix(snapshot: &Snapshot, loss: &FlagLoss<'_>, given: Option<&str>) -> String {
     let exists = if snapshot.cluster.as_ref().and_then(|cluster| cluster.node_exists) == Some(true) {
         "; the Node exists already: delete it (`kubectl delete node`) before the restart, the taint is set at \
          creation only"
     } else {
         ""
     };
-    let first = match (given, rule_of(loss)) {
-        (Some(_), _) => format!("write --cloud-provider=external there, then {}", reload(snapshot)),
-        (None, Some(rule)) if !matches!(loss, FlagLoss::Memory | FlagLoss::Process { .. }) => {
-            format!("see {rule}, which explains the loss and how to mend it")
+    let new = Finding::new("CL001", Severity::Error, at.clone(), message);
+    match (given, cause) {
+        (Some(_), _) => {
+            let fix = format!("write --cloud-provider=external there, then {}{exists}", reload(snapshot));
+            new.fix(fix).caused_by("CL002", at)
         }
-        _ => add_it(snapshot),
-    };
-    format!("{first}{exists}")
+        (None, Some(cause)) => {
+            let new = if cause.at == at { new } else { new.step(cause.at.clone(), "this is why it is lost") };
+            new.fix(format!("correct {} at {}{exists}", cause.rule, cause.at)).caused_by(cause.rule, cause.at.clone())
+        }
+        (None, None) => {
+            let Remedy { fix, edit } = add_it(snapshot);
+            Remedy { fix: format!("{fix}{exists}"), edit }.of(new)
+        }
+    }
 }
 
 /// Where one would add the flag on this host.
-fn add_it(snapshot: &Snapshot) -> String {
+fn add_it(snapshot: &Snapshot) -> Remedy {
+    let prose = |fix: String| Remedy { fix, edit: None };
     match snapshot.command.launcher {
         Launcher::K3s | Launcher::Rke2 => {
             let name = if snapshot.command.launcher == Launcher::K3s { "k3s" } else { "rke2" };
-            format!(
+            prose(format!(
                 "add `cloud-provider=external` to the list `kubelet-arg` of /etc/rancher/{name}/config.yaml, then {}",
                 restart(snapshot)
-            )
+            ))
         }
         Launcher::MicroK8s | Launcher::K8sSnap => {
             let files = &snapshot.command.files;
             let file = files.last().map_or("the snap's file args/kubelet", |file| &file.file);
-            format!("add a line `--cloud-provider=external` to {file}, then {}", restart(snapshot))
+            prose(format!("add a line `--cloud-provider=external` to {file}, then {}", restart(snapshot)))
         }
-        Launcher::Direct | Launcher::Script => add_to_unit(snapshot),
+        Launcher::Direct | Launcher::Script => {
+            let flag = ["--cloud-provider=external".to_owned()];
+            add_flags(snapshot, None, &flag).unwrap_or_else(|| {
+                let exec = snapshot.unit.exec.as_ref().map(|exec| exec.at.to_string());
+                prose(format!(
+                    "add --cloud-provider=external to the kubelet's arguments ({}), then {}",
+                    exec.as_deref().unwrap_or("ExecStart="),
+                    reload(snapshot)
+                ))
+            })
+        }
     }
-}
-
-fn add_to_unit(snapshot: &Snapshot) -> String {
-    let unit = &snapshot.unit;
-    let references = unit.exec.iter().flat_map(Exec::references);
-    let extra = references.map(|(name, _, _)| name).find(|name| name.ends_with("EXTRA_ARGS"));
-    let mut files = unit.env_files.iter().rev();
-    let file = files.find(|file| !file.path.ends_with("kubeadm-flags.env"));
-    if let (Some(name), Some(file)) = (extra, file) {
-        let old = unit.variables.get(&name);
-        let old = old.map_or("", |variable| variable.effective.value.as_str());
-        let value = format!("{old} --cloud-provider=external");
-        return format!(
-            "put `{}` into {}, then {}",
-            env_file_line(&name, value.trim()),
-            file.path.display(),
-            restart(snapshot)
-        );
-    }
-    let exec = unit.exec.as_ref().map(|exec| exec.at.to_string());
-    format!(
-        "add --cloud-provider=external to the kubelet's arguments ({}), then {}",
-        exec.as_deref().unwrap_or("ExecStart="),
-        reload(snapshot)
-    )
 }
 
 #[cfg(test)]

@@ -62,29 +62,53 @@ fn bound(findings: &mut Vec<Finding>) {
     });
 }
 
-/// Rules on words of the argument list, and the rules on text that explain such a word if they speak of its line.
-const EXPLAINED_BY: &[(&str, &[&str])] =
-    &[("SD016", &["SD006", "SD014", "SD015", "SD025"]), ("FL001", &["SD006", "SD025"]), ("FL004", &["SD006", "SD025"])];
+/// Rules on the kubelet's arguments, and the rules on text that explain such a finding if they name its line.
+const EXPLAINED_BY: &[(&[&str], &[&str])] = &[
+    (&["SD016"], &["SD006", "SD014", "SD015", "SD025"]),
+    (&["FL001", "FL004", "CL006"], &["SD006", "SD014", "SD025"]),
+];
 
-/// What a word of the argument list suffers from may have been said of the text that it comes from.
+/// Rules, and the lost flag without which they would find nothing.
+const EXPLAINED_BY_LOSS: &[(&str, &str)] = &[("KN001", "--fail-swap-on=false")];
+
+/// What is wrong with an argument may follow from the text that it comes from: then that is to be corrected.
 fn explain(findings: &mut [Finding]) {
-    let mut said: BTreeMap<(&'static str, String), Location> = BTreeMap::new();
+    let mut causes: BTreeMap<(&'static str, String), Vec<(Location, Location)>> = BTreeMap::new();
     for finding in &*findings {
         for place in std::iter::once(&finding.at).chain(finding.chain.iter().map(|step| &step.at)) {
             let key = (finding.rule, place.file_line());
-            said.entry(key).or_insert_with(|| finding.at.clone());
+            causes.entry(key).or_default().push((place.clone(), finding.at.clone()));
+        }
+    }
+    let mut losses = BTreeMap::new();
+    for finding in &*findings {
+        for flag in &finding.lost_flags {
+            losses.entry(flag.clone()).or_insert((finding.rule, finding.at.clone()));
         }
     }
     for finding in findings.iter_mut().filter(|finding| finding.caused_by.is_none()) {
-        let rules = EXPLAINED_BY.iter().find(|(rule, _)| *rule == finding.rule);
         let line = finding.at.file_line();
-        finding.caused_by = rules.and_then(|(_, causes)| {
-            causes.iter().find_map(|cause| {
-                let at = said.get(&(*cause, line.clone()))?;
-                Some((*cause, at.clone()))
+        let rules = EXPLAINED_BY.iter().find(|(rules, _)| rules.contains(&finding.rule));
+        let cause = rules.and_then(|(_, causing)| {
+            causing.iter().find_map(|rule| {
+                let places = causes.get(&(*rule, line.clone()))?;
+                let (_, at) = places.iter().find(|(place, _)| overlaps(place, &finding.at))?;
+                Some((*rule, at.clone()))
             })
         });
+        if let Some((rule, at)) = &cause {
+            finding.fix = Some(format!("correct {rule} at {at}"));
+            finding.edits.clear();
+        }
+        let loss = EXPLAINED_BY_LOSS.iter().find(|(rule, _)| *rule == finding.rule);
+        finding.caused_by = cause.or_else(|| losses.get(loss?.1).cloned());
     }
+}
+
+/// Whether two places on one line have a character in common, as far as their columns are known.
+fn overlaps(one: &Location, other: &Location) -> bool {
+    let is_known = one.width > 0 && other.width > 0;
+    !is_known || (one.column < other.column + other.width && other.column < one.column + one.width)
 }
 
 /// A cause names the finding that stands in the report: by its own place, or by one that its chain goes through.

@@ -2,14 +2,21 @@
 
 use super::MAX_FINDINGS;
 use crate::{
+    edit::Change,
     kubelet::{
+        flag_text::flags_in,
         flags::{FlagUse, PositionalArg},
         layers::Launcher,
         location::Location,
         snapshot::Snapshot,
-        systemd::{Arg, EventKind},
+        systemd::{Arg, Assignment, EventKind},
     },
-    rules::{Finding, Report, Severity, at, at::shortened},
+    rules::{
+        Finding, Report, Severity, at,
+        at::shortened,
+        encoding::{in_ascii, plain},
+        lost::whole,
+    },
 };
 
 pub(super) fn stray(snapshot: &Snapshot, report: &mut Report) {
@@ -28,17 +35,43 @@ pub(super) fn stray(snapshot: &Snapshot, report: &mut Report) {
     });
     for stray in strays.take(MAX_FINDINGS) {
         let (cause, fix) = cause(snapshot, stray);
+        let lost_flags = flags_in(&plain(&stray.text).unwrap_or_else(|| stray.text.clone())).iter().map(whole).collect();
         let word = shortened(&stray.text);
         let message = format!(
             "'{word}' is taken as a command: the kubelet exits with 'unknown command{}{word}'; {cause}",
             if word.is_empty() { "" } else { " " },
         );
-        let mut finding = Finding::new("SD016", Severity::Fatal, stray.at.clone(), message).fix(fix);
+        let finding = Finding::new("SD016", Severity::Fatal, stray.at.clone(), message);
+        let mut finding = edited(snapshot, stray, Finding { lost_flags, ..finding }.fix(fix));
         if let Some(oddity) = oddity(snapshot, stray) {
             finding = finding.caused_by("SD028", oddity);
         }
         report.add(finding);
     }
+}
+
+/// With an edit where the word itself tells what is meant.
+fn edited(snapshot: &Snapshot, stray: &PositionalArg, finding: Finding) -> Finding {
+    if typographic(&stray.text).is_some() {
+        return in_ascii(snapshot, finding, &stray.at, &stray.text);
+    }
+    match literal_variable(snapshot, stray) {
+        Some(assignment) if usize::try_from(stray.at.width).is_ok_and(|width| width == stray.text.chars().count()) => {
+            // The blank behind it goes with it.
+            let has_blank = assignment.value.contains(&format!("{} ", stray.text));
+            let at = stray.at.at(stray.at.line, stray.at.column, stray.at.width + u32::from(has_blank));
+            finding.edit(&at, Change::Text(String::new()))
+        }
+        _ => finding,
+    }
+}
+
+/// The assignment that a word `$X` comes from.
+fn literal_variable<'a>(snapshot: &'a Snapshot, stray: &PositionalArg) -> Option<&'a Assignment> {
+    let origin = snapshot.command.args.get(1 + stray.word)?.origins.first()?;
+    let is_variable = stray.text.starts_with('$') && !is_shell(&stray.text);
+    let variable = snapshot.unit.variables.get(&origin.variable).filter(|_| is_variable && !origin.braces)?;
+    Some(&variable.effective)
 }
 
 /// The oddity of an arguments file on whose line the word stands.
@@ -57,6 +90,11 @@ fn cause(snapshot: &Snapshot, stray: &PositionalArg) -> (String, String) {
     let text = stray.text.as_str();
     as_written(stray, text)
         .or_else(|| after_flag(before(snapshot, stray)?, text))
+        .or_else(|| {
+            let name = &literal_variable(snapshot, stray)?.name;
+            let cause = format!("it stands in the value of {name}, in which systemd expands no variable");
+            Some((cause, remove(stray)))
+        })
         .or_else(|| shell(stray, text))
         .or_else(|| {
             behind_dashes(snapshot, stray).then(|| {

@@ -1,12 +1,6 @@
 //! Flags in text: in a variable's value, in a line that systemd ignores, in a file that nobody reads.
 
-use super::{
-    super::{
-        location::Location,
-        systemd::{Assignment, Event},
-    },
-    ExpectedFlag,
-};
+use super::{location::Location, systemd::Assignment};
 
 /// A flag in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,20 +75,24 @@ pub fn place_of(assignment: &Assignment, flag: &FlagText<'_>) -> Location {
     assignment.place_of(flag.offset, flag.offset + flag.text.len())
 }
 
-fn count(text: &str) -> u32 {
-    u32::try_from(text.chars().count()).unwrap_or(u32::MAX)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Where an event's text holds the flag, if it does. The text of an event may be a whole file, from its first line on.
-pub(super) fn event_place(event: &Event, wanted: &ExpectedFlag) -> Option<Location> {
-    let flag = flags_in(&event.text).into_iter().find(|flag| wanted.matches(flag))?;
-    let before = event.text.get(..flag.offset)?;
-    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    let lines = u32::try_from(before.matches('\n').count()).unwrap_or(u32::MAX);
-    if lines == 0 {
-        return Some(event.at.clone());
+    #[test]
+    fn flags_are_found_in_any_text() {
+        let found = |text| -> Vec<(String, Option<String>, usize)> {
+            flags_in(text)
+                .into_iter()
+                .map(|flag| (flag.name, flag.value.or(flag.next).map(str::to_owned), flag.offset))
+                .collect()
+        };
+        let flag = |name: &str, value: &str, offset| (name.to_owned(), Some(value.to_owned()), offset);
+        assert_eq!(found("--node_ip=1"), [flag("node-ip", "1", 0)]);
+        assert_eq!(found("Environment=\"A=--x=1 --y 2\""), [flag("x", "1", 15), flag("y", "2", 21)]);
+        assert_eq!(found("--x=\"a b\" c"), [flag("x", "a b", 0)]);
+        assert_eq!(found("# --x=1\n; --y=1\nA='--z=1'"), [flag("z", "1", 19)]);
+        assert_eq!(found("--a --b=1"), [("a".to_owned(), None, 0), flag("b", "1", 4)]);
+        assert_eq!(found("a--b ---c --1 -- x=-- –-y"), []);
     }
-    let line = event.at.line.max(1).saturating_add(lines);
-    let column = count(&before[line_start..]).saturating_add(1);
-    Some(event.at.at(line, column, count(flag.text)))
 }

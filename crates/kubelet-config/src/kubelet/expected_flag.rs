@@ -1,8 +1,8 @@
 //! The flags that the operator's intent asks for.
 
 use super::{
-    super::snapshot::{Intent, Snapshot},
-    FlagText, flags_in,
+    flag_text::{FlagText, flags_in},
+    snapshot::{Intent, Snapshot},
 };
 
 /// A flag that should reach the kubelet.
@@ -70,12 +70,28 @@ impl ExpectedFlag {
     pub fn is_in(&self, text: &str) -> bool {
         flags_in(text).iter().any(|flag| self.matches(flag))
     }
+}
 
-    /// Whether an entry of a second layer's list is it, with dashes or without.
-    pub fn is_entry(&self, entry: &str) -> bool {
-        entry
-            .trim_start_matches('-')
-            .split_once('=')
-            .is_some_and(|(name, value)| name.replace('_', "-") == self.flag && self.is_value(value))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        kubelet::resolve::{Inputs, snapshot},
+        rules::testing::kubeadm,
+    };
+
+    #[test]
+    fn a_label_or_an_address_reaches_the_kubelet_as_one_of_several() {
+        let reaches = |env: &str, expected: &ExpectedFlag| {
+            let tree = kubeadm().file("/etc/default/kubelet", format!("KUBELET_EXTRA_ARGS=\"{env}\"\n"));
+            expected.reaches(&snapshot(&tree, Inputs::default()))
+        };
+        let label = ExpectedFlag::new("node-labels", "pool=blue");
+        assert!(reaches("--node-labels=a=b,pool=blue --node-labels=c=d", &label));
+        assert!(!reaches("--node-labels=pool=blue --node-labels=pool=red", &label));
+        assert!(reaches("--node-labels=pool=red --node_labels pool=blue", &label));
+        let ip = ExpectedFlag::new("node-ip", "10.0.0.9");
+        assert!(reaches("--node-ip=10.0.0.9,fd00::9", &ip));
+        assert!(!reaches("--node-ip=10.0.0.90", &ip));
     }
 }
