@@ -37,7 +37,7 @@ fn a_line_or_a_part_of_it_changes_and_the_rest_stays() {
 }
 
 #[test]
-fn a_flag_that_a_file_beats_is_moved_into_the_file() {
+fn a_flag_that_a_file_overrides_is_moved_into_the_file() {
     let tree = kubeadm().file(DROP_IN, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=external\"\n");
     let plan = plan_of(&tree, &external());
     let [file] = &plan.files[..] else { panic!("{plan:?}") };

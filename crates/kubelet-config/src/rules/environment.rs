@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     Check, Finding, Report, Severity,
     lost::{Arrived, holds_flags, reload, restart, shown_value, used_names, whole, would_bring},
-    remedy::{deletion, env_file_line, is_one_line, with_flags},
+    remedy::{env_file_line, is_one_line, with_flags},
 };
 use crate::{
     edit::Change,
@@ -49,7 +49,7 @@ fn overridden_by_file(snapshot: &Snapshot, report: &mut Report) {
             .collect();
         if lost.is_empty() {
             let idle = overridden.iter().filter(|overridden| holds_flags(&overridden.value));
-            idle.for_each(|overridden| report.add(without_effect(snapshot, overridden, variable)));
+            idle.for_each(|overridden| report.add(without_effect(overridden, variable)));
         } else {
             report.add(file_wins(snapshot, &arrived, variable, declared, &lost));
         }
@@ -74,20 +74,17 @@ fn is_expected(snapshot: &Snapshot, arrived: &Arrived<'_>, assignment: &Assignme
     arrived.missing.iter().any(|expected| would_bring(exec, assignment, expected))
 }
 
-fn without_effect(snapshot: &Snapshot, overridden: &Assignment, variable: &Variable) -> Finding {
+fn without_effect(overridden: &Assignment, variable: &Variable) -> Finding {
     let effective = &variable.effective;
     let why = if overridden.value == effective.value { "sets the same value" } else { "counts in its place" };
     let message = format!(
         "this line has no effect: {} {why}. The kubelet gets every flag of this line all the same",
         effective.at
     );
-    let finding = Finding::new("SD001", Severity::Info, overridden.at.clone(), message)
+    // No edit: it does no harm, and it may be another program's.
+    Finding::new("SD001", Severity::Info, overridden.at.clone(), message)
         .fix(format!("delete the line {}", overridden.at))
-        .step(effective.at.clone(), "this counts");
-    match deletion(snapshot, overridden) {
-        Some((at, change)) => finding.edit(&at, change),
-        None => finding,
-    }
+        .step(effective.at.clone(), "this counts")
 }
 
 fn file_wins(

@@ -224,7 +224,10 @@ fn unknown(snapshot: &Snapshot, report: &mut Report) {
         let inside: Vec<&Event> = inside.filter(|inside| holds_flags(&inside.text)).collect();
         let text: Vec<&str> =
             std::iter::once(event).chain(inside.iter().copied()).map(|event| event.text.as_str()).collect();
-        let finding = finding.lost(arrived.lost(&text.join("\n")));
+        let mut finding = finding.lost(arrived.lost(&text.join("\n")));
+        if !finding.lost_flags.is_empty() {
+            finding.severity = Severity::Error;
+        }
         report.add(
             inside
                 .into_iter()
@@ -236,9 +239,7 @@ fn unknown(snapshot: &Snapshot, report: &mut Report) {
 /// What there is to say of a line that systemd ignores for its form.
 fn ignored_line(snapshot: &Snapshot, event: &Event) -> Option<Finding> {
     let new = |message: String, fix: String| {
-        let cuts_off = matches!(event.kind, EventKind::RestOfFileLost { .. });
-        let severity = if cuts_off && holds_flags(&event.text) { Severity::Error } else { Severity::Warning };
-        Finding::new("SD011", severity, event.at.clone(), message).fix(format!("{fix}, then {}", reload(snapshot)))
+        Finding::new("SD011", Severity::Warning, event.at.clone(), message).fix(format!("{fix}, then {}", reload(snapshot)))
     };
     let header = event.text.lines().next().unwrap_or_default();
     let finding = match &event.kind {
