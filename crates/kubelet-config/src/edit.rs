@@ -64,7 +64,7 @@ pub struct ChangedFile {
 const MAX_TRIALS: usize = 50;
 
 /// Files below these are replaced by the next update of a package or gone with the next boot.
-const NOT_THE_OPERATORS: [&str; 5] = ["/usr", "/lib", "/run", "/proc", "/snap"];
+pub(crate) const NOT_THE_OPERATORS: [&str; 5] = ["/usr", "/lib", "/run", "/proc", "/snap"];
 
 /// What disk and running system disagree about; an edit of a file does that by itself.
 const DRIFT: [&str; 2] = ["SD020", "SD021"];

@@ -1,5 +1,7 @@
 //! Edits as text, and the property: a remedy that is followed makes nothing worse.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::{
     kubelet::{
@@ -87,4 +89,65 @@ fn every_edit_of_every_host_helps() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Small faults: the rule that finds one, its file, and what stands there.
+const FAULTS: [(&str, &str, &str); 24] = [
+    ("SD001", DROP_IN, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--max-pods=50\"\n"),
+    ("SD024", EARLY, "[Service]\nEnvironment=\"KUBELET_KUBECONFIG_ARGS=--v=4\"\n"),
+    ("SD002", ENV, "KUBELET_EXTRA_ARG=--max-pods=50\n"),
+    ("SD002", DROP_IN, "[Service]\nEnvironment=\"KUBELET_CGROUP_ARGS=--max-pods=50\"\n"),
+    ("SD003", OTHER_ENV, "KUBELET_EXTRA_ARGS=--max-pods=50\n"),
+    ("SD004", ENV, "export KUBELET_EXTRA_ARGS=--max-pods=50\n"),
+    ("SD004", ENV, "--max-pods=50 --v=2\n"),
+    ("SD005", DROP_IN, "[Service]\nEnvironment=NODE_ARGS=--v=2 --max-pods=50\n"),
+    ("SD005", DROP_IN, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=2\n"),
+    ("SD005", DROP_IN, "[Service]\nEnvironment=/etc/kubernetes/own.env\n"),
+    ("SD006", DROP_IN, "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet ${KUBELET_KUBECONFIG_ARGS}\n"),
+    ("SD007", DROP_IN, "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS\n"),
+    ("SD011", DROP_IN, "Environment=KUBELET_EXTRA_ARGS=--max-pods=50\"\n"),
+    ("SD011", DROP_IN, "[service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--max-pods=50\"\n"),
+    ("SD011", DROP_IN, "[Service]\nenvironment=\"KUBELET_EXTRA_ARGS=--max-pods=50\"\n"),
+    ("SD011", DROP_IN, "[Unit]\nEnvironment=\"KUBELET_EXTRA_ARGS=--max-pods=50\"\n"),
+    ("SD014", ENV, "KUBELET_EXTRA_ARGS=\"--v=2\" --max-pods=50\n"),
+    ("SD014", ENV, "KUBELET_EXTRA_ARGS='--max-pods=50\nA=1\n"),
+    ("SD015", DROP_IN, "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS \\\n\n  --v=2\n"),
+    ("SD016", ENV, "KUBELET_EXTRA_ARGS=\"$KUBELET_EXTRA_ARGS --max-pods=50\"\n"),
+    ("SD016", ENV, "KUBELET_EXTRA_ARGS=–max-pods=50\n"),
+    ("SD018", DROP_IN, "[Service]\nEnvironment=\"HTTPS_PROXY=http://a:p%40@10.0.0.1:3128\"\n"),
+    ("SD025", ENV, "\u{feff}KUBELET_EXTRA_ARGS=--max-pods=50\r\n"),
+    ("SD025", ENV, "KUBELET_EXTRA_ARGS=--node-labels=a=“b”\n"),
+];
+
+const EARLY: &str = "/etc/systemd/system/kubelet.service.d/05-early.conf";
+const OTHER_ENV: &str = "/etc/sysconfig/kubelet";
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Without new commands, which hide the other faults: a variable that no command uses does no harm.
+    #[test]
+    fn a_few_small_faults_are_all_remedied(chosen in proptest::collection::vec(0..FAULTS.len(), 1..4)) {
+        let mut tree = kubeadm();
+        let mut files = BTreeSet::new();
+        let chosen = chosen.iter().map(|index| FAULTS[*index]).filter(|(_, _, text)| !text.contains("ExecStart="));
+        for (_, path, text) in chosen.filter(|(_, path, _)| files.insert(*path)) {
+            tree = tree.file(path, text);
+        }
+        let plan = plan_of(&tree, &Inputs::default());
+        let left: Vec<_> = plan.left.findings.iter().filter(|one| one.severity > Severity::Info).collect();
+        prop_assert!(left.is_empty(), "{left:#?} in {:#?}", plan.files);
+    }
+}
+
+#[test]
+fn each_small_fault_is_found_and_remedied() {
+    for (rule, path, text) in FAULTS {
+        let tree = kubeadm().file(path, text);
+        let has_rule = |report: &Report| report.findings.iter().any(|finding| finding.rule == rule);
+        assert!(has_rule(&run(&snapshot(&tree, Inputs::default()))), "{rule}: {text}");
+        let plan = plan_of(&tree, &Inputs::default());
+        let left: Vec<_> = plan.left.findings.iter().filter(|one| one.severity > Severity::Info).collect();
+        assert!(left.is_empty(), "{rule}: {text}: {left:#?} in {:#?}", plan.files);
+    }
 }

@@ -97,8 +97,12 @@ fn moved(
     is_only: bool,
     lost: &[String],
 ) -> Result<Finding, Finding> {
-    let remedy = if lost.is_empty() { None } else { add_flags(snapshot, Some(&line.name), lost) };
-    match remedy {
+    if lost.is_empty() && holds_flags(&line.value) {
+        let finding = finding.fix("delete this line: the kubelet gets its flags from elsewhere");
+        let is_sure = is_only && is_one_line(line);
+        return Ok(if is_sure { finding.edit(&line.at, Change::Lines(Vec::new())) } else { finding });
+    }
+    match add_flags(snapshot, Some(&line.name), lost).filter(|_| !lost.is_empty()) {
         Some(Remedy { fix, edit: Some((at, change)) }) if is_only && is_one_line(line) => {
             let finding = finding.fix(format!("{fix}; delete this line"));
             Ok(finding.edit(&at, change).edit(&line.at, Change::Lines(Vec::new())))

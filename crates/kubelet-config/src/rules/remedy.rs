@@ -1,11 +1,13 @@
 //! Remedies that several rules share: a flag written where the kubelet gets it, an assignment deleted or quoted.
 
+use std::path::Path;
+
 use super::{
     Finding,
     lost::{quoted, reload, restart},
 };
 use crate::{
-    edit::Change,
+    edit::{Change, NOT_THE_OPERATORS},
     kubelet::{
         flag_text::flags_in,
         flags::{Repeat, table},
@@ -148,6 +150,9 @@ pub(super) fn with_flags(snapshot: &Snapshot, effective: &Assignment, flags: &[S
     let (value, replaces) = joined(&effective.value, flags);
     let is_literal = in_file || !has_specifiers(snapshot, at);
     let is_writable = is_one_line(effective) && is_literal && !replaces && !value.contains('$');
+    if !in_file && NOT_THE_OPERATORS.iter().any(|folder| Path::new(&*at.file).starts_with(folder)) {
+        return in_drop_in(snapshot, effective, &value, flags, is_literal && !replaces && !value.contains('$'));
+    }
     let (shown, change) = if in_file {
         let line = env_file_line(&effective.name, &value);
         (line.clone(), Change::Lines(vec![line]))
@@ -158,6 +163,28 @@ pub(super) fn with_flags(snapshot: &Snapshot, effective: &Assignment, flags: &[S
     let (fix, is_sure) = with_obstacle(snapshot, format!("write `{shown}` at {at}"), flags);
     let edit = (is_sure && is_writable && (in_file || at.width > 0)).then(|| (at.clone(), change));
     Some(Remedy { fix: format!("{fix}, then {after}"), edit })
+}
+
+/// An assignment of a packaged unit is overridden by one in a drop-in of the operator's, which is loaded later.
+fn in_drop_in(
+    snapshot: &Snapshot,
+    effective: &Assignment,
+    value: &str,
+    flags: &[String],
+    is_writable: bool,
+) -> Option<Remedy> {
+    const NAME: &str = "90-local.conf";
+    let unit = &snapshot.unit;
+    let is_drop_in = unit.dropins.iter().any(|path| path.to_str() == Some(&*effective.at.file));
+    if is_drop_in && Path::new(&*effective.at.file).file_name()?.to_str()? >= NAME {
+        return None;
+    }
+    let path = format!("/etc/systemd/system/{}.d/{NAME}", unit.name);
+    let line = format!("Environment={}", environment_word(&effective.name, value));
+    let (fix, is_sure) = with_obstacle(snapshot, format!("write `{line}` behind `[Service]` into {path}"), flags);
+    let change = Change::Append(format!("[Service]\n{line}"));
+    let edit = (is_sure && is_writable).then(|| (Location::file(&path), change));
+    Some(Remedy { fix: format!("{fix}, then {}", reload(snapshot)), edit })
 }
 
 /// Whether a line has specifiers (`%H`), of which only what they stand for is known here.
