@@ -76,7 +76,8 @@ enum Line {
 fn read(tree: &dyn Tree, path: &str) -> Vec<Line> {
     let bytes = tree.read_bounded(Path::new(path), MAX_BYTES).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
-    let line = |line: &str| match line.trim().strip_prefix(['#', ';']).map(|comment| comment.trim().strip_prefix(MARK)) {
+    let line = |line: &str| match line.trim().strip_prefix(['#', ';']).map(|comment| comment.trim().strip_prefix(MARK))
+    {
         Some(Some(request)) => Line::Request(request.chars().take(MAX_COMMENT_CHARS).collect()),
         Some(None) => Line::Comment,
         None => Line::Other { continued: line.ends_with('\\') },

@@ -116,7 +116,7 @@ fn finding(snapshot: &Snapshot, expected: &ExpectedFlag, cause: Option<&Finding>
     let running = snapshot.process.as_ref().filter(|process| expected.is_in(&process.argv.join(" ")));
     let why = match (given, cause) {
         (Some(value), _) => format!("the flag is given as '{value}' here"),
-        (None, Some(cause)) => format!("it is written here, but lost: see {} at {}", cause.rule, cause.at),
+        (None, Some(cause)) => format!("it is written here, but lost, as {} at {} explains", cause.rule, cause.at),
         (None, None) => match running {
             Some(process) => {
                 format!("only the running kubelet (pid {}) has it, and the next start loses it", process.pid)
@@ -147,40 +147,36 @@ fn finding(snapshot: &Snapshot, expected: &ExpectedFlag, cause: Option<&Finding>
         }
         (None, Some(cause)) => {
             let new = if cause.at == at { new } else { new.step(cause.at.clone(), "this is why it is lost") };
-            new.fix(format!("correct {} at {}{exists}", cause.rule, cause.at)).caused_by(cause.rule, cause.at.clone())
+            let fix = format!("do what {} at {} says{exists}", cause.rule, cause.at);
+            new.fix(fix).caused_by(cause.rule, cause.at.clone())
         }
         (None, None) => {
-            let Remedy { fix, edit } = add_it(snapshot);
-            Remedy { fix: format!("{fix}{exists}"), edit }.of(new)
+            let remedy = add_it(snapshot);
+            Remedy { after: format!("{}{exists}", remedy.after), ..remedy }.of(new)
         }
     }
 }
 
 /// Where one would add the flag on this host.
 fn add_it(snapshot: &Snapshot) -> Remedy {
-    let prose = |fix: String| Remedy { fix, edit: None };
+    let new = |what: String, after: String| Remedy { what, after, edit: None };
     match snapshot.command.launcher {
         Launcher::K3s | Launcher::Rke2 => {
             let name = if snapshot.command.launcher == Launcher::K3s { "k3s" } else { "rke2" };
-            prose(format!(
-                "add `cloud-provider=external` to the list `kubelet-arg` of /etc/rancher/{name}/config.yaml, then {}",
-                restart(snapshot)
-            ))
+            let file = format!("/etc/rancher/{name}/config.yaml");
+            new(format!("add `cloud-provider=external` to the list `kubelet-arg` of {file}"), restart(snapshot))
         }
         Launcher::MicroK8s | Launcher::K8sSnap => {
             let files = &snapshot.command.files;
             let file = files.last().map_or("the snap's file args/kubelet", |file| &file.file);
-            prose(format!("add a line `--cloud-provider=external` to {file}, then {}", restart(snapshot)))
+            new(format!("add a line `--cloud-provider=external` to {file}"), restart(snapshot))
         }
         Launcher::Direct | Launcher::Script => {
             let flag = ["--cloud-provider=external".to_owned()];
             add_flags(snapshot, None, &flag).unwrap_or_else(|| {
                 let exec = snapshot.unit.exec.as_ref().map(|exec| exec.at.to_string());
-                prose(format!(
-                    "add --cloud-provider=external to the kubelet's arguments ({}), then {}",
-                    exec.as_deref().unwrap_or("ExecStart="),
-                    reload(snapshot)
-                ))
+                let place = exec.as_deref().unwrap_or("ExecStart=");
+                new(format!("add --cloud-provider=external to the kubelet's arguments ({place})"), reload(snapshot))
             })
         }
     }

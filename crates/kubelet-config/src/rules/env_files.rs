@@ -61,10 +61,10 @@ fn unread(
     let message = format!("this file sets {}, but nothing reads it: {instead}", first.name);
     let finding = Finding::new("SD003", arrived.error_if_expected(&text, Severity::Warning), first.at.clone(), message)
         .lost(lost.clone());
-    let finding = telling.iter().filter(|more| more.at != first.at && holds_flags(&more.value)).fold(
-        finding,
-        |finding, more| finding.step(more.at.clone(), format!("sets {}, which nothing reads either", more.name)),
-    );
+    let finding =
+        telling.iter().filter(|more| more.at != first.at && holds_flags(&more.value)).fold(finding, |finding, more| {
+            finding.step(more.at.clone(), format!("sets {}, which nothing reads either", more.name))
+        });
     let finding = match read {
         Some(read) => finding.step(read.declared.clone(), "the unit reads this file instead"),
         None => finding,
@@ -83,32 +83,15 @@ fn unread(
             reload(snapshot)
         ));
     };
-    moved(snapshot, finding, first, telling.len() == 1, &lost).unwrap_or_else(|finding| {
-        let path = read.path.display();
-        finding.fix(format!("move the line to {path} and delete it here, then {}", restart(snapshot)))
-    })
-}
-
-/// The flags of a line where the unit reads them, and the line deleted.
-fn moved(
-    snapshot: &Snapshot,
-    finding: Finding,
-    line: &Assignment,
-    is_only: bool,
-    lost: &[String],
-) -> Result<Finding, Finding> {
-    if lost.is_empty() && holds_flags(&line.value) {
-        let finding = finding.fix("delete this line: the kubelet gets its flags from elsewhere");
-        let is_sure = is_only && is_one_line(line);
-        return Ok(if is_sure { finding.edit(&line.at, Change::Lines(Vec::new())) } else { finding });
+    let deletion = (telling.len() == 1 && is_one_line(first)).then(|| (first.at.clone(), Change::Lines(Vec::new())));
+    let after = restart(snapshot);
+    if lost.is_empty() && holds_flags(&first.value) {
+        let what = "delete this line: the kubelet gets its flags from elsewhere".to_owned();
+        return Remedy { what, after, edit: deletion }.of(finding);
     }
-    match add_flags(snapshot, Some(&line.name), lost).filter(|_| !lost.is_empty()) {
-        Some(Remedy { fix, edit: Some((at, change)) }) if is_only && is_one_line(line) => {
-            let finding = finding.fix(format!("{fix}; delete this line"));
-            Ok(finding.edit(&at, change).edit(&line.at, Change::Lines(Vec::new())))
-        }
-        Some(Remedy { fix, .. }) => Ok(finding.fix(format!("{fix}; delete this line"))),
-        None => Err(finding),
+    match add_flags(snapshot, Some(&first.name), &lost).filter(|_| !lost.is_empty()) {
+        Some(remedy) => remedy.and_delete(finding, deletion),
+        None => finding.fix(format!("move the line to {} and delete it here, then {after}", read.path.display())),
     }
 }
 
@@ -142,11 +125,7 @@ fn assigned(snapshot: &Snapshot, finding: Finding, event: &Event, lost: &[String
     }
     let is_flags = event.text.starts_with('-') && !lost.is_empty();
     match add_flags(snapshot, None, lost).filter(|_| is_flags) {
-        Some(Remedy { fix, edit: Some((at, change)) }) => finding
-            .fix(format!("{fix}; delete this line"))
-            .edit(&at, change)
-            .edit(&event.at, Change::Lines(Vec::new())),
-        Some(Remedy { fix, .. }) => finding.fix(format!("{fix}; delete this line")),
+        Some(remedy) => remedy.and_delete(finding, Some((event.at.clone(), Change::Lines(Vec::new())))),
         None => finding.fix(format!("write it as NAME=VALUE at {}, then {after}", event.at)),
     }
 }
@@ -233,7 +212,7 @@ fn quote_swallow(snapshot: &Snapshot, report: &mut Report) {
             }
             EventKind::EnvTextAfterQuote if assignment.is_some_and(|one| is_one_word(one, event)) => continue,
             EventKind::EnvTextAfterQuote => format!(
-                "text follows the closing quote: systemd appends it to the value without the blank: '{}'",
+                "systemd appends the text behind the closing quote to the value, without the blank between them: '{}'",
                 quoted(&event.text)
             ),
             _ => continue,

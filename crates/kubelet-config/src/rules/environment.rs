@@ -106,9 +106,9 @@ fn file_wins(
     let places = distinct(lost.iter().map(|(overridden, _)| overridden.at.to_string())).join(", ");
     let is_line = |(overridden, _): &(&Assignment, _)| overridden.source == Source::Environment;
     let rule = if lost.iter().any(is_line) {
-        "an environment file overrides `Environment=`, in whatever order the drop-ins are loaded"
+        "An environment file overrides `Environment=`, whatever the order of the drop-ins"
     } else {
-        "of two environment files or lines the later one counts"
+        "Of two environment files or lines the later one counts"
     };
     let variables = if lost.iter().any(|(overridden, _)| overridden.value.contains('$')) {
         ". A `$` in the value is plain text: systemd expands variables in `ExecStart=` alone"
@@ -116,7 +116,7 @@ fn file_wins(
         ""
     };
     let message = format!(
-        "{} is {} here. This overrides its value at {places}: {rule}{variables}",
+        "{} is {} here, which overrides {places}. {rule}{variables}",
         effective.name,
         shown_value(&effective.value),
     );
@@ -216,14 +216,12 @@ fn set_again(snapshot: &Snapshot, overridden: &Assignment, variable: &Variable, 
         _ => "which counts because it comes later".to_owned(),
     };
     let message = format!("{} is set here and again at {}, {order}", overridden.name, effective.at);
-    let finding =
-        Finding::new("SD024", Severity::Warning, overridden.at.clone(), message).lost(lost.to_vec());
+    let finding = Finding::new("SD024", Severity::Warning, overridden.at.clone(), message).lost(lost.to_vec());
     let finding = match with_flags(snapshot, effective, lost) {
         Some(remedy) => remedy.of(finding),
         None => finding,
     };
-    let finding =
-        finding.step(first_flag(overridden), is_lost(lost)).step(effective.at.clone(), "this counts");
+    let finding = finding.step(first_flag(overridden), is_lost(lost)).step(effective.at.clone(), "this counts");
     match variable.referenced_at.first() {
         Some(used) => finding.step(used.clone(), "used here"),
         None => finding,

@@ -97,7 +97,7 @@ fn explain(findings: &mut [Finding]) {
             })
         });
         if let Some((rule, at)) = &cause {
-            finding.fix = Some(format!("correct {rule} at {at}"));
+            finding.fix = Some(format!("do what {rule} at {at} says"));
             finding.edits.clear();
         }
         let loss = EXPLAINED_BY_LOSS.iter().find(|(rule, _)| *rule == finding.rule);
@@ -111,24 +111,11 @@ fn overlaps(one: &Location, other: &Location) -> bool {
     !is_known || (one.column < other.column + other.width && other.column < one.column + one.width)
 }
 
-/// A cause names the finding that stands in the report: by its own place, or by one that its chain goes through.
-/// A cause that no finding speaks for is dropped.
+/// A cause that no finding names is dropped.
 fn link(findings: &mut [Finding]) {
-    let mut places: BTreeMap<(&'static str, String), Location> = BTreeMap::new();
-    for finding in &*findings {
-        places.insert((finding.rule, finding.at.file_line()), finding.at.clone());
-    }
-    for finding in &*findings {
-        for step in &finding.chain {
-            let key = (finding.rule, step.at.file_line());
-            places.entry(key).or_insert_with(|| finding.at.clone());
-        }
-    }
+    let places: BTreeSet<_> = findings.iter().map(|finding| (finding.rule, finding.at.file_line())).collect();
     for finding in findings {
-        finding.caused_by = finding.caused_by.take().and_then(|(rule, evidence)| {
-            let at = places.get(&(rule, evidence.file_line()))?;
-            Some((rule, at.clone()))
-        });
+        finding.caused_by = finding.caused_by.take().filter(|(rule, at)| places.contains(&(*rule, at.file_line())));
     }
 }
 
@@ -161,21 +148,27 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_found_by_its_chain_and_dropped_if_nothing_speaks_for_it() {
-        let lost = Location::file("/etc/drop-in").at(3, 5, 9);
-        let cause = finding("SD001", Severity::Error, 1).step(lost.clone(), "lost");
+    fn a_cause_that_no_finding_names_is_dropped() {
+        let at = |line| Location::file("/etc/x").at_line(line);
         let mut report = Report {
             findings: vec![
-                finding("CL001", Severity::Error, 7).caused_by("SD001", lost.at_line(3)),
-                finding("CL001", Severity::Error, 8).caused_by("SD003", lost),
-                cause,
+                finding("CL001", Severity::Error, 7).caused_by("SD001", at(1)),
+                finding("CL001", Severity::Error, 8).caused_by("SD003", at(1)),
+                finding("SD001", Severity::Error, 1),
             ],
             ..Report::default()
         };
         settle(&mut report);
         let causes: Vec<_> = report.findings.iter().map(|one| one.caused_by.clone()).collect();
-        let at = Location::file("/etc/x").at_line(1);
-        assert_eq!(causes, [None, Some(("SD001", at)), None]);
+        assert_eq!(causes, [None, Some(("SD001", at(1))), None]);
+    }
+
+    #[test]
+    fn swap_that_a_lost_flag_would_allow_follows_from_that_loss() {
+        let loss = finding("SD011", Severity::Error, 1).lost(vec!["--fail-swap-on=false".to_owned()]);
+        let mut report = Report { findings: vec![finding("KN001", Severity::Fatal, 2), loss], ..Report::default() };
+        settle(&mut report);
+        assert_eq!(report.findings[0].caused_by.as_ref().unwrap().0, "SD011");
     }
 
     #[test]

@@ -58,7 +58,7 @@ fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
             (false, _) => continue,
         };
         let lost = arrived.lost(&variable.effective.value);
-        report.add(used_by_nothing(snapshot, variable, severity, near, lost));
+        report.add(used_by_nothing(snapshot, variable, severity, near, &lost));
     }
 }
 
@@ -94,12 +94,12 @@ fn used_by_nothing(
     variable: &Variable,
     severity: Severity,
     near: Option<(&str, &Location)>,
-    lost: Vec<String>,
+    lost: &[String],
 ) -> Finding {
     let effective = &variable.effective;
     let name = &effective.name;
     let new = |message: String| {
-        let finding = Finding::new("SD002", severity, effective.at.clone(), message).lost(lost.clone());
+        let finding = Finding::new("SD002", severity, effective.at.clone(), message).lost(lost.to_vec());
         match near {
             Some((used, used_at)) => finding.step(used_at.clone(), format!("uses ${used}")),
             None => finding,
@@ -123,19 +123,13 @@ fn used_by_nothing(
     }
     let deletion = deletion(snapshot, effective);
     if lost.is_empty() && holds_flags(&effective.value) {
-        let fix = format!("delete this line: the kubelet gets its flags from elsewhere, then {}", reload(snapshot));
-        return Remedy { fix, edit: deletion }.of(finding);
+        let what = "delete this line: the kubelet gets its flags from elsewhere".to_owned();
+        return Remedy { what, after: reload(snapshot), edit: deletion }.of(finding);
     }
-    match add_flags(snapshot, used, &lost) {
-        Some(Remedy { fix, edit: Some((at, change)) }) => {
-            // A line is replaced before one is deleted, so that both keep their numbers.
-            let finding = finding.fix(format!("{fix}; delete this line")).edit(&at, change);
-            match deletion {
-                Some((at, change)) => finding.edit(&at, change),
-                None => Finding { edits: Vec::new(), ..finding },
-            }
-        }
-        Some(Remedy { fix, .. }) => finding.fix(format!("{fix}; delete this line")),
+    // kubeadm writes its own file anew.
+    let is_kubeadms = effective.at.file.ends_with("/kubeadm-flags.env");
+    match add_flags(snapshot, used, lost).filter(|_| !lost.is_empty() && !is_kubeadms) {
+        Some(remedy) => remedy.and_delete(finding, deletion),
         None => finding.fix(format!("put the flags into a variable that `ExecStart=` uses, or add ${name} to it")),
     }
 }
@@ -157,7 +151,8 @@ fn renamed(snapshot: &Snapshot, effective: &Assignment, used: &str) -> Remedy {
         && (in_file || is_one_line(effective) && effective.at.width > 0 && !has_specifiers(snapshot, &effective.at));
     let after = if in_file { restart(snapshot) } else { reload(snapshot) };
     Remedy {
-        fix: format!("rename {} to {used} at {}, then {after}", effective.name, effective.at),
+        what: format!("rename {} to {used} at {}", effective.name, effective.at),
+        after,
         edit: is_sure.then(|| (effective.at.clone(), Change::Text(change))),
     }
 }
@@ -217,8 +212,7 @@ fn one_word(snapshot: &Snapshot, name: &str, at: &Location, word: Option<&Arg>, 
         (message, Vec::new())
     } else {
         let message = format!("the kubelet gets ${{{name}}} as the one argument '{}'", quoted(text));
-        let own = if alone { 0 } else { 1 };
-        (message, flags_in(text).iter().skip(own).map(whole).collect())
+        (message, flags_in(text).iter().skip(usize::from(!alone)).map(whole).collect())
     };
     let finding = Finding::new("SD006", Severity::Error, at.clone(), message).lost(lost);
     let finding = if alone {

@@ -24,17 +24,40 @@ const MAX_VALUE_BYTES: usize = 4000;
 /// What to write and where, in words and as an edit where that is sure.
 #[derive(Debug)]
 pub(super) struct Remedy {
-    pub(super) fix: String,
+    pub(super) what: String,
+    /// The command afterwards.
+    pub(super) after: String,
     pub(super) edit: Option<(Location, Change)>,
 }
 
 impl Remedy {
     pub(super) fn of(self, finding: Finding) -> Finding {
-        let finding = finding.fix(self.fix);
+        let finding = finding.fix(format!("{}, then {}", self.what, self.after));
         match self.edit {
             Some((at, change)) => finding.edit(&at, change),
             None => finding,
         }
+    }
+
+    /// The same, and the finding's own line is deleted. What is written comes first, so that the lines keep their
+    /// numbers.
+    pub(super) fn and_delete(self, finding: Finding, deletion: Option<(Location, Change)>) -> Finding {
+        let finding = finding.fix(format!("{} and delete this line, then {}", self.what, self.after));
+        match self.edit.zip(deletion) {
+            Some(((at, change), (line, deleted))) => finding.edit(&at, change).edit(&line, deleted),
+            None => finding,
+        }
+    }
+
+    /// Without the flags that cannot be written elsewhere as they are.
+    fn without(mut self, obstacles: &[String], is_all: bool) -> Self {
+        if is_all {
+            self.what = obstacles.join("; ");
+        } else if !obstacles.is_empty() {
+            self.what = format!("{}; {}", self.what, obstacles.join("; "));
+        }
+        self.edit = self.edit.filter(|_| obstacles.is_empty());
+        self
     }
 }
 
@@ -92,19 +115,22 @@ pub(super) fn deletion(snapshot: &Snapshot, assignment: &Assignment) -> Option<(
 /// The column behind `Environment=`.
 const BEHIND_KEY: u32 = 13;
 
-/// Why flags cannot be written elsewhere as they are.
-pub(super) fn obstacle(snapshot: &Snapshot, flags: &[String]) -> Option<String> {
-    flags.iter().find_map(|text| {
-        if text.contains('$') {
-            return Some(format!("write the value in place of the variable in {}, systemd does not expand it", quoted(text)));
-        }
-        let minor = snapshot.version.as_ref().map(|version| version.minor);
-        let is_known = |name: &str| {
-            table::find(name).is_some_and(|spec| minor.is_none_or(|minor| spec.known_in(minor)))
+/// The flags that can be written elsewhere as they are, and what is to be done about the others.
+fn writable(snapshot: &Snapshot, flags: &[String]) -> (Vec<String>, Vec<String>) {
+    let minor = snapshot.version.as_ref().map(|version| version.minor);
+    let is_known = |name: &str| table::find(name).is_some_and(|spec| minor.is_none_or(|minor| spec.known_in(minor)));
+    let mut obstacles = Vec::new();
+    let good = flags.iter().filter(|text| {
+        let unknown = flags_in(text).into_iter().find(|flag| !is_known(&flag.name));
+        let obstacle = match unknown {
+            Some(flag) => format!("leave out --{}, with which this kubelet would exit", quoted(&flag.name)),
+            None if text.contains('$') => format!("write the value of the variable in {}", quoted(text)),
+            None => return true,
         };
-        let unknown = flags_in(text).into_iter().find(|flag| !is_known(&flag.name))?;
-        Some(format!("leave out --{}: this kubelet does not know it and would exit", quoted(&unknown.name)))
-    })
+        obstacles.push(obstacle);
+        false
+    });
+    (good.cloned().collect(), obstacles)
 }
 
 /// Gives the kubelet these flags by the variable `name`, or by the one for the operator's own flags (`…_EXTRA_ARGS`):
@@ -113,30 +139,23 @@ pub(super) fn add_flags(snapshot: &Snapshot, name: Option<&str>, flags: &[String
     if snapshot.command.launcher != Launcher::Direct {
         return None;
     }
-    let names: Vec<String> =
-        snapshot.unit.exec.iter().flat_map(Exec::references).map(|(name, _, _)| name).collect();
+    let names: Vec<String> = snapshot.unit.exec.iter().flat_map(Exec::references).map(|(name, _, _)| name).collect();
     let named = name.filter(|name| names.iter().any(|used| used == name));
     let name = named.or_else(|| names.iter().map(String::as_str).find(|name| name.ends_with("EXTRA_ARGS")))?;
     if let Some(variable) = snapshot.unit.variables.get(name) {
         return with_flags(snapshot, &variable.effective, flags);
     }
     let file = usual_file(snapshot).filter(|file| matches!(file.state, EnvFileState::Read | EnvFileState::Missing))?;
-    let (path, line) = (file.path.display(), env_file_line(name, &flags.join(" ")));
-    let (fix, is_sure) = with_obstacle(snapshot, format!("add the line `{line}` to {path}"), flags);
-    let fix = format!("{fix}, then {}", restart(snapshot));
-    Some(Remedy { fix, edit: is_sure.then(|| (Location::file(&file.path), Change::Append(line))) })
-}
-
-fn with_obstacle(snapshot: &Snapshot, fix: String, flags: &[String]) -> (String, bool) {
-    match obstacle(snapshot, flags) {
-        Some(obstacle) => (format!("{fix} ({obstacle})"), false),
-        None => (fix, true),
-    }
+    let (good, obstacles) = writable(snapshot, flags);
+    let line = env_file_line(name, &good.join(" "));
+    let what = format!("add the line `{line}` to {}", file.path.display());
+    let edit = Some((Location::file(&file.path), Change::Append(line)));
+    Some(Remedy { what, after: restart(snapshot), edit }.without(&obstacles, good.is_empty()))
 }
 
 /// Puts flags into an assignment that counts.
 pub(super) fn with_flags(snapshot: &Snapshot, effective: &Assignment, flags: &[String]) -> Option<Remedy> {
-    let at = &effective.at;
+    let (name, at) = (&effective.name, &effective.at);
     let in_file = match effective.source {
         Source::File { .. } => true,
         Source::Environment => false,
@@ -144,47 +163,35 @@ pub(super) fn with_flags(snapshot: &Snapshot, effective: &Assignment, flags: &[S
     };
     let after = if in_file { restart(snapshot) } else { reload(snapshot) };
     if effective.value.len() > MAX_VALUE_BYTES {
-        let fix = format!("add {} to {} at {at}, then {after}", flags.join(" "), effective.name);
-        return Some(Remedy { fix, edit: None });
+        return Some(Remedy { what: format!("add {} to {name} at {at}", flags.join(" ")), after, edit: None });
     }
-    let (value, replaces) = joined(&effective.value, flags);
-    let is_literal = in_file || !has_specifiers(snapshot, at);
-    let is_writable = is_one_line(effective) && is_literal && !replaces && !value.contains('$');
-    if !in_file && NOT_THE_OPERATORS.iter().any(|folder| Path::new(&*at.file).starts_with(folder)) {
-        return in_drop_in(snapshot, effective, &value, flags, is_literal && !replaces && !value.contains('$'));
-    }
-    let (shown, change) = if in_file {
-        let line = env_file_line(&effective.name, &value);
-        (line.clone(), Change::Lines(vec![line]))
+    let (good, obstacles) = writable(snapshot, flags);
+    let (value, replaces) = joined(&effective.value, &good);
+    let is_packaged = NOT_THE_OPERATORS.iter().any(|folder| Path::new(&*at.file).starts_with(folder));
+    let (what, change) = if in_file {
+        let line = env_file_line(name, &value);
+        (format!("write `{line}` at {at}"), (at.clone(), Change::Lines(vec![line])))
+    } else if is_packaged {
+        let (path, line) = (own_drop_in(snapshot, at)?, format!("Environment={}", environment_word(name, &value)));
+        let what = format!("write `{line}` into the section [Service] of {path}");
+        (what, (Location::file(&path), Change::Append(format!("[Service]\n{line}"))))
     } else {
-        let word = environment_word(&effective.name, &value);
-        (format!("Environment={word}"), Change::Text(word))
+        let word = environment_word(name, &value);
+        (format!("write `Environment={word}` at {at}"), (at.clone(), Change::Text(word)))
     };
-    let (fix, is_sure) = with_obstacle(snapshot, format!("write `{shown}` at {at}"), flags);
-    let edit = (is_sure && is_writable && (in_file || at.width > 0)).then(|| (at.clone(), change));
-    Some(Remedy { fix: format!("{fix}, then {after}"), edit })
+    let is_literal = in_file || !has_specifiers(snapshot, at);
+    let is_sure = is_one_line(effective) && is_literal && !replaces && !value.contains('$');
+    let edit = is_sure.then_some(change);
+    Some(Remedy { what, after, edit }.without(&obstacles, good.is_empty()))
 }
 
-/// An assignment of a packaged unit is overridden by one in a drop-in of the operator's, which is loaded later.
-fn in_drop_in(
-    snapshot: &Snapshot,
-    effective: &Assignment,
-    value: &str,
-    flags: &[String],
-    is_writable: bool,
-) -> Option<Remedy> {
+/// A drop-in of the operator's that is loaded behind a packaged file: an update of the package leaves it alone.
+fn own_drop_in(snapshot: &Snapshot, packaged: &Location) -> Option<String> {
     const NAME: &str = "90-local.conf";
     let unit = &snapshot.unit;
-    let is_drop_in = unit.dropins.iter().any(|path| path.to_str() == Some(&*effective.at.file));
-    if is_drop_in && Path::new(&*effective.at.file).file_name()?.to_str()? >= NAME {
-        return None;
-    }
-    let path = format!("/etc/systemd/system/{}.d/{NAME}", unit.name);
-    let line = format!("Environment={}", environment_word(&effective.name, value));
-    let (fix, is_sure) = with_obstacle(snapshot, format!("write `{line}` behind `[Service]` into {path}"), flags);
-    let change = Change::Append(format!("[Service]\n{line}"));
-    let edit = (is_sure && is_writable).then(|| (Location::file(&path), change));
-    Some(Remedy { fix: format!("{fix}, then {}", reload(snapshot)), edit })
+    let is_drop_in = unit.dropins.iter().any(|path| path.to_str() == Some(&*packaged.file));
+    let is_later = !is_drop_in || Path::new(&*packaged.file).file_name()?.to_str()? < NAME;
+    is_later.then(|| format!("/etc/systemd/system/{}.d/{NAME}", unit.name))
 }
 
 /// Whether a line has specifiers (`%H`), of which only what they stand for is known here.
@@ -193,8 +200,8 @@ pub(super) fn has_specifiers(snapshot: &Snapshot, at: &Location) -> bool {
     events.any(|event| event.kind == EventKind::Specifiers && event.at.file_line() == at.file_line())
 }
 
-/// A value with flags behind it, without words `$X`, which systemd does not expand in a value; and whether one of them takes the place of another value of the same flag: then nobody
-/// knows which one is right.
+/// A value with flags behind it, without words `$X`, which systemd does not expand in a value. And whether one of the
+/// flags replaces another value of the same flag: then nobody knows which one is right.
 fn joined(value: &str, flags: &[String]) -> (String, bool) {
     let text = flags.join(" ");
     let new: Vec<String> = flags_in(&text)

@@ -62,14 +62,17 @@ fn names_a_file(snapshot: &Snapshot, event: &Event) -> Finding {
     let path = unread::meant_file(event).unwrap_or_default();
     let file = snapshot.unread_files.iter().find(|file| &*file.at.file == path);
     let message = format!(
-        "'{0}' is no assignment of a variable, and systemd ignores it. `EnvironmentFile={0}` is meant: {1}",
+        "systemd ignores '{}', which is no assignment of a variable: {}",
         quoted(path),
-        if file.is_some() { "nothing else reads this file" } else { "`Environment=` reads no file" }
+        if file.is_some() { "nothing reads this file" } else { "`Environment=` reads no file" }
     );
     // Without the dash the unit would not start if the file is missing.
     let line = format!("EnvironmentFile={}{path}", if file.is_some() { "" } else { "-" });
-    let finding = Finding::new("SD005", Severity::Error, event.at.clone(), message)
-        .fix(format!("write `{line}` at {}, then {}", event.at, reload(snapshot)));
+    let finding = Finding::new("SD005", Severity::Error, event.at.clone(), message).fix(format!(
+        "write `{line}` at {}, then {}",
+        event.at,
+        reload(snapshot)
+    ));
     let is_alone = !assignments(snapshot).any(|one| one.at.file_line() == event.at.file_line());
     let finding = if is_alone { finding.edit(&event.at, Change::Lines(vec![line])) } else { finding };
     let assignments: Vec<&Assignment> = file.iter().flat_map(|file| &file.assignments).collect();
@@ -166,8 +169,7 @@ fn span(snapshot: &Snapshot, start: &Location, events: &[&Event]) -> Option<Loca
 fn not_closed(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event) -> Finding {
     let severity = if holds_flags(&event.text) { Severity::Error } else { Severity::Warning };
     let message = "a quote is not closed or an escape is not known: systemd ignores the rest of this line";
-    let finding =
-        Finding::new("SD005", severity, event.at.clone(), message).lost(arrived.lost(&event.text));
+    let finding = Finding::new("SD005", severity, event.at.clone(), message).lost(arrived.lost(&event.text));
     let is_one_line = usize::try_from(event.at.width).is_ok_and(|width| width == event.text.chars().count());
     match meant_assignment(&event.text).filter(|_| is_one_line && !event.text.contains('%')) {
         Some((name, value)) => {
@@ -181,8 +183,7 @@ fn not_closed(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event) -> Find
 
 fn wrapped(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event) -> Finding {
     let message = "this line starts with a flag: it continues the line above, which ends too early. systemd ignores it";
-    let finding =
-        Finding::new("SD005", Severity::Error, event.at.clone(), message).lost(arrived.lost(&event.text));
+    let finding = Finding::new("SD005", Severity::Error, event.at.clone(), message).lost(arrived.lost(&event.text));
     let above = assignments(snapshot)
         .find(|one| one.at.file == event.at.file && one.at.line + 1 == event.at.line && is_one_line(one));
     let joined = above.and_then(|above| {
@@ -239,7 +240,8 @@ fn unknown(snapshot: &Snapshot, report: &mut Report) {
 /// What there is to say of a line that systemd ignores for its form.
 fn ignored_line(snapshot: &Snapshot, event: &Event) -> Option<Finding> {
     let new = |message: String, fix: String| {
-        Finding::new("SD011", Severity::Warning, event.at.clone(), message).fix(format!("{fix}, then {}", reload(snapshot)))
+        Finding::new("SD011", Severity::Warning, event.at.clone(), message)
+            .fix(format!("{fix}, then {}", reload(snapshot)))
     };
     let header = event.text.lines().next().unwrap_or_default();
     let finding = match &event.kind {
@@ -409,7 +411,7 @@ fn bad_specifier(snapshot: &Snapshot, report: &mut Report) {
         }
         // A value may be a secret: the variable's name is enough.
         let what = match event.text.split_once('=') {
-            Some((name, _)) => format!("ignores the assignment of {}", quoted(name)),
+            Some((name, _)) => format!("ignores the whole assignment of {}", quoted(name)),
             None => "ignores this setting".to_owned(),
         };
         let lost = arrived.lost(&event.text);
@@ -425,9 +427,11 @@ fn bad_specifier(snapshot: &Snapshot, report: &mut Report) {
             continue;
         }
         let finding = finding.fix(format!("{fix}, then {}", reload(snapshot)));
-        report.add(doubled(event, letter).into_iter().fold(finding, |finding, at| {
-            finding.edit(&at, Change::Text("%%".to_owned()))
-        }));
+        report.add(
+            doubled(event, letter)
+                .into_iter()
+                .fold(finding, |finding, at| finding.edit(&at, Change::Text("%%".to_owned()))),
+        );
     }
 }
 

@@ -35,7 +35,8 @@ pub(super) fn stray(snapshot: &Snapshot, report: &mut Report) {
     });
     for stray in strays.take(MAX_FINDINGS) {
         let (cause, fix) = cause(snapshot, stray);
-        let lost_flags = flags_in(&plain(&stray.text).unwrap_or_else(|| stray.text.clone())).iter().map(whole).collect();
+        let lost_flags =
+            flags_in(&plain(&stray.text).unwrap_or_else(|| stray.text.clone())).iter().map(whole).collect();
         let word = shortened(&stray.text);
         let message = format!(
             "'{word}' is taken as a command: the kubelet exits with 'unknown command{}{word}'; {cause}",
@@ -92,7 +93,7 @@ fn cause(snapshot: &Snapshot, stray: &PositionalArg) -> (String, String) {
         .or_else(|| after_flag(before(snapshot, stray)?, text))
         .or_else(|| {
             let name = &literal_variable(snapshot, stray)?.name;
-            let cause = format!("it stands in the value of {name}, in which systemd expands no variable");
+            let cause = format!("systemd expands no variable in the value of {name}");
             Some((cause, remove(stray)))
         })
         .or_else(|| shell(stray, text))

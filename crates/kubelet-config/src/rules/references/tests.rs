@@ -19,10 +19,7 @@ fn a_name_with_a_slip_is_an_error_and_is_renamed_or_its_flags_are_moved() {
     let both = tree.file(OWN, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=2\"\n");
     assert_eq!(
         fixed(&both, &inputs, "SD002"),
-        [
-            format!("{ENV}\n"),
-            format!("{OWN}\n[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=2 --max-pods=50\"\n"),
-        ]
+        [format!("{ENV}\n"), format!("{OWN}\n[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=2 --max-pods=50\"\n"),]
     );
     // An empty assignment of a file overrides `Environment=` under the right name, too.
     let drop_in = kubeadm().file(OWN, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARG=--max-pods=50\"\n");

@@ -60,10 +60,7 @@ fn words_that_are_no_assignment_are_found_and_quoted() {
 fn a_path_behind_environment_was_meant_for_environment_file() {
     let there = kubeadm().file(OWN, "[Service]\nEnvironment=/etc/x.env\n").file("/etc/x.env", "A=1\nB=--v=2\n");
     assert_eq!(lost(&there, Inputs::default(), "SD005"), [format!("error {OWN}:2 --v=2")]);
-    assert_eq!(
-        fixed(&there, &Inputs::default(), "SD005"),
-        [format!("{OWN}\n[Service]\nEnvironmentFile=/etc/x.env\n")]
-    );
+    assert_eq!(fixed(&there, &Inputs::default(), "SD005"), [format!("{OWN}\n[Service]\nEnvironmentFile=/etc/x.env\n")]);
     let findings = findings_with(&there, Inputs::default());
     let finding = findings.iter().find(|finding| finding.rule == "SD005").unwrap();
     let steps: Vec<String> = finding.chain.iter().map(|step| step.at.to_string()).collect();
