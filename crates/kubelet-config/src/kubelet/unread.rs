@@ -72,7 +72,7 @@ pub fn find(tree: &dyn Tree, unit: &Unit) -> Vec<UnreadFile> {
         .collect();
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
-    let named: Vec<PathBuf> = unit.events.iter().filter_map(meant_file).map(PathBuf::from).collect();
+    let named: Vec<PathBuf> = unit.events.iter().filter_map(meant_file).take(MAX_FOUND).map(PathBuf::from).collect();
     for path in named.iter().cloned().chain(candidates(tree)) {
         let Ok(real) = tree.real_path(&path) else {
             continue;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Check, Finding, Report, Severity,
-    lost::{Arrived, holds_flags, quoted, reload, restart, unit_name},
+    lost::{Arrived, MAX_FINDINGS, holds_flags, quoted, reload, restart, unit_name},
     remedy::{Remedy, add_flags, env_file_line, is_one_line, meant_assignment, usual_file},
 };
 use crate::{
@@ -97,15 +97,18 @@ fn unread(
 
 fn line_ignored(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
-    for event in &snapshot.unit.events {
+    let ignored = snapshot.unit.events.iter().filter_map(|event| {
         let reason = match &event.kind {
             EventKind::EnvLineIgnored { reason, bom: false } if reason == "export" => "`export` is for shells",
             EventKind::EnvLineIgnored { reason, bom: false } => reason,
             EventKind::EnvLineWithoutAssignment if holds_flags(&event.text) => {
                 "it holds flags, but assigns them to no variable"
             }
-            _ => continue,
+            _ => return None,
         };
+        Some((event, reason))
+    });
+    for (event, reason) in ignored.take(MAX_FINDINGS) {
         let severity = arrived.error_if_expected(&event.text, Severity::Warning);
         let lost = arrived.lost(&event.text);
         let message = format!("systemd ignores this line of the environment file: {reason}");
@@ -203,7 +206,9 @@ fn dropped(snapshot: &Snapshot, report: &mut Report) {
 
 fn quote_swallow(snapshot: &Snapshot, report: &mut Report) {
     let values = values_in_use(snapshot);
-    for event in &snapshot.unit.events {
+    let is_quote =
+        |event: &&Event| matches!(event.kind, EventKind::EnvQuoteNotClosed { .. } | EventKind::EnvTextAfterQuote);
+    for event in snapshot.unit.events.iter().filter(is_quote).take(MAX_FINDINGS) {
         let assignment = assignment_at(snapshot, &event.at);
         let message = match &event.kind {
             EventKind::EnvQuoteNotClosed { lines: 1 } => "the quote that opens here is not closed".to_owned(),
@@ -229,7 +234,9 @@ fn quote_swallow(snapshot: &Snapshot, report: &mut Report) {
 /// The assignment that begins at or before a place in an environment file, the last one.
 fn assignment_at<'a>(snapshot: &'a Snapshot, at: &Location) -> Option<&'a Assignment> {
     let mut files = snapshot.unit.env_files.iter().filter(|file| file.path.to_str() == Some(&*at.file));
-    files.next()?.assignments.iter().rfind(|assignment| assignment.at.line <= at.line)
+    let assignments = &files.next()?.assignments;
+    let behind = assignments.partition_point(|assignment| assignment.at.line <= at.line);
+    assignments.get(behind.checked_sub(1)?)
 }
 
 /// Whether text follows its quote without a blank: a shell reads `"a"b` as systemd does. A flag was meant as a word.

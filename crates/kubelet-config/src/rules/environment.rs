@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     Check, Finding, Report, Severity,
-    lost::{Arrived, holds_flags, reload, restart, shown_value, used_names, whole, would_bring},
+    lost::{Arrived, MAX_FINDINGS, holds_flags, reload, restart, shown_value, used_names, whole, would_bring},
     remedy::{env_file_line, is_one_line, with_flags},
 };
 use crate::{
@@ -27,13 +27,11 @@ const MAX_LOST_WORDS: usize = 40;
 fn overridden_by_file(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let used = used_names(snapshot);
-    for (name, variable) in &snapshot.unit.variables {
+    let variables = snapshot.unit.variables.iter().filter(|(name, _)| used.contains(name.as_str()));
+    for (_, variable) in variables.take(MAX_FINDINGS) {
         let Source::File { declared } = &variable.effective.source else {
             continue;
         };
-        if !used.contains(name.as_str()) {
-            continue;
-        }
         let mut overridden: Vec<&Assignment> = variable
             .overridden
             .iter()
@@ -177,9 +175,9 @@ fn distinct(items: impl Iterator<Item = String>) -> Vec<String> {
 fn environment_order(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let used = used_names(snapshot);
-    for (name, variable) in &snapshot.unit.variables {
-        let effective = &variable.effective;
-        if !matches!(effective.source, Source::Environment) || !used.contains(name.as_str()) {
+    let variables = snapshot.unit.variables.iter().filter(|(name, _)| used.contains(name.as_str()));
+    for (_, variable) in variables.take(MAX_FINDINGS) {
+        if !matches!(variable.effective.source, Source::Environment) {
             continue;
         }
         for overridden in variable.overridden.iter().rev().take(MAX_OVERRIDDEN) {

@@ -11,6 +11,9 @@ use crate::kubelet::{
     systemd::{Assignment, Exec, Unit},
 };
 
+/// The most findings of a rule that are worked out: far more than a person reads, and a bound for a hostile tree.
+pub(super) const MAX_FINDINGS: usize = 500;
+
 /// The most characters of the user's text in a message.
 const MAX_QUOTED_CHARS: usize = 160;
 

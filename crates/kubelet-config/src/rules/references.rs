@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Check, Finding, Report, Severity,
-    lost::{Arrived, dropped_names, holds_flags, quoted, reload, restart, used_names, whole},
-    remedy::{Remedy, add_flags, deletion, environment_word, has_specifiers, is_one_line},
+    lost::{Arrived, MAX_FINDINGS, dropped_names, holds_flags, quoted, reload, restart, used_names, whole},
+    remedy::{EnvironmentLines, Remedy, add_flags, environment_word, has_specifiers, is_one_line},
 };
 use crate::{
     edit::Change,
@@ -35,12 +35,17 @@ fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
     let elsewhere = used_by_other_commands(snapshot);
     let dropped = dropped_names(&snapshot.unit);
     let arrived = Arrived::of(snapshot);
+    let lines = EnvironmentLines::of(snapshot);
     let mut comparisons = MAX_COMPARISONS;
+    let mut findings = 0;
     for (name, variable) in &snapshot.unit.variables {
         let from_a_file = matches!(variable.effective.source, Source::Environment | Source::File { .. });
         let is_used = used.contains(name.as_str()) || elsewhere.contains(name.as_str());
         if !from_a_file || is_used || dropped.contains(name) || comparisons < references.len() {
             continue;
+        }
+        if findings == MAX_FINDINGS {
+            break;
         }
         comparisons -= references.len();
         let near = references
@@ -58,7 +63,9 @@ fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
             (false, _) => continue,
         };
         let lost = arrived.lost(&variable.effective.value);
-        report.add(used_by_nothing(snapshot, variable, severity, near, &lost));
+        let deletion = lines.deletion(&variable.effective);
+        report.add(used_by_nothing(snapshot, variable, severity, near, &lost, deletion));
+        findings += 1;
     }
 }
 
@@ -95,6 +102,7 @@ fn used_by_nothing(
     severity: Severity,
     near: Option<(&str, &Location)>,
     lost: &[String],
+    deletion: Option<(Location, Change)>,
 ) -> Finding {
     let effective = &variable.effective;
     let name = &effective.name;
@@ -121,7 +129,6 @@ fn used_by_nothing(
     if let Some(used) = used.filter(|used| is_free(snapshot, used, effective)) {
         return renamed(snapshot, effective, used).of(finding);
     }
-    let deletion = deletion(snapshot, effective);
     if lost.is_empty() && holds_flags(&effective.value) {
         let what = "delete this line: the kubelet gets its flags from elsewhere".to_owned();
         return Remedy { what, after: reload(snapshot), edit: deletion }.of(finding);

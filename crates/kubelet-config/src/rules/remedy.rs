@@ -1,6 +1,6 @@
 //! Remedies that several rules share: a flag written where the kubelet gets it, an assignment deleted or quoted.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use super::{
     Finding,
@@ -103,17 +103,35 @@ pub(super) fn is_one_line(assignment: &Assignment) -> bool {
         && !assignment.value.contains('\n')
 }
 
-/// Deletes the line of an assignment, if it is the whole line.
-pub(super) fn deletion(snapshot: &Snapshot, assignment: &Assignment) -> Option<(Location, Change)> {
-    let all = snapshot.unit.variables.values().flat_map(|one| one.overridden.iter().chain([&one.effective]));
-    let mut beside = all.filter(|other| other.at.file == assignment.at.file && other.at.line == assignment.at.line);
-    let is_first = assignment.source != Source::Environment || assignment.at.column == BEHIND_KEY;
-    (is_one_line(assignment) && is_first && beside.all(|other| other.at == assignment.at))
-        .then(|| (assignment.at.clone(), Change::Lines(Vec::new())))
-}
+/// The assignments of `Environment=` lines, by line.
+pub(super) struct EnvironmentLines<'a>(BTreeMap<Location, Vec<&'a Assignment>>);
 
-/// The column behind `Environment=`.
-const BEHIND_KEY: u32 = 13;
+impl<'a> EnvironmentLines<'a> {
+    pub(super) fn of(snapshot: &'a Snapshot) -> Self {
+        let mut lines: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for variable in snapshot.unit.variables.values() {
+            let all = variable.overridden.iter().chain([&variable.effective]);
+            for one in all.filter(|one| one.source == Source::Environment) {
+                lines.entry(one.at.at_line(one.at.line)).or_default().push(one);
+            }
+        }
+        Self(lines)
+    }
+
+    /// Those of the line of a place.
+    pub(super) fn at(&self, at: &Location) -> &[&'a Assignment] {
+        self.0.get(&at.at_line(at.line)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Deletes the line of an assignment, if it is the whole line.
+    pub(super) fn deletion(&self, assignment: &Assignment) -> Option<(Location, Change)> {
+        /// The column behind `Environment=`.
+        const FIRST: u32 = 13;
+        let at = &assignment.at;
+        let is_whole = assignment.source != Source::Environment || at.column == FIRST && self.at(at).len() == 1;
+        (is_one_line(assignment) && is_whole).then(|| (at.clone(), Change::Lines(Vec::new())))
+    }
+}
 
 /// The flags that can be written elsewhere as they are, and what is to be done about the others.
 fn writable(snapshot: &Snapshot, flags: &[String]) -> (Vec<String>, Vec<String>) {
@@ -197,7 +215,7 @@ fn own_drop_in(snapshot: &Snapshot, packaged: &Location) -> Option<String> {
 /// Whether a line has specifiers (`%H`), of which only what they stand for is known here.
 pub(super) fn has_specifiers(snapshot: &Snapshot, at: &Location) -> bool {
     let mut events = snapshot.unit.events.iter();
-    events.any(|event| event.kind == EventKind::Specifiers && event.at.file_line() == at.file_line())
+    events.any(|event| event.kind == EventKind::Specifiers && event.at.line == at.line && event.at.file == at.file)
 }
 
 /// A value with flags behind it, without words `$X`, which systemd does not expand in a value. And whether one of the

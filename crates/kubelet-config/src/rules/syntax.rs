@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use super::{
     Check, Finding, Report, Severity,
     encoding::odd_character,
-    lost::{Arrived, holds_flags, quoted, reload},
-    remedy::{environment_word, has_specifiers, is_one_line, meant_assignment},
+    lost::{Arrived, MAX_FINDINGS, holds_flags, quoted, reload},
+    remedy::{EnvironmentLines, environment_word, has_specifiers, is_one_line, meant_assignment},
 };
 use crate::{
     edit::Change,
     kubelet::{
         location::Location,
         snapshot::Snapshot,
-        systemd::{Assignment, Event, EventKind, LoadState, Source},
+        systemd::{Assignment, Event, EventKind, LoadState},
         unread,
     },
 };
@@ -29,36 +29,40 @@ fn is_wrapped(event: &Event) -> bool {
 
 fn assignment_split(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
+    let lines = EnvironmentLines::of(snapshot);
+    let mut findings = Vec::new();
     // All words that one line loses are one finding.
     let mut line: Vec<&Event> = Vec::new();
     let mut ended = None;
     for (index, event) in snapshot.unit.events.iter().enumerate() {
         match &event.kind {
+            _ if findings.len() == MAX_FINDINGS => break,
             EventKind::InvalidAssignment { .. } if unread::meant_file(event).is_some() => {
-                report.add(names_a_file(snapshot, event));
+                findings.push(names_a_file(snapshot, &arrived, &lines, event));
             }
             EventKind::InvalidAssignment { .. } => {
                 if line.last().is_some_and(|last| !is_same_line(last, event)) {
-                    report.add(split(snapshot, &std::mem::take(&mut line)));
+                    findings.push(split(snapshot, &arrived, &lines, &std::mem::take(&mut line)));
                 }
                 line.push(event);
             }
             EventKind::BadQuoting if !in_command(snapshot, index) => {
-                report.add(not_closed(snapshot, &arrived, event));
+                findings.push(not_closed(snapshot, &arrived, event));
             }
             EventKind::ContinuationEnded => ended = Some(event),
             _ if is_wrapped(event) && !ended.is_some_and(|ended| is_behind(ended, event)) => {
-                report.add(wrapped(snapshot, &arrived, event));
+                findings.push(wrapped(snapshot, &arrived, &lines, event));
             }
             _ => {}
         }
     }
     if !line.is_empty() {
-        report.add(split(snapshot, &line));
+        findings.push(split(snapshot, &arrived, &lines, &line));
     }
+    report.findings.extend(findings);
 }
 
-fn names_a_file(snapshot: &Snapshot, event: &Event) -> Finding {
+fn names_a_file(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentLines<'_>, event: &Event) -> Finding {
     let path = unread::meant_file(event).unwrap_or_default();
     let file = snapshot.unread_files.iter().find(|file| &*file.at.file == path);
     let message = format!(
@@ -68,28 +72,25 @@ fn names_a_file(snapshot: &Snapshot, event: &Event) -> Finding {
     );
     // Without the dash the unit would not start if the file is missing.
     let line = format!("EnvironmentFile={}{path}", if file.is_some() { "" } else { "-" });
-    let finding = Finding::new("SD005", Severity::Error, event.at.clone(), message).fix(format!(
-        "write `{line}` at {}, then {}",
-        event.at,
-        reload(snapshot)
-    ));
-    let is_alone = !assignments(snapshot).any(|one| one.at.file_line() == event.at.file_line());
-    let finding = if is_alone { finding.edit(&event.at, Change::Lines(vec![line])) } else { finding };
     let assignments: Vec<&Assignment> = file.iter().flat_map(|file| &file.assignments).collect();
-    let arrived = Arrived::of(snapshot);
-    let lost = assignments.iter().flat_map(|one| arrived.lost(&one.value)).collect();
-    assignments.iter().take(20).fold(finding.lost(lost), |finding, one| {
+    let finding = Finding::new("SD005", Severity::Error, event.at.clone(), message)
+        .lost(assignments.iter().flat_map(|one| arrived.lost(&one.value)).collect())
+        .fix(format!("write `{line}` at {}, then {}", event.at, reload(snapshot)));
+    let finding = assignments.iter().take(20).fold(finding, |finding, one| {
         finding.step(one.at.clone(), format!("{} is not set to '{}'", one.name, quoted(&one.value)))
-    })
+    });
+    let is_alone = lines.at(&event.at).is_empty();
+    if is_alone { finding.edit(&event.at, Change::Lines(vec![line])) } else { finding }
 }
 
 /// Whether two ignored words come from one assignment, in one line or in lines that continue each other.
 fn is_same_line(first: &Event, second: &Event) -> bool {
     const MAX_LINES: u32 = 40;
+    let is_behind_one = first.kind != EventKind::InvalidAssignment { first: None };
     first.kind == second.kind
         && first.at.file == second.at.file
         && first.at.line <= second.at.line
-        && second.at.line - first.at.line <= MAX_LINES
+        && second.at.line - first.at.line <= if is_behind_one { MAX_LINES } else { 0 }
 }
 
 /// Whether a quote that is not closed is one of a command, of which SD008 tells.
@@ -101,15 +102,16 @@ fn in_command(snapshot: &Snapshot, index: usize) -> bool {
     }
 }
 
-fn split(snapshot: &Snapshot, events: &[&Event]) -> Finding {
+fn split(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentLines<'_>, events: &[&Event]) -> Finding {
     let event = events[0];
     let ignored: Vec<&str> = events.iter().map(|event| event.text.trim()).collect();
     let ignored = ignored.join(" ");
-    let victim = assignment_before(snapshot, event);
-    let holds = holds_flags(&ignored) || victim.is_some_and(|victim| victim.value.starts_with("--"));
+    let same_line = lines.at(&event.at);
+    let before = same_line.iter().filter(|one| one.at.column < event.at.column).max_by_key(|one| one.at.column);
+    let holds = holds_flags(&ignored) || before.is_some_and(|before| before.value.starts_with("--"));
     let severity = if holds { Severity::Error } else { Severity::Warning };
     let hint = odd_character(&ignored).map(|(_, what)| format!(" (it holds a {what})")).unwrap_or_default();
-    let message = match victim {
+    let message = match before {
         Some(Assignment { name, value, .. }) => format!(
             "the value is not quoted: systemd splits `Environment=` at blanks, sets {name} to '{}' and ignores '{}'{hint}",
             quoted(value),
@@ -117,53 +119,27 @@ fn split(snapshot: &Snapshot, events: &[&Event]) -> Finding {
         ),
         None => format!("systemd ignores '{}': it is no assignment of a variable{hint}", quoted(&ignored)),
     };
-    let lost = Arrived::of(snapshot).lost(&ignored);
-    let finding = Finding::new("SD005", severity, event.at.clone(), message).lost(lost);
-    let (start, meant) = match victim {
-        Some(victim) => (&victim.at, meant_assignment(&format!("{}={} {ignored}", victim.name, victim.value))),
-        None => (&event.at, meant_assignment(&ignored)),
+    let finding = Finding::new("SD005", severity, event.at.clone(), message).lost(arrived.lost(&ignored));
+    let (start, text) = match before {
+        Some(before) => (&before.at, format!("{}={} {ignored}", before.name, before.value)),
+        None => (&event.at, ignored),
     };
-    let Some((name, value)) = meant else {
+    let Some((name, value)) = meant_assignment(&text).filter(|_| !has_specifiers(snapshot, start)) else {
         return finding.fix(format!(
-            "write `Environment=\"NAME=VALUE\"` at {}, without blanks around the first `=`, then {}",
-            event.at,
+            "quote the whole assignment, as in `Environment=\"NAME=VALUE\"`, without blanks around the first `=`, then {}",
             reload(snapshot)
         ));
     };
     let word = environment_word(&name, &value);
     let finding = finding.fix(format!("write `Environment={word}` at {}, then {}", event.at, reload(snapshot)));
-    match span(snapshot, start, events) {
-        Some(place) => finding.edit(&place, Change::Text(word)),
-        None => finding,
+    // From the assignment to the last ignored word, if nothing else is between them.
+    let end = &events[events.len() - 1].at;
+    let is_between = |one: &&Assignment| (start.column + 1..end.column).contains(&one.at.column);
+    if end.line != start.line || end.width == 0 || start.column == 0 || same_line.iter().any(is_between) {
+        return finding;
     }
-}
-
-/// The assignment that stands before an ignored word on the same line.
-fn assignment_before<'a>(snapshot: &'a Snapshot, event: &Event) -> Option<&'a Assignment> {
-    assignments(snapshot)
-        .filter(|one| one.at.file == event.at.file && one.at.line == event.at.line && one.at.column < event.at.column)
-        .max_by_key(|one| one.at.column)
-}
-
-/// The assignments of `Environment=` lines.
-fn assignments(snapshot: &Snapshot) -> impl Iterator<Item = &Assignment> {
-    let variables = snapshot.unit.variables.values();
-    variables
-        .flat_map(|variable| variable.overridden.iter().chain([&variable.effective]))
-        .filter(|assignment| assignment.source == Source::Environment)
-}
-
-/// From a place to the end of the last ignored word, if all of it is on one line and no other assignment is between.
-fn span(snapshot: &Snapshot, start: &Location, events: &[&Event]) -> Option<Location> {
-    let end = &events.last()?.at;
-    let is_one_line = end.line == start.line && end.width > 0 && start.column > 0;
-    let is_between = |one: &Assignment| {
-        one.at.file == start.file
-            && one.at.line == start.line
-            && (start.column + 1..end.column).contains(&one.at.column)
-    };
-    (is_one_line && !assignments(snapshot).any(is_between) && !has_specifiers(snapshot, start))
-        .then(|| start.at(start.line, start.column, (end.column + end.width).saturating_sub(start.column)))
+    let width = (end.column + end.width).saturating_sub(start.column);
+    finding.edit(&start.at(start.line, start.column, width), Change::Text(word))
 }
 
 fn not_closed(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event) -> Finding {
@@ -181,11 +157,11 @@ fn not_closed(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event) -> Find
     }
 }
 
-fn wrapped(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event) -> Finding {
+fn wrapped(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentLines<'_>, event: &Event) -> Finding {
     let message = "this line starts with a flag: it continues the line above, which ends too early. systemd ignores it";
     let finding = Finding::new("SD005", Severity::Error, event.at.clone(), message).lost(arrived.lost(&event.text));
-    let above = assignments(snapshot)
-        .find(|one| one.at.file == event.at.file && one.at.line + 1 == event.at.line && is_one_line(one));
+    let above = lines.at(&event.at.at_line(event.at.line.saturating_sub(1))).iter().max_by_key(|one| one.at.column);
+    let above = above.filter(|above| is_one_line(above));
     let joined = above.and_then(|above| {
         let text = format!("{}={} {}", above.name, above.value, event.text);
         let (name, value) = meant_assignment(&text).filter(|_| !has_specifiers(snapshot, &above.at))?;
@@ -210,13 +186,10 @@ fn is_behind(ended: &Event, event: &Event) -> bool {
 fn unknown(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let events = &snapshot.unit.events;
-    for (index, event) in events.iter().enumerate() {
-        if is_wrapped(event) || is_bad_command(events, index) {
-            continue;
-        }
-        let Some(finding) = ignored_line(snapshot, event) else {
-            continue;
-        };
+    let is_own = |(index, event): &(usize, &Event)| !is_wrapped(event) && !is_bad_command(events, *index);
+    let ignored = events.iter().enumerate().filter(is_own);
+    let ignored = ignored.filter_map(|(index, event)| Some((index, event, ignored_line(snapshot, event)?)));
+    for (index, event, finding) in ignored.take(MAX_FINDINGS) {
         let inside = events.get(index + 1..).unwrap_or_default().iter().take_while(|inside| {
             event.kind == EventKind::UnknownSection
                 && matches!(inside.kind, EventKind::InUnknownSection { .. })
@@ -305,8 +278,8 @@ fn outside_section(snapshot: &Snapshot, event: &Event, new: impl FnOnce(String, 
         None => format!("{known}={}", value.trim()),
     };
     let file = event.at.file.rsplit('/').next().unwrap_or_default();
-    let mut dropins = snapshot.unit.dropins.iter().filter_map(|path| path.file_name()?.to_str());
-    let near = dropins.find(|name| *name != file && strsim::levenshtein(name, file) <= 2);
+    let dropins = snapshot.unit.dropins.iter().filter_map(|path| path.file_name()?.to_str());
+    let near = dropins.take(50).find(|name| *name != file && strsim::levenshtein(name, file) <= 2);
     let near = near.map(|name| format!(". Perhaps {name} was meant in place of {}", quoted(file)));
     new(message + &near.unwrap_or_default(), format!("write `[Service]` and `{line}` in place of it"))
         .edit(&event.at, Change::Lines(vec!["[Service]".to_owned(), line]))
@@ -402,13 +375,12 @@ fn cut_off(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, ended: &Ev
 
 fn bad_specifier(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
-    for (index, event) in snapshot.unit.events.iter().enumerate() {
-        let EventKind::BadSpecifier { letter } = event.kind else {
-            continue;
-        };
-        if in_command(snapshot, index) {
-            continue; // SD008 says so.
-        }
+    let bad = snapshot.unit.events.iter().enumerate().filter_map(|(index, event)| match event.kind {
+        // Of a command SD008 says so.
+        EventKind::BadSpecifier { letter } if !in_command(snapshot, index) => Some((event, letter)),
+        _ => None,
+    });
+    for (event, letter) in bad.take(MAX_FINDINGS) {
         // A value may be a secret: the variable's name is enough.
         let what = match event.text.split_once('=') {
             Some((name, _)) => format!("ignores the whole assignment of {}", quoted(name)),
@@ -453,16 +425,17 @@ fn doubled(event: &Event, letter: char) -> Vec<Location> {
     };
     let mut signs = Vec::new();
     let mut at = 0;
-    let mut column = event.at.column + quote;
-    while at < chars.len() {
-        let is_pair = chars[at] == '%' && chars.get(at + 1) == Some(&'%');
+    while at < chars.len() && signs.len() < MAX_FINDINGS {
         let is_hex = |offset: usize| chars.get(at + offset).is_some_and(char::is_ascii_hexdigit);
-        if chars[at] == '%' && !is_pair && (chars.get(at + 1) == Some(&letter) || is_hex(1) && is_hex(2)) {
-            signs.push(event.at.at(event.at.line, column, 1));
+        match (chars[at], chars.get(at + 1)) {
+            ('%', Some('%')) => at += 1,
+            ('%', next) if next == Some(&letter) || is_hex(1) && is_hex(2) => {
+                let before = u32::try_from(at).unwrap_or_default();
+                signs.push(event.at.at(event.at.line, event.at.column + quote + before, 1));
+            }
+            _ => {}
         }
-        let step = if is_pair { 2 } else { 1 };
-        at += step;
-        column += if is_pair { 2 } else { 1 };
+        at += 1;
     }
     signs.reverse();
     signs
