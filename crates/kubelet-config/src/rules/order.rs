@@ -73,42 +73,38 @@ const EXPLAINED_BY_LOSS: &[(&str, &str)] = &[("KN001", "--fail-swap-on=false")];
 
 /// What is wrong with an argument may follow from the text that it comes from: then that is to be corrected.
 fn explain(findings: &mut [Finding]) {
-    let mut causes: BTreeMap<(&'static str, String), Vec<(Location, Location)>> = BTreeMap::new();
-    for finding in &*findings {
-        for place in std::iter::once(&finding.at).chain(finding.chain.iter().map(|step| &step.at)) {
-            let key = (finding.rule, place.file_line());
-            causes.entry(key).or_default().push((place.clone(), finding.at.clone()));
-        }
-    }
-    let mut losses = BTreeMap::new();
-    for finding in &*findings {
-        for flag in &finding.lost_flags {
-            losses.entry(flag.clone()).or_insert((finding.rule, finding.at.clone()));
-        }
-    }
-    for finding in findings.iter_mut().filter(|finding| finding.caused_by.is_none()) {
-        let line = finding.at.file_line();
-        let rules = EXPLAINED_BY.iter().find(|(rules, _)| rules.contains(&finding.rule));
-        let cause = rules.and_then(|(_, causing)| {
-            causing.iter().find_map(|rule| {
-                let places = causes.get(&(*rule, line.clone()))?;
-                let (_, at) = places.iter().find(|(place, _)| overlaps(place, &finding.at))?;
-                Some((*rule, at.clone()))
-            })
-        });
-        if let Some((rule, at)) = &cause {
+    let causes: Vec<_> =
+        findings.iter().map(|finding| (text_of(finding, findings), loss_of(finding, findings))).collect();
+    for (finding, (text, loss)) in findings.iter_mut().zip(causes).filter(|(finding, _)| finding.caused_by.is_none()) {
+        if let Some((rule, at)) = &text {
             finding.fix = Some(format!("do what {rule} at {at} says"));
             finding.edits.clear();
         }
-        let loss = EXPLAINED_BY_LOSS.iter().find(|(rule, _)| *rule == finding.rule);
-        finding.caused_by = cause.or_else(|| losses.get(loss?.1).cloned());
+        finding.caused_by = text.or(loss);
     }
 }
 
-/// Whether two places on one line have a character in common, as far as their columns are known.
+/// The finding on the text that a finding on an argument follows from.
+fn text_of(finding: &Finding, all: &[Finding]) -> Option<(&'static str, Location)> {
+    let (_, rules) = EXPLAINED_BY.iter().find(|(rules, _)| rules.contains(&finding.rule))?;
+    let places =
+        |one: &Finding| one.chain.iter().map(|step| &step.at).chain([&one.at]).any(|at| overlaps(at, &finding.at));
+    let cause = rules.iter().find_map(|rule| all.iter().find(|one| one.rule == *rule && places(one)))?;
+    Some((cause.rule, cause.at.clone()))
+}
+
+/// The finding on the lost flag without which there would be no finding.
+fn loss_of(finding: &Finding, all: &[Finding]) -> Option<(&'static str, Location)> {
+    let (_, flag) = EXPLAINED_BY_LOSS.iter().find(|(rule, _)| *rule == finding.rule)?;
+    let cause = all.iter().find(|one| one.lost_flags.iter().any(|lost| lost == flag))?;
+    Some((cause.rule, cause.at.clone()))
+}
+
+/// Whether two places are on one line and have a character in common, as far as their columns are known.
 fn overlaps(one: &Location, other: &Location) -> bool {
+    let is_same = one.line == other.line && one.file == other.file;
     let is_known = one.width > 0 && other.width > 0;
-    !is_known || (one.column < other.column + other.width && other.column < one.column + one.width)
+    is_same && (!is_known || one.column < other.column + other.width && other.column < one.column + one.width)
 }
 
 /// A cause that no finding names is dropped.

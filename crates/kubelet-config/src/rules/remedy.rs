@@ -199,6 +199,7 @@ pub(super) fn with_flags(snapshot: &Snapshot, effective: &Assignment, flags: &[S
     };
     let is_literal = in_file || !has_specifiers(snapshot, at);
     let is_sure = is_one_line(effective) && is_literal && !replaces && !value.contains('$');
+    let what = if replaces { format!("if {} is right, {what}", good.join(" ")) } else { what };
     let edit = is_sure.then_some(change);
     Some(Remedy { what, after, edit }.without(&obstacles, good.is_empty()))
 }
