@@ -133,6 +133,13 @@ fn edited(text: &str, edit: &Edit) -> Option<String> {
     let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
     let index = usize::try_from(edit.at.line).ok()?.checked_sub(1)?;
     let old = *lines.get(index)?;
+    if matches!(edit.change, Change::Lines(_)) && !old.trim().is_empty() {
+        // A line that a backslash joins to the next one is not a line of its own.
+        let joined = lines.get(index.saturating_sub(1)..=index)?.iter().any(|line| line.trim_end().ends_with('\\'));
+        if joined {
+            return None;
+        }
+    }
     let new = match &edit.change {
         Change::Text(new) => {
             let first = usize::try_from(edit.at.column).ok()?.checked_sub(1)?;

@@ -35,6 +35,10 @@ fn a_line_or_a_part_of_it_changes_and_the_rest_stays() {
     assert_eq!(with(file.clone(), Change::Append("five".to_owned())).unwrap(), "one\ntwö three\nfour\nfive\n");
     assert_eq!(with(file.at(2, 5, 99), Change::Text("x".to_owned())), None);
     assert_eq!(with(file.at_line(9), Change::Lines(Vec::new())), None);
+    let delete = |text: &str, line| edited(text, &Edit { at: file.at_line(line), change: Change::Lines(Vec::new()) });
+    assert_eq!(delete("A=1 \\\nB=2\n", 1), None);
+    assert_eq!(delete("A=1 \\\nB=2\n", 2), None);
+    assert_eq!(delete("A=1 \\\n\nB=2\n", 2).unwrap(), "A=1 \\\nB=2\n");
     assert_eq!(with(file, Change::Lines(Vec::new())), None);
 }
 

@@ -55,13 +55,13 @@ impl ExpectedFlag {
         }
     }
 
-    /// Whether a value of the flag is, or holds, the wanted one.
+    /// Whether a value of the flag is, or holds, the expected one.
     pub fn is_value(&self, value: &str) -> bool {
         let many = matches!(self.flag, "node-labels" | "node-ip");
         value == self.value || (many && value.split(',').any(|entry| entry == self.value))
     }
 
-    /// Whether a flag in a text is the wanted one.
+    /// Whether a flag in a text is the expected one.
     pub fn matches(&self, flag: &FlagText<'_>) -> bool {
         flag.name == self.flag && flag.value.or(flag.next).is_some_and(|value| self.is_value(value))
     }

@@ -116,7 +116,7 @@ fn permissions(snapshot: &Snapshot, report: &mut Report) {
         report.not_checked("SD026", "the owners: all files belong to one user, as in a tree that was unpacked");
     }
     for file in files {
-        let wanted = if file.secret { "0600" } else { "0644" };
+        let expected = if file.secret { "0600" } else { "0644" };
         let (severity, what) = if file.mode & WRITABLE != 0 {
             let who = if file.mode & 0o002 != 0 { "everyone" } else { "its group" };
             (Severity::Error, format!("{who} can change what root runs"))
@@ -128,24 +128,24 @@ fn permissions(snapshot: &Snapshot, report: &mut Report) {
         } else {
             continue;
         };
-        report.add(permission(file, severity, &what, wanted));
+        report.add(permission(file, severity, &what, expected));
     }
 }
 
-fn permission(file: &TrustedFile, severity: Severity, what: &str, wanted: &str) -> Finding {
+fn permission(file: &TrustedFile, severity: Severity, what: &str, expected: &str) -> Finding {
     let path = &file.at.file;
     Finding::new(
         "SD026",
         severity,
         file.at.clone(),
         format!(
-            "{path} has mode {:04o} and belongs to {}:{}, so that {what}. Mode {wanted} and root:root are expected",
+            "{path} has mode {:04o} and belongs to {}:{}, so that {what}. Mode {expected} and root:root are expected",
             file.mode & 0o7777,
             file.uid,
             file.gid
         ),
     )
-    .fix(format!("`chown root:root {path} && chmod {wanted} {path}`"))
+    .fix(format!("`chown root:root {path} && chmod {expected} {path}`"))
 }
 
 #[cfg(test)]
