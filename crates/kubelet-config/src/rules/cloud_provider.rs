@@ -3,14 +3,14 @@
 use super::{
     Check, Finding, Report, Severity, UNINITIALIZED,
     lost::{reload, restart},
-    remedy::{Remedy, add_flags},
+    remedy::{Remedy, add_flags, add_word},
 };
 use crate::kubelet::{
     expected_flag::ExpectedFlag,
     layers::Launcher,
     location::Location,
     snapshot::{ClusterFacts, Snapshot},
-    systemd::LoadState,
+    systemd::{Exec, LoadState},
     version::Minor,
 };
 
@@ -58,7 +58,7 @@ fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
     }
     let cause = cause(report, &expected);
     let at = other_value(snapshot).or_else(|| cause.map(|cause| place_of(cause, &expected).clone()));
-    report.add(finding(snapshot, &expected, cause, at.unwrap_or_else(|| exec.at.clone())));
+    report.add(finding(snapshot, exec, &expected, cause, at.unwrap_or_else(|| exec.at.clone())));
 }
 
 /// The finding that says where the flag is lost, the worst.
@@ -111,7 +111,13 @@ fn other_value(snapshot: &Snapshot) -> Option<Location> {
     (!used.value.is_empty() && !elsewhere).then(|| used.at.clone())
 }
 
-fn finding(snapshot: &Snapshot, expected: &ExpectedFlag, cause: Option<&Finding>, at: Location) -> Finding {
+fn finding(
+    snapshot: &Snapshot,
+    exec: &Exec,
+    expected: &ExpectedFlag,
+    cause: Option<&Finding>,
+    at: Location,
+) -> Finding {
     let given = other_value(snapshot).and(snapshot.flags.value("cloud-provider"));
     let running = snapshot.process.as_ref().filter(|process| expected.is_in(&process.argv.join(" ")));
     let why = match (given, cause) {
@@ -151,14 +157,14 @@ fn finding(snapshot: &Snapshot, expected: &ExpectedFlag, cause: Option<&Finding>
             new.fix(fix).caused_by(cause.rule, cause.at.clone())
         }
         (None, None) => {
-            let remedy = add_it(snapshot);
+            let remedy = add_it(snapshot, exec);
             Remedy { after: format!("{}{exists}", remedy.after), ..remedy }.of(new)
         }
     }
 }
 
 /// Where one would add the flag on this host.
-fn add_it(snapshot: &Snapshot) -> Remedy {
+fn add_it(snapshot: &Snapshot, exec: &Exec) -> Remedy {
     let new = |what: String, after: String| Remedy { what, after, edit: None };
     match snapshot.command.launcher {
         Launcher::K3s | Launcher::Rke2 => {
@@ -172,12 +178,10 @@ fn add_it(snapshot: &Snapshot) -> Remedy {
             new(format!("add a line `--cloud-provider=external` to {file}"), restart(snapshot))
         }
         Launcher::Direct | Launcher::Script => {
-            let flag = ["--cloud-provider=external".to_owned()];
-            add_flags(snapshot, None, &flag).unwrap_or_else(|| {
-                let exec = snapshot.unit.exec.as_ref().map(|exec| exec.at.to_string());
-                let place = exec.as_deref().unwrap_or("ExecStart=");
-                new(format!("add --cloud-provider=external to the kubelet's arguments ({place})"), reload(snapshot))
-            })
+            let flag = "--cloud-provider=external".to_owned();
+            let is_sure = snapshot.command.launcher == Launcher::Direct;
+            add_flags(snapshot, None, std::slice::from_ref(&flag))
+                .unwrap_or_else(|| add_word(snapshot, exec, &flag, is_sure))
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     Check, Finding, Report, Severity,
     lost::{Arrived, MAX_FINDINGS, dropped_names, holds_flags, quoted, reload, restart, used_names, whole},
-    remedy::{EnvironmentLines, Remedy, add_flags, environment_word, has_specifiers, is_one_line},
+    remedy::{EnvironmentLines, Remedy, add_flags, add_word, environment_word, has_specifiers, is_one_line},
 };
 use crate::{
     edit::Change,
@@ -261,19 +261,8 @@ fn exec_drops_variable(snapshot: &Snapshot, report: &mut Report) {
             let finding = Finding::new("SD007", Severity::Error, exec.at.clone(), message)
                 .lost(vec![word.text.clone()])
                 .step(word.at.clone(), format!("{} stands here", quoted(&word.text)));
-            report.add(add_to_command(snapshot, exec, finding, &word.text, is_plain));
+            report.add(add_word(snapshot, exec, &word.text, is_plain).of(finding));
         }
-    }
-}
-
-/// Adds a word behind the last one of the command.
-fn add_to_command(snapshot: &Snapshot, exec: &Exec, finding: Finding, word: &str, is_sure: bool) -> Finding {
-    let finding = finding.fix(format!("add {} to this line, then {}", quoted(word), reload(snapshot)));
-    match exec.words.last().filter(|last| is_sure && last.at.width > 0) {
-        Some(ExecWord { at, .. }) => {
-            finding.edit(&at.at(at.line, at.column + at.width, 0), Change::Text(format!(" {word}")))
-        }
-        None => finding,
     }
 }
 
@@ -297,7 +286,7 @@ fn drops(snapshot: &Snapshot, arrived: &Arrived<'_>, exec: &Exec, variable: &Var
         .step(variable.effective.at.clone(), format!("sets {name}"));
     // Values that the new command gives anew are most likely meant.
     let is_sure = severity == Severity::Error && exec.expands && !gives_anew;
-    let mut finding = add_to_command(snapshot, exec, finding, &format!("${name}"), is_sure);
+    let mut finding = add_word(snapshot, exec, &format!("${name}"), is_sure).of(finding);
     for replaced in &snapshot.unit.replaced_execs {
         for (used, at, _) in replaced.references() {
             if used == *name {

@@ -171,6 +171,16 @@ pub(super) fn add_flags(snapshot: &Snapshot, name: Option<&str>, flags: &[String
     Some(Remedy { what, after: restart(snapshot), edit }.without(&obstacles, good.is_empty()))
 }
 
+/// Adds a word behind the last one of a command.
+pub(super) fn add_word(snapshot: &Snapshot, exec: &Exec, word: &str, is_sure: bool) -> Remedy {
+    let last = exec.words.last().map(|last| &last.at).filter(|at| is_sure && at.width > 0);
+    Remedy {
+        what: format!("add {} to the command at {}", quoted(word), exec.at),
+        after: reload(snapshot),
+        edit: last.map(|at| (at.at(at.line, at.column + at.width, 0), Change::Text(format!(" {word}")))),
+    }
+}
+
 /// Puts flags into an assignment that counts.
 pub(super) fn with_flags(snapshot: &Snapshot, effective: &Assignment, flags: &[String]) -> Option<Remedy> {
     let (name, at) = (&effective.name, &effective.at);

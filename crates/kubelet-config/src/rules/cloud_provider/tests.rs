@@ -78,6 +78,13 @@ fn nowhere_is_said_at_the_command_with_the_line_to_write() {
 }
 
 #[test]
+fn a_command_without_a_variable_for_the_operators_flags_gets_the_flag_itself() {
+    let tree = kubeadm().file(OWN, "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --v=2\nRestart=always\n");
+    let text = "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --v=2 --cloud-provider=external\nRestart=always\n";
+    assert_eq!(fixed(&tree, &external(), "CL001"), [format!("{OWN}\n{text}")]);
+}
+
+#[test]
 fn it_is_silent_where_the_flag_arrives_or_nobody_wants_it() {
     let given = kubeadm().file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--cloud-provider=external\n");
     assert!(places(&given, external()).is_empty());
