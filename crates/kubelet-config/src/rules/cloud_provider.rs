@@ -9,7 +9,7 @@ use crate::kubelet::{
     expected_flag::ExpectedFlag,
     layers::Launcher,
     location::Location,
-    snapshot::{ClusterFacts, Snapshot},
+    snapshot::Snapshot,
     systemd::{Exec, LoadState},
     version::Minor,
 };
@@ -37,17 +37,19 @@ fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
     } else if expected.reaches(snapshot) {
         return;
     }
-    match is_expected(snapshot) {
-        Some(true) => {}
-        Some(false) => return,
-        None => {
+    let cloud = snapshot.cloud.as_ref().ok().and_then(|cloud| cloud.provider.as_deref());
+    let only_in = match (is_expected(snapshot), cloud) {
+        (Some(false), _) | (None, Some("none")) => return,
+        (Some(true), _) => None,
+        (None, Some(cloud)) => Some(cloud),
+        (None, None) => {
             report.not_checked(
                 "CL001",
                 "whether a cloud controller manager is expected: declare [intent] cloud_provider",
             );
             return;
         }
-    }
+    };
     let adds_it_itself = matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2);
     if adds_it_itself && snapshot.command.server_disables_cloud_controller.is_none() {
         report.not_checked(
@@ -58,7 +60,12 @@ fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
     }
     let cause = cause(report, &expected);
     let at = other_value(snapshot).or_else(|| cause.map(|cause| place_of(cause, &expected).clone()));
-    report.add(finding(snapshot, exec, &expected, cause, at.unwrap_or_else(|| exec.at.clone())));
+    let finding = finding(snapshot, exec, &expected, cause, at.unwrap_or_else(|| exec.at.clone()));
+    let is_nowhere = cause.is_none();
+    report.add(match only_in {
+        Some(cloud) => undeclared(finding, cloud, is_nowhere),
+        None => finding,
+    });
 }
 
 /// The finding that says where the flag is lost, the worst.
@@ -74,6 +81,25 @@ fn place_of<'a>(cause: &'a Finding, expected: &ExpectedFlag) -> &'a Location {
     cause.chain.iter().find(|step| expected.is_in(&step.text)).map_or(&cause.at, |step| &step.at)
 }
 
+/// The finding as less than an error: a machine of a cloud may be in a cluster without a cloud controller manager.
+fn undeclared(mut finding: Finding, cloud: &str, is_nowhere: bool) -> Finding {
+    finding.severity = if is_nowhere { Severity::Info } else { Severity::Warning };
+    finding.edits.clear();
+    finding.message = format!(
+        "{}. That this cluster has a cloud controller manager is assumed, because this machine is a server of '{cloud}'. \
+         Without one, nothing is wrong.",
+        finding.message.trim_end_matches('.')
+    );
+    finding.fix = finding.fix.map(|fix| {
+        format!(
+            "{}. In a cluster without cloud controller manager declare `cloud_provider = \"none\"` in [intent] of \
+             nodevigil's settings.",
+            fix.trim_end_matches('.')
+        )
+    });
+    finding
+}
+
 /// Whether a cloud controller manager is expected; `None` where nothing says so or otherwise.
 fn is_expected(snapshot: &Snapshot) -> Option<bool> {
     if let Some(declared) = &snapshot.intent.cloud_provider {
@@ -83,19 +109,10 @@ fn is_expected(snapshot: &Snapshot) -> Option<bool> {
         return Some(false);
     }
     let cluster = snapshot.cluster.as_ref();
-    let others = cluster.and_then(|cluster: &ClusterFacts| cluster.others_have_provider_id);
     let tainted = cluster
         .and_then(|cluster| cluster.taints.as_ref())
         .is_some_and(|taints| taints.iter().any(|key| key == UNINITIALIZED));
-    if tainted || others == Some(true) {
-        return Some(true);
-    }
-    let cloud = snapshot.cloud.as_ref().and_then(|cloud| cloud.provider.as_deref());
-    match (cloud, others) {
-        (_, Some(false)) | (Some("none"), _) => Some(false),
-        (Some(_), _) => Some(true),
-        (None, _) => None,
-    }
+    if tainted { Some(true) } else { cluster?.others_have_provider_id }
 }
 
 /// Whether the kubelet is one that still has cloud providers of its own, and is given one.
