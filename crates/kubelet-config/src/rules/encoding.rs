@@ -22,7 +22,8 @@ pub(super) fn odd_character(text: &str) -> Option<(char, &'static str)> {
     text.chars().find_map(|c| {
         let what = match c {
             '\u{a0}' | '\u{2007}' | '\u{202f}' => "no-break space",
-            '\u{200b}' | '\u{200c}' | '\u{200d}' | '\u{2060}' | '\u{feff}' => "character of no width",
+            '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' => "character of no width",
+            '\u{2000}'..='\u{200a}' | '\u{3000}' => "typographic blank",
             '\u{2010}'..='\u{2015}' | '\u{2212}' => "typographic dash",
             '\u{2018}'..='\u{201f}' | '\u{ab}' | '\u{bb}' => "typographic quote",
             _ => return None,
@@ -40,7 +41,7 @@ pub(super) fn plain(word: &str) -> Option<String> {
         .chars()
         .filter_map(|c| match odd_character(c.encode_utf8(&mut [0; 4])).map(|(_, what)| what) {
             None => Some(c),
-            Some("no-break space") => Some(' '),
+            Some("no-break space" | "typographic blank") => Some(' '),
             Some("typographic dash") => Some('-'),
             Some(_) => None,
         })

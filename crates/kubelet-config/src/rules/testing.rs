@@ -129,7 +129,7 @@ pub(crate) fn lost(tree: &MemoryTree, inputs: Inputs, rule: &str) -> Vec<String>
 }
 
 /// The files as the edits of one rule leave them, where they help: `path`, a line break, the text.
-pub(crate) fn fixed(tree: &MemoryTree, inputs: &Inputs, rule: &str) -> Vec<String> {
+pub(crate) fn fixed_files(tree: &MemoryTree, inputs: &Inputs, rule: &str) -> Vec<String> {
     let judge = |tree: &dyn Tree| run(&snapshot(tree, inputs.clone()));
     let plan = plan(tree, &judge, &|finding| finding.rule == rule);
     plan.files.iter().map(|file| format!("{}\n{}", file.path.display(), file.after)).collect()

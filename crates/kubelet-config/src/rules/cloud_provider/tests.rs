@@ -4,7 +4,7 @@ use crate::{
         snapshot::{CloudFacts, ClusterFacts, Intent, Process},
         tree::MemoryTree,
     },
-    rules::testing::{external, findings_with, fixed, found, kubeadm},
+    rules::testing::{external, findings_with, fixed_files, found, kubeadm},
 };
 
 const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-cloud.conf";
@@ -70,18 +70,18 @@ fn nowhere_is_said_at_the_command_with_the_line_to_write() {
     let finding = findings.iter().find(|finding| finding.rule == "CL001").unwrap();
     assert_eq!(finding.at.to_string(), format!("{}:7", crate::rules::testing::DROP_IN));
     assert_eq!(
-        fixed(&kubeadm(), &external(), "CL001"),
+        fixed_files(&kubeadm(), &external(), "CL001"),
         ["/etc/default/kubelet\nKUBELET_EXTRA_ARGS=--cloud-provider=external\n"]
     );
     let without = kubeadm().without("/etc/default/kubelet");
-    assert_eq!(fixed(&without, &external(), "CL001"), fixed(&kubeadm(), &external(), "CL001"));
+    assert_eq!(fixed_files(&without, &external(), "CL001"), fixed_files(&kubeadm(), &external(), "CL001"));
 }
 
 #[test]
 fn a_command_without_a_variable_for_the_operators_flags_gets_the_flag_itself() {
     let tree = kubeadm().file(OWN, "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --v=2\nRestart=always\n");
     let text = "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --v=2 --cloud-provider=external\nRestart=always\n";
-    assert_eq!(fixed(&tree, &external(), "CL001"), [format!("{OWN}\n{text}")]);
+    assert_eq!(fixed_files(&tree, &external(), "CL001"), [format!("{OWN}\n{text}")]);
 }
 
 #[test]

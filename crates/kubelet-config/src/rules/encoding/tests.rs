@@ -1,6 +1,6 @@
 use crate::{
     kubelet::resolve::Inputs,
-    rules::testing::{external, fixed, found, kubeadm, lost},
+    rules::testing::{external, fixed_files, found, kubeadm, lost},
 };
 
 const ENV: &str = "/etc/default/kubelet";
@@ -11,7 +11,7 @@ fn a_byte_order_mark_costs_the_first_variable() {
     let tree = kubeadm().file(ENV, "\u{feff}KUBELET_EXTRA_ARGS=--cloud-provider=external\r\nB=1\r\n");
     assert_eq!(lost(&tree, external(), "SD025"), ["error /etc/default/kubelet:1 --cloud-provider=external"]);
     assert_eq!(
-        fixed(&tree, &external(), "SD025"),
+        fixed_files(&tree, &external(), "SD025"),
         [format!("{ENV}\nKUBELET_EXTRA_ARGS=--cloud-provider=external\nB=1\n")]
     );
     assert!(found(&tree, external(), "SD004").is_empty(), "said once");
@@ -37,7 +37,7 @@ fn odd_characters_in_a_flag_are_named() {
     {
         assert_eq!(odd(value).len(), 1, "{value}");
         let tree = kubeadm().file(ENV, format!("KUBELET_EXTRA_ARGS=\"{value}\"\n"));
-        let fixed = fixed(&tree, &Inputs::default(), "SD025");
+        let fixed = fixed_files(&tree, &Inputs::default(), "SD025");
         assert_eq!(fixed, [format!("{ENV}\nKUBELET_EXTRA_ARGS=\"{plain}\"\n")]);
     }
     assert!(odd("--node-labels=a=b --v=2").is_empty());

@@ -8,7 +8,7 @@ use crate::{
     },
     rules::{
         run,
-        testing::{UNIT, carets, external, findings_with, fixed, found, kubeadm, lost},
+        testing::{UNIT, carets, external, findings_with, fixed_files, found, kubeadm, lost},
     },
 };
 
@@ -56,7 +56,7 @@ fn a_file_that_nothing_reads_is_an_error_if_it_holds_an_expected_flag() {
 fn flags_of_a_file_that_nothing_reads_move_to_the_one_that_is_read() {
     let tree = kubeadm().file("/etc/sysconfig/kubelet", "# ours\nKUBELET_EXTRA_ARGS=--max-pods=50\nPATH=/bin\n");
     assert_eq!(
-        fixed(&tree, &Inputs::default(), "SD003"),
+        fixed_files(&tree, &Inputs::default(), "SD003"),
         [
             format!("{ENV}\nKUBELET_EXTRA_ARGS=--max-pods=50\n"),
             "/etc/sysconfig/kubelet\n# ours\nPATH=/bin\n".to_owned(),
@@ -67,7 +67,7 @@ fn flags_of_a_file_that_nothing_reads_move_to_the_one_that_is_read() {
     let unit = "[Service]\nEnvironmentFile=-/etc/default/kubelet\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n";
     let tree = MemoryTree::new().file(UNIT, unit).file(flags, "KUBELET_KUBEADM_ARGS=--node-ip=10.0.0.7\n");
     assert_eq!(lost(&tree, Inputs::default(), "SD003"), [format!("warning {flags}:1 --node-ip=10.0.0.7")]);
-    assert_eq!(fixed(&tree, &Inputs::default(), "SD003"), [""; 0]);
+    assert_eq!(fixed_files(&tree, &Inputs::default(), "SD003"), [""; 0]);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_line_that_is_no_assignment_is_named_with_the_reason() {
     );
     let lines = "export KUBELET_EXTRA_ARGS=\"--cloud-provider=external\"\n--v=2 --register-node\nA=1\n";
     assert_eq!(
-        fixed(&tree(lines), &external(), "SD004"),
+        fixed_files(&tree(lines), &external(), "SD004"),
         [format!("{ENV}\nKUBELET_EXTRA_ARGS=\"--cloud-provider=external --v=2 --register-node\"\nA=1\n")]
     );
     assert!(found(&tree("A = 1\nKUBELET_EXTRA_ARGS='--v=2'\n"), external(), "SD004").is_empty());
@@ -148,7 +148,7 @@ fn one_pair_of_quotes_remedies_text_behind_a_quote_and_one_that_is_not_closed() 
     ] {
         let name = |text: &str| text.replace("X=", "KUBELET_EXTRA_ARGS=");
         let tree = kubeadm().file(ENV, name(text));
-        assert_eq!(fixed(&tree, &Inputs::default(), "SD014"), [format!("{ENV}\n{}", name(after))], "{text}");
+        assert_eq!(fixed_files(&tree, &Inputs::default(), "SD014"), [format!("{ENV}\n{}", name(after))], "{text}");
     }
 }
 

@@ -1,6 +1,6 @@
 use crate::{
     kubelet::{resolve::Inputs, snapshot::Intent},
-    rules::testing::{DROP_IN, carets, external, findings_with, fixed, found, kubeadm, lost},
+    rules::testing::{DROP_IN, carets, external, findings_with, fixed_files, found, kubeadm, lost},
 };
 
 const ENV: &str = "/etc/default/kubelet";
@@ -15,7 +15,7 @@ fn a_packaged_empty_file_overrides_the_drop_in() {
     let tree = kubeadm().file(OWN, drop_in("--cloud-provider=external"));
     assert_eq!(lost(&tree, external(), "SD001"), ["error /etc/default/kubelet:1 --cloud-provider=external"]);
     assert_eq!(
-        fixed(&tree, &external(), "SD001"),
+        fixed_files(&tree, &external(), "SD001"),
         ["/etc/default/kubelet\nKUBELET_EXTRA_ARGS=--cloud-provider=external\n"]
     );
     let findings = findings_with(&tree, external());
@@ -41,12 +41,12 @@ fn the_flags_of_the_file_stay_and_of_two_values_nobody_knows_which_is_right() {
         ["warning /etc/default/kubelet:1 --max-pods=50 --node-labels=a=b"]
     );
     assert_eq!(
-        fixed(&labels, &Inputs::default(), "SD001"),
+        fixed_files(&labels, &Inputs::default(), "SD001"),
         [format!("{ENV}\nKUBELET_EXTRA_ARGS=\"--v=4 --node-labels=c=d --max-pods=50 --node-labels=a=b\"\n")]
     );
     let other = file.file(OWN, drop_in("--v=2"));
     assert_eq!(lost(&other, Inputs::default(), "SD001"), ["warning /etc/default/kubelet:1 --v=2"]);
-    assert_eq!(fixed(&other, &Inputs::default(), "SD001"), [""; 0]);
+    assert_eq!(fixed_files(&other, &Inputs::default(), "SD001"), [""; 0]);
 }
 
 #[test]
@@ -55,11 +55,14 @@ fn a_flag_that_the_kubelet_would_exit_with_or_that_holds_a_variable_is_not_moved
         let tree = kubeadm().file(OWN, drop_in(value));
         let inputs = Inputs { version: Some("1.34.1".parse().unwrap()), ..Inputs::default() };
         assert_eq!(lost(&tree, inputs.clone(), "SD001"), [format!("warning /etc/default/kubelet:1 {value}")]);
-        assert_eq!(fixed(&tree, &inputs, "SD001"), [""; 0], "{value}");
+        assert_eq!(fixed_files(&tree, &inputs, "SD001"), [""; 0], "{value}");
     }
     // The word `$KUBELET_EXTRA_ARGS` stays behind: in a file it is plain text as well.
     let tree = kubeadm().file(OWN, drop_in("$KUBELET_EXTRA_ARGS --root-dir=/data"));
-    assert_eq!(fixed(&tree, &Inputs::default(), "SD001"), [format!("{ENV}\nKUBELET_EXTRA_ARGS=--root-dir=/data\n")]);
+    assert_eq!(
+        fixed_files(&tree, &Inputs::default(), "SD001"),
+        [format!("{ENV}\nKUBELET_EXTRA_ARGS=--root-dir=/data\n")]
+    );
 }
 
 #[test]
@@ -109,7 +112,7 @@ fn an_expected_value_that_only_a_word_with_braces_makes_a_flag_is_an_error() {
     let inputs =
         Inputs { intent: Intent { node_ip: Some("10.0.0.9".to_owned()), ..Intent::default() }, ..Inputs::default() };
     assert!(found(&tree, inputs.clone(), "SD001")[0].starts_with("error /etc/ip:1"));
-    assert_eq!(fixed(&tree, &inputs, "SD001"), ["/etc/ip\nIP=10.0.0.9\n"]);
+    assert_eq!(fixed_files(&tree, &inputs, "SD001"), ["/etc/ip\nIP=10.0.0.9\n"]);
     assert!(found(&tree, external(), "SD001").is_empty());
 }
 
@@ -123,7 +126,7 @@ fn two_environment_lines_lose_the_first() {
         .file(early, drop_in("--max-pods=50"))
         .file(OWN, "[Service]\nEnvironment=A=1 KUBELET_EXTRA_ARGS=--v=2 B=1\n");
     assert_eq!(
-        fixed(&tree, &external(), "SD024"),
+        fixed_files(&tree, &external(), "SD024"),
         [format!("{OWN}\n[Service]\nEnvironment=A=1 \"KUBELET_EXTRA_ARGS=--v=2 --max-pods=50\" B=1\n")]
     );
     let same = kubeadm().file(
@@ -142,5 +145,5 @@ fn an_empty_environment_line_clears_the_others() {
     assert!(places.iter().any(|place| place.starts_with(&format!("warning {DROP_IN}:2"))), "{places:?}");
     assert!(places.iter().any(|place| place.starts_with(&format!("warning {OWN}:2"))), "{places:?}");
     let late = "/etc/systemd/system/kubelet.service.d/90-late.conf";
-    assert_eq!(fixed(&tree, &external(), "SD024"), [format!("{late}\n[Service]\n")]);
+    assert_eq!(fixed_files(&tree, &external(), "SD024"), [format!("{late}\n[Service]\n")]);
 }

@@ -1,6 +1,6 @@
 use crate::{
     kubelet::{resolve::Inputs, tree::MemoryTree},
-    rules::testing::{DROP_IN, UNIT, carets, external, fixed, found, kubeadm, lost},
+    rules::testing::{DROP_IN, UNIT, carets, external, fixed_files, found, kubeadm, lost},
 };
 
 const ENV: &str = "/etc/default/kubelet";
@@ -15,19 +15,19 @@ fn a_name_with_a_slip_is_an_error_and_is_renamed_or_its_flags_are_moved() {
     let inputs = Inputs::default();
     let tree = kubeadm().file(ENV, "KUBELET_EXTRA_ARG=--max-pods=50\n");
     assert_eq!(lost(&tree, inputs.clone(), "SD002"), ["error /etc/default/kubelet:1 --max-pods=50"]);
-    assert_eq!(fixed(&tree, &inputs, "SD002"), [format!("{ENV}\nKUBELET_EXTRA_ARGS=--max-pods=50\n")]);
+    assert_eq!(fixed_files(&tree, &inputs, "SD002"), [format!("{ENV}\nKUBELET_EXTRA_ARGS=--max-pods=50\n")]);
     let both = tree.file(OWN, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=2\"\n");
     assert_eq!(
-        fixed(&both, &inputs, "SD002"),
+        fixed_files(&both, &inputs, "SD002"),
         [format!("{ENV}\n"), format!("{OWN}\n[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=2 --max-pods=50\"\n"),]
     );
     // An empty assignment of a file overrides `Environment=` under the right name, too.
     let drop_in = kubeadm().file(OWN, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARG=--max-pods=50\"\n");
     assert_eq!(
-        fixed(&drop_in, &inputs, "SD002"),
+        fixed_files(&drop_in, &inputs, "SD002"),
         [format!("{ENV}\nKUBELET_EXTRA_ARGS=--max-pods=50\n"), format!("{OWN}\n[Service]\n")]
     );
-    let renamed = fixed(&drop_in.without(ENV), &inputs, "SD002");
+    let renamed = fixed_files(&drop_in.without(ENV), &inputs, "SD002");
     assert_eq!(renamed, [format!("{OWN}\n[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--max-pods=50\"\n")]);
 }
 
@@ -36,7 +36,7 @@ fn flags_under_another_name_are_a_warning_and_a_slip_without_flags_is_worth_a_li
     let far = kubeadm().file(ENV, "MY_OWN_FLAGS=--max-pods=50\nPATH=/bin\n");
     assert_eq!(carets(&far, Inputs::default(), "SD002"), ["warning /etc/default/kubelet:1:1+12"]);
     assert_eq!(
-        fixed(&far, &Inputs::default(), "SD002"),
+        fixed_files(&far, &Inputs::default(), "SD002"),
         [format!("{ENV}\nPATH=/bin\nKUBELET_EXTRA_ARGS=--max-pods=50\n")]
     );
     let slip = kubeadm().file(ENV, "kubelet_extra_args=x\n");
@@ -69,7 +69,7 @@ fn braces_keep_a_list_in_one_word() {
     assert_eq!(lines("--fail-swap-on ${UNSET}").len(), 1);
     let tree = kubeadm().file(OWN, exec("\"${KUBELET_CONFIG_ARGS} \" \"${UNSET}\" --v=2"));
     assert_eq!(
-        fixed(&tree, &Inputs::default(), "SD006"),
+        fixed_files(&tree, &Inputs::default(), "SD006"),
         [format!("{OWN}\n{}", exec("\"${KUBELET_CONFIG_ARGS} \" $UNSET --v=2"))]
     );
     for good in [
@@ -92,7 +92,7 @@ fn a_command_that_forgets_a_variable_is_an_error() {
         .file(OWN, exec("$KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS"));
     assert_eq!(lost(&tree, Inputs::default(), "SD007"), [format!("error {OWN}:3 --max-pods=50")]);
     let all = "$KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS";
-    assert_eq!(fixed(&tree, &Inputs::default(), "SD007"), [format!("{OWN}\n{}", exec(all))]);
+    assert_eq!(fixed_files(&tree, &Inputs::default(), "SD007"), [format!("{OWN}\n{}", exec(all))]);
     assert!(found(&tree, Inputs::default(), "SD002").is_empty(), "said once");
 }
 

@@ -1,6 +1,6 @@
 use crate::{
     kubelet::resolve::Inputs,
-    rules::testing::{carets, findings_with, fixed, found, kubeadm, lost},
+    rules::testing::{carets, findings_with, fixed_files, found, kubeadm, lost},
 };
 
 const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-own.conf";
@@ -11,7 +11,7 @@ fn drop_in(rule: &str, text: &str) -> Vec<String> {
 
 fn fixed_drop_in(rule: &str, text: &str) -> Vec<String> {
     let tree = kubeadm().without("/etc/default/kubelet").file(OWN, format!("[Service]\n{text}\n"));
-    let files = fixed(&tree, &Inputs::default(), rule);
+    let files = fixed_files(&tree, &Inputs::default(), rule);
     files.iter().map(|file| file.strip_prefix(&format!("{OWN}\n[Service]\n")).unwrap().trim_end().to_owned()).collect()
 }
 
@@ -60,7 +60,10 @@ fn words_that_are_no_assignment_are_found_and_quoted() {
 fn a_path_behind_environment_was_meant_for_environment_file() {
     let there = kubeadm().file(OWN, "[Service]\nEnvironment=/etc/x.env\n").file("/etc/x.env", "A=1\nB=--v=2\n");
     assert_eq!(lost(&there, Inputs::default(), "SD005"), [format!("error {OWN}:2 --v=2")]);
-    assert_eq!(fixed(&there, &Inputs::default(), "SD005"), [format!("{OWN}\n[Service]\nEnvironmentFile=/etc/x.env\n")]);
+    assert_eq!(
+        fixed_files(&there, &Inputs::default(), "SD005"),
+        [format!("{OWN}\n[Service]\nEnvironmentFile=/etc/x.env\n")]
+    );
     let findings = findings_with(&there, Inputs::default());
     let finding = findings.iter().find(|finding| finding.rule == "SD005").unwrap();
     let steps: Vec<String> = finding.chain.iter().map(|step| step.at.to_string()).collect();
@@ -76,7 +79,7 @@ fn names_that_systemd_does_not_know_are_found_and_corrected() {
     let found = lost(&tree, Inputs::default(), "SD011");
     let expected = ["error 2 --v=3", "error 5 --x", "warning 1", "warning 6", "warning 9"];
     assert_eq!(found, expected.map(|one| one.replacen(' ', &format!(" {OWN}:"), 1)));
-    let fixed = fixed(&tree, &Inputs::default(), "SD011");
+    let fixed = fixed_files(&tree, &Inputs::default(), "SD011");
     let after = "[Service]\nEnvironment=\"A=1\"\n[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=3\"\n[Service]\nEnvironment=\"B=--x\"\nnonsense\nX-Ours=1\n[Unit]\n[X-Ours]\nAny=1\n\n[Service]\nEnvironment=C=1\n";
     assert_eq!(fixed, [format!("{OWN}\n{after}")]);
     assert!(drop_in("SD011", "[Service]\nRestartSec=5\n# x\n").is_empty());
@@ -87,7 +90,7 @@ fn a_line_before_the_first_section_is_corrected_as_a_whole() {
     let own = "/etc/systemd/system/kubelet.service.d/10-kebeadm.conf";
     let tree = kubeadm().without("/etc/default/kubelet").file(own, "environment=KUBELET_EXTRA_ARGS=--v=2\"\n");
     assert_eq!(
-        fixed(&tree, &Inputs::default(), "SD011"),
+        fixed_files(&tree, &Inputs::default(), "SD011"),
         [format!("{own}\n[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=2\"\n")]
     );
 }
@@ -98,7 +101,7 @@ fn a_malformed_header_loses_the_rest() {
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].starts_with(&format!("error {OWN}:1: ")), "{found:?}");
     let tree = kubeadm().file(OWN, "[Service\nEnvironment=\"A=1\"\n");
-    assert_eq!(fixed(&tree, &Inputs::default(), "SD011"), [format!("{OWN}\n[Service]\nEnvironment=\"A=1\"\n")]);
+    assert_eq!(fixed_files(&tree, &Inputs::default(), "SD011"), [format!("{OWN}\n[Service]\nEnvironment=\"A=1\"\n")]);
 }
 
 #[test]
