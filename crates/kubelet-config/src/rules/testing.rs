@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Finding, run};
 use crate::{
-    edit::plan,
+    fix::plan,
     kubelet::{
         effective::{Effective, From},
         machine::{Known, survey},

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
+    edit::Change,
     kubelet::{
         resolve::{Inputs, snapshot},
         tree::MemoryTree,
