@@ -21,6 +21,7 @@ mod lost;
 mod network;
 mod order;
 mod references;
+mod remedy;
 mod resources;
 mod runtime;
 mod secret;
@@ -65,7 +66,7 @@ pub struct Finding {
     pub rule: &'static str,
     /// How bad it is here.
     pub severity: Severity,
-    /// Where one would mend it.
+    /// Where one would correct it.
     pub at: Location,
     /// What is wrong, in a sentence or two.
     pub message: String,
@@ -138,6 +139,17 @@ impl Finding {
     #[must_use]
     pub fn edit(mut self, at: &Location, change: Change) -> Self {
         self.edits.push(Edit { at: at.clone(), change });
+        self
+    }
+
+    /// With the flags that do not reach the kubelet because of it, also at the end of the message.
+    #[must_use]
+    pub fn lost(mut self, flags: Vec<String>) -> Self {
+        if !flags.is_empty() {
+            let shown = format!(". Lost: {}", lost::quoted(&flags.join(" ")));
+            self.message.push_str(&shown);
+        }
+        self.lost_flags = flags;
         self
     }
 

@@ -40,6 +40,9 @@ pub(super) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
             some(&others)
         ));
         for used in earlier.iter().take(SHOWN) {
+            if spec.repeat == Repeat::LastWins && used.value != last.value {
+                finding.lost_flags.push(format!("{}={}", used.written, used.value));
+            }
             finding = finding.step(at::flag(snapshot, used), format!("{} is given here, and again later", shown(used)));
         }
         report.add(finding.step(place, format!("{} is what counts", shown(last))));

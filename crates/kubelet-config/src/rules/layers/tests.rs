@@ -1,5 +1,6 @@
 use crate::{
-    edit::{Change, plan},
+    edit::Change,
+    fix::plan,
     kubelet::{
         resolve::{Inputs, snapshot},
         tree::MemoryTree,

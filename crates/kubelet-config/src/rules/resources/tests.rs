@@ -1,5 +1,5 @@
 use crate::{
-    edit::plan,
+    fix::plan,
     kubelet::{
         resolve::{Inputs, snapshot},
         snapshot::Lifecycle,

@@ -181,7 +181,7 @@ fn the_kubelets_file_gets_the_runtimes_driver() {
         let judge = |tree: &dyn crate::kubelet::tree::Tree| {
             crate::rules::run(&crate::kubelet::resolve::snapshot(tree, inputs("1.30.1", Some("1.7.2"))))
         };
-        let plan = crate::edit::plan(&tree, &judge, &|finding| finding.rule == "RT003");
+        let plan = crate::fix::plan(&tree, &judge, &|finding| finding.rule == "RT003");
         assert_eq!(plan.files[0].after, format!("{head}{after}"), "{:?}", plan.left);
     }
 }
