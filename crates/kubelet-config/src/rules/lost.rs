@@ -10,26 +10,7 @@ use crate::kubelet::{
     systemd::{EventKind, NotADropIn, Source},
 };
 
-/// The most characters of the user's text in a message.
-const MAX_QUOTED_CHARS: usize = 160;
-
-/// Text as a message shows it: on one line, and not longer than a line or two.
-pub(super) fn quoted(text: &str) -> String {
-    let mut shown: String = text
-        .trim()
-        .chars()
-        .take(MAX_QUOTED_CHARS)
-        .flat_map(|c| match c {
-            '\n' => vec![' '],
-            c if c.is_control() => c.escape_default().collect(),
-            c => vec![c],
-        })
-        .collect();
-    if text.trim().chars().nth(MAX_QUOTED_CHARS).is_some() {
-        shown.push('…');
-    }
-    shown
-}
+pub(super) use crate::kubelet::text::shortened as quoted;
 
 /// `. Lost: --a --b`, or nothing.
 pub(super) fn lost_sentence(words: &[String]) -> String {

@@ -136,6 +136,13 @@ impl Finding {
         self
     }
 
+    /// With edits, if there are any.
+    #[must_use]
+    pub fn edits(mut self, edits: impl IntoIterator<Item = (Location, Change)>) -> Self {
+        self.edits.extend(edits.into_iter().map(|(at, change)| Edit { at, change }));
+        self
+    }
+
     /// With a step of the chain.
     #[must_use]
     pub fn step(mut self, at: Location, text: impl Into<String>) -> Self {

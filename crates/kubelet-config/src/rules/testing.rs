@@ -114,3 +114,10 @@ pub(crate) fn carets(tree: &MemoryTree, inputs: Inputs, rule: &str) -> Vec<Strin
         })
         .collect()
 }
+
+/// The files that the edits of a rule's findings change, as they are afterwards.
+pub(crate) fn fixed(tree: &MemoryTree, inputs: &Inputs, rule: &str) -> Vec<String> {
+    let judge = |tree: &dyn crate::kubelet::tree::Tree| run(&snapshot(tree, inputs.clone()));
+    let plan = crate::edit::plan(tree, &judge, &|finding| finding.rule == rule);
+    plan.files.into_iter().map(|file| file.after).collect()
+}

@@ -5,13 +5,15 @@ pub mod parse;
 pub mod table;
 mod value;
 
-pub(super) use number::{parse_bool, parse_int};
-pub use value::{check_value, duration_nanos, go_quote, pairs};
+pub(super) use number::parse_int;
+pub use number::{duration_nanos, parse_bool};
+pub(super) use value::csv;
+pub use value::pairs;
 
 use super::{location::Location, version::Minor};
 
-/// The form that pflag wants of a value; [`check_value`] has its rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The form that pflag wants of a value; [`ValueKind::takes`] has its rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 pub enum ValueKind {
     /// `--x`, `--x=true`, `--x=false`; takes no word of its own.
     Bool,
@@ -59,6 +61,29 @@ impl ValueKind {
         matches!(self, Self::Bool | Self::Version)
     }
 
+    /// What a value of that kind is.
+    pub fn form(self) -> &'static str {
+        match self {
+            Self::Bool => "true or false",
+            Self::Version => "true, false or raw",
+            Self::String => "text",
+            Self::Int32 => "a whole number of 32 bits",
+            Self::Int => "a whole number",
+            Self::Uint => "a whole number from 0 to 2147483647",
+            Self::Duration => "a duration with its unit",
+            Self::Ip => "an IP address",
+            Self::Quantity => "a quantity",
+            Self::Strings => "a list with commas",
+            Self::Map | Self::OnePair | Self::Labels => "pairs of the form key=value",
+            Self::Headers => "pairs of the form name:value",
+            Self::Thresholds => "pairs of the form signal<quantity",
+            Self::Gates => "pairs of the form name=true or name=false",
+            Self::Taints => "taints of the form key=value:Effect, of each key and effect one",
+            Self::ReservedMemory => "reservations of the form NUMA-node:type=quantity",
+            Self::VModule => "pairs of the form pattern=number",
+        }
+    }
+
     /// A value of that form, for the fix of a bad one.
     pub fn example(self) -> &'static str {
         match self {
@@ -99,8 +124,6 @@ pub enum Repeat {
 pub struct FlagSpec {
     /// Its name without dashes, with `-` for `_`.
     pub name: &'static str,
-    /// Its one-letter form (`v`, `h`).
-    pub shorthand: Option<char>,
     /// The form of its value.
     pub value: ValueKind,
     /// What a second use means.
@@ -181,4 +204,9 @@ impl CommandLine {
     pub fn value(&self, name: &str) -> Option<&str> {
         self.last(name).map(|used| used.value.as_str())
     }
+}
+
+/// A text in quotes, as Go's `%q` writes it.
+pub fn go_quote(text: &str) -> String {
+    format!("{text:?}")
 }
