@@ -81,7 +81,7 @@ fn in_no_release(snapshot: &Snapshot, used: &FlagUse) -> Finding {
             let exits = exits(used);
             (
                 Severity::Warning,
-                format!("no kubelet of {first} to {last} has a flag {flag}: without it a kubelet {exits}"),
+                format!("no kubelet of {first} to {last} has a flag {flag}: a kubelet that does not know it {exits}"),
             )
         }
     };
@@ -180,25 +180,13 @@ fn removed_soon(snapshot: &Snapshot, report: &mut Report) {
     for (used, spec, removed) in going.take(MAX_FINDINGS) {
         let at = at::flag(snapshot, used);
         let flag = &used.written;
-        let (severity, message) = match version {
-            Some(version) => {
-                let is_next = removed.0 == version.minor.0 + 1;
-                let severity = if is_next { Severity::Warning } else { Severity::Info };
-                let message = format!(
-                    "{flag} is removed in {removed}: this kubelet ({version}) still takes it; after an upgrade to \
-                     {removed} it {}",
-                    exits(used)
-                );
-                (severity, message)
-            }
-            None => {
-                let message = format!(
-                    "{flag} is removed in {removed}: the kubelet's version is not known here; from {removed} on it {}",
-                    exits(used)
-                );
-                (Severity::Info, message)
-            }
-        };
+        let is_next = version.is_some_and(|version| removed.0 == version.minor.0 + 1);
+        let severity = if is_next { Severity::Warning } else { Severity::Info };
+        let now = version.map_or_else(
+            || "the kubelet's version is not known here".to_owned(),
+            |version| format!("this kubelet ({version}) still takes it"),
+        );
+        let message = format!("{flag} is removed in {removed}: {now}; from {removed} on it {}", exits(used));
         // A flag that still does something is deleted with the upgrade, not before.
         let has_no_effect = spec.instead.is_some_and(|instead| instead.starts_with("nothing"));
         let edit = at::deletion(snapshot, used).filter(|_| has_no_effect);

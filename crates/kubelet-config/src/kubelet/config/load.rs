@@ -25,7 +25,7 @@ const MAX_DROP_INS: usize = 2000;
 const MAX_FOLDERS: usize = 16;
 
 /// Reads the configuration that the flags name.
-pub(super) fn load(tree: &dyn Tree, flags: &CommandLine, version: Option<&Version>) -> Configuration {
+pub fn load(tree: &dyn Tree, flags: &CommandLine, version: Option<&Version>) -> Configuration {
     let mut config = Configuration::default();
     let mut merged = None;
     if let Some((used, path)) = path_of(flags, "config") {
@@ -163,37 +163,34 @@ fn read(tree: &dyn Tree, path: &Path, used: &FlagUse, drop_in: bool) -> ConfigFi
     let (state, document) = match tree.read(path) {
         Err(error) if error.is_not_found() => (ConfigFileState::Missing, None),
         Err(error) => (bad(at.clone(), error.to_string()), None),
-        Ok(bytes) => match parse(&at, &bytes, drop_in) {
-            Ok(document) => (ConfigFileState::Read, Some(document)),
-            Err((state, document)) => (state, document),
-        },
+        Ok(bytes) => parse(&at, &bytes, drop_in),
     };
     ConfigFile { at, declared: used.at.clone(), drop_in, state, document }
 }
 
-/// A document, or why the kubelet exits over it; a document that could be read in spite of that goes along.
-fn parse(at: &Location, bytes: &[u8], drop_in: bool) -> Result<Node, (ConfigFileState, Option<Node>)> {
-    let fatal = |state| (state, None);
-    if bytes.is_empty() {
-        return Err(fatal(bad(at.clone(), "is empty")));
-    }
-    let Ok(text) = std::str::from_utf8(bytes) else {
-        return Err(fatal(bad(at.clone(), "is not UTF-8")));
+/// A document, and whether the kubelet exits over it.
+fn parse(at: &Location, bytes: &[u8], drop_in: bool) -> (ConfigFileState, Option<Node>) {
+    let text = match std::str::from_utf8(bytes) {
+        Ok("") => return (bad(at.clone(), "is empty"), None),
+        Ok(text) => text,
+        Err(_) => return (bad(at.clone(), "is not UTF-8"), None),
     };
-    let document = document::parse(at, text).map_err(|error| fatal(bad(error.at, error.reason)))?;
+    let document = match document::parse(at, text) {
+        Ok(document) => document,
+        Err(error) => return (bad(error.at, error.reason), None),
+    };
     // What begins with a brace is read as JSON, which is stricter than YAML's flow style.
-    if text.trim_start().starts_with('{')
-        && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text)
-    {
-        let number = |value: usize| u32::try_from(value).unwrap_or(0);
-        let place = at.at(number(error.line()), number(error.column()), 0);
-        let reason = "begins with a brace, so the kubelet reads it as JSON, and this is not JSON";
-        return Err((bad(place, reason), Some(document)));
-    }
-    match wrong_kind(at, &document).or_else(|| drop_in.then(|| first_duplicate(&document)).flatten()) {
-        Some((place, reason)) => Err((bad(place, reason), Some(document))),
-        None => Ok(document),
-    }
+    let json_error =
+        text.trim_start().starts_with('{').then(|| serde_json::from_str::<serde::de::IgnoredAny>(text).err());
+    let wrong = match json_error.flatten() {
+        Some(error) => {
+            let number = |value: usize| u32::try_from(value).unwrap_or(0);
+            let reason = "begins with a brace, so the kubelet reads it as JSON, and this is not JSON";
+            Some((at.at(number(error.line()), number(error.column()), 0), reason.to_owned()))
+        }
+        None => wrong_kind(at, &document).or_else(|| drop_in.then(|| first_duplicate(&document)).flatten()),
+    };
+    (wrong.map_or(ConfigFileState::Read, |(at, reason)| bad(at, reason)), Some(document))
 }
 
 /// What makes a document a configuration of the kubelet's.

@@ -6,6 +6,8 @@ pub mod fields;
 mod load;
 mod merge;
 
+pub use load::load;
+
 use document::{Entry, Node};
 
 use super::location::Location;
@@ -102,15 +104,6 @@ impl Configuration {
     pub fn entry(&self, path: &str) -> Option<&Entry> {
         self.merged.as_ref()?.find(path)
     }
-}
-
-/// Reads the configuration that the flags name.
-pub fn load(
-    tree: &dyn super::tree::Tree,
-    flags: &super::flags::CommandLine,
-    version: Option<&super::version::Version>,
-) -> Configuration {
-    load::load(tree, flags, version)
 }
 
 #[cfg(test)]

@@ -61,49 +61,28 @@ impl ValueKind {
         matches!(self, Self::Bool | Self::Version)
     }
 
-    /// What a value of that kind is.
-    pub fn form(self) -> &'static str {
+    /// What a value of that kind is, and one for an example.
+    pub fn form(self) -> (&'static str, &'static str) {
         match self {
-            Self::Bool => "true or false",
-            Self::Version => "true, false or raw",
-            Self::String => "text",
-            Self::Int32 => "a whole number of 32 bits",
-            Self::Int => "a whole number",
-            Self::Uint => "a whole number from 0 to 2147483647",
-            Self::Duration => "a duration with its unit",
-            Self::Ip => "an IP address",
-            Self::Quantity => "a quantity",
-            Self::Strings => "a list with commas",
-            Self::Map | Self::OnePair | Self::Labels => "pairs of the form key=value",
-            Self::Headers => "pairs of the form name:value",
-            Self::Thresholds => "pairs of the form signal<quantity",
-            Self::Gates => "pairs of the form name=true or name=false",
-            Self::Taints => "taints of the form key=value:Effect, of each key and effect one",
-            Self::ReservedMemory => "reservations of the form NUMA-node:type=quantity",
-            Self::VModule => "pairs of the form pattern=number",
-        }
-    }
-
-    /// A value of that form, for the fix of a bad one.
-    pub fn example(self) -> &'static str {
-        match self {
-            Self::Bool | Self::Version => "true",
-            Self::String => "text",
-            Self::Int32 | Self::Int => "110",
-            Self::Uint => "2",
-            Self::Duration => "10s",
-            Self::Ip => "10.0.0.7",
-            Self::Quantity => "64Ki",
-            Self::Strings => "first,second",
-            Self::Map => "cpu=200m,memory=500Mi",
-            Self::OnePair => "full-pcpus-only=true",
-            Self::Labels => "example.com/pool=blue",
-            Self::Headers => "X-Token:value",
-            Self::Thresholds => "memory.available<100Mi",
-            Self::Gates => "NodeSwap=true",
-            Self::Taints => "example.com/dedicated=gpu:NoSchedule",
-            Self::ReservedMemory => "0:memory=1Gi",
-            Self::VModule => "kubelet=4",
+            Self::Bool => ("true or false", "true"),
+            Self::Version => ("true, false or raw", "true"),
+            Self::String => ("text", "text"),
+            Self::Int32 => ("a whole number of 32 bits", "110"),
+            Self::Int => ("a whole number", "110"),
+            Self::Uint => ("a whole number from 0 to 2147483647", "2"),
+            Self::Duration => ("a duration with its unit", "10s"),
+            Self::Ip => ("an IP address", "10.0.0.7"),
+            Self::Quantity => ("a quantity", "64Ki"),
+            Self::Strings => ("a list with commas", "first,second"),
+            Self::Map => ("pairs of the form key=value", "cpu=200m,memory=500Mi"),
+            Self::OnePair => ("a pair of the form key=value", "full-pcpus-only=true"),
+            Self::Labels => ("pairs of the form key=value", "example.com/pool=blue"),
+            Self::Headers => ("pairs of the form name:value", "X-Token:value"),
+            Self::Thresholds => ("pairs of the form signal<quantity", "memory.available<100Mi"),
+            Self::Gates => ("pairs of the form name=true or name=false", "NodeSwap=true"),
+            Self::Taints => ("taints of the form key=value:Effect", "example.com/dedicated=gpu:NoSchedule"),
+            Self::ReservedMemory => ("amounts of the form NUMA-node:type=quantity", "0:memory=1Gi"),
+            Self::VModule => ("pairs of the form pattern=number", "kubelet=4"),
         }
     }
 }

@@ -80,7 +80,7 @@ fn judge(snapshot: &Snapshot, set: &Set<'_>) -> Option<Finding> {
     };
     let Some(version) = &snapshot.version else {
         let refusal = refused_by(*gates::RELEASES.end())?;
-        let who = "the kubelet's version is not known here; one that refuses it exits";
+        let who = "the kubelet's version is not known here; a kubelet that refuses the gate exits";
         return Some(finding(snapshot, set, gate, Severity::Warning, refusal, who));
     };
     let is_listed = gates::RELEASES.contains(&version.minor) && version.suffix.is_empty();

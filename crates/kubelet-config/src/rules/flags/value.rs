@@ -21,7 +21,7 @@ pub(super) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
         let (flag, value) = (&used.written, shortened(&used.value));
         let at = at::value_part(snapshot, used, 0, used.value.len());
         let (severity, message, fix) = if let Some(reason) = refusal(spec, used) {
-            let fix = format!("at {at}: write it as {flag}={}", spec.value.example());
+            let fix = format!("at {at}: write it as {flag}={}", spec.value.form().1);
             (Severity::Fatal, format!("{flag}='{value}': {reason}; the kubelet exits"), fix)
         } else if used.value_in_next_word && names_a_flag(&used.value) {
             let message = format!(
@@ -36,7 +36,7 @@ pub(super) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
     }
     let last = snapshot.flags.lacks_value.as_ref();
     if let Some(used) = last.filter(|used| !at::is_built_in(snapshot, used.word)) {
-        let example = used.spec.map_or("text", |spec| spec.value.example());
+        let example = used.spec.map_or("text", |spec| spec.value.form().1);
         let (flag, at) = (&used.written, at::flag(snapshot, used));
         let message = format!(
             "{flag} is the last argument and has no value: the kubelet exits with 'flag needs an argument: {flag}'"
@@ -58,7 +58,7 @@ fn names_a_flag(value: &str) -> bool {
 /// exits after its flags are parsed (`parseResourceList` of cmd/kubelet/app/server.go).
 fn refusal(spec: &FlagSpec, used: &FlagUse) -> Option<String> {
     if !spec.value.takes(&used.value) {
-        return Some(format!("the flag takes {}", spec.value.form()));
+        return Some(format!("the flag takes {}", spec.value.form().0));
     }
     if !matches!(spec.name, "kube-reserved" | "system-reserved") {
         return None;
