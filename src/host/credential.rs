@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use kubelet_config::kubelet::{
+    host_tree::HostTree,
     location::Location,
     machine::{ClientCredential, FileState, Kubeconfig, of_running},
 };
 use serde::{Deserialize, Serialize};
-
-use super::tree::HostTree;
 
 /// The bootstrap kubeconfigs of kubeadm, of those who follow the kubelet's own default, and of Bottlerocket.
 const BOOTSTRAP_KUBECONFIGS: [&str; 3] = [

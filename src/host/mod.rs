@@ -29,7 +29,6 @@ pub mod program;
 pub mod sockets;
 pub mod systemd;
 pub mod top;
-pub mod tree;
 pub mod trouble;
 
 use std::{io, os::fd::OwnedFd};

@@ -121,32 +121,27 @@ fn is_vendors(tree: &dyn Tree, path: &Path) -> bool {
 
 /// The text with one edit.
 fn edited(text: &str, edit: &Edit) -> Option<String> {
+    if let Change::Append(line) = &edit.change {
+        let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+        return Some(format!("{text}{end}{line}\n"));
+    }
     let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let index = usize::try_from(edit.at.line).ok()?.checked_sub(1);
-    let old = index.and_then(|index| lines.get(index).copied());
-    let changed;
-    match &edit.change {
-        Change::Append(line) => {
-            let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-            return Some(format!("{text}{end}{line}\n"));
-        }
+    let index = usize::try_from(edit.at.line).ok()?.checked_sub(1)?;
+    let old = *lines.get(index)?;
+    let new = match &edit.change {
         Change::Text(new) => {
-            let (old, first) = (old?, usize::try_from(edit.at.column).ok()?.checked_sub(1)?);
+            let first = usize::try_from(edit.at.column).ok()?.checked_sub(1)?;
+            let width = usize::try_from(edit.at.width).ok()?;
             let mut bounds = old.char_indices().map(|(at, _)| at).chain([old.len()]).skip(first);
             let start = bounds.next()?;
-            let end = match usize::try_from(edit.at.width).ok()? {
-                0 => start,
-                width => bounds.nth(width - 1)?,
-            };
-            changed = format!("{}{new}{}", &old[..start], &old[end..]);
+            let end = if width == 0 { start } else { bounds.nth(width - 1)? };
+            format!("{}{new}{}", &old[..start], &old[end..])
         }
-        Change::Lines(new) => {
-            old?;
-            changed = new.iter().map(|line| format!("{line}\n")).collect();
-        }
-        Change::Above(line) => changed = format!("{line}\n{}", old?),
-    }
-    lines[index?] = &changed;
+        Change::Lines(new) => new.iter().flat_map(|line| [line, "\n"]).collect(),
+        Change::Above(line) => format!("{line}\n{old}"),
+        Change::Append(_) => return None,
+    };
+    lines[index] = &new;
     Some(lines.concat())
 }
 

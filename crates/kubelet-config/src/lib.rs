@@ -1,6 +1,7 @@
 //! What the kubelet will get and has got, and rules on what is wrong with it.
 //!
-//! Pure: files come through a [`kubelet::tree::Tree`]; nothing here opens a file, asks a process or resolves a name.
+//! Files come through a [`kubelet::tree::Tree`], such as [`HostTree`](kubelet::host_tree::HostTree); nothing else here
+//! opens a file, asks a process or resolves a name.
 
 pub mod edit;
 pub mod kubelet;

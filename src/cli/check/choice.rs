@@ -74,6 +74,10 @@ impl Choice {
         (self.select.is_empty() || is_among(&self.select)) && !is_among(&self.ignore)
     }
 
+    pub fn is_shown(&self, finding: &Finding) -> bool {
+        finding.severity >= self.severity
+    }
+
     pub fn apply(&self, report: Report, tree: &dyn Tree) -> Chosen {
         let Report { mut findings, mut not_checked } = report;
         findings.retain(|finding| self.wants(finding.rule));

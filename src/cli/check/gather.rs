@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use kubelet_config::kubelet::{
+    host_tree::HostTree,
     resolve::{Inputs, Overrides},
     snapshot::{CloudFacts, ClusterFacts, Intent, Lifecycle},
     systemd::Manager,
@@ -14,7 +15,7 @@ use serde::Deserialize;
 
 use crate::{
     files,
-    host::{clock::wall, kubelet::host_name, systemd, tree::HostTree},
+    host::{clock::wall, kubelet::host_name, systemd},
     settings::{self, CloudProvider, IntentSettings, Settings},
 };
 
@@ -57,6 +58,7 @@ pub struct Given {
 }
 
 /// What the rules are given beside the files.
+#[derive(Clone)]
 pub struct Gathered {
     pub inputs: Inputs,
     /// Whether the server of k3s or RKE2 is known to run without a cloud controller, so that its agents add no flag by themselves.

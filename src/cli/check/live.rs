@@ -6,13 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::host::{
-    addresses::addresses,
-    cri, program,
-    systemd::loaded,
-    tree::{HostTree, reason},
-};
+use crate::host::{addresses::addresses, cri, program, systemd::loaded};
 use kubelet_config::kubelet::{
+    host_tree::{HostTree, reason},
     layers::{self, Launcher},
     machine::Socket,
     resolve::Inputs,

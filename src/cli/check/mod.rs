@@ -1,6 +1,7 @@
 //! `nodevigil check`: what the kubelet will get, where each word of it comes from, and what is wrong with it.
 
 mod choice;
+mod fix;
 mod gather;
 mod json;
 mod live;
@@ -8,36 +9,43 @@ mod sarif;
 mod source;
 mod text;
 
-use std::{env, path::PathBuf};
+use std::{
+    env,
+    io::{self, Write as _},
+    path::PathBuf,
+};
 
 use clap::{ColorChoice, ValueEnum};
 use kubelet_config::{
-    kubelet::{resolve, snapshot::Snapshot, systemd::LoadState},
-    rules::{self, Severity},
+    edit,
+    kubelet::{host_tree::HostTree, resolve, snapshot::Snapshot, systemd::LoadState, tree::Tree},
+    rules::{self, Report, Severity},
 };
 
 use self::{
     choice::{Choice, Chosen},
-    gather::Given,
+    fix::Patch,
+    gather::{Gathered, Given},
     source::Sources,
     text::Style,
 };
 use super::{BAD, COULD_NOT_TELL, GOOD, block_on, complain, is_colored, print};
 use crate::{
     files,
-    host::tree::HostTree,
     settings::{self, EXIT_CONFIG, Settings},
 };
 
 /// The width of a line if `COLUMNS` does not say.
 const COLUMNS: usize = 80;
+/// What systemd has in memory is not what the files say.
+const STALE: &str = "SD020";
 /// A report has some ten KiB.
 const MAX_REPORT_BYTES: u64 = 1 << 20;
 
 /// Check what the kubelet will get: its unit, its arguments, its configuration
 ///
 /// Reads the host's files, or those of an image, as systemd and the kubelet will read them, and says what is wrong, where, and what to do.
-/// Changes nothing. A comment above a line allows a finding there: `# nodevigil: allow FL003: kubeadm rewrites this at the next upgrade`.
+/// Changes nothing: `--fix` prints a patch. A comment above a line allows a finding there: `# nodevigil: allow FL003: kubeadm rewrites this at the next upgrade`.
 ///
 /// Exit code: 0 nothing of severity error or worse, 1 something of severity error or worse, 2 it could not be checked, 78 the settings
 /// are refused.
@@ -46,6 +54,9 @@ pub struct Check {
     /// The root of the file system to check
     #[arg(value_name = "PATH", default_value = "/")]
     root: PathBuf,
+    /// The name that PATH had in version 0.1
+    #[arg(long = "root", value_name = "DIR", hide = true, conflicts_with = "root")]
+    old_root: Option<PathBuf>,
     #[command(flatten)]
     given: Given,
     #[command(flatten)]
@@ -58,8 +69,12 @@ pub struct Check {
 #[derive(Debug, clap::Args)]
 struct Shown {
     /// As text, as JSON (docs/reference/check-json.md) or as SARIF 2.1.0, for code scanning
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    #[arg(short, long, alias = "format", value_name = "FORMAT", default_value = "text")]
     output: Format,
+    /// Print a patch that fixes what an edit of a file can fix, and on standard error what it fixes, what it leaves and what to do
+    /// then. It has lines of the files as they are, secrets too. Exit code: 1 if something of severity error or worse is left
+    #[arg(long, conflicts_with_all = ["output", "verbose", "once"])]
+    fix: bool,
     /// Also list the rules that were not checked, and why
     #[arg(long, short)]
     verbose: bool,
@@ -79,7 +94,10 @@ enum Format {
 }
 
 impl Check {
-    pub fn run(self) -> anyhow::Result<u8> {
+    pub fn run(mut self) -> anyhow::Result<u8> {
+        if let Some(root) = self.old_root.take() {
+            self.root = root;
+        }
         let (code, report) = match self.check() {
             Ok(checked) => checked,
             Err(error) => {
@@ -102,7 +120,14 @@ impl Check {
         let root = &self.root;
         let tree = HostTree::new(root).map_err(|error| anyhow::anyhow!("{}: {error}", root.display()))?;
         let settings = self.given.settings(tree.is_this_host())?;
-        let (snapshot, mut notes) = self.look(&tree, &settings)?;
+        let (gathered, mut notes) = self.ask(&tree, &settings)?;
+        let mut snapshot = resolve(&tree, gathered.clone());
+        if tree.is_this_host() {
+            block_on(live::try_socket(&mut snapshot))?;
+        }
+        if self.shown.fix {
+            return Ok(self.fix(&tree, gathered, &snapshot));
+        }
         let chosen = self.choice.apply(rules::run(&snapshot), &tree);
         if snapshot.unit.load == LoadState::NotFound && !chosen.is_about(&snapshot.unit.name, &tree) {
             anyhow::bail!(self.no_unit(&snapshot));
@@ -113,20 +138,31 @@ impl Check {
         Ok((if is_bad { BAD } else { GOOD }, report))
     }
 
-    /// Reads everything that the rules judge; also says what could not be read.
-    fn look(&self, tree: &HostTree, settings: &Settings) -> anyhow::Result<(Snapshot, Vec<String>)> {
+    /// What is known beside the files; also what the host did not answer.
+    fn ask(&self, tree: &HostTree, settings: &Settings) -> anyhow::Result<(Gathered, Vec<String>)> {
         let mut gathered = self.given.gather(tree, settings)?;
         let mut notes = Vec::new();
         if tree.is_this_host() {
             block_on(live::ask(tree, &mut gathered.inputs, &mut notes))?;
         }
-        let mut snapshot = resolve::snapshot(tree, gathered.inputs);
-        let disables = &mut snapshot.command.server_disables_cloud_controller;
-        *disables = gathered.server_disables_cloud_controller.or(*disables);
-        if tree.is_this_host() {
-            block_on(live::try_socket(&mut snapshot))?;
-        }
-        Ok((snapshot, notes))
+        Ok((gathered, notes))
+    }
+
+    /// The exit code and the patch; prints the rest.
+    fn fix(&self, tree: &HostTree, mut gathered: Gathered, snapshot: &Snapshot) -> (u8, String) {
+        let is_stale = rules::run(snapshot).findings.iter().any(|finding| finding.rule == STALE);
+        // An edited file differs from what systemd and the running kubelet have until they are restarted.
+        (gathered.inputs.loaded, gathered.inputs.process) = (None, None);
+        let judge = |tree: &dyn Tree| {
+            let mut edited = resolve(tree, gathered.clone());
+            edited.machine.socket.clone_from(&snapshot.machine.socket);
+            let chosen = self.choice.apply(rules::run(&edited), tree);
+            Report { findings: chosen.findings, not_checked: chosen.not_checked }
+        };
+        let plan = edit::plan(tree, &judge, &|finding| self.choice.is_shown(finding));
+        let patch = Patch::of(&plan, &snapshot.unit.name, &self.root, is_stale);
+        _ = io::stderr().lock().write_all(patch.notes.as_bytes());
+        (if patch.is_bad { BAD } else { GOOD }, patch.diff)
     }
 
     fn no_unit(&self, snapshot: &Snapshot) -> String {
@@ -148,6 +184,14 @@ impl Check {
             Format::Sarif => format!("{:#}\n", sarif::log(&self.root, &sources, chosen)),
         }
     }
+}
+
+/// What a kubelet below `tree` gets.
+fn resolve(tree: &dyn Tree, gathered: Gathered) -> Snapshot {
+    let mut snapshot = resolve::snapshot(tree, gathered.inputs);
+    let disables = &mut snapshot.command.server_disables_cloud_controller;
+    *disables = gathered.server_disables_cloud_controller.or(*disables);
+    snapshot
 }
 
 impl Shown {

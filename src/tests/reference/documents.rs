@@ -60,9 +60,9 @@ fn commands(text: &str) -> impl Iterator<Item = (&str, bool)> {
     })
 }
 
-/// The words of a command line, without its comment.
+/// The words of a command line, without its comment and without what its output is piped into.
 fn words(command: &str) -> Vec<String> {
-    let command = command.split(" #").next().unwrap_or_default();
+    let command = command.split(['#', '|']).next().unwrap_or_default();
     let parts = command.split('\'').enumerate();
     let words = parts.flat_map(|(index, part)| match index % 2 {
         0 => part.split_whitespace().map(str::to_owned).collect(),

@@ -1,6 +1,6 @@
 //! What the kubelet will get and has got: its unit, its arguments and its configuration, from bytes that are handed in.
 //!
-//! Pure: nothing here opens a file, asks a process or resolves a name; files come through a [`tree::Tree`].
+//! Files come through a [`tree::Tree`]; nothing else here opens a file, asks a process or resolves a name.
 
 pub mod args;
 pub mod config;
@@ -10,6 +10,7 @@ pub mod endpoint;
 pub mod flags;
 pub mod gates;
 pub mod healthz;
+pub mod host_tree;
 pub mod label;
 pub mod layers;
 pub mod location;

@@ -1,4 +1,5 @@
-//! The files that the resolver reads, handed in: `host::tree` has the real ones, tests and fuzzers have [`MemoryTree`].
+//! The files that the resolver reads, handed in: [`HostTree`](super::host_tree::HostTree) has the real ones, tests and fuzzers have
+//! [`MemoryTree`].
 //!
 //! Paths are absolute, as on the host. Symbolic links resolve inside the tree, whatever they point to.
 

@@ -63,12 +63,10 @@ pub fn an_error_is_shown_until_the_file_is_corrected(scene: &Scene) -> Result<()
         ensure!(shown.message.contains(part), "no {part} in {shown:?}");
     }
     let corrected = Instant::now();
-    node.sh(&format!(
-        "sed -i 's/$/ --cloud-provider=external/' {PACKAGED}; rm {DROP_IN}
-         systemctl daemon-reload; systemctl restart kubelet"
-    ))?;
+    node.sh("nodevigil check --fix | patch -p1 -d / && systemctl restart kubelet")?;
     config.wait_for(corrected, "True", "KubeletConfigIsValid")?;
     ensure_resolved_as_it_runs(&node)?;
+    node.sh("grep -qze --cloud-provider=external /proc/$(systemctl show --property=MainPID --value kubelet)/cmdline")?;
     // The kubelet is not restarted: a changed file is enough.
     let changed = Instant::now();
     node.sh(&format!("sed -i 's/ --cloud-provider=external//' {PACKAGED}"))?;

@@ -1,5 +1,5 @@
-//! The files below a root, as `kubelet_config` reads them: no symbolic link leads outside the root, nothing blocks, and only regular
-//! files and directories are opened.
+//! The files below a root, of this host or of an image: no symbolic link leads outside the root, nothing
+//! blocks, and only regular files and directories are opened.
 
 use std::{
     cell::RefCell,
@@ -17,11 +17,12 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use kubelet_config::kubelet::tree::{Kind, Meta, Tree, Unreadable};
 use rustix::{
     fs::{CWD, Dir, Mode, OFlags, ResolveFlags, makedev, openat, openat2, readlinkat},
     io::Errno,
 };
+
+use super::tree::{Kind, Meta, Tree, Unreadable};
 
 /// As many links as Linux follows.
 const MAX_LINKS: usize = 40;

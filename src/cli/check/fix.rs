@@ -1,0 +1,107 @@
+//! `nodevigil check --fix`: the findings that an edit remedies, as a patch.
+
+use std::{fmt::Write as _, path::Path};
+
+use kubelet_config::{
+    edit::{ChangedFile, Plan},
+    rules::{Finding, Severity},
+};
+use redact::escape_controls;
+use similar::TextDiff;
+
+use super::choice::SEVERITIES;
+
+/// What `--fix` prints.
+pub struct Patch {
+    /// For `patch -p1 -d /`; empty if there is nothing to change.
+    pub diff: String,
+    /// What the patch remedies, what it leaves, and what to do after it.
+    pub notes: String,
+    /// Whether something of severity error or worse is left.
+    pub is_bad: bool,
+}
+
+impl Patch {
+    /// `is_stale`: systemd has not read the files again since they were changed.
+    pub fn of(plan: &Plan, unit: &str, root: &Path, is_stale: bool) -> Self {
+        let left: Vec<&Finding> =
+            plan.left.findings.iter().filter(|finding| finding.severity >= Severity::Error).collect();
+        Self {
+            diff: plan.files.iter().map(diff).collect(),
+            notes: notes(plan, &left, unit, root, is_stale),
+            is_bad: !left.is_empty(),
+        }
+    }
+}
+
+/// A file's part of the patch.
+fn diff(file: &ChangedFile) -> String {
+    let path = file.path.display().to_string();
+    let before = file.before.as_deref().unwrap_or_default();
+    let old = if file.before.is_some() { format!("a{path}") } else { "/dev/null".to_owned() };
+    TextDiff::from_lines(before, &file.after).unified_diff().header(&old, &format!("b{path}")).to_string()
+}
+
+fn notes(plan: &Plan, left: &[&Finding], unit: &str, root: &Path, is_stale: bool) -> String {
+    let mut notes = String::new();
+    for (what, findings) in [("fixed by the patch", plan.fixed.iter().collect()), ("not fixed", left.to_vec())] {
+        for Finding { rule, severity, at, message, .. } in findings {
+            let severity = SEVERITIES.iter().find(|(known, _)| known == severity).map_or("", |(_, name)| name);
+            _ = writeln!(notes, "{what}: {severity} {rule} at {at}: {}", escape_controls(message));
+        }
+    }
+    let is_of_systemd = |file: &ChangedFile| file.path.components().any(|part| part.as_os_str() == "systemd");
+    let reload = if is_stale || plan.files.iter().any(is_of_systemd) { "systemctl daemon-reload && " } else { "" };
+    if plan.files.is_empty() {
+        notes.push_str("nothing to fix by an edit of a file\n");
+    } else {
+        let path = if root == Path::new("/") { String::new() } else { format!(" {}", root.display()) };
+        _ = writeln!(notes, "apply it with: nodevigil check --fix{path} | patch -p1 -d {}", root.display());
+    }
+    if is_stale || !plan.files.is_empty() {
+        _ = writeln!(notes, "then: {reload}systemctl restart {unit}");
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use kubelet_config::{kubelet::location::Location, rules::Report};
+
+    use super::*;
+
+    fn changed(path: &str, before: Option<&str>, after: &str) -> ChangedFile {
+        ChangedFile { path: path.into(), before: before.map(str::to_owned), after: after.to_owned() }
+    }
+
+    #[test]
+    fn a_patch_changes_creates_and_names_the_commands_that_follow() {
+        let old = changed("/etc/default/kubelet", Some("A=1\nKUBELET_EXTRA_ARGS="), "A=1\nKUBELET_EXTRA_ARGS=--v=2\n");
+        let new = changed("/etc/systemd/system/kubelet.service.d/20-x.conf", None, "[Service]\n");
+        let left = Finding::new("FL001", Severity::Fatal, Location::file("/etc/default/kubelet"), "unknown\u{1b} flag");
+        let report = Report { findings: vec![left], not_checked: Vec::new() };
+        let plan = Plan { files: vec![old.clone(), new], fixed: Vec::new(), left: report };
+        let patch = Patch::of(&plan, "kubelet", Path::new("/"), false);
+        assert_eq!(
+            patch.diff,
+            "--- a/etc/default/kubelet\n+++ b/etc/default/kubelet\n@@ -1,2 +1,2 @@\n A=1\n-KUBELET_EXTRA_ARGS=\n\
+             \\ No newline at end of file\n+KUBELET_EXTRA_ARGS=--v=2\n\
+             --- /dev/null\n+++ b/etc/systemd/system/kubelet.service.d/20-x.conf\n@@ -0,0 +1 @@\n+[Service]\n"
+        );
+        assert!(patch.is_bad);
+        assert_eq!(
+            patch.notes,
+            "not fixed: fatal FL001 at /etc/default/kubelet: unknown\u{241b} flag\n\
+             apply it with: nodevigil check --fix | patch -p1 -d /\n\
+             then: systemctl daemon-reload && systemctl restart kubelet\n"
+        );
+        let plan = Plan { files: vec![old], ..Plan::default() };
+        assert!(
+            Patch::of(&plan, "kubelet", Path::new("/"), false).notes.ends_with("then: systemctl restart kubelet\n")
+        );
+        let nothing = Patch::of(&Plan::default(), "kubelet", Path::new("/"), false);
+        assert_eq!((nothing.diff.as_str(), nothing.is_bad), ("", false));
+        let stale = Patch::of(&Plan::default(), "kubelet", Path::new("/"), true).notes;
+        assert!(stale.ends_with("\nthen: systemctl daemon-reload && systemctl restart kubelet\n"), "{stale}");
+    }
+}
