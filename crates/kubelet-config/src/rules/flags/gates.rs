@@ -131,14 +131,15 @@ fn finding(
         ),
     };
     let finding = Finding::new("FL006", severity, at.clone(), message);
+    let written = if set.flag.is_some() { format!("{name}={value}") } else { format!("{name}: {value}") };
     match (refusal, meant) {
         (_, Some(meant)) => {
             finding.fix(format!("at {at}: write {meant} for {name}")).edits(renaming(snapshot, set, meant))
         }
         (Refusal::TooNew(since), _) => finding
-            .fix(format!("at {at}: delete {name}={value}, or upgrade the kubelet to {since}"))
+            .fix(format!("at {at}: delete {written}, or upgrade the kubelet to {since}"))
             .edits(deletion(snapshot, set)),
-        _ => finding.fix(format!("at {at}: delete {name}={value}")).edits(deletion(snapshot, set)),
+        _ => finding.fix(format!("at {at}: delete {written}")).edits(deletion(snapshot, set)),
     }
 }
 
