@@ -149,10 +149,9 @@ mod tests {
 
     #[test]
     fn what_is_no_quantity_is_none() {
-        for text in [
-            "", "1 Gi", " 1", "1gi", "1Kb", "1KiB", "1KB", "K", "1K", "1e", "1e+", "1.2.3", "10%",
-            "memory", "1mm",
-        ] {
+        for text in
+            ["", "1 Gi", " 1", "1gi", "1Kb", "1KiB", "1KB", "K", "1K", "1e", "1e+", "1.2.3", "10%", "memory", "1mm"]
+        {
             assert_eq!(value(text), None, "{text}");
         }
     }

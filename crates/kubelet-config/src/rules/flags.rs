@@ -187,11 +187,9 @@ fn removed_soon(snapshot: &Snapshot, report: &mut Report) {
             |version| format!("this kubelet ({version}) still takes it"),
         );
         let message = format!("{flag} is removed in {removed}: {now}; from {removed} on it {}", exits(used));
-        // A flag that still does something is deleted with the upgrade, not before.
-        let has_no_effect = spec.instead.is_some_and(|instead| instead.starts_with("nothing"));
-        let edit = at::deletion(snapshot, used).filter(|_| has_no_effect);
+        // No edit: until then the flag has its effect.
         let fix = format!("before the upgrade, {}", delete(used, spec, &at));
-        report.add(Finding::new("FL003", severity, at, message).fix(fix).edits(edit));
+        report.add(Finding::new("FL003", severity, at, message).fix(fix));
     }
 }
 

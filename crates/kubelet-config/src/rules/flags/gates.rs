@@ -91,7 +91,13 @@ fn judge(snapshot: &Snapshot, set: &Set<'_>) -> Option<Finding> {
     }
     let next = Minor(version.minor.0.saturating_add(1));
     let who = format!("this kubelet ({version}) still takes it; after an upgrade to {next} it exits");
-    Some(finding(snapshot, set, gate, Severity::Warning, refused_by(next)?, &who))
+    let mut finding = finding(snapshot, set, gate, Severity::Warning, refused_by(next)?, &who);
+    // Until then a gate that is not locked has its effect.
+    if !gate.and_then(|gate| gate.locked).is_some_and(|(since, _)| since <= version.minor) {
+        finding.edits.clear();
+        finding.fix = finding.fix.map(|fix| format!("before the upgrade, {fix}"));
+    }
+    Some(finding)
 }
 
 fn finding(

@@ -218,6 +218,12 @@ fn fl006_takes_the_gate_away_or_corrects_its_name() {
     ] {
         assert_eq!(fixed_line(extra, "1.34.1", "FL006"), right, "{extra}");
     }
+    // Before the upgrade a gate that is locked has no effect, another one has.
+    let early = |extra: &str, kubelet: &str| fixed_line(extra, kubelet, "FL006");
+    let locked = "--v=2 --feature-gates=KubeletCredentialProviders=true";
+    assert_eq!(early(locked, "1.27.1"), "--v=2");
+    let effective = "--feature-gates=UserNamespacesPodSecurityStandards=true";
+    assert_eq!(early(effective, "1.34.1"), effective);
     for (gates, right) in [
         ("featureGates:\n  DevicePlugins: true\n", ""),
         ("featureGates:\n  AllAlpha: false\n  DevicePlugins: true\n", "featureGates:\n  AllAlpha: false\n"),
