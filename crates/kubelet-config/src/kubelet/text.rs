@@ -5,7 +5,7 @@ const MAX_CHARS: usize = 160;
 
 /// A text on one line, without control characters, and not longer than a line or two.
 pub fn shortened(text: &str) -> String {
-    let mut letters = text.trim().chars();
+    let mut letters = text.chars();
     let mut shown = String::new();
     for letter in letters.by_ref().take(MAX_CHARS) {
         match letter {

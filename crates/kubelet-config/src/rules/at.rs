@@ -97,7 +97,12 @@ pub(super) fn deletion(snapshot: &Snapshot, used: &FlagUse) -> Option<(Location,
         let origin = word.origins.first();
         word.origins.len() <= 1 && origin.is_none_or(|origin| !origin.braces && origin.at.width == chars(&word.text))
     };
-    if start.line != end.line || start.column == 0 || end.width == 0 || !is_plain(first) || !is_plain(last) {
+    if (&start.file, start.line) != (&end.file, end.line)
+        || start.column == 0
+        || end.width == 0
+        || !is_plain(first)
+        || !is_plain(last)
+    {
         return None;
     }
     let behind = end.column + end.width;
@@ -109,7 +114,7 @@ pub(super) fn deletion(snapshot: &Snapshot, used: &FlagUse) -> Option<(Location,
     } else {
         (start.column, behind)
     };
-    Some((start.at(start.line, from, to - from), Change::Text(String::new())))
+    Some((start.at(start.line, from, to.checked_sub(from)?), Change::Text(String::new())))
 }
 
 /// What takes a part out of a value `a,b,c`, with a comma; the whole flag, if there is nothing else in it.

@@ -8,7 +8,7 @@ use super::{Check, Finding, Report, Severity, at, settings};
 use crate::{
     edit::Change,
     kubelet::{
-        config::{ConfigFile, ConfigFileState, UnknownField},
+        config::{ConfigFile, ConfigFileState, UnknownField, fields},
         layers::Launcher,
         location::Location,
         snapshot::{Lifecycle, Snapshot},
@@ -24,45 +24,6 @@ pub(super) const RULES: &[(&str, Check)] = &[
     ("CF005", bad_kind),
     ("CF007", limits::invalid),
     ("CF008", too_new),
-];
-
-/// Fields, or structures, without which a node does not join, is not safe or does not protect itself.
-const IMPORTANT: &[&str] = &[
-    "authentication",
-    "authorization",
-    "cgroupDriver",
-    "clusterDNS",
-    "clusterDomain",
-    "containerRuntimeEndpoint",
-    "enforceNodeAllocatable",
-    "evictionHard",
-    "evictionSoft",
-    "evictionSoftGracePeriod",
-    "failCgroupV1",
-    "failSwapOn",
-    "featureGates",
-    "kubeReserved",
-    "kubeReservedCgroup",
-    "maxPods",
-    "memorySwap",
-    "mergeDefaultEvictionSettings",
-    "podPidsLimit",
-    "protectKernelDefaults",
-    "providerID",
-    "readOnlyPort",
-    "registerNode",
-    "registerWithTaints",
-    "reservedSystemCPUs",
-    "resolvConf",
-    "rotateCertificates",
-    "serverTLSBootstrap",
-    "shutdownGracePeriod",
-    "shutdownGracePeriodCriticalPods",
-    "staticPodPath",
-    "systemReserved",
-    "systemReservedCgroup",
-    "tlsCertFile",
-    "tlsPrivateKeyFile",
 ];
 
 /// The command that restarts the kubelet.
@@ -153,7 +114,8 @@ fn unknown(snapshot: &Snapshot, field: &UnknownField) -> Finding {
     let why = why(path, meant);
     let Some(setting) = snapshot.settings.get(meant).filter(|_| !settings::is_default(snapshot, meant)) else {
         let top = meant.split('.').next().unwrap_or(meant);
-        let severity = if IMPORTANT.contains(&top) { Severity::Error } else { Severity::Warning };
+        let is_essential = fields::find(top).is_some_and(|field| field.is_essential);
+        let severity = if is_essential { Severity::Error } else { Severity::Warning };
         let default = snapshot.settings.get(meant).map_or_else(String::new, |setting| {
             let unsafe_default =
                 if meant == "rotateCertificates" { "; the client certificate will expire" } else { "" };

@@ -8,9 +8,13 @@ use crate::kubelet::{
     search::{ExpectedFlag, FlagLoss, FlagText, flags_in},
     snapshot::Snapshot,
     systemd::{EventKind, NotADropIn, Source},
+    text::shortened,
 };
 
-pub(super) use crate::kubelet::text::shortened as quoted;
+/// Text as a message shows it, without blanks around it.
+pub(super) fn quoted(text: &str) -> String {
+    shortened(text.trim())
+}
 
 /// `. Lost: --a --b`, or nothing.
 pub(super) fn lost_sentence(words: &[String]) -> String {

@@ -56,6 +56,8 @@ pub struct Field {
     pub kind: Kind,
     /// The release that brought it; `None` for those that 1.24 had. None was removed up to 1.37.
     pub since: Option<Minor>,
+    /// Whether a node does not join, is not safe or does not protect itself if the field is lost.
+    pub is_essential: bool,
     /// What counts without it, of a kubelet that was given `--config`, in the newest release of the table.
     pub default: FieldDefault,
 }
@@ -65,14 +67,14 @@ const TEXT: &str = include_str!("fields.txt");
 /// The fields, sorted by path.
 pub static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(|| rows(TEXT).filter_map(field).collect());
 
-fn field([path, kind, since, counts, default]: [&'static str; 5]) -> Option<Field> {
+fn field([path, kind, since, essential, counts, default]: [&'static str; 6]) -> Option<Field> {
     let default = match counts {
         "-" => FieldDefault::Nothing,
         "absent" => FieldDefault::IfAbsent(default),
         "absent-or-zero" => FieldDefault::UnlessZero(default),
         _ => return None,
     };
-    Some(Field { path, kind: self::kind(kind)?, since: minor(since), default })
+    Some(Field { path, kind: self::kind(kind)?, since: minor(since), is_essential: essential == "essential", default })
 }
 
 fn kind(name: &str) -> Option<Kind> {
@@ -128,7 +130,7 @@ mod tests {
 
     #[test]
     fn every_line_of_the_table_is_a_field_and_its_parents_are_structures() {
-        assert_eq!(FIELDS.len(), rows::<5>(TEXT).count());
+        assert_eq!(FIELDS.len(), rows::<6>(TEXT).count());
         assert!(FIELDS.is_sorted_by_key(|field| field.path));
         for field in FIELDS.iter() {
             let parent = field.path.rsplit_once('.').and_then(|(parent, _)| find(parent.trim_end_matches("[]")));

@@ -36,7 +36,11 @@ pub(super) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
         ));
         // Of several in one file where the last one counts alone, the others can go; the last of a line first, so that
         // columns stay right.
-        let is_here = |used: &&FlagUse| at::flag(snapshot, used).file == at.file;
+        let is_here = |used: &&FlagUse| {
+            let other = at::flag(snapshot, used);
+            // A variable that ExecStart= has twice is written once.
+            other.file == at.file && other != at
+        };
         let is_one_value = spec.repeat == Repeat::LastWins && spec.value != ValueKind::Taints;
         if is_one_value && earlier.len() <= SHOWN && earlier.iter().all(is_here) {
             let deletions: Option<Vec<_>> = earlier.iter().rev().map(|used| at::deletion(snapshot, used)).collect();

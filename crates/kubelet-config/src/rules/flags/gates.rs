@@ -68,12 +68,12 @@ fn of_files(snapshot: &Snapshot) -> impl Iterator<Item = Set<'_>> {
 
 fn judge(snapshot: &Snapshot, set: &Set<'_>) -> Option<Finding> {
     let gate = gates::find(set.name);
-    let counts = snapshot.settings.get("featureGates").and_then(|setting| setting.value.get(set.name)?.as_bool());
+    let effective = snapshot.settings.get("featureGates").and_then(|setting| setting.value.get(set.name)?.as_bool());
     let refused_by = |minor: Minor| match gate.map(|gate| (gate.since, gate.removed, gate.locked)) {
         None => Some(Refusal::Unknown),
         Some((Some(since), ..)) if minor < since => Some(Refusal::TooNew(since)),
         Some((_, Some(removed), _)) if removed <= minor => Some(Refusal::Removed(removed)),
-        Some((.., Some((since, value)))) if since <= minor && counts == Some(!value) && set.value != value => {
+        Some((.., Some((since, value)))) if since <= minor && effective == Some(!value) && set.value != value => {
             Some(Refusal::Locked(since))
         }
         _ => None,
@@ -85,9 +85,11 @@ fn judge(snapshot: &Snapshot, set: &Set<'_>) -> Option<Finding> {
     };
     let is_listed = gates::RELEASES.contains(&version.minor) && version.suffix.is_empty();
     if let Some(refusal) = refused_by(version.minor) {
-        let is_sure = is_listed || !matches!(refusal, Refusal::Unknown);
-        let severity = if is_sure { Severity::Fatal } else { Severity::Warning };
-        return Some(finding(snapshot, set, gate, severity, refusal, &format!("this kubelet ({version}) exits")));
+        let (severity, who) = match refusal {
+            Refusal::Unknown if !is_listed => (Severity::Warning, "a kubelet that does not know it exits".to_owned()),
+            _ => (Severity::Fatal, format!("this kubelet ({version}) exits")),
+        };
+        return Some(finding(snapshot, set, gate, severity, refusal, &who));
     }
     let next = Minor(version.minor.0.saturating_add(1));
     let who = format!("this kubelet ({version}) still takes it; after an upgrade to {next} it exits");
@@ -112,7 +114,10 @@ fn finding(
     let name = shortened(set.name);
     let unknown = format!("{who} with 'unrecognized feature gate: {name}'");
     let meant = match refusal {
-        Refusal::Unknown => nearest(set.name, GATES.iter().filter(|gate| gate.removed.is_none()).map(|gate| gate.name)),
+        Refusal::Unknown => {
+            let minor = snapshot.version.as_ref().map_or(*gates::RELEASES.end(), |version| version.minor);
+            nearest(set.name, GATES.iter().filter(|gate| gate.known_in(minor)).map(|gate| gate.name))
+        }
         _ => None,
     };
     let message = match refusal {
