@@ -3,7 +3,7 @@
 use kubelet_config::{
     kubelet::{
         location::Location,
-        resolve::{Inputs, snapshot},
+        resolve::{Inputs, Overrides, snapshot},
         systemd::env_file,
         tree::MemoryTree,
     },
@@ -19,7 +19,10 @@ fn check(tree: &MemoryTree, unit: &str, version: &str) {
         unit: Some(unit.to_owned()),
         version: version.parse().ok(),
         hostname: Some("node-1".to_owned()),
-        now_secs: Some(1_800_000_000),
+        overrides: Overrides {
+            now_secs: Some(1_800_000_000),
+            ..Overrides::default()
+        },
         ..Inputs::default()
     };
     let snapshot = snapshot(tree, inputs);

@@ -2,16 +2,21 @@
 //! container runtime listens.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 pub use kubelet_config::kubelet::healthz::Healthz;
 use kubelet_config::kubelet::{
-    args::KubeletFlags,
+    args,
+    config::{self, ConfigFileState},
+    effective::{self, Settings},
     endpoint::runtime_socket,
-    healthz::{ConfigText, DEFAULT_PORT, healthz},
+    flags::{CommandLine, parse::parse_argv},
+    healthz::{DEFAULT_PORT, healthz},
+    host_tree::HostTree,
+    location::Location,
+    tree::Tree,
 };
 use serde::{Deserialize, Serialize};
 
@@ -26,10 +31,8 @@ use crate::files;
 pub const SUBCOMMAND: &str = "kubelet-facts";
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A `KubeletConfiguration` has a few KiB.
-const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
-/// More drop-ins than this are refused, because the last one might be the one that counts.
-const MAX_DROP_INS: usize = 64;
+/// As long as a command line is that Linux takes with a stack of the usual 8 MiB.
+const MAX_COMMAND_LINE_BYTES: u64 = 2 * 1024 * 1024;
 /// The kubeconfigs of kubeadm, of those who follow the kubelet's own default, of k3s and of RKE2.
 const USUAL_KUBECONFIGS: [&str; 4] = [
     "/etc/kubernetes/kubelet.conf",
@@ -155,20 +158,25 @@ impl KubeletFacts {
     /// # Errors
     /// When they cannot be read, naming the file.
     pub fn read(pid: i32) -> Result<Self, String> {
-        let command_line = read_file(Path::new(&format!("/proc/{pid}/cmdline")))?;
-        let flags = KubeletFlags::from_cmdline(command_line.as_bytes());
-        let is_of_kubelet = flags.config.is_some() || flags.kubeconfig.is_some();
-        let name = flags.hostname_override.as_deref().map(|name| name.trim().to_lowercase());
-        let absolute = |path: &Option<String>| path.as_deref().map(PathBuf::from).filter(|path| path.is_absolute());
-        let (healthz, runtime_socket) = endpoints(&flags)?;
+        let path = format!("/proc/{pid}/cmdline");
+        let command_line = files::read(Path::new(&path), MAX_COMMAND_LINE_BYTES);
+        let command_line = command_line.map_err(|error| format!("{path}: {error}"))?;
+        let flags = parse_argv(&args::words(command_line.as_bytes()), &Location::file(&path));
+        let flag = |name| flags.value(name).filter(|value| !value.is_empty());
+        let absolute = |name| flag(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let is_of_kubelet = flag("config").is_some() || flag("kubeconfig").is_some();
+        let tree = HostTree::new(Path::new("/")).map_err(|error| format!("/: {error}"))?;
+        let settings = settings(&tree, &flags)?;
         let usual = Self::usual();
-        let (node_name, root_dir) = (name.unwrap_or(usual.node_name.clone()), absolute(&flags.root_dir));
-        let facts = Self { node_name, root_dir, healthz, ..usual };
+        let name = flag("hostname-override").map(|name| name.trim().to_lowercase());
+        let node_name = name.unwrap_or_else(|| usual.node_name.clone());
+        let facts = Self { node_name, root_dir: absolute("root-dir"), healthz: healthz(&settings)?, ..usual };
         if !is_of_kubelet {
             return Ok(facts.with_credential());
         }
-        let kubeconfig = absolute(&flags.kubeconfig);
-        let (credential, api_server) = credential::read(kubeconfig.as_deref(), flags.cert_dir.as_deref());
+        let kubeconfig = absolute("kubeconfig");
+        let (credential, api_server) = credential::read(kubeconfig.as_deref(), flag("cert-dir"));
+        let runtime_socket = runtime_socket(&settings);
         Ok(Self { kubeconfig, runtime_socket, is_of_kubelet, credential, api_server, ..facts })
     }
 }
@@ -178,52 +186,43 @@ pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().trim().to_owned()
 }
 
-/// Where it answers probes, and the socket of its container runtime.
-fn endpoints(flags: &KubeletFlags) -> Result<(Healthz, Option<PathBuf>), String> {
-    let mut files: Vec<PathBuf> = flags.config.iter().map(PathBuf::from).collect();
-    if let Some(directory) = &flags.config_dir {
-        files.extend(drop_ins(Path::new(directory))?);
+/// The settings of a kubelet that runs with these flags.
+fn settings(tree: &dyn Tree, flags: &CommandLine) -> Result<Settings, String> {
+    let config = config::load(tree, flags, None);
+    // What it says beside that is `nodevigil check`'s business: the kubelet runs with it.
+    let unread = config.files.iter().find(|file| file.document.is_none() && file.state != ConfigFileState::Ignored);
+    match unread {
+        Some(file) => Err(match &file.state {
+            ConfigFileState::Bad { at, reason } => format!("{at}: {reason}"),
+            _ => format!("{}: does not exist", file.at),
+        }),
+        None => Ok(effective::settle(flags, &config, None)),
     }
-    let texts: Vec<_> = files.iter().map(|path| Ok((path, read_file(path)?))).collect::<Result<_, String>>()?;
-    let configs: Vec<_> = texts.iter().map(|(path, text)| ConfigText { path, text }).collect();
-    let healthz = healthz(flags, &configs)?;
-    Ok((healthz, runtime_socket(flags, &configs)))
-}
-
-/// The `*.conf` files of --config-dir, in the order in which the kubelet merges them.
-fn drop_ins(directory: &Path) -> Result<Vec<PathBuf>, String> {
-    let name_it = |error: &dyn std::fmt::Display| format!("{}: {error}", directory.display());
-    let entries = fs::read_dir(directory).map_err(|error| name_it(&error))?.flatten().map(|entry| entry.path());
-    let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|name| name == "conf")).collect();
-    files.sort();
-    if files.len() > MAX_DROP_INS {
-        return Err(name_it(&format!("{} drop-ins; at most {MAX_DROP_INS} are read", files.len())));
-    }
-    Ok(files)
-}
-
-fn read_file(path: &Path) -> Result<String, String> {
-    files::read(path, MAX_CONFIG_BYTES).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
+    use kubelet_config::kubelet::tree::MemoryTree;
+
     use super::*;
 
     #[test]
     fn drop_ins_override_the_file_and_one_that_cannot_be_parsed_is_named() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-        fs::write(path("config.yaml"), "healthzPort: 1\n").unwrap();
-        fs::write(path("20.conf"), "healthzPort: 3\ncontainerRuntimeEndpoint: unix:///run/crio/crio.sock\n").unwrap();
-        fs::write(path("10.conf"), "healthzPort: 2\n").unwrap();
-        let flags =
-            KubeletFlags { config: Some(path("config.yaml")), config_dir: Some(path("")), ..KubeletFlags::default() };
-        let wanted = (Healthz::Url("http://127.0.0.1:3/healthz".into()), Some("/run/crio/crio.sock".into()));
-        assert_eq!(endpoints(&flags), Ok(wanted));
-        fs::write(path("30.conf"), "healthzPort: [\n").unwrap();
-        let error = endpoints(&flags).unwrap_err();
-        assert!(error.contains("30.conf"), "{error}");
+        let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+        let file = |text: &str| format!("{head}{text}");
+        let socket = "containerRuntimeEndpoint: unix:///run/crio/crio.sock\n";
+        let tree = MemoryTree::new()
+            .file("/c.yaml", file("healthzPort: 1\nanUnknownField: 1\n"))
+            .file("/d/20.conf", file(&format!("healthzPort: 3\n{socket}")))
+            .file("/d/10.conf", file("healthzPort: 2\n"))
+            .file("/d/readme", "");
+        let flags = parse_argv(&["kubelet", "--config=/c.yaml", "--config-dir=/d"], &Location::file("/proc/7/cmdline"));
+        let found = settings(&tree, &flags).unwrap();
+        assert_eq!(healthz(&found), Ok(Healthz::Url("http://127.0.0.1:3/healthz".into())));
+        assert_eq!(runtime_socket(&found), Some("/run/crio/crio.sock".into()));
+        let error = settings(&tree.clone().file("/d/30.conf", "healthzPort: [\n"), &flags).unwrap_err();
+        assert!(error.starts_with("/d/30.conf"), "{error}");
+        assert_eq!(settings(&tree.without("/c.yaml"), &flags).unwrap_err(), "/c.yaml: does not exist");
     }
 
     #[test]

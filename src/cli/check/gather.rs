@@ -48,7 +48,7 @@ pub struct Given {
     /// Whether the kubelet has yet to start for the first time, as in an image (no certificate, no CNI: normal), or should be running
     #[arg(long, value_name = "PHASE", default_value = "after", value_parser = ["before", "after"])]
     phase: String,
-    /// Facts that no file has, as JSON: what the API and the cloud's metadata say (docs/reference/check-json.md)
+    /// Facts, as JSON: what the API and the cloud say, over what files of the host say (docs/reference/check-json.md)
     #[arg(long, value_name = "FILE")]
     facts: Option<PathBuf>,
     /// Read this file, or all *.toml of this directory, in place of the usual settings files; can be repeated [default for another root
@@ -117,11 +117,14 @@ impl Given {
             hostname,
             intent: intent(&settings.intent, &self.intent),
             lifecycle: if self.phase == "before" { Lifecycle::BeforeFirstStart } else { Lifecycle::Running },
-            now_secs: host.now_secs.or_else(|| Some(wall().as_second())),
             cluster,
             cloud,
-            addresses: host.addresses,
-            overrides: Overrides { cgroup_v2: host.cgroup_v2, runtime_version: host.runtime_version },
+            overrides: Overrides {
+                cgroup_v2: host.cgroup_v2,
+                runtime_version: host.runtime_version,
+                addresses: host.addresses,
+                now_secs: host.now_secs.or_else(|| Some(wall().as_second())),
+            },
             live: tree.is_this_host(),
             ..Inputs::default()
         };

@@ -24,9 +24,9 @@ const PROGRAMS: [&str; 3] = ["kubelet", "k3s", "rke2"];
 pub async fn ask(tree: &HostTree, inputs: &mut Inputs, notes: &mut Vec<String>) {
     let candidate = || layers::candidates(tree).into_iter().next();
     let name = inputs.unit.clone().or_else(candidate).unwrap_or_else(|| "kubelet.service".to_owned());
-    if inputs.addresses.is_none() {
+    if inputs.overrides.addresses.is_none() {
         match addresses() {
-            Ok(addresses) => inputs.addresses = Some(addresses),
+            Ok(addresses) => inputs.overrides.addresses = Some(addresses),
             Err(error) => notes.push(format!("the host's addresses are not known: {error}")),
         }
     }

@@ -38,8 +38,6 @@ fn read(unit: &Properties, manager: &Properties) -> (Loaded, String) {
         need_daemon_reload: get(unit, "NeedDaemonReload"),
         manager_environment: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         unit_file_state: get(unit, "UnitFileState"),
-        active_state: get(unit, "ActiveState"),
-        result: get(unit, "Result"),
         unit_path: get(manager, "UnitPath"),
         systemd_version: major(&get::<String>(manager, "Version")),
     };

@@ -1,13 +1,10 @@
-//! Where the kubelet answers `/healthz`: from its flags and its configuration, with its own defaults.
+//! Where the kubelet answers `/healthz`.
 
-use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::Path,
-};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use super::{args::KubeletFlags, location::Location, yaml};
+use super::effective::{From, Settings};
 
 /// The kubelet's default port for `/healthz`.
 pub const DEFAULT_PORT: u16 = 10248;
@@ -23,56 +20,25 @@ pub enum Healthz {
     Disabled,
 }
 
-/// A text of `KubeletConfiguration`, YAML or JSON.
-#[derive(Debug, Clone, Copy)]
-pub struct ConfigText<'a> {
-    /// Where it lies, for errors.
-    pub path: &'a Path,
-    /// The text.
-    pub text: &'a str,
-}
-
-/// The two fields that we need; all others belong to the kubelet.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Fields {
-    healthz_port: Option<i64>,
-    healthz_bind_address: Option<String>,
-}
-
-/// A setting and the place that it came from.
-struct Setting {
-    value: String,
-    source_name: String,
-}
-
-/// Finds the address. A flag beats every file, a later file beats an earlier one (drop-ins come after the file that
-/// `--config` names), and the kubelet's defaults are `127.0.0.1` and [`DEFAULT_PORT`].
+/// Where a kubelet with these settings answers.
 ///
 /// # Errors
-/// With the file or flag that gives no address.
-pub fn healthz(flags: &KubeletFlags, configs: &[ConfigText<'_>]) -> Result<Healthz, String> {
-    let mut port = None;
-    let mut address = None;
-    for config in configs {
-        let path = config.path.display();
-        let fields: Option<Fields> = yaml::read(config.text).map_err(|Location { line, column, .. }| {
-            let at = format!("line {line}, column {column}");
-            format!("read {path} as a KubeletConfiguration: not possible at {at}; correct the file there")
-        })?;
-        let fields = fields.unwrap_or_default();
-        let setting = |value| Setting { value, source_name: path.to_string() };
-        port = fields.healthz_port.map(|p| setting(p.to_string())).or(port);
-        address = fields.healthz_bind_address.filter(|value| !value.is_empty()).map(setting).or(address);
-    }
-    let flag = |value: &Option<String>, name: &str| {
-        value.clone().map(|value| Setting { value, source_name: format!("--{name}") })
+/// With the place of a setting that gives no address.
+pub fn healthz(settings: &Settings) -> Result<Healthz, String> {
+    let Some(port) =
+        settings.get("healthzPort").map_or(Some(DEFAULT_PORT), |port| port.value.as_i64()?.try_into().ok())
+    else {
+        return Err(wanted(settings, "healthzPort", "a number from 1 to 65535, or 0 to turn it off"));
     };
-    port = flag(&flags.healthz_port, "healthz-port").or(port);
-    address = flag(&flags.healthz_bind_address, "healthz-bind-address").or(address);
-
-    let port = port.map_or(Ok(DEFAULT_PORT), parse_port)?;
-    let address = address.map_or(Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)), parse_address)?;
+    let text = settings.text("healthzBindAddress").unwrap_or("127.0.0.1").trim();
+    let address = match text.parse() {
+        _ if text.eq_ignore_ascii_case("localhost") => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        // Nobody connects to an unspecified address.
+        Ok(IpAddr::V4(address)) if address.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        Ok(IpAddr::V6(address)) if address.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        Ok(address) => address,
+        Err(_) => return Err(wanted(settings, "healthzBindAddress", "an IP address")),
+    };
     Ok(match port {
         0 => Healthz::Disabled,
         // SocketAddr puts IPv6 in brackets.
@@ -80,36 +46,30 @@ pub fn healthz(flags: &KubeletFlags, configs: &[ConfigText<'_>]) -> Result<Healt
     })
 }
 
-fn parse_port(Setting { value, source_name }: Setting) -> Result<u16, String> {
-    let wanted = "wanted a number from 1 to 65535, or 0 to turn it off";
-    value.trim().parse().map_err(|_| format!("healthz port in {source_name}: {wanted}, got `{value:.64}`"))
-}
-
-/// The address to connect to: an unspecified one is listened on, but not connected to.
-fn parse_address(Setting { value, source_name }: Setting) -> Result<IpAddr, String> {
-    let text = value.trim();
-    if text.eq_ignore_ascii_case("localhost") {
-        return Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    }
-    match text.parse() {
-        Ok(IpAddr::V4(address)) if address.is_unspecified() => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        Ok(IpAddr::V6(address)) if address.is_unspecified() => Ok(IpAddr::V6(Ipv6Addr::LOCALHOST)),
-        Ok(address) => Ok(address),
-        // At most 64 characters, so that no file makes an error long.
-        Err(_) => Err(format!("healthz address in {source_name}: wanted an IP address, got `{value:.64}`")),
-    }
+fn wanted(settings: &Settings, path: &str, form: &str) -> String {
+    let (at, value) = match settings.get(path) {
+        Some(setting) => match &setting.from {
+            From::Flag(at) | From::File(at) => (at.to_string(), setting.value.to_string()),
+            From::Default { .. } | From::Distribution => ("its default".to_owned(), setting.value.to_string()),
+        },
+        None => ("its default".to_owned(), String::new()),
+    };
+    // So short that no file makes an error long.
+    format!("{path} in {at}: wanted {form}, got {value:.64}")
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+    use crate::kubelet::{config, effective, endpoint, flags::parse::parse_argv, location::Location, tree::MemoryTree};
 
-    fn with(argv: &[&str], texts: &[&str]) -> Result<Healthz, String> {
-        let configs: Vec<_> =
-            texts.iter().map(|text| ConfigText { path: Path::new("/var/lib/kubelet/config.yaml"), text }).collect();
-        healthz(&KubeletFlags::from_argv(argv), &configs)
+    const FILE: &str = "/var/lib/kubelet/config.yaml";
+
+    fn settings(argv: &[&str], text: &str) -> Settings {
+        let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+        let tree = MemoryTree::new().file(FILE, format!("{head}{text}"));
+        let flags = parse_argv(&[&["kubelet", "--config", FILE], argv].concat(), &Location::file("/proc/7/cmdline"));
+        effective::settle(&flags, &config::load(&tree, &flags, None), None)
     }
 
     fn url(host_and_port: &str) -> Healthz {
@@ -117,73 +77,42 @@ mod tests {
     }
 
     #[test]
-    fn the_kubelets_defaults_hold_without_any_setting() {
-        for texts in [&[][..], &[""], &["---\n"], &["kind: KubeletConfiguration\n"]] {
-            assert_eq!(with(&["kubelet"], texts).unwrap(), url("127.0.0.1:10248"));
-        }
-        let null = "healthzPort: null\nhealthzBindAddress: \"\"\n";
-        assert_eq!(with(&["kubelet"], &[null]).unwrap(), url("127.0.0.1:10248"));
-    }
-
-    #[test]
-    fn a_flag_beats_a_file_and_a_later_file_an_earlier_one() {
+    fn a_flag_counts_more_than_the_file_and_the_file_more_than_the_default() {
+        let of = |argv: &[&str], text: &str| healthz(&settings(argv, text)).unwrap();
+        assert_eq!(healthz(&Settings::default()).unwrap(), url("127.0.0.1:10248"));
+        assert_eq!(of(&[], ""), url("127.0.0.1:10248"));
+        assert_eq!(of(&[], "healthzPort: null\nhealthzBindAddress: \"\"\n"), url("127.0.0.1:10248"));
         let file = "healthzPort: 1\nhealthzBindAddress: 10.0.0.1\n";
-        let json = r#"{"kind": "KubeletConfiguration", "healthzPort": 2}"#;
-        assert_eq!(with(&["kubelet"], &[file]).unwrap(), url("10.0.0.1:1"));
-        assert_eq!(with(&["kubelet"], &[file, json]).unwrap(), url("10.0.0.1:2"));
-        let flags = ["kubelet", "--healthz-port=3", "--healthz_bind_address", "::1"];
-        assert_eq!(with(&flags, &[file, json]).unwrap(), url("[::1]:3"));
-    }
-
-    #[test]
-    fn port_0_turns_it_off() {
-        assert_eq!(with(&["kubelet"], &["healthzPort: 0"]).unwrap(), Healthz::Disabled);
-        let flags = ["kubelet", "--healthz-port=0"];
-        assert_eq!(with(&flags, &["healthzPort: 5"]).unwrap(), Healthz::Disabled);
+        assert_eq!(of(&[], file), url("10.0.0.1:1"));
+        assert_eq!(of(&["--healthz-port=3", "--healthz_bind_address", "::1"], file), url("[::1]:3"));
+        assert_eq!(of(&[], "healthzPort: 0"), Healthz::Disabled);
+        assert_eq!(of(&["--healthz-port=0"], file), Healthz::Disabled);
     }
 
     #[test]
     fn what_is_listened_on_becomes_what_can_be_connected_to() {
-        for (written, host) in [
-            ("0.0.0.0", "127.0.0.1"),
-            ("'::'", "[::1]"),
-            ("localhost", "127.0.0.1"),
-            ("fd00::7", "[fd00::7]"),
-            ("192.168.1.7", "192.168.1.7"),
-        ] {
-            let text = format!("healthzBindAddress: {written}\n");
-            assert_eq!(with(&["kubelet"], &[&text]).unwrap(), url(&format!("{host}:10248")));
+        for (written, host) in [("0.0.0.0", "127.0.0.1"), ("'::'", "[::1]"), ("localhost", "127.0.0.1")] {
+            let settings = settings(&[], &format!("healthzBindAddress: {written}\n"));
+            assert_eq!(healthz(&settings).unwrap(), url(&format!("{host}:10248")));
         }
     }
 
     #[test]
     fn a_bad_setting_is_an_error_that_names_its_place() {
-        let said = |argv: &[&str], text: &str| with(argv, &[text]).unwrap_err();
-        let file = "/var/lib/kubelet/config.yaml";
-        for bad in [
-            "a: [",
-            "healthzPort: many\n",
-            "healthzPort: -1\n",
-            "healthzPort: 70000\n",
-            "healthzPort: [1]\n",
-            "healthzBindAddress: node-1.example\n",
-            "healthzBindAddress: {a: b}\n",
-            "- a\n- b\n",
-            "just words\n",
-            "\t\u{0}",
-        ] {
-            let error = said(&["kubelet"], bad);
-            assert!(error.contains(file), "{bad:?}: {error}");
+        let long = format!("healthzBindAddress: {}", "x".repeat(1000));
+        for bad in ["healthzPort: many", "healthzPort: -1", "healthzPort: 70000", "healthzPort: [1]", &long] {
+            let error = healthz(&settings(&[], bad)).unwrap_err();
+            assert!(error.contains(&format!("{FILE}:3")) && error.len() < 200, "{bad:?}: {error}");
         }
-        assert!(said(&["kubelet", "--healthz-port=x"], "").contains("--healthz-port"));
-        let long = format!("--healthz-bind-address={}", "x".repeat(1000));
-        assert!(said(&["kubelet", &long], "").len() < 200);
     }
 
-    proptest! {
-        #[test]
-        fn no_text_makes_it_panic(text in "(healthzPort|healthzBindAddress|[a-z:\\[\\]{}&*!|>'\" \n0-9-]){0,200}") {
-            let _ = with(&["kubelet"], &[&text]);
-        }
+    #[test]
+    fn the_runtimes_socket_comes_from_the_same_settings() {
+        let of = |argv: &[&str], text: &str| endpoint::runtime_socket(&settings(argv, text));
+        let file = "containerRuntimeEndpoint: unix:///var/run/crio/crio.sock\n";
+        assert_eq!(of(&[], ""), Some("/run/containerd/containerd.sock".into()));
+        assert_eq!(of(&[], file), Some("/run/crio/crio.sock".into()));
+        assert_eq!(of(&["--container-runtime-endpoint=/run/f.sock"], file), Some("/run/f.sock".into()));
+        assert_eq!(of(&["--container-runtime-endpoint=tcp://1.2.3.4:5"], file), None);
     }
 }

@@ -3,7 +3,9 @@
 //! Files come through a [`tree::Tree`]; nothing else here opens a file, asks a process or resolves a name.
 
 pub mod args;
+mod cloud;
 pub mod config;
+mod control_plane;
 pub mod duration;
 pub mod effective;
 pub mod endpoint;
@@ -25,6 +27,5 @@ pub mod text;
 pub mod tree;
 pub mod unread;
 pub mod version;
-pub mod yaml;
 
 pub use redact as shown;

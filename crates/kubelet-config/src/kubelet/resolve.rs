@@ -1,7 +1,7 @@
 //! From a tree to a [`Snapshot`]: each room in its turn, unit → words → flags → configuration → settings → machine.
 
 use super::{
-    config, effective, flags,
+    cloud, config, control_plane, effective, flags,
     layers::{self, KubeletCommand},
     location::Location,
     machine::{self, Known, Located, Packages},
@@ -27,18 +27,14 @@ pub struct Inputs {
     pub intent: Intent,
     /// Where the kubelet is in its life.
     pub lifecycle: Lifecycle,
-    /// Now, in seconds since 1970.
-    pub now_secs: Option<i64>,
     /// systemd's memory.
     pub loaded: Option<Loaded>,
     /// The running kubelet.
     pub process: Option<Process>,
     /// The API's facts.
     pub cluster: Option<ClusterFacts>,
-    /// The cloud's facts.
+    /// What the cloud says of the machine, over what cloud-init has written down.
     pub cloud: Option<CloudFacts>,
-    /// Addresses of this host's interfaces.
-    pub addresses: Option<Vec<String>>,
     /// Settings of the machine that a tree cannot hold, over what the tree says.
     pub overrides: Overrides,
     /// Whether the tree is the root of this running host, so that what is not in `/run` and `/proc` is not there; else
@@ -53,6 +49,10 @@ pub struct Overrides {
     pub cgroup_v2: Option<bool>,
     /// The runtime's version.
     pub runtime_version: Option<String>,
+    /// Addresses of this host's interfaces.
+    pub addresses: Option<Vec<String>>,
+    /// Now, in seconds since 1970.
+    pub now_secs: Option<i64>,
 }
 
 /// Resolves everything.
@@ -75,9 +75,17 @@ pub fn snapshot(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
     if let Some(hostname) = inputs.hostname {
         machine.hostname = Some(Located { value: hostname, at: Location::file("/etc/hostname") });
     }
-    machine.addresses = inputs.addresses;
+    machine.addresses = inputs.overrides.addresses;
     machine.cgroup_v2 = inputs.overrides.cgroup_v2.or(machine.cgroup_v2);
     machine.socket = machine.socket.filter(|_| inputs.live);
+    let mut cluster = inputs.cluster;
+    if cluster.as_ref().is_none_or(|cluster| cluster.server_version.is_none())
+        && let Some(found) = control_plane::api_server(tree, &settings)
+    {
+        let cluster = cluster.get_or_insert_default();
+        cluster.server_version = Some(found.value.to_string());
+        cluster.server_version_at = Some(found.at);
+    }
     Snapshot {
         unread_files: unread::find(tree, &unit),
         unit,
@@ -89,11 +97,11 @@ pub fn snapshot(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
         version,
         intent: inputs.intent,
         lifecycle: inputs.lifecycle,
-        now_secs: inputs.now_secs,
+        now_secs: inputs.overrides.now_secs,
         loaded: inputs.loaded,
         process: inputs.process,
-        cluster: inputs.cluster,
-        cloud: inputs.cloud,
+        cluster,
+        cloud: inputs.cloud.map_or_else(|| cloud::read(tree), Ok),
         live: inputs.live,
     }
 }

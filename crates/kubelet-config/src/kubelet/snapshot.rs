@@ -54,10 +54,6 @@ pub struct Loaded {
     pub manager_environment: BTreeMap<String, String>,
     /// `UnitFileState`: `enabled`, `disabled`, `static`, ….
     pub unit_file_state: String,
-    /// `ActiveState`.
-    pub active_state: String,
-    /// `Result`.
-    pub result: String,
     /// The manager's search path for units (`UnitPath`).
     #[serde(skip)]
     pub unit_path: Vec<String>,
@@ -82,6 +78,9 @@ pub struct Process {
 pub struct ClusterFacts {
     /// The API server's version.
     pub server_version: Option<String>,
+    /// The static pod that says so; `None` if the caller does.
+    #[serde(skip)]
+    pub server_version_at: Option<super::location::Location>,
     /// Whether the Node exists; `None` where it was not asked.
     pub node_exists: Option<bool>,
     /// `spec.providerID`.
@@ -90,15 +89,11 @@ pub struct ClusterFacts {
     pub taints: Option<Vec<String>>,
     /// Seconds since the Node was created.
     pub node_age_secs: Option<u64>,
-    /// Why the API server cannot be reached (`dns`, `refused`, `timeout`, `unknown authority`); `ok` if it can.
-    pub reachable: Option<String>,
-    /// Whether it took the bootstrap token.
-    pub bootstrap_token_accepted: Option<bool>,
     /// Whether other nodes have a `spec.providerID`: a cloud controller is at work.
     pub others_have_provider_id: Option<bool>,
 }
 
-/// What the cloud's metadata service says, where the caller has asked it.
+/// What the cloud says of the machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub struct CloudFacts {
@@ -110,6 +105,9 @@ pub struct CloudFacts {
     pub name: Option<String>,
     /// The zone.
     pub zone: Option<String>,
+    /// The file that says so; `None` if the caller does.
+    #[serde(skip)]
+    pub at: Option<super::location::Location>,
 }
 
 /// Everything that the rules judge.
@@ -141,8 +139,8 @@ pub struct Snapshot {
     pub process: Option<Process>,
     /// The API's facts.
     pub cluster: Option<ClusterFacts>,
-    /// The cloud's facts.
-    pub cloud: Option<CloudFacts>,
+    /// What the cloud says of the machine; else what is lacking to know it.
+    pub cloud: Result<CloudFacts, &'static str>,
     /// Whether the tree is the root of this running host: what lies in `/run` and `/proc` counts.
     pub live: bool,
     /// Environment files and others near the unit that nothing reads, with the assignments in them.

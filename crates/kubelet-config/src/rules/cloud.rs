@@ -6,17 +6,15 @@ mod api;
 mod name;
 mod provider_id;
 
-use super::{Check, Finding, Report, Severity, at};
+use super::{Check, Finding, Report, Severity, at, at::shortened, edit_value::edit_value};
 use crate::kubelet::{
-    flags::{FlagUse, ValueKind, go_quote, pairs},
+    flags::{FlagUse, ValueKind, pairs},
     label,
     snapshot::Snapshot,
     version::Minor,
 };
 
 pub(super) const RULES: &[(&str, Check)] = &[
-    ("AU004", api::bootstrap_token),
-    ("AU005", api::unreachable),
     ("CL002", provider_invalid),
     ("CL004", api::registered_before),
     ("CL005", provider_id::provider_id),
@@ -57,32 +55,27 @@ fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
     });
     let (severity, consequence) = match version {
         Some(version) if in_tree && (version.minor <= Minor(28) || gate_is_off) => return,
-        Some(version) if version.minor <= Minor(31) && !in_tree => {
-            (Severity::Fatal, format!("kubelet {version} exits with 'unknown cloud provider {}'", go_quote(name)))
+        Some(version) if version.minor <= Minor(33) => {
+            (Severity::Fatal, format!("Kubelet {version} cannot use a cloud provider of this name and exits."))
         }
-        Some(version) if version.minor <= Minor(33) => (
-            Severity::Fatal,
-            format!(
-                "kubelet {version} exits with 'cloud provider {} was specified, but built-in cloud providers are \
-                 disabled'",
-                go_quote(name)
-            ),
-        ),
         _ => (
             Severity::Error,
-            "it has no effect since 1.34: the Node gets no uninitialized taint and no providerID".to_owned(),
+            "Since 1.34 any value but 'external' has no effect: the Node gets no uninitialized taint, and no cloud \
+             controller gives it a providerID."
+                .to_owned(),
         ),
     };
     let place = at::value_part(snapshot, used, 0, name.len());
-    report.add(
-        Finding::new(
-            "CL002",
-            severity,
-            place.clone(),
-            format!("--cloud-provider={name}: only 'external' is meaningful; {consequence}"),
-        )
-        .fix(format!("at {place}: --cloud-provider=external")),
-    );
+    let message = format!("--cloud-provider is '{}'. {consequence}", shortened(name));
+    let finding = Finding::new("CL002", severity, place.clone(), message);
+    let is_declared_none = snapshot.intent.cloud_provider.as_deref() == Some("none");
+    report.add(if is_declared_none {
+        finding.fix(format!("Remove --cloud-provider at {place}: [intent] declares that there is no cloud provider."))
+    } else {
+        let fix =
+            format!("At {place} write --cloud-provider=external, and run a cloud controller manager in the cluster.");
+        edit_value(finding.fix(fix), snapshot, used, 0..name.len(), "external")
+    });
 }
 
 /// Whether it is `OpenShift`'s kubelet, which may set any label.
@@ -104,22 +97,24 @@ fn label_forbidden(snapshot: &Snapshot, report: &mut Report) {
         pairs.map(move |pair| (used, pair))
     });
     for (used, pair) in labels.filter(|(_, pair)| label::is_forbidden(pair.key)).take(MAX_LABELS) {
-        let key: String = pair.key.chars().take(128).collect();
-        let value: String = pair.value.chars().take(64).collect();
+        let (key, value) = (shortened(pair.key), shortened(pair.value));
         let place = at::value_part(snapshot, used, pair.offset, pair.text.len());
-        let node = name::node_name(snapshot).map_or_else(|| "NODE".to_owned(), |(name, _)| name.to_lowercase());
-        report.add(
-            Finding::new(
-                "CL009",
-                Severity::Fatal,
-                place.clone(),
-                format!(
-                    "--node-labels sets {key}: the kubelet refuses to start with a label of the kubernetes.io or k8s.io \
-                     domain outside the allowed list"
-                ),
-            )
-            .fix(format!("remove it at {place}; set it from outside: kubectl label node {node} {key}={value}")),
-        );
+        let node = name::node_argument(snapshot);
+        // With one of the commas beside it.
+        let end = pair.offset + pair.text.len();
+        let start = pair.offset.saturating_sub(1);
+        let end = if start == pair.offset { used.value.len().min(end + 1) } else { end };
+        let finding = Finding::new(
+            "CL009",
+            Severity::Fatal,
+            place.clone(),
+            format!(
+                "--node-labels sets {key}. The kubelet refuses to start: of the labels in kubernetes.io and k8s.io it may set only \
+                 a few."
+            ),
+        )
+        .fix(format!("Remove the label at {place}, and set it with the API: kubectl label node {node} {key}={value}."));
+        report.add(edit_value(finding, snapshot, used, start..end, ""));
     }
 }
 

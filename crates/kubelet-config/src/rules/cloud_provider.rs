@@ -8,7 +8,7 @@ use crate::kubelet::{
     layers::Launcher,
     location::Location,
     search::{self, ExpectedFlag, FlagLoss},
-    snapshot::{ClusterFacts, Snapshot},
+    snapshot::Snapshot,
     systemd::{Exec, LoadState},
     version::Minor,
 };
@@ -36,17 +36,19 @@ fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
     } else if wanted.reaches(snapshot) {
         return;
     }
-    match is_expected(snapshot) {
-        Some(true) => {}
-        Some(false) => return,
-        None => {
+    let cloud = snapshot.cloud.as_ref().ok().and_then(|cloud| cloud.provider.as_deref());
+    let only_in = match (is_expected(snapshot), cloud) {
+        (Some(false), _) | (None, Some("none")) => return,
+        (Some(true), _) => None,
+        (None, Some(cloud)) => Some(cloud),
+        (None, None) => {
             report.not_checked(
                 "CL001",
                 "whether a cloud controller manager is expected: declare [intent] cloud_provider",
             );
             return;
         }
-    }
+    };
     let adds_it_itself = matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2);
     if adds_it_itself && snapshot.command.server_disables_cloud_controller.is_none() {
         report.not_checked(
@@ -57,7 +59,29 @@ fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
     }
     let loss = search::find(snapshot, &wanted);
     let at = other_value(snapshot).or_else(|| loss.place().cloned()).unwrap_or_else(|| exec.at.clone());
-    report.add(finding(snapshot, &loss, at));
+    let finding = finding(snapshot, &loss, at);
+    report.add(match only_in {
+        Some(cloud) => undeclared(finding, cloud, matches!(loss, FlagLoss::Nowhere)),
+        None => finding,
+    });
+}
+
+/// The finding as less than an error: a machine of a cloud may be in a cluster without a cloud controller manager.
+fn undeclared(mut finding: Finding, cloud: &str, is_nowhere: bool) -> Finding {
+    finding.severity = if is_nowhere { Severity::Info } else { Severity::Warning };
+    finding.message = format!(
+        "{}. That this cluster has a cloud controller manager is assumed, because this machine is a server of '{cloud}'. \
+         Without one, nothing is wrong.",
+        finding.message.trim_end_matches('.')
+    );
+    finding.fix = finding.fix.map(|fix| {
+        format!(
+            "{}. In a cluster without cloud controller manager declare `cloud_provider = \"none\"` in [intent] of \
+             nodevigil's settings.",
+            fix.trim_end_matches('.')
+        )
+    });
+    finding
 }
 
 /// Whether a cloud controller manager is expected; `None` where nothing says so or otherwise.
@@ -69,19 +93,10 @@ fn is_expected(snapshot: &Snapshot) -> Option<bool> {
         return Some(false);
     }
     let cluster = snapshot.cluster.as_ref();
-    let others = cluster.and_then(|cluster: &ClusterFacts| cluster.others_have_provider_id);
     let tainted = cluster
         .and_then(|cluster| cluster.taints.as_ref())
         .is_some_and(|taints| taints.iter().any(|key| key == UNINITIALIZED));
-    if tainted || others == Some(true) {
-        return Some(true);
-    }
-    let cloud = snapshot.cloud.as_ref().and_then(|cloud| cloud.provider.as_deref());
-    match (cloud, others) {
-        (_, Some(false)) | (Some("none"), _) => Some(false),
-        (Some(_), _) => Some(true),
-        (None, _) => None,
-    }
+    if tainted { Some(true) } else { cluster?.others_have_provider_id }
 }
 
 /// Whether the kubelet is one that still has cloud providers of its own, and is given one.

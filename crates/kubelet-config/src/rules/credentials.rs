@@ -34,13 +34,13 @@ fn can_bootstrap(snapshot: &Snapshot) -> bool {
 /// Why a kubeconfig cannot be used, and where; `None` if it can.
 fn unusable(kubeconfig: &FileState<Kubeconfig>) -> Option<(Location, String)> {
     match kubeconfig {
-        FileState::Missing { at } => Some((at.clone(), "it is not there".to_owned())),
-        FileState::Bad { at, reason } => Some((at.clone(), format!("it {reason}"))),
+        FileState::Missing { at } => Some((at.clone(), "does not exist".to_owned())),
+        FileState::Bad { at, reason } => Some((at.clone(), reason.clone())),
         FileState::Present(found) if !found.missing_files.is_empty() => {
-            Some((found.at.clone(), format!("it names {}, which is not there", found.missing_files.join(", "))))
+            Some((found.at.clone(), format!("names {}, which does not exist", found.missing_files.join(", "))))
         }
         FileState::Present(found) if found.credential == ClientCredential::Nothing => {
-            Some((found.at.clone(), "it has neither a certificate, a token nor an exec plugin".to_owned()))
+            Some((found.at.clone(), "has neither a certificate, a token nor an exec plugin".to_owned()))
         }
         FileState::NotAsked | FileState::Present(_) => None,
     }
@@ -68,32 +68,30 @@ fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
     }
     let path = snapshot.settings.text("--kubeconfig").unwrap_or_default();
     let is_kubeadm = path == "/etc/kubernetes/kubelet.conf";
-    let base = format!("the kubelet has no credentials: of its kubeconfig {path}, {reason}");
-    let (at, message) = match unusable(&machine.bootstrap_kubeconfig) {
-        // The bootstrap kubeconfig is what one would mend, if somebody wrote one.
-        Some((bootstrap_at, why)) if !is_missing(&machine.bootstrap_kubeconfig) => {
-            let message = format!("{base}, and the bootstrap kubeconfig cannot replace it: {why}");
-            (bootstrap_at, message)
+    let base = format!("The kubelet has no credentials: its kubeconfig {path} {reason}");
+    let bootstrap = unusable(&machine.bootstrap_kubeconfig);
+    let (at, message) = match bootstrap {
+        // The bootstrap kubeconfig is the one to correct, if somebody wrote one.
+        Some((file, why)) if !is_missing(&machine.bootstrap_kubeconfig) => {
+            let message = format!("{base}, and its bootstrap kubeconfig {} {why}", file.file);
+            (file, message)
         }
-        Some((bootstrap_at, _)) => {
-            let message = format!(
-                "{base}, and the bootstrap kubeconfig {} is not there: {}",
-                bootstrap_at.file,
-                if is_kubeadm {
-                    "kubeadm join has not run, or the file was deleted before the first certificate came"
-                } else {
-                    "what sets the node up has not written them"
-                }
-            );
+        Some((file, _)) => {
+            let cause = if is_kubeadm {
+                "kubeadm join has not run yet, or a file was deleted afterwards"
+            } else {
+                "what sets the node up has not written them"
+            };
+            let message = format!("{base}, and its bootstrap kubeconfig {} does not exist either: {cause}", file.file);
             (at, message)
         }
-        None => (at, format!("{base}, and no --bootstrap-kubeconfig is given")),
+        None => (at, format!("{base}, and --bootstrap-kubeconfig is not set")),
     };
-    let message = format!("{message}. The kubelet exits");
+    let message = format!("{message}. The kubelet exits.");
     let mut finding = Finding::new(ID, Severity::Fatal, at, message).fix(if is_kubeadm { JOIN } else { PROVIDE });
     for flag in ["--kubeconfig", "--bootstrap-kubeconfig"] {
         if let Some(path) = snapshot.settings.text(flag) {
-            finding = finding.step(settings::place(snapshot, flag), format!("{flag} names {path}"));
+            finding = finding.step(settings::place(snapshot, flag), format!("{flag} is {path}"));
         }
     }
     report.add(finding);
@@ -103,12 +101,12 @@ fn is_missing(kubeconfig: &FileState<Kubeconfig>) -> bool {
     matches!(kubeconfig, FileState::Missing { .. } | FileState::NotAsked)
 }
 
-const PROVIDE: &str = "see why what sets the node up (cloud-init, the provider's bootstrap) has not written the \
-                       kubeconfig; or write a bootstrap kubeconfig with a valid token and name it with \
-                       --bootstrap-kubeconfig";
+const PROVIDE: &str = "Find out why what sets the node up (cloud-init, the cluster's provider) has not written the \
+                       kubeconfig. Or write a bootstrap kubeconfig with a valid token, and name it with \
+                       --bootstrap-kubeconfig.";
 
-const JOIN: &str = "kubeadm token create --print-join-command on a control plane, then kubeadm join here (after \
-                    kubeadm reset, if the node had joined before); or write a bootstrap kubeconfig with a valid token";
+const JOIN: &str = "On a control plane run kubeadm token create --print-join-command, and here the command that it prints; if \
+                    the node had joined before, run kubeadm reset first.";
 
 #[cfg(test)]
 mod tests;

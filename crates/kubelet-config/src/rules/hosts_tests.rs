@@ -51,11 +51,12 @@ fn inputs(expected: &Value) -> Inputs {
             provider: text(&host["provider"]),
             instance_id: text(&host["instance_id"]),
             zone: text(&host["zone"]),
-            name: None,
+            ..CloudFacts::default()
         }),
         overrides: Overrides {
             cgroup_v2: host["cgroup"].as_u64().map(|version| version == 2),
             runtime_version: text(&host["containerd"]).or_else(|| text(&host["crio"])),
+            ..Overrides::default()
         },
         ..Inputs::default()
     }
@@ -88,6 +89,9 @@ fn the_hosts_have_the_findings_that_are_expected_of_them() {
         let (tree, inputs, expected) = host(&name);
         let scope: Vec<&str> =
             expected["scope"].as_array().unwrap().iter().map(|rule| rule.as_str().unwrap()).collect();
+        for prefix in &scope {
+            assert!(known.iter().any(|rule| rule.starts_with(prefix)), "{name}: no rule {prefix}…");
+        }
         let report: Report = run(&resolved(&tree, inputs, &expected));
         let mut found: Vec<String> = report
             .findings

@@ -9,6 +9,7 @@ mod config;
 mod credentials;
 mod drift;
 mod dropins;
+mod edit_value;
 mod encoding;
 mod env_files;
 mod environment;

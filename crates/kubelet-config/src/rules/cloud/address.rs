@@ -8,7 +8,7 @@ use crate::{
         snapshot::{Lifecycle, Snapshot},
         version::Minor,
     },
-    rules::{Finding, Report, Severity, at, at::shortened},
+    rules::{Finding, Report, Severity, at, at::shortened, edit_value::edit_value},
 };
 
 pub(super) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
@@ -28,15 +28,23 @@ pub(super) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
             None => report.not_checked("CL006", "the addresses of this host's interfaces"),
         }
     }
-    if let Some(wanted) = &snapshot.intent.node_ip
-        && *wanted != used.value
-    {
-        problems.push((Severity::Error, format!("it should be {wanted}")));
+    let declared = snapshot.intent.node_ip.as_ref().filter(|declared| **declared != used.value);
+    if let Some(declared) = declared {
+        problems.push((Severity::Error, format!("[intent] declares {declared}.")));
     }
     for (severity, problem) in problems {
-        let message = format!("--node-ip={}: {problem}", shortened(&used.value));
-        let fix = format!("at {place}: write the address that the cloud reports as InternalIP");
-        report.add(Finding::new("CL006", severity, place.clone(), message).fix(fix));
+        let message = format!("--node-ip is {}. {problem}", shortened(&used.value));
+        let finding = Finding::new("CL006", severity, place.clone(), message);
+        report.add(match declared {
+            Some(declared) => {
+                let finding = finding.fix(format!("At {place} write {declared}."));
+                edit_value(finding, snapshot, used, 0..used.value.len(), declared)
+            }
+            None => finding.fix(format!(
+                "At {place} write an address that an interface of this host has. With a cloud controller it must be the \
+                 one that the cloud reports (InternalIP)."
+            )),
+        });
     }
 }
 
@@ -52,7 +60,7 @@ fn refused(value: &str) -> Vec<(Severity, String)> {
     let mut problems = Vec::new();
     for text in addresses(value).filter_map(Result::err) {
         let text = shortened(text);
-        let problem = format!("'{text}' is no IP address; the kubelet ignores it");
+        let problem = format!("'{text}' is not an IP address, and the kubelet ignores it.");
         problems.push((Severity::Error, problem));
     }
     let good: Vec<IpAddr> = addresses(value).filter_map(Result::ok).collect();
@@ -62,12 +70,14 @@ fn refused(value: &str) -> Vec<(Severity, String)> {
         _ => false,
     };
     if !takes {
-        let problem = "the kubelet exits: it takes one address, or one of IPv4 and one of IPv6";
+        let problem = "The kubelet exits: it takes one address, or one of IPv4 and one of IPv6.";
         problems.push((Severity::Fatal, problem.to_owned()));
     }
     let mut useless = good.iter().filter(|ip| ip.is_loopback() || ip.is_multicast());
     if let Some(address) = useless.next() {
-        let problem = format!("{address} can be no node's address; the Node gets none");
+        let problem = format!(
+            "{address} is a loopback or multicast address. The kubelet refuses it, and the Node gets no address."
+        );
         problems.push((Severity::Error, problem));
     }
     problems
@@ -79,7 +89,7 @@ fn foreign(value: &str, local: &[String]) -> Option<(Severity, String)> {
     let mut foreign =
         addresses(value).filter_map(Result::ok).filter(|address| !address.is_unspecified() && !local.contains(address));
     let address = foreign.next()?;
-    let problem = format!("{address} is on no interface of this host: the Node gets no address");
+    let problem = format!("No interface of this host has {address}. The Node gets no address.");
     Some((Severity::Error, problem))
 }
 
@@ -112,11 +122,11 @@ fn node_ip_unset(snapshot: &Snapshot, report: &mut Report) {
                 Severity::Warning,
                 place.clone(),
                 format!(
-                    "--node-ip is not set and this host has several addresses ({some}): until the cloud controller has \
-                     chosen one, the Node has none"
+                    "--node-ip is not set, and this host has several addresses ({some}). With --cloud-provider=external the \
+                     Node has none of them until the cloud controller has chosen one."
                 ),
             )
-            .fix(format!("beside --cloud-provider=external at {place}: add --node-ip=ADDRESS")),
+            .fix(format!("Beside --cloud-provider=external at {place} add --node-ip and the address that the cloud reports.")),
         );
     }
 }

@@ -4,12 +4,11 @@
 use super::{external, name};
 use crate::{
     kubelet::{
-        location::Location,
-        machine::{FileState, Kubeconfig},
-        snapshot::{ClusterFacts, Snapshot},
+        flags::parse::parse_argv,
+        snapshot::{CloudFacts, ClusterFacts, Snapshot},
         version::Version,
     },
-    rules::{Finding, Report, Severity, UNINITIALIZED, UNINITIALIZED_TOO_LATE_SECS, at},
+    rules::{Finding, Report, Severity, UNINITIALIZED, UNINITIALIZED_TOO_LATE_SECS, at, settings},
 };
 
 /// After how long an uninitialised Node is worth a warning: a cloud controller usually takes 1 to 30 s.
@@ -32,10 +31,6 @@ fn has_provider_id(cluster: &ClusterFacts) -> bool {
     cluster.provider_id.as_deref().is_some_and(|id| !id.is_empty())
 }
 
-fn node_name(snapshot: &Snapshot) -> String {
-    name::node_name(snapshot).map_or_else(|| "NODE".to_owned(), |(name, _)| name.trim().to_lowercase())
-}
-
 pub(super) fn registered_before(snapshot: &Snapshot, report: &mut Report) {
     let Some(used) = external(snapshot) else {
         return;
@@ -50,11 +45,12 @@ pub(super) fn registered_before(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     // A kubelet that runs without the flag comes first: SD021 names it, and a Node made anew now would be no better.
-    if snapshot.process.as_ref().is_some_and(|process| !is_external(&process.argv)) {
+    let runs_with = |argv: &[String]| parse_argv(argv, &used.at).value("cloud-provider") == Some("external");
+    if snapshot.process.as_ref().is_some_and(|process| !runs_with(&process.argv)) {
         return;
     }
     let age = cluster.node_age_secs.map_or(String::new(), |age| format!(" {} ago", duration(age)));
-    let (place, name) = (at::flag(snapshot, used), node_name(snapshot));
+    let (place, name) = (at::flag(snapshot, used), name::node_argument(snapshot));
     let unit = &snapshot.unit.name;
     report.add(
         Finding::new(
@@ -62,19 +58,12 @@ pub(super) fn registered_before(snapshot: &Snapshot, report: &mut Report) {
             Severity::Error,
             place,
             format!(
-                "this Node was created{age}, before --cloud-provider=external was in effect: it has neither the \
-                 uninitialized taint nor spec.providerID, so the cloud controller ignores it"
+                "This Node was created{age}, when the kubelet did not have --cloud-provider=external yet. So it has neither \
+                 the uninitialized taint nor spec.providerID, and the cloud controller ignores it."
             ),
         )
-        .fix(format!("kubectl delete node {name}; systemctl restart {unit}")),
+        .fix(format!("Let the kubelet create the Node again: kubectl delete node {name}; systemctl restart {unit}.")),
     );
-}
-
-/// Whether these words hold `--cloud-provider=external`, in either form.
-fn is_external(argv: &[String]) -> bool {
-    let together = argv.iter().any(|word| word == "--cloud-provider=external");
-    let apart = ["--cloud-provider", "external"];
-    together || argv.windows(2).any(|pair| pair == apart)
 }
 
 pub(super) fn taint_stuck(snapshot: &Snapshot, report: &mut Report) {
@@ -97,20 +86,22 @@ pub(super) fn taint_stuck(snapshot: &Snapshot, report: &mut Report) {
         LATE_SECS..UNINITIALIZED_TOO_LATE_SECS => Severity::Warning,
         UNINITIALIZED_TOO_LATE_SECS.. => Severity::Error,
     };
-    let place = used.map_or_else(|| unit(snapshot), |used| at::flag(snapshot, used));
+    let place = used.map_or_else(|| settings::command(snapshot), |used| at::flag(snapshot, used));
     report.add(
         Finding::new(
             "CP005",
             severity,
             place,
             format!(
-                "the taint {UNINITIALIZED} is on this Node for {}: no cloud controller has initialised it",
+                "This Node has had the taint {UNINITIALIZED} for {}. No cloud controller has initialized it, and most pods \
+                 cannot run on it.",
                 duration(age)
             ),
         )
         .fix(
-            "kubectl get pods -A -o wide | grep cloud-controller; look for its tolerations (uninitialized, not-ready), \
-             its token, and whether it knows this server by name or providerID",
+            "Find the cloud controller with kubectl get pods -A -o wide | grep cloud-controller. Check that it tolerates \
+             the taints uninitialized and not-ready, that its token is valid, and in its log whether it finds a server \
+             of this Node's name or providerID.",
         ),
     );
 }
@@ -125,126 +116,58 @@ pub(super) fn provider_id_absent(snapshot: &Snapshot, report: &mut Report) {
     if has_provider_id(cluster) || explained || !late || cluster.others_have_provider_id != Some(true) {
         return;
     }
+    let own = snapshot.cloud.as_ref().ok().and_then(CloudFacts::provider_id);
+    let id = own.as_deref().unwrap_or("CLOUD://ID with this machine's id in its cloud");
     report.add(
         Finding::new(
             "CL005",
             Severity::Warning,
-            unit(snapshot),
-            "this Node has no spec.providerID, and other nodes have one: the autoscaler takes its server for one that \
-             never registered, and deletes it",
+            settings::command(snapshot),
+            "This Node has no spec.providerID, and other Nodes have one. The autoscaler takes this server for one that has \
+             not registered, and deletes it.",
         )
-        .fix(
-            "--cloud-provider=external, or --provider-id=CLOUD://ID from the cloud's metadata; then kubectl delete node \
-             and a restart of the kubelet",
-        ),
+        .fix(format!(
+            "Give the kubelet --cloud-provider=external, or --provider-id={id}. Then delete the Node and restart the \
+             kubelet, which creates it again.",
+        )),
     );
 }
 
 pub(super) fn version_skew(snapshot: &Snapshot, report: &mut Report) {
-    let Some(server) = snapshot.cluster.as_ref().and_then(|cluster| cluster.server_version.as_deref()) else {
-        report.not_checked("CP001", "the API server's version");
-        return;
-    };
-    let Some(kubelet) = &snapshot.version else {
-        report.not_checked("CP001", "the kubelet's version");
-        return;
+    const ID: &str = "CP001";
+    let cluster = snapshot.cluster.as_ref();
+    let Some(server) = cluster.and_then(|cluster| cluster.server_version.as_deref()) else {
+        return report.not_checked(ID, "the API server's version");
     };
     let Ok(server) = server.parse::<Version>() else {
-        report.not_checked("CP001", "an API server's version that can be read");
-        return;
+        return report.not_checked(ID, "an API server's version that can be read");
+    };
+    let Some(kubelet) = &snapshot.version else {
+        return report.not_checked(ID, "the kubelet's version");
     };
     let (new, old) = (kubelet.minor.0, server.minor.0);
     let allowed = if old >= 28 { 3 } else { 2 };
-    let why = if new > old {
-        "a kubelet must not be newer"
+    let (why, fix) = if new > old {
+        (
+            "A kubelet must not be newer than the API server.".to_owned(),
+            format!("Upgrade the control plane to {} first, or install kubelet {}.", kubelet.minor, server.minor),
+        )
     } else if old - new > allowed {
-        "the kubelet is too old for it"
+        (
+            format!("The kubelet may be {allowed} minor versions older than the API server, and is {}.", old - new),
+            format!("Upgrade the kubelet, one minor version after the other, to {}.", server.minor),
+        )
     } else {
         return;
     };
-    let place = match &snapshot.machine.kubelet_version {
-        Some(found) => found.at.clone(),
-        None => unit(snapshot),
-    };
-    report.add(
-        Finding::new(
-            "CP001",
-            Severity::Error,
-            place,
-            format!("kubelet {kubelet} with API server {server} is not supported: {why}"),
-        )
-        .fix(if new > old {
-            format!("upgrade the control plane to {} first, or install kubelet {}", kubelet.minor, server.minor)
-        } else {
-            format!("upgrade the kubelet to {}", server.minor)
-        }),
-    );
-}
-
-pub(super) fn bootstrap_token(snapshot: &Snapshot, report: &mut Report) {
-    // A kubelet that has its kubeconfig needs the token no more.
-    if matches!(snapshot.machine.kubeconfig, FileState::Present(_)) {
-        return;
-    }
-    let FileState::Present(bootstrap) = &snapshot.machine.bootstrap_kubeconfig else {
-        return;
-    };
-    let accepted = snapshot.cluster.as_ref().and_then(|cluster| cluster.bootstrap_token_accepted);
-    match accepted {
-        None => report.not_checked("AU004", "whether the API server takes the bootstrap token"),
-        Some(true) => {}
-        Some(false) => report.add(
-            Finding::new(
-                "AU004",
-                Severity::Error,
-                bootstrap.at.clone(),
-                format!(
-                    "the API server refuses the bootstrap token of {} (kubeadm's tokens live 24 h): this node cannot \
-                     join",
-                    bootstrap.at
-                ),
-            )
-            .fix("kubeadm token create --print-join-command on a control plane; write the new token into the template"),
-        ),
-    }
-}
-
-pub(super) fn unreachable(snapshot: &Snapshot, report: &mut Report) {
-    let asked: [&FileState<Kubeconfig>; 2] = [&snapshot.machine.kubeconfig, &snapshot.machine.bootstrap_kubeconfig];
-    let kubeconfig = asked.into_iter().find_map(|needed| match needed {
-        FileState::Present(kubeconfig) => Some(kubeconfig),
-        _ => None,
+    let at =
+        snapshot.machine.kubelet_version.as_ref().map_or_else(|| settings::command(snapshot), |found| found.at.clone());
+    let message = format!("kubelet {kubelet} with API server {server} is not supported. {why}");
+    let finding = Finding::new(ID, Severity::Error, at, message).fix(fix);
+    report.add(match cluster.and_then(|cluster| cluster.server_version_at.clone()) {
+        Some(image) => finding.step(image, "the API server of this host"),
+        None => finding,
     });
-    let Some(kubeconfig) = kubeconfig else {
-        return;
-    };
-    let reachable = snapshot.cluster.as_ref().and_then(|cluster| cluster.reachable.as_deref());
-    let Some(reason) = reachable else {
-        report.not_checked("AU005", "whether the API server can be reached");
-        return;
-    };
-    let fix = match reason {
-        "ok" => return,
-        "dns" => "resolvectl query the name; correct the resolver, or the server in the template",
-        "refused" => "is the API server up, and is the port right?",
-        "timeout" => "look at firewall, security group and route between this host and the API server",
-        "unknown authority" => "the certificate authority of the kubeconfig is another cluster's: bootstrap anew",
-        _ => "curl -k the address from this host",
-    };
-    let server = kubeconfig.server.as_deref().unwrap_or("the API server");
-    report.add(
-        Finding::new("AU005", Severity::Error, kubeconfig.at.clone(), format!("cannot reach {server}: {reason}"))
-            .fix(fix),
-    );
-}
-
-/// The unit's command, where no better place is known.
-fn unit(snapshot: &Snapshot) -> Location {
-    match (&snapshot.unit.exec, &snapshot.unit.fragment) {
-        (Some(exec), _) => exec.at.clone(),
-        (None, Some(fragment)) => Location::file(fragment),
-        (None, None) => Location::file(&snapshot.unit.name),
-    }
 }
 
 /// `90 s`, `15 min`, `3 h`, `2 d`.

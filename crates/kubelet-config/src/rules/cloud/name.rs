@@ -6,9 +6,9 @@ use crate::{
         label,
         location::Location,
         machine::FileState,
-        snapshot::{Lifecycle, Snapshot},
+        snapshot::{CloudFacts, Lifecycle, Snapshot},
     },
-    rules::{Finding, Report, Severity, at},
+    rules::{Finding, Report, Severity, at, at::shortened, edit_value::edit_value},
 };
 
 /// The name that the kubelet registers with: what it is made of, and where that stands.
@@ -20,6 +20,11 @@ pub(super) fn node_name(snapshot: &Snapshot) -> Option<(String, Location)> {
     }
     let host = snapshot.machine.hostname.as_ref()?;
     Some((host.value.clone(), host.at.clone()))
+}
+
+/// The Node's name, for a command.
+pub(super) fn node_argument(snapshot: &Snapshot) -> String {
+    node_name(snapshot).map_or_else(|| "NODE".to_owned(), |(name, _)| name.trim().to_lowercase())
 }
 
 pub(super) fn name_mismatch(snapshot: &Snapshot, report: &mut Report) {
@@ -58,12 +63,15 @@ fn certificate_is_anothers(snapshot: &Snapshot, report: &mut Report, name: &str,
             Severity::Error,
             place.clone(),
             format!(
-                "the node would register as {name}; its client certificate is for {known}: the API server refuses what \
-                 it says of another Node"
+                "The Node's name will be {name}, but the kubelet's client certificate is for {known}. The API server lets \
+                 the kubelet change nothing but Node {known}, and refuses its requests."
             ),
         )
-        .step(file.clone(), format!("the certificate's name is system:node:{known}"))
-        .fix(format!("set the name {known} at {place}, or remove {file} so that the kubelet bootstraps anew")),
+        .step(file.clone(), format!("the certificate is for system:node:{known}"))
+        .fix(format!(
+            "If {known} is right, set it at {place}. If {name} is right, the kubelet needs a new certificate: remove {file} if \
+             there is a bootstrap kubeconfig with a valid token, else run kubeadm reset and kubeadm join."
+        )),
     );
 }
 
@@ -72,29 +80,59 @@ fn cloud_has_another(snapshot: &Snapshot, report: &mut Report, name: &str, place
     if external(snapshot).is_none() || given_provider_id(snapshot).is_some() {
         return;
     }
-    let Some(cloud) = &snapshot.cloud else {
-        report.not_checked("CL007", "the name that the cloud knows this machine by");
-        return;
+    let cloud = match &snapshot.cloud {
+        Ok(cloud) => cloud,
+        Err(lacks) => return report.not_checked("CL007", lacks),
     };
     let Some(known) = cloud.name.as_deref() else {
         return;
     };
-    let is_instance = cloud.instance_id.as_deref() == Some(name);
-    if known.eq_ignore_ascii_case(name) || is_instance {
+    if is_known_as(cloud, known, name) || is_known_as(cloud, cloud.instance_id.as_deref().unwrap_or_default(), name) {
         return;
     }
-    report.add(
-        Finding::new(
-            "CL007",
-            Severity::Error,
-            place.clone(),
-            format!(
-                "the node would register as {name}; the cloud knows the machine as {known}: the cloud controller will \
-                 not find it and may delete the Node"
-            ),
-        )
-        .fix(format!("--hostname-override={known}, or set the host's name before the kubelet starts")),
+    // cloud-init asked for the name when it set the instance up: the server may have been renamed since.
+    let severity = if cloud.at.is_some() { Severity::Warning } else { Severity::Error };
+    let mut finding = Finding::new(
+        "CL007",
+        severity,
+        place.clone(),
+        format!(
+            "The Node's name will be {name}, but the cloud's name of this machine is {known}. The cloud controller looks \
+             for a server named {name}, finds none and may delete the Node."
+        ),
     );
+    if let Some(file) = &cloud.at {
+        finding = finding.step(file.clone(), format!("cloud-init has the name {known} from the cloud"));
+    }
+    let finding = named(finding, snapshot, place, Some(known));
+    let fix = finding.fix.clone().unwrap_or_default();
+    report.add(finding.fix(format!(
+        "{fix} If the kubelet has registered as {name} already, it also needs a new client certificate, and that Node has \
+         to be deleted."
+    )));
+}
+
+/// With what to do to give the Node a name: `right`, where it is known.
+fn named(finding: Finding, snapshot: &Snapshot, place: &Location, right: Option<&str>) -> Finding {
+    match (snapshot.flags.last("hostname-override").filter(|used| !used.value.is_empty()), right) {
+        (Some(used), Some(right)) => {
+            let finding = finding.fix(format!("At {place} write --hostname-override={right}."));
+            edit_value(finding, snapshot, used, 0..used.value.len(), right)
+        }
+        _ => finding.fix(format!(
+            "Before the kubelet starts for the first time, set the host's name with hostnamectl set-hostname {0}. Or give \
+             the kubelet --hostname-override={0}.",
+            right.unwrap_or("NAME")
+        )),
+    }
+}
+
+/// Whether a cloud that knows a machine as `known` finds the Node `name`. On AWS the domain may be one of the
+/// operator's, which the metadata service and the API do not show alike.
+fn is_known_as(cloud: &CloudFacts, known: &str, name: &str) -> bool {
+    let is_aws = cloud.provider.as_deref() == Some("aws");
+    let own = |text: &str| text.split('.').next().filter(|_| is_aws).unwrap_or(text).to_lowercase();
+    own(known) == own(name)
 }
 
 /// Names that a host has before it got its own.
@@ -109,23 +147,22 @@ pub(super) fn name_bad(snapshot: &Snapshot, report: &mut Report) {
     };
     let trimmed = written.trim();
     let name = trimmed.to_lowercase();
-    let shown: String = trimmed.chars().take(80).collect();
-    let not_yet = snapshot.lifecycle == Lifecycle::BeforeFirstStart && place.file.as_ref() == "/etc/hostname";
+    let shown = shortened(trimmed);
+    let overrides = snapshot.flags.last("hostname-override").is_some_and(|used| !used.value.is_empty());
+    let subject = if overrides { "--hostname-override" } else { "The host's name" };
     let (severity, message) = if name.is_empty() {
-        (Severity::Fatal, "the host's name is empty: the kubelet exits with 'empty hostname is invalid'".to_owned())
+        (Severity::Fatal, format!("{subject} is empty. The kubelet exits with 'empty hostname is invalid'."))
     } else if is_placeholder(&name) {
-        (
-            Severity::Error,
-            format!("the host's name is '{shown}': every host that was not given a name has it, and one Node only can"),
-        )
+        let message = format!("hostname '{shown}' is a default; nodes that share it would claim the same Node object.");
+        (Severity::Error, message)
     } else if let Err(reason) = label::check_domain(&name) {
-        (Severity::Error, format!("the node's name '{shown}' {reason}: the API server refuses the Node"))
+        (Severity::Error, format!("{subject} is '{shown}'. A Node's name {reason}: the API server refuses the Node."))
     } else if name.len() > 63 {
         (
             Severity::Error,
             format!(
-                "the node's name '{shown}…' has {} characters: the label kubernetes.io/hostname takes 63, and the API \
-                 server refuses the Node",
+                "{subject} is '{shown}' and has {} characters. The kubelet writes it into the label \
+                 kubernetes.io/hostname, which takes 63: the API server refuses the Node.",
                 name.len()
             ),
         )
@@ -133,14 +170,17 @@ pub(super) fn name_bad(snapshot: &Snapshot, report: &mut Report) {
         (
             Severity::Warning,
             format!(
-                "the host's name is '{shown}', the Node's will be '{name}': who looks for it by name may not find it"
+                "{subject} is '{shown}', and the kubelet calls the Node '{name}', in lower case. A cloud controller \
+                     that looks for '{shown}' does not find the Node."
             ),
         )
     } else {
         return;
     };
+    let not_yet = snapshot.lifecycle == Lifecycle::BeforeFirstStart && place.file.as_ref() == "/etc/hostname";
     let severity = if not_yet { severity.min(Severity::Warning) } else { severity };
-    report.add(Finding::new("CL008", severity, place.clone(), message).fix(format!(
-        "hostnamectl set-hostname NAME before the kubelet starts, or --hostname-override=NAME (now: {place})"
-    )));
+    let of_cloud = snapshot.cloud.as_ref().ok().and_then(|cloud| cloud.name.as_deref());
+    let right = if label::check_domain(&name).is_ok() && !is_placeholder(&name) { Some(&*name) } else { of_cloud };
+    let right = right.filter(|right| right.len() <= 63);
+    report.add(named(Finding::new("CL008", severity, place.clone(), message), snapshot, &place, right));
 }

@@ -2,8 +2,9 @@
 
 use super::api;
 use crate::{
+    edit::Change,
     kubelet::{location::Location, snapshot::Snapshot},
-    rules::{Finding, Report, Severity, at},
+    rules::{Finding, Report, Severity, at, at::shortened, edit_value::edit_value},
 };
 
 /// The providerID that the kubelet gives its Node, and where it says so.
@@ -16,57 +17,72 @@ pub(super) fn given_provider_id(snapshot: &Snapshot) -> Option<(String, Location
     Some((node.text()?, node.at.clone())).filter(|(id, _)| !id.is_empty())
 }
 
+const AFTERWARDS: &str = "If the Node exists already, delete it before the kubelet starts again: the providerID of a \
+                          Node cannot be changed.";
+
 pub(super) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
     let Some((id, place)) = given_provider_id(snapshot) else {
         return api::provider_id_absent(snapshot, report);
     };
-    if let Some(reason) = malformed(&id) {
-        report.add(
-            Finding::new(
-                "CL005",
-                Severity::Error,
-                place.clone(),
-                format!("providerID is {id}: {reason}; nobody will match this Node to its server"),
-            )
-            .fix(format!("correct it at {place}")),
-        );
-        return;
-    }
-    let Some(cloud) = &snapshot.cloud else {
-        report.not_checked("CL005", "this machine's id, from the cloud's metadata service");
-        return;
-    };
-    let own = [&cloud.instance_id, &cloud.name].map(Option::as_deref);
-    let expected = snapshot.intent.provider_id.as_deref();
-    let last = id.rsplit('/').next().unwrap_or_default();
-    let is_own = own.iter().flatten().any(|known| known.eq_ignore_ascii_case(last));
-    if expected == Some(id.as_str()) || is_own {
-        return;
-    }
-    let Some(own_id) = cloud.instance_id.as_deref() else {
-        report.not_checked("CL005", "this machine's id, from the cloud's metadata service");
-        return;
-    };
-    report.add(
-        Finding::new(
-            "CL005",
-            Severity::Error,
-            place.clone(),
-            format!(
-                "providerID is {id}, this machine is {own_id}: the autoscaler will take this Node for another server"
-            ),
+    let cloud = snapshot.cloud.as_ref();
+    // What the operator declares counts more than what the cloud says.
+    let right = snapshot.intent.provider_id.clone().or_else(|| cloud.ok()?.provider_id());
+    let is_right = right.as_ref() == Some(&id);
+    let shown = shortened(&id);
+    let message = if let Some(reason) = malformed(&id) {
+        format!(
+            "providerID {shown} {reason}. Neither the autoscaler nor the cloud controller can match this Node to its server."
         )
-        .fix(format!(
-            "correct the template that writes {place}; of a Node that exists, delete it first: its providerID cannot \
-             be changed"
-        )),
-    );
+    } else if is_right {
+        return;
+    } else if let Some(declared) = &snapshot.intent.provider_id {
+        format!(
+            "providerID is {shown}, but [intent] declares {declared}; the autoscaler will match this Node to the wrong \
+             server."
+        )
+    } else {
+        let cloud = match cloud {
+            Ok(cloud) => cloud,
+            Err(lacks) => return report.not_checked("CL005", lacks),
+        };
+        let Some(instance) = cloud.instance_id.as_deref() else {
+            return report.not_checked("CL005", "this machine's id in its cloud");
+        };
+        // Another scheme than the cloud's own is that of another controller.
+        let scheme = |id: &str| id.split_once("://").map(|(scheme, _)| scheme.to_owned());
+        if right.as_deref().is_some_and(|right| scheme(right) != scheme(&id)) {
+            return;
+        }
+        let last = id.rsplit('/').next().unwrap_or_default();
+        if [instance, cloud.name.as_deref().unwrap_or(instance)].iter().any(|own| own.eq_ignore_ascii_case(last)) {
+            return;
+        }
+        format!(
+            "providerID {shown} does not match this instance ({instance}); the autoscaler will match this Node to the \
+             wrong server."
+        )
+    };
+    let mut finding = Finding::new("CL005", Severity::Error, place.clone(), message);
+    if let Some(file) = cloud.ok().and_then(|cloud| cloud.at.as_ref()) {
+        finding = finding.step(file.clone(), "cloud-init has this machine's id from the cloud");
+    }
+    report.add(match right.filter(|right| malformed(right).is_none()) {
+        Some(right) => {
+            let finding =
+                finding.fix(format!("At {place} write {right}, also in the template that wrote it. {AFTERWARDS}"));
+            match snapshot.flags.last("provider-id") {
+                Some(used) => edit_value(finding, snapshot, used, 0..used.value.len(), right),
+                None => finding.edit(&place, Change::Text(right)),
+            }
+        }
+        None => finding.fix(format!("Correct the template that wrote {place}. {AFTERWARDS}")),
+    });
 }
 
 /// Why a providerID cannot be matched; only forms that are documented are judged.
 fn malformed(id: &str) -> Option<String> {
     let Some((cloud, rest)) = id.split_once("://") else {
-        return Some("it has no cloud in front (hcloud://…, aws:///…)".to_owned());
+        return Some("does not begin with its cloud (hcloud://…, aws:///…)".to_owned());
     };
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts: Vec<&str> = rest.split('/').collect();
@@ -87,5 +103,5 @@ fn malformed(id: &str) -> Option<String> {
         "vsphere" => (rest.len() == 36 && rest.split('-').count() == 5, "vsphere://UUID"),
         _ => (!rest.is_empty(), "CLOUD://ID"),
     };
-    (!fine).then(|| format!("it should have the form {form}"))
+    (!fine).then(|| format!("does not have the form {form}"))
 }

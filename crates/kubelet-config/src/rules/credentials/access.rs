@@ -1,6 +1,7 @@
 //! Whom the kubelet lets use its own API.
 
 use super::{Finding, Launcher, Report, Severity, Snapshot, settings};
+use crate::{edit::Change, kubelet::effective::From, rules::edit_value::edit_value};
 
 const ANONYMOUS: &str = "authentication.anonymous.enabled";
 const MODE: &str = "authorization.mode";
@@ -26,25 +27,49 @@ fn is_always_allow(snapshot: &Snapshot) -> bool {
     snapshot.settings.text(MODE) == Some("AlwaysAllow")
 }
 
+/// With an edit of the value where a file or a flag sets it.
+pub(super) fn edited(finding: Finding, snapshot: &Snapshot, path: &str, flag: &str, value: &str) -> Finding {
+    match snapshot.settings.get(path).map(|setting| &setting.from) {
+        Some(From::File(_)) => match snapshot.config.get(path) {
+            Some(node) => finding.edit(&node.at, Change::Text(value.to_owned())),
+            None => finding,
+        },
+        Some(From::Flag(_)) => match snapshot.flags.last(flag) {
+            Some(used) => edit_value(finding, snapshot, used, 0..used.value.len(), value),
+            None => finding,
+        },
+        _ => finding,
+    }
+}
+
+/// What the value is, and whose default if nobody set it.
+pub(super) fn cause(snapshot: &Snapshot, path: &str, flag: &str, value: &str) -> String {
+    if !settings::is_default(snapshot, path) {
+        return format!("{path} is {value}");
+    }
+    format!("{path} is {value} by default ({})", settings::by_default(snapshot, path, flag))
+}
+
 /// AU007.
 pub(super) fn anonymous(snapshot: &Snapshot, report: &mut Report) {
     if !is_judged("AU007", ANONYMOUS, snapshot, report) || snapshot.settings.bool(ANONYMOUS) != Some(true) {
         return;
     }
-    let cause = if settings::is_default(snapshot, ANONYMOUS) {
-        settings::by_default(snapshot, ANONYMOUS, "--anonymous-auth")
-    } else {
-        "authentication.anonymous.enabled is true".to_owned()
-    };
     let (severity, consequence) = if is_always_allow(snapshot) {
-        (Severity::Error, "and AlwaysAllow lets them run commands in every container")
+        (
+            Severity::Error,
+            "With authorization.mode AlwaysAllow, whoever sends them may run commands in every container.",
+        )
     } else {
-        (Severity::Warning, "and get what the authorization grants to system:anonymous")
+        (Severity::Warning, "They may do whatever system:anonymous is authorized to do.")
     };
-    let message = format!("{cause}: requests without credentials reach the kubelet's API, {consequence}");
+    let message = format!(
+        "{}: the kubelet's API serves requests without credentials. {consequence}",
+        cause(snapshot, ANONYMOUS, "--anonymous-auth", "true")
+    );
     let fix = settings::edit(snapshot, ANONYMOUS, "authentication.anonymous.enabled: false", "--anonymous-auth=false");
-    let at = settings::place(snapshot, ANONYMOUS);
-    report.add(Finding::new("AU007", severity, at, message).fix(fix));
+    let finding = Finding::new("AU007", severity, settings::place(snapshot, ANONYMOUS), message).fix(fix);
+    report.add(edited(finding, snapshot, ANONYMOUS, "anonymous-auth", "false"));
 }
 
 /// AU008.
@@ -52,21 +77,21 @@ pub(super) fn always_allow(snapshot: &Snapshot, report: &mut Report) {
     if !is_judged("AU008", MODE, snapshot, report) || !is_always_allow(snapshot) {
         return;
     }
-    let cause = if settings::is_default(snapshot, MODE) {
-        let cause = settings::by_default(snapshot, MODE, "--authorization-mode");
-        format!("{cause}: the mode is AlwaysAllow")
-    } else {
-        "authorization.mode is AlwaysAllow".to_owned()
-    };
-    let message = format!("{cause}: every client that the kubelet lets in may run commands in every container");
+    let message = format!(
+        "{}: every client that the kubelet authenticates may run commands in every container.",
+        cause(snapshot, MODE, "--authorization-mode", "AlwaysAllow")
+    );
     let fix = settings::edit(
         snapshot,
         MODE,
         "authorization.mode: Webhook (and authentication.webhook.enabled: true)",
         "--authorization-mode=Webhook --authentication-token-webhook",
     );
-    let at = settings::place(snapshot, MODE);
-    report.add(Finding::new("AU008", Severity::Error, at, message).fix(fix));
+    let finding = Finding::new("AU008", Severity::Error, settings::place(snapshot, MODE), message).fix(fix);
+    // Webhook asks the API server, and refuses everybody who cannot be authenticated.
+    let is_ready = snapshot.settings.bool("authentication.webhook.enabled") == Some(true)
+        && snapshot.settings.text("--kubeconfig").is_some();
+    report.add(if is_ready { edited(finding, snapshot, MODE, "authorization-mode", "Webhook") } else { finding });
 }
 
 /// AU009.
@@ -78,14 +103,11 @@ pub(super) fn read_only_port(snapshot: &Snapshot, report: &mut Report) {
     if port == 0 {
         return;
     }
-    let cause = if settings::is_default(snapshot, READ_ONLY_PORT) {
-        let cause = settings::by_default(snapshot, READ_ONLY_PORT, "--read-only-port");
-        format!("{cause}: port {port} is open")
-    } else {
-        format!("readOnlyPort is {port}")
-    };
-    let message = format!("{cause} and serves pod specifications and metrics without authentication");
+    let message = format!(
+        "{}: on this port the kubelet serves pod specifications and metrics without authentication.",
+        cause(snapshot, READ_ONLY_PORT, "--read-only-port", &port.to_string())
+    );
     let fix = settings::edit(snapshot, READ_ONLY_PORT, "readOnlyPort: 0", "--read-only-port=0");
-    let at = settings::place(snapshot, READ_ONLY_PORT);
-    report.add(Finding::new("AU009", Severity::Warning, at, message).fix(fix));
+    let finding = Finding::new("AU009", Severity::Warning, settings::place(snapshot, READ_ONLY_PORT), message).fix(fix);
+    report.add(edited(finding, snapshot, READ_ONLY_PORT, "read-only-port", "0"));
 }

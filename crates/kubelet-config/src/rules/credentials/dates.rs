@@ -2,8 +2,10 @@
 
 use super::{
     Certificate, ClientCredential, FileState, Finding, Kubeconfig, Lifecycle, Report, Severity, Snapshot,
+    access::{cause, edited},
     can_bootstrap, settings,
 };
+use crate::edit::Change;
 
 const ROTATE: &str = "rotateCertificates";
 
@@ -56,18 +58,20 @@ pub(super) fn client_certificate(snapshot: &Snapshot, report: &mut Report) {
 
 /// What is wrong with the dates of a client certificate: severity, message, fix.
 fn judge(snapshot: &Snapshot, certificate: &Certificate, now: i64) -> Option<(Severity, String, String)> {
-    const CSR: &str =
-        "kubectl get csr shows what became of the requests of kubernetes.io/kube-apiserver-client-kubelet";
+    const CSR: &str = "kubectl get csr shows whether the kubelet's requests \
+                       (kubernetes.io/kube-apiserver-client-kubelet) were approved";
     let unit = &snapshot.unit.name;
     let is_managed = settings::are_managed(snapshot);
     let expires = day(certificate.not_after_secs);
     if now < certificate.not_before_secs {
-        let (begins, now) = (day(certificate.not_before_secs), day(now));
         let message = format!(
-            "the client certificate is valid from {begins} on, and the clock says {now}: either is wrong, and the API \
-             server may refuse the kubelet"
+            "The client certificate is valid from {}, and this host's clock shows {}. If the clock is right, the API \
+             server refuses the kubelet until then.",
+            day(certificate.not_before_secs),
+            day(now)
         );
-        let fix = "timedatectl; correct the clock before the kubelet starts (time-sync.target)".to_owned();
+        let fix =
+            "Check the clock with timedatectl. Set it before the kubelet starts (After=time-sync.target).".to_owned();
         return Some((Severity::Error, message, fix));
     }
     if now <= certificate.not_after_secs {
@@ -75,28 +79,30 @@ fn judge(snapshot: &Snapshot, certificate: &Certificate, now: i64) -> Option<(Se
         let is_running = snapshot.lifecycle == Lifecycle::Running;
         return (rotates && is_running && is_overdue(certificate, now)).then(|| {
             let message = format!(
-                "the client certificate expires {expires} and has not been renewed, although {OVERDUE_PERCENT} % of \
-                 its life are over: the kubelet's requests are not approved, or not signed"
+                "The client certificate expires at {expires}. The kubelet renews it after 70 to {OVERDUE_PERCENT} % of its \
+                 life, but has not. Its requests were not approved or not signed."
             );
-            (Severity::Warning, message, CSR.to_owned())
+            (Severity::Warning, message, format!("{CSR}."))
         });
     }
-    let base = format!("the client certificate expired {expires}");
+    let base = format!("The client certificate expired at {expires}");
     Some(if is_managed {
-        let message = format!("{base}: {unit} renews it when it starts");
-        (Severity::Error, message, format!("systemctl restart {unit}"))
+        let message = format!("{base}. {unit} renews it when it starts.");
+        (Severity::Error, message, format!("systemctl restart {unit}."))
     } else if can_bootstrap(snapshot) {
         let message = format!(
-            "{base}; the bootstrap kubeconfig can renew it at the kubelet's next start, if its token is still valid"
+            "{base}. When the kubelet starts again, it gets a new one with its bootstrap kubeconfig, if the token there is \
+             still valid."
         );
-        (Severity::Warning, message, format!("systemctl restart {unit}; {CSR}"))
+        (Severity::Warning, message, format!("systemctl restart {unit}. Then {CSR}."))
     } else {
         let message = format!(
-            "{base}, and no bootstrap kubeconfig can renew it: the API server refuses the kubelet, which exits at its \
-             start"
+            "{base}, and there is no bootstrap kubeconfig to get a new one with. The API server refuses the kubelet, which \
+             exits when it is started again."
         );
-        let fix = "on a control plane: kubeadm kubeconfig user --org system:nodes --client-name system:node:NAME, and \
-                   bring the result here as the kubeconfig; or kubeadm reset and kubeadm join with a new token";
+        let fix = "On a control plane run kubeadm kubeconfig user --org system:nodes --client-name system:node:NAME, and \
+                   write what it prints into the kubelet's kubeconfig. Or run kubeadm reset here, then kubeadm join with \
+                   a new token.";
         (Severity::Fatal, message, fix.to_owned())
     })
 }
@@ -131,27 +137,31 @@ pub(super) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
             return;
         }
     }
-    let cause = if settings::is_default(snapshot, ROTATE) {
-        settings::by_default(snapshot, ROTATE, "--rotate-certificates")
-    } else {
-        "rotateCertificates is false".to_owned()
-    };
     let when = match &kubeconfig.certificate {
-        Some(certificate) => format!("expires {}", day(certificate.not_after_secs)),
-        None => "will expire".to_owned(),
+        Some(certificate) => format!("expires at {}", day(certificate.not_after_secs)),
+        None => "expires some day".to_owned(),
     };
-    let message = format!("{cause}: the client certificate {holder} {when} and is not renewed; the node is lost then");
+    let message = format!(
+        "{}: the kubelet does not renew its client certificate. It {when} ({holder}), and the API server refuses the \
+         kubelet from then on.",
+        cause(snapshot, ROTATE, "--rotate-certificates", "false")
+    );
     let fix = settings::edit(snapshot, ROTATE, "rotateCertificates: true", "--rotate-certificates=true");
     let at = settings::place(snapshot, ROTATE);
     let finding = Finding::new(ID, Severity::Warning, at, message).fix(fix);
-    report.add(finding.step(kubeconfig.at.clone(), "the kubeconfig has a client certificate"));
+    let finding = finding.step(kubeconfig.at.clone(), "the kubeconfig has a client certificate");
+    let file = settings::config_file(snapshot).filter(|file| !file.file.ends_with(".json"));
+    report.add(match file.filter(|_| settings::is_default(snapshot, ROTATE)) {
+        Some(file) => finding.edit(file, Change::Append("rotateCertificates: true".to_owned())),
+        None => edited(finding, snapshot, ROTATE, "rotate-certificates", "true"),
+    });
 }
 
 /// AU010.
 pub(super) fn serving_certificate(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "AU010";
-    let approve = "kubectl get csr, then kubectl certificate approve NAME; or install an approver for \
-                   kubernetes.io/kubelet-serving";
+    let approve = "Find the request with kubectl get csr, and approve it with kubectl certificate approve NAME. Or install \
+                   a controller that approves requests of kubernetes.io/kubelet-serving.";
     let (at, message) = match &snapshot.machine.serving_certificate {
         FileState::NotAsked => return,
         FileState::Missing { at } => {
@@ -166,8 +176,8 @@ pub(super) fn serving_certificate(snapshot: &Snapshot, report: &mut Report) {
                 Some(age) => (
                     at.clone(),
                     format!(
-                        "no serving certificate {age} s after the kubelet's start: its request \
-                         (kubernetes.io/kubelet-serving) waits for approval; logs, exec and metrics fail"
+                        "The kubelet started {age} s ago and has no serving certificate yet: nobody has approved its request \
+                         (kubernetes.io/kubelet-serving). kubectl logs, kubectl exec and metrics fail for this node."
                     ),
                 ),
             }
@@ -183,19 +193,24 @@ pub(super) fn serving_certificate(snapshot: &Snapshot, report: &mut Report) {
                 return;
             }
             let expired = day(certificate.not_after_secs);
-            (certificate.at.clone(), format!("the serving certificate expired {expired}: logs, exec and metrics fail"))
+            (
+                certificate.at.clone(),
+                format!(
+                    "The serving certificate expired at {expired}. kubectl logs, kubectl exec and metrics fail for this node."
+                ),
+            )
         }
     };
     let setting =
         ["tlsCertFile", "serverTLSBootstrap"].into_iter().find(|setting| !settings::is_default(snapshot, setting));
     let fix = if setting == Some("tlsCertFile") {
-        "renew the certificate that tlsCertFile names, then restart the kubelet"
+        "Renew the certificate that tlsCertFile names, then restart the kubelet."
     } else {
         approve
     };
     let mut finding = Finding::new(ID, Severity::Warning, at, message).fix(fix);
     if let Some(setting) = setting {
-        finding = finding.step(settings::place(snapshot, setting), format!("{setting} asks for it"));
+        finding = finding.step(settings::place(snapshot, setting), format!("{setting} is set here"));
     }
     report.add(finding);
 }

@@ -1,3 +1,5 @@
+use serde_json::Value;
+
 use super::{super::certificate::tests::pem, *};
 use crate::kubelet::tree::MemoryTree;
 
@@ -89,7 +91,7 @@ fn what_is_no_kubeconfig_says_why_and_quotes_nothing() {
         }
     };
     let kubelet = reason("kind: KubeletConfiguration\nport: 1\n");
-    assert_eq!(kubelet, format!("{PATH} is a KubeletConfiguration, no kubeconfig"));
+    assert_eq!(kubelet, format!("{PATH} is a KubeletConfiguration, not a kubeconfig"));
     assert!(reason("kind: Config\nusers: [s3cret\n").starts_with(&format!("{PATH}:")));
     for text in ["", "{}", "kind: Config\ncurrent-context: c\n", "kind: Config\nusers: [s3cret]\n"] {
         assert!(!reason(text).contains("s3cret"));
