@@ -55,7 +55,9 @@ pub(super) fn value_part(snapshot: &Snapshot, used: &FlagUse, start: usize, leng
 pub(super) fn exact_part(snapshot: &Snapshot, used: &FlagUse, start: usize, length: usize) -> Option<Location> {
     let word = word(snapshot, used, usize::from(used.value_in_next_word)).filter(|_| !is_an_item(snapshot))?;
     let at = word.at();
-    if word.text.len().max(used.value.len()) > MAX_WORD_BYTES || at.column == 0 {
+    // A flag without a value is true, which stands nowhere.
+    let is_written = word.text.ends_with(&used.value);
+    if word.text.len().max(used.value.len()) > MAX_WORD_BYTES || at.column == 0 || !is_written {
         return None;
     }
     let before = chars(used.value.get(..start)?);
