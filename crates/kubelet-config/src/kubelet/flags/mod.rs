@@ -184,8 +184,3 @@ impl CommandLine {
         self.last(name).map(|used| used.value.as_str())
     }
 }
-
-/// A text in quotes, as Go's `%q` writes it.
-pub fn go_quote(text: &str) -> String {
-    format!("{text:?}")
-}

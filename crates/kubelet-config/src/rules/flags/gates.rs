@@ -95,7 +95,7 @@ fn judge(snapshot: &Snapshot, set: &Set<'_>) -> Option<Finding> {
     let who = format!("this kubelet ({version}) still takes it; after an upgrade to {next} it exits");
     let mut finding = finding(snapshot, set, gate, Severity::Warning, refused_by(next)?, &who);
     // Until then a gate that is not locked has its effect.
-    if !gate.and_then(|gate| gate.locked).is_some_and(|(since, _)| since <= version.minor) {
+    if gate.and_then(|gate| gate.locked).is_none_or(|(since, _)| version.minor < since) {
         finding.edits.clear();
         finding.fix = finding.fix.map(|fix| format!("before the upgrade, {fix}"));
     }
