@@ -237,6 +237,7 @@ fn finding(finding: &Finding) -> Value {
         "width": finding.at.width,
         "message": finding.message,
         "fix": finding.fix,
+        "lost_flags": finding.lost_flags,
         "caused_by": finding.caused_by.as_ref().map(|(rule, at)| json!({"rule": rule, "at": at.file_line()})),
         "chain": chain.collect::<Vec<_>>(),
     })

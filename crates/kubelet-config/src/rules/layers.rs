@@ -83,7 +83,12 @@ fn replaced(list: &ReplacedList, launcher: Launcher) -> Finding {
     };
     let mut finding = Finding::new("SD027", severity, list.by.clone(), message).fix(fix);
     for (item, at) in list.lost.iter().take(MAX_STEPS) {
+        let is_flag = list.key == "kubelet-arg";
+        let item = if is_flag { format!("--{}", item.trim_start_matches('-')) } else { item.clone() };
         finding = finding.step(at.clone(), format!("{item} does not reach the kubelet"));
+        if is_flag {
+            finding.lost_flags.push(item);
+        }
     }
     finding
 }

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::{Finding, run};
-use crate::kubelet::{
-    effective::{Effective, From},
-    machine::{Known, survey},
-    resolve::{Inputs, snapshot},
-    snapshot::{Intent, Snapshot},
-    tree::MemoryTree,
+use crate::{
+    fix::plan,
+    kubelet::{
+        effective::{Effective, From},
+        machine::{Known, survey},
+        resolve::{Inputs, snapshot},
+        snapshot::{Intent, Snapshot},
+        tree::{MemoryTree, Tree},
+    },
 };
 
 /// kubeadm's unit and drop-in, as its Debian package has them.
@@ -115,9 +118,25 @@ pub(crate) fn carets(tree: &MemoryTree, inputs: Inputs, rule: &str) -> Vec<Strin
         .collect()
 }
 
-/// The files that the edits of a rule's findings change, as they are afterwards.
+/// The files as the edits of one rule leave them.
 pub(crate) fn fixed(tree: &MemoryTree, inputs: &Inputs, rule: &str) -> Vec<String> {
-    let judge = |tree: &dyn crate::kubelet::tree::Tree| run(&snapshot(tree, inputs.clone()));
-    let plan = crate::edit::plan(tree, &judge, &|finding| finding.rule == rule);
-    plan.files.into_iter().map(|file| file.after).collect()
+    let files = fixed_files(tree, inputs, rule);
+    files.into_iter().filter_map(|file| Some(file.split_once('\n')?.1.to_owned())).collect()
+}
+
+/// What one rule finds, as `severity file:line`, with the flags that are lost.
+pub(crate) fn lost(tree: &MemoryTree, inputs: Inputs, rule: &str) -> Vec<String> {
+    let findings = findings_with(tree, inputs).into_iter().filter(|finding| finding.rule == rule);
+    let shown = findings.map(|finding| {
+        let severity = format!("{:?}", finding.severity).to_lowercase();
+        format!("{severity} {} {}", finding.at, finding.lost_flags.join(" ")).trim_end().to_owned()
+    });
+    shown.collect()
+}
+
+/// The files as the edits of one rule leave them, where they help: `path`, a line break, the text.
+pub(crate) fn fixed_files(tree: &MemoryTree, inputs: &Inputs, rule: &str) -> Vec<String> {
+    let judge = |tree: &dyn Tree| run(&snapshot(tree, inputs.clone()));
+    let plan = plan(tree, &judge, &|finding| finding.rule == rule);
+    plan.files.iter().map(|file| format!("{}\n{}", file.path.display(), file.after)).collect()
 }

@@ -44,9 +44,14 @@ pub(super) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
         let is_one_value = spec.repeat == Repeat::LastWins && spec.value != ValueKind::Taints;
         if is_one_value && earlier.len() <= SHOWN && earlier.iter().all(is_here) {
             let deletions: Option<Vec<_>> = earlier.iter().rev().map(|used| at::deletion(snapshot, used)).collect();
-            finding = finding.edits(deletions.unwrap_or_default());
+            let mut deletions = deletions.unwrap_or_default();
+            deletions.dedup();
+            finding = finding.edits(deletions);
         }
         for used in earlier.iter().take(SHOWN) {
+            if spec.repeat == Repeat::LastWins && used.value != last.value {
+                finding.lost_flags.push(format!("{}={}", used.written, used.value));
+            }
             finding = finding.step(at::flag(snapshot, used), format!("{} is given here", shown(used)));
         }
         report.add(finding.step(at, format!("{} is given last", shown(last))));
