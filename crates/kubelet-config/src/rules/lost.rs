@@ -9,30 +9,15 @@ use crate::kubelet::{
     flag_text::{FlagText, flags_in},
     snapshot::Snapshot,
     systemd::{Assignment, Exec, Unit},
+    text::shortened,
 };
 
 /// The most findings of a rule that are worked out: far more than a person reads, and a bound for a hostile tree.
 pub(super) const MAX_FINDINGS: usize = 500;
 
-/// The most characters of the user's text in a message.
-const MAX_QUOTED_CHARS: usize = 160;
-
-/// Text as a message shows it: on one line, and not longer than a line or two.
+/// Text as a message shows it, without blanks around it.
 pub(super) fn quoted(text: &str) -> String {
-    let mut shown: String = text
-        .trim()
-        .chars()
-        .take(MAX_QUOTED_CHARS)
-        .flat_map(|c| match c {
-            '\n' => vec![' '],
-            c if c.is_control() => c.escape_default().collect(),
-            c => vec![c],
-        })
-        .collect();
-    if text.trim().chars().nth(MAX_QUOTED_CHARS).is_some() {
-        shown.push('…');
-    }
-    shown
+    shortened(text.trim())
 }
 
 /// What reaches the kubelet, for the question what of a text does not.

@@ -142,6 +142,13 @@ impl Finding {
         self
     }
 
+    /// With edits, if there are any.
+    #[must_use]
+    pub fn edits(mut self, edits: impl IntoIterator<Item = (Location, Change)>) -> Self {
+        self.edits.extend(edits.into_iter().map(|(at, change)| Edit { at, change }));
+        self
+    }
+
     /// With the flags that do not reach the kubelet because of it, also at the end of the message.
     #[must_use]
     pub fn lost(mut self, flags: Vec<String>) -> Self {

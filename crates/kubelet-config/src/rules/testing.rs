@@ -115,6 +115,12 @@ pub(crate) fn carets(tree: &MemoryTree, inputs: Inputs, rule: &str) -> Vec<Strin
         .collect()
 }
 
+/// The files as the edits of one rule leave them.
+pub(crate) fn fixed(tree: &MemoryTree, inputs: &Inputs, rule: &str) -> Vec<String> {
+    let files = fixed_files(tree, inputs, rule);
+    files.into_iter().filter_map(|file| Some(file.split_once('\n')?.1.to_owned())).collect()
+}
+
 /// What one rule finds, as `severity file:line`, with the flags that are lost.
 pub(crate) fn lost(tree: &MemoryTree, inputs: Inputs, rule: &str) -> Vec<String> {
     let findings = findings_with(tree, inputs).into_iter().filter(|finding| finding.rule == rule);

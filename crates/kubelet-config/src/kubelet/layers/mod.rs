@@ -237,12 +237,3 @@ pub fn resolve_command(tree: &dyn Tree, unit: &Unit, hostname: Option<&str>) -> 
         direct::Start::Hidden(unknown) => KubeletCommand::hidden(Launcher::Script, unknown),
     }
 }
-
-/// The text of a bounded part of a line, for events and messages.
-fn shortened(text: &str) -> String {
-    const MAX: usize = 200;
-    match text.char_indices().nth(MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
