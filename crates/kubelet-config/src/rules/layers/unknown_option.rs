@@ -4,7 +4,7 @@ use super::{rename, with_argument};
 use crate::{
     edit::{Change, Edit},
     kubelet::{
-        flags::{FlagSpec, check_value, table},
+        flags::{FlagSpec, table},
         layers::UnknownOption,
         location::Location,
         snapshot::Snapshot,
@@ -71,7 +71,7 @@ fn renamed(mut finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, m
     let items = unknown.items.iter().filter(|_| meant.starts_with("kubelet-arg"));
     for (item, at) in items {
         let (name, value) = item.trim_start_matches('-').split_once('=').unwrap_or((item, "true"));
-        if flag(snapshot, name).is_some_and(|spec| check_value(spec.value, value).is_ok()) {
+        if flag(snapshot, name).is_some_and(|spec| spec.value.takes(value)) {
             continue;
         }
         let Some(spec) = table::FLAGS.iter().find(|spec| spec.field == Some(name)) else {
