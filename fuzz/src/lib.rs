@@ -3,7 +3,7 @@
 use kubelet_config::{
     kubelet::{
         location::Location,
-        resolve::{Inputs, Overrides, snapshot},
+        resolve::{Inputs, Overrides, resolve},
         systemd::env_file,
         tree::MemoryTree,
     },
@@ -25,11 +25,11 @@ fn check(tree: &MemoryTree, unit: &str, version: &str) {
         },
         ..Inputs::default()
     };
-    let snapshot = snapshot(tree, inputs);
-    let report = rules::run(&snapshot);
+    let snapshot = resolve(tree, inputs);
+    let report = rules::lint(&snapshot);
     for finding in &report.findings {
         assert!(
-            rules::all().any(|rule| rule.id == finding.rule),
+            rules::rules().any(|rule| rule.id == finding.rule),
             "{}",
             finding.rule
         );

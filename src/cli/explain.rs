@@ -27,7 +27,7 @@ impl Explain {
         let reasons = find(self.name.as_deref());
         if reasons.is_empty() {
             let name = self.name.unwrap_or_default();
-            if let Some(rule) = rules::all().find(|rule| rule.id.eq_ignore_ascii_case(&name) || rule.name == name) {
+            if let Some(rule) = rules::rules().find(|rule| rule.id.eq_ignore_ascii_case(&name) || rule.name == name) {
                 print(&explain_rule(rule, self.output)?)?;
                 return Ok(GOOD);
             }

@@ -188,7 +188,7 @@ pub fn host_name() -> String {
 
 /// The settings of a kubelet that runs with these flags.
 fn settings(tree: &dyn Tree, flags: &CommandLine) -> Result<Settings, String> {
-    let config = config::load(tree, flags, None);
+    let config = config::load_config(tree, flags, None);
     // What it says beside that is `nodevigil check`'s business: the kubelet runs with it.
     let unread = config.files.iter().find(|file| file.document.is_none() && file.state != ConfigFileState::Ignored);
     match unread {
@@ -196,7 +196,7 @@ fn settings(tree: &dyn Tree, flags: &CommandLine) -> Result<Settings, String> {
             ConfigFileState::Bad { at, reason, .. } => format!("{at}: {reason}"),
             _ => format!("{}: does not exist", file.at),
         }),
-        None => Ok(effective::settle(flags, &config, None)),
+        None => Ok(effective::effective_settings(flags, &config, None)),
     }
 }
 

@@ -44,6 +44,14 @@ const MAX_TRIALS: usize = 50;
 const DRIFT: [&str; 2] = ["SD020", "SD021"];
 
 /// Tries the edits of the findings that are chosen, the worst first. `judge` resolves a tree and runs the rules.
+///
+/// ```
+/// # use kubelet_config::*;
+/// let tree = MemoryTree::new().file("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --max-pod=50\n");
+/// let judge = |tree: &dyn Tree| lint(&resolve(tree, Inputs::default()));
+/// let plan = plan(&tree, &judge, &|finding| finding.rule == "FL001");
+/// assert_eq!(plan.files[0].after, "[Service]\nExecStart=/usr/bin/kubelet --max-pods=50\n");
+/// ```
 pub fn plan(tree: &dyn Tree, judge: &dyn Fn(&dyn Tree) -> Report, is_chosen: &dyn Fn(&Finding) -> bool) -> Plan {
     let mut overlay = Overlay::new(tree);
     let mut report = judge(&overlay);

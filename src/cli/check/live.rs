@@ -22,7 +22,7 @@ const PROGRAMS: [&str; 3] = ["kubelet", "k3s", "rke2"];
 
 /// Adds to `inputs` what the host answers, and to `notes` what it does not.
 pub async fn ask(tree: &HostTree, inputs: &mut Inputs, notes: &mut Vec<String>) {
-    let candidate = || layers::candidates(tree).into_iter().next();
+    let candidate = || layers::candidate_units(tree).into_iter().next();
     let name = inputs.unit.clone().or_else(candidate).unwrap_or_else(|| "kubelet.service".to_owned());
     if inputs.overrides.addresses.is_none() {
         match addresses() {
@@ -50,7 +50,7 @@ pub async fn ask(tree: &HostTree, inputs: &mut Inputs, notes: &mut Vec<String>) 
 }
 
 async fn ask_kubelet(tree: &HostTree, unit: &str, control_group: &str, inputs: &mut Inputs, notes: &mut Vec<String>) {
-    let unit = systemd::resolve(tree, unit, &inputs.manager);
+    let unit = systemd::resolve_unit(tree, unit, &inputs.manager);
     let launcher = layers::resolve_command(tree, &unit, inputs.hostname.as_deref()).launcher;
     if inputs.version.is_none()
         && let Some(exec) = &unit.exec

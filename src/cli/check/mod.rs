@@ -127,7 +127,7 @@ impl Check {
         if self.shown.fix {
             return Ok(self.fix(&tree, gathered, &snapshot));
         }
-        let chosen = self.choice.apply(rules::run(&snapshot), &tree);
+        let chosen = self.choice.apply(rules::lint(&snapshot), &tree);
         if snapshot.unit.load == LoadState::NotFound && !chosen.is_about(&snapshot.unit.name, &tree) {
             anyhow::bail!(self.no_unit(&snapshot));
         }
@@ -149,13 +149,13 @@ impl Check {
 
     /// The exit code and the patch; prints the rest.
     fn fix(&self, tree: &HostTree, mut gathered: Gathered, snapshot: &Snapshot) -> (u8, String) {
-        let is_stale = rules::run(snapshot).findings.iter().any(|finding| finding.rule == STALE);
+        let is_stale = rules::lint(snapshot).findings.iter().any(|finding| finding.rule == STALE);
         // An edited file differs from what systemd and the running kubelet have until they are restarted.
         (gathered.inputs.loaded, gathered.inputs.process) = (None, None);
         let judge = |tree: &dyn Tree| {
             let mut edited = resolve(tree, gathered.clone());
             edited.machine.cri.socket.clone_from(&snapshot.machine.cri.socket);
-            let chosen = self.choice.apply(rules::run(&edited), tree);
+            let chosen = self.choice.apply(rules::lint(&edited), tree);
             Report { findings: chosen.findings, not_checked: chosen.not_checked }
         };
         let plan = kubelet_config::fix::plan(tree, &judge, &|finding| self.choice.is_shown(finding));
@@ -187,7 +187,7 @@ impl Check {
 
 /// What a kubelet below `tree` gets.
 fn resolve(tree: &dyn Tree, gathered: Gathered) -> Snapshot {
-    let mut snapshot = resolve::snapshot(tree, gathered.inputs);
+    let mut snapshot = resolve::resolve(tree, gathered.inputs);
     let disables = &mut snapshot.command.server_disables_cloud_controller;
     *disables = gathered.server_disables_cloud_controller.or(*disables);
     snapshot

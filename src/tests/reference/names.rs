@@ -40,7 +40,7 @@ fn names() -> BTreeSet<String> {
         let condition = reason.spec().condition.map_or("any", |kind| kind.name());
         format!("reason {} of {condition}", reason.spec().name)
     });
-    let rules = rules::all().map(|rule| format!("rule {} {}", rule.id, rule.name));
+    let rules = rules().map(|rule| format!("rule {} {}", rule.id, rule.name));
     let metrics = metrics().into_iter().map(|metric| format!("metric {}", metric.sample));
     let settings = settings().into_iter().map(|setting| {
         let section = if setting.section.starts_with("reasons.") { "reasons.NAME" } else { &setting.section };

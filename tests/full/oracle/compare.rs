@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kubelet_config::kubelet::systemd::{EnvFileState, LoadState, Manager, Source, Unit, resolve};
+use kubelet_config::kubelet::systemd::{EnvFileState, LoadState, Manager, Source, Unit, resolve_unit};
 
 use super::case::{Case, Got, Said, World};
 
@@ -36,7 +36,7 @@ pub(crate) fn manager(world: &World) -> Manager {
 
 /// Resolves the case.
 pub(crate) fn resolved(case: &Case, world: &World) -> Unit {
-    resolve(&case.tree(world), &case.unit, &manager(world))
+    resolve_unit(&case.tree(world), &case.unit, &manager(world))
 }
 
 /// Everything in which the two differ, a line each.

@@ -6,13 +6,13 @@ use super::*;
 use crate::{
     edit::Change,
     kubelet::{
-        resolve::{Inputs, snapshot},
+        resolve::{Inputs, resolve},
         tree::MemoryTree,
     },
     rules::{
-        hosts_tests::{host, names, resolved},
-        run,
-        testing::{external, kubeadm},
+        lint,
+        tests::hosts::{host, names, resolved},
+        tests::support::{external, kubeadm},
     },
 };
 
@@ -20,7 +20,7 @@ const ENV: &str = "/etc/default/kubelet";
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/20-own.conf";
 
 fn plan_of(tree: &MemoryTree, inputs: &Inputs) -> Plan {
-    plan(tree, &|tree| run(&snapshot(tree, inputs.clone())), &|_| true)
+    plan(tree, &|tree| lint(&resolve(tree, inputs.clone())), &|_| true)
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn every_edit_of_every_host_helps() {
     let mut wrong = Vec::new();
     for name in names() {
         let (tree, inputs, expected) = host(&name);
-        let judge = |tree: &dyn Tree| run(&resolved(tree, inputs.clone(), &expected));
+        let judge = |tree: &dyn Tree| lint(&resolved(tree, inputs.clone(), &expected));
         let report = judge(&tree);
         for finding in report.findings.iter().filter(|finding| !finding.edits.is_empty()) {
             let overlay = Overlay::new(&tree);
@@ -150,7 +150,7 @@ fn each_small_fault_is_found_and_remedied() {
     for (rule, path, text) in FAULTS {
         let tree = kubeadm().file(path, text);
         let has_rule = |report: &Report| report.findings.iter().any(|finding| finding.rule == rule);
-        assert!(has_rule(&run(&snapshot(&tree, Inputs::default()))), "{rule}: {text}");
+        assert!(has_rule(&lint(&resolve(&tree, Inputs::default()))), "{rule}: {text}");
         let plan = plan_of(&tree, &Inputs::default());
         let left: Vec<_> = plan.left.findings.iter().filter(|one| one.severity > Severity::Info).collect();
         assert!(left.is_empty(), "{rule}: {text}: {left:#?} in {:#?}", plan.files);

@@ -80,7 +80,17 @@ impl Settings {
 
 /// Settles what counts: flags over files over defaults, by the rules of each flag and of the kubelet's version. Without
 /// a version the newest that the tables know is assumed.
-pub fn settle(
+///
+/// ```
+/// # use kubelet_config::*;
+/// # let tree = MemoryTree::new().file("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --max-pods=50\n");
+/// # let resolved = resolve(&tree, Inputs::default());
+/// # let (flags, config) = (resolved.flags, resolved.config);
+/// let settings = effective_settings(&flags, &config, None);
+/// assert_eq!(settings.get("maxPods").unwrap().value, 50);
+/// assert_eq!(settings.get("podPidsLimit").unwrap().value, -1, "the default");
+/// ```
+pub fn effective_settings(
     flags: &super::flags::CommandLine,
     config: &super::config::Configuration,
     version: Option<&super::version::Version>,

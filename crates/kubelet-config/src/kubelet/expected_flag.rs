@@ -76,15 +76,15 @@ impl ExpectedFlag {
 mod tests {
     use super::*;
     use crate::{
-        kubelet::resolve::{Inputs, snapshot},
-        rules::testing::kubeadm,
+        kubelet::resolve::{Inputs, resolve},
+        rules::tests::support::kubeadm,
     };
 
     #[test]
     fn a_label_or_an_address_reaches_the_kubelet_as_one_of_several() {
         let reaches = |env: &str, expected: &ExpectedFlag| {
             let tree = kubeadm().file("/etc/default/kubelet", format!("KUBELET_EXTRA_ARGS=\"{env}\"\n"));
-            expected.reaches(&snapshot(&tree, Inputs::default()))
+            expected.reaches(&resolve(&tree, Inputs::default()))
         };
         let label = ExpectedFlag::new("node-labels", "pool=blue");
         assert!(reaches("--node-labels=a=b,pool=blue --node-labels=c=d", &label));

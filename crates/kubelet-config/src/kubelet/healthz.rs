@@ -69,7 +69,7 @@ mod tests {
         let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
         let tree = MemoryTree::new().file(FILE, format!("{head}{text}"));
         let flags = parse_argv(&[&["kubelet", "--config", FILE], argv].concat(), &Location::file("/proc/7/cmdline"));
-        effective::settle(&flags, &config::load(&tree, &flags, None), None)
+        effective::effective_settings(&flags, &config::load_config(&tree, &flags, None), None)
     }
 
     fn url(host_and_port: &str) -> Healthz {

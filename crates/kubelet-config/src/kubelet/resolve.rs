@@ -55,21 +55,27 @@ pub struct Overrides {
     pub now_secs: Option<i64>,
 }
 
-/// Resolves everything.
-pub fn snapshot(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
-    let name = inputs
-        .unit
-        .clone()
-        .unwrap_or_else(|| layers::candidates(tree).into_iter().next().unwrap_or_else(|| "kubelet.service".to_owned()));
-    let unit = systemd::resolve(tree, &name, &inputs.manager);
+/// Resolves everything: unit, arguments, flags, configuration, settings, and what the kubelet finds around it.
+///
+/// ```
+/// # use kubelet_config::*;
+/// # let tree = MemoryTree::new().file("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --v=2\n");
+/// let snapshot = resolve(&tree, Inputs { version: "1.36.3".parse().ok(), ..Inputs::default() });
+/// assert_eq!(snapshot.flags.uses[0].at.to_string(), "/etc/systemd/system/kubelet.service:2");
+/// ```
+pub fn resolve(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
+    let name = inputs.unit.clone().unwrap_or_else(|| {
+        layers::candidate_units(tree).into_iter().next().unwrap_or_else(|| "kubelet.service".to_owned())
+    });
+    let unit = systemd::resolve_unit(tree, &name, &inputs.manager);
     let command: KubeletCommand = layers::resolve_command(tree, &unit, inputs.hostname.as_deref());
     let words = command.args.get(1..).unwrap_or_default();
-    let flags = flags::parse::parse(words);
+    let flags = flags::parse::parse_flags(words);
     let known = Known { packages: Packages::read(tree), runtime_version: inputs.overrides.runtime_version };
     let version =
         inputs.version.or_else(|| machine::kubelet_version(tree, &unit, &known.packages).map(|found| found.value));
-    let config = config::load(tree, &flags, version.as_ref());
-    let mut settings = effective::settle(&flags, &config, version.as_ref());
+    let config = config::load_config(tree, &flags, version.as_ref());
+    let mut settings = effective::effective_settings(&flags, &config, version.as_ref());
     command.apply_settings(&mut settings, version.as_ref());
     let mut machine = machine::survey(tree, &unit, &flags, &settings, &known);
     if let Some(hostname) = inputs.hostname {

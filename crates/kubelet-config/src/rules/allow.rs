@@ -87,7 +87,7 @@ fn read(tree: &dyn Tree, path: &str) -> Vec<Line> {
 
 /// The comment that speaks of a finding: its line, and its reason, which may be empty.
 fn search(lines: &[Line], finding: &Finding) -> Option<(u32, String)> {
-    let rule = super::all().find(|rule| rule.id == finding.rule);
+    let rule = super::rules().find(|rule| rule.id == finding.rule);
     let request = |(index, line): (usize, &Line)| match line {
         Line::Request(text) => Some((u32::try_from(index + 1).ok()?, reason(text, finding.rule, rule)?)),
         Line::Comment | Line::Other { .. } => None,
@@ -107,7 +107,7 @@ fn reason(text: &str, id: &str, rule: Option<&Rule>) -> Option<String> {
     loop {
         let (word, after) = rest.split_at(rest.find([',', ' ', '\t', ':']).unwrap_or(rest.len()));
         let is_it = word.eq_ignore_ascii_case(id) || rule.is_some_and(|rule| rule.name == word);
-        if !is_it && !super::all().any(|rule| rule.id.eq_ignore_ascii_case(word) || rule.name == word) {
+        if !is_it && !super::rules().any(|rule| rule.id.eq_ignore_ascii_case(word) || rule.name == word) {
             break;
         }
         is_named |= is_it;

@@ -1,4 +1,4 @@
-//! Rules on the kubelet's configuration: one file a family, one registry, one entry, [`run`].
+//! Rules on the kubelet's configuration: one file a family, one table, `rules.toml`, one entry, [`lint`].
 
 pub mod allow;
 
@@ -94,7 +94,7 @@ pub struct NotChecked {
 /// What a rule reports to.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// What was found; after [`run`] the worst first, then by place.
+    /// What was found; after [`lint`] the worst first, then by place.
     pub findings: Vec<Finding>,
     /// What could not be judged.
     pub not_checked: Vec<NotChecked>,
@@ -236,7 +236,12 @@ const FAMILIES: &[&[(&str, Check)]] = &[
 ];
 
 /// Every rule, in the order in which they judge.
-pub fn all() -> impl Iterator<Item = &'static Rule> {
+///
+/// ```
+/// let rule = kubelet_config::rules().find(|rule| rule.id == "SD001").unwrap();
+/// assert_eq!(rule.name, "env-overridden-by-file");
+/// ```
+pub fn rules() -> impl Iterator<Item = &'static Rule> {
     #[derive(serde::Deserialize)]
     struct Table {
         rule: Vec<Rule>,
@@ -249,7 +254,14 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
 }
 
 /// Judges a snapshot by every rule.
-pub fn run(snapshot: &Snapshot) -> Report {
+///
+/// ```
+/// # use kubelet_config::*;
+/// let tree = MemoryTree::new().file("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --max-pod=50\n");
+/// let report = lint(&resolve(&tree, Inputs::default()));
+/// assert!(report.findings.iter().any(|finding| finding.rule == "FL001"), "there is no flag --max-pod");
+/// ```
+pub fn lint(snapshot: &Snapshot) -> Report {
     let mut report = Report::default();
     for (_, check) in FAMILIES.iter().copied().flatten() {
         check(snapshot, &mut report);
@@ -260,13 +272,4 @@ pub fn run(snapshot: &Snapshot) -> Report {
 }
 
 #[cfg(test)]
-pub(crate) mod hosts_tests;
-
-#[cfg(test)]
-mod shapes_tests;
-
-#[cfg(test)]
-mod tests;
-
-#[cfg(test)]
-pub(crate) mod testing;
+pub(crate) mod tests;

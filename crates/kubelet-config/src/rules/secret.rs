@@ -78,7 +78,7 @@ fn is_telling(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{DROP_IN, findings_with, kubeadm};
+    use super::super::tests::support::{DROP_IN, findings_with, kubeadm};
     use crate::kubelet::resolve::Inputs;
 
     const SECRET: &str = "swordfish-of-the-yard";

@@ -7,7 +7,7 @@ const ENV: &str = "/etc/default/kubelet";
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/20-cloud.conf";
 
 fn shown(tree: &MemoryTree, finding: &Finding) -> String {
-    let snapshot = resolve::snapshot(tree, resolve::Inputs::default());
+    let snapshot = resolve::resolve(tree, resolve::Inputs::default());
     let sources = Sources::read(tree, &snapshot, std::slice::from_ref(finding));
     one(finding, &sources, Style { is_colored: false, columns: 80, is_verbose: false })
 }
@@ -86,7 +86,7 @@ fn long_lines_and_odd_places_fit() {
 #[test]
 fn color_is_only_added() {
     let tree = tree();
-    let snapshot = resolve::snapshot(&tree, resolve::Inputs::default());
+    let snapshot = resolve::resolve(&tree, resolve::Inputs::default());
     let at = Location::file(ENV).at(2, 1, 18);
     let finding = Finding::new("XX001", Severity::Warning, at, "message").fix("a fix");
     let sources = Sources::read(&tree, &snapshot, std::slice::from_ref(&finding));

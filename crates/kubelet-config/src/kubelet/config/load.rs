@@ -25,7 +25,17 @@ const MAX_DROP_INS: usize = 2000;
 const MAX_FOLDERS: usize = 16;
 
 /// Reads the configuration that the flags name.
-pub fn load(tree: &dyn Tree, flags: &CommandLine, version: Option<&Version>) -> Configuration {
+///
+/// ```
+/// # use kubelet_config::*;
+/// # let unit = "[Service]\nExecStart=/usr/bin/kubelet --config=/etc/kubelet.yaml\n";
+/// let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPod: 50\n";
+/// let tree = MemoryTree::new().file("/etc/systemd/system/kubelet.service", unit).file("/etc/kubelet.yaml", text);
+/// # let command = resolve(&tree, Inputs::default()).command;
+/// let config = load_config(&tree, &parse_flags(&command.args[1..]), None);
+/// assert_eq!(config.unknown[0].path, "maxPod");
+/// ```
+pub fn load_config(tree: &dyn Tree, flags: &CommandLine, version: Option<&Version>) -> Configuration {
     let mut config = Configuration::default();
     let mut merged = None;
     if let Some((used, path)) = path_of(flags, "config") {

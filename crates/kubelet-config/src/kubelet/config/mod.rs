@@ -6,7 +6,7 @@ pub mod fields;
 mod load;
 mod merge;
 
-pub use load::load;
+pub use load::load_config;
 
 use document::{Entry, Node};
 

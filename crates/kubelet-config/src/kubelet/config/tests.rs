@@ -18,14 +18,14 @@ fn loaded(tree: &MemoryTree, version: Option<&str>) -> Configuration {
     let argv = ["kubelet", "--config=/var/lib/kubelet/config.yaml", "--config-dir=/d"];
     let flags = parse_argv(&argv, &Location::file("/unit"));
     let version = version.map(|text| text.parse::<Version>().unwrap());
-    load(tree, &flags, version.as_ref())
+    load_config(tree, &flags, version.as_ref())
 }
 
 /// The main file alone, in the newest version.
 fn main_file(text: &str) -> Configuration {
     let tree = with(&[(MAIN, text)]);
     let flags = parse_argv(&["kubelet".to_owned(), format!("--config={MAIN}")], &Location::file("/unit"));
-    load(&tree, &flags, None)
+    load_config(&tree, &flags, None)
 }
 
 fn unknown(config: &Configuration) -> Vec<String> {
@@ -189,7 +189,7 @@ fn missing_files_and_folders_are_told() {
     let linked = with(&[(MAIN, "HEAD\n"), ("/real/a.conf", "HEAD\nport: x\n")]).link("/d", "/real");
     assert_eq!(states(&loaded(&linked, None))[1..], ["/d Ignored"]);
     let flags = parse_argv(&["kubelet", "--config-dir=/d/"], &Location::file("/unit"));
-    assert_eq!(load(&linked, &flags, None).files.len(), 1);
+    assert_eq!(load_config(&linked, &flags, None).files.len(), 1);
     let loop_ = with(&[(MAIN, "HEAD\n")]).link("/d/a.conf", "/d/a.conf").other("/d/b.conf").file("/d/c.conf", [0xff]);
     assert_eq!(
         states(&loaded(&loop_, None))[1..],

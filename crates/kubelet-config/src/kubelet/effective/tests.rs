@@ -21,8 +21,8 @@ fn settled(argv: &[&str], main: Option<&str>, drop_in: Option<&str>, version: &s
     }
     let version: Version = version.parse().unwrap();
     let flags = parse_argv(&words, &Location::file("/unit"));
-    let config = config::load(&tree, &flags, Some(&version));
-    settle(&flags, &config, Some(&version))
+    let config = config::load_config(&tree, &flags, Some(&version));
+    effective_settings(&flags, &config, Some(&version))
 }
 
 fn value(settings: &Settings, path: &str) -> Value {

@@ -24,7 +24,13 @@ const MAX_OTHERS: usize = 16;
 
 /// The units of this tree that could run a kubelet, the likeliest first: those that start at boot, then those that are
 /// there, then masked ones. `kubelet.service` if there is none.
-pub fn candidates(tree: &dyn Tree) -> Vec<String> {
+///
+/// ```
+/// # use kubelet_config::*;
+/// let tree = MemoryTree::new().file("/etc/systemd/system/k3s.service", "[Service]\nExecStart=/usr/local/bin/k3s agent\n");
+/// assert_eq!(candidate_units(&tree), ["k3s.service"]);
+/// ```
+pub fn candidate_units(tree: &dyn Tree) -> Vec<String> {
     let mut found: Vec<(u8, String)> = NAMES
         .iter()
         .map(|name| (*name).to_owned())

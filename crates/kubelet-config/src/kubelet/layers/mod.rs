@@ -20,7 +20,7 @@ use super::{
     version::{Minor, Version},
 };
 
-pub use candidates::candidates;
+pub use candidates::candidate_units;
 
 /// Which way the kubelet gets its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,6 +225,14 @@ impl KubeletCommand {
 
 /// Derives the kubelet's arguments from the unit's. `hostname` is what a distribution that names the node itself would use;
 /// without it the tree's `/etc/hostname` says.
+///
+/// ```
+/// # use kubelet_config::{*, kubelet::systemd::Manager};
+/// let tree = MemoryTree::new().file("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --v=2\n");
+/// let unit = resolve_unit(&tree, "kubelet.service", &Manager::default());
+/// let command = resolve_command(&tree, &unit, None);
+/// assert_eq!((&*command.args[1].text, command.args[1].at().line), ("--v=2", 2));
+/// ```
 pub fn resolve_command(tree: &dyn Tree, unit: &Unit, hostname: Option<&str>) -> KubeletCommand {
     match direct::find(tree, unit) {
         direct::Start::Nothing => KubeletCommand::new(Launcher::Direct),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::kubelet::{
-    systemd::{Manager, resolve},
+    systemd::{Manager, resolve_unit},
     tree::MemoryTree,
 };
 
@@ -13,7 +13,7 @@ fn unit(exec: &str) -> MemoryTree {
 }
 
 fn launched(tree: &MemoryTree) -> KubeletCommand {
-    resolve_command(tree, &resolve(tree, "kubelet.service", &Manager::default()), Some("node-1"))
+    resolve_command(tree, &resolve_unit(tree, "kubelet.service", &Manager::default()), Some("node-1"))
 }
 
 fn texts(command: &KubeletCommand) -> Vec<&str> {
@@ -94,7 +94,7 @@ fn microk8s_reads_its_arguments_file_in_its_own_environment() {
             "--root-dir=${SNAP_COMMON}/var/lib/kubelet\n--cert-dir=$SNAP_DATA/certs\n--node-labels=\"r=$REGION\"\n",
         );
     let name = "snap.microk8s.daemon-kubelite.service";
-    let launch_of = |tree: &MemoryTree| resolve_command(tree, &resolve(tree, name, &Manager::default()), None);
+    let launch_of = |tree: &MemoryTree| resolve_command(tree, &resolve_unit(tree, name, &Manager::default()), None);
     let command = launch_of(&tree);
     assert_eq!(command.launcher, Launcher::MicroK8s);
     assert_eq!(
@@ -125,7 +125,7 @@ fn canonicals_snap_gives_its_arguments_file_to_bash() {
             "/var/snap/k8s/common/args/kubelet",
             "--eviction-hard='memory.available<100Mi'\n--containerd=\"${SNAP_COMMON}/run/containerd.sock\"  --v=2\n",
         );
-    let unit = resolve(&tree, "snap.k8s.kubelet.service", &Manager::default());
+    let unit = resolve_unit(&tree, "snap.k8s.kubelet.service", &Manager::default());
     let command = resolve_command(&tree, &unit, None);
     assert_eq!(command.launcher, Launcher::K8sSnap);
     assert_eq!(
@@ -143,17 +143,17 @@ fn canonicals_snap_gives_its_arguments_file_to_bash() {
 #[test]
 fn the_likeliest_unit_is_the_one_that_starts_at_boot() {
     let packaged = MemoryTree::new().file("/usr/lib/systemd/system/kubelet.service", "[Service]\n");
-    assert_eq!(candidates(&MemoryTree::new()), ["kubelet.service"]);
+    assert_eq!(candidate_units(&MemoryTree::new()), ["kubelet.service"]);
     let both = packaged
         .file("/etc/systemd/system/k3s.service", "[Service]\n")
         .file("/etc/systemd/system/kubelet-edge.service", "[Service]\n")
         .file("/etc/systemd/system/kubelet.service.d/x.conf", "");
-    assert_eq!(candidates(&both), ["kubelet.service", "k3s.service", "kubelet-edge.service"]);
+    assert_eq!(candidate_units(&both), ["kubelet.service", "k3s.service", "kubelet-edge.service"]);
     let enabled =
         both.clone().link("/etc/systemd/system/multi-user.target.wants/k3s.service", "/etc/systemd/system/k3s.service");
-    assert_eq!(candidates(&enabled)[0], "k3s.service");
+    assert_eq!(candidate_units(&enabled)[0], "k3s.service");
     let masked = both.link("/etc/systemd/system/kubelet.service", "/dev/null");
-    assert_eq!(candidates(&masked), ["k3s.service", "kubelet-edge.service", "kubelet.service"]);
+    assert_eq!(candidate_units(&masked), ["k3s.service", "kubelet-edge.service", "kubelet.service"]);
 }
 
 #[test]

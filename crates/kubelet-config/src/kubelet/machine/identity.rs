@@ -75,12 +75,12 @@ fn snap(tree: &dyn Tree, path: &str) -> Option<Located<String>> {
 mod tests {
     use super::*;
     use crate::kubelet::{
-        systemd::{Arg, Manager, resolve},
+        systemd::{Arg, Manager, resolve_unit},
         tree::MemoryTree,
     };
 
     fn unit(name: &str, program: &str) -> Unit {
-        let mut unit = resolve(&MemoryTree::new(), name, &Manager::default());
+        let mut unit = resolve_unit(&MemoryTree::new(), name, &Manager::default());
         unit.argv = vec![Arg { text: program.to_owned(), declared: Location::file("/u"), origins: Vec::new() }];
         unit
     }

@@ -1,5 +1,5 @@
 //! What the kubelet will find around it: memory, swap, kernel settings, the runtime's configuration, CNI, credentials,
-//! each value with the file that says so. Read from a [`Tree`](super::tree::Tree); what is not there is `None`.
+//! each value with the file that says so. Read from a [`Tree`]; what is not there is `None`.
 
 mod certificate;
 mod cni;

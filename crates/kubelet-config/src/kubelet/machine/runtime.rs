@@ -82,7 +82,7 @@ struct Service {
 }
 
 fn service(tree: &dyn Tree, name: &str) -> Service {
-    let unit = systemd::resolve(tree, name, &Manager::default());
+    let unit = systemd::resolve_unit(tree, name, &Manager::default());
     let words: Vec<&str> = unit.argv.iter().map(|word| word.text.as_str()).collect();
     let value = |long: &str, short: &str| {
         words.iter().enumerate().skip(1).find_map(|(index, word)| {
@@ -200,7 +200,7 @@ mod tests {
     fn unit(program: &str) -> Unit {
         let text = format!("[Service]\nExecStart={program} agent\n");
         let tree = MemoryTree::new().file("/etc/systemd/system/x.service", text);
-        systemd::resolve(&tree, "x.service", &Manager::default())
+        systemd::resolve_unit(&tree, "x.service", &Manager::default())
     }
 
     #[test]

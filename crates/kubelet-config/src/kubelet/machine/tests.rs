@@ -1,11 +1,11 @@
 use super::{testing::settings, *};
 use crate::kubelet::{
-    systemd::{Manager, resolve},
+    systemd::{Manager, resolve_unit},
     tree::MemoryTree,
 };
 
 fn of(tree: &MemoryTree, settings: &Settings) -> Machine {
-    let unit = resolve(tree, "kubelet.service", &Manager::default());
+    let unit = resolve_unit(tree, "kubelet.service", &Manager::default());
     let known = Known { packages: Packages::read(tree), runtime_version: None };
     survey(tree, &unit, &CommandLine::default(), settings, &known)
 }

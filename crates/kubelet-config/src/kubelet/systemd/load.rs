@@ -46,7 +46,7 @@ struct Loader<'a> {
 }
 
 /// Resolves a unit.
-pub(super) fn resolve(tree: &dyn Tree, name: &str, manager: &Manager) -> Unit {
+pub(super) fn resolve_unit(tree: &dyn Tree, name: &str, manager: &Manager) -> Unit {
     let mut loader = Loader { tree, manager, loaded: Loaded::default(), events: Events::default() };
     let mut unit = Unit::named(name);
     if !matches!(names::kind(name), Some(NameKind::Plain | NameKind::Instance)) {

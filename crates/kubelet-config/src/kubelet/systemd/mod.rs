@@ -208,7 +208,7 @@ pub struct Exec {
     pub prefixes: String,
     /// The program, without prefixes.
     pub program: String,
-    /// The words; the first is argv[0].
+    /// The words; the first is the program.
     pub words: Vec<ExecWord>,
     /// Whether variables are expanded (no `:`).
     pub expands: bool,
@@ -252,7 +252,7 @@ pub struct Unit {
     pub exec: Option<Exec>,
     /// Commands that a reset took away.
     pub replaced_execs: Vec<Exec>,
-    /// The argument list of `exec`, argv[0] first.
+    /// The argument list of `exec`, the program first.
     pub argv: Vec<Arg>,
     /// Other settings, by (section, key).
     pub settings: BTreeMap<(String, String), Setting>,
@@ -291,8 +291,16 @@ impl Default for Manager {
 }
 
 /// Resolves a unit as systemd would load it from `tree` and start it.
-pub fn resolve(tree: &dyn super::tree::Tree, name: &str, manager: &Manager) -> Unit {
-    load::resolve(tree, name, manager)
+///
+/// ```
+/// # use kubelet_config::{*, kubelet::systemd::Manager};
+/// let unit = "[Service]\nEnvironmentFile=-/etc/default/kubelet\nEnvironment=ARGS=--v=1\nExecStart=/usr/bin/kubelet $ARGS\n";
+/// let tree = MemoryTree::new().file("/etc/systemd/system/kubelet.service", unit).file("/etc/default/kubelet", "ARGS=--v=2\n");
+/// let args = &resolve_unit(&tree, "kubelet.service", &Manager::default()).variables["ARGS"];
+/// assert_eq!((&*args.effective.value, &*args.overridden[0].value), ("--v=2", "--v=1"));
+/// ```
+pub fn resolve_unit(tree: &dyn super::tree::Tree, name: &str, manager: &Manager) -> Unit {
+    load::resolve_unit(tree, name, manager)
 }
 
 impl Unit {

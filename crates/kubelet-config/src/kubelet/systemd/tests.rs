@@ -23,7 +23,7 @@ fn service(lines: &str) -> MemoryTree {
 }
 
 fn load(tree: &MemoryTree) -> Unit {
-    resolve(tree, "k.service", &Manager::default())
+    resolve_unit(tree, "k.service", &Manager::default())
 }
 
 fn argv(unit: &Unit) -> Vec<&str> {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::kubelet::{
-    systemd::{Manager, resolve},
+    systemd::{Manager, resolve_unit},
     tree::MemoryTree,
 };
 
@@ -13,7 +13,7 @@ fn host() -> MemoryTree {
 }
 
 fn found(tree: &MemoryTree) -> Vec<String> {
-    let unit = resolve(tree, "kubelet.service", &Manager::default());
+    let unit = resolve_unit(tree, "kubelet.service", &Manager::default());
     find(tree, &unit)
         .into_iter()
         .map(|file| {

@@ -1,15 +1,15 @@
 //! Each rule fires, and stays silent where it must.
 
 use super::super::{
-    Finding, Report, Severity, run,
-    testing::{found, kubeadm},
+    Finding, Report, Severity, lint,
+    tests::support::{found, kubeadm},
 };
 use crate::{
     fix::plan,
     kubelet::{
         location::Location,
         machine::{Certificate, ClientCredential, FileState, Kubeconfig},
-        resolve::{Inputs, Overrides, snapshot},
+        resolve::{Inputs, Overrides, resolve},
         snapshot::{CloudFacts, ClusterFacts, Intent, Lifecycle, Snapshot},
         tree::MemoryTree,
     },
@@ -35,14 +35,14 @@ fn of(extra: &str, inputs: Inputs, rule: &str) -> Vec<String> {
 
 /// Everything, of a snapshot that `change` has changed.
 fn judged(extra: &str, inputs: Inputs, change: impl FnOnce(&mut Snapshot)) -> Report {
-    let mut snapshot = snapshot(&host(extra), inputs);
+    let mut snapshot = resolve(&host(extra), inputs);
     change(&mut snapshot);
-    run(&snapshot)
+    lint(&snapshot)
 }
 
 /// The extra arguments when every edit is made that helps against a finding of `rule`.
 fn mended(tree: &MemoryTree, inputs: &Inputs, rule: &str) -> Option<String> {
-    let judge = |tree: &dyn crate::kubelet::tree::Tree| run(&snapshot(tree, inputs.clone()));
+    let judge = |tree: &dyn crate::kubelet::tree::Tree| lint(&resolve(tree, inputs.clone()));
     let mut plan = plan(tree, &judge, &|finding: &Finding| finding.rule == rule);
     let text = plan.files.pop()?.after;
     Some(text.trim().strip_prefix("KUBELET_EXTRA_ARGS=")?.to_owned())
@@ -160,7 +160,7 @@ fn cl005_compares_with_the_machine() {
 #[test]
 fn what_cloud_init_has_from_the_cloud_is_compared_without_facts() {
     let on = |data: &str, extra: &str| host(extra).file(INSTANCE_DATA, data);
-    let of = |tree: &MemoryTree, rule: &str| severities(&run(&snapshot(tree, inputs("1.33.4"))), rule);
+    let of = |tree: &MemoryTree, rule: &str| severities(&lint(&resolve(tree, inputs("1.33.4"))), rule);
     let wrong = on(HETZNER, "--provider-id=hcloud://42");
     assert_eq!(of(&wrong, "CL005"), [Severity::Error]);
     assert_eq!(mended(&wrong, &inputs("1.33.4"), "CL005").unwrap(), "--provider-id=hcloud://47110815");
@@ -184,7 +184,7 @@ fn what_cloud_init_has_from_the_cloud_is_compared_without_facts() {
     let given = Inputs { cloud: Some(CloudFacts::default()), ..inputs("1.33.4") };
     assert_eq!(found(&wrong, given, "CL007"), [""; 0]);
     let cut = &HETZNER[..HETZNER.len() / 2];
-    let report = run(&snapshot(&on(cut, "--provider-id=hcloud://42"), inputs("1.33.4")));
+    let report = lint(&resolve(&on(cut, "--provider-id=hcloud://42"), inputs("1.33.4")));
     let lack = report.not_checked.iter().find(|lack| lack.rule == "CL005").unwrap();
     assert!(lack.lacks.contains(INSTANCE_DATA), "{}", lack.lacks);
 }
@@ -387,7 +387,7 @@ fn cp001_follows_the_policy() {
         let tree = kubeadm()
             .file("/var/lib/kubelet/config.yaml", config)
             .file("/etc/kubernetes/manifests/kube-apiserver.yaml", manifest);
-        let report = run(&snapshot(&tree, inputs(kubelet)));
+        let report = lint(&resolve(&tree, inputs(kubelet)));
         let finding = report.findings.into_iter().find(|finding| finding.rule == "CP001")?;
         Some(finding.chain[0].at.to_string())
     };

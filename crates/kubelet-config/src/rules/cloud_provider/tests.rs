@@ -4,7 +4,7 @@ use crate::{
         snapshot::{CloudFacts, ClusterFacts, Intent, Process},
         tree::MemoryTree,
     },
-    rules::testing::{external, findings_with, fixed_files, found, kubeadm},
+    rules::tests::support::{external, findings_with, fixed_files, found, kubeadm},
 };
 
 const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-cloud.conf";
@@ -68,7 +68,7 @@ fn every_cause_is_linked_to_the_finding_that_explains_it() {
 fn nowhere_is_said_at_the_command_with_the_line_to_write() {
     let findings = findings_with(&kubeadm(), external());
     let finding = findings.iter().find(|finding| finding.rule == "CL001").unwrap();
-    assert_eq!(finding.at.to_string(), format!("{}:7", crate::rules::testing::DROP_IN));
+    assert_eq!(finding.at.to_string(), format!("{}:7", crate::rules::tests::support::DROP_IN));
     assert_eq!(
         fixed_files(&kubeadm(), &external(), "CL001"),
         ["/etc/default/kubelet\nKUBELET_EXTRA_ARGS=--cloud-provider=external\n"]
@@ -91,7 +91,7 @@ fn it_is_silent_where_the_flag_arrives_or_nobody_wants_it() {
     let none =
         Inputs { intent: Intent { cloud_provider: Some("none".to_owned()), ..Intent::default() }, ..Inputs::default() };
     assert!(places(&kubeadm(), none).is_empty());
-    let report = crate::rules::run(&crate::kubelet::resolve::snapshot(&kubeadm(), Inputs::default()));
+    let report = crate::rules::lint(&crate::kubelet::resolve::resolve(&kubeadm(), Inputs::default()));
     assert!(report.findings.iter().all(|finding| finding.rule != "CL001"));
     assert!(report.not_checked.iter().any(|one| one.rule == "CL001"), "nobody said whether it is wanted");
 }

@@ -1,6 +1,6 @@
 use crate::{
     kubelet::{resolve::Inputs, snapshot::Lifecycle, tree::MemoryTree},
-    rules::testing::{DROP_IN, carets, fixed, found, kubeadm},
+    rules::tests::support::{DROP_IN, carets, fixed, found, kubeadm},
 };
 
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
@@ -94,7 +94,7 @@ fn a_value_of_another_type_is_written_in_the_right_one() {
     }
     let without_kind = kubeadm().file(CONFIG, "# ours\nkind: KubeletConfiguration\nmaxPods: 1\n");
     let right = "# ours\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 1\n";
-    assert_eq!(super::super::testing::fixed(&without_kind, &Inputs::default(), "CF001"), [right]);
+    assert_eq!(super::super::tests::support::fixed(&without_kind, &Inputs::default(), "CF001"), [right]);
 }
 
 #[test]

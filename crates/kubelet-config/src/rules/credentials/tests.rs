@@ -2,8 +2,8 @@ use std::path::Path;
 
 use super::{
     super::{
-        kernel, network, run, runtime,
-        testing::{findings_with, found, kubeadm, says, with_settings},
+        kernel, lint, network, runtime,
+        tests::support::{findings_with, found, kubeadm, says, with_settings},
     },
     *,
 };
@@ -12,7 +12,7 @@ use crate::{
     kubelet::{
         config::{ConfigFile, ConfigFileState, UnknownField},
         effective::From,
-        resolve::{Inputs, Overrides, snapshot},
+        resolve::{Inputs, Overrides, resolve},
         snapshot::Process,
         tree::Tree,
     },
@@ -312,7 +312,7 @@ fn what_a_file_or_a_flag_opens_is_closed_where_it_stands() {
             "/etc/kubernetes/kubelet.conf",
             format!("kind: Config\ncurrent-context: c\ncontexts:\n- {{name: c, context: {{cluster: k, user: u}}}}\nclusters:\n- {{name: k, cluster: {{server: 'https://10.0.0.1:6443'}}}}\nusers:\n- {{name: u, user: {{client-certificate: {CURRENT}}}}}\n"),
         );
-    let judge = |tree: &dyn Tree| run(&snapshot(tree, Inputs::default()));
+    let judge = |tree: &dyn Tree| lint(&resolve(tree, Inputs::default()));
     let plan = plan(&tree, &judge, &|finding| finding.rule.starts_with("AU"));
     let after = |path: &str| plan.files.iter().find(|file| file.path == Path::new(path)).unwrap().after.clone();
     let closed =

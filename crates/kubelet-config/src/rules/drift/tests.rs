@@ -1,11 +1,11 @@
 use crate::{
     kubelet::{
-        resolve::{Inputs, snapshot},
+        resolve::{Inputs, resolve},
         snapshot::{Intent, Loaded, Process},
         systemd::Source,
         tree::MemoryTree,
     },
-    rules::testing::{DROP_IN, external, findings_with, found, kubeadm},
+    rules::tests::support::{DROP_IN, external, findings_with, found, kubeadm},
 };
 
 const ENV: &str = "/etc/default/kubelet";
@@ -13,7 +13,7 @@ const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-cloud.conf";
 
 /// What systemd would have in memory if it had loaded this tree.
 fn loaded(tree: &MemoryTree) -> Loaded {
-    let unit = snapshot(tree, Inputs::default()).unit;
+    let unit = resolve(tree, Inputs::default()).unit;
     let text = |path: &std::path::PathBuf| path.to_str().unwrap().to_owned();
     let all = unit.variables.values().flat_map(|one| one.overridden.iter().chain([&one.effective]));
     Loaded {
@@ -109,7 +109,7 @@ fn a_hint_of_systemds_own_is_passed_on() {
 
 #[test]
 fn without_a_systemd_nothing_is_compared() {
-    let report = crate::rules::run(&snapshot(&kubeadm(), external()));
+    let report = crate::rules::lint(&resolve(&kubeadm(), external()));
     for rule in ["SD020", "SD021"] {
         assert!(report.not_checked.iter().any(|one| one.rule == rule), "{rule}");
     }
@@ -117,7 +117,7 @@ fn without_a_systemd_nothing_is_compared() {
 
 /// Inputs with a kubelet that runs with `tree`'s arguments.
 fn running(tree: &MemoryTree) -> Inputs {
-    let words = snapshot(tree, Inputs::default()).command.args;
+    let words = resolve(tree, Inputs::default()).command.args;
     Inputs {
         process: Some(Process {
             pid: 812,

@@ -1,4 +1,4 @@
-use crate::rules::testing::{DROP_IN, external, findings_with, found, kubeadm};
+use crate::rules::tests::support::{DROP_IN, external, findings_with, found, kubeadm};
 
 const FOLDER: &str = "/etc/systemd/system/kubelet.service.d";
 const FLAG: &str = "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=external\"\n";

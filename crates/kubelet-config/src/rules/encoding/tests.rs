@@ -1,6 +1,6 @@
 use crate::{
     kubelet::resolve::Inputs,
-    rules::testing::{external, fixed_files, found, kubeadm, lost},
+    rules::tests::support::{external, fixed_files, found, kubeadm, lost},
 };
 
 const ENV: &str = "/etc/default/kubelet";

@@ -1,14 +1,14 @@
 use crate::{
     kubelet::{
         location::Location,
-        resolve::{Inputs, snapshot},
+        resolve::{Inputs, resolve},
         snapshot::{Snapshot, UnreadFile},
         systemd::{Assignment, Source},
         tree::MemoryTree,
     },
     rules::{
-        run,
-        testing::{UNIT, carets, external, findings_with, fixed_files, found, kubeadm, lost},
+        lint,
+        tests::support::{UNIT, carets, external, findings_with, fixed_files, found, kubeadm, lost},
     },
 };
 
@@ -19,7 +19,7 @@ const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-own.conf";
 fn with_unread(name: &str, value: &str) -> Snapshot {
     let at = Location::file("/etc/sysconfig/kubelet");
     let line = at.at(3, 1, 18);
-    let mut snapshot = snapshot(&kubeadm(), external());
+    let mut snapshot = resolve(&kubeadm(), external());
     snapshot.unread_files = vec![UnreadFile {
         assignments: vec![Assignment {
             name: name.to_owned(),
@@ -34,7 +34,7 @@ fn with_unread(name: &str, value: &str) -> Snapshot {
 }
 
 fn unread(name: &str, value: &str) -> Vec<String> {
-    let findings = run(&with_unread(name, value)).findings;
+    let findings = lint(&with_unread(name, value)).findings;
     let own = findings.into_iter().filter(|finding| finding.rule == "SD003");
     own.map(|one| format!("{:?} {} {}", one.severity, one.at, one.lost_flags.join(" "))).collect()
 }
@@ -47,7 +47,7 @@ fn a_file_that_nothing_reads_is_an_error_if_it_holds_an_expected_flag() {
     );
     assert!(unread("KUBELET_EXTRA_ARGS", "--max-pods=220")[0].starts_with("Warning"));
     assert!(unread("KUBELET_CGROUP", "systemd")[0].starts_with("Warning"));
-    let report = run(&with_unread("X", "--cloud-provider=external"));
+    let report = lint(&with_unread("X", "--cloud-provider=external"));
     let lost = report.findings.iter().find(|finding| finding.rule == "CL001").unwrap();
     assert_eq!(lost.caused_by.as_ref().unwrap().0, "SD003");
 }

@@ -1,6 +1,6 @@
 use crate::{
     kubelet::{resolve::Inputs, snapshot::Intent},
-    rules::testing::{DROP_IN, carets, external, findings_with, fixed_files, found, kubeadm, lost},
+    rules::tests::support::{DROP_IN, carets, external, findings_with, fixed_files, found, kubeadm, lost},
 };
 
 const ENV: &str = "/etc/default/kubelet";

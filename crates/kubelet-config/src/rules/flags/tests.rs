@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::super::testing::{DROP_IN, fixed, found, kubeadm};
+use super::super::tests::support::{DROP_IN, fixed, found, kubeadm};
 use crate::kubelet::{
     resolve::Inputs,
     tree::{MemoryTree, Tree as _},
@@ -89,8 +89,8 @@ fn fl002_deletes_the_flag_with_its_value() {
 
 #[test]
 fn fl002_needs_a_version() {
-    use crate::{kubelet::resolve::snapshot, rules::run};
-    let report = run(&snapshot(&host("--cloud-config=/x"), Inputs::default()));
+    use crate::{kubelet::resolve::resolve, rules::lint};
+    let report = lint(&resolve(&host("--cloud-config=/x"), Inputs::default()));
     assert!(report.not_checked.iter().any(|lack| lack.rule == "FL002"));
     assert!(report.findings.iter().any(|finding| finding.rule == "FL003"));
 }

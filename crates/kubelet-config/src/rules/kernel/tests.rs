@@ -1,5 +1,5 @@
 use super::{
-    super::testing::{kubeadm, says, with_settings},
+    super::tests::support::{kubeadm, says, with_settings},
     *,
 };
 use crate::kubelet::{effective::From, layers::Launcher, location::Location, resolve::Inputs, tree::MemoryTree};

@@ -2,12 +2,12 @@ use crate::{
     edit::Change,
     fix::plan,
     kubelet::{
-        resolve::{Inputs, snapshot},
+        resolve::{Inputs, resolve},
         tree::MemoryTree,
     },
     rules::{
-        Finding, Severity, run,
-        testing::{UNIT, findings_with, found, kubeadm},
+        Finding, Severity, lint,
+        tests::support::{UNIT, findings_with, found, kubeadm},
     },
 };
 
@@ -45,7 +45,7 @@ fn one(tree: &MemoryTree, rule: &str) -> Finding {
 #[test]
 fn sd023_names_what_hides_the_words() {
     let tree = kubeadm().file(UNIT, "[Service]\nExecStart=/bin/sh -c 'exec /usr/bin/kubelet $KUBELET_EXTRA_ARGS'\n");
-    let tree = tree.without(crate::rules::testing::DROP_IN);
+    let tree = tree.without(crate::rules::tests::support::DROP_IN);
     let found = judged(&tree, "SD023");
     assert!(found[0].starts_with("info /usr/lib/systemd/system/kubelet.service:2: "), "{found:?}");
     assert!(found[0].contains("/bin/sh is a shell"), "{found:?}");
@@ -123,7 +123,7 @@ fn server() -> MemoryTree {
 
 /// The configuration after the edits of one rule.
 fn edited(tree: &MemoryTree, rule: &str) -> String {
-    let judge = |tree: &dyn crate::kubelet::tree::Tree| run(&snapshot(tree, Inputs::default()));
+    let judge = |tree: &dyn crate::kubelet::tree::Tree| lint(&resolve(tree, Inputs::default()));
     let mut files = plan(tree, &judge, &|finding| finding.rule == rule).files;
     assert_eq!(files.len(), 1, "{files:?}");
     files.remove(0).after

@@ -1,5 +1,5 @@
 use super::{
-    super::testing::{kubeadm, says, with_settings},
+    super::tests::support::{kubeadm, says, with_settings},
     *,
 };
 use crate::kubelet::{effective::From, layers::Launcher, resolve::Inputs, snapshot::Process, tree::MemoryTree};
@@ -97,7 +97,7 @@ fn a_missing_file_is_judged_on_a_running_host_alone() {
 fn pods_get_the_servers_that_systemd_resolved_asks() {
     let edits = |server: &str| {
         let tree = kubeadm().file("/etc/resolv.conf", format!("nameserver {server}\n"));
-        let found = crate::rules::testing::findings_with(&tree, Inputs::default());
+        let found = crate::rules::tests::support::findings_with(&tree, Inputs::default());
         found.into_iter().find(|one| one.rule == "NW003").unwrap().edits
     };
     let line = "resolvConf: /run/systemd/resolve/resolv.conf".to_owned();

@@ -1,6 +1,6 @@
 use crate::{
     kubelet::{resolve::Inputs, tree::MemoryTree},
-    rules::testing::{DROP_IN, UNIT, carets, external, fixed_files, found, kubeadm, lost},
+    rules::tests::support::{DROP_IN, UNIT, carets, external, fixed_files, found, kubeadm, lost},
 };
 
 const ENV: &str = "/etc/default/kubelet";

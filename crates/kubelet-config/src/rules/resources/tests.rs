@@ -1,13 +1,13 @@
 use crate::{
     fix::plan,
     kubelet::{
-        resolve::{Inputs, snapshot},
+        resolve::{Inputs, resolve},
         snapshot::Lifecycle,
         tree::MemoryTree,
     },
     rules::{
-        run,
-        testing::{UNIT, findings_with, found, kubeadm},
+        lint,
+        tests::support::{UNIT, findings_with, found, kubeadm},
     },
 };
 
@@ -114,7 +114,7 @@ fn enforcing_needs_a_cgroup_that_is_there() {
 
 /// The file after the edits of one rule.
 fn edited(tree: &MemoryTree, rule: &str) -> String {
-    let judge = |tree: &dyn crate::kubelet::tree::Tree| run(&snapshot(tree, Inputs::default()));
+    let judge = |tree: &dyn crate::kubelet::tree::Tree| lint(&resolve(tree, Inputs::default()));
     let mut files = plan(tree, &judge, &|finding| finding.rule == rule).files;
     assert_eq!(files.len(), 1, "{files:?}");
     files.remove(0).after

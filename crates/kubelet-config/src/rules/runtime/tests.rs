@@ -1,5 +1,5 @@
 use super::{
-    super::testing::{kubeadm, says, with_settings},
+    super::tests::support::{kubeadm, says, with_settings},
     *,
 };
 use crate::kubelet::{layers::Launcher, resolve::Inputs, tree::MemoryTree};
@@ -179,7 +179,7 @@ fn the_kubelets_file_gets_the_runtimes_driver() {
     {
         let tree = kubeadm().file(CONFIG, SYSTEMD).file(FILE, format!("{head}{before}"));
         let judge = |tree: &dyn crate::kubelet::tree::Tree| {
-            crate::rules::run(&crate::kubelet::resolve::snapshot(tree, inputs("1.30.1", Some("1.7.2"))))
+            crate::rules::lint(&crate::kubelet::resolve::resolve(tree, inputs("1.30.1", Some("1.7.2"))))
         };
         let plan = crate::fix::plan(&tree, &judge, &|finding| finding.rule == "RT003");
         assert_eq!(plan.files[0].after, format!("{head}{after}"), "{:?}", plan.left);

@@ -1,6 +1,6 @@
 use crate::{
     kubelet::resolve::Inputs,
-    rules::testing::{carets, findings_with, fixed_files, found, kubeadm, lost},
+    rules::tests::support::{carets, findings_with, fixed_files, found, kubeadm, lost},
 };
 
 const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-own.conf";

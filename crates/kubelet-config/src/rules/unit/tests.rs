@@ -2,12 +2,12 @@ use crate::{
     kubelet::{
         location::Location,
         machine::TrustedFile,
-        resolve::{Inputs, snapshot},
+        resolve::{Inputs, resolve},
         snapshot::{Lifecycle, Loaded},
     },
     rules::{
-        Report, run,
-        testing::{DROP_IN, UNIT, carets, found, kubeadm},
+        Report, lint,
+        tests::support::{DROP_IN, UNIT, carets, found, kubeadm},
     },
 };
 
@@ -51,7 +51,7 @@ fn a_unit_that_is_missing_or_masked_is_fatal() {
     assert!(found_masked[0].contains("masked"), "{found_masked:?}");
     assert!(found(&kubeadm(), Inputs::default(), "SD019").is_empty());
     for tree in [missing, masked] {
-        let others = run(&snapshot(&tree, crate::rules::testing::external())).findings;
+        let others = lint(&resolve(&tree, crate::rules::tests::support::external())).findings;
         assert!(others.iter().all(|finding| finding.rule != "CL001"), "nothing is started at all");
     }
 }
@@ -69,7 +69,7 @@ fn a_disabled_unit_does_not_come_back() {
 }
 
 fn judged(files: &[(&str, bool, u32, u32)]) -> Report {
-    let mut snapshot = snapshot(&kubeadm(), Inputs::default());
+    let mut snapshot = resolve(&kubeadm(), Inputs::default());
     snapshot.machine.trusted_files = files
         .iter()
         .map(|(path, secret, mode, uid)| TrustedFile {
@@ -80,7 +80,7 @@ fn judged(files: &[(&str, bool, u32, u32)]) -> Report {
             gid: 0,
         })
         .collect();
-    let mut report = run(&snapshot);
+    let mut report = lint(&snapshot);
     report.findings.retain(|finding| finding.rule == "SD026");
     report
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::kubelet::{
     effective::Settings,
-    resolve::{Inputs, snapshot},
+    resolve::{Inputs, resolve},
     systemd::tests::hosts::tree_of,
 };
 
@@ -49,7 +49,7 @@ fn the_settings_of_every_host_are_those_that_were_expected() {
             hostname: expected["host"]["hostname"].as_str().map(str::to_owned),
             ..Inputs::default()
         };
-        let settings = snapshot(&tree, inputs).settings;
+        let settings = resolve(&tree, inputs).settings;
         for (name, wanted) in expected["effective"].as_object().unwrap() {
             if OTHER.contains(&name.as_str()) {
                 continue;

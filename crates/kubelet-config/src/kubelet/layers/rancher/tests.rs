@@ -2,7 +2,7 @@ use std::fmt::Write as _;
 
 use crate::kubelet::{
     layers::{KubeletCommand, Launcher, resolve_command},
-    systemd::{Manager, resolve},
+    systemd::{Manager, resolve_unit},
     tree::MemoryTree,
 };
 
@@ -30,7 +30,7 @@ fn launched(tree: &MemoryTree) -> KubeletCommand {
     } else {
         "k3s-agent.service"
     };
-    resolve_command(tree, &resolve(tree, name, &Manager::default()), None)
+    resolve_command(tree, &resolve_unit(tree, name, &Manager::default()), None)
 }
 
 fn tree_has(tree: &MemoryTree, path: &str) -> bool {

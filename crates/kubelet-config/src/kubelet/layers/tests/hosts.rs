@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::kubelet::{
-    resolve::{Inputs, snapshot},
+    resolve::{Inputs, resolve},
     snapshot::Snapshot,
     systemd::{Manager, tests::hosts::tree_of},
 };
@@ -28,7 +28,7 @@ fn hosts() -> Vec<(String, Value, Snapshot)> {
             ..Inputs::default()
         };
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        hosts.push((name, expected, snapshot(&tree_of(&path.join("rootfs")), inputs)));
+        hosts.push((name, expected, resolve(&tree_of(&path.join("rootfs")), inputs)));
     }
     assert!(hosts.len() >= 17, "{} hosts", hosts.len());
     hosts
@@ -74,7 +74,7 @@ fn kubelets_get_the_flags_that_are_expected() {
 fn hosts_without_a_name_for_their_unit_find_it() {
     for (name, expected, _) in hosts() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hosts").join(&name).join("rootfs");
-        let found = super::candidates(&tree_of(&root));
+        let found = super::candidate_units(&tree_of(&root));
         assert_eq!(Some(found[0].as_str()), expected["unit"]["name"].as_str(), "{name}");
     }
 }

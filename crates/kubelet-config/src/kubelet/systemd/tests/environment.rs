@@ -15,7 +15,7 @@ fn fact_18_who_wins() {
         environment: BTreeMap::from([("M".to_owned(), "manager".to_owned()), ("N".to_owned(), "n".to_owned())]),
         ..Manager::default()
     };
-    let unit = resolve(&tree, "k.service", &manager);
+    let unit = resolve_unit(&tree, "k.service", &manager);
     for (name, expected) in [
         ("A", Some("1")),
         ("B", Some("2")),
@@ -109,7 +109,7 @@ fn fact_22_the_words_of_environment() {
 fn pass_environment_takes_from_the_manager() {
     let manager = Manager { environment: BTreeMap::from([("P".to_owned(), "1".to_owned())]), ..Manager::default() };
     let tree = service("ExecStart=/bin/x\nPassEnvironment=P Q 1bad");
-    let unit = resolve(&tree, "k.service", &manager);
+    let unit = resolve_unit(&tree, "k.service", &manager);
     assert_eq!(unit.variables["P"].effective.source, Source::Passed);
     assert!(!unit.variables.contains_key("Q"));
 }

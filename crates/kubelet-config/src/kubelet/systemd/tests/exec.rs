@@ -60,7 +60,7 @@ fn fact_34_prefixes() {
     assert!(exec.references().is_empty());
     assert!(matches!(load(&service("ExecStart=|/bin/x")).load, LoadState::BadSetting { .. }));
     let manager = Manager { version: 258, ..Manager::default() };
-    assert_eq!(resolve(&service("ExecStart=|/bin/x"), "k.service", &manager).load, LoadState::Loaded);
+    assert_eq!(resolve_unit(&service("ExecStart=|/bin/x"), "k.service", &manager).load, LoadState::Loaded);
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn the_hosts_resolve_as_systemd_resolved_them() {
     let mut count = 0;
     for (host, expected, tree) in hosts() {
         let name = expected["unit"]["name"].as_str().unwrap();
-        let unit = resolve(&tree, name, &manager(&expected));
+        let unit = resolve_unit(&tree, name, &manager(&expected));
         assert_eq!(unit.load, LoadState::Loaded, "{host}");
         assert_eq!(shape(&unit), expected["unit"], "{host}");
         let argv: Vec<&str> = unit.argv.iter().map(|word| word.text.as_str()).collect();
@@ -109,7 +109,7 @@ fn the_hosts_resolve_as_systemd_resolved_them() {
 fn words_stand_where_they_say() {
     let mut checked = 0;
     for (host, expected, tree) in hosts() {
-        let unit = resolve(&tree, expected["unit"]["name"].as_str().unwrap(), &manager(&expected));
+        let unit = resolve_unit(&tree, expected["unit"]["name"].as_str().unwrap(), &manager(&expected));
         for word in &unit.argv {
             let at = word.at();
             let text = tree.read_text(Path::new(&*at.file)).unwrap();

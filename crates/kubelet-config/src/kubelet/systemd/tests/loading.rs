@@ -28,7 +28,7 @@ fn fact_1_the_first_folder_wins_and_lib_is_usr_lib() {
 fn fact_1_a_given_search_path_counts() {
     let tree = MemoryTree::new().file("/opt/units/k.service", UNIT);
     let manager = Manager { unit_path: Some(vec![PathBuf::from("/opt/units")]), ..Manager::default() };
-    assert_eq!(resolve(&tree, "k.service", &manager).load, LoadState::Loaded);
+    assert_eq!(resolve_unit(&tree, "k.service", &manager).load, LoadState::Loaded);
     assert_eq!(load(&tree).load, LoadState::NotFound);
 }
 
@@ -58,7 +58,7 @@ fn fact_3_aliases_share_their_drop_ins() {
         .file(format!("{ETC}/other.service.d/a.conf"), drop_in("E=1"))
         .file(format!("{ETC}/other.service.d/b.conf"), drop_in("D=lost"));
     for name in ["k.service", "other.service"] {
-        let unit = resolve(&tree, name, &Manager::default());
+        let unit = resolve_unit(&tree, name, &Manager::default());
         assert_eq!(unit.names, ["k.service", "other.service"]);
         assert_eq!(dropins(&unit), [format!("{ETC}/other.service.d/a.conf"), format!("{ETC}/k.service.d/b.conf")]);
         // Measured: the fragment is read under the name that was asked for, the drop-ins under the id.
@@ -99,10 +99,10 @@ fn fact_5_templates_prefixes_and_types() {
             .file(format!("{ETC}/{folder}.d/{folder}.conf"), drop_in("A=1"))
             .file(format!("{ETC}/{folder}.d/same.conf"), drop_in(&format!("WHO={folder}")));
     }
-    let unit = resolve(&tree, "a-b@x.service", &Manager::default());
+    let unit = resolve_unit(&tree, "a-b@x.service", &Manager::default());
     assert_eq!(argv(&unit)[1..], ["x", "x", "b", "a-b@x.service", "a-b@x", "a-b", "/x", "a-b@x.service"]);
     assert_eq!(unit.dropins.len(), 6);
-    assert!(matches!(resolve(&tree, "a-b@.service", &Manager::default()).load, LoadState::Error { .. }));
+    assert!(matches!(resolve_unit(&tree, "a-b@.service", &Manager::default()).load, LoadState::Error { .. }));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn fact_8_of_one_name_one_survives() {
         .file(format!("{run}/{name}.d/10-x.conf"), drop_in("A=own"))
         .file(format!("{USR}/{name}.d/20-x.conf"), drop_in("B=own"))
         .file(format!("{ETC}/service.d/20-x.conf"), drop_in("B=type"));
-    let unit = resolve(&tree, name, &Manager::default());
+    let unit = resolve_unit(&tree, name, &Manager::default());
     assert_eq!(unit.variables["A"].effective.value, "prefix");
     assert_eq!(unit.variables["B"].effective.value, "own");
     let shadowed = |kind: &EventKind| matches!(kind, EventKind::DropInShadowed { .. });

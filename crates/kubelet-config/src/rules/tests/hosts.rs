@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, path::Path};
 
 use serde_json::Value;
 
-use super::{Report, all, run};
+use super::super::{Report, lint, rules};
 use crate::kubelet::{
     machine::Socket,
-    resolve::{Inputs, Overrides, snapshot},
+    resolve::{Inputs, Overrides, resolve},
     snapshot::{CloudFacts, Intent, Snapshot},
     systemd::{Manager, tests::hosts::tree_of},
     tree::{MemoryTree, Tree},
@@ -64,7 +64,7 @@ fn inputs(expected: &Value) -> Inputs {
 
 /// What the tree cannot hold of this host, and no field of [`Inputs`] has.
 pub(crate) fn resolved(tree: &dyn Tree, inputs: Inputs, expected: &Value) -> Snapshot {
-    let mut snapshot = snapshot(tree, inputs);
+    let mut snapshot = resolve(tree, inputs);
     snapshot.machine.cri.socket = Some(Socket::Connected);
     let disabled = expected["host"]["k3s_server_disables_ccm"].as_bool();
     if disabled.is_some() {
@@ -83,7 +83,7 @@ pub(crate) fn names() -> Vec<String> {
 
 #[test]
 fn the_hosts_have_the_findings_that_are_expected_of_them() {
-    let known: BTreeSet<&str> = all().map(|rule| rule.id.as_str()).collect();
+    let known: BTreeSet<&str> = rules().map(|rule| rule.id.as_str()).collect();
     let mut wrong = Vec::new();
     for name in names() {
         let (tree, inputs, expected) = host(&name);
@@ -92,7 +92,7 @@ fn the_hosts_have_the_findings_that_are_expected_of_them() {
         for prefix in &scope {
             assert!(known.iter().any(|rule| rule.starts_with(prefix)), "{name}: no rule {prefix}…");
         }
-        let report: Report = run(&resolved(&tree, inputs, &expected));
+        let report: Report = lint(&resolved(&tree, inputs, &expected));
         let mut found: Vec<String> = report
             .findings
             .iter()

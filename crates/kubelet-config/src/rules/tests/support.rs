@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{Finding, run};
+use super::super::{Finding, lint};
 use crate::{
     fix::plan,
     kubelet::{
         effective::{Effective, From},
         machine::{Known, survey},
-        resolve::{Inputs, snapshot},
+        resolve::{Inputs, resolve},
         snapshot::{Intent, Snapshot},
         tree::{MemoryTree, Tree},
     },
@@ -51,7 +51,7 @@ pub(crate) fn kubeadm() -> MemoryTree {
 
 /// Everything that is found, with `inputs`.
 pub(crate) fn findings_with(tree: &MemoryTree, inputs: Inputs) -> Vec<Finding> {
-    run(&snapshot(tree, inputs)).findings
+    lint(&resolve(tree, inputs)).findings
 }
 
 /// What one rule finds, as `severity at: message`.
@@ -68,7 +68,7 @@ pub(crate) fn found(tree: &MemoryTree, inputs: Inputs, rule: &str) -> Vec<String
 /// A snapshot of `tree` in which settings stand as these pairs say, each at its place.
 pub(crate) fn with_settings(tree: &MemoryTree, inputs: Inputs, pairs: &[(&str, serde_json::Value, From)]) -> Snapshot {
     let known = Known { runtime_version: inputs.overrides.runtime_version.clone(), ..Known::default() };
-    let mut snapshot = snapshot(tree, inputs);
+    let mut snapshot = resolve(tree, inputs);
     for (path, value, from) in pairs {
         let setting = Effective { value: value.clone(), from: from.clone(), keys: BTreeMap::new() };
         snapshot.settings.0.insert((*path).to_owned(), setting);
@@ -84,7 +84,7 @@ pub(crate) fn with_settings(tree: &MemoryTree, inputs: Inputs, pairs: &[(&str, s
 
 /// What one rule says of a snapshot: `severity at: message`, then `not checked: …` for each thing that it lacked.
 pub(crate) fn says(snapshot: &Snapshot, rule: &str) -> Vec<String> {
-    let report = run(snapshot);
+    let report = lint(snapshot);
     let findings = report.findings.into_iter().filter(|finding| finding.rule == rule).map(|finding| {
         let severity = format!("{:?}", finding.severity).to_lowercase();
         format!("{severity} {}: {}", finding.at, finding.message)
@@ -133,7 +133,7 @@ pub(crate) fn lost(tree: &MemoryTree, inputs: Inputs, rule: &str) -> Vec<String>
 
 /// The files as the edits of one rule leave them, where they help: `path`, a line break, the text.
 pub(crate) fn fixed_files(tree: &MemoryTree, inputs: &Inputs, rule: &str) -> Vec<String> {
-    let judge = |tree: &dyn Tree| run(&snapshot(tree, inputs.clone()));
+    let judge = |tree: &dyn Tree| lint(&resolve(tree, inputs.clone()));
     let plan = plan(tree, &judge, &|finding| finding.rule == rule);
     plan.files.iter().map(|file| format!("{}\n{}", file.path.display(), file.after)).collect()
 }

@@ -1,19 +1,19 @@
 //! Healthy hosts of other distributions and installers, as they are known: the rules on units, drop-ins and environment
 //! files find nothing worse than `info` on them.
 
-use super::{
-    Severity, run,
-    testing::{external, kubeadm},
+use super::super::{
+    Severity, lint,
+    tests::support::{external, kubeadm},
 };
 use crate::kubelet::{
-    resolve::{Inputs, snapshot},
+    resolve::{Inputs, resolve},
     tree::MemoryTree,
 };
 
 /// What the rules on systemd's side find, of warnings and worse.
 fn bad(tree: &MemoryTree, unit: &str) -> Vec<String> {
     let inputs = Inputs { unit: Some(unit.to_owned()), ..external() };
-    let findings = run(&snapshot(tree, inputs)).findings;
+    let findings = lint(&resolve(tree, inputs)).findings;
     findings
         .into_iter()
         .filter(|finding| finding.rule.starts_with("SD") || finding.rule == "CL001")
