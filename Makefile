@@ -94,6 +94,7 @@ test: cargo-deny ## The gate: format, lints, dependencies' licences and sources,
 	@tests/step.sh "cargo fmt" cargo fmt --all --check
 	@tests/step.sh "cargo clippy" cargo clippy --locked --workspace --all-targets -- -D warnings
 	@tests/step.sh "cargo deny" "$(CACHE)/cargo/bin/cargo-deny" --locked --workspace check --hide-inclusion-graph bans licenses sources
+	@tests/step.sh "cargo doc" env RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --package kubelet-config --package redact
 	@tests/step.sh "cargo test" cargo test --locked --no-fail-fast
 	@tests/step.sh "stories" $(MAKE) stories TIER=gate
 

@@ -124,14 +124,15 @@ impl Check {
         if tree.is_this_host() {
             block_on(live::try_socket(&mut snapshot))?;
         }
-        if self.shown.fix {
-            return Ok(self.fix(&tree, gathered, &snapshot));
-        }
         let chosen = self.choice.apply(rules::lint(&snapshot), &tree);
         if snapshot.unit.load == LoadState::NotFound && !chosen.is_about(&snapshot.unit.name, &tree) {
             anyhow::bail!(self.no_unit(&snapshot));
         }
         notes.extend(tree.denied().iter().map(|path| format!("permission denied: {}", path.display())));
+        if self.shown.fix {
+            notes.iter().for_each(|note| complain(note));
+            return Ok(self.fix(&tree, gathered, &snapshot, &chosen));
+        }
         let is_bad = chosen.worst() >= Some(Severity::Error);
         let report = self.report(&tree, &snapshot, &chosen, &notes);
         Ok((if is_bad { BAD } else { GOOD }, report))
@@ -148,8 +149,8 @@ impl Check {
     }
 
     /// The exit code and the patch; prints the rest.
-    fn fix(&self, tree: &HostTree, mut gathered: Gathered, snapshot: &Snapshot) -> (u8, String) {
-        let is_stale = rules::lint(snapshot).findings.iter().any(|finding| finding.rule == STALE);
+    fn fix(&self, tree: &HostTree, mut gathered: Gathered, snapshot: &Snapshot, chosen: &Chosen) -> (u8, String) {
+        let is_stale = chosen.findings.iter().any(|finding| finding.rule == STALE);
         // An edited file differs from what systemd and the running kubelet have until they are restarted.
         (gathered.inputs.loaded, gathered.inputs.process) = (None, None);
         let judge = |tree: &dyn Tree| {

@@ -195,6 +195,23 @@ fn the_json_document_is_as_its_schema_says() {
 }
 
 #[test]
+fn a_patch_fixes_what_it_says_and_the_exit_code_is_of_what_is_left() {
+    let host = Host::new("kubeadm-debian-hetzner");
+    let (code, patch) = host.check(&["--fix", "--intent=cloud-provider=external"]);
+    assert!(code == GOOD && patch.contains("\n+KUBELET_EXTRA_ARGS=--cloud-provider=external\n"), "{code} {patch}");
+    let (code, patch) = host.check(&["--fix", "--intent=cloud-provider=external", "--ignore=SD,CL"]);
+    assert_eq!((code, patch.as_str()), (GOOD, ""));
+}
+
+#[test]
+fn the_names_of_version_0_1_still_work() {
+    let root = Host::new("aks").root();
+    let mut old = parse(&["--root", root.to_str().unwrap(), "--format=json"]).unwrap();
+    assert_eq!(old.old_root.take(), Some(root));
+    assert_eq!(old.shown.output, Format::Json);
+}
+
+#[test]
 fn sarif_names_files_that_exist() {
     let host = Host::new("broken-five-ways");
     let log: Value = serde_json::from_str(&host.check(&["--output=sarif"]).1).unwrap();
@@ -225,6 +242,7 @@ fn the_exit_code_tells_errors_from_what_could_not_be_checked() {
         (Path::new("/nowhere/at/all"), &[][..], "/nowhere/at/all"),
         (Path::new("/etc/passwd"), &[], "not a directory"),
         (empty.path(), &[], "--unit"),
+        (empty.path(), &["--fix"], "--unit"),
         (&root, &["--unit=mine"], "mine.service"),
         (&root, &["--facts=/nowhere.json"], "/nowhere.json"),
     ] {

@@ -170,7 +170,7 @@ fn finding(
         }
         (None, Some(cause)) => {
             let new = if cause.at == at { new } else { new.step(cause.at.clone(), "this is why it is lost") };
-            let fix = format!("do what {} at {} says{exists}", cause.rule, cause.at);
+            let fix = format!("follow the fix of {} at {}{exists}", cause.rule, cause.at);
             new.fix(fix).caused_by(cause.rule, cause.at.clone())
         }
         (None, None) => {

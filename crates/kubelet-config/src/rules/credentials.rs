@@ -105,8 +105,9 @@ const PROVIDE: &str = "Find out why what sets the node up (cloud-init, the clust
                        kubeconfig. Or write a bootstrap kubeconfig with a valid token, and name it with \
                        --bootstrap-kubeconfig.";
 
-const JOIN: &str = "On a control plane run kubeadm token create --print-join-command, and here the command that it prints; if \
-                    the node had joined before, run kubeadm reset first.";
+const JOIN: &str = "On a worker: run kubeadm token create --print-join-command on a control plane node, then here kubeadm \
+                    reset (if the node had joined before) and the command that was printed. On a control plane node do \
+                    not run kubeadm reset, which deletes its etcd data: run kubeadm init phase kubeconfig kubelet.";
 
 #[cfg(test)]
 mod tests;

@@ -49,12 +49,11 @@ fn not_read(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, reason: N
         NotADropIn::Hidden if !is_conf => Severity::Info,
         NotADropIn::Suffix | NotADropIn::Hidden | NotADropIn::Folder => Severity::Warning,
     };
-    let new_name = name.trim_start_matches('.').split(".conf").next().unwrap_or(name);
     let message = format!("systemd does not read this file for {unit}: {}", not_a_drop_in(reason));
     Finding::new("SD009", arrived.error_if_expected(&event.text, usual), event.at.clone(), message)
         .lost(arrived.lost(&event.text))
         .fix(format!(
-            "to have it read, `mv {file} /etc/systemd/system/{unit}.d/{new_name}.conf`, then {}; else delete it",
+            "if the kubelet needs its settings, move it to /etc/systemd/system/{unit}.d/ under a name of its own that ends in .conf, then {}; else delete it",
             reload(snapshot)
         ))
 }
@@ -65,7 +64,7 @@ fn not_a_drop_in(reason: NotADropIn) -> &'static str {
         NotADropIn::Suffix => "its name does not end in .conf",
         NotADropIn::Hidden => "its name starts with a dot",
         NotADropIn::Prefix => "this folder is for units whose names begin with the folder's name, up to the dash",
-        NotADropIn::Folder => "its folder is no drop-in folder of this unit",
+        NotADropIn::Folder => "its directory is not a drop-in directory of this unit",
     }
 }
 

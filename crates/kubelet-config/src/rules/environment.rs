@@ -209,7 +209,9 @@ fn set_again(snapshot: &Snapshot, overridden: &Assignment, variable: &Variable, 
     let effective = &variable.effective;
     let order = match (file_name(&overridden.at), file_name(&effective.at)) {
         (first, second) if overridden.at.file != effective.at.file && first != second => {
-            format!("which counts: it is loaded later, because {second} sorts after {first} in whatever directories")
+            format!(
+                "which counts: it is loaded later, because systemd sorts drop-ins by file name, not by directory, and {second} comes after {first}"
+            )
         }
         _ => "which counts because it comes later".to_owned(),
     };

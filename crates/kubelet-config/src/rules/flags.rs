@@ -92,7 +92,7 @@ fn in_no_release(snapshot: &Snapshot, used: &FlagUse) -> Finding {
         return finding.edits(at::deletion(snapshot, used).filter(|_| !used.value_in_next_word));
     };
     Finding::new("FL001", severity, at.clone(), format!("{message}. Did you mean --{near}?"))
-        .fix(format!("at {at}: write --{near} for {flag}"))
+        .fix(format!("at {at}: write --{near} instead of {flag}"))
         .edits(at::name(snapshot, used).map(|at| (at, Change::Text(format!("--{near}")))))
 }
 
@@ -166,7 +166,7 @@ fn delete(used: &FlagUse, spec: &FlagSpec, at: &Location) -> String {
         "nothing" => String::new(),
         text => match text.strip_prefix("nothing: ") {
             Some(why) => format!("; nothing takes its place ({why})"),
-            None => format!("; in its place there is {text}"),
+            None => format!("; use instead: {text}"),
         },
     };
     let kubeadm =

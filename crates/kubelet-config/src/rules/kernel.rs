@@ -95,7 +95,7 @@ fn ip_forward(snapshot: &Snapshot, report: &mut Report) {
 /// The command that sets kernel settings now and at each boot.
 fn persist(values: &[(&str, &str)]) -> String {
     let lines: Vec<String> = values.iter().map(|(name, value)| format!("'{name} = {value}'")).collect();
-    format!("printf '%s\\n' {} > /etc/sysctl.d/90-kubelet.conf && sysctl --system", lines.join(" "))
+    format!("printf '%s\\n' {} >> /etc/sysctl.d/90-kubelet.conf && sysctl --system", lines.join(" "))
 }
 
 /// CNI plugins that put pods on a Linux bridge (flannel and weave-net by way of the plugin `bridge`).
@@ -180,7 +180,7 @@ fn protect_kernel_defaults(snapshot: &Snapshot, report: &mut Report) {
     );
     let values: Vec<(&str, &str)> = wrong.iter().map(|(name, wanted, _)| (*name, *wanted)).collect();
     let fix = format!(
-        "{} before {} starts, or set protectKernelDefaults to false at {from}",
+        "Before {1} starts, run: {0}. Or set protectKernelDefaults: false at {from}.",
         persist(&values),
         snapshot.unit.name
     );

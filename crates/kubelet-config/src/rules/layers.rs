@@ -30,7 +30,7 @@ pub(super) fn with_argument(finding: Finding, snapshot: &Snapshot, argument: &st
     let Some(new) = &snapshot.command.new_argument else {
         let file = format!("/etc/rancher/{}/config.yaml", program.to_lowercase());
         return finding.fix(format!(
-            "add {item} to the list kubelet-arg in {file}, or as --kubelet-arg to the command line if that has some, then \
+            "add {item} to the list kubelet-arg in {file}, or, if the command line has --kubelet-arg already, as --kubelet-arg there, then \
              systemctl restart {unit}"
         ));
     };

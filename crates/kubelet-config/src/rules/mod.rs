@@ -210,7 +210,7 @@ type Check = fn(&Snapshot, &mut Report);
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 /// The age of a Node, in seconds, from which that taint is an error: shorter than the shortest of the autoscalers'
-/// deadlines, 5 minutes. Who asks again then has another answer.
+/// deadlines, 5 minutes. `nodevigil check` run twice may report a warning first and an error later.
 pub const UNINITIALIZED_TOO_LATE_SECS: u64 = 240;
 
 /// The rules by id, family by family, each with what judges.

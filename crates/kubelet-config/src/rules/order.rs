@@ -77,7 +77,7 @@ fn explain(findings: &mut [Finding]) {
         findings.iter().map(|finding| (text_of(finding, findings), loss_of(finding, findings))).collect();
     for (finding, (text, loss)) in findings.iter_mut().zip(causes).filter(|(finding, _)| finding.caused_by.is_none()) {
         if let Some((rule, at)) = &text {
-            finding.fix = Some(format!("do what {rule} at {at} says"));
+            finding.fix = Some(format!("follow the fix of {rule} at {at}"));
             finding.edits.clear();
         }
         finding.caused_by = text.or(loss);

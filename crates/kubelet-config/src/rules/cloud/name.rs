@@ -70,7 +70,7 @@ fn certificate_is_anothers(snapshot: &Snapshot, report: &mut Report, name: &str,
         .step(file.clone(), format!("the certificate is for system:node:{known}"))
         .fix(format!(
             "If {known} is right, set it at {place}. If {name} is right, the kubelet needs a new certificate: remove {file} if \
-             there is a bootstrap kubeconfig with a valid token, else run kubeadm reset and kubeadm join."
+             there is a bootstrap kubeconfig with a valid token, else, on a worker, run kubeadm reset and kubeadm join."
         )),
     );
 }

@@ -133,7 +133,7 @@ fn periods(snapshot: &Snapshot, refuse: &mut impl FnMut(&str, String, &str)) {
 fn value(snapshot: &Snapshot, path: &str) -> String {
     let value = snapshot.settings.get(path).map_or(serde_json::Value::Null, |setting| setting.value.clone());
     let value = value.as_str().map_or_else(|| value.to_string(), shortened);
-    if settings::is_default(snapshot, path) { format!("{value} (its default, which nothing sets)") } else { value }
+    if settings::is_default(snapshot, path) { format!("{value} (the default)") } else { value }
 }
 
 /// The threshold down to which images are deleted must be below the one from which they are.

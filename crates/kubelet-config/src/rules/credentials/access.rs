@@ -58,7 +58,7 @@ pub(super) fn anonymous(snapshot: &Snapshot, report: &mut Report) {
     let (severity, consequence) = if is_always_allow(snapshot) {
         (
             Severity::Error,
-            "With authorization.mode AlwaysAllow, whoever sends them may run commands in every container.",
+            "With authorization.mode AlwaysAllow, any client may run commands in every container without credentials.",
         )
     } else {
         (Severity::Warning, "They may do whatever system:anonymous is authorized to do.")

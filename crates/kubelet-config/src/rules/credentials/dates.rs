@@ -101,8 +101,8 @@ fn judge(snapshot: &Snapshot, certificate: &Certificate, now: i64) -> Option<(Se
              exits when it is started again."
         );
         let fix = "On a control plane run kubeadm kubeconfig user --org system:nodes --client-name system:node:NAME, and \
-                   write what it prints into the kubelet's kubeconfig. Or run kubeadm reset here, then kubeadm join with \
-                   a new token.";
+                   write what it prints into the kubelet's kubeconfig. On a worker you can instead run kubeadm reset, then \
+                   kubeadm join with a new token; on a control plane node kubeadm reset deletes its etcd data.";
         (Severity::Fatal, message, fix.to_owned())
     })
 }
@@ -139,7 +139,7 @@ pub(super) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
     }
     let when = match &kubeconfig.certificate {
         Some(certificate) => format!("expires at {}", day(certificate.not_after_secs)),
-        None => "expires some day".to_owned(),
+        None => "expires at a date that could not be read".to_owned(),
     };
     let message = format!(
         "{}: the kubelet does not renew its client certificate. It {when} ({holder}), and the API server refuses the \
@@ -176,7 +176,7 @@ pub(super) fn serving_certificate(snapshot: &Snapshot, report: &mut Report) {
                 Some(age) => (
                     at.clone(),
                     format!(
-                        "The kubelet started {age} s ago and has no serving certificate yet: nobody has approved its request \
+                        "The kubelet started {age} s ago and has no serving certificate yet: its request was not approved \
                          (kubernetes.io/kubelet-serving). kubectl logs, kubectl exec and metrics fail for this node."
                     ),
                 ),

@@ -145,7 +145,7 @@ fn finding(
     let written = if set.flag.is_some() { format!("{name}={value}") } else { format!("{name}: {value}") };
     match (refusal, meant) {
         (_, Some(meant)) => {
-            finding.fix(format!("at {at}: write {meant} for {name}")).edits(renaming(snapshot, set, meant))
+            finding.fix(format!("at {at}: write {meant} instead of {name}")).edits(renaming(snapshot, set, meant))
         }
         (Refusal::TooNew(since), _) => finding
             .fix(format!("at {at}: delete {written}, or upgrade the kubelet to {since}"))

@@ -105,7 +105,8 @@ fn cause(snapshot: &Snapshot, stray: &PositionalArg) -> (String, String) {
         })
         .or_else(|| split(snapshot, stray, word?))
         .unwrap_or_else(|| {
-            let cause = "no flag before it takes it as its value".to_owned();
+            let cause =
+                "it does not start with a dash, and the flag before it already has a value or takes none".to_owned();
             (cause, remove(stray))
         })
 }
@@ -138,7 +139,7 @@ fn as_written(stray: &PositionalArg, text: &str) -> Option<(String, String)> {
 /// A shell's operators and variables.
 fn shell(stray: &PositionalArg, text: &str) -> Option<(String, String)> {
     if is_shell(text) {
-        let fix = "systemd's StandardOutput= and ExecStartPre= do what a shell would";
+        let fix = "to redirect output use StandardOutput=, to run another command use ExecStartPre=";
         return Some(("it belongs to a shell, and systemd runs none".to_owned(), format!("{}; {fix}", remove(stray))));
     }
     text.starts_with('$').then(|| {
@@ -202,7 +203,7 @@ fn after_flag(used: &FlagUse, text: &str) -> Option<(String, String)> {
     if spec.value.stands_alone() && used.value == "true" {
         let value = if text == "=" { "false" } else { text };
         return Some((
-            format!("{flag} takes its value only behind '=', never from the next word: it is true"),
+            format!("{flag} takes its value only after '=', so the kubelet reads it as true"),
             format!("write {flag}={value}"),
         ));
     }

@@ -21,11 +21,15 @@ pub(super) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
         let (flag, value) = (&used.written, shortened(&used.value));
         let at = at::value_part(snapshot, used, 0, used.value.len());
         let (severity, message, fix) = if let Some(reason) = refusal(spec, used) {
-            let fix = format!("at {at}: write it as {flag}={}", spec.value.form().1);
+            let fix = format!(
+                "at {at}: write {} for {flag}, for example {flag}={}",
+                spec.value.form().0,
+                spec.value.form().1
+            );
             (Severity::Fatal, format!("{flag}='{value}': {reason}; the kubelet exits"), fix)
         } else if used.value_in_next_word && names_a_flag(&used.value) {
             let message = format!(
-                "{flag} has no value of its own: the kubelet takes the next word, '{value}', as its value, and does not \
+                "{flag} has no value: the kubelet takes the next argument, '{value}', as its value, and does not \
                  get it as a flag"
             );
             (Severity::Error, message, format!("at {at}: write {flag}=VALUE, or delete {flag}"))

@@ -39,7 +39,7 @@ pub(super) fn map_replaced(snapshot: &Snapshot, report: &mut Report) {
         let gets = if effective.is_empty() { "nothing".to_owned() } else { text(&effective) };
         let finding = |by: &str| {
             let message = format!(
-                "{field} of this file has no effect: {by} replaces the whole map. The kubelet gets {gets}, and nothing of \
+                "{field} of this file has no effect: {by} replaces the whole map. The kubelet gets {gets} instead of \
                  {}.",
                 text(&in_file)
             );
