@@ -20,11 +20,11 @@ pub(super) struct Place {
 pub(super) const PLACES: &[Place] = &[
     Place {
         before: r"[\w-]+://",
-        then: r#"(?x)
+        then: r"(?x)
             [^@<end>/?\#]* @sha256:[0-9a-f]{64}  # the digest of an image
             | ([^<end>/?\#]*) @                  # a user, and a password
             # A slash in the password, though none should be: what follows the last colon is no port, and the host no IPv6 address.
-            | ([^<end>/?\#\[]* : [^<end>/?\#\[:]* [^<end>/?\#\[:0-9] [^<end>/?\#\[:]* [/?\#] [^<end>]{0,255}) @"#,
+            | ([^<end>/?\#\[]* : [^<end>/?\#\[:]* [^<end>/?\#\[:0-9] [^<end>/?\#\[:]* [/?\#] [^<end>]{0,255}) @",
         example: "https://user:S3cretS3cretS3cret@host:6443/path",
     },
     Place {
@@ -41,7 +41,7 @@ pub(super) const PLACES: &[Place] = &[
     // Not the next word of a sentence, nor punctuation.
     Place {
         before: r"bearer +\\*",
-        then: r#"["']*[^\s\w"']*(?i:<ordinary>)[^\s\w]*(?:\s|$)|["']*(?i:realm)=|[^\s\w"']+(?:\s|$)|<value>"#,
+        then: r#"["']*[^\s\w"']{0,3}(?i:<ordinary>)[^\s\w]{0,3}(?:\s|$)|["']*(?i:realm)=|[^\s\w"']{1,3}(?:\s|$)|<value>"#,
         example: "sent Bearer S3cretS3cretS3cret",
     },
     // A parameter of a URL, which may be in JSON or within another URL.
