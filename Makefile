@@ -121,7 +121,7 @@ test-full: oracle rules packed ## What the gate does not run, by hand: oracle, a
 	@$(MAKE) stories TIER=full
 
 # The seed is printed; ORACLE_SEED=S repeats a run, ORACLE_TREES=1 with it a single tree.
-oracle: flags ## 1,500 random trees of unit files against a real systemd, flags against four releases of the kubelet
+oracle: flags ## 1,500 random trees of unit files against a real systemd, flags and feature gates against five releases of the kubelet
 	@$(NEED_ROOT)
 	@ORACLE_TREES="$${ORACLE_TREES:-1500}" ORACLE_SEED="$${ORACLE_SEED:-$$(date +%s)}" cargo test --locked --package nodevigil-full --test oracle
 

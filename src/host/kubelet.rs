@@ -193,7 +193,7 @@ fn settings(tree: &dyn Tree, flags: &CommandLine) -> Result<Settings, String> {
     let unread = config.files.iter().find(|file| file.document.is_none() && file.state != ConfigFileState::Ignored);
     match unread {
         Some(file) => Err(match &file.state {
-            ConfigFileState::Bad { at, reason } => format!("{at}: {reason}"),
+            ConfigFileState::Bad { at, reason, .. } => format!("{at}: {reason}"),
             _ => format!("{}: does not exist", file.at),
         }),
         None => Ok(effective::settle(flags, &config, None)),

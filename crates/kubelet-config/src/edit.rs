@@ -1,18 +1,6 @@
-//! Edits that remedy findings. Each is tried on a copy of the tree in memory, and kept only if its finding is gone and
-//! nothing worse came.
+//! Edits of files, as findings have them.
 
-mod overlay;
-
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
-};
-
-use self::overlay::Overlay;
-use crate::{
-    kubelet::{location::Location, tree::Tree},
-    rules::{Finding, Report, Severity},
-};
+use crate::kubelet::location::Location;
 
 /// A change of one file that remedies a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,93 +22,18 @@ pub enum Change {
     Above(String),
     /// This line comes behind the last line of the file, which is made if it is not there.
     Append(String),
+    /// The file is written without a byte order mark and with LF line ends.
+    PlainEncoding,
 }
-
-/// The edits of a host that were found to help.
-#[derive(Debug, Default)]
-pub struct Plan {
-    /// The files that change, by path.
-    pub files: Vec<ChangedFile>,
-    /// The findings that are gone then, in the order in which they were remedied.
-    pub fixed: Vec<Finding>,
-    /// What is found then.
-    pub left: Report,
-}
-
-/// A file that changes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChangedFile {
-    /// Its path on the host.
-    pub path: PathBuf,
-    /// Its text; `None` if it is not there yet.
-    pub before: Option<String>,
-    /// Its text afterwards.
-    pub after: String,
-}
-
-/// The most edits that are tried: each costs a check of the whole tree.
-const MAX_TRIALS: usize = 50;
 
 /// Files below these are replaced by the next update of a package or gone with the next boot.
-const NOT_THE_OPERATORS: [&str; 5] = ["/usr", "/lib", "/run", "/proc", "/snap"];
-
-/// What disk and running system disagree about; an edit of a file does that by itself.
-const DRIFT: [&str; 2] = ["SD020", "SD021"];
-
-/// Tries the edits of the findings that are chosen, the worst first. `judge` resolves a tree and runs the rules.
-pub fn plan(tree: &dyn Tree, judge: &dyn Fn(&dyn Tree) -> Report, is_chosen: &dyn Fn(&Finding) -> bool) -> Plan {
-    let mut overlay = Overlay::new(tree);
-    let mut report = judge(&overlay);
-    let mut fixed = Vec::new();
-    let mut tried = BTreeSet::new();
-    for _ in 0..MAX_TRIALS {
-        let mut candidates = report.findings.iter().filter(|finding| !finding.edits.is_empty() && is_chosen(finding));
-        let Some(finding) = candidates.find(|finding| tried.insert(key(finding))) else {
-            break;
-        };
-        let Some(trial) = apply(&overlay, &finding.edits) else {
-            continue;
-        };
-        let after = judge(&trial);
-        if is_better(&report, &after, finding) {
-            fixed.push(finding.clone());
-            overlay = trial;
-            report = after;
-        }
-    }
-    Plan { files: overlay.changed(), fixed, left: report }
-}
-
-fn key(finding: &Finding) -> (&'static str, Location, String) {
-    (finding.rule, finding.at.clone(), finding.message.clone())
-}
-
-/// The tree with these edits; `None` if one does not fit or changes a file that is not the operator's.
-fn apply<'a>(overlay: &Overlay<'a>, edits: &[Edit]) -> Option<Overlay<'a>> {
-    let mut trial = overlay.clone();
-    for edit in edits {
-        let path = Path::new(&*edit.at.file);
-        if is_vendors(overlay, path) {
-            return None;
-        }
-        let text = match trial.read(path) {
-            Ok(bytes) => String::from_utf8(bytes).ok()?,
-            Err(error) if error.is_not_found() => String::new(),
-            Err(_) => return None,
-        };
-        let text = edited(&text, edit)?;
-        trial.write(path, text);
-    }
-    Some(trial)
-}
-
-fn is_vendors(tree: &dyn Tree, path: &Path) -> bool {
-    let real = tree.real_path(path).unwrap_or_else(|_| path.to_owned());
-    NOT_THE_OPERATORS.iter().any(|folder| path.starts_with(folder) || real.starts_with(folder))
-}
+pub(crate) const NOT_THE_OPERATORS: [&str; 5] = ["/usr", "/lib", "/run", "/proc", "/snap"];
 
 /// The text with one edit.
-fn edited(text: &str, edit: &Edit) -> Option<String> {
+pub(crate) fn edited(text: &str, edit: &Edit) -> Option<String> {
+    if edit.change == Change::PlainEncoding {
+        return Some(text.trim_start_matches('\u{feff}').replace("\r\n", "\n"));
+    }
     if let Change::Append(line) = &edit.change {
         let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         return Some(format!("{text}{end}{line}\n"));
@@ -128,6 +41,13 @@ fn edited(text: &str, edit: &Edit) -> Option<String> {
     let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
     let index = usize::try_from(edit.at.line).ok()?.checked_sub(1)?;
     let old = *lines.get(index)?;
+    if matches!(edit.change, Change::Lines(_)) && !old.trim().is_empty() {
+        // A line that a backslash joins to the next one is not a line of its own.
+        let joined = lines.get(index.saturating_sub(1)..=index)?.iter().any(|line| line.trim_end().ends_with('\\'));
+        if joined {
+            return None;
+        }
+    }
     let new = match &edit.change {
         Change::Text(new) => {
             let first = usize::try_from(edit.at.column).ok()?.checked_sub(1)?;
@@ -139,30 +59,8 @@ fn edited(text: &str, edit: &Edit) -> Option<String> {
         }
         Change::Lines(new) => new.iter().flat_map(|line| [line, "\n"]).collect(),
         Change::Above(line) => format!("{line}\n{old}"),
-        Change::Append(_) => return None,
+        Change::Append(_) | Change::PlainEncoding => return None,
     };
     lines[index] = &new;
     Some(lines.concat())
 }
-
-/// Whether a finding is gone, and no rule finds more errors in a file than before.
-fn is_better(before: &Report, after: &Report, finding: &Finding) -> bool {
-    let same = |other: &&Finding| other.rule == finding.rule && other.at.file == finding.at.file;
-    let count = |report: &Report| report.findings.iter().filter(same).count();
-    let (old, new) = (errors(before), errors(after));
-    let is_worse = new.iter().any(|(key, count)| old.get(key).is_none_or(|old| old < count));
-    count(after) < count(before) && !is_worse
-}
-
-/// How many errors a rule finds in a file, of what is not [`DRIFT`].
-fn errors(report: &Report) -> BTreeMap<(&'static str, &str), usize> {
-    let mut errors = BTreeMap::new();
-    let severe = report.findings.iter().filter(|finding| finding.severity >= Severity::Error);
-    for finding in severe.filter(|finding| !DRIFT.contains(&finding.rule)) {
-        *errors.entry((finding.rule, &*finding.at.file)).or_default() += 1;
-    }
-    errors
-}
-
-#[cfg(test)]
-mod tests;

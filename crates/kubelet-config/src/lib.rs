@@ -4,5 +4,6 @@
 //! opens a file, asks a process or resolves a name.
 
 pub mod edit;
+pub mod fix;
 pub mod kubelet;
 pub mod rules;

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, path::Path};
 
 use kubelet_config::{
-    edit::{ChangedFile, Plan},
+    fix::{ChangedFile, Plan},
     rules::{Finding, Severity},
 };
 use redact::escape_controls;

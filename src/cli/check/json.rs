@@ -43,7 +43,7 @@ pub fn document(
         "intent": snapshot.intent,
         "unit": unit(&snapshot.unit),
         "argv": texts(&snapshot.unit.argv),
-        "argv_order_significant": snapshot.command.order_significant,
+        "argv_order_significant": snapshot.command.launcher.is_order_significant(),
         "words": words(&snapshot.unit.argv),
         "variables": variables(&snapshot.unit),
         "kubelet": kubelet(snapshot),
@@ -169,7 +169,7 @@ fn kubelet(snapshot: &Snapshot) -> Value {
     json!({
         "launcher": launcher,
         "in_process": command.launcher.is_in_process(),
-        "order_significant": command.order_significant,
+        "order_significant": command.launcher.is_order_significant(),
         "flags": texts(own_words),
         "words": words(own_words),
         "files": command.files.iter().map(Location::file_line).collect::<Vec<_>>(),
@@ -237,6 +237,7 @@ fn finding(finding: &Finding) -> Value {
         "width": finding.at.width,
         "message": finding.message,
         "fix": finding.fix,
+        "lost_flags": finding.lost_flags,
         "caused_by": finding.caused_by.as_ref().map(|(rule, at)| json!({"rule": rule, "at": at.file_line()})),
         "chain": chain.collect::<Vec<_>>(),
     })

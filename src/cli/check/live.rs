@@ -80,11 +80,11 @@ async fn ask_kubelet(tree: &HostTree, unit: &str, control_group: &str, inputs: &
 
 /// Finds out whether somebody listens at the container runtime's socket.
 pub async fn try_socket(snapshot: &mut Snapshot) {
-    if snapshot.lifecycle == Lifecycle::BeforeFirstStart || snapshot.machine.socket != Some(Socket::Present) {
+    if snapshot.lifecycle == Lifecycle::BeforeFirstStart || snapshot.machine.cri.socket != Some(Socket::Present) {
         return;
     }
-    let Some(path) = &snapshot.machine.socket_path else { return };
-    snapshot.machine.socket = Some(match cri::try_connect(Path::new(path)).await {
+    let Some(path) = &snapshot.machine.cri.socket_path else { return };
+    snapshot.machine.cri.socket = Some(match cri::try_connect(Path::new(path)).await {
         Ok(()) => Socket::Connected,
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return, // this user's lack of permission is no fault of it
         Err(error) => Socket::Refused { reason: reason(&error) },

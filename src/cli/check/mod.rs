@@ -17,7 +17,6 @@ use std::{
 
 use clap::{ColorChoice, ValueEnum};
 use kubelet_config::{
-    edit,
     kubelet::{host_tree::HostTree, resolve, snapshot::Snapshot, systemd::LoadState, tree::Tree},
     rules::{self, Report, Severity},
 };
@@ -155,11 +154,11 @@ impl Check {
         (gathered.inputs.loaded, gathered.inputs.process) = (None, None);
         let judge = |tree: &dyn Tree| {
             let mut edited = resolve(tree, gathered.clone());
-            edited.machine.socket.clone_from(&snapshot.machine.socket);
+            edited.machine.cri.socket.clone_from(&snapshot.machine.cri.socket);
             let chosen = self.choice.apply(rules::run(&edited), tree);
             Report { findings: chosen.findings, not_checked: chosen.not_checked }
         };
-        let plan = edit::plan(tree, &judge, &|finding| self.choice.is_shown(finding));
+        let plan = kubelet_config::fix::plan(tree, &judge, &|finding| self.choice.is_shown(finding));
         let patch = Patch::of(&plan, &snapshot.unit.name, &self.root, is_stale);
         _ = io::stderr().lock().write_all(patch.notes.as_bytes());
         (if patch.is_bad { BAD } else { GOOD }, patch.diff)

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
-use kubelet_config::kubelet::flags::{FlagSpec, ValueKind, table::FLAGS};
+use kubelet_config::kubelet::flags::{
+    FlagSpec, ValueKind,
+    table::{FLAGS, find_short},
+};
 
 use super::{Answer, Kubelet, run};
 
@@ -85,7 +88,9 @@ pub(crate) fn same_flags(kubelet: &Kubelet) -> Result<()> {
     let known = FLAGS.iter().filter(|spec| spec.known_in(kubelet.version.minor));
     let table: BTreeMap<String, Line> = known
         .map(|spec| {
-            let line = Line { shorthand: spec.shorthand, kind: printed(spec).to_owned(), deprecated: spec.deprecated };
+            let shorthand =
+                ['v', 'h'].into_iter().find(|letter| find_short(*letter).is_some_and(|of| of.name == spec.name));
+            let line = Line { shorthand, kind: printed(spec).to_owned(), deprecated: spec.deprecated };
             (spec.name.to_owned(), line)
         })
         .collect();

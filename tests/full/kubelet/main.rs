@@ -1,4 +1,4 @@
-//! nodevigil's table of flags, its reading of an argument list and its rules for values, compared with real kubelets:
+//! nodevigil's tables of flags and feature gates, its reading of an argument list and its rules for values, compared with real kubelets:
 //! `kubelet … --version` parses every flag and exits without side effects.
 //!
 //! The kubelet of `KUBEBUILDER_ASSETS` is asked, and those of `NODEVIGIL_KUBELETS` (a folder with one `kubelet` a
@@ -15,6 +15,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use kubelet_config::kubelet::version::Version;
 use libtest_mimic::{Arguments, Failed, Trial};
 
+mod gates;
 mod help;
 mod lines;
 mod samples;
@@ -135,7 +136,7 @@ type Question = fn(&Kubelet) -> Result<()>;
 
 /// Everything that one kubelet is asked.
 fn tests(kubelet: &Kubelet) -> Vec<Trial> {
-    let all: [(&str, Question); 7] = [
+    let all: [(&str, Question); 8] = [
         ("its help and the table name the same flags", help::same_flags),
         ("the flags that it lacks are unknown", help::lacking_flags),
         ("good values are taken", values::good),
@@ -143,6 +144,7 @@ fn tests(kubelet: &Kubelet) -> Vec<Trial> {
         ("random values", values::random),
         ("every flag refuses what its kind refuses", values::every_flag),
         ("random argument lists", lines::random),
+        ("feature gates", gates::agree),
     ];
     all.into_iter()
         .map(|(name, test)| {

@@ -1,9 +1,9 @@
-//! [`check_value`] against real flags: each kind of value on a flag of its kind, and each flag with what its kind
+//! [`ValueKind::takes`] against real flags: each kind of value on a flag of its kind, and each flag with what its kind
 //! refuses.
 
 use anyhow::{Result, bail, ensure};
 use kubelet_config::kubelet::flags::{
-    FlagSpec, ValueKind, check_value, go_quote,
+    FlagSpec, ValueKind,
     table::{FLAGS, find},
 };
 
@@ -13,44 +13,17 @@ use super::{
     seed,
 };
 
-/// cAdvisor's flags are of Go's own `flag` package, which says only this.
-fn is_gos_own(spec: &FlagSpec, reason: &str) -> bool {
-    let cadvisor = spec.removed.is_some_and(|minor| minor.0 == 37) || spec.name == "housekeeping-interval";
-    cadvisor && matches!(reason, "parse error" | "value out of range")
-}
-
-/// Of labels the kubelet also prints its regular expressions and examples; the first two words tell the complaint.
-fn is_the_same_taint(spec: &FlagSpec, theirs: &str, ours: &str) -> bool {
-    let front = |text: &str| -> Vec<String> { text.split(' ').take(2).map(str::to_owned).collect() };
-    spec.value == ValueKind::Taints && front(theirs) == front(ours)
-}
-
-/// Whether the kubelet and [`check_value`] say the same, to the word.
+/// Whether the kubelet takes what [`ValueKind::takes`] takes, and nothing else.
 fn agree(kubelet: &Kubelet, spec: &FlagSpec, value: &str) -> Result<()> {
-    let ours = check_value(spec.value, value);
-    let flag = match spec.shorthand {
-        Some(letter) => format!("-{letter}, --{}", spec.name),
-        None => format!("--{}", spec.name),
-    };
-    let front =
-        format!("failed to parse kubelet flag: invalid argument {} for {} flag: ", go_quote(value), go_quote(&flag));
-    match (kubelet.ask(&[format!("--{}={value}", spec.name)])?, ours) {
-        (Answer::Takes, Ok(())) => Ok(()),
-        (Answer::Takes, Err(reason)) => bail!("--{}={value}: the kubelet takes it, we say {reason}", spec.name),
-        (Answer::Refuses(message), Ok(())) => bail!("--{}={value}: we take it, the kubelet says {message}", spec.name),
-        (Answer::Refuses(message), Err(reason)) => {
-            // Misspelt, and longer, up to 1.34.
-            let message = message
-                .replace("exptected", "expected")
-                .replace("quantatity", "quantity")
-                .replace("the quantity, expected quantity, got ", "the quantity: ");
-            let theirs = message.strip_prefix(&front);
-            let same = theirs.is_some_and(|theirs| {
-                theirs == reason || is_gos_own(spec, theirs) || is_the_same_taint(spec, theirs, &reason)
-            });
-            ensure!(same, "--{}={value}:\nthe kubelet says {message}\nwe say {front}{reason}", spec.name);
+    match (kubelet.ask(&[format!("--{}={value}", spec.name)])?, spec.value.takes(value)) {
+        (Answer::Takes, false) => bail!("--{}={value}: the kubelet takes it, and we do not", spec.name),
+        (Answer::Refuses(message), true) => bail!("--{}={value}: we take it, the kubelet says {message}", spec.name),
+        (Answer::Refuses(message), false) => {
+            let is_about_the_value = message.starts_with("failed to parse kubelet flag: invalid argument ");
+            ensure!(is_about_the_value, "--{}={value}: the kubelet says {message}", spec.name);
             Ok(())
         }
+        (Answer::Takes, true) => Ok(()),
     }
 }
 
@@ -59,8 +32,8 @@ fn each(kubelet: &Kubelet, values: fn(&Kind) -> &'static [&'static str], fine: b
     for kind in KINDS {
         let spec = find(kind.0).expect("the sample's flag is in the table");
         for value in values(kind) {
-            if check_value(spec.value, value).is_ok() != fine {
-                problems.push(format!("--{}={value}: ours is {:?}", spec.name, check_value(spec.value, value)));
+            if spec.value.takes(value) != fine {
+                problems.push(format!("--{}={value}: ours is {}", spec.name, !fine));
             }
             if let Err(error) = agree(kubelet, spec, value) {
                 problems.push(format!("{error:#}"));

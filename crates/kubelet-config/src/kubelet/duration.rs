@@ -4,7 +4,7 @@ use super::flags::duration_nanos;
 
 /// A duration as `Duration.String` prints it; `None` if Go does not take it.
 pub fn normal(text: &str) -> Option<String> {
-    duration_nanos(text).ok().map(print)
+    duration_nanos(text).map(print)
 }
 
 /// Nanoseconds as Go's `Duration.String` prints them.

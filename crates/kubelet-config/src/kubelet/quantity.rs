@@ -32,7 +32,8 @@ pub fn parse(text: &str) -> Option<Quantity> {
     let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
+    // Without any digit it is zero.
+    if fraction.contains('.') || text.is_empty() {
         return None;
     }
     let (base, exponent) = suffix_of(suffix)?;
@@ -114,6 +115,9 @@ mod tests {
     fn suffixes_fractions_and_exponents_count() {
         for (text, amount) in [
             ("0", 0),
+            ("Mi", 0),
+            ("-", 0),
+            ("e3", 0),
             ("100Mi", 104_857_600),
             ("1Gi", 1 << 30),
             ("1.5Gi", 3 << 29),
@@ -145,10 +149,9 @@ mod tests {
 
     #[test]
     fn what_is_no_quantity_is_none() {
-        for text in [
-            "", "-", "Mi", "1 Gi", " 1", "1gi", "1Kb", "1KiB", "1KB", "K", "1K", "e3", "1e", "1e+", "1.2.3", "10%",
-            "memory", "1mm",
-        ] {
+        for text in
+            ["", "1 Gi", " 1", "1gi", "1Kb", "1KiB", "1KB", "K", "1K", "1e", "1e+", "1.2.3", "10%", "memory", "1mm"]
+        {
             assert_eq!(value(text), None, "{text}");
         }
     }

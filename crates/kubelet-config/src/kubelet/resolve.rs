@@ -70,14 +70,14 @@ pub fn snapshot(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
         inputs.version.or_else(|| machine::kubelet_version(tree, &unit, &known.packages).map(|found| found.value));
     let config = config::load(tree, &flags, version.as_ref());
     let mut settings = effective::settle(&flags, &config, version.as_ref());
-    command.apply_settings(&mut settings);
+    command.apply_settings(&mut settings, version.as_ref());
     let mut machine = machine::survey(tree, &unit, &flags, &settings, &known);
     if let Some(hostname) = inputs.hostname {
         machine.hostname = Some(Located { value: hostname, at: Location::file("/etc/hostname") });
     }
     machine.addresses = inputs.overrides.addresses;
-    machine.cgroup_v2 = inputs.overrides.cgroup_v2.or(machine.cgroup_v2);
-    machine.socket = machine.socket.filter(|_| inputs.live);
+    machine.kernel.cgroup_v2 = inputs.overrides.cgroup_v2.or(machine.kernel.cgroup_v2);
+    machine.cri.socket = machine.cri.socket.filter(|_| inputs.live);
     let mut cluster = inputs.cluster;
     if cluster.as_ref().is_none_or(|cluster| cluster.server_version.is_none())
         && let Some(found) = control_plane::api_server(tree, &settings)

@@ -12,11 +12,11 @@ use std::{
 use super::{
     location::Location,
     snapshot::UnreadFile,
-    systemd::{Assignment, Unit, env_file},
+    systemd::{Assignment, Event, EventKind, Unit, env_file},
     tree::{Kind, Tree},
 };
 
-/// Where the distributions and installers of facts §1.1 keep the kubelet's environment.
+/// Where distributions and installers keep the kubelet's environment.
 const WELL_KNOWN: [&str; 12] = [
     "/etc/default/kubelet",
     "/etc/sysconfig/kubelet",
@@ -72,14 +72,15 @@ pub fn find(tree: &dyn Tree, unit: &Unit) -> Vec<UnreadFile> {
         .collect();
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
-    for path in candidates(tree) {
+    let named: Vec<PathBuf> = unit.events.iter().filter_map(meant_file).take(MAX_FOUND).map(PathBuf::from).collect();
+    for path in named.iter().cloned().chain(candidates(tree)) {
         let Ok(real) = tree.real_path(&path) else {
             continue;
         };
         if read.contains(&path) || read.contains(&real) || is_named(unit, &path) {
             continue;
         }
-        let assignments = meant_for_a_kubelet(tree, &path);
+        let assignments = meant_for_a_kubelet(tree, &path, named.contains(&path));
         if !assignments.is_empty() && seen.insert(real) {
             found.push(UnreadFile { assignments, at: Location::file(&path) });
         }
@@ -89,6 +90,13 @@ pub fn find(tree: &dyn Tree, unit: &Unit) -> Vec<UnreadFile> {
     }
     found.sort_by(|one, other| one.at.cmp(&other.at));
     found
+}
+
+/// The path in `Environment=/path`, which systemd ignores: `EnvironmentFile=/path` is meant.
+pub fn meant_file(event: &Event) -> Option<&str> {
+    let path = event.text.strip_prefix('-').unwrap_or(&event.text);
+    let is_path = path.starts_with('/') && !path.contains(['=', ' ']);
+    (event.kind == EventKind::InvalidAssignment { first: None } && is_path).then_some(path)
 }
 
 /// The well-known files, then what else lies beside them.
@@ -120,14 +128,14 @@ fn is_named(unit: &Unit, path: &Path) -> bool {
 }
 
 /// A file's assignments, if it is an environment file that is meant for a kubelet: a kubeconfig, a
-/// `KubeletConfiguration` or a script is none, whatever its name.
-fn meant_for_a_kubelet(tree: &dyn Tree, path: &Path) -> Vec<Assignment> {
+/// `KubeletConfiguration` or a script is none, whatever its name. One that the unit names is meant.
+fn meant_for_a_kubelet(tree: &dyn Tree, path: &Path, is_named: bool) -> Vec<Assignment> {
     let is_file = tree.stat(path).is_ok_and(|meta| meta.kind == Kind::File);
     let Some(bytes) = is_file.then(|| tree.read_bounded(path, MAX_BYTES).ok()).flatten() else {
         return Vec::new();
     };
     let text = String::from_utf8_lossy(&bytes);
-    if is_document(&text) || !(text.contains("KUBELET_") || text.contains("--")) {
+    if is_document(&text) || !(is_named || text.contains("KUBELET_") || text.contains("--")) {
         return Vec::new();
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -138,7 +146,7 @@ fn meant_for_a_kubelet(tree: &dyn Tree, path: &Path) -> Vec<Assignment> {
         assignment.name.contains("KUBELET")
             || has_flag(&assignment.value) && (meant || !is_anothers(&name) && !is_anothers(&assignment.name))
     });
-    if is_meant { parsed.assignments } else { Vec::new() }
+    if is_meant || is_named { parsed.assignments } else { Vec::new() }
 }
 
 /// YAML or JSON with a kind, or a script.

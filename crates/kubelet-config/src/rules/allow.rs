@@ -1,9 +1,8 @@
 //! Findings that the operator allows, beside the line they are about and with a reason.
 //!
 //! A comment line above the line (`# nodevigil: allow FL003 kubeadm rewrites this at the next upgrade`) allows the named
-//! rules there, be it between or above the lines that a backslash joins; in YAML it may stand behind the
-//! value, too. At the top of a file it allows what is found about the file as a whole. Several rules are separated by
-//! commas; a colon before the reason is taken. Without a reason it allows nothing, and says so.
+//! rules there, be it between or above the lines that a backslash joins. At the top of a file it allows what is found
+//! about the file as a whole. Several rules are separated by commas. Without a reason it allows nothing, and says so.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -47,11 +46,11 @@ pub fn part(tree: &dyn Tree, findings: Vec<Finding>) -> Parted {
     for finding in findings {
         let lines = files.entry(Arc::clone(&finding.at.file)).or_insert_with_key(|path| read(tree, path));
         match search(lines, &finding) {
-            Some(Comment::Allows { line, reason }) => {
+            Some((line, reason)) if !reason.is_empty() => {
                 let by = finding.at.at_line(line);
                 parted.allowed.push(Allowed { finding, reason, by });
             }
-            Some(Comment::LacksReason { line }) => {
+            Some((line, _)) => {
                 let refused = (finding.at.at_line(line), "gives no reason; write it as `# nodevigil: allow RULE why`");
                 if !parted.refused.contains(&refused) {
                     parted.refused.push(refused);
@@ -66,129 +65,56 @@ pub fn part(tree: &dyn Tree, findings: Vec<Finding>) -> Parted {
 
 /// A line, as far as it matters here.
 enum Line {
-    /// A comment's text.
-    Comment(String),
-    /// A value, perhaps with a comment behind it, perhaps continued.
-    Other { comment: Option<String>, continued: bool },
+    /// A comment that names rules, and what follows the mark.
+    Request(String),
+    Comment,
+    Other {
+        continued: bool,
+    },
 }
 
 fn read(tree: &dyn Tree, path: &str) -> Vec<Line> {
     let bytes = tree.read_bounded(Path::new(path), MAX_BYTES).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
-    let trailing = has_trailing_comments(&text);
-    let line = |line: &str| match line.trim().strip_prefix(['#', ';']) {
-        Some(comment) => Line::Comment(shortened(comment.trim())),
-        None => {
-            Line::Other { comment: behind(line).filter(|_| trailing).map(shortened), continued: line.ends_with('\\') }
-        }
+    let line = |line: &str| match line.trim().strip_prefix(['#', ';']).map(|comment| comment.trim().strip_prefix(MARK))
+    {
+        Some(Some(request)) => Line::Request(request.chars().take(MAX_COMMENT_CHARS).collect()),
+        Some(None) => Line::Comment,
+        None => Line::Other { continued: line.ends_with('\\') },
     };
     text.lines().map(line).collect()
 }
 
-/// As much of a comment as is read, once for every finding below it.
-fn shortened(comment: &str) -> String {
-    comment.chars().take(MAX_COMMENT_CHARS).collect()
-}
-
-/// A comment behind a value.
-fn behind(line: &str) -> Option<&str> {
-    let start = line.find(MARK)?;
-    let hash = line[..start].rfind('#')?;
-    let comment = line[hash + 1..].trim();
-    (line[..hash].ends_with([' ', '\t']) && comment.starts_with(MARK)).then_some(comment)
-}
-
-/// Whether the file's format has comments behind values. YAML has; in systemd's units and environment files such
-/// text is a part of the value. The first line of the content tells them apart.
-fn has_trailing_comments(text: &str) -> bool {
-    let is_content = |line: &&str| !line.is_empty() && !line.starts_with(['#', ';', '[']);
-    let is_key = |key: &str| {
-        let is_in_key = |c: char| c.is_ascii_alphanumeric() || "-_+.\"".contains(c);
-        !key.is_empty() && key.chars().all(is_in_key)
-    };
-    let mut lines = text.lines().map(str::trim);
-    lines.find(is_content).is_some_and(|line| {
-        let yaml = line.split_once(':');
-        line == "---"
-            || line.starts_with("- ")
-            || yaml.is_some_and(|(key, value)| is_key(key) && (value.is_empty() || value.starts_with(' ')))
-    })
-}
-
-enum Comment {
-    Allows { line: u32, reason: String },
-    LacksReason { line: u32 },
-}
-
-fn search(lines: &[Line], finding: &Finding) -> Option<Comment> {
+/// The comment that speaks of a finding: its line, and its reason, which may be empty.
+fn search(lines: &[Line], finding: &Finding) -> Option<(u32, String)> {
     let rule = super::all().find(|rule| rule.id == finding.rule);
-    let judge = |line: u32, text: &str| comment(text, line, finding.rule, rule);
-    if finding.at.line == 0 {
-        let numbered = lines.iter().zip(1_u32..);
-        let mut top = numbered.map_while(|(line, number)| match line {
-            Line::Comment(text) => Some((number, text)),
-            Line::Other { .. } => None,
-        });
-        return top.find_map(|(number, text)| judge(number, text));
-    }
-    let own = usize::try_from(finding.at.line - 1).unwrap_or(usize::MAX);
-    if let Some(Line::Other { comment: Some(text), .. }) = lines.get(own)
-        && let Some(found) = judge(finding.at.line, text)
-    {
-        return Some(found);
-    }
-    let above = lines.get(..own.min(lines.len())).unwrap_or_default();
-    let mut number = u32::try_from(above.len()).unwrap_or(u32::MAX) + 1;
-    for line in above.iter().rev() {
-        number -= 1;
-        match line {
-            Line::Comment(text) => {
-                if let Some(found) = judge(number, text) {
-                    return Some(found);
-                }
-            }
-            Line::Other { continued, .. } if *continued => {}
-            Line::Other { .. } => break,
-        }
-    }
-    None
+    let request = |(index, line): (usize, &Line)| match line {
+        Line::Request(text) => Some((u32::try_from(index + 1).ok()?, reason(text, finding.rule, rule)?)),
+        Line::Comment | Line::Other { .. } => None,
+    };
+    let Some(own) = usize::try_from(finding.at.line).ok()?.checked_sub(1) else {
+        let mut top = lines.iter().enumerate().take_while(|(_, line)| !matches!(line, Line::Other { .. }));
+        return top.find_map(request);
+    };
+    let above = lines.iter().take(own).enumerate().rev();
+    above.take_while(|(_, line)| !matches!(line, Line::Other { continued: false })).find_map(request)
 }
 
-fn comment(text: &str, line: u32, id: &str, rule: Option<&Rule>) -> Option<Comment> {
-    let mut rest = text.strip_prefix(MARK)?.strip_prefix([' ', '\t'])?.trim_start();
-    let mut named = false;
-    // The rules come first, then the reason: a word is a rule's if it is written as one, or as its name.
+/// The reason in a comment that names the rule: the rules come first, by id or by name.
+fn reason(text: &str, id: &str, rule: Option<&Rule>) -> Option<String> {
+    let mut rest = text.strip_prefix([' ', '\t'])?.trim_start();
+    let mut is_named = false;
     loop {
-        let end = rest.find([',', ' ', '\t', ':']).unwrap_or(rest.len());
-        let (word, after) = rest.split_at(end);
+        let (word, after) = rest.split_at(rest.find([',', ' ', '\t', ':']).unwrap_or(rest.len()));
         let is_it = word.eq_ignore_ascii_case(id) || rule.is_some_and(|rule| rule.name == word);
-        if !is_it && !is_a_rule(word) {
+        if !is_it && !super::all().any(|rule| rule.id.eq_ignore_ascii_case(word) || rule.name == word) {
             break;
         }
-        named |= is_it;
-        let after = after.trim_start();
-        rest = after.strip_prefix(',').unwrap_or(after).trim_start();
-        if after.starts_with(':') {
-            break;
-        }
+        is_named |= is_it;
+        rest = after.trim_start_matches([',', ' ', '\t']);
     }
-    if !named {
-        return None;
-    }
-    let reason = rest.trim_start_matches([':', '-', '–', '—', ' ', '\t']).trim();
-    Some(if reason.is_empty() {
-        Comment::LacksReason { line }
-    } else {
-        Comment::Allows { line, reason: reason.to_owned() }
-    })
-}
-
-/// Two letters and three digits, or the name of a rule.
-fn is_a_rule(word: &str) -> bool {
-    let bytes = word.as_bytes();
-    let has_form =
-        bytes.len() == 5 && bytes[..2].iter().all(u8::is_ascii_alphabetic) && bytes[2..].iter().all(u8::is_ascii_digit);
-    has_form || super::all().any(|rule| rule.name == word)
+    let is_mark = |c: char| matches!(c, ':' | '-' | '–' | '—') || c.is_whitespace();
+    is_named.then(|| rest.trim_start_matches(is_mark).trim().to_owned())
 }
 
 #[cfg(test)]
@@ -255,12 +181,9 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_value_it_counts_in_yaml_alone() {
-        let yaml =
-            "kind: KubeletConfiguration\nreadOnlyPort: 10255 # nodevigil: allow AU009 scraped by the old monitoring\n";
-        assert_eq!(parted(yaml, "AU009", 2).allowed.len(), 1);
-        let env = "A=1\nB=\"x\" # nodevigil: allow SD014 not a comment here\n";
-        assert_eq!(parted(env, "SD014", 2).findings.len(), 1);
+    fn behind_a_value_it_allows_nothing() {
+        let yaml = "kind: KubeletConfiguration\nreadOnlyPort: 10255 # nodevigil: allow AU009 scraped\n";
+        assert_eq!(parted(yaml, "AU009", 2).findings.len(), 1);
     }
 
     #[test]

@@ -1,6 +1,11 @@
 //! Where a flag, or a part of its value, stands: for findings and their carets.
 
-use crate::kubelet::{flags::FlagUse, location::Location, snapshot::Snapshot, systemd::Arg};
+use crate::{
+    edit::Change,
+    kubelet::{flags::FlagUse, layers::Launcher, location::Location, snapshot::Snapshot, systemd::Arg},
+};
+
+pub(super) use crate::kubelet::text::shortened;
 
 /// The word of a flag (or of its value, `offset` 1, where that is a word of its own).
 pub(super) fn word<'a>(snapshot: &'a Snapshot, used: &FlagUse, offset: usize) -> Option<&'a Arg> {
@@ -30,39 +35,102 @@ pub(super) fn flag(snapshot: &Snapshot, used: &FlagUse) -> Location {
 /// The longest word in which a part is looked for: counting its characters once for each part must not add up.
 const MAX_WORD_BYTES: usize = 8 << 10;
 
+fn chars(text: &str) -> u32 {
+    u32::try_from(text.chars().count()).unwrap_or(u32::MAX)
+}
+
+/// Whether flags are items of k3s's and RKE2's lists, written without their dashes and perhaps with quotes.
+fn is_an_item(snapshot: &Snapshot) -> bool {
+    matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2)
+}
+
 /// Where a part of the flag's value stands, by its bytes in the value; the whole word where the columns are not sure or
 /// the word is longer than anybody writes.
 pub(super) fn value_part(snapshot: &Snapshot, used: &FlagUse, start: usize, length: usize) -> Location {
-    let Some(word) = word(snapshot, used, usize::from(used.value_in_next_word)) else {
-        return used.at.clone();
-    };
-    let at = word.at();
-    if word.text.len().max(used.value.len()) > MAX_WORD_BYTES {
-        return at.clone();
-    }
-    let count = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
-    let part = |range: std::ops::Range<usize>| used.value.get(range).map(count);
-    let (Some(before), Some(width)) = (part(0..start), part(start..start + length)) else {
-        return at.clone();
-    };
-    let prefix = count(&word.text).saturating_sub(count(&used.value));
-    let skipped = if at.width == count(&word.text) {
-        prefix
-    } else if at.width == count(&used.value) && word.origins.len() == 1 {
-        0
-    } else {
-        return at.clone();
-    };
-    if at.column == 0 {
-        return at.clone();
-    }
-    at.at(at.line, at.column + skipped + before, width)
+    let whole = word(snapshot, used, usize::from(used.value_in_next_word)).map_or(&used.at, Arg::at);
+    exact_part(snapshot, used, start, length).unwrap_or_else(|| whole.clone())
 }
 
-/// At most 80 characters of a text, for a message.
-pub(super) fn shortened(text: &str) -> String {
-    match text.char_indices().nth(80) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
+/// Where a part of the flag's value stands; `None` where the columns are not sure.
+pub(super) fn exact_part(snapshot: &Snapshot, used: &FlagUse, start: usize, length: usize) -> Option<Location> {
+    let word = word(snapshot, used, usize::from(used.value_in_next_word)).filter(|_| !is_an_item(snapshot))?;
+    let at = word.at();
+    // A flag without a value is true, which stands nowhere.
+    let is_written = word.text.ends_with(&used.value);
+    if word.text.len().max(used.value.len()) > MAX_WORD_BYTES || at.column == 0 || !is_written {
+        return None;
     }
+    let before = chars(used.value.get(..start)?);
+    let width = chars(used.value.get(start..start + length)?);
+    let skipped = if at.width == chars(&word.text) {
+        chars(&word.text).saturating_sub(chars(&used.value))
+    } else if at.width == chars(&used.value) && word.origins.len() == 1 {
+        0
+    } else {
+        return None;
+    };
+    Some(at.at(at.line, at.column + skipped + before, width))
+}
+
+/// The flag's name with its dashes, where it is written out as it is.
+pub(super) fn name(snapshot: &Snapshot, used: &FlagUse) -> Option<Location> {
+    let word = word(snapshot, used, 0).filter(|_| !is_an_item(snapshot))?;
+    let at = word.at();
+    let is_plain = word.origins.len() <= 1 && at.column > 0 && at.width == chars(&word.text);
+    is_plain.then(|| at.at(at.line, at.column, chars(&used.written)))
+}
+
+/// What deletes a flag with its value and the blank beside it; `None` where its characters are not known.
+pub(super) fn deletion(snapshot: &Snapshot, used: &FlagUse) -> Option<(Location, Change)> {
+    let (first, last) = (word(snapshot, used, 0)?, word(snapshot, used, usize::from(used.value_in_next_word))?);
+    let (start, end) = (first.at(), last.at());
+    let is_inside = |other: &Arg| std::ptr::eq(other, first) || std::ptr::eq(other, last);
+    let on_line = |other: &&Arg| other.at().file == start.file && other.at().line == start.line && !is_inside(other);
+    let mut neighbours = snapshot.command.args.iter().filter(on_line);
+    match snapshot.command.launcher {
+        Launcher::MicroK8s | Launcher::K8sSnap | Launcher::K3s | Launcher::Rke2 => {
+            let has_own_line =
+                start.line > 0 && Some(&start.file) != snapshot.unit.exec.as_ref().map(|exec| &exec.at.file);
+            return (has_own_line && neighbours.next().is_none()).then(|| (start.clone(), Change::Lines(Vec::new())));
+        }
+        _ => {}
+    }
+    let is_plain = |word: &Arg| {
+        let origin = word.origins.first();
+        word.origins.len() <= 1 && origin.is_none_or(|origin| !origin.braces && origin.at.width == chars(&word.text))
+    };
+    if (&start.file, start.line) != (&end.file, end.line)
+        || start.column == 0
+        || end.width == 0
+        || !is_plain(first)
+        || !is_plain(last)
+    {
+        return None;
+    }
+    let behind = end.column + end.width;
+    let columns: Vec<(u32, u32)> = neighbours.map(|other| (other.at().column, other.at().width)).collect();
+    let (from, to) = if columns.iter().any(|(column, _)| *column == behind + 1) {
+        (start.column, behind + 1)
+    } else if columns.iter().any(|(column, width)| column + width + 1 == start.column) {
+        (start.column - 1, behind)
+    } else {
+        (start.column, behind)
+    };
+    Some((start.at(start.line, from, to.checked_sub(from)?), Change::Text(String::new())))
+}
+
+/// What takes a part out of a value `a,b,c`, with a comma; the whole flag, if there is nothing else in it.
+pub(super) fn part_deletion(
+    snapshot: &Snapshot,
+    used: &FlagUse,
+    start: usize,
+    length: usize,
+) -> Option<(Location, Change)> {
+    let end = start + length;
+    let (start, end) = match (start, used.value.get(end..)?) {
+        (0, "" | ",") => return deletion(snapshot, used),
+        (_, "") => (start - 1, end),
+        _ => (start, end + 1),
+    };
+    exact_part(snapshot, used, start, end - start).map(|at| (at, Change::Text(String::new())))
 }

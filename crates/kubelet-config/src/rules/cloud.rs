@@ -79,7 +79,7 @@ fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
 }
 
 /// Whether it is `OpenShift`'s kubelet, which may set any label.
-fn is_openshift(snapshot: &Snapshot) -> bool {
+pub(super) fn is_openshift(snapshot: &Snapshot) -> bool {
     let wrapper = snapshot.unit.exec.as_ref().is_some_and(|exec| exec.program.ends_with("/kubenswrapper"));
     let ids = &snapshot.machine.os_ids;
     wrapper

@@ -2,12 +2,13 @@
 
 use super::{
     Check, Finding, Report, Severity, UNINITIALIZED,
-    lost::{env_file_line, explained, reason, reload, restart, rule_of},
+    lost::{reload, restart},
+    remedy::{Remedy, add_flags, add_word},
 };
 use crate::kubelet::{
+    expected_flag::ExpectedFlag,
     layers::Launcher,
     location::Location,
-    search::{self, ExpectedFlag, FlagLoss},
     snapshot::Snapshot,
     systemd::{Exec, LoadState},
     version::Minor,
@@ -16,7 +17,7 @@ use crate::kubelet::{
 pub(super) const RULES: &[(&str, Check)] = &[("CL001", cloud_provider_missing)];
 
 fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
-    let wanted = ExpectedFlag::new("cloud-provider", "external");
+    let expected = ExpectedFlag::new("cloud-provider", "external");
     let Some(exec) = &snapshot.unit.exec else {
         return; // SD008 says that nothing is started at all.
     };
@@ -26,14 +27,14 @@ fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
     if snapshot.command.args.is_empty() {
         let running = snapshot.process.as_ref().map(|process| process.argv.join(" "));
         match running {
-            Some(argv) if wanted.is_in(&argv) => return,
+            Some(argv) if expected.is_in(&argv) => return,
             Some(_) => {}
             None => {
                 report.not_checked("CL001", "the kubelet's arguments");
                 return;
             }
         }
-    } else if wanted.reaches(snapshot) {
+    } else if expected.reaches(snapshot) {
         return;
     }
     let cloud = snapshot.cloud.as_ref().ok().and_then(|cloud| cloud.provider.as_deref());
@@ -57,18 +58,33 @@ fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
         );
         return;
     }
-    let loss = search::find(snapshot, &wanted);
-    let at = other_value(snapshot).or_else(|| loss.place().cloned()).unwrap_or_else(|| exec.at.clone());
-    let finding = finding(snapshot, &loss, at);
+    let cause = cause(report, &expected);
+    let at = other_value(snapshot).or_else(|| cause.map(|cause| place_of(cause, &expected).clone()));
+    let finding = finding(snapshot, exec, &expected, cause, at.unwrap_or_else(|| exec.at.clone()));
+    let is_nowhere = cause.is_none();
     report.add(match only_in {
-        Some(cloud) => undeclared(finding, cloud, matches!(loss, FlagLoss::Nowhere)),
+        Some(cloud) => undeclared(finding, cloud, is_nowhere),
         None => finding,
     });
+}
+
+/// The finding that says where the flag is lost, the worst.
+fn cause<'a>(report: &'a Report, expected: &ExpectedFlag) -> Option<&'a Finding> {
+    let causes = report.findings.iter().rev();
+    causes
+        .filter(|finding| finding.lost_flags.iter().any(|flag| expected.is_in(flag)))
+        .max_by_key(|finding| finding.severity)
+}
+
+/// Where the lost flag is written: a step of the finding that names it, else the finding itself.
+fn place_of<'a>(cause: &'a Finding, expected: &ExpectedFlag) -> &'a Location {
+    cause.chain.iter().find(|step| expected.is_in(&step.text)).map_or(&cause.at, |step| &step.at)
 }
 
 /// The finding as less than an error: a machine of a cloud may be in a cluster without a cloud controller manager.
 fn undeclared(mut finding: Finding, cloud: &str, is_nowhere: bool) -> Finding {
     finding.severity = if is_nowhere { Severity::Info } else { Severity::Warning };
+    finding.edits.clear();
     finding.message = format!(
         "{}. That this cluster has a cloud controller manager is assumed, because this machine is a server of '{cloud}'. \
          Without one, nothing is wrong.",
@@ -112,11 +128,24 @@ fn other_value(snapshot: &Snapshot) -> Option<Location> {
     (!used.value.is_empty() && !elsewhere).then(|| used.at.clone())
 }
 
-fn finding(snapshot: &Snapshot, loss: &FlagLoss<'_>, at: Location) -> Finding {
+fn finding(
+    snapshot: &Snapshot,
+    exec: &Exec,
+    expected: &ExpectedFlag,
+    cause: Option<&Finding>,
+    at: Location,
+) -> Finding {
     let given = other_value(snapshot).and(snapshot.flags.value("cloud-provider"));
-    let why = match given {
-        Some(value) => format!("the flag is given as '{value}' here"),
-        None => reason(loss),
+    let running = snapshot.process.as_ref().filter(|process| expected.is_in(&process.argv.join(" ")));
+    let why = match (given, cause) {
+        (Some(value), _) => format!("the flag is given as '{value}' here"),
+        (None, Some(cause)) => format!("it is written here, but lost, as {} at {} explains", cause.rule, cause.at),
+        (None, None) => match running {
+            Some(process) => {
+                format!("only the running kubelet (pid {}) has it, and the next start loses it", process.pid)
+            }
+            None => "no file that was read sets it".to_owned(),
+        },
     };
     let server = if snapshot.command.server_disables_cloud_controller == Some(true) {
         "; the server runs with --disable-cloud-controller, so that the distribution does not add the flag itself"
@@ -127,93 +156,51 @@ fn finding(snapshot: &Snapshot, loss: &FlagLoss<'_>, at: Location) -> Finding {
         "--cloud-provider=external does not reach the kubelet: {why}{server}. The Node will register without the \
          uninitialized taint and without a providerID; the autoscaler cannot match it to its server"
     );
-    let mut finding = Finding::new("CL001", Severity::Error, at.clone(), message).fix(fix(snapshot, loss, given));
-    if given.is_some() {
-        return finding.caused_by("CL002", at);
-    }
-    finding = chain(finding, snapshot, loss);
-    explained(finding, loss)
-}
-
-fn chain(finding: Finding, snapshot: &Snapshot, loss: &FlagLoss<'_>) -> Finding {
-    let Some(at) = loss.place() else {
-        return finding;
-    };
-    let finding = if finding.at == *at { finding } else { finding.step(at.clone(), "the flag is written here") };
-    match loss {
-        FlagLoss::Overridden { effective, .. } => finding.step(effective.at.clone(), "this counts"),
-        FlagLoss::LaterFlag { by: (by, _), .. } => finding.step((*by).clone(), "the later use counts"),
-        FlagLoss::ReplacedList { list, .. } => {
-            finding.step(list.by.clone(), format!("`{}` begins anew here", list.key))
-        }
-        FlagLoss::Cleared { by, .. } => finding.step((*by).clone(), "an empty assignment clears it"),
-        FlagLoss::Unreferenced { .. } | FlagLoss::ReplacedExec { .. } => match &snapshot.unit.exec {
-            Some(exec) => finding.step(exec.at.clone(), "the command that counts"),
-            None => finding,
-        },
-        _ => finding,
-    }
-}
-
-fn fix(snapshot: &Snapshot, loss: &FlagLoss<'_>, given: Option<&str>) -> String {
     let exists = if snapshot.cluster.as_ref().and_then(|cluster| cluster.node_exists) == Some(true) {
         "; the Node exists already: delete it (`kubectl delete node`) before the restart, the taint is set at \
          creation only"
     } else {
         ""
     };
-    let first = match (given, rule_of(loss)) {
-        (Some(_), _) => format!("write --cloud-provider=external there, then {}", reload(snapshot)),
-        (None, Some(rule)) if !matches!(loss, FlagLoss::Memory | FlagLoss::Process { .. }) => {
-            format!("see {rule}, which explains the loss and how to mend it")
+    let new = Finding::new("CL001", Severity::Error, at.clone(), message);
+    match (given, cause) {
+        (Some(_), _) => {
+            let fix = format!("write --cloud-provider=external there, then {}{exists}", reload(snapshot));
+            new.fix(fix).caused_by("CL002", at)
         }
-        _ => add_it(snapshot),
-    };
-    format!("{first}{exists}")
+        (None, Some(cause)) => {
+            let new = if cause.at == at { new } else { new.step(cause.at.clone(), "this is why it is lost") };
+            let fix = format!("do what {} at {} says{exists}", cause.rule, cause.at);
+            new.fix(fix).caused_by(cause.rule, cause.at.clone())
+        }
+        (None, None) => {
+            let remedy = add_it(snapshot, exec);
+            Remedy { after: format!("{}{exists}", remedy.after), ..remedy }.of(new)
+        }
+    }
 }
 
 /// Where one would add the flag on this host.
-fn add_it(snapshot: &Snapshot) -> String {
+fn add_it(snapshot: &Snapshot, exec: &Exec) -> Remedy {
+    let new = |what: String, after: String| Remedy { what, after, edit: None };
     match snapshot.command.launcher {
         Launcher::K3s | Launcher::Rke2 => {
             let name = if snapshot.command.launcher == Launcher::K3s { "k3s" } else { "rke2" };
-            format!(
-                "add `cloud-provider=external` to the list `kubelet-arg` of /etc/rancher/{name}/config.yaml, then {}",
-                restart(snapshot)
-            )
+            let file = format!("/etc/rancher/{name}/config.yaml");
+            new(format!("add `cloud-provider=external` to the list `kubelet-arg` of {file}"), restart(snapshot))
         }
         Launcher::MicroK8s | Launcher::K8sSnap => {
             let files = &snapshot.command.files;
             let file = files.last().map_or("the snap's file args/kubelet", |file| &file.file);
-            format!("add a line `--cloud-provider=external` to {file}, then {}", restart(snapshot))
+            new(format!("add a line `--cloud-provider=external` to {file}"), restart(snapshot))
         }
-        Launcher::Direct | Launcher::Script => add_to_unit(snapshot),
+        Launcher::Direct | Launcher::Script => {
+            let flag = "--cloud-provider=external".to_owned();
+            let is_sure = snapshot.command.launcher == Launcher::Direct;
+            add_flags(snapshot, None, std::slice::from_ref(&flag))
+                .unwrap_or_else(|| add_word(snapshot, exec, &flag, is_sure))
+        }
     }
-}
-
-fn add_to_unit(snapshot: &Snapshot) -> String {
-    let unit = &snapshot.unit;
-    let references = unit.exec.iter().flat_map(Exec::references);
-    let extra = references.map(|(name, _, _)| name).find(|name| name.ends_with("EXTRA_ARGS"));
-    let mut files = unit.env_files.iter().rev();
-    let file = files.find(|file| !file.path.ends_with("kubeadm-flags.env"));
-    if let (Some(name), Some(file)) = (extra, file) {
-        let old = unit.variables.get(&name);
-        let old = old.map_or("", |variable| variable.effective.value.as_str());
-        let value = format!("{old} --cloud-provider=external");
-        return format!(
-            "put `{}` into {}, then {}",
-            env_file_line(&name, value.trim()),
-            file.path.display(),
-            restart(snapshot)
-        );
-    }
-    let exec = unit.exec.as_ref().map(|exec| exec.at.to_string());
-    format!(
-        "add --cloud-provider=external to the kubelet's arguments ({}), then {}",
-        exec.as_deref().unwrap_or("ExecStart="),
-        reload(snapshot)
-    )
 }
 
 #[cfg(test)]

@@ -1,14 +1,18 @@
 //! CF: the configuration file and its drop-ins.
 
 mod dir;
+pub(super) mod edits;
 mod limits;
 
 use super::{Check, Finding, Report, Severity, at, settings};
-use crate::kubelet::{
-    config::{ConfigFile, ConfigFileState, UnknownField},
-    layers::Launcher,
-    location::Location,
-    snapshot::{Lifecycle, Snapshot},
+use crate::{
+    edit::Change,
+    kubelet::{
+        config::{ConfigFile, ConfigFileState, UnknownField, fields},
+        layers::Launcher,
+        location::Location,
+        snapshot::{Lifecycle, Snapshot},
+    },
 };
 
 /// The rules of this family.
@@ -22,45 +26,7 @@ pub(super) const RULES: &[(&str, Check)] = &[
     ("CF008", too_new),
 ];
 
-/// Fields, or structures, without which a node does not join, is not safe or does not protect itself.
-const IMPORTANT: &[&str] = &[
-    "authentication",
-    "authorization",
-    "cgroupDriver",
-    "clusterDNS",
-    "clusterDomain",
-    "containerRuntimeEndpoint",
-    "enforceNodeAllocatable",
-    "evictionHard",
-    "evictionSoft",
-    "evictionSoftGracePeriod",
-    "failCgroupV1",
-    "failSwapOn",
-    "featureGates",
-    "kubeReserved",
-    "kubeReservedCgroup",
-    "maxPods",
-    "memorySwap",
-    "mergeDefaultEvictionSettings",
-    "podPidsLimit",
-    "protectKernelDefaults",
-    "providerID",
-    "readOnlyPort",
-    "registerNode",
-    "registerWithTaints",
-    "reservedSystemCPUs",
-    "resolvConf",
-    "rotateCertificates",
-    "serverTLSBootstrap",
-    "shutdownGracePeriod",
-    "shutdownGracePeriodCriticalPods",
-    "staticPodPath",
-    "systemReserved",
-    "systemReservedCgroup",
-    "tlsCertFile",
-    "tlsPrivateKeyFile",
-];
-
+/// The command that restarts the kubelet.
 fn restart(snapshot: &Snapshot) -> String {
     format!("systemctl restart {}", snapshot.unit.name)
 }
@@ -68,17 +34,18 @@ fn restart(snapshot: &Snapshot) -> String {
 fn unreadable(snapshot: &Snapshot, report: &mut Report) {
     for file in &snapshot.config.files {
         match &file.state {
-            ConfigFileState::Bad { at, reason } if !(file.drop_in && file.lacks_kind()) => {
-                report.add(
-                    Finding::new(
-                        "CF001",
-                        Severity::Fatal,
-                        at.clone(),
-                        format!("the kubelet cannot load {}: {reason}; it exits", file.at),
-                    )
-                    .fix(format!("correct {at}, then {}", restart(snapshot)))
-                    .step(file.declared.clone(), "names the file"),
-                );
+            ConfigFileState::Bad { at, reason, right } if !(file.drop_in && file.lacks_kind()) => {
+                let message = format!("the kubelet cannot load {}: {reason}; it exits", file.at);
+                let finding = Finding::new("CF001", Severity::Fatal, at.clone(), message);
+                let then = restart(snapshot);
+                let finding = match right {
+                    Some(right) => finding
+                        .fix(format!("at {at}: write {right}, then {then}"))
+                        .edit(at, Change::Text(right.clone())),
+                    None if file.lacks_kind() => add_kind(snapshot, finding, file),
+                    None => finding.fix(format!("correct {at}, then {then}")),
+                };
+                report.add(finding.step(file.declared.clone(), "names the file"));
             }
             ConfigFileState::Missing if !file.drop_in => report.add(missing(snapshot, file)),
             _ => {}
@@ -87,103 +54,97 @@ fn unreadable(snapshot: &Snapshot, report: &mut Report) {
 }
 
 fn missing(snapshot: &Snapshot, file: &ConfigFile) -> Finding {
-    let (severity, message, fix) = if snapshot.lifecycle == Lifecycle::BeforeFirstStart {
-        (
-            Severity::Info,
-            format!(
-                "{} is not there yet: the kubelet exits until kubeadm join (or the installer) has written it",
-                file.at
-            ),
-            "nothing, if kubeadm join is still to come".to_owned(),
-        )
-    } else {
-        (
-            Severity::Fatal,
-            format!("--config names {}, which does not exist: the kubelet exits", file.at),
-            format!("run kubeadm join, which writes {}, or correct the path at {}", file.at, file.declared),
-        )
-    };
-    Finding::new("CF001", severity, file.declared.clone(), message).fix(fix)
+    let (file, at) = (&file.at, file.declared.clone());
+    if snapshot.lifecycle == Lifecycle::BeforeFirstStart {
+        let message = format!(
+            "{file} does not exist yet: the kubelet exits until kubeadm join (or the installer) has written it"
+        );
+        return Finding::new("CF001", Severity::Info, at, message).fix("nothing, if kubeadm join is still to come");
+    }
+    let fix = format!("run kubeadm join, which writes {file}, or correct the path at {at}");
+    let message = format!("--config names {file}, which does not exist: the kubelet exits");
+    Finding::new("CF001", Severity::Fatal, at, message).fix(fix)
 }
 
 fn bad_kind(snapshot: &Snapshot, report: &mut Report) {
     for file in snapshot.config.files.iter().filter(|file| file.drop_in && file.lacks_kind()) {
-        let ConfigFileState::Bad { at, reason } = &file.state else {
+        let ConfigFileState::Bad { at, reason, .. } = &file.state else {
             continue;
         };
-        report.add(
-            Finding::new(
-                "CF005",
-                Severity::Fatal,
-                at.clone(),
-                format!("the drop-in {} {reason}: the kubelet exits", file.at),
-            )
-            .fix(format!(
-                "{}: write apiVersion: kubelet.config.k8s.io/v1beta1 and kind: KubeletConfiguration, then {}",
-                file.at,
-                restart(snapshot)
-            ))
-            .step(file.declared.clone(), "names the folder"),
-        );
+        let message = format!("the drop-in {} {reason}: the kubelet exits", file.at);
+        let finding = Finding::new("CF005", Severity::Fatal, at.clone(), message);
+        report.add(add_kind(snapshot, finding, file).step(file.declared.clone(), "names the folder"));
     }
+}
+
+/// With what adds `kind` and `apiVersion`, as far as they are missing.
+fn add_kind(snapshot: &Snapshot, finding: Finding, file: &ConfigFile) -> Finding {
+    let finding = finding.fix(format!(
+        "{}: write kind: KubeletConfiguration and apiVersion: kubelet.config.k8s.io/v1beta1, then {}",
+        file.at,
+        restart(snapshot)
+    ));
+    let first = file.document.as_ref().and_then(|document| Some(&document.entries().first()?.at));
+    let Some(first) = first else { return finding };
+    let missing = file.missing_kind().filter_map(|(key, value)| edits::addition(snapshot, first, key, value));
+    finding.edits(missing)
 }
 
 fn unknown_field(snapshot: &Snapshot, report: &mut Report) {
-    for field in &snapshot.config.unknown {
-        if field.since.is_none() {
-            report.add(unknown_finding(snapshot, field));
-        }
+    for field in snapshot.config.unknown.iter().filter(|field| field.since.is_none()) {
+        report.add(if field.duplicate { twice(snapshot, field) } else { unknown(snapshot, field) });
     }
 }
 
-fn unknown_finding(snapshot: &Snapshot, field: &UnknownField) -> Finding {
+fn twice(snapshot: &Snapshot, field: &UnknownField) -> Finding {
     let (path, at) = (&field.path, &field.at);
-    let finding =
-        |severity, message: String, fix: String| Finding::new("CF002", severity, at.clone(), message).fix(fix);
-    if field.duplicate {
-        return finding(
-            Severity::Warning,
-            format!("{path} stands twice in its map: the kubelet takes the last one and logs a warning"),
-            format!("{at}: delete one of the two lines, then {}", restart(snapshot)),
-        );
-    }
-    let goes_on = goes_on(snapshot, at);
+    let message = format!("{path} is written twice in one map: the kubelet takes the last one and logs a warning");
+    let fix = format!("{at}: delete one of the two lines, then {}", restart(snapshot));
+    Finding::new("CF002", Severity::Warning, at.clone(), message).fix(fix)
+}
+
+fn unknown(snapshot: &Snapshot, field: &UnknownField) -> Finding {
+    let (path, at, then) = (&field.path, &field.at, restart(snapshot));
+    let ignores = ignores(snapshot, at);
     let Some(meant) = field.meant else {
-        return finding(
-            Severity::Warning,
-            format!("unknown field {path}: {goes_on}"),
-            format!("{at}: delete the line, or find the field's name in the reference of KubeletConfiguration"),
-        );
-    };
-    let is_lost = settings::is_default(snapshot, meant);
-    let top = meant.split('.').next().unwrap_or(meant);
-    let severity = if IMPORTANT.contains(&top) && is_lost { Severity::Error } else { Severity::Warning };
-    let instead = match snapshot.settings.get(meant) {
-        Some(setting) if is_lost => format!(", with {meant}: {}", setting.value),
-        Some(_) => format!("; {meant} is set elsewhere"),
-        None => String::new(),
-    };
-    let consequence =
-        if meant == "rotateCertificates" && is_lost { "; the client certificate will expire" } else { "" };
-    let value = match field.value.as_str() {
-        "[…]" | "{…}" => String::new(),
-        value => format!(" {value}"),
+        let message = format!("the kubelet has no field {path}: {ignores}");
+        return Finding::new("CF002", Severity::Warning, at.clone(), message)
+            .fix(format!("{at}: delete the line, or correct the name by the reference of KubeletConfiguration"));
     };
     let why = why(path, meant);
-    finding(
-        severity,
-        format!("unknown field {path}{why}: {goes_on}{instead}{consequence}; did you mean {meant}?"),
-        format!("{at}: write {meant}:{value}, then {}", restart(snapshot)),
-    )
+    let Some(setting) = snapshot.settings.get(meant).filter(|_| !settings::is_default(snapshot, meant)) else {
+        let top = meant.split('.').next().unwrap_or(meant);
+        let is_essential = fields::find(top).is_some_and(|field| field.is_essential);
+        let severity = if is_essential { Severity::Error } else { Severity::Warning };
+        let default = snapshot.settings.get(meant).map_or_else(String::new, |setting| {
+            let unsafe_default =
+                if meant == "rotateCertificates" { "; the client certificate will expire" } else { "" };
+            format!(", so that {meant} has its default, {}{unsafe_default}", setting.value)
+        });
+        let value =
+            if matches!(field.value.as_str(), "[…]" | "{…}") { String::new() } else { format!(" {}", field.value) };
+        let (parent, name) = meant.rsplit_once('.').unwrap_or(("", meant));
+        let is_sibling = path.rsplit_once('.').map_or("", |(parent, _)| parent) == parent;
+        let edit = edits::renaming(snapshot, at, name).filter(|_| is_sibling);
+        let message = format!("the kubelet has no field {path}{why}: {ignores}{default}. Did you mean {meant}?");
+        return Finding::new("CF002", severity, at.clone(), message)
+            .fix(format!("{at}: write {meant}:{value}, then {then}"))
+            .edits(edit);
+    };
+    let message =
+        format!("the kubelet has no field {path}{why}: {ignores}; {meant} is set elsewhere, to {}", setting.value);
+    Finding::new("CF002", Severity::Warning, at.clone(), message)
+        .fix(format!("{at}: delete {path}, then {then}"))
+        .edits(edits::deletion(snapshot, at))
 }
 
-/// What the kubelet makes of an unknown field of that file.
-fn goes_on(snapshot: &Snapshot, at: &Location) -> &'static str {
+/// What the kubelet does with an unknown field of that file.
+fn ignores(snapshot: &Snapshot, at: &Location) -> &'static str {
     let files = &snapshot.config.files;
     if files.iter().any(|file| file.drop_in && file.at.file == at.file) {
-        "the kubelet passes over it without a word"
+        "it ignores the field and logs nothing"
     } else {
-        "the kubelet logs a warning and goes on without it"
+        "it logs a warning and ignores the field"
     }
 }
 
@@ -193,7 +154,7 @@ fn why(path: &str, meant: &str) -> &'static str {
     if path.eq_ignore_ascii_case(meant) {
         " (names are case-sensitive)"
     } else if name.contains('-') {
-        " (a flag's name)"
+        " (it is a flag's name)"
     } else {
         ""
     }
@@ -204,14 +165,12 @@ fn too_new(snapshot: &Snapshot, report: &mut Report) {
         let (Some(since), Some(version)) = (field.since, &snapshot.version) else {
             continue;
         };
+        let (path, at) = (&field.path, &field.at);
+        let message = format!("{path} exists since {since}: this kubelet ({version}) ignores it");
         report.add(
-            Finding::new(
-                "CF008",
-                Severity::Warning,
-                field.at.clone(),
-                format!("{} exists since {since}; this kubelet is {version} and passes over it", field.path),
-            )
-            .fix(format!("{}: delete the line, or upgrade the kubelet to {since}", field.at)),
+            Finding::new("CF008", Severity::Warning, at.clone(), message)
+                .fix(format!("{at}: delete {path}, or upgrade the kubelet to {since}"))
+                .edits(edits::deletion(snapshot, at)),
         );
     }
 }

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Check, Finding, Report, Severity,
-    lost::{quoted, reload, restart, unit_name},
+    lost::{quoted, reload, restart, unit_name, whole},
 };
 use crate::kubelet::{
+    expected_flag::ExpectedFlag,
+    flag_text::flags_in,
     layers::Launcher,
     location::Location,
-    search::ExpectedFlag,
     snapshot::{Loaded, Process, Snapshot},
     systemd::{Arg, LoadState},
 };
@@ -85,11 +86,9 @@ fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
 }
 
 fn not_loaded(snapshot: &Snapshot, difference: &Difference, lost: Option<&Vec<ExpectedFlag>>) -> Finding {
-    let lost = lost.map_or_else(String::new, |lost| {
-        let flags: Vec<String> = lost.iter().map(ExpectedFlag::written).collect();
-        format!(". Only on disk: {}", flags.join(" "))
-    });
-    Finding::new(
+    let lost_flags: Vec<String> = lost.into_iter().flatten().map(ExpectedFlag::written).collect();
+    let lost = lost.map_or_else(String::new, |_| format!(". Only on disk: {}", lost_flags.join(" ")));
+    let finding = Finding::new(
         "SD020",
         if lost.is_empty() { Severity::Warning } else { Severity::Error },
         difference.at.clone(),
@@ -98,8 +97,8 @@ fn not_loaded(snapshot: &Snapshot, difference: &Difference, lost: Option<&Vec<Ex
             difference.at.file,
             difference.what.join(", ")
         ),
-    )
-    .fix(reload(snapshot))
+    );
+    Finding { lost_flags, ..finding }.fix(reload(snapshot))
 }
 
 /// The wanted flags that the disk gives and systemd's memory does not.
@@ -145,7 +144,7 @@ fn differences(snapshot: &Snapshot, loaded: &Loaded, fragment: &Location) -> Dif
     }
     for path in &loaded.dropins {
         if !dropins.iter().any(|other| own(other) == own(path)) {
-            found.add(&Location::file(path), "the drop-in is read no more".to_owned(), "");
+            found.add(&Location::file(path), "the drop-in is no longer read".to_owned(), "");
         }
     }
     memory::environment(unit, loaded, fragment, &mut found);
@@ -184,7 +183,7 @@ fn argv_drift(snapshot: &Snapshot, report: &mut Report) {
         excess.clear();
     }
     if lacking.is_empty() && excess.is_empty() {
-        if command.order_significant && order_matters(snapshot, process) {
+        if command.launcher.is_order_significant() && order_matters(snapshot, process) {
             report.add(other_order(snapshot, process));
         }
         return;
@@ -206,7 +205,7 @@ fn drifted(snapshot: &Snapshot, report: &Report, process: &Process, lacking: &[&
         parts.push(format!("lacks {}", quoted(&lacking_text.join(" "))));
     }
     if !excess.is_empty() {
-        parts.push(format!("has {} in excess", quoted(&excess.join(" "))));
+        parts.push(format!("also has {}", quoted(&excess.join(" "))));
     }
     let at = lacking.first().map(|word| word.at().clone());
     let message = format!(
@@ -215,7 +214,8 @@ fn drifted(snapshot: &Snapshot, report: &Report, process: &Process, lacking: &[&
         parts.join(" and ")
     );
     let at = at.unwrap_or_else(|| exec_place(snapshot));
-    with_restart(snapshot, report, Finding::new("SD021", severity, at, message))
+    let lost_flags = flags_in(&lacking_text.join(" ")).iter().map(whole).collect();
+    with_restart(snapshot, report, Finding { lost_flags, ..Finding::new("SD021", severity, at, message) })
 }
 
 /// Whether a flag that is given more than once stands in another order.

@@ -2,10 +2,10 @@
 
 use super::{
     Check, Finding, Report, Severity,
-    lost::{Arrived, not_a_drop_in, reload},
+    lost::{Arrived, reload},
 };
 use crate::kubelet::{
-    search::flags_in,
+    flag_text::flags_in,
     snapshot::Snapshot,
     systemd::{Event, EventKind, NotADropIn},
 };
@@ -49,50 +49,52 @@ fn not_read(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, reason: N
         NotADropIn::Hidden if !is_conf => Severity::Info,
         NotADropIn::Suffix | NotADropIn::Hidden | NotADropIn::Folder => Severity::Warning,
     };
-    let lost = arrived.lost(&event.text);
     let new_name = name.trim_start_matches('.').split(".conf").next().unwrap_or(name);
-    Finding::new(
-        "SD009",
-        arrived.error_if_wanted(&event.text, usual),
-        event.at.clone(),
-        format!("this file is not read for {unit}: {}{lost}", not_a_drop_in(reason)),
-    )
-    .fix(format!(
-        "if it is meant to be read, `mv {file} /etc/systemd/system/{unit}.d/{new_name}.conf`, then {}; else delete it",
-        reload(snapshot)
-    ))
+    let message = format!("systemd does not read this file for {unit}: {}", not_a_drop_in(reason));
+    Finding::new("SD009", arrived.error_if_expected(&event.text, usual), event.at.clone(), message)
+        .lost(arrived.lost(&event.text))
+        .fix(format!(
+            "to have it read, `mv {file} /etc/systemd/system/{unit}.d/{new_name}.conf`, then {}; else delete it",
+            reload(snapshot)
+        ))
+}
+
+/// Why a file is no drop-in.
+fn not_a_drop_in(reason: NotADropIn) -> &'static str {
+    match reason {
+        NotADropIn::Suffix => "its name does not end in .conf",
+        NotADropIn::Hidden => "its name starts with a dot",
+        NotADropIn::Prefix => "this folder is for units whose names begin with the folder's name, up to the dash",
+        NotADropIn::Folder => "its folder is no drop-in folder of this unit",
+    }
 }
 
 fn hidden(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     for event in &snapshot.unit.events {
         let (by, message) = match &event.kind {
-            EventKind::DropInShadowed { by } => (
-                by,
-                format!(
-                    "this file is not read: {} has the same name and takes its place{}",
-                    by.display(),
-                    if is_type_level(&event.at.file) {
-                        " (the unit's own folder beats service.d, even from /usr/lib)"
-                    } else {
-                        ""
-                    }
-                ),
-            ),
-            EventKind::DropInMasked { by, what } => (by, format!("this file is masked by {} ({what})", by.display())),
+            EventKind::DropInShadowed { by } => {
+                let why = if is_type_level(&event.at.file) {
+                    " (a file of the unit's own folder replaces one of service.d, even in /usr/lib)"
+                } else {
+                    ""
+                };
+                (by, format!("systemd reads {}, which has the same name, in place of this file{why}", by.display()))
+            }
+            EventKind::DropInMasked { by, what } => (by, format!("{} ({what}) masks this file", by.display())),
             _ => continue,
         };
         let absent = flags_in(&event.text).iter().any(|flag| !arrived.has_name(flag));
         let severity = if absent || arrived.lacks_one_of(&event.text) { Severity::Warning } else { Severity::Info };
-        let lost = arrived.lost(&event.text);
         report.add(
-            Finding::new("SD010", severity, event.at.clone(), format!("{message}{lost}"))
+            Finding::new("SD010", severity, event.at.clone(), message)
+                .lost(arrived.lost(&event.text))
                 .fix(format!(
-                    "if both are meant to be read, give one of them another name, then {}; else delete {}",
+                    "to have both read, give one of them another name, then {}; else delete {}",
                     reload(snapshot),
                     event.at.file
                 ))
-                .step(super::Location::file(by), "this file counts"),
+                .step(super::Location::file(by), "systemd reads this file"),
         );
     }
 }

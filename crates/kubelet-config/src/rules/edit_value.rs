@@ -16,14 +16,6 @@ pub(super) fn edit_value(
     part: Range<usize>,
     new: impl Into<String>,
 ) -> Finding {
-    let place = at::value_part(snapshot, used, part.start, part.len());
-    let width = used.value.get(part).map(|old| old.chars().count());
-    // A flag without a value is true, which stands nowhere.
-    let is_written = at::word(snapshot, used, usize::from(used.value_in_next_word))
-        .is_some_and(|word| word.text.ends_with(&used.value));
-    if is_written && place.column > 0 && width == usize::try_from(place.width).ok() {
-        finding.edit(&place, Change::Text(new.into()))
-    } else {
-        finding
-    }
+    let at = at::exact_part(snapshot, used, part.start, part.len());
+    finding.edits(at.map(|at| (at, Change::Text(new.into()))))
 }

@@ -6,10 +6,13 @@ use super::{
     Check, Finding, Report, Severity,
     lost::{Arrived, holds_flags, quoted, reload, restart},
 };
-use crate::kubelet::{
-    search::flags_in,
-    snapshot::Snapshot,
-    systemd::{Event, EventKind, Exec},
+use crate::{
+    edit::Change,
+    kubelet::{
+        location::Location,
+        snapshot::Snapshot,
+        systemd::{Event, EventKind, Exec},
+    },
 };
 
 pub(super) const RULES: &[(&str, Check)] = &[("SD025", encoding)];
@@ -19,13 +22,31 @@ pub(super) fn odd_character(text: &str) -> Option<(char, &'static str)> {
     text.chars().find_map(|c| {
         let what = match c {
             '\u{a0}' | '\u{2007}' | '\u{202f}' => "no-break space",
-            '\u{200b}' | '\u{200c}' | '\u{200d}' | '\u{2060}' | '\u{feff}' => "character of no width",
+            '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' => "character of no width",
+            '\u{2000}'..='\u{200a}' | '\u{3000}' => "typographic blank",
             '\u{2010}'..='\u{2015}' | '\u{2212}' => "typographic dash",
             '\u{2018}'..='\u{201f}' | '\u{ab}' | '\u{bb}' => "typographic quote",
             _ => return None,
         };
         Some((c, what))
     })
+}
+
+/// A word of the command line in plain ASCII, as it was meant; `None` where that is not sure.
+pub(super) fn plain(word: &str) -> Option<String> {
+    let dashed = word.strip_prefix(['\u{2013}', '\u{2014}', '\u{2015}']).map(|rest| format!("--{rest}"));
+    let plain: String = dashed
+        .as_deref()
+        .unwrap_or(word)
+        .chars()
+        .filter_map(|c| match odd_character(c.encode_utf8(&mut [0; 4])).map(|(_, what)| what) {
+            None => Some(c),
+            Some("no-break space" | "typographic blank") => Some(' '),
+            Some("typographic dash") => Some('-'),
+            Some(_) => None,
+        })
+        .collect();
+    (plain.is_ascii() && plain.starts_with("--")).then_some(plain)
 }
 
 fn encoding(snapshot: &Snapshot, report: &mut Report) {
@@ -47,56 +68,55 @@ fn encoding(snapshot: &Snapshot, report: &mut Report) {
     for (index, word) in snapshot.command.args.iter().enumerate() {
         let built_in = snapshot.command.built_in.get(index) == Some(&true);
         if let Some((c, what)) = odd_character(&word.text).filter(|_| !built_in && word.text.starts_with("--")) {
-            report.add(
-                Finding::new(
-                    "SD025",
-                    Severity::Error,
-                    word.at().clone(),
-                    format!("the flag '{}' holds a {what} (U+{:04X})", quoted(&word.text), u32::from(c)),
-                )
-                .fix(format!("write plain blanks, dashes and quotes, then {}", reload(snapshot))),
-            );
+            let message = format!("the flag '{}' holds a {what} (U+{:04X})", quoted(&word.text), u32::from(c));
+            let finding = Finding::new("SD025", Severity::Error, word.at().clone(), message);
+            report.add(in_ascii(snapshot, finding, word.at(), &word.text));
         }
     }
 }
 
+/// With a word in plain ASCII: an edit if the word stands in the file as it is.
+pub(super) fn in_ascii(snapshot: &Snapshot, finding: Finding, at: &Location, word: &str) -> Finding {
+    let is_as_written = usize::try_from(at.width).is_ok_and(|width| width == word.chars().count());
+    let after = reload(snapshot);
+    match plain(word).filter(|_| is_as_written) {
+        Some(plain) => {
+            finding.fix(format!("write `{}` at {at}, then {after}", quoted(&plain))).edit(at, Change::Text(plain))
+        }
+        None => finding.fix(format!("write plain blanks, dashes and quotes at {at}, then {after}")),
+    }
+}
+
 fn encoding_of(snapshot: &Snapshot, arrived: &Arrived<'_>, used: &BTreeSet<String>, event: &Event) -> Option<Finding> {
-    let lost = arrived.lost(&event.text);
     let (severity, message) = match &event.kind {
         EventKind::EnvLineIgnored { bom: true, .. } => {
             let name = event.text.split('=').next().unwrap_or_default();
             let name = name.trim().trim_start_matches('\u{feff}');
-            let severity = if used.contains(name) || !flags_in(&event.text).is_empty() {
-                Severity::Error
-            } else {
-                Severity::Warning
-            };
-            (
-                severity,
-                format!(
-                    "the file starts with a byte order mark: the first variable's name is not {}, and systemd ignores \
-                     the line{lost}",
-                    quoted(name)
-                ),
-            )
+            let is_lost = used.contains(name) || holds_flags(&event.text);
+            let severity = if is_lost { Severity::Error } else { Severity::Warning };
+            let message = format!(
+                "the file starts with a byte order mark, which systemd takes as a part of the name {}: it ignores the line",
+                quoted(name)
+            );
+            (severity, message)
         }
         EventKind::RestOfFileLost { reason } if reason.contains("UTF-8") => (
             if holds_flags(&event.text) { Severity::Error } else { Severity::Warning },
-            format!("systemd stops reading the file here ({reason}): the rest of it is lost{lost}"),
+            format!("systemd stops reading the file here, because {reason}. It ignores the rest"),
         ),
-        EventKind::Encoding { what } => (
-            Severity::Warning,
-            format!("the file has {what}: systemd reads it in spite of that, other programs may not"),
-        ),
+        EventKind::Encoding { what } => {
+            (Severity::Warning, format!("the file has {what}: systemd can read it, other programs may not"))
+        }
         _ => return None,
     };
-    let after =
-        if matches!(event.kind, EventKind::EnvLineIgnored { .. }) { restart(snapshot) } else { reload(snapshot) };
+    let in_file = snapshot.unit.env_files.iter().any(|file| file.path.to_str() == Some(&*event.at.file));
+    let after = if in_file { restart(snapshot) } else { reload(snapshot) };
+    let fix = format!("save {} as UTF-8 without a byte order mark and with LF line ends, then {after}", event.at.file);
     Some(
-        Finding::new("SD025", severity, event.at.clone(), message).fix(format!(
-            "save {} as UTF-8 without a byte order mark and with LF line ends, then {after}",
-            event.at.file
-        )),
+        Finding::new("SD025", severity, event.at.clone(), message)
+            .lost(arrived.lost(&event.text))
+            .fix(fix)
+            .edit(&event.at, Change::PlainEncoding),
     )
 }
 

@@ -4,13 +4,18 @@ use std::collections::BTreeMap;
 
 use super::{
     Check, Finding, Report, Severity,
-    lost::{Arrived, holds_flags, quoted, reload, restart, unit_name},
+    lost::{Arrived, MAX_FINDINGS, holds_flags, quoted, reload, restart, unit_name},
+    remedy::{Remedy, add_flags, env_file_line, is_one_line, meant_assignment, usual_file},
 };
-use crate::kubelet::{
-    layers::Launcher,
-    location::Location,
-    snapshot::{Snapshot, UnreadFile},
-    systemd::{Assignment, EnvFile, EnvFileState, EventKind},
+use crate::{
+    edit::Change,
+    kubelet::{
+        layers::Launcher,
+        location::Location,
+        snapshot::{Snapshot, UnreadFile},
+        systemd::{Assignment, EnvFileState, Event, EventKind},
+        unread,
+    },
 };
 
 pub(super) const RULES: &[(&str, Check)] = &[
@@ -23,19 +28,27 @@ pub(super) const RULES: &[(&str, Check)] = &[
 
 fn not_read(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
-    for file in &snapshot.unread_files {
-        let telling = |assignment: &&Assignment| {
+    let named: Vec<&str> = snapshot.unit.events.iter().filter_map(unread::meant_file).collect();
+    for file in snapshot.unread_files.iter().filter(|file| !named.contains(&&*file.at.file)) {
+        let assignments = file.assignments.iter().filter(|assignment| {
             holds_flags(&assignment.value)
                 || (assignment.name.starts_with("KUBELET_") && !assignment.value.trim().is_empty())
-        };
-        let flagged = file.assignments.iter().find(|assignment| holds_flags(&assignment.value));
-        if let Some(first) = flagged.or_else(|| file.assignments.iter().find(telling)) {
-            report.add(unread(snapshot, &arrived, file, first));
+        });
+        let telling: Vec<&Assignment> = assignments.collect();
+        let flagged = telling.iter().find(|assignment| holds_flags(&assignment.value));
+        if let Some(first) = flagged.or(telling.first()) {
+            report.add(unread(snapshot, &arrived, file, first, &telling));
         }
     }
 }
 
-fn unread(snapshot: &Snapshot, arrived: &Arrived<'_>, file: &UnreadFile, first: &Assignment) -> Finding {
+fn unread(
+    snapshot: &Snapshot,
+    arrived: &Arrived<'_>,
+    file: &UnreadFile,
+    first: &Assignment,
+    telling: &[&Assignment],
+) -> Finding {
     let text: Vec<&str> = file.assignments.iter().map(|assignment| assignment.value.as_str()).collect();
     let text = text.join("\n");
     let read = usual_file(snapshot);
@@ -44,67 +57,79 @@ fn unread(snapshot: &Snapshot, arrived: &Arrived<'_>, file: &UnreadFile, first: 
         Some(read) => format!("{unit} reads {} ({})", read.path.display(), read.declared),
         None => format!("{unit} has no `EnvironmentFile=` that names it"),
     };
-    let fix = match (snapshot.command.launcher, read) {
-        (Launcher::K3s | Launcher::Rke2, _) => format!(
-            "write the flags into the list `kubelet-arg` of /etc/rancher/{}/config.yaml and delete this file",
-            if snapshot.command.launcher == Launcher::K3s { "k3s" } else { "rke2" }
-        ),
-        (_, Some(read)) => {
-            format!("move the line to {} and delete this file, then {}", read.path.display(), restart(snapshot))
-        }
-        (_, None) => format!(
-            "add `EnvironmentFile=-{}` and ${} to the unit, or move the flags to where `ExecStart=` reads them, then {}",
+    let lost = arrived.lost(&text);
+    let message = format!("this file sets {}, but nothing reads it: {instead}", first.name);
+    let finding = Finding::new("SD003", arrived.error_if_expected(&text, Severity::Warning), first.at.clone(), message)
+        .lost(lost.clone());
+    let finding =
+        telling.iter().filter(|more| more.at != first.at && holds_flags(&more.value)).fold(finding, |finding, more| {
+            finding.step(more.at.clone(), format!("sets {}, which nothing reads either", more.name))
+        });
+    let finding = match read {
+        Some(read) => finding.step(read.declared.clone(), "the unit reads this file instead"),
+        None => finding,
+    };
+    if let Launcher::K3s | Launcher::Rke2 = snapshot.command.launcher {
+        let name = if snapshot.command.launcher == Launcher::K3s { "k3s" } else { "rke2" };
+        return finding.fix(format!(
+            "write the flags into the list `kubelet-arg` of /etc/rancher/{name}/config.yaml and delete this file"
+        ));
+    }
+    let Some(read) = read.filter(|_| !file.at.file.ends_with("/kubeadm-flags.env")) else {
+        return finding.fix(format!(
+            "add the line `EnvironmentFile=-{}` to [Service] and the word ${} to `ExecStart=`, then {}",
             file.at.file,
             first.name,
             reload(snapshot)
-        ),
+        ));
     };
-    let finding = Finding::new(
-        "SD003",
-        arrived.error_if_wanted(&text, Severity::Warning),
-        first.at.clone(),
-        format!("this file sets {} but nothing reads it: {instead}{}", first.name, arrived.lost(&text)),
-    )
-    .fix(fix);
-    let finding = file
-        .assignments
-        .iter()
-        .filter(|assignment| assignment.at != first.at && holds_flags(&assignment.value))
-        .fold(finding, |finding, more| {
-            finding.step(more.at.clone(), format!("sets {}, read by nothing either", more.name))
-        });
-    match read {
-        Some(read) => finding.step(read.declared.clone(), "the unit reads this file instead"),
-        None => finding,
+    let deletion = (telling.len() == 1 && is_one_line(first)).then(|| (first.at.clone(), Change::Lines(Vec::new())));
+    let after = restart(snapshot);
+    if lost.is_empty() && holds_flags(&first.value) {
+        let what = "delete this line: the kubelet gets its flags from elsewhere".to_owned();
+        return Remedy { what, after, edit: deletion }.of(finding);
     }
-}
-
-/// The file that the unit reads for the operator's flags.
-fn usual_file(snapshot: &Snapshot) -> Option<&EnvFile> {
-    snapshot.unit.env_files.iter().rev().find(|file| !file.path.ends_with("kubeadm-flags.env"))
+    match add_flags(snapshot, Some(&first.name), &lost).filter(|_| !lost.is_empty()) {
+        Some(remedy) => remedy.and_delete(finding, deletion),
+        None => finding.fix(format!("move the line to {} and delete it here, then {after}", read.path.display())),
+    }
 }
 
 fn line_ignored(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
-    for event in &snapshot.unit.events {
-        let message = match &event.kind {
-            EventKind::EnvLineIgnored { reason, bom: false } => {
-                let reason = if reason == "export" { "`export` is for shells" } else { reason };
-                format!("systemd ignores this line of the environment file: {reason}")
-            }
+    let ignored = snapshot.unit.events.iter().filter_map(|event| {
+        let reason = match &event.kind {
+            EventKind::EnvLineIgnored { reason, bom: false } if reason == "export" => "`export` is for shells",
+            EventKind::EnvLineIgnored { reason, bom: false } => reason,
             EventKind::EnvLineWithoutAssignment if holds_flags(&event.text) => {
-                "systemd ignores this line of the environment file: it holds flags, but assigns them to no variable"
-                    .to_owned()
+                "it holds flags, but assigns them to no variable"
             }
-            _ => continue,
+            _ => return None,
         };
-        let severity = arrived.error_if_wanted(&event.text, Severity::Warning);
+        Some((event, reason))
+    });
+    for (event, reason) in ignored.take(MAX_FINDINGS) {
+        let severity = arrived.error_if_expected(&event.text, Severity::Warning);
         let lost = arrived.lost(&event.text);
-        report.add(Finding::new("SD004", severity, event.at.clone(), format!("{message}{lost}")).fix(format!(
-            "write it as NAME=VALUE at {}, then {}",
-            event.at,
-            restart(snapshot)
-        )));
+        let message = format!("systemd ignores this line of the environment file: {reason}");
+        let finding = Finding::new("SD004", severity, event.at.clone(), message).lost(lost.clone());
+        report.add(assigned(snapshot, finding, event, &lost));
+    }
+}
+
+/// With the line as an assignment: without `export`, or its flags in a variable that is used.
+fn assigned(snapshot: &Snapshot, finding: Finding, event: &Event, lost: &[String]) -> Finding {
+    let after = restart(snapshot);
+    let name = event.text.split('=').next().unwrap_or_default();
+    if let Some(name) = name.strip_prefix("export").map(str::trim).filter(|_| event.at.width > 0) {
+        return finding
+            .fix(format!("delete `export` at {}, then {after}", event.at))
+            .edit(&event.at, Change::Text(name.to_owned()));
+    }
+    let is_flags = event.text.starts_with('-') && !lost.is_empty();
+    match add_flags(snapshot, None, lost).filter(|_| is_flags) {
+        Some(remedy) => remedy.and_delete(finding, Some((event.at.clone(), Change::Lines(Vec::new())))),
+        None => finding.fix(format!("write it as NAME=VALUE at {}, then {after}", event.at)),
     }
 }
 
@@ -119,7 +144,7 @@ fn required_missing(snapshot: &Snapshot, report: &mut Report) {
                 Severity::Fatal,
                 file.declared.clone(),
                 format!(
-                    "{} cannot start: {} does not exist, and no dash before its path allows that",
+                    "{} cannot start: {} does not exist, and `EnvironmentFile=` requires it",
                     snapshot.unit.name,
                     file.path.display()
                 ),
@@ -141,7 +166,7 @@ fn dropped(snapshot: &Snapshot, report: &mut Report) {
         };
         let path = file.path.display();
         let (severity, what) = if file.optional {
-            (Severity::Error, "systemd skips all of it, without a word".to_owned())
+            (Severity::Error, "systemd skips all of it and logs nothing".to_owned())
         } else {
             let unit = &snapshot.unit.name;
             (Severity::Fatal, format!("{unit} cannot start (`Failed to load environment files`)"))
@@ -167,10 +192,11 @@ fn dropped(snapshot: &Snapshot, report: &mut Report) {
                     "SD013",
                     Severity::Error,
                     event.at.clone(),
-                    format!("systemd ignores this `EnvironmentFile=` ({reason}): no file is read"),
+                    format!("systemd ignores this `EnvironmentFile=`, because {reason}. It reads no file for this line"),
                 )
                 .fix(format!(
-                    "write one absolute path, unquoted, with nothing between the dash and it, then {}",
+                    "write one absolute path without quotes; if a dash allows the file to be missing, write no blank behind \
+                     it, then {}",
                     reload(snapshot)
                 )),
             );
@@ -180,14 +206,18 @@ fn dropped(snapshot: &Snapshot, report: &mut Report) {
 
 fn quote_swallow(snapshot: &Snapshot, report: &mut Report) {
     let values = values_in_use(snapshot);
-    for event in &snapshot.unit.events {
+    let is_quote =
+        |event: &&Event| matches!(event.kind, EventKind::EnvQuoteNotClosed { .. } | EventKind::EnvTextAfterQuote);
+    for event in snapshot.unit.events.iter().filter(is_quote).take(MAX_FINDINGS) {
+        let assignment = assignment_at(snapshot, &event.at);
         let message = match &event.kind {
-            EventKind::EnvQuoteNotClosed { lines } => format!(
-                "the quote opened here is not closed: {lines} line{} became one value",
-                if *lines == 1 { "" } else { "s" }
-            ),
+            EventKind::EnvQuoteNotClosed { lines: 1 } => "the quote that opens here is not closed".to_owned(),
+            EventKind::EnvQuoteNotClosed { lines } => {
+                format!("the quote that opens here is not closed: systemd takes {lines} lines as one value")
+            }
+            EventKind::EnvTextAfterQuote if assignment.is_some_and(|one| is_one_word(one, event)) => continue,
             EventKind::EnvTextAfterQuote => format!(
-                "text stands behind the closing quote and becomes a part of the value: '{}'",
+                "systemd appends the text behind the closing quote to the value, without the blank between them: '{}'",
                 quoted(&event.text)
             ),
             _ => continue,
@@ -196,11 +226,63 @@ fn quote_swallow(snapshot: &Snapshot, report: &mut Report) {
         let value = values.range(..=(file, line)).next_back();
         let in_use = value.is_some_and(|((other, _), last)| *other == file && line <= *last);
         let severity = if in_use || holds_flags(&event.text) { Severity::Error } else { Severity::Warning };
-        report.add(Finding::new("SD014", severity, event.at.clone(), message).fix(format!(
-            "close the quote at the end of the value, on the same line, put comments on lines of their own, then {}",
-            restart(snapshot)
-        )));
+        let finding = Finding::new("SD014", severity, event.at.clone(), message);
+        report.add(closed(snapshot, finding, event, assignment));
     }
+}
+
+/// The assignment that begins at or before a place in an environment file, the last one.
+fn assignment_at<'a>(snapshot: &'a Snapshot, at: &Location) -> Option<&'a Assignment> {
+    let mut files = snapshot.unit.env_files.iter().filter(|file| file.path.to_str() == Some(&*at.file));
+    let assignments = &files.next()?.assignments;
+    let behind = assignments.partition_point(|assignment| assignment.at.line <= at.line);
+    assignments.get(behind.checked_sub(1)?)
+}
+
+/// Whether text follows its quote without a blank: a shell reads `"a"b` as systemd does. A flag was meant as a word.
+fn is_one_word(assignment: &Assignment, event: &Event) -> bool {
+    let quoted = assignment.value.strip_suffix(event.text.as_str()).unwrap_or_default();
+    quoted.char_indices().last().is_some_and(|(last, _)| {
+        let end = assignment.place_of(last, quoted.len()).column + 1;
+        !event.text.starts_with(['-', '#']) && event.at.column == end + 1
+    })
+}
+
+/// With one pair of quotes around all of the value.
+fn closed(snapshot: &Snapshot, finding: Finding, event: &Event, assignment: Option<&Assignment>) -> Finding {
+    let lines = assignment.and_then(|assignment| match &event.kind {
+        EventKind::EnvTextAfterQuote => one_value(assignment, &event.text),
+        _ => first_line(assignment),
+    });
+    let after = restart(snapshot);
+    match (lines, assignment) {
+        (Some(lines), Some(assignment)) => finding
+            .fix(format!("write `{}` at {}, then {after}", lines.join("\n"), assignment.at))
+            .edit(&assignment.at, Change::Lines(lines)),
+        _ => finding.fix(format!(
+            "write one pair of quotes around the whole value, and comments on lines of their own, then {after}"
+        )),
+    }
+}
+
+/// The quoted text and the text behind the quote as one value; a comment gets a line of its own.
+fn one_value(assignment: &Assignment, tail: &str) -> Option<Vec<String>> {
+    let quoted = assignment.value.strip_suffix(tail).filter(|_| is_one_line(assignment))?;
+    let name = &assignment.name;
+    if tail.starts_with('#') {
+        return Some(vec![tail.to_owned(), env_file_line(name, quoted)]);
+    }
+    let value = format!("{quoted} {tail}");
+    (!value.contains(['$', '"', '\\'])).then(|| vec![env_file_line(name, value.trim())])
+}
+
+/// The value up to the end of its first line, where the second one is another assignment or a comment.
+fn first_line(assignment: &Assignment) -> Option<Vec<String>> {
+    let mut lines = assignment.value.lines();
+    let first = lines.next()?.trim();
+    let is_another = |line: &str| line.is_empty() || line.starts_with(['#', ';']) || meant_assignment(line).is_some();
+    let ends = lines.next().is_none_or(|line| is_another(line.trim()));
+    (ends && !first.contains(['$', '"', '\\'])).then(|| vec![env_file_line(&assignment.name, first)])
 }
 
 /// Where the values stand that `ExecStart=` uses: file and first line, with the last line.

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use super::{
     Check, Finding, Report, Severity,
-    lost::{Arrived, env_file_line, environment_line, holds_flags, lost_sentence, reload, restart, shown_value, whole},
+    lost::{Arrived, MAX_FINDINGS, holds_flags, reload, restart, shown_value, used_names, whole, would_bring},
+    remedy::{env_file_line, is_one_line, with_flags},
 };
 use crate::{
     edit::Change,
     kubelet::{
+        flag_text::{flags_in, place_of},
         location::Location,
-        search::{flags_in, place_of, used_names, would_bring},
         snapshot::Snapshot,
         systemd::{Assignment, EventKind, Source, Variable},
     },
@@ -18,23 +19,19 @@ use crate::{
 
 pub(super) const RULES: &[(&str, Check)] = &[("SD001", overridden_by_file), ("SD024", environment_order)];
 
-/// How many assignments that lose are told of: the last ones, which were nearest to counting.
+/// How many overridden assignments are named: the last ones.
 const MAX_OVERRIDDEN: usize = 20;
-/// How many lost words a message or a fix may hold.
+/// How many lost flags a message or a fix may hold.
 const MAX_LOST_WORDS: usize = 40;
-/// How long a value may be that a fix writes out.
-const MAX_FIX_BYTES: usize = 4000;
 
 fn overridden_by_file(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let used = used_names(snapshot);
-    for (name, variable) in &snapshot.unit.variables {
+    let variables = snapshot.unit.variables.iter().filter(|(name, _)| used.contains(name.as_str()));
+    for (_, variable) in variables.take(MAX_FINDINGS) {
         let Source::File { declared } = &variable.effective.source else {
             continue;
         };
-        if !used.contains(name.as_str()) {
-            continue;
-        }
         let mut overridden: Vec<&Assignment> = variable
             .overridden
             .iter()
@@ -46,7 +43,7 @@ fn overridden_by_file(snapshot: &Snapshot, report: &mut Report) {
         let lost: Vec<(&Assignment, Vec<String>)> = overridden
             .iter()
             .map(|overridden| (*overridden, lost_to(&arrived, overridden, variable)))
-            .filter(|(overridden, words)| !words.is_empty() || is_wanted(snapshot, &arrived, overridden))
+            .filter(|(overridden, words)| !words.is_empty() || is_expected(snapshot, &arrived, overridden))
             .collect();
         if lost.is_empty() {
             let idle = overridden.iter().filter(|overridden| holds_flags(&overridden.value));
@@ -69,30 +66,23 @@ fn lost_to(arrived: &Arrived<'_>, overridden: &Assignment, variable: &Variable) 
         .collect()
 }
 
-/// Whether a wanted flag that does not arrive would, if this assignment counted.
-fn is_wanted(snapshot: &Snapshot, arrived: &Arrived<'_>, assignment: &Assignment) -> bool {
+/// Whether an expected flag that does not reach the kubelet would, if this assignment counted.
+fn is_expected(snapshot: &Snapshot, arrived: &Arrived<'_>, assignment: &Assignment) -> bool {
     let exec = snapshot.unit.exec.as_ref();
-    arrived.missing.iter().any(|wanted| would_bring(exec, assignment, wanted))
+    arrived.missing.iter().any(|expected| would_bring(exec, assignment, expected))
 }
 
 fn without_effect(overridden: &Assignment, variable: &Variable) -> Finding {
     let effective = &variable.effective;
-    let equal = if overridden.value == effective.value {
-        "which is equal"
-    } else {
-        "and everything in it reaches the kubelet all the same"
-    };
-    Finding::new(
-        "SD001",
-        Severity::Info,
-        overridden.at.clone(),
-        format!(
-            "this value of {} is overridden by {}, {equal}; the line has no effect and can be removed",
-            overridden.name, effective.at
-        ),
-    )
-    .fix(format!("delete the line {}", overridden.at))
-    .step(effective.at.clone(), "this counts")
+    let why = if overridden.value == effective.value { "sets the same value" } else { "counts in its place" };
+    let message = format!(
+        "this line has no effect: {} {why}. The kubelet gets every flag of this line all the same",
+        effective.at
+    );
+    // No edit: it does no harm, and it may be another program's.
+    Finding::new("SD001", Severity::Info, overridden.at.clone(), message)
+        .fix(format!("delete the line {}", overridden.at))
+        .step(effective.at.clone(), "this counts")
 }
 
 fn file_wins(
@@ -103,9 +93,8 @@ fn file_wins(
     lost: &[(&Assignment, Vec<String>)],
 ) -> Finding {
     let effective = &variable.effective;
-    let name = &effective.name;
     let words: Vec<String> = distinct(lost.iter().flat_map(|(_, words)| words.iter().cloned()).take(MAX_LOST_WORDS));
-    let severity = if lost.iter().any(|(overridden, _)| is_wanted(snapshot, arrived, overridden)) {
+    let severity = if lost.iter().any(|(overridden, _)| is_expected(snapshot, arrived, overridden)) {
         Severity::Error
     } else if lost.iter().all(|(overridden, _)| is_default_beside(overridden, declared, variable)) {
         Severity::Info
@@ -115,29 +104,33 @@ fn file_wins(
     let places = distinct(lost.iter().map(|(overridden, _)| overridden.at.to_string())).join(", ");
     let is_line = |(overridden, _): &(&Assignment, _)| overridden.source == Source::Environment;
     let rule = if lost.iter().any(is_line) {
-        format!("a file always beats `Environment=` ({places}), whatever the order of the drop-ins")
+        "An environment file overrides `Environment=`, whatever the order of the drop-ins"
     } else {
-        format!("what is read later counts, and this is read after {places}")
+        "Of two environment files or lines the later one counts"
     };
-    let mut finding = Finding::new(
-        "SD001",
-        severity,
-        effective.at.clone(),
-        format!(
-            "{name} is {} here; {declared} loads this file, and {rule}{}",
-            shown_value(&effective.value),
-            lost_sentence(&words)
-        ),
-    )
-    .fix(format!(
-        "write `{}` at {}, then {}",
-        line_with(env_file_line, effective, &words),
-        effective.at,
-        restart(snapshot)
-    ))
-    .edit(&effective.at, Change::Lines(vec![line_with(env_file_line, effective, &words)]));
-    for (overridden, _) in lost {
-        finding = finding.step(first_flag(overridden), "this is lost");
+    let variables = if lost.iter().any(|(overridden, _)| overridden.value.contains('$')) {
+        ". A `$` in the value is plain text: systemd expands variables in `ExecStart=` alone"
+    } else {
+        ""
+    };
+    let message = format!(
+        "{} is {} here, which overrides {places}. {rule}{variables}",
+        effective.name,
+        shown_value(&effective.value),
+    );
+    let finding = Finding::new("SD001", severity, effective.at.clone(), message).lost(words.clone());
+    let mut finding = match (lost, with_flags(snapshot, effective, &words)) {
+        // The value itself is lost, which a word `--flag=${NAME}` makes a flag.
+        ([.., (overridden, _)], _) if words.is_empty() && is_one_line(effective) => {
+            let line = env_file_line(&effective.name, &overridden.value);
+            let fix = format!("write `{line}` at {}, then {}", effective.at, restart(snapshot));
+            finding.fix(fix).edit(&effective.at, Change::Lines(vec![line]))
+        }
+        (_, Some(remedy)) => remedy.of(finding),
+        (_, None) => finding,
+    };
+    for (overridden, words) in lost {
+        finding = finding.step(first_flag(overridden), is_lost(words));
         if let Source::File { declared } = &overridden.source {
             finding = finding.step(declared.clone(), format!("loads {}", overridden.at.file));
         }
@@ -149,6 +142,11 @@ fn file_wins(
         Some(used) => finding.step(used.clone(), "used here"),
         None => finding,
     }
+}
+
+/// The text of a step: the flags first, by which a consequence finds the place of its flag.
+fn is_lost(flags: &[String]) -> String {
+    if flags.is_empty() { "this value is lost".to_owned() } else { format!("{} is lost", flags.join(" ")) }
 }
 
 /// The place of the first flag in a value.
@@ -164,23 +162,6 @@ fn is_default_beside(overridden: &Assignment, declared: &Location, variable: &Va
         && flags_in(&overridden.value).iter().all(|flag| given.iter().any(|other| other.name == flag.name))
 }
 
-/// The line to write: a value with the lost words behind it, each flag once; in words if that would be too long.
-fn line_with(write: fn(&str, &str) -> String, effective: &Assignment, lost: &[String]) -> String {
-    if effective.value.len() > MAX_FIX_BYTES {
-        return format!("{} with {} added", effective.name, lost.join(" "));
-    }
-    write(&effective.name, &joined(&effective.value, lost))
-}
-
-/// A value with the lost words behind it, each flag once.
-fn joined(value: &str, lost: &[String]) -> String {
-    let kept = value.split_whitespace().filter(|word| {
-        let name = word.split('=').next();
-        !word.starts_with("--") || lost.iter().all(|lost| lost.split('=').next() != name)
-    });
-    kept.map(str::to_owned).chain(lost.iter().cloned()).collect::<Vec<_>>().join(" ")
-}
-
 fn distinct(items: impl Iterator<Item = String>) -> Vec<String> {
     let mut seen = Vec::new();
     for item in items {
@@ -194,9 +175,9 @@ fn distinct(items: impl Iterator<Item = String>) -> Vec<String> {
 fn environment_order(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let used = used_names(snapshot);
-    for (name, variable) in &snapshot.unit.variables {
-        let effective = &variable.effective;
-        if !matches!(effective.source, Source::Environment) || !used.contains(name.as_str()) {
+    let variables = snapshot.unit.variables.iter().filter(|(name, _)| used.contains(name.as_str()));
+    for (_, variable) in variables.take(MAX_FINDINGS) {
+        if !matches!(variable.effective.source, Source::Environment) {
             continue;
         }
         for overridden in variable.overridden.iter().rev().take(MAX_OVERRIDDEN) {
@@ -210,23 +191,15 @@ fn environment_order(snapshot: &Snapshot, report: &mut Report) {
         let EventKind::Reset { key, by } = &event.kind else {
             continue;
         };
-        let lost = arrived.lost_words(&event.text);
+        let lost = arrived.lost(&event.text);
         if key == "Environment" && !lost.is_empty() {
+            let message = format!("the empty `Environment=` at {by} is loaded later and clears this line");
             report.add(
-                Finding::new(
-                    "SD024",
-                    Severity::Warning,
-                    event.at.clone(),
-                    format!(
-                        "the empty `Environment=` at {by}, which is loaded later, clears this line{}",
-                        lost_sentence(&lost)
-                    ),
-                )
-                .fix(format!(
-                    "delete the empty `Environment=` at {by}, or repeat this line behind it, then {}",
-                    reload(snapshot)
-                ))
-                .step(by.clone(), "clears every `Environment=` before it"),
+                Finding::new("SD024", Severity::Warning, event.at.clone(), message)
+                    .lost(lost)
+                    .fix(format!("delete the empty `Environment=` at {by}, then {}", reload(snapshot)))
+                    .edit(by, Change::Lines(Vec::new()))
+                    .step(by.clone(), "clears every `Environment=` before it"),
             );
         }
     }
@@ -236,24 +209,17 @@ fn set_again(snapshot: &Snapshot, overridden: &Assignment, variable: &Variable, 
     let effective = &variable.effective;
     let order = match (file_name(&overridden.at), file_name(&effective.at)) {
         (first, second) if overridden.at.file != effective.at.file && first != second => {
-            format!("which is loaded later ({second} sorts after {first}; the directories do not matter)")
+            format!("which counts: it is loaded later, because {second} sorts after {first} in whatever directories")
         }
         _ => "which counts because it comes later".to_owned(),
     };
-    let finding = Finding::new(
-        "SD024",
-        Severity::Warning,
-        overridden.at.clone(),
-        format!("{} is set here and again at {}, {order}{}", overridden.name, effective.at, lost_sentence(lost)),
-    )
-    .fix(format!(
-        "keep one line, with all flags: `{}` at {}, then {}",
-        line_with(environment_line, effective, lost),
-        effective.at,
-        reload(snapshot)
-    ))
-    .step(first_flag(overridden), "this is lost")
-    .step(effective.at.clone(), "this counts");
+    let message = format!("{} is set here and again at {}, {order}", overridden.name, effective.at);
+    let finding = Finding::new("SD024", Severity::Warning, overridden.at.clone(), message).lost(lost.to_vec());
+    let finding = match with_flags(snapshot, effective, lost) {
+        Some(remedy) => remedy.of(finding),
+        None => finding,
+    };
+    let finding = finding.step(first_flag(overridden), is_lost(lost)).step(effective.at.clone(), "this counts");
     match variable.referenced_at.first() {
         Some(used) => finding.step(used.clone(), "used here"),
         None => finding,

@@ -1,15 +1,24 @@
-//! Rules on the kubelet's argument list: flags that it does not know, flags that went, values that it does not take,
-//! flags given twice, words that are no flags.
+//! Rules on the kubelet's argument list: flags that it does not know, flags that were removed, values that it does not
+//! take, flags given twice, feature gates, words that are no flags.
 
 mod duplicate;
+mod gates;
 mod stray;
 mod value;
 
 use super::{Check, Finding, Report, Severity, at};
-use crate::kubelet::{
-    flags::{FlagSpec, FlagUse, table},
-    snapshot::Snapshot,
-    version::{Minor, Version},
+use crate::{
+    edit::Change,
+    kubelet::{
+        flags::{
+            FlagSpec, FlagUse,
+            table::{self, FLAGS},
+        },
+        location::Location,
+        snapshot::Snapshot,
+        text::shortened,
+        version::{Minor, Version},
+    },
 };
 
 pub(super) const RULES: &[(&str, Check)] = &[
@@ -18,15 +27,16 @@ pub(super) const RULES: &[(&str, Check)] = &[
     ("FL003", removed_soon),
     ("FL004", value::bad_value),
     ("FL005", duplicate::duplicate),
+    ("FL006", gates::feature_gate),
     ("SD016", stray::stray),
 ];
 
-/// The releases whose flags were read from their sources; later ones are only announced.
-const READ: std::ops::RangeInclusive<u16> = 24..=36;
+/// The releases whose flags are in the table.
+const RELEASES: std::ops::RangeInclusive<Minor> = Minor(24)..=Minor(37);
 
 /// Whether the table has every flag of that build: a distribution may add its own.
 fn is_in_the_table(version: Option<&Version>) -> bool {
-    version.is_some_and(|version| READ.contains(&version.minor.0) && version.suffix.is_empty())
+    version.is_some_and(|version| RELEASES.contains(&version.minor) && version.suffix.is_empty())
 }
 
 /// How many findings of a rule are worth having: the kubelet exits at the first of them.
@@ -38,143 +48,148 @@ fn uses(snapshot: &Snapshot) -> impl Iterator<Item = &FlagUse> {
 }
 
 fn unknown(snapshot: &Snapshot, report: &mut Report) {
-    let version = snapshot.version.as_ref();
-    let too_new = |used: &&FlagUse| match (used.spec, version) {
-        (Some(spec), Some(version)) => spec.since.is_some_and(|since| version.minor < since),
-        (spec, _) => spec.is_none(),
-    };
-    for used in uses(snapshot).filter(too_new).take(MAX_FINDINGS) {
-        let place = at::flag(snapshot, used);
-        let finding = match used.spec {
-            None if used.name.starts_with('-') => not_a_long_flag(used),
-            None => {
-                let sure = is_in_the_table(version);
-                let severity = if sure { Severity::Fatal } else { Severity::Warning };
-                let near = nearest(&used.name, version.map(|version| version.minor));
-                let meant = near.map_or(String::new(), |near| format!("; did you mean --{near}?"));
-                let release = version.map_or(String::new(), |version| format!(" in {version}"));
-                let consequence = if sure { "the kubelet exits with" } else { "a kubelet exits with" };
-                let message = format!(
-                    "unknown flag {}{release}: {consequence} 'unknown flag: {}'{meant}",
-                    used.written, used.written
-                );
-                let fix = near.map_or_else(
-                    || format!("remove {} at {place}", used.written),
-                    |near| format!("at {place}: write --{near} for {}", used.written),
-                );
-                (severity, message, fix)
-            }
-            Some(spec) => match (spec.since, version) {
-                (Some(since), Some(version)) if version.minor < since => (
-                    Severity::Fatal,
-                    format!(
-                        "{} exists since {since} and this kubelet is {version}: it exits with 'unknown flag: {}'",
-                        used.written, used.written
-                    ),
-                    format!("remove {} at {place}, or upgrade the kubelet", used.written),
-                ),
-                _ => continue,
-            },
-        };
-        let (severity, message, fix) = finding;
-        report.add(Finding::new("FL001", severity, place, message).fix(fix));
+    let minor = snapshot.version.as_ref().map(|version| version.minor);
+    let findings = uses(snapshot).filter_map(|used| {
+        let since = used.spec.and_then(|spec| spec.since);
+        match (used.spec, minor.zip(since)) {
+            (None, _) if used.name.starts_with('-') => Some(not_a_long_flag(snapshot, used)),
+            (None, _) => Some(in_no_release(snapshot, used)),
+            (Some(_), Some((minor, since))) if minor < since => Some(too_new(snapshot, used, since)),
+            _ => None,
+        }
+    });
+    for finding in findings.take(MAX_FINDINGS) {
+        report.add(finding);
     }
+}
+
+/// What the kubelet exits with.
+fn exits(used: &FlagUse) -> String {
+    format!("exits with 'unknown flag: {}'", shortened(&used.written))
+}
+
+fn in_no_release(snapshot: &Snapshot, used: &FlagUse) -> Finding {
+    let version = snapshot.version.as_ref();
+    let flag = shortened(&used.written);
+    let at = at::flag(snapshot, used);
+    let (severity, message) = match version {
+        Some(version) if is_in_the_table(Some(version)) => {
+            (Severity::Fatal, format!("the kubelet {version} has no flag {flag} and {}", exits(used)))
+        }
+        _ => {
+            let (first, last) = (RELEASES.start(), RELEASES.end());
+            let exits = exits(used);
+            (
+                Severity::Warning,
+                format!("no kubelet of {first} to {last} has a flag {flag}: a kubelet that does not know it {exits}"),
+            )
+        }
+    };
+    let known = |spec: &&FlagSpec| version.map_or(spec.removed.is_none(), |version| spec.known_in(version.minor));
+    let Some(near) = nearest(&used.name, FLAGS.iter().filter(known).map(|spec| spec.name)) else {
+        let finding = Finding::new("FL001", severity, at.clone(), message).fix(format!("at {at}: delete {flag}"));
+        // Whether the next word is its value is not known.
+        return finding.edits(at::deletion(snapshot, used).filter(|_| !used.value_in_next_word));
+    };
+    Finding::new("FL001", severity, at.clone(), format!("{message}. Did you mean --{near}?"))
+        .fix(format!("at {at}: write --{near} for {flag}"))
+        .edits(at::name(snapshot, used).map(|at| (at, Change::Text(format!("--{near}")))))
+}
+
+fn too_new(snapshot: &Snapshot, used: &FlagUse, since: Minor) -> Finding {
+    let at = at::flag(snapshot, used);
+    let version = snapshot.version.as_ref().map_or_else(String::new, |version| format!(" ({version})"));
+    let flag = &used.written;
+    let message = format!("{flag} exists since {since}: this kubelet{version} {}", exits(used));
+    Finding::new("FL001", Severity::Fatal, at.clone(), message)
+        .fix(format!("at {at}: delete {flag}, or upgrade the kubelet to {since}"))
+        .edits(at::deletion(snapshot, used))
 }
 
 /// `-cloud-provider=external`, `---x`, `--=x`.
-fn not_a_long_flag(used: &FlagUse) -> (Severity, String, String) {
+fn not_a_long_flag(snapshot: &Snapshot, used: &FlagUse) -> Finding {
+    let at = at::flag(snapshot, used);
     let bare = used.written.trim_start_matches('-');
-    let value =
-        if used.value.is_empty() || used.value_in_next_word { String::new() } else { format!("={}", used.value) };
-    let letter = bare.chars().next().unwrap_or('-');
-    let says = if used.name.starts_with("--") {
-        format!("bad flag syntax: {}", used.name)
-    } else {
-        format!("unknown shorthand flag: '{letter}' in {}{value}", used.written)
+    let flag = shortened(&used.written);
+    let error = match (used.name.starts_with("--"), bare.chars().next()) {
+        (false, Some(letter)) => format!("unknown shorthand flag: '{letter}' in {flag}"),
+        _ => format!("bad flag syntax: {}", shortened(&used.name)),
     };
-    let fix = if table::find(&bare.replace('_', "-")).is_some() {
-        format!("write --{bare}{value}")
-    } else {
-        format!("remove {}", used.written)
-    };
-    let message = format!("{} is no flag of the kubelet: it exits with '{says}'", used.written);
-    (Severity::Fatal, message, fix)
+    let message = format!("{flag} is no flag: the kubelet exits with '{error}'");
+    let finding = Finding::new("FL001", Severity::Fatal, at.clone(), message);
+    if table::find(&bare.replace('_', "-")).is_none() {
+        return finding.fix(format!("at {at}: delete {flag}"));
+    }
+    finding
+        .fix(format!("at {at}: write --{bare}, with two dashes, for {flag}"))
+        .edits(at::name(snapshot, used).map(|at| (at, Change::Text(format!("--{bare}")))))
 }
 
-/// The flag that was probably meant.
-fn nearest(name: &str, minor: Option<Minor>) -> Option<&'static str> {
-    let known = |spec: &&FlagSpec| minor.map_or(spec.removed.is_none(), |minor| spec.known_in(minor));
-    // Longer than any flag by more than what is allowed to differ: no need to compare.
+/// The name that was probably meant.
+fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    // Longer than any name by more than what is allowed to differ: no need to compare.
     if name.len() > 64 {
         return None;
     }
-    table::FLAGS
-        .iter()
-        .filter(known)
-        .map(|spec| (strsim::osa_distance(name, spec.name), spec.name))
+    known
+        .map(|near| (strsim::osa_distance(name, near), near))
         .min()
         .filter(|(distance, near)| *distance <= 3 && *distance * 3 <= near.len())
         .map(|(_, near)| near)
 }
 
+/// The user's flags that are removed in some release, with that release.
+fn with_removal(snapshot: &Snapshot) -> impl Iterator<Item = (&FlagUse, &'static FlagSpec, Minor)> {
+    uses(snapshot).filter_map(|used| Some((used, used.spec?, used.spec?.removed?)))
+}
+
 fn removed(snapshot: &Snapshot, report: &mut Report) {
-    let removed = |used: &FlagUse| Some((used.spec?, used.spec?.removed?));
     let Some(version) = &snapshot.version else {
-        if uses(snapshot).any(|used| removed(used).is_some()) {
+        if with_removal(snapshot).next().is_some() {
             report.not_checked("FL002", "the kubelet's version");
         }
         return;
     };
-    let gone = uses(snapshot).filter_map(|used| {
-        let (spec, _) = removed(used).filter(|(_, minor)| *minor <= version.minor)?;
-        Some((used, spec))
-    });
-    for (used, spec) in gone.take(MAX_FINDINGS) {
-        let minor = spec.removed.unwrap_or(version.minor);
-        let place = at::flag(snapshot, used);
-        let flag = &used.written;
-        report.add(
-            Finding::new(
-                "FL002",
-                Severity::Fatal,
-                place.clone(),
-                format!(
-                    "{flag} was removed in {minor} and this kubelet is {version}: it exits with 'unknown flag: {flag}'"
-                ),
-            )
-            .fix(delete(used, spec, &place.to_string())),
-        );
+    let gone = with_removal(snapshot).filter(|(_, _, removed)| *removed <= version.minor);
+    for (used, spec, removed) in gone.take(MAX_FINDINGS) {
+        let at = at::flag(snapshot, used);
+        let message = format!("{} was removed in {removed}: this kubelet ({version}) {}", used.written, exits(used));
+        let finding = Finding::new("FL002", Severity::Fatal, at.clone(), message);
+        report.add(finding.fix(delete(used, spec, &at)).edits(at::deletion(snapshot, used)));
     }
 }
 
 /// What to do about a removed flag.
-fn delete(used: &FlagUse, spec: &FlagSpec, place: &str) -> String {
-    let instead = spec.instead.unwrap_or("nothing");
-    let generated =
-        if place.contains("kubeadm-flags.env") { " (kubeadm rewrites this file only on join and upgrade)" } else { "" };
-    format!("delete {} at {place}{generated}; in its place: {instead}", used.written)
+fn delete(used: &FlagUse, spec: &FlagSpec, at: &Location) -> String {
+    let flag = &used.written;
+    let instead = match spec.instead.unwrap_or("nothing") {
+        "nothing" => String::new(),
+        text => match text.strip_prefix("nothing: ") {
+            Some(why) => format!("; nothing takes its place ({why})"),
+            None => format!("; in its place there is {text}"),
+        },
+    };
+    let kubeadm =
+        if at.file.ends_with("kubeadm-flags.env") { ". kubeadm writes this file only on join and upgrade" } else { "" };
+    format!("at {at}: delete {flag}{instead}{kubeadm}")
 }
 
 fn removed_soon(snapshot: &Snapshot, report: &mut Report) {
     let version = snapshot.version.as_ref();
-    let going = uses(snapshot).filter_map(|used| Some((used, used.spec?, used.spec?.removed?)));
-    let later = |minor: &Minor| version.is_none_or(|version| version.minor < *minor);
-    for (used, spec, minor) in going.filter(|(_, _, minor)| later(minor)).take(MAX_FINDINGS) {
-        let place = at::flag(snapshot, used);
+    let going = with_removal(snapshot).filter(|(_, _, removed)| version.is_none_or(|version| version.minor < *removed));
+    for (used, spec, removed) in going.take(MAX_FINDINGS) {
+        let at = at::flag(snapshot, used);
         let flag = &used.written;
-        let (severity, message) = match version {
-            Some(version) => {
-                let next = minor.0 == version.minor.0 + 1;
-                let severity = if next { Severity::Warning } else { Severity::Info };
-                let message = format!(
-                    "{flag} is removed in {minor}: this kubelet ({version}) still accepts it; an upgrade to {minor} that \
-                     keeps this file will not start"
-                );
-                (severity, message)
-            }
-            None => (Severity::Info, format!("{flag} is removed in {minor}; the kubelet's version is not known here")),
-        };
-        report.add(Finding::new("FL003", severity, place.clone(), message).fix(delete(used, spec, &place.to_string())));
+        let is_next = version.is_some_and(|version| removed.0 == version.minor.0 + 1);
+        let severity = if is_next { Severity::Warning } else { Severity::Info };
+        let now = version.map_or_else(
+            || "the kubelet's version is not known here".to_owned(),
+            |version| format!("this kubelet ({version}) still takes it"),
+        );
+        let message = format!("{flag} is removed in {removed}: {now}; from {removed} on it {}", exits(used));
+        // No edit: until then the flag has its effect.
+        let fix = format!("before the upgrade, {}", delete(used, spec, &at));
+        report.add(Finding::new("FL003", severity, at, message).fix(fix));
     }
 }
 

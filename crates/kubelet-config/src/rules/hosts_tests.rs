@@ -65,7 +65,7 @@ fn inputs(expected: &Value) -> Inputs {
 /// What the tree cannot hold of this host, and no field of [`Inputs`] has.
 pub(crate) fn resolved(tree: &dyn Tree, inputs: Inputs, expected: &Value) -> Snapshot {
     let mut snapshot = snapshot(tree, inputs);
-    snapshot.machine.socket = Some(Socket::Connected);
+    snapshot.machine.cri.socket = Some(Socket::Connected);
     let disabled = expected["host"]["k3s_server_disables_ccm"].as_bool();
     if disabled.is_some() {
         snapshot.command.server_disables_cloud_controller = disabled;

@@ -15,7 +15,7 @@ fn swap_on(snapshot: &Snapshot, report: &mut Report) {
     if !settings::are_known(snapshot) {
         return report.not_checked("KN001", settings::COMMAND);
     }
-    let Some(swaps) = &snapshot.machine.swaps else {
+    let Some(swaps) = &snapshot.machine.kernel.swaps else {
         return report.not_checked("KN001", "/proc/swaps of the host");
     };
     let Some(swap) = swaps.first() else {
@@ -30,8 +30,8 @@ fn swap_on(snapshot: &Snapshot, report: &mut Report) {
     };
     let devices = format!("{}, {}{more}", swap.value.device, size(swap.value.size_bytes));
     let fix = format!(
-        "swapoff -a, and mask the unit that swaps again at boot (systemctl list-units --type=swap, or /etc/fstab); or \
-         failSwapOn: false with memorySwap.swapBehavior in the kubelet's configuration{}",
+        "Run swapoff -a, and mask the unit (systemctl list-units --type=swap) or remove the line of /etc/fstab that turns \
+         swap on at boot. Or set failSwapOn: false and memorySwap.swapBehavior in the kubelet's configuration{}.",
         match snapshot.version.as_ref().map(|version| version.minor.0) {
             Some(34..) => " (NodeSwap is GA since 1.34)",
             Some(..28) => " (swap is not supported before 1.28)",
@@ -40,15 +40,15 @@ fn swap_on(snapshot: &Snapshot, report: &mut Report) {
     );
     let finding = if settings::are_to_come(snapshot) {
         let message = format!(
-            "swap is on ({devices}): the kubelet exits at its start unless the configuration that it will get says \
-             failSwapOn: false"
+            "Swap is on ({devices}). The kubelet will exit at its start, unless the configuration that is still to be written \
+             sets failSwapOn: false."
         );
         Finding::new("KN001", Severity::Warning, swap.at.clone(), message)
     } else {
         let default = if settings::is_default(snapshot, "failSwapOn") { " (the default)" } else { "" };
         let message = format!(
-            "swap is on ({devices}) and failSwapOn is true{default}: the kubelet exits at its start ('running with \
-             swap on is not supported')"
+            "Swap is on ({devices}) and failSwapOn is true{default}. The kubelet exits at its start ('running with swap on is \
+             not supported')."
         );
         let finding = Finding::new("KN001", Severity::Fatal, swap.at.clone(), message);
         if default.is_empty() {
@@ -73,7 +73,7 @@ fn ip_forward(snapshot: &Snapshot, report: &mut Report) {
     if settings::are_managed(snapshot) && snapshot.lifecycle == Lifecycle::BeforeFirstStart {
         return;
     }
-    let sysctls = &snapshot.machine.sysctls;
+    let sysctls = &snapshot.machine.kernel.sysctls;
     let Some(forward) = sysctls.get("net.ipv4.ip_forward") else {
         return report.not_checked("KN002", "/proc/sys/net/ipv4/ip_forward of the host");
     };
@@ -85,8 +85,8 @@ fn ip_forward(snapshot: &Snapshot, report: &mut Report) {
             continue;
         };
         let message = format!(
-            "{name} is 0: the kernel does not forward what pods send to other nodes, and kubeadm's preflight refuses \
-             the host"
+            "{name} is 0, the kernel's default. The kernel drops what pods send to other nodes, and kubeadm's preflight \
+             check fails."
         );
         report.add(Finding::new("KN002", Severity::Error, found.at.clone(), message).fix(persist(&[(name, "1")])));
     }
@@ -107,27 +107,27 @@ fn br_netfilter(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let machine = &snapshot.machine;
-    if machine.cni_plugins.is_empty() {
+    if machine.network.cni_plugins.is_empty() {
         return report.not_checked("KN003", "a CNI configuration: not every plugin needs br_netfilter");
     }
-    let Some(plugin) = machine.cni_plugins.iter().find(|plugin| BRIDGES.contains(&plugin.as_str())) else {
+    let Some(plugin) = machine.network.cni_plugins.iter().find(|plugin| BRIDGES.contains(&plugin.as_str())) else {
         return;
     };
-    let (at, state) = match machine.sysctls.get(NAME) {
+    let (at, state) = match machine.kernel.sysctls.get(NAME) {
         Some(found) if found.value == "0" => (found.at.clone(), "0"),
         Some(_) => return,
         // The folder of the module is only missing where other settings of the network can be seen.
-        None => match machine.sysctls.get("net.ipv4.ip_forward") {
+        None => match machine.kernel.sysctls.get("net.ipv4.ip_forward") {
             Some(_) => (
                 Location::file("/proc/sys/net/bridge/bridge-nf-call-iptables"),
-                "not there (br_netfilter is not loaded)",
+                "missing (the module br_netfilter is not loaded)",
             ),
             None => return report.not_checked("KN003", "/proc/sys/net/bridge of the host"),
         },
     };
     let message = format!(
-        "{NAME} is {state} and the CNI plugin {plugin} connects pods by a bridge: what pods on this node send to each \
-         other through a Service escapes kube-proxy's rules"
+        "{NAME} is {state}, but the CNI plugin {plugin} connects pods by a bridge. kube-proxy's rules do not apply to what \
+         pods of this node send to each other through a Service."
     );
     let fix = format!(
         "echo br_netfilter > /etc/modules-load.d/br_netfilter.conf && modprobe br_netfilter && {}",
@@ -154,7 +154,7 @@ fn protect_kernel_defaults(snapshot: &Snapshot, report: &mut Report) {
     if snapshot.settings.bool("protectKernelDefaults") != Some(true) {
         return;
     }
-    let sysctls = &snapshot.machine.sysctls;
+    let sysctls = &snapshot.machine.kernel.sysctls;
     let wrong: Vec<(&str, &str, &Located<String>)> = PROTECTED
         .iter()
         .filter_map(|(name, wanted)| Some((*name, *wanted, sysctls.get(name)?)))
@@ -170,22 +170,22 @@ fn protect_kernel_defaults(snapshot: &Snapshot, report: &mut Report) {
         wrong.iter().map(|(name, wanted, found)| format!("{name} is {} (must be {wanted})", found.value)).collect();
     let from = settings::place(snapshot, "protectKernelDefaults");
     let message = format!(
-        "protectKernelDefaults is on ({from}) and {}: the kubelet exits ('invalid kernel flag'){}",
+        "protectKernelDefaults is true ({from}), but {}. The kubelet exits at its start ('invalid kernel flag').{}",
         list.join(", "),
         if settings::are_managed(snapshot) {
-            format!("; {} restarts it again and again and looks healthy itself", snapshot.unit.name)
+            format!(" {} restarts it again and again, and stays active itself.", snapshot.unit.name)
         } else {
             String::new()
         }
     );
     let values: Vec<(&str, &str)> = wrong.iter().map(|(name, wanted, _)| (*name, *wanted)).collect();
     let fix = format!(
-        "{} before {} starts, or turn protectKernelDefaults off at {from}",
+        "{} before {} starts, or set protectKernelDefaults to false at {from}",
         persist(&values),
         snapshot.unit.name
     );
     let finding = Finding::new("KN004", Severity::Fatal, first.at.clone(), message).fix(fix);
-    report.add(finding.step(from, "protectKernelDefaults is turned on here"));
+    report.add(finding.step(from, "protectKernelDefaults is true here"));
 }
 
 #[cfg(test)]

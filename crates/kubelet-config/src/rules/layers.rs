@@ -1,45 +1,81 @@
 //! The layers between the unit and the kubelet: programs that hide its words, lists of k3s and RKE2 that replace one
 //! another, arguments files that are split otherwise than they were meant.
 
+mod unknown_option;
+
+use serde_json::Value;
+
 use super::{Check, Finding, Report, Severity};
-use crate::kubelet::{
-    layers::{ArgsOddity, Launcher, Oddity, ReplacedList},
-    snapshot::Snapshot,
+use crate::{
+    edit::Change,
+    kubelet::{
+        layers::{ArgsOddity, Launcher, Oddity, ReplacedList},
+        location::Location,
+        snapshot::Snapshot,
+    },
 };
 
-pub(super) const RULES: &[(&str, Check)] =
-    &[("SD023", wrapper_unresolvable), ("SD027", list_replaced), ("SD028", args_file_split)];
+pub(super) const RULES: &[(&str, Check)] = &[
+    ("SD023", wrapper_unresolvable),
+    ("SD027", list_replaced),
+    ("SD028", args_file_split),
+    ("SD029", unknown_option::unknown_option),
+];
+
+/// With the fix, and the edit, that gives the kubelet of k3s or RKE2 this argument (`max-pods=50`).
+pub(super) fn with_argument(finding: Finding, snapshot: &Snapshot, argument: &str) -> Finding {
+    let program = snapshot.command.launcher.rancher_name().unwrap_or_default();
+    let unit = &snapshot.unit.name;
+    let item = Value::from(argument);
+    let Some(new) = &snapshot.command.new_argument else {
+        let file = format!("/etc/rancher/{}/config.yaml", program.to_lowercase());
+        return finding.fix(format!(
+            "add {item} to the list kubelet-arg in {file}, or as --kubelet-arg to the command line if that has some, then \
+             systemctl restart {unit}"
+        ));
+    };
+    let finding =
+        finding.fix(format!("add {item} to the list kubelet-arg in {}, then systemctl restart {unit}", new.at.file));
+    let text = format!("{}{item}{}", new.before, new.after);
+    let change = if new.at.line == 0 { Change::Append(text) } else { Change::Text(text) };
+    finding.edit(&new.at, change)
+}
+
+/// The edit of a key that gets another name: with its quotes, if it has some.
+fn rename(finding: Finding, at: &Location, old: &str, new: &str) -> Finding {
+    let chars = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
+    let text = match at.width.checked_sub(chars(old)) {
+        Some(0) => new.to_owned(),
+        Some(2) => Value::from(new).to_string(),
+        _ => return finding,
+    };
+    finding.edit(at, Change::Text(text))
+}
 
 fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
-    if let Some(unknown) = &snapshot.command.unknown {
+    let unit = &snapshot.unit.name;
+    let unknown = snapshot.command.unknown.as_ref();
+    if let Some(unknown) = unknown {
         let message = format!(
-            "the kubelet's arguments cannot be derived from the unit {}: {} {}",
-            snapshot.unit.name, unknown.program, unknown.reason
+            "The kubelet's arguments cannot be read from the unit {unit}: {} {}. Its flags and settings were not checked.",
+            unknown.program, unknown.reason
         );
         let fix = if snapshot.command.launcher == Launcher::Script {
             format!(
-                "let ExecStart= run the kubelet itself, or compare its running command line: tr '\\0' '\\n' \
-                 </proc/$(systemctl show -P MainPID {})/cmdline",
-                snapshot.unit.name
+                "Let ExecStart= run the kubelet itself, or look at the arguments of the running kubelet: tr '\\0' '\\n' \
+                 </proc/$(systemctl show -P MainPID {unit})/cmdline"
             )
         } else {
-            "let the file hold what can be read without running anything".to_owned()
+            "Write into the file only what can be read without running a shell.".to_owned()
         };
         report.add(Finding::new("SD023", Severity::Info, unknown.at.clone(), message).fix(fix));
     }
     for (at, reason) in &snapshot.command.unreadable {
-        let told = snapshot.command.unknown.as_ref();
-        if told.is_some_and(|unknown| unknown.at == *at) {
-            continue;
+        if unknown.is_none_or(|unknown| unknown.at != *at) {
+            let message = format!("Cannot read {at}: {reason}. Its settings were not checked.");
+            let fix = format!("Fix or remove {}.", at.file);
+            report.add(Finding::new("SD023", Severity::Info, at.clone(), message).fix(fix));
         }
-        let message = format!(
-            "{at} is a part of the kubelet's configuration and cannot be read: {reason}; what it says of the \
-             kubelet is not judged"
-        );
-        report.add(
-            Finding::new("SD023", Severity::Info, at.clone(), message)
-                .fix(format!("mend {}, or take it away", at.file)),
-        );
     }
 }
 
@@ -56,34 +92,31 @@ fn replaced(list: &ReplacedList, launcher: Launcher) -> Finding {
     if list.lost.len() > MAX_STEPS {
         lost.push(&more);
     }
-    let program = if launcher == Launcher::Rke2 { "RKE2" } else { "k3s" };
-    let (what, why) = if list.by_command_line {
-        ("on the command line", "the command line replaces lists")
-    } else {
-        ("here", "later files win; lists are not joined")
-    };
-    let message = format!(
-        "{key} {what} replaces the list of {at} ({program}: {why}). Lost: {lost}",
-        key = list.key,
-        at = list.at,
-        lost = lost.join(", "),
-    );
-    let fix = if list.by_command_line {
-        format!(
-            "write the command line's {key} into {file} and take it off the command line",
-            key = list.key,
-            file = list.at.file
+    let program = launcher.rancher_name().unwrap_or_default();
+    let (key, at) = (&list.key, &list.at);
+    let (what, fix) = if list.by_command_line {
+        (
+            format!("--{key} on the command line replaces the list {key} of {at}: {program} does not join them."),
+            format!("Move the --{key} of the command line into {}.", at.file),
         )
     } else {
-        format!(
-            "write {key}+: in {by} to append, or keep all {key} entries in one file; then restart the service",
-            key = list.key,
-            by = list.by
+        (
+            format!("{key} replaces the list {key} of {at}: {program} uses the list of the last file only."),
+            format!("Write {key}+: in {}, which appends to the earlier list; then restart the service.", list.by),
         )
     };
+    let message = format!("{what} Lost: {}", lost.join(", "));
     let mut finding = Finding::new("SD027", severity, list.by.clone(), message).fix(fix);
+    if !list.by_command_line {
+        finding = rename(finding, &list.by, key, &format!("{key}+"));
+    }
     for (item, at) in list.lost.iter().take(MAX_STEPS) {
+        let is_flag = list.key == "kubelet-arg";
+        let item = if is_flag { format!("--{}", item.trim_start_matches('-')) } else { item.clone() };
         finding = finding.step(at.clone(), format!("{item} does not reach the kubelet"));
+        if is_flag {
+            finding.lost_flags.push(item);
+        }
     }
     finding
 }
@@ -98,53 +131,40 @@ fn args_file_split(snapshot: &Snapshot, report: &mut Report) {
 }
 
 fn split(odd: &ArgsOddity) -> Finding {
+    const EMPTY: &str = "The kubelet gets an empty argument and exits with `unknown command`.";
+    const QUOTED: &str = "Put the flag's value into single quotes";
     let at = &odd.at;
     let (message, fix) = match odd.what {
-        Oddity::TwoBlanks => (
-            format!(
-                "two blanks between flags at {at}: the kubelet gets an empty argument and exits with `unknown command`"
-            ),
-            "write one flag a line, without blanks around it",
-        ),
+        Oddity::TwoBlanks => {
+            (format!("There are two blanks between flags. {EMPTY}"), "Write one flag a line, without blanks around it")
+        }
         Oddity::QuoteDeleted => (
-            format!(
-                "the quotes at {at} are deleted and their blank splits: the kubelet gets what follows as an argument \
-                 of its own and exits with `unknown command`"
-            ),
-            "write the value without a blank: kubelite knows no quotes",
+            "MicroK8s deletes quotes and splits at every blank. The kubelet gets the text behind the blank as an argument \
+             of its own and exits with `unknown command`."
+                .to_owned(),
+            "Write the value without a blank",
         ),
-        Oddity::EmptyVariable => (
-            format!(
-                "the variable at {at} is not set: the kubelet gets an empty argument and exits with `unknown command`"
-            ),
-            "write the value out, or take the word away",
-        ),
-        Oddity::EmptyQuotes => (
-            format!(
-                "the quotes at {at} hold nothing: the kubelet gets an empty argument and exits with `unknown command`"
-            ),
-            "take the quotes away",
-        ),
+        Oddity::EmptyVariable => {
+            (format!("The variable is not set. {EMPTY}"), "Write the variable's value in its place, or delete the word")
+        }
+        Oddity::EmptyQuotes => (format!("There is nothing between the quotes. {EMPTY}"), "Delete the quotes"),
         Oddity::ShellSyntax('{') => (
-            format!(
-                "the braces at {at} are not quoted: bash makes several words of them, and the kubelet does not get \
-                 the flag as it is written"
-            ),
-            "put the flag's value into single quotes",
+            "The braces are not quoted. bash reads this file and makes several words of them, so that the kubelet gets \
+             other flags."
+                .to_owned(),
+            QUOTED,
         ),
         Oddity::ShellSyntax(character) => (
             format!(
-                "`{character}` at {at} is not quoted: bash reads this file and stops with `syntax error near \
-                 unexpected token`; the kubelet is not started"
+                "`{character}` is not quoted. bash reads this file and stops with `syntax error near unexpected token`: the \
+                 kubelet is not started."
             ),
-            "put the flag's value into single quotes",
+            QUOTED,
         ),
         Oddity::QuoteNotClosed => (
-            format!(
-                "the quote at {at} is not closed: bash reads this file and stops with `unexpected EOF`; the kubelet \
-                 is not started"
-            ),
-            "close the quote on the same line",
+            "The quote is not closed. bash reads this file and stops with `unexpected EOF`: the kubelet is not started."
+                .to_owned(),
+            "Close the quote on the same line",
         ),
     };
     Finding::new("SD028", Severity::Fatal, at.clone(), message).fix(format!("{fix}: {at}: {}", odd.text))

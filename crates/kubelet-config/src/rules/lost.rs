@@ -1,45 +1,29 @@
-//! What the rules of this folder say of lost text: which flags are in it, which of them are wanted, which rule tells
-//! why, and how one restarts.
+//! What the rules of this folder share: which flags of a text do not reach the kubelet, which of them are expected, and
+//! how one restarts.
 
 use std::collections::BTreeSet;
 
-use super::{Finding, Severity};
+use super::Severity;
 use crate::kubelet::{
-    search::{ExpectedFlag, FlagLoss, FlagText, flags_in},
+    expected_flag::ExpectedFlag,
+    flag_text::{FlagText, flags_in},
     snapshot::Snapshot,
-    systemd::{EventKind, NotADropIn, Source},
+    systemd::{Assignment, Exec, Unit},
+    text::shortened,
 };
 
-/// The most characters of the user's text in a message.
-const MAX_QUOTED_CHARS: usize = 160;
+/// The most findings of a rule that are worked out: far more than a person reads, and a bound for a hostile tree.
+pub(super) const MAX_FINDINGS: usize = 500;
 
-/// Text as a message shows it: on one line, and not longer than a line or two.
+/// Text as a message shows it, without blanks around it.
 pub(super) fn quoted(text: &str) -> String {
-    let mut shown: String = text
-        .trim()
-        .chars()
-        .take(MAX_QUOTED_CHARS)
-        .flat_map(|c| match c {
-            '\n' => vec![' '],
-            c if c.is_control() => c.escape_default().collect(),
-            c => vec![c],
-        })
-        .collect();
-    if text.trim().chars().nth(MAX_QUOTED_CHARS).is_some() {
-        shown.push('…');
-    }
-    shown
-}
-
-/// `. Lost: --a --b`, or nothing.
-pub(super) fn lost_sentence(words: &[String]) -> String {
-    if words.is_empty() { String::new() } else { format!(". Lost: {}", quoted(&words.join(" "))) }
+    shortened(text.trim())
 }
 
 /// What reaches the kubelet, for the question what of a text does not.
 #[derive(Debug)]
 pub(super) struct Arrived<'a> {
-    /// The wanted flags that do not reach it; none where its words are not known.
+    /// The expected flags that do not reach it; none where its arguments are not known.
     pub(super) missing: Vec<ExpectedFlag>,
     names: BTreeSet<&'a str>,
     values: BTreeSet<(&'a str, &'a str)>,
@@ -51,7 +35,7 @@ impl<'a> Arrived<'a> {
         let mut missing = Vec::new();
         if !snapshot.command.args.is_empty() {
             missing = ExpectedFlag::all(&snapshot.intent);
-            missing.retain(|wanted| !wanted.reaches(snapshot));
+            missing.retain(|expected| !expected.reaches(snapshot));
         }
         Self {
             missing,
@@ -60,13 +44,13 @@ impl<'a> Arrived<'a> {
         }
     }
 
-    /// Whether a text holds a wanted flag that does not reach the kubelet.
+    /// Whether a text holds an expected flag that does not reach the kubelet.
     pub(super) fn lacks_one_of(&self, text: &str) -> bool {
-        self.missing.iter().any(|wanted| wanted.is_in(text))
+        self.missing.iter().any(|expected| expected.is_in(text))
     }
 
-    /// `error` if a text holds a wanted flag that does not reach the kubelet, else `other`.
-    pub(super) fn error_if_wanted(&self, text: &str, other: Severity) -> Severity {
+    /// `error` if a text holds an expected flag that does not reach the kubelet, else `other`.
+    pub(super) fn error_if_expected(&self, text: &str, other: Severity) -> Severity {
         if self.lacks_one_of(text) { Severity::Error } else { other }
     }
 
@@ -84,14 +68,10 @@ impl<'a> Arrived<'a> {
         self.names.contains(flag.name.as_str())
     }
 
-    /// The flags of a text that do not arrive, as written.
-    pub(super) fn lost_words(&self, text: &str) -> Vec<String> {
-        flags_in(text).iter().filter(|flag| !self.has(flag)).map(whole).collect()
-    }
-
-    /// `. Lost: --a --b`, of the flags of a text that do not arrive; or nothing.
-    pub(super) fn lost(&self, text: &str) -> String {
-        lost_sentence(&self.lost_words(text))
+    /// The flags of a text that do not reach the kubelet, as written.
+    pub(super) fn lost(&self, text: &str) -> Vec<String> {
+        const MAX_FLAGS: usize = 40;
+        flags_in(text).iter().filter(|flag| !self.has(flag)).map(whole).take(MAX_FLAGS).collect()
     }
 }
 
@@ -106,6 +86,34 @@ pub(super) fn whole(flag: &FlagText<'_>) -> String {
 /// Whether a text holds flags.
 pub(super) fn holds_flags(text: &str) -> bool {
     !flags_in(text).is_empty()
+}
+
+/// Whether an assignment, if it were the one that counts, would give the kubelet the flag: in its value, or because a
+/// word `--flag=${NAME}` makes the flag of it.
+pub(super) fn would_bring(exec: Option<&Exec>, assignment: &Assignment, expected: &ExpectedFlag) -> bool {
+    let braces = format!("${{{}}}", assignment.name);
+    let mut words = exec.into_iter().flat_map(|exec| &exec.words).filter(|word| word.text.contains(&braces));
+    expected.is_in(&assignment.value)
+        || words.any(|word| expected.is_in(&word.text.replacen(&braces, &assignment.value, 1)))
+}
+
+/// The variables that have a part in the kubelet's arguments.
+pub(super) fn used_names(snapshot: &Snapshot) -> BTreeSet<&str> {
+    let variables = snapshot.unit.variables.iter();
+    let referenced =
+        variables.filter(|(_, variable)| !variable.referenced_at.is_empty()).map(|(name, _)| name.as_str());
+    let words = snapshot.command.args.iter();
+    referenced.chain(words.flat_map(|word| &word.origins).map(|origin| origin.variable.as_str())).collect()
+}
+
+/// The variables that a replaced `ExecStart=` used, and that the one that counts does not use.
+pub(super) fn dropped_names(unit: &Unit) -> BTreeSet<String> {
+    let names = |exec: &Exec| exec.references().into_iter().map(|(name, _, _)| name);
+    let mut dropped: BTreeSet<String> = unit.replaced_execs.iter().flat_map(names).collect();
+    for name in unit.exec.iter().flat_map(names) {
+        dropped.remove(&name);
+    }
+    dropped
 }
 
 /// The unit's name as one types it.
@@ -124,165 +132,7 @@ pub(super) fn reload(snapshot: &Snapshot) -> String {
     format!("`systemctl daemon-reload && systemctl restart {}`", unit_name(snapshot))
 }
 
-/// An assignment as one would write it into an environment file.
-pub(super) fn env_file_line(name: &str, value: &str) -> String {
-    if value.contains(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | '$' | '`')) {
-        let mut escaped = String::with_capacity(value.len() + 2);
-        for c in value.chars() {
-            if matches!(c, '"' | '\\' | '$' | '`') {
-                escaped.push('\\');
-            }
-            escaped.push(c);
-        }
-        format!("{name}=\"{escaped}\"")
-    } else {
-        format!("{name}={value}")
-    }
-}
-
-/// An assignment as one would write it into a unit.
-pub(super) fn environment_line(name: &str, value: &str) -> String {
-    let mut escaped = String::with_capacity(value.len());
-    for c in value.chars() {
-        match c {
-            '"' | '\\' => escaped.extend(['\\', c]),
-            '%' => escaped.push_str("%%"),
-            c => escaped.push(c),
-        }
-    }
-    format!("Environment=\"{name}={escaped}\"")
-}
-
-/// The rule that tells of a loss; the place of the lost text finds its finding.
-pub(super) fn rule_of(loss: &FlagLoss<'_>) -> Option<&'static str> {
-    Some(match loss {
-        FlagLoss::LaterFlag { .. } => "FL005",
-        FlagLoss::InsideWord { word } if word.origins.iter().any(|origin| origin.braces) => "SD006",
-        FlagLoss::InsideWord { .. } => "SD016",
-        FlagLoss::Overridden { effective, .. } => match effective.source {
-            Source::File { .. } => "SD001",
-            _ => "SD024",
-        },
-        FlagLoss::Cleared { key, .. } if *key == "Environment" => "SD024",
-        FlagLoss::ReplacedExec { .. } | FlagLoss::Unreferenced { dropped: true, .. } => "SD007",
-        FlagLoss::ReplacedList { .. } => "SD027",
-        FlagLoss::Unreferenced { .. } => "SD002",
-        FlagLoss::Cleared { .. } | FlagLoss::UnreadFile { .. } => "SD003",
-        FlagLoss::Ignored { event, .. } | FlagLoss::DropIn { event, .. } => rule_of_event(&event.kind)?,
-        FlagLoss::Memory => "SD020",
-        FlagLoss::Process { .. } => "SD021",
-        FlagLoss::Nowhere => return None,
-    })
-}
-
-fn rule_of_event(kind: &EventKind) -> Option<&'static str> {
-    Some(match kind {
-        EventKind::UnknownSection
-        | EventKind::UnknownKey { .. }
-        | EventKind::InUnknownSection { .. }
-        | EventKind::OutsideSection
-        | EventKind::RestOfFileLost { .. }
-        | EventKind::FileUnreadable { .. }
-        | EventKind::MalformedLine => "SD011",
-        EventKind::InvalidAssignment { .. } | EventKind::BadQuoting => "SD005",
-        EventKind::BadSpecifier { .. } => "SD018",
-        EventKind::BackslashBlank | EventKind::ContinuationEnded => "SD015",
-        EventKind::BadEnvironmentFile { .. } => "SD013",
-        EventKind::DropInNotRead { .. } => "SD009",
-        EventKind::DropInShadowed { .. } | EventKind::DropInMasked { .. } => "SD010",
-        EventKind::EnvLineIgnored { bom: true, .. } => "SD025",
-        EventKind::EnvLineIgnored { .. } | EventKind::EnvLineWithoutAssignment => "SD004",
-        EventKind::EnvQuoteNotClosed { .. } | EventKind::EnvTextAfterQuote => "SD014",
-        _ => return None,
-    })
-}
-
-/// In words where a flag got lost, to follow "it does not reach the kubelet: ".
-pub(super) fn reason(loss: &FlagLoss<'_>) -> String {
-    match loss {
-        FlagLoss::LaterFlag { by: (at, value), .. } => {
-            format!("it is given here, but a later use of the flag counts ('{}', {at})", quoted(value))
-        }
-        FlagLoss::InsideWord { word } => {
-            format!("it is a part of the one argument '{}', which is not read as a flag of its own", quoted(&word.text))
-        }
-        FlagLoss::Overridden { overridden, effective, .. } => format!(
-            "{} is set here, but overridden by {}, where it is {}",
-            overridden.name,
-            effective.at,
-            shown_value(&effective.value)
-        ),
-        FlagLoss::Cleared { key, by, .. } => format!("the empty `{key}=` at {by} clears this line"),
-        FlagLoss::ReplacedExec { by: Some(exec), .. } => {
-            format!("the `ExecStart=` at {} replaces this one", exec.at)
-        }
-        FlagLoss::ReplacedExec { by: None, .. } => "this `ExecStart=` is cleared".to_owned(),
-        FlagLoss::ReplacedList { list, .. } => {
-            format!("the list `{}` at {} replaces the one that this entry is in", list.key, list.by)
-        }
-        FlagLoss::Unreferenced { assignment, dropped: true, .. } => {
-            format!("it is in {}, which the `ExecStart=` that counts does not use any more", assignment.name)
-        }
-        FlagLoss::Unreferenced { assignment, .. } => {
-            format!("it is in {}, which no `ExecStart=` uses", assignment.name)
-        }
-        FlagLoss::Ignored { event, .. } | FlagLoss::DropIn { event, .. } => reason_of_event(&event.kind),
-        FlagLoss::UnreadFile { file, .. } => format!("nothing reads {}", file.at.file),
-        FlagLoss::Memory => "it is only in what systemd still has in memory, and no file says so any more".to_owned(),
-        FlagLoss::Process { pid } => format!(
-            "only the running kubelet (pid {pid}) has it; no file says so any more, and the next start loses it"
-        ),
-        FlagLoss::Nowhere => "no file that was searched sets it".to_owned(),
-    }
-}
-
-fn reason_of_event(kind: &EventKind) -> String {
-    match kind {
-        EventKind::DropInNotRead { reason } => {
-            format!("this file is no drop-in: {}", not_a_drop_in(*reason))
-        }
-        EventKind::DropInShadowed { by } | EventKind::FragmentHidden { by } => {
-            format!("{} is read in the place of this file", by.display())
-        }
-        EventKind::DropInMasked { by, what } => {
-            format!("this file is masked by {} ({what})", by.display())
-        }
-        EventKind::EnvLineIgnored { reason, .. } => {
-            format!("systemd ignores this line of the environment file ({reason})")
-        }
-        EventKind::InvalidAssignment { .. } => {
-            "the value is not quoted, so that systemd ignores this word of the line".to_owned()
-        }
-        _ => "systemd ignores this line".to_owned(),
-    }
-}
-
-/// Why a file is no drop-in.
-pub(super) fn not_a_drop_in(reason: NotADropIn) -> &'static str {
-    match reason {
-        NotADropIn::Suffix => "its name does not end in .conf",
-        NotADropIn::Hidden => "its name starts with a dot",
-        NotADropIn::Prefix => {
-            "a prefix folder needs a dash in the unit's name (this one is for units that begin with its name)"
-        }
-        NotADropIn::Folder => "its folder is no drop-in folder of this unit",
-    }
-}
-
 /// A value as a message shows it.
 pub(super) fn shown_value(value: &str) -> String {
     if value.trim().is_empty() { "empty".to_owned() } else { format!("'{}'", quoted(value)) }
-}
-
-/// Adds the explanation of a loss to a finding: the rule that tells of it, by the place of the lost text.
-pub(super) fn explained(finding: Finding, loss: &FlagLoss<'_>) -> Finding {
-    // Of a file's text, or of many lines, the event's own place is what the rule's finding names.
-    let evidence = match loss {
-        FlagLoss::Ignored { event, .. } | FlagLoss::DropIn { event, .. } => Some(&event.at),
-        loss => loss.place(),
-    };
-    match (rule_of(loss), evidence) {
-        (Some(rule), Some(evidence)) => finding.caused_by(rule, evidence.clone()),
-        _ => finding,
-    }
 }

@@ -13,6 +13,7 @@ mod edit_value;
 mod encoding;
 mod env_files;
 mod environment;
+mod field;
 mod flags;
 mod kernel;
 mod layers;
@@ -20,6 +21,7 @@ mod lost;
 mod network;
 mod order;
 mod references;
+mod remedy;
 mod resources;
 mod runtime;
 mod secret;
@@ -64,7 +66,7 @@ pub struct Finding {
     pub rule: &'static str,
     /// How bad it is here.
     pub severity: Severity,
-    /// Where one would mend it.
+    /// Where one would correct it.
     pub at: Location,
     /// What is wrong, in a sentence or two.
     pub message: String,
@@ -74,6 +76,8 @@ pub struct Finding {
     pub edits: Vec<Edit>,
     /// Who overrides whom.
     pub chain: Vec<Step>,
+    /// The flags that do not reach the kubelet because of it, as they are written.
+    pub lost_flags: Vec<String>,
     /// The finding that explains this one: rule and place.
     pub caused_by: Option<(&'static str, Location)>,
 }
@@ -119,6 +123,7 @@ impl Finding {
             fix: None,
             edits: Vec::new(),
             chain: Vec::new(),
+            lost_flags: Vec::new(),
             caused_by: None,
         }
     }
@@ -134,6 +139,24 @@ impl Finding {
     #[must_use]
     pub fn edit(mut self, at: &Location, change: Change) -> Self {
         self.edits.push(Edit { at: at.clone(), change });
+        self
+    }
+
+    /// With edits, if there are any.
+    #[must_use]
+    pub fn edits(mut self, edits: impl IntoIterator<Item = (Location, Change)>) -> Self {
+        self.edits.extend(edits.into_iter().map(|(at, change)| Edit { at, change }));
+        self
+    }
+
+    /// With the flags that do not reach the kubelet because of it, also at the end of the message.
+    #[must_use]
+    pub fn lost(mut self, flags: Vec<String>) -> Self {
+        if !flags.is_empty() {
+            let shown = format!(". Lost: {}", lost::quoted(&flags.join(" ")));
+            self.message.push_str(&shown);
+        }
+        self.lost_flags = flags;
         self
     }
 

@@ -2,8 +2,9 @@
 
 use std::{net::IpAddr, path::Path};
 
-use super::{Check, Finding, Report, Severity, settings};
+use super::{Check, Finding, Report, Severity, field, settings};
 use crate::kubelet::{
+    effective::From,
     location::Location,
     machine::FileState,
     snapshot::{Lifecycle, Snapshot},
@@ -11,6 +12,10 @@ use crate::kubelet::{
 
 /// The rules of this family.
 pub(super) const RULES: &[(&str, Check)] = &[("NW001", cni_missing), ("NW003", resolv_loop)];
+
+/// The address of systemd-resolved, and the file in which it writes the name servers that it asks.
+const STUB: &str = "127.0.0.53";
+const RESOLVED: &str = "/run/systemd/resolve/resolv.conf";
 
 /// How long after the kubelet's start a missing CNI configuration is no more than the usual wait for images, in
 /// seconds: 10 to 90 are usual.
@@ -22,10 +27,10 @@ fn cni_missing(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let machine = &snapshot.machine;
-    let Some(folder) = &machine.cni_dir else {
+    let Some(folder) = &machine.network.cni_dir else {
         return report.not_checked(ID, "the folder in which the runtime looks for CNI configurations");
     };
-    if machine.cni_configs.as_ref().is_some_and(|configs| !configs.is_empty()) {
+    if machine.network.cni_configs.as_ref().is_some_and(|configs| !configs.is_empty()) {
         return;
     }
     // An image has none by nature: the DaemonSet writes it on the node.
@@ -44,15 +49,17 @@ fn no_cni(snapshot: &Snapshot, folder: &Path, age: Option<u64>) -> Finding {
         _ => Severity::Error,
     };
     let state =
-        if machine.cni_configs.is_some() { "no *.conf, *.conflist or *.json in it" } else { "the folder is not there" };
-    let message =
-        format!("no CNI configuration: {state}. The Node stays NotReady ('cni plugin not initialized'){since}");
-    let fix = "kubectl -n kube-system get pods -o wide --field-selector spec.nodeName=NODE shows whether the network's \
-               DaemonSet runs here; it must tolerate node.kubernetes.io/not-ready and \
-               node.cloudprovider.kubernetes.io/uninitialized";
+        if machine.network.cni_configs.is_some() { "has no *.conf, *.conflist or *.json" } else { "does not exist" };
+    let message = format!(
+        "There is no CNI configuration: {} {state}. The Node stays NotReady ('cni plugin not initialized'){since}.",
+        folder.display()
+    );
+    let fix = "Find out why the network plugin's DaemonSet does not run on this node: kubectl get pods -A -o wide \
+               --field-selector spec.nodeName=NODE. It must tolerate node.kubernetes.io/not-ready and \
+               node.cloudprovider.kubernetes.io/uninitialized.";
     let finding = Finding::new("NW001", severity, Location::file(folder), message).fix(fix);
-    match machine.runtime.as_ref().and_then(|runtime| runtime.cni_conf_dir.as_ref()) {
-        Some(named) => finding.step(named.at.clone(), "the runtime's configuration names this folder"),
+    match machine.cri.runtime.as_ref().and_then(|runtime| runtime.cni_conf_dir.as_ref()) {
+        Some(named) => finding.step(named.at.clone(), "the runtime's configuration names this directory"),
         None => finding,
     }
 }
@@ -71,18 +78,14 @@ fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
         return report.not_checked(ID, "the kubelet's configuration, which is still to be written");
     }
     let is_default = settings::is_default(snapshot, FIELD);
-    let fix = settings::edit(
-        snapshot,
-        FIELD,
-        "resolvConf: /run/systemd/resolve/resolv.conf",
-        "--resolv-conf=/run/systemd/resolve/resolv.conf",
-    );
-    match &snapshot.machine.resolv_conf {
+    match &snapshot.machine.network.resolv_conf {
         FileState::NotAsked => {}
         FileState::Missing { at } if snapshot.live => {
             let path = &at.file;
-            let message = format!("resolvConf is {path}, which does not exist: no pod can be started");
+            let message = format!("resolvConf is {path}, which does not exist. The kubelet cannot start any pod.");
             let place = settings::place(snapshot, FIELD);
+            let fix =
+                format!("Name a file that exists: /etc/resolv.conf, the default, or {RESOLVED} of systemd-resolved.");
             report.add(Finding::new(ID, Severity::Warning, place, message).fix(fix));
         }
         FileState::Missing { .. } => {
@@ -94,15 +97,29 @@ fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
                 return;
             };
             let message = format!(
-                "pods get the name server {} ({}): it is the node's own, in a pod it is the pod itself; CoreDNS stops \
-                 with 'Loop detected'",
+                "Pods get the name server {} ({}), a loopback address: in a pod it is the pod itself. CoreDNS asks itself and \
+                 stops with 'Loop detected'.",
                 server.value, server.at
             );
             let place = if is_default { server.at.clone() } else { settings::place(snapshot, FIELD) };
-            let finding = Finding::new(ID, Severity::Warning, place, message).fix(fix);
+            let finding = Finding::new(ID, Severity::Warning, place, message);
+            let finding = if server.value == STUB {
+                ask_upstream(finding, snapshot)
+            } else {
+                finding.fix("Set resolvConf to a file with the name servers that this host's own name server asks.")
+            };
             report.add(finding.step(server.at.clone(), format!("nameserver {}", server.value)));
         }
     }
+}
+
+/// With the fix that gives pods the name servers that systemd-resolved asks.
+fn ask_upstream(finding: Finding, snapshot: &Snapshot) -> Finding {
+    const FIELD: &str = "resolvConf";
+    let (field, flag) = (format!("resolvConf: {RESOLVED}"), format!("--resolv-conf={RESOLVED}"));
+    let finding = finding.fix(settings::edit(snapshot, FIELD, &field, &flag));
+    let by_flag = matches!(snapshot.settings.get(FIELD).map(|setting| &setting.from), Some(From::Flag(_)));
+    if by_flag { finding } else { field::set(finding, snapshot, FIELD, &RESOLVED.into()) }
 }
 
 fn is_loopback(server: &str) -> bool {

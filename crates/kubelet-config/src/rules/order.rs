@@ -62,49 +62,56 @@ fn bound(findings: &mut Vec<Finding>) {
     });
 }
 
-/// Rules on words of the argument list, and the rules on text that explain such a word if they speak of its line.
-const EXPLAINED_BY: &[(&str, &[&str])] =
-    &[("SD016", &["SD006", "SD014", "SD015", "SD025"]), ("FL001", &["SD006", "SD025"]), ("FL004", &["SD006", "SD025"])];
+/// Rules on the kubelet's arguments, and the rules on text that explain such a finding if they name its line.
+const EXPLAINED_BY: &[(&[&str], &[&str])] = &[
+    (&["SD016"], &["SD006", "SD014", "SD015", "SD025"]),
+    (&["FL001", "FL004", "CL006"], &["SD006", "SD014", "SD025"]),
+];
 
-/// What a word of the argument list suffers from may have been said of the text that it comes from.
+/// Rules, and the lost flag without which they would find nothing.
+const EXPLAINED_BY_LOSS: &[(&str, &str)] = &[("KN001", "--fail-swap-on=false")];
+
+/// What is wrong with an argument may follow from the text that it comes from: then that is to be corrected.
 fn explain(findings: &mut [Finding]) {
-    let mut said: BTreeMap<(&'static str, String), Location> = BTreeMap::new();
-    for finding in &*findings {
-        for place in std::iter::once(&finding.at).chain(finding.chain.iter().map(|step| &step.at)) {
-            let key = (finding.rule, place.file_line());
-            said.entry(key).or_insert_with(|| finding.at.clone());
+    let causes: Vec<_> =
+        findings.iter().map(|finding| (text_of(finding, findings), loss_of(finding, findings))).collect();
+    for (finding, (text, loss)) in findings.iter_mut().zip(causes).filter(|(finding, _)| finding.caused_by.is_none()) {
+        if let Some((rule, at)) = &text {
+            finding.fix = Some(format!("do what {rule} at {at} says"));
+            finding.edits.clear();
         }
-    }
-    for finding in findings.iter_mut().filter(|finding| finding.caused_by.is_none()) {
-        let rules = EXPLAINED_BY.iter().find(|(rule, _)| *rule == finding.rule);
-        let line = finding.at.file_line();
-        finding.caused_by = rules.and_then(|(_, causes)| {
-            causes.iter().find_map(|cause| {
-                let at = said.get(&(*cause, line.clone()))?;
-                Some((*cause, at.clone()))
-            })
-        });
+        finding.caused_by = text.or(loss);
     }
 }
 
-/// A cause names the finding that stands in the report: by its own place, or by one that its chain goes through.
-/// A cause that no finding speaks for is dropped.
+/// The finding on the text that a finding on an argument follows from.
+fn text_of(finding: &Finding, all: &[Finding]) -> Option<(&'static str, Location)> {
+    let (_, rules) = EXPLAINED_BY.iter().find(|(rules, _)| rules.contains(&finding.rule))?;
+    let places =
+        |one: &Finding| one.chain.iter().map(|step| &step.at).chain([&one.at]).any(|at| overlaps(at, &finding.at));
+    let cause = rules.iter().find_map(|rule| all.iter().find(|one| one.rule == *rule && places(one)))?;
+    Some((cause.rule, cause.at.clone()))
+}
+
+/// The finding on the lost flag without which there would be no finding.
+fn loss_of(finding: &Finding, all: &[Finding]) -> Option<(&'static str, Location)> {
+    let (_, flag) = EXPLAINED_BY_LOSS.iter().find(|(rule, _)| *rule == finding.rule)?;
+    let cause = all.iter().find(|one| one.lost_flags.iter().any(|lost| lost == flag))?;
+    Some((cause.rule, cause.at.clone()))
+}
+
+/// Whether two places are on one line and have a character in common, as far as their columns are known.
+fn overlaps(one: &Location, other: &Location) -> bool {
+    let is_same = one.line == other.line && one.file == other.file;
+    let is_known = one.width > 0 && other.width > 0;
+    is_same && (!is_known || one.column < other.column + other.width && other.column < one.column + one.width)
+}
+
+/// A cause that no finding names is dropped.
 fn link(findings: &mut [Finding]) {
-    let mut places: BTreeMap<(&'static str, String), Location> = BTreeMap::new();
-    for finding in &*findings {
-        places.insert((finding.rule, finding.at.file_line()), finding.at.clone());
-    }
-    for finding in &*findings {
-        for step in &finding.chain {
-            let key = (finding.rule, step.at.file_line());
-            places.entry(key).or_insert_with(|| finding.at.clone());
-        }
-    }
+    let places: BTreeSet<_> = findings.iter().map(|finding| (finding.rule, finding.at.file_line())).collect();
     for finding in findings {
-        finding.caused_by = finding.caused_by.take().and_then(|(rule, evidence)| {
-            let at = places.get(&(rule, evidence.file_line()))?;
-            Some((rule, at.clone()))
-        });
+        finding.caused_by = finding.caused_by.take().filter(|(rule, at)| places.contains(&(*rule, at.file_line())));
     }
 }
 
@@ -137,21 +144,27 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_found_by_its_chain_and_dropped_if_nothing_speaks_for_it() {
-        let lost = Location::file("/etc/drop-in").at(3, 5, 9);
-        let cause = finding("SD001", Severity::Error, 1).step(lost.clone(), "lost");
+    fn a_cause_that_no_finding_names_is_dropped() {
+        let at = |line| Location::file("/etc/x").at_line(line);
         let mut report = Report {
             findings: vec![
-                finding("CL001", Severity::Error, 7).caused_by("SD001", lost.at_line(3)),
-                finding("CL001", Severity::Error, 8).caused_by("SD003", lost),
-                cause,
+                finding("CL001", Severity::Error, 7).caused_by("SD001", at(1)),
+                finding("CL001", Severity::Error, 8).caused_by("SD003", at(1)),
+                finding("SD001", Severity::Error, 1),
             ],
             ..Report::default()
         };
         settle(&mut report);
         let causes: Vec<_> = report.findings.iter().map(|one| one.caused_by.clone()).collect();
-        let at = Location::file("/etc/x").at_line(1);
-        assert_eq!(causes, [None, Some(("SD001", at)), None]);
+        assert_eq!(causes, [None, Some(("SD001", at(1))), None]);
+    }
+
+    #[test]
+    fn swap_that_a_lost_flag_would_allow_follows_from_that_loss() {
+        let loss = finding("SD011", Severity::Error, 1).lost(vec!["--fail-swap-on=false".to_owned()]);
+        let mut report = Report { findings: vec![finding("KN001", Severity::Fatal, 2), loss], ..Report::default() };
+        settle(&mut report);
+        assert_eq!(report.findings[0].caused_by.as_ref().unwrap().0, "SD011");
     }
 
     #[test]

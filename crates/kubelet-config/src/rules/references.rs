@@ -5,14 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Check, Finding, Report, Severity,
-    lost::{Arrived, env_file_line, environment_line, holds_flags, lost_sentence, quoted, reload, restart, whole},
+    lost::{Arrived, MAX_FINDINGS, dropped_names, holds_flags, quoted, reload, restart, used_names, whole},
+    remedy::{EnvironmentLines, Remedy, add_flags, add_word, environment_word, has_specifiers, is_one_line},
 };
-use crate::kubelet::{
-    layers::Launcher,
-    location::Location,
-    search::{dropped_names, flags_in, used_names},
-    snapshot::Snapshot,
-    systemd::{Arg, Assignment, Exec, ExecWord, Source, Variable},
+use crate::{
+    edit::Change,
+    kubelet::{
+        flag_text::flags_in,
+        layers::Launcher,
+        location::Location,
+        snapshot::Snapshot,
+        systemd::{Arg, Assignment, Exec, ExecWord, Source, Variable},
+    },
 };
 
 pub(super) const RULES: &[(&str, Check)] =
@@ -31,12 +35,17 @@ fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
     let elsewhere = used_by_other_commands(snapshot);
     let dropped = dropped_names(&snapshot.unit);
     let arrived = Arrived::of(snapshot);
+    let lines = EnvironmentLines::of(snapshot);
     let mut comparisons = MAX_COMPARISONS;
+    let mut findings = 0;
     for (name, variable) in &snapshot.unit.variables {
         let from_a_file = matches!(variable.effective.source, Source::Environment | Source::File { .. });
         let is_used = used.contains(name.as_str()) || elsewhere.contains(name.as_str());
         if !from_a_file || is_used || dropped.contains(name) || comparisons < references.len() {
             continue;
+        }
+        if findings == MAX_FINDINGS {
+            break;
         }
         comparisons -= references.len();
         let near = references
@@ -54,7 +63,9 @@ fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
             (false, _) => continue,
         };
         let lost = arrived.lost(&variable.effective.value);
-        report.add(used_by_nothing(snapshot, variable, severity, near, &lost));
+        let deletion = lines.deletion(&variable.effective);
+        report.add(used_by_nothing(snapshot, variable, severity, near, &lost, deletion));
+        findings += 1;
     }
 }
 
@@ -90,66 +101,67 @@ fn used_by_nothing(
     variable: &Variable,
     severity: Severity,
     near: Option<(&str, &Location)>,
-    lost: &str,
+    lost: &[String],
+    deletion: Option<(Location, Change)>,
 ) -> Finding {
     let effective = &variable.effective;
     let name = &effective.name;
-    let at = effective.at.clone();
+    let new = |message: String| {
+        let finding = Finding::new("SD002", severity, effective.at.clone(), message).lost(lost.to_vec());
+        match near {
+            Some((used, used_at)) => finding.step(used_at.clone(), format!("uses ${used}")),
+            None => finding,
+        }
+    };
     let distribution = match snapshot.command.launcher {
         Launcher::K3s => Some(("k3s", "the list `kubelet-arg` of /etc/rancher/k3s/config.yaml")),
         Launcher::Rke2 => Some(("RKE2", "the list `kubelet-arg` of /etc/rancher/rke2/config.yaml")),
         Launcher::MicroK8s | Launcher::K8sSnap => Some(("the snap", "its file args/kubelet")),
         Launcher::Direct | Launcher::Script => None,
     };
-    let (message, fix) = if let Some((who, place)) = distribution {
-        (
-            format!("{name} is not a variable that {who} reads{lost}"),
-            format!("write the flags into {place} and delete this line"),
-        )
-    } else if let Some((used, used_at)) = near {
-        (
-            format!("{name} is set here, but no `ExecStart=` refers to it; {used_at} uses ${used}{lost}"),
-            rename(snapshot, effective, used),
-        )
-    } else {
-        (
-            format!("{name} is set here, but no `ExecStart=` refers to it{lost}"),
-            format!("put the flags into a variable that `ExecStart=` uses, or add ${name} to it"),
-        )
-    };
-    let finding = Finding::new("SD002", severity, at, message).fix(fix);
-    match near {
-        Some((used, used_at)) => finding.step(used_at.clone(), format!("uses ${used}")),
-        None => finding,
+    if let Some((who, place)) = distribution {
+        return new(format!("{who} reads no variable {name}"))
+            .fix(format!("write the flags into {place} and delete this line"));
+    }
+    let hint = near.map(|(used, used_at)| format!(". {used_at} uses ${used}")).unwrap_or_default();
+    let finding = new(format!("{name} is set here, but `ExecStart=` does not use it{hint}"));
+    let used = near.map(|(used, _)| used);
+    if let Some(used) = used.filter(|used| is_free(snapshot, used, effective)) {
+        return renamed(snapshot, effective, used).of(finding);
+    }
+    if lost.is_empty() && holds_flags(&effective.value) {
+        let what = "delete this line: the kubelet gets its flags from elsewhere".to_owned();
+        return Remedy { what, after: reload(snapshot), edit: deletion }.of(finding);
+    }
+    // kubeadm writes its own file anew.
+    let is_kubeadms = effective.at.file.ends_with("/kubeadm-flags.env");
+    match add_flags(snapshot, used, lost).filter(|_| !lost.is_empty() && !is_kubeadms) {
+        Some(remedy) => remedy.and_delete(finding, deletion),
+        None => finding.fix(format!("put the flags into a variable that `ExecStart=` uses, or add ${name} to it")),
     }
 }
 
-fn rename(snapshot: &Snapshot, effective: &Assignment, used: &str) -> String {
+/// Whether an assignment counts if it gets this name: an empty one of a file overrides `Environment=`.
+fn is_free(snapshot: &Snapshot, name: &str, assignment: &Assignment) -> bool {
+    let is_file = |source: &Source| matches!(source, Source::File { .. });
+    snapshot.unit.variables.get(name).is_none_or(|Variable { effective, .. }| {
+        effective.value.trim().is_empty() && (is_file(&assignment.source) || !is_file(&effective.source))
+    })
+}
+
+/// The assignment under the name of the variable that is used.
+fn renamed(snapshot: &Snapshot, effective: &Assignment, used: &str) -> Remedy {
     let in_file = matches!(effective.source, Source::File { .. });
+    let change = if in_file { used.to_owned() } else { environment_word(used, &effective.value) };
+    let is_sure = holds_flags(&effective.value)
+        && !effective.value.contains('$')
+        && (in_file || is_one_line(effective) && effective.at.width > 0 && !has_specifiers(snapshot, &effective.at));
     let after = if in_file { restart(snapshot) } else { reload(snapshot) };
-    let already = snapshot.unit.variables.get(used).filter(|variable| !variable.effective.value.trim().is_empty());
-    let Some(already) = already else {
-        return format!("rename {} to {used} at {}, then {after}", effective.name, effective.at);
-    };
-    let value = format!("{} {}", already.effective.value, effective.value);
-    if in_file {
-        format!(
-            "rename it; it then overrides {}, so put all flags into this one line: `{}`, then {after}",
-            already.effective.at,
-            env_file_line(used, &one_line(&value))
-        )
-    } else {
-        format!(
-            "move its words to {}: `{}`, then {after}",
-            already.effective.at,
-            environment_line(used, &one_line(&value))
-        )
+    Remedy {
+        what: format!("rename {} to {used} at {}", effective.name, effective.at),
+        after,
+        edit: is_sure.then(|| (effective.at.clone(), Change::Text(change))),
     }
-}
-
-/// A value on one line, as it goes into a fix.
-fn one_line(value: &str) -> String {
-    value.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The most uses of variables in braces that are judged, of which each looks at all of the variable's value.
@@ -175,6 +187,9 @@ fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
             break;
         }
         let alone = declared.text == format!("${{{name}}}");
+        if alone && is_flags_value(snapshot, at) {
+            continue;
+        }
         let value = snapshot.unit.variables.get(name).map_or("", |variable| variable.effective.value.as_str());
         let is_list = if alone {
             value.is_empty() || value.contains(char::is_whitespace)
@@ -183,25 +198,40 @@ fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
         };
         if is_list {
             let word = expanded.get(at).copied();
-            report.add(one_word(snapshot, name, at, word, value));
+            report.add(one_word(snapshot, name, at, word, value, alone));
         }
     }
 }
 
-fn one_word(snapshot: &Snapshot, name: &str, at: &Location, word: Option<&Arg>, value: &str) -> Finding {
-    let message = if value.is_empty() {
+/// Whether the word is the value of the flag before it, be it empty: pflag takes whatever follows.
+fn is_flags_value(snapshot: &Snapshot, at: &Location) -> bool {
+    let mut uses = snapshot.flags.uses.iter().filter(|used| used.value_in_next_word && used.spec.is_some());
+    uses.any(|used| snapshot.command.args.get(used.word + 2).is_some_and(|word| word.declared == *at))
+}
+
+fn one_word(snapshot: &Snapshot, name: &str, at: &Location, word: Option<&Arg>, value: &str, alone: bool) -> Finding {
+    let text = word.map_or(value, |word| word.text.as_str());
+    let (message, lost) = if value.is_empty() {
         let state = if snapshot.unit.variables.contains_key(name) { "empty" } else { "not set" };
-        format!(
-            "{name} is {state}, and ${{{name}}} then is an empty argument: the kubelet takes it for a command and exits"
-        )
+        let message = format!(
+            "{name} is {state}, so that ${{{name}}} is an empty argument: the kubelet takes it for a command and exits"
+        );
+        (message, Vec::new())
     } else {
-        let text = word.map_or(value, |word| word.text.as_str());
-        format!("${{{name}}} is passed as one argument '{}'", quoted(text))
+        let message = format!("the kubelet gets ${{{name}}} as the one argument '{}'", quoted(text));
+        (message, flags_in(text).iter().skip(usize::from(!alone)).map(whole).collect())
     };
-    let finding = Finding::new("SD006", Severity::Error, at.clone(), message).fix(format!(
-        "write ${name}, a word of its own without braces, which is split at blanks, then {}",
-        reload(snapshot)
-    ));
+    let finding = Finding::new("SD006", Severity::Error, at.clone(), message).lost(lost);
+    let finding = if alone {
+        let fix = format!("write ${name} without braces: systemd splits it at blanks, then {}", reload(snapshot));
+        finding.fix(fix).edit(at, Change::Text(format!("${name}")))
+    } else {
+        finding.fix(format!(
+            "put the flags behind the first blank of {name} into a variable of their own, and use that as a word \
+             `$VARIABLE` without braces, then {}",
+            reload(snapshot)
+        ))
+    };
     match snapshot.unit.variables.get(name) {
         Some(variable) => finding.step(variable.effective.at.clone(), format!("sets {name}")),
         None => finding,
@@ -226,20 +256,12 @@ fn exec_drops_variable(snapshot: &Snapshot, report: &mut Report) {
     for replaced in &snapshot.unit.replaced_execs {
         let word = replaced.words.iter().find(|word| arrived.lacks_one_of(&word.text));
         if let Some(word) = word {
-            report.add(
-                Finding::new(
-                    "SD007",
-                    Severity::Error,
-                    exec.at.clone(),
-                    format!(
-                        "this `ExecStart=` replaces the one at {} and lacks a flag of it. Lost: {}.",
-                        replaced.at,
-                        quoted(&word.text)
-                    ),
-                )
-                .fix(format!("add {} to this line, then {}", quoted(&word.text), reload(snapshot)))
-                .step(word.at.clone(), "the flag stands here"),
-            );
+            let message = format!("this `ExecStart=` replaces the one at {} and lacks a flag of it", replaced.at);
+            let is_plain = !word.text.contains(|c: char| c.is_whitespace() || "\"'\\%$;".contains(c));
+            let finding = Finding::new("SD007", Severity::Error, exec.at.clone(), message)
+                .lost(vec![word.text.clone()])
+                .step(word.at.clone(), format!("{} stands here", quoted(&word.text)));
+            report.add(add_word(snapshot, exec, &word.text, is_plain).of(finding));
         }
     }
 }
@@ -256,15 +278,15 @@ fn drops(snapshot: &Snapshot, arrived: &Arrived<'_>, exec: &Exec, variable: &Var
     } else {
         return;
     };
+    let gives_anew = lost.iter().any(|flag| arrived.has_name(flag));
     let words: Vec<String> = lost.into_iter().map(whole).collect();
-    let mut finding = Finding::new(
-        "SD007",
-        severity,
-        exec.at.clone(),
-        format!("this `ExecStart=` replaces an earlier one and does not use ${name} any more{}", lost_sentence(&words)),
-    )
-    .fix(format!("add ${name} to this line, then {}", reload(snapshot)))
-    .step(variable.effective.at.clone(), format!("sets {name}"));
+    let message = format!("this `ExecStart=` replaces an earlier one that uses ${name}, and does not use it");
+    let finding = Finding::new("SD007", severity, exec.at.clone(), message)
+        .lost(words)
+        .step(variable.effective.at.clone(), format!("sets {name}"));
+    // Values that the new command gives anew are most likely meant.
+    let is_sure = severity == Severity::Error && exec.expands && !gives_anew;
+    let mut finding = add_word(snapshot, exec, &format!("${name}"), is_sure).of(finding);
     for replaced in &snapshot.unit.replaced_execs {
         for (used, at, _) in replaced.references() {
             if used == *name {

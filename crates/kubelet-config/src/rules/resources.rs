@@ -1,11 +1,18 @@
 //! RS: what is reserved for the host, and when pods are evicted.
 
-use super::{Check, Finding, Report, Severity, config::are_written_by_distribution, settings};
-use crate::kubelet::{
-    effective::From,
-    location::Location,
-    quantity::{self, Quantity},
-    snapshot::Snapshot,
+mod map_replaced;
+mod state_file;
+
+use super::{Check, Finding, Report, Severity, at, config::are_written_by_distribution, field, layers, settings};
+use crate::{
+    edit::Change,
+    kubelet::{
+        config::document::Node,
+        effective::From,
+        location::Location,
+        quantity::{self, Quantity},
+        snapshot::Snapshot,
+    },
 };
 
 /// The rules of this family.
@@ -14,6 +21,8 @@ pub(super) const RULES: &[(&str, Check)] = &[
     ("RS002", eviction_zeroed),
     ("RS003", eviction_nonsense),
     ("RS005", enforce_cgroup_missing),
+    ("RS006", state_file::other_policy),
+    ("RS007", map_replaced::map_replaced),
 ];
 
 const TO_COME: &str = "the kubelet's configuration, which is still to be written";
@@ -46,29 +55,68 @@ fn reserved_absent(snapshot: &Snapshot, report: &mut Report) {
     if reserves("kubeReserved") || reserves("systemReserved") {
         return;
     }
-    let memory = snapshot.machine.memory_bytes.as_ref().map(|found| found.value);
+    let memory = snapshot.machine.kernel.memory_bytes.as_ref().map(|found| found.value);
     let severity = match memory {
         Some(bytes) if bytes < SMALL_BYTES => Severity::Warning,
         _ => Severity::Info,
     };
-    let with = memory.map_or_else(String::new, |bytes| {
-        #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-        let gib = bytes as f64 / f64::from(1 << 30);
-        format!(" of {gib:.1} GiB")
-    });
-    let place = settings::config_file(snapshot).map_or_else(|| settings::command(snapshot), Clone::clone);
-    let message = format!(
-        "neither kubeReserved nor systemReserved sets memory aside: pods may use all{with} but the eviction threshold, \
-         and memory pressure then hits the kubelet and the runtime"
+    let amount = memory.map_or_else(
+        || "all memory".to_owned(),
+        |bytes| {
+            #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+            let gib = bytes as f64 / f64::from(1 << 30);
+            format!("all {gib:.1} GiB of memory")
+        },
     );
-    let fix =
-        settings::edit(snapshot, "systemReserved", "systemReserved: {memory: 500Mi}", "--system-reserved=memory=500Mi");
-    report.add(Finding::new("RS001", severity, place, message).fix(fix));
+    let new_argument = snapshot.command.new_argument.as_ref().map(|new| Location::file(&*new.at.file));
+    let place =
+        settings::config_file(snapshot).cloned().or(new_argument).unwrap_or_else(|| settings::command(snapshot));
+    let message = format!(
+        "Neither kubeReserved nor systemReserved reserves memory (both are empty by default). Pods may use {amount} except \
+         the eviction threshold; then the kubelet and the runtime run out of memory."
+    );
+    let finding = Finding::new("RS001", severity, place, message);
+    report.add(reserve(finding, snapshot));
+}
+
+/// With the fix that reserves memory for the system.
+fn reserve(finding: Finding, snapshot: &Snapshot) -> Finding {
+    const PATH: &str = "systemReserved";
+    let setting = snapshot.settings.get(PATH);
+    let has_file = settings::config_file(snapshot).is_some();
+    match setting.map(|setting| &setting.from) {
+        Some(From::Flag(_)) => append_to_flag(finding, snapshot, "system-reserved", "memory=500Mi"),
+        _ if settings::are_managed(snapshot) && !has_file => {
+            layers::with_argument(finding, snapshot, "system-reserved=memory=500Mi")
+        }
+        _ => {
+            let (field, flag) = ("systemReserved: {memory: 500Mi}", "--system-reserved=memory=500Mi");
+            let finding = finding.fix(settings::edit(snapshot, PATH, field, flag));
+            let has_key = snapshot.settings.map(PATH).contains_key("memory");
+            if has_key { finding } else { field::add_keys(finding, snapshot, PATH, &[("memory", "500Mi")]) }
+        }
+    }
+}
+
+/// With the fix that adds pairs to a flag's value, and its edit where the value's end is known.
+fn append_to_flag(finding: Finding, snapshot: &Snapshot, flag: &str, more: &str) -> Finding {
+    let Some(used) = snapshot.flags.last(flag) else {
+        return finding;
+    };
+    let (unit, at) = (&snapshot.unit.name, &used.at);
+    let finding = finding.fix(format!("{at}: add {more} to --{flag}, then systemctl restart {unit}"));
+    let end = at::value_part(snapshot, used, used.value.len(), 0);
+    let is_known = end.column > 0 && end.width == 0 && !at::is_built_in(snapshot, used.word);
+    if is_known { finding.edit(&end, Change::Text(format!(",{more}"))) } else { finding }
 }
 
 fn eviction_zeroed(snapshot: &Snapshot, report: &mut Report) {
     const PATH: &str = "evictionHard";
-    if !is_judgeable(snapshot, report, "RS002") || settings::is_default(snapshot, PATH) {
+    if !is_judgeable(snapshot, report, "RS002") {
+        return;
+    }
+    let written = snapshot.config.entry(PATH);
+    if settings::is_default(snapshot, PATH) && written.is_none() {
         return;
     }
     let hard = snapshot.settings.map(PATH);
@@ -76,46 +124,57 @@ fn eviction_zeroed(snapshot: &Snapshot, report: &mut Report) {
     if missing.is_empty() {
         return;
     }
-    let place = settings::place(snapshot, PATH);
+    let place = match written {
+        Some(entry) if settings::is_default(snapshot, PATH) => entry.at.clone(),
+        _ => settings::place(snapshot, PATH),
+    };
     let names = if hard.is_empty() {
         "is empty".to_owned()
     } else {
-        format!("names only {}", hard.keys().copied().collect::<Vec<_>>().join(", "))
+        format!("has only {}", hard.keys().copied().collect::<Vec<_>>().join(", "))
     };
     let consequence = if missing.contains(&MEMORY) {
-        "under memory pressure the kernel's OOM killer acts, the kubelet does not evict"
+        "Under memory pressure the kubelet evicts no pod, and the kernel's OOM killer chooses what to kill."
     } else {
-        "the disk fills up before the kubelet evicts"
+        "The disk fills up before the kubelet evicts a pod."
     };
     let have = if missing.len() == 1 { "has" } else { "have" };
-    let message =
-        format!("evictionHard {names}: {} {have} no threshold any more; {consequence}", missing.join(" and "));
-    report.add(
-        Finding::new("RS002", Severity::Warning, place.clone(), message).fix(zeroed_fix(snapshot, &place, &missing)),
+    let by = match snapshot.command.launcher.rancher_name() {
+        Some(program) if are_written_by_distribution(snapshot, &place) => format!(", which {program} sets itself,"),
+        _ => String::new(),
+    };
+    let message = format!(
+        "evictionHard{by} {names}. So {} {have} no threshold: a threshold that is set removes the defaults of the others. \
+         {consequence}",
+        missing.join(" and ")
     );
+    report.add(zeroed_fix(Finding::new("RS002", Severity::Warning, place, message), snapshot, &missing));
 }
 
-fn zeroed_fix(snapshot: &Snapshot, place: &Location, missing: &[&str]) -> String {
-    let unit = &snapshot.unit.name;
-    if are_written_by_distribution(snapshot, place) {
-        return format!(
-            "{place} is written anew at each start; in config.yaml write kubelet-arg: \
-             [\"eviction-hard=memory.available<100Mi,nodefs.available<5%,imagefs.available<5%\"], then systemctl restart \
-             {unit}"
-        );
+fn zeroed_fix(finding: Finding, snapshot: &Snapshot, missing: &[&str]) -> Finding {
+    let (unit, place) = (&snapshot.unit.name, finding.at.clone());
+    let defaults: Vec<(&str, &str)> =
+        missing.iter().map(|key| (*key, if *key == MEMORY { "100Mi" } else { "10%" })).collect();
+    let is_distributions = settings::is_default(snapshot, "evictionHard");
+    if is_distributions || are_written_by_distribution(snapshot, &place) {
+        let entries = snapshot.config.get("evictionHard").map(Node::entries).unwrap_or_default();
+        let written = entries.iter().filter_map(|entry| Some(format!("{}<{}", entry.key, entry.node.text()?)));
+        let added = defaults.iter().filter(|(key, _)| entries.iter().all(|entry| entry.key != *key));
+        let all: Vec<String> = written.chain(added.map(|(key, value)| format!("{key}<{value}"))).collect();
+        return layers::with_argument(finding, snapshot, &format!("eviction-hard={}", all.join(",")));
     }
-    let value = |key: &str| if key == MEMORY { "100Mi" } else { "10%" };
     if matches!(snapshot.settings.get("evictionHard").map(|setting| &setting.from), Some(From::Flag(_))) {
-        let more: Vec<String> = missing.iter().map(|key| format!("{key}<{}", value(key))).collect();
-        return format!("{place}: add {} to --eviction-hard, then systemctl restart {unit}", more.join(","));
+        let more: Vec<String> = defaults.iter().map(|(key, value)| format!("{key}<{value}")).collect();
+        return append_to_flag(finding, snapshot, "eviction-hard", &more.join(","));
     }
     let lines: Vec<String> =
-        missing.iter().map(|key| format!("{key}: {}", serde_json::Value::from(value(key)))).collect();
+        defaults.iter().map(|(key, value)| format!("{key}: {}", serde_json::Value::from(*value))).collect();
     let or = match &snapshot.version {
         Some(version) if version.minor.0 < 33 => "",
         _ => " (or mergeDefaultEvictionSettings: true beside it)",
     };
-    format!("{place}: add {} below it{or}, then systemctl restart {unit}", lines.join(" and "))
+    let fix = format!("{place}: add the defaults {} below it{or}, then systemctl restart {unit}", lines.join(" and "));
+    field::add_keys(finding.fix(fix), snapshot, "evictionHard", &defaults)
 }
 
 /// A threshold: a part of the whole, in percent, or an amount.
@@ -152,7 +211,7 @@ fn eviction_nonsense(snapshot: &Snapshot, report: &mut Report) {
     if !is_judgeable(snapshot, report, "RS003") {
         return;
     }
-    let memory = snapshot.machine.memory_bytes.as_ref().map(|found| found.value);
+    let memory = snapshot.machine.kernel.memory_bytes.as_ref().map(|found| found.value);
     if memory.is_none() {
         report.not_checked("RS003", "the machine's memory");
     }
@@ -167,12 +226,16 @@ fn eviction_nonsense(snapshot: &Snapshot, report: &mut Report) {
             let judged =
                 if key == MEMORY { memory_nonsense(text, &limit, memory) } else { disk_nonsense(key, text, &limit) };
             if let Some((severity, message)) = judged {
-                let fix = if key == MEMORY {
-                    format!("{at}: write a memory.available between 100Mi and 5%")
-                } else {
-                    format!("{at}: write a lower threshold, for example 10%")
-                };
-                report.add(Finding::new("RS003", severity, at, format!("{path}: {message}")).fix(fix));
+                let value = if key == MEMORY { "100Mi" } else { "10%" };
+                let fix = format!("{at}: write {key}: {value}, then systemctl restart {}", snapshot.unit.name);
+                let node = snapshot.config.get(path).and_then(|map| map.get(key));
+                let finding = Finding::new("RS003", severity, at, format!("{path}: {message}")).fix(fix);
+                report.add(match node {
+                    Some(node) if node.at.width > 0 && path == "evictionHard" => {
+                        finding.edit(&node.at, Change::Text(serde_json::Value::from(value).to_string()))
+                    }
+                    _ => finding,
+                });
             }
         }
     }
@@ -194,23 +257,23 @@ fn memory_nonsense(text: &str, limit: &Threshold, memory: Option<u64>) -> Option
     {
         return None;
     }
-    let with = |bytes: u64| format!("memory.available<{text} on {} MiB of memory", bytes >> 20);
+    let with = |bytes: u64| format!("memory.available<{text} (the machine has {} MiB)", bytes >> 20);
+    let unused = "at least 30 % of the memory stay unused, because the kubelet evicts pods before";
     if let (Some(amount), Some(bytes)) = (amount(limit, memory), memory) {
         if amount >= Quantity::whole(bytes) {
-            let message = format!("{}: the node is always under memory pressure and evicts every pod", with(bytes));
+            let message =
+                format!("{}: less than that is always available, so the kubelet evicts every pod", with(bytes));
             return Some((Severity::Error, message));
         }
         if amount >= Quantity::whole(bytes / 10 * 3) {
-            let message = format!("{} leaves a third of it unused", with(bytes));
-            return Some((Severity::Warning, message));
+            return Some((Severity::Warning, format!("{}: {unused}", with(bytes))));
         }
     } else if matches!(limit, Threshold::Percent(percent) if *percent >= 30.0) {
-        let message = format!("memory.available<{text} leaves a third of the memory unused");
-        return Some((Severity::Warning, message));
+        return Some((Severity::Warning, format!("memory.available<{text}: {unused}")));
     }
     let amount = amount(limit, memory)?;
     (amount < Quantity::whole(50 << 20) && amount.value() > 0).then(|| {
-        let message = format!("memory.available<{text} leaves no time to evict: the kernel's OOM killer is faster");
+        let message = format!("memory.available<{text}: the kernel's OOM killer acts before the kubelet evicts a pod");
         (Severity::Warning, message)
     })
 }
@@ -220,7 +283,7 @@ fn disk_nonsense(key: &str, text: &str, limit: &Threshold) -> Option<(Severity, 
         return None;
     };
     (*percent > 50.0 && *percent < 100.0).then(|| {
-        let message = format!("{key}<{text} evicts pods from a disk that is less than half full");
+        let message = format!("{key}<{text}: the kubelet evicts pods while half of the file system is free");
         (Severity::Warning, message)
     })
 }
@@ -244,7 +307,9 @@ fn soft_below_hard(snapshot: &Snapshot, report: &mut Report, memory: Option<u64>
             _ => false,
         };
         if is_below {
-            let message = format!("evictionSoft: {key}<{soft} is below the hard threshold {hard}: it never acts");
+            let message = format!(
+                "evictionSoft: {key}<{soft} is below the hard threshold {hard}, which is reached first: the soft one never acts"
+            );
             report.add(
                 Finding::new("RS003", Severity::Warning, at.clone(), message)
                     .fix(format!("{at}: write a soft threshold above {hard}, or delete it")),
@@ -263,33 +328,43 @@ fn enforce_cgroup_missing(snapshot: &Snapshot, report: &mut Report) {
         let Some(written) = levels.iter().find(|one| one.strip_suffix("-compressible").unwrap_or(one) == level) else {
             continue;
         };
+        let (message, step) = match snapshot.settings.text(field) {
+            None => {
+                (format!("enforceNodeAllocatable has {written}, but {field} is not set (it has no default)."), None)
+            }
+            Some(name) => match snapshot.machine.kernel.cgroups.get(name) {
+                Some(true) => continue,
+                Some(false) => (
+                    format!("enforceNodeAllocatable has {written}, but the cgroup {name} does not exist."),
+                    Some((settings::place(snapshot, field), format!("{field} is {name}"))),
+                ),
+                None => {
+                    report.not_checked("RS005", "the host's cgroups");
+                    continue;
+                }
+            },
+        };
         let place = settings::place(snapshot, PATH);
         let unit = &snapshot.unit.name;
-        match snapshot.settings.text(field) {
-            None => report.add(
-                Finding::new(
-                    "RS005",
-                    Severity::Fatal,
-                    place.clone(),
-                    format!("enforceNodeAllocatable has {written}, and {field} is not set: the kubelet exits"),
-                )
-                .fix(format!("{place}: take {written} out of enforceNodeAllocatable, or set {field}, then systemctl restart {unit}")),
-            ),
-            Some(name) => match snapshot.machine.cgroups.get(name) {
-                Some(true) => {}
-                None => report.not_checked("RS005", "the host's cgroups"),
-                Some(false) => report.add(
-                    Finding::new(
-                        "RS005",
-                        Severity::Fatal,
-                        place.clone(),
-                        format!("enforceNodeAllocatable has {written}, and its cgroup {name} does not exist: the kubelet exits"),
-                    )
-                    .fix(format!("{place}: take {written} out of enforceNodeAllocatable, or create {name} before {unit} starts"))
-                    .step(settings::place(snapshot, field), format!("names the cgroup {name}")),
-                ),
-            },
+        let or =
+            if step.is_some() { format!("create the cgroup before {unit} starts") } else { format!("set {field}") };
+        let fix =
+            format!("{place}: remove {written} from enforceNodeAllocatable, or {or}; then systemctl restart {unit}");
+        let message = format!("{message} The kubelet exits at its start.");
+        let mut finding = Finding::new("RS005", Severity::Fatal, place, message).fix(fix);
+        // A line of its own: the list has other items.
+        let list = snapshot.config.entry(PATH);
+        let item = list.and_then(|list| list.node.items().iter().find(|item| item.text().as_deref() == Some(*written)));
+        if let (Some(list), Some(item)) = (list, item)
+            && item.at.line != list.at.line
+            && list.node.items().len() > 1
+        {
+            finding = finding.edit(&item.at, Change::Lines(Vec::new()));
         }
+        report.add(match step {
+            Some((at, text)) => finding.step(at, text),
+            None => finding,
+        });
     }
 }
 

@@ -1,6 +1,6 @@
 //! RT: the container runtime and the cgroups that it shares with the kubelet.
 
-use super::{Check, Finding, Report, Severity, settings};
+use super::{Check, Finding, Report, Severity, field, settings};
 use crate::kubelet::{
     effective::From,
     location::Location,
@@ -17,43 +17,42 @@ fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
         return report.not_checked("RT001", settings::COMMAND);
     }
     let machine = &snapshot.machine;
-    let (Some(path), Some(socket)) = (&machine.socket_path, &machine.socket) else {
+    let (Some(path), Some(socket)) = (&machine.cri.socket_path, &machine.cri.socket) else {
         return report.not_checked("RT001", "a look at the runtime's socket on the running host");
     };
     let what = match socket {
         Socket::Present | Socket::Connected => return,
-        Socket::Missing => format!("no runtime at {path}: nothing is there"),
-        Socket::NotASocket => format!("no runtime at {path}: what is there is no socket"),
+        Socket::Missing => format!("There is no container runtime at {path}: the file does not exist"),
+        Socket::NotASocket => format!("There is no container runtime at {path}: it is not a socket"),
         Socket::Refused { reason } => {
-            format!("no runtime at {path}: the socket answers with {reason}")
+            format!("There is no container runtime at {path}: the socket answers with {reason}")
         }
     };
-    let others = machine.other_sockets.join(", ");
-    let found =
-        if others.is_empty() { String::new() } else { format!("; another runtime's socket is there: {others}") };
+    let others = machine.cri.other_sockets.join(", ");
+    let found = if others.is_empty() { String::new() } else { format!("; another runtime's socket exists: {others}") };
     let is_before = snapshot.lifecycle == Lifecycle::BeforeFirstStart;
     let (severity, result) = if is_before {
-        (Severity::Warning, "it must be there when the kubelet starts")
+        (Severity::Warning, "The runtime must run when the kubelet starts.")
     } else {
-        (Severity::Fatal, "the kubelet retries for a while, then exits")
+        (Severity::Fatal, "The kubelet tries for some minutes, then exits.")
     };
     let at = settings::place(snapshot, "containerRuntimeEndpoint");
-    let service = match machine.runtime.as_ref().map(|runtime| runtime.kind) {
+    let service = match machine.cri.runtime.as_ref().map(|runtime| runtime.kind) {
         Some(RuntimeKind::Crio) => "crio.service",
         _ if settings::are_managed(snapshot) => snapshot.unit.name.as_str(),
         _ => "containerd.service",
     };
-    let fix = if machine.other_sockets.is_empty() || !matches!(socket, Socket::Missing) {
+    let fix = if machine.cri.other_sockets.is_empty() || !matches!(socket, Socket::Missing) {
         format!("systemctl enable --now {service}; if it runs: journalctl -u {service}")
     } else {
-        let first = machine.other_sockets.first().map_or("", String::as_str);
+        let first = machine.cri.other_sockets.first().map_or("", String::as_str);
         format!("systemctl enable --now {service}, or set containerRuntimeEndpoint: unix://{first} at {at}")
     };
-    report.add(Finding::new("RT001", severity, at, format!("{what}{found}; {result}")).fix(fix));
+    report.add(Finding::new("RT001", severity, at, format!("{what}{found}. {result}")).fix(fix));
 }
 
 fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
-    let Some(runtime) = &snapshot.machine.runtime else {
+    let Some(runtime) = &snapshot.machine.cri.runtime else {
         return report.not_checked("RT002", "the configuration of the runtime at the endpoint");
     };
     let Some(at) = &runtime.cri_disabled else {
@@ -62,9 +61,9 @@ fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
         }
         return;
     };
-    let message = "containerd's CRI plugin is disabled here: its socket answers 'unknown service \
-                   runtime.v1.RuntimeService', and the kubelet exits after some retries";
-    let fix = format!("{at}: remove the plugin from disabled_plugins, then systemctl restart containerd");
+    let message = "containerd's CRI plugin is disabled here, as the package of Docker does it. containerd answers the \
+                   kubelet with 'unknown service runtime.v1.RuntimeService', and the kubelet exits.";
+    let fix = format!("{at}: remove this entry from disabled_plugins, then systemctl restart containerd");
     report.add(Finding::new("RT002", Severity::Fatal, at.clone(), message).fix(fix));
 }
 
@@ -85,7 +84,7 @@ fn asks(snapshot: &Snapshot, runtime: &Runtime) -> Asks {
     };
     if answers == Some(false) {
         let version = runtime.version.as_deref().unwrap_or_default();
-        return Asks::No(format!("{name} {version} does not tell the kubelet its driver"));
+        return Asks::No(format!("{name} {version} does not report its driver to the kubelet"));
     }
     let Some(version) = &snapshot.version else {
         return Asks::Unknown("the kubelet's version");
@@ -104,9 +103,12 @@ fn asks(snapshot: &Snapshot, runtime: &Runtime) -> Asks {
     };
     match (is_on, answers) {
         (false, _) if version.minor.0 < 31 => {
-            Asks::No(format!("kubelet {version} does not ask the runtime by default"))
+            Asks::No(format!("Kubelet {version} does not ask the runtime for its driver"))
         }
-        (false, _) => Asks::No("the gate KubeletCgroupDriverFromCRI is turned off".to_owned()),
+        (false, _) => Asks::No(
+            "The feature gate KubeletCgroupDriverFromCRI, with which the kubelet would ask the runtime, is off"
+                .to_owned(),
+        ),
         (true, Some(_)) => Asks::Yes,
         (true, None) => Asks::Unknown("the runtime's version"),
     }
@@ -150,7 +152,7 @@ fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
     if settings::are_managed(snapshot) && settings::is_default(snapshot, FIELD) {
         return;
     }
-    let Some(runtime) = &snapshot.machine.runtime else {
+    let Some(runtime) = &snapshot.machine.cri.runtime else {
         return report.not_checked(ID, "the configuration of the runtime at the endpoint");
     };
     let Some(theirs) = &runtime.systemd_cgroup else {
@@ -168,28 +170,35 @@ fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
     };
     let runtime_name = name(runtime.kind);
     let theirs_by = if theirs.at.line == 0 {
-        format!("{runtime_name} uses {wanted} cgroups by default (nothing in {} says otherwise)", theirs.at.file)
+        format!("{runtime_name} uses {wanted}, its default ({} sets nothing else)", theirs.at.file)
     } else {
-        format!("{runtime_name} uses {wanted} cgroups ({})", theirs.at)
+        format!("{runtime_name} uses {wanted} ({})", theirs.at)
     };
     let from = snapshot.settings.get(FIELD).map(|setting| &setting.from);
     let ours_by = match from {
-        Some(From::Flag(_) | From::File(_)) => format!("{FIELD} is {ours}"),
-        _ => format!("{}: the default is {ours}", settings::by_default(snapshot, FIELD, "--cgroup-driver")),
+        Some(From::Flag(_) | From::File(_)) => format!("cgroupDriver is {ours}"),
+        _ => format!(
+            "cgroupDriver is {ours}, the default ({})",
+            settings::by_default(snapshot, FIELD, "--cgroup-driver")
+        ),
     };
     let message = format!(
-        "{ours_by}, but {theirs_by}. {why}, so the mismatch is real: pods fail to start or end up in two hierarchies"
+        "{ours_by}, but {theirs_by}. {why}, so the kubelet uses {ours}: pods fail to start, or kubelet and runtime account \
+         for them in different cgroups."
     );
     let at = settings::place(snapshot, FIELD);
-    let finding = Finding::new(ID, Severity::Error, at, message)
+    let mut finding = Finding::new(ID, Severity::Error, at, message)
         .fix(driver_fix(snapshot, theirs.value, &theirs.at, runtime.kind))
-        .step(theirs.at.clone(), format!("{runtime_name}: {wanted}"));
+        .step(theirs.at.clone(), format!("{runtime_name} uses {wanted}"));
+    if theirs.value && !matches!(from, Some(From::Flag(_))) {
+        finding = field::set(finding, snapshot, FIELD, &wanted.into());
+    }
     report.add(finding);
 }
 
-/// Both sides should use systemd's driver on a host that systemd runs: the fix mends the side that does not.
+/// Both sides should use systemd's driver on a host that systemd runs: the fix changes the side that does not.
 fn driver_fix(snapshot: &Snapshot, is_systemd: bool, at: &Location, kind: RuntimeKind) -> String {
-    let drain = "drain the node first: running pods keep their old cgroups";
+    let drain = "drain the node first, as running pods keep their old cgroups";
     if is_systemd {
         let (field, flag) = ("cgroupDriver: systemd", "--cgroup-driver=systemd");
         let edit = settings::edit(snapshot, "cgroupDriver", field, flag);
@@ -207,7 +216,7 @@ fn driver_fix(snapshot: &Snapshot, is_systemd: bool, at: &Location, kind: Runtim
 
 fn cgroup_v1(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "RT005";
-    match snapshot.machine.cgroup_v2 {
+    match snapshot.machine.kernel.cgroup_v2 {
         Some(true) => return,
         Some(false) => {}
         None => return report.not_checked(ID, "/sys/fs/cgroup of the host"),
@@ -225,7 +234,9 @@ fn cgroup_v1(snapshot: &Snapshot, report: &mut Report) {
         (_, Some(true)) => (Severity::Fatal, format!("failCgroupV1 is true: {shown} exits")),
         (Some(35..), Some(false)) => (
             Severity::Warning,
-            format!("{shown} starts only because failCgroupV1 is false; support for cgroup v1 will be removed"),
+            format!(
+                "{shown} starts only because failCgroupV1 is false. A later release will not support cgroup v1 at all"
+            ),
         ),
         (Some(_), _) => (Severity::Warning, format!("{shown} warns, and kubelets from 1.35 on exit")),
         (None, _) => (
@@ -234,10 +245,10 @@ fn cgroup_v1(snapshot: &Snapshot, report: &mut Report) {
         ),
     };
     let at = Location::file("/sys/fs/cgroup");
-    let message = format!("this host uses cgroup v1: {result}");
+    let message = format!("This host uses cgroup v1: {result}.");
     let mut finding = Finding::new(ID, severity, at, message).fix(
-        "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line (or a distribution that does); \
-         until then failCgroupV1: false in the kubelet's configuration",
+        "Boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, or use an operating system that does. \
+         Until then set failCgroupV1: false in the kubelet's configuration.",
     );
     if said.is_some() {
         let from = settings::place(snapshot, "failCgroupV1");

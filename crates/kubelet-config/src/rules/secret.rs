@@ -32,7 +32,7 @@ pub(super) fn hide(snapshot: &Snapshot, report: &mut Report) {
     };
     for finding in &mut report.findings {
         hide(&mut finding.message);
-        finding.fix.iter_mut().for_each(hide);
+        finding.fix.iter_mut().chain(&mut finding.lost_flags).for_each(hide);
         let steps = finding.chain.iter_mut();
         steps.map(|step| &mut step.text).for_each(hide);
     }

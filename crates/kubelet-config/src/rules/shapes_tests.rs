@@ -1,5 +1,5 @@
-//! Healthy hosts of other distributions and installers, in the shapes of facts §1.2: the rules on units, drop-ins and
-//! environment files find nothing worse than `info` on them.
+//! Healthy hosts of other distributions and installers, as they are known: the rules on units, drop-ins and environment
+//! files find nothing worse than `info` on them.
 
 use super::{
     Severity, run,

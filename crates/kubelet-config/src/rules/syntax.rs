@@ -5,15 +5,21 @@ use std::collections::BTreeSet;
 use super::{
     Check, Finding, Report, Severity,
     encoding::odd_character,
-    lost::{Arrived, environment_line, holds_flags, quoted, reload},
+    lost::{Arrived, MAX_FINDINGS, holds_flags, quoted, reload},
+    remedy::{EnvironmentLines, environment_word, has_specifiers, is_one_line, meant_assignment},
 };
-use crate::kubelet::{
-    snapshot::Snapshot,
-    systemd::{Event, EventKind, LoadState},
+use crate::{
+    edit::Change,
+    kubelet::{
+        location::Location,
+        snapshot::Snapshot,
+        systemd::{Assignment, Event, EventKind, LoadState},
+        unread,
+    },
 };
 
 pub(super) const RULES: &[(&str, Check)] =
-    &[("SD005", assignment_split), ("SD011", unknown), ("SD015", continuation_broken)];
+    &[("SD005", assignment_split), ("SD011", unknown), ("SD015", continuation_broken), ("SD018", bad_specifier)];
 
 /// Whether an ignored line looks like the rest of one that was wrapped.
 fn is_wrapped(event: &Event) -> bool {
@@ -23,39 +29,68 @@ fn is_wrapped(event: &Event) -> bool {
 
 fn assignment_split(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
+    let lines = EnvironmentLines::of(snapshot);
+    let mut findings = Vec::new();
     // All words that one line loses are one finding.
     let mut line: Vec<&Event> = Vec::new();
     let mut ended = None;
     for (index, event) in snapshot.unit.events.iter().enumerate() {
         match &event.kind {
+            _ if findings.len() == MAX_FINDINGS => break,
+            EventKind::InvalidAssignment { .. } if unread::meant_file(event).is_some() => {
+                findings.push(names_a_file(snapshot, &arrived, &lines, event));
+            }
             EventKind::InvalidAssignment { .. } => {
                 if line.last().is_some_and(|last| !is_same_line(last, event)) {
-                    report.add(split(snapshot, &std::mem::take(&mut line)));
+                    findings.push(split(snapshot, &arrived, &lines, &std::mem::take(&mut line)));
                 }
                 line.push(event);
             }
             EventKind::BadQuoting if !in_command(snapshot, index) => {
-                report.add(not_closed(snapshot, &arrived, event));
+                findings.push(not_closed(snapshot, &arrived, event));
             }
             EventKind::ContinuationEnded => ended = Some(event),
             _ if is_wrapped(event) && !ended.is_some_and(|ended| is_behind(ended, event)) => {
-                report.add(wrapped(snapshot, &arrived, event));
+                findings.push(wrapped(snapshot, &arrived, &lines, event));
             }
             _ => {}
         }
     }
     if !line.is_empty() {
-        report.add(split(snapshot, &line));
+        findings.push(split(snapshot, &arrived, &lines, &line));
     }
+    report.findings.extend(findings);
+}
+
+fn names_a_file(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentLines<'_>, event: &Event) -> Finding {
+    let path = unread::meant_file(event).unwrap_or_default();
+    let file = snapshot.unread_files.iter().find(|file| &*file.at.file == path);
+    let message = format!(
+        "systemd ignores '{}', which is no assignment of a variable: {}",
+        quoted(path),
+        if file.is_some() { "nothing reads this file" } else { "`Environment=` reads no file" }
+    );
+    // Without the dash the unit would not start if the file is missing.
+    let line = format!("EnvironmentFile={}{path}", if file.is_some() { "" } else { "-" });
+    let assignments: Vec<&Assignment> = file.iter().flat_map(|file| &file.assignments).collect();
+    let finding = Finding::new("SD005", Severity::Error, event.at.clone(), message)
+        .lost(assignments.iter().flat_map(|one| arrived.lost(&one.value)).collect())
+        .fix(format!("write `{line}` at {}, then {}", event.at, reload(snapshot)));
+    let finding = assignments.iter().take(20).fold(finding, |finding, one| {
+        finding.step(one.at.clone(), format!("{} is not set to '{}'", one.name, quoted(&one.value)))
+    });
+    let is_alone = lines.at(&event.at).is_empty();
+    if is_alone { finding.edit(&event.at, Change::Lines(vec![line])) } else { finding }
 }
 
 /// Whether two ignored words come from one assignment, in one line or in lines that continue each other.
 fn is_same_line(first: &Event, second: &Event) -> bool {
     const MAX_LINES: u32 = 40;
+    let is_behind_one = first.kind != EventKind::InvalidAssignment { first: None };
     first.kind == second.kind
         && first.at.file == second.at.file
         && first.at.line <= second.at.line
-        && second.at.line - first.at.line <= MAX_LINES
+        && second.at.line - first.at.line <= if is_behind_one { MAX_LINES } else { 0 }
 }
 
 /// Whether a quote that is not closed is one of a command, of which SD008 tells.
@@ -67,69 +102,78 @@ fn in_command(snapshot: &Snapshot, index: usize) -> bool {
     }
 }
 
-fn split(snapshot: &Snapshot, events: &[&Event]) -> Finding {
+fn split(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentLines<'_>, events: &[&Event]) -> Finding {
     let event = events[0];
     let ignored: Vec<&str> = events.iter().map(|event| event.text.trim()).collect();
     let ignored = ignored.join(" ");
-    let first = match &event.kind {
-        EventKind::InvalidAssignment { first } => first.as_ref(),
-        _ => None,
-    };
-    let holds = holds_flags(&ignored) || first.is_some_and(|(_, value)| value.starts_with("--"));
+    let same_line = lines.at(&event.at);
+    let before = same_line.iter().filter(|one| one.at.column < event.at.column).max_by_key(|one| one.at.column);
+    let holds = holds_flags(&ignored) || before.is_some_and(|before| before.value.starts_with("--"));
     let severity = if holds { Severity::Error } else { Severity::Warning };
     let hint = odd_character(&ignored).map(|(_, what)| format!(" (it holds a {what})")).unwrap_or_default();
-    let (message, fix) = match first {
-        Some((name, value)) => (
-            format!(
-                "the value is not quoted: systemd splits `Environment=` at blanks, so {name} is only '{}', and '{}' is \
-                 ignored as an invalid assignment{hint}",
-                quoted(value),
-                quoted(&ignored)
-            ),
-            format!(
-                "write `{}` at {}, then {}",
-                environment_line(name, &format!("{value} {ignored}")),
-                event.at,
-                reload(snapshot)
-            ),
+    let message = match before {
+        Some(Assignment { name, value, .. }) => format!(
+            "the value is not quoted: systemd splits `Environment=` at blanks, sets {name} to '{}' and ignores '{}'{hint}",
+            quoted(value),
+            quoted(&ignored)
         ),
-        None => (
-            format!("'{}' is ignored: it is no assignment of a variable{hint}", quoted(&ignored)),
-            format!(
-                "write Environment=\"NAME=VALUE\" at {}, without blanks around the first `=`, then {}",
-                event.at,
-                reload(snapshot)
-            ),
-        ),
+        None => format!("systemd ignores '{}': it is no assignment of a variable{hint}", quoted(&ignored)),
     };
-    Finding::new("SD005", severity, event.at.clone(), message).fix(fix)
+    let finding = Finding::new("SD005", severity, event.at.clone(), message).lost(arrived.lost(&ignored));
+    let (start, text) = match before {
+        Some(before) => (&before.at, format!("{}={} {ignored}", before.name, before.value)),
+        None => (&event.at, ignored),
+    };
+    let Some((name, value)) = meant_assignment(&text).filter(|_| !has_specifiers(snapshot, start)) else {
+        return finding.fix(format!(
+            "quote the whole assignment, as in `Environment=\"NAME=VALUE\"`, without blanks around the first `=`, then {}",
+            reload(snapshot)
+        ));
+    };
+    let word = environment_word(&name, &value);
+    let finding = finding.fix(format!("write `Environment={word}` at {}, then {}", event.at, reload(snapshot)));
+    // From the assignment to the last ignored word, if nothing else is between them.
+    let end = &events[events.len() - 1].at;
+    let is_between = |one: &&Assignment| (start.column + 1..end.column).contains(&one.at.column);
+    if end.line != start.line || end.width == 0 || start.column == 0 || same_line.iter().any(is_between) {
+        return finding;
+    }
+    let width = (end.column + end.width).saturating_sub(start.column);
+    finding.edit(&start.at(start.line, start.column, width), Change::Text(word))
 }
 
 fn not_closed(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event) -> Finding {
     let severity = if holds_flags(&event.text) { Severity::Error } else { Severity::Warning };
-    Finding::new(
-        "SD005",
-        severity,
-        event.at.clone(),
-        format!(
-            "a quote in this line is not closed, or an escape is not known: the rest of it is ignored{}",
-            arrived.lost(&event.text)
-        ),
-    )
-    .fix(format!("close the quote at the end of the assignment, then {}", reload(snapshot)))
+    let message = "a quote is not closed or an escape is not known: systemd ignores the rest of this line";
+    let finding = Finding::new("SD005", severity, event.at.clone(), message).lost(arrived.lost(&event.text));
+    let is_one_line = usize::try_from(event.at.width).is_ok_and(|width| width == event.text.chars().count());
+    match meant_assignment(&event.text).filter(|_| is_one_line && !event.text.contains('%')) {
+        Some((name, value)) => {
+            let word = environment_word(&name, &value);
+            let fix = format!("write `Environment={word}` at {}, then {}", event.at, reload(snapshot));
+            finding.fix(fix).edit(&event.at, Change::Text(word))
+        }
+        None => finding.fix(format!("close the quote at the end of the assignment, then {}", reload(snapshot))),
+    }
 }
 
-fn wrapped(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event) -> Finding {
-    Finding::new(
-        "SD005",
-        Severity::Error,
-        event.at.clone(),
-        format!(
-            "this line starts with a flag: the line before it was wrapped, and systemd ignores this part{}",
-            arrived.lost(&event.text)
-        ),
-    )
-    .fix(format!("join it with the line before it, then {}", reload(snapshot)))
+fn wrapped(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentLines<'_>, event: &Event) -> Finding {
+    let message = "this line starts with a flag: it continues the line above, which ends too early. systemd ignores it";
+    let finding = Finding::new("SD005", Severity::Error, event.at.clone(), message).lost(arrived.lost(&event.text));
+    let above = lines.at(&event.at.at_line(event.at.line.saturating_sub(1))).iter().max_by_key(|one| one.at.column);
+    let above = above.filter(|above| is_one_line(above));
+    let joined = above.and_then(|above| {
+        let text = format!("{}={} {}", above.name, above.value, event.text);
+        let (name, value) = meant_assignment(&text).filter(|_| !has_specifiers(snapshot, &above.at))?;
+        Some((above, environment_word(&name, &value)))
+    });
+    match joined {
+        Some((above, word)) => finding
+            .fix(format!("write `Environment={word}` at {} and delete this line, then {}", above.at, reload(snapshot)))
+            .edit(&above.at, Change::Text(word))
+            .edit(&event.at, Change::Lines(Vec::new())),
+        None => finding.fix(format!("join it with the line above, then {}", reload(snapshot))),
+    }
 }
 
 /// Whether an ignored line belongs to a continuation that ended before it.
@@ -142,13 +186,10 @@ fn is_behind(ended: &Event, event: &Event) -> bool {
 fn unknown(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let events = &snapshot.unit.events;
-    for (index, event) in events.iter().enumerate() {
-        if is_wrapped(event) || is_bad_command(events, index) {
-            continue;
-        }
-        let Some((severity, message, fix)) = ignored_line(event) else {
-            continue;
-        };
+    let is_own = |(index, event): &(usize, &Event)| !is_wrapped(event) && !is_bad_command(events, *index);
+    let ignored = events.iter().enumerate().filter(is_own);
+    let ignored = ignored.filter_map(|(index, event)| Some((index, event, ignored_line(snapshot, event)?)));
+    for (index, event, finding) in ignored.take(MAX_FINDINGS) {
         let inside = events.get(index + 1..).unwrap_or_default().iter().take_while(|inside| {
             event.kind == EventKind::UnknownSection
                 && matches!(inside.kind, EventKind::InUnknownSection { .. })
@@ -157,9 +198,10 @@ fn unknown(snapshot: &Snapshot, report: &mut Report) {
         let inside: Vec<&Event> = inside.filter(|inside| holds_flags(&inside.text)).collect();
         let text: Vec<&str> =
             std::iter::once(event).chain(inside.iter().copied()).map(|event| event.text.as_str()).collect();
-        let finding =
-            Finding::new("SD011", severity, event.at.clone(), format!("{message}{}", arrived.lost(&text.join("\n"))))
-                .fix(format!("{fix}, then {}", reload(snapshot)));
+        let mut finding = finding.lost(arrived.lost(&text.join("\n")));
+        if !finding.lost_flags.is_empty() {
+            finding.severity = Severity::Error;
+        }
         report.add(
             inside
                 .into_iter()
@@ -169,40 +211,78 @@ fn unknown(snapshot: &Snapshot, report: &mut Report) {
 }
 
 /// What there is to say of a line that systemd ignores for its form.
-fn ignored_line(event: &Event) -> Option<(Severity, String, String)> {
-    let (message, fix) = match &event.kind {
-        EventKind::UnknownSection => (
-            format!(
-                "unknown section {} (names are case-sensitive): its settings are ignored",
-                quoted(event.text.lines().next().unwrap_or_default())
-            ),
-            "write the section's name as [Service], [Unit] or [Install]".to_owned(),
-        ),
-        EventKind::UnknownKey { section, key } => (
-            format!("unknown key {} in [{}]: systemd ignores the line", quoted(key), quoted(section)),
-            meant_key(section, key),
-        ),
-        EventKind::OutsideSection => (
-            "the line stands before the first section: systemd ignores it".to_owned(),
-            "write `[Service]` above it".to_owned(),
-        ),
-        EventKind::MalformedLine => (
+fn ignored_line(snapshot: &Snapshot, event: &Event) -> Option<Finding> {
+    let new = |message: String, fix: String| {
+        Finding::new("SD011", Severity::Warning, event.at.clone(), message)
+            .fix(format!("{fix}, then {}", reload(snapshot)))
+    };
+    let header = event.text.lines().next().unwrap_or_default();
+    let finding = match &event.kind {
+        EventKind::UnknownSection => {
+            let message = format!("systemd knows no section {} and ignores its settings", quoted(header));
+            header_corrected(event, header, |fix| new(message, fix))
+        }
+        EventKind::UnknownKey { section, key } => unknown_key(event, section, key, new),
+        EventKind::OutsideSection => outside_section(snapshot, event, new),
+        EventKind::MalformedLine => new(
             format!("this line is neither a section nor an assignment: systemd ignores '{}'", quoted(&event.text)),
             "write it as KEY=VALUE, or make it a comment with `#`".to_owned(),
         ),
-        EventKind::RestOfFileLost { reason } if !reason.contains("UTF-8") => (
-            format!("systemd stops reading the file here ({reason}): the rest of it is lost"),
-            "correct this line".to_owned(),
-        ),
-        EventKind::FileUnreadable { reason } => (
-            format!("systemd cannot read this file ({reason})"),
+        EventKind::RestOfFileLost { reason } if !reason.contains("UTF-8") => {
+            let message = format!("systemd stops reading the file here, because {reason}. It ignores the rest");
+            header_corrected(event, header, |fix| new(message, fix))
+        }
+        EventKind::FileUnreadable { reason } => new(
+            format!("systemd cannot read this file: {reason}"),
             "make it a readable regular file, or delete it".to_owned(),
         ),
         _ => return None,
     };
-    let cuts_off = matches!(event.kind, EventKind::RestOfFileLost { .. });
-    let severity = if cuts_off && holds_flags(&event.text) { Severity::Error } else { Severity::Warning };
-    Some((severity, message, fix))
+    Some(finding)
+}
+
+/// With the section's name that is meant, where it is near.
+fn header_corrected(event: &Event, header: &str, new: impl FnOnce(String) -> Finding) -> Finding {
+    let name = header.trim().trim_matches(['[', ']']);
+    match nearest(name, &["Service", "Unit", "Install"]).filter(|_| header.starts_with('[')) {
+        Some(known) => new(format!("write `[{known}]` (names are case-sensitive)"))
+            .edit(&event.at, Change::Lines(vec![format!("[{known}]")])),
+        None => new("write the section's name as [Service], [Unit] or [Install]".to_owned()),
+    }
+}
+
+fn unknown_key(event: &Event, section: &str, key: &str, new: impl FnOnce(String, String) -> Finding) -> Finding {
+    let message = format!("systemd knows no key {} in [{}] and ignores the line", quoted(key), quoted(section));
+    if section != "Service" && KEYS.contains(&key) {
+        let finding = new(message, "move the line to the section [Service]".to_owned());
+        return finding
+            .edit(&event.at, Change::Lines(Vec::new()))
+            .edit(&event.at, Change::Append(format!("\n[Service]\n{}", event.text)));
+    }
+    match nearest(key, KEYS) {
+        Some(known) => new(message, format!("write `{known}=` (names are case-sensitive)"))
+            .edit(&event.at, Change::Text(known.to_owned())),
+        None => new(message, "correct the key, or delete the line".to_owned()),
+    }
+}
+
+/// An assignment before the first section: the section is written above it, and what else is wrong is corrected, too.
+fn outside_section(snapshot: &Snapshot, event: &Event, new: impl FnOnce(String, String) -> Finding) -> Finding {
+    let message = "this line stands before the first section: systemd ignores it".to_owned();
+    let (key, value) = event.text.split_once('=').unwrap_or_default();
+    let Some(known) = nearest(key.trim(), KEYS) else {
+        return new(message, "write the name of its section above it".to_owned());
+    };
+    let line = match meant_assignment(value).filter(|_| known == "Environment" && !value.contains('%')) {
+        Some((name, value)) => format!("{known}={}", environment_word(&name, &value)),
+        None => format!("{known}={}", value.trim()),
+    };
+    let file = event.at.file.rsplit('/').next().unwrap_or_default();
+    let dropins = snapshot.unit.dropins.iter().filter_map(|path| path.file_name()?.to_str());
+    let near = dropins.take(50).find(|name| *name != file && strsim::levenshtein(name, file) <= 2);
+    let near = near.map(|name| format!(". Perhaps {name} was meant in place of {}", quoted(file)));
+    new(message + &near.unwrap_or_default(), format!("write `[Service]` and `{line}` in place of it"))
+        .edit(&event.at, Change::Lines(vec!["[Service]".to_owned(), line]))
 }
 
 /// Whether the rest of a file is lost because of a command, of which SD008 tells: the event before it says so.
@@ -234,21 +314,16 @@ const KEYS: &[&str] = &[
     "User",
 ];
 
-fn meant_key(section: &str, key: &str) -> String {
-    const MAX_KEY_BYTES: usize = 64;
-    if section != "Service" && KEYS.contains(&key) {
-        return format!("move the line to the section [Service]: {key}= has no meaning in [{}]", quoted(section));
-    }
-    let nearest = KEYS
+/// The name that is meant, with at most two slips or in another case.
+fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
+    const MAX_NAME_BYTES: usize = 64;
+    let name = name.to_ascii_lowercase();
+    known
         .iter()
-        .filter(|_| key.len() <= MAX_KEY_BYTES)
-        .map(|known| (strsim::levenshtein(&key.to_ascii_lowercase(), &known.to_ascii_lowercase()), known))
+        .filter(|_| name.len() <= MAX_NAME_BYTES)
+        .map(|known| (strsim::levenshtein(&name, &known.to_ascii_lowercase()), *known))
         .min()
-        .filter(|(distance, _)| *distance <= 2);
-    match nearest {
-        Some((_, known)) => format!("write {known}= (names are case-sensitive)"),
-        None => "correct the key, or delete the line".to_owned(),
-    }
+        .and_then(|(slips, known)| (slips <= 2).then_some(known))
 }
 
 fn continuation_broken(snapshot: &Snapshot, report: &mut Report) {
@@ -276,32 +351,94 @@ fn continuation_broken(snapshot: &Snapshot, report: &mut Report) {
 
 fn backslash_blank(snapshot: &Snapshot, event: &Event, is_word: bool) -> Finding {
     let (severity, what) = if is_word {
-        (Severity::Fatal, "the kubelet gets an argument '\\' and exits with `unknown command`")
+        (Severity::Fatal, "the kubelet gets the argument '\\' and exits with `unknown command`")
     } else {
-        (Severity::Error, "the line is not continued")
+        (Severity::Error, "systemd does not continue the line")
     };
-    Finding::new(
-        "SD015",
-        severity,
-        event.at.clone(),
-        format!("the backslash at the end of this line is followed by a blank: {what}"),
-    )
-    .fix(format!("remove the blanks behind the backslash, then {}", reload(snapshot)))
+    let message = format!("a blank follows the backslash at the end of this line: {what}");
+    Finding::new("SD015", severity, event.at.clone(), message)
+        .fix(format!("delete the blanks behind the backslash, then {}", reload(snapshot)))
+        .edit(&event.at, Change::Text(String::new()))
 }
 
 fn cut_off(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, ended: &Event) -> Finding {
-    Finding::new(
-        "SD015",
-        Severity::Error,
-        event.at.clone(),
-        format!(
-            "the empty line at {} ends the continued line before it, and systemd ignores this part{}",
-            ended.at,
-            arrived.lost(&event.text)
-        ),
-    )
-    .fix(format!("delete the empty line, then {}", reload(snapshot)))
-    .step(ended.at.clone(), "the continuation ends here")
+    let message = format!("the empty line at {} ends the continued line above it: systemd ignores this line", ended.at);
+    let mut finding = Finding::new("SD015", Severity::Error, event.at.clone(), message)
+        .lost(arrived.lost(&event.text))
+        .fix(format!("delete the empty line, then {}", reload(snapshot)))
+        .step(ended.at.clone(), "the continued line ends here");
+    for line in (ended.at.line..event.at.line).rev() {
+        finding = finding.edit(&ended.at.at_line(line), Change::Lines(Vec::new()));
+    }
+    finding
+}
+
+fn bad_specifier(snapshot: &Snapshot, report: &mut Report) {
+    let arrived = Arrived::of(snapshot);
+    let bad = snapshot.unit.events.iter().enumerate().filter_map(|(index, event)| match event.kind {
+        // Of a command SD008 says so.
+        EventKind::BadSpecifier { letter } if !in_command(snapshot, index) => Some((event, letter)),
+        _ => None,
+    });
+    for (event, letter) in bad.take(MAX_FINDINGS) {
+        // A value may be a secret: the variable's name is enough.
+        let what = match event.text.split_once('=') {
+            Some((name, _)) => format!("ignores the whole assignment of {}", quoted(name)),
+            None => "ignores this setting".to_owned(),
+        };
+        let lost = arrived.lost(&event.text);
+        let severity = if lost.is_empty() { Severity::Warning } else { Severity::Error };
+        let message = format!("systemd knows no specifier `%{letter}` and {what}");
+        let finding = Finding::new("SD018", severity, percent(event, letter), message).lost(lost);
+        let fix = format!("write each literal percent sign as `%%` (`%%{letter}` for `%{letter}`)");
+        if finding.lost_flags.iter().any(|flag| flag.starts_with("--node-labels=") && flag.contains('%')) {
+            report.add(finding.fix(format!(
+                "{fix}, but not in a label, which may not hold one: correct the label, then {}",
+                reload(snapshot)
+            )));
+            continue;
+        }
+        let finding = finding.fix(format!("{fix}, then {}", reload(snapshot)));
+        report.add(
+            doubled(event, letter)
+                .into_iter()
+                .fold(finding, |finding, at| finding.edit(&at, Change::Text("%%".to_owned()))),
+        );
+    }
+}
+
+/// The place of the percent sign in question.
+fn percent(event: &Event, letter: char) -> Location {
+    let signs = doubled(event, letter);
+    signs.last().map_or_else(|| event.at.clone(), |at| at.at(at.line, at.column, 2))
+}
+
+/// The percent signs to double, from right to left: those of the unknown specifier, and those before two hexadecimal
+/// digits, as in a URL. None where the columns are not sure.
+fn doubled(event: &Event, letter: char) -> Vec<Location> {
+    let chars: Vec<char> = event.text.chars().collect();
+    // One pair of quotes stands before the percent sign, or none.
+    let quote = match usize::try_from(event.at.width).unwrap_or_default().checked_sub(chars.len()) {
+        Some(0) => 0,
+        Some(2) => 1,
+        _ => return Vec::new(),
+    };
+    let mut signs = Vec::new();
+    let mut at = 0;
+    while at < chars.len() && signs.len() < MAX_FINDINGS {
+        let is_hex = |offset: usize| chars.get(at + offset).is_some_and(char::is_ascii_hexdigit);
+        match (chars[at], chars.get(at + 1)) {
+            ('%', Some('%')) => at += 1,
+            ('%', next) if next == Some(&letter) || is_hex(1) && is_hex(2) => {
+                let before = u32::try_from(at).unwrap_or_default();
+                signs.push(event.at.at(event.at.line, event.at.column + quote + before, 1));
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    signs.reverse();
+    signs
 }
 
 #[cfg(test)]

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::{Finding, run};
-use crate::kubelet::{
-    effective::{Effective, From},
-    machine::{Known, survey},
-    resolve::{Inputs, snapshot},
-    snapshot::{Intent, Snapshot},
-    tree::MemoryTree,
+use crate::{
+    fix::plan,
+    kubelet::{
+        effective::{Effective, From},
+        machine::{Known, survey},
+        resolve::{Inputs, snapshot},
+        snapshot::{Intent, Snapshot},
+        tree::{MemoryTree, Tree},
+    },
 };
 
 /// kubeadm's unit and drop-in, as its Debian package has them.
@@ -73,12 +76,9 @@ pub(crate) fn with_settings(tree: &MemoryTree, inputs: Inputs, pairs: &[(&str, s
     // What the survey looks at depends on the settings.
     let (unit, flags) = (&snapshot.unit, &snapshot.flags);
     let machine = survey(tree, unit, flags, &snapshot.settings, &known);
-    snapshot.machine.socket_path = machine.socket_path;
-    snapshot.machine.runtime = machine.runtime;
-    snapshot.machine.cni_dir = machine.cni_dir;
-    snapshot.machine.cni_configs = machine.cni_configs;
-    snapshot.machine.cni_plugins = machine.cni_plugins;
-    snapshot.machine.resolv_conf = machine.resolv_conf;
+    snapshot.machine.cri.socket_path = machine.cri.socket_path;
+    snapshot.machine.cri.runtime = machine.cri.runtime;
+    snapshot.machine.network = machine.network;
     snapshot
 }
 
@@ -113,4 +113,27 @@ pub(crate) fn carets(tree: &MemoryTree, inputs: Inputs, rule: &str) -> Vec<Strin
             format!("{severity} {at}:{}+{}", at.column, at.width)
         })
         .collect()
+}
+
+/// The files as the edits of one rule leave them.
+pub(crate) fn fixed(tree: &MemoryTree, inputs: &Inputs, rule: &str) -> Vec<String> {
+    let files = fixed_files(tree, inputs, rule);
+    files.into_iter().filter_map(|file| Some(file.split_once('\n')?.1.to_owned())).collect()
+}
+
+/// What one rule finds, as `severity file:line`, with the flags that are lost.
+pub(crate) fn lost(tree: &MemoryTree, inputs: Inputs, rule: &str) -> Vec<String> {
+    let findings = findings_with(tree, inputs).into_iter().filter(|finding| finding.rule == rule);
+    let shown = findings.map(|finding| {
+        let severity = format!("{:?}", finding.severity).to_lowercase();
+        format!("{severity} {} {}", finding.at, finding.lost_flags.join(" ")).trim_end().to_owned()
+    });
+    shown.collect()
+}
+
+/// The files as the edits of one rule leave them, where they help: `path`, a line break, the text.
+pub(crate) fn fixed_files(tree: &MemoryTree, inputs: &Inputs, rule: &str) -> Vec<String> {
+    let judge = |tree: &dyn Tree| run(&snapshot(tree, inputs.clone()));
+    let plan = plan(tree, &judge, &|finding| finding.rule == rule);
+    plan.files.iter().map(|file| format!("{}\n{}", file.path.display(), file.after)).collect()
 }

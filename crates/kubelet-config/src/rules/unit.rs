@@ -31,9 +31,9 @@ fn bad_setting(snapshot: &Snapshot, report: &mut Report) {
         "SD008",
         Severity::Fatal,
         at.clone(),
-        format!("{} is '{state}' and cannot be started: {reason}", unit.name),
+        format!("systemd cannot start {}, whose state is '{state}': {reason}", unit.name),
     )
-    .fix(format!("correct {at} (a new `ExecStart=` needs an empty `ExecStart=` before it), then {}", reload(snapshot)));
+    .fix(format!("correct {at} (a new `ExecStart=` needs an empty `ExecStart=` above it), then {}", reload(snapshot)));
     let finding = unit
         .exec
         .iter()
@@ -53,17 +53,13 @@ fn old_command_stays(snapshot: &Snapshot, report: &mut Report) {
         if !is_bad_command(events, index) {
             continue;
         }
-        let finding = Finding::new(
-            "SD008",
-            Severity::Error,
-            event.at.clone(),
-            format!(
-                "systemd stops reading the drop-in at this `ExecStart=` ({reason}): the older command stays, and the \
-                 rest of the file is lost{}",
-                arrived.lost(&event.text)
-            ),
-        )
-        .fix(format!("correct the line (a literal percent sign is %%), then {}", reload(snapshot)));
+        let message = format!(
+            "systemd stops reading the drop-in at this line, because {reason}. It starts the older `ExecStart=` and \
+             ignores the rest of the file"
+        );
+        let finding = Finding::new("SD008", Severity::Error, event.at.clone(), message)
+            .lost(arrived.lost(&event.text))
+            .fix(format!("correct the line (a literal percent sign is `%%`), then {}", reload(snapshot)));
         report.add(match &snapshot.unit.exec {
             Some(exec) => finding.step(exec.at.clone(), "this command is started instead"),
             None => finding,
@@ -79,9 +75,9 @@ fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
                 "SD019",
                 Severity::Fatal,
                 Location::file(format!("/etc/systemd/system/{}", unit.name)),
-                format!("{} does not exist in systemd's search path", unit.name),
+                format!("systemd finds no unit {} in its search path", unit.name),
             )
-            .fix("install the package that brings the unit, or name another one with --unit"),
+            .fix("install the package that contains the unit, or name another unit with --unit"),
         ),
         LoadState::Masked { by } => report.add(
             Finding::new(
@@ -120,7 +116,7 @@ fn permissions(snapshot: &Snapshot, report: &mut Report) {
         report.not_checked("SD026", "the owners: all files belong to one user, as in a tree that was unpacked");
     }
     for file in files {
-        let wanted = if file.secret { "0600" } else { "0644" };
+        let expected = if file.secret { "0600" } else { "0644" };
         let (severity, what) = if file.mode & WRITABLE != 0 {
             let who = if file.mode & 0o002 != 0 { "everyone" } else { "its group" };
             (Severity::Error, format!("{who} can change what root runs"))
@@ -132,24 +128,24 @@ fn permissions(snapshot: &Snapshot, report: &mut Report) {
         } else {
             continue;
         };
-        report.add(permission(file, severity, &what, wanted));
+        report.add(permission(file, severity, &what, expected));
     }
 }
 
-fn permission(file: &TrustedFile, severity: Severity, what: &str, wanted: &str) -> Finding {
+fn permission(file: &TrustedFile, severity: Severity, what: &str, expected: &str) -> Finding {
     let path = &file.at.file;
     Finding::new(
         "SD026",
         severity,
         file.at.clone(),
         format!(
-            "{path} has mode {:04o} and belongs to {}:{}: {what}; it should be {wanted}, root:root",
+            "{path} has mode {:04o} and belongs to {}:{}, so that {what}. Mode {expected} and root:root are expected",
             file.mode & 0o7777,
             file.uid,
             file.gid
         ),
     )
-    .fix(format!("`chown root:root {path} && chmod {wanted} {path}`"))
+    .fix(format!("`chown root:root {path} && chmod {expected} {path}`"))
 }
 
 #[cfg(test)]

@@ -3,7 +3,13 @@
 use std::{collections::HashSet, sync::OnceLock};
 
 use super::{
-    super::{flags, location::Location, quantity, version::Version},
+    super::{
+        flags::{self, table::FLAGS},
+        location::Location,
+        quantity,
+        text::shortened,
+        version::Version,
+    },
     UnknownField,
     document::{Node, Value},
     fields::{self, FIELDS, Field, Kind},
@@ -14,6 +20,8 @@ use super::{
 pub(super) struct WrongType {
     pub(super) at: Location,
     pub(super) reason: String,
+    /// The same value in the type that the field takes.
+    pub(super) right: Option<String>,
 }
 
 /// What was found in a document.
@@ -69,26 +77,19 @@ impl Checked {
             if self.wrong.len() < MAX_FINDINGS {
                 self.wrong.push(WrongType {
                     at: node.at.clone(),
-                    reason: format!("{path} wants {}, not {}", wanted(kind), got(node, kind)),
+                    reason: format!("{path} takes {}, not {}", wanted(kind), got(node, kind)),
+                    // Headers may hold a password.
+                    right: right(node, kind).filter(|_| !path.starts_with("staticPodURLHeader")),
                 });
             }
             return;
         }
         match kind {
             Kind::Object => self.structure(node, &format!("{path}."), version),
-            Kind::List(Kind::Object) => {
-                let prefix = format!("{path}[].");
-                for item in node.items() {
-                    if item.value != Value::Null && !fits(item, Kind::Object) {
-                        self.value(item, path, Kind::Object, version);
-                    } else {
-                        self.structure(item, &prefix, version);
-                    }
-                }
-            }
             Kind::List(of) => {
+                let path = format!("{path}[]");
                 for item in node.items() {
-                    self.value(item, path, *of, version);
+                    self.value(item, &path, *of, version);
                 }
             }
             Kind::Map(of) => {
@@ -124,10 +125,24 @@ fn fits(node: &Node, kind: Kind) -> bool {
         (Kind::Int32, Value::Number(text)) => text.parse::<i32>().is_ok(),
         (Kind::Uint32, Value::Number(text)) => text.parse::<u32>().is_ok(),
         (Kind::Int64 | Kind::Flexible, Value::Number(text)) => text.parse::<i64>().is_ok(),
-        (Kind::Duration | Kind::Flexible, Value::String(text)) => flags::duration_nanos(text).is_ok(),
+        (Kind::Duration | Kind::Flexible, Value::String(text)) => flags::duration_nanos(text).is_some(),
         (Kind::Quantity, Value::String(text) | Value::Number(text)) => quantity::parse(text.trim()).is_some(),
         _ => false,
     }
+}
+
+/// A number or a boolean without its quotes, a number as text.
+fn right(node: &Node, kind: Kind) -> Option<String> {
+    let (text, right) = match (kind, &node.value) {
+        (Kind::Bool, Value::String(text)) => (text, Value::Bool(text == "true")),
+        (Kind::Int32 | Kind::Int64 | Kind::Uint32, Value::String(text)) => (text, Value::Number(text.clone())),
+        (Kind::String, Value::Number(text)) if node.at.width as usize == text.len() => {
+            return Some(format!("\"{text}\""));
+        }
+        _ => return None,
+    };
+    let right = Node { value: right, at: node.at.clone() };
+    (node.at.width > 0 && right.text().as_ref() == Some(text) && fits(&right, kind)).then(|| text.clone())
 }
 
 fn wanted(kind: Kind) -> &'static str {
@@ -137,7 +152,7 @@ fn wanted(kind: Kind) -> &'static str {
         Kind::Int64 => "a whole number",
         Kind::Uint32 => "a whole number from 0",
         Kind::Float => "a number",
-        Kind::String => "text (numbers and yes, no, on, off in quotes)",
+        Kind::String => "text, so that a number, yes, no, on or off needs quotes",
         Kind::Duration => "a duration such as 1m30s",
         Kind::Flexible => "a duration such as 5s, or nanoseconds",
         Kind::Quantity => "a quantity such as 100Mi",
@@ -192,8 +207,8 @@ fn meant(prefix: &str, key: &str) -> Option<&'static str> {
     if let Some(sibling) = same().find(|named| named.parent == prefix) {
         return Some(sibling.field.path);
     }
-    if let Some(path) = flags::table::find(&key.replace('_', "-")).and_then(|spec| spec.field) {
-        return Some(path);
+    if let Some(flag) = FLAGS.iter().find(|flag| flag.field.is_some() && bare(flag.name) == written) {
+        return flag.field;
     }
     let mut elsewhere = same();
     if let (Some(named), None) = (elsewhere.next(), elsewhere.next()) {
@@ -219,9 +234,4 @@ fn short(node: &Node) -> String {
         Value::Map(_) => "{…}".to_owned(),
         _ => shortened(&node.to_json().to_string()),
     }
-}
-
-/// At most 64 characters.
-fn shortened(text: &str) -> String {
-    text.chars().take(64).collect()
 }

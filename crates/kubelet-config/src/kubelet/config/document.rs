@@ -6,6 +6,8 @@
 mod build;
 mod scalar;
 
+pub use build::parse;
+
 use super::super::location::Location;
 
 /// The deepest nesting that is read; a `KubeletConfiguration` or a kubeconfig has 7 levels. Parsing takes no stack by
@@ -59,11 +61,6 @@ pub struct BadDocument {
     pub at: Location,
     /// Why.
     pub reason: String,
-}
-
-/// Reads the first document of `text`, as the kubelet does. Text without a document is `null`.
-pub fn parse(file: &Location, text: &str) -> Result<Node, BadDocument> {
-    build::first_document(file, text)
 }
 
 impl Node {

@@ -10,7 +10,7 @@ use super::{
     super::{
         flags::{CommandLine, FlagUse},
         location::Location,
-        tree::{Kind, Tree, Unreadable},
+        tree::{Kind, Tree},
         version::Version,
     },
     ConfigFile, ConfigFileState, Configuration, UnknownField, check,
@@ -25,7 +25,7 @@ const MAX_DROP_INS: usize = 2000;
 const MAX_FOLDERS: usize = 16;
 
 /// Reads the configuration that the flags name.
-pub(super) fn load(tree: &dyn Tree, flags: &CommandLine, version: Option<&Version>) -> Configuration {
+pub fn load(tree: &dyn Tree, flags: &CommandLine, version: Option<&Version>) -> Configuration {
     let mut config = Configuration::default();
     let mut merged = None;
     if let Some((used, path)) = path_of(flags, "config") {
@@ -84,7 +84,7 @@ impl Configuration {
         let checked = check::check(document, version);
         self.unknown.extend(checked.unknown);
         if let (ConfigFileState::Read, Some(wrong)) = (&file.state, checked.wrong.into_iter().next()) {
-            file.state = ConfigFileState::Bad { at: wrong.at, reason: wrong.reason };
+            file.state = ConfigFileState::Bad { at: wrong.at, reason: wrong.reason, right: wrong.right };
         }
     }
 
@@ -96,7 +96,7 @@ impl Configuration {
         for wrong in check::check(merged, version).wrong {
             let file = self.files.iter_mut().find(|file| file.drop_in && file.at.file == wrong.at.file);
             if let Some(file) = file.filter(|file| file.state == ConfigFileState::Read) {
-                file.state = ConfigFileState::Bad { at: wrong.at, reason: wrong.reason };
+                file.state = ConfigFileState::Bad { at: wrong.at, reason: wrong.reason, right: wrong.right };
             }
         }
     }
@@ -130,7 +130,7 @@ fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFi
     while let Some((path, kind, depth)) = rest.pop() {
         seen += 1;
         if seen > MAX_DROP_INS || depth > MAX_FOLDERS {
-            files.push(other(&path, bad(Location::file(&path), "holds more than we are ready to read")));
+            files.push(other(&path, bad(Location::file(&path), "holds more files than are read")));
             break;
         }
         if kind == Kind::Folder {
@@ -155,69 +155,63 @@ fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFi
 }
 
 fn bad(at: Location, reason: impl Into<String>) -> ConfigFileState {
-    ConfigFileState::Bad { at, reason: reason.into() }
+    ConfigFileState::Bad { at, reason: reason.into(), right: None }
 }
 
 fn read(tree: &dyn Tree, path: &Path, used: &FlagUse, drop_in: bool) -> ConfigFile {
     let at = Location::file(path);
     let (state, document) = match tree.read(path) {
         Err(error) if error.is_not_found() => (ConfigFileState::Missing, None),
-        Err(error) => (bad(at.clone(), unreadable(&error)), None),
-        Ok(bytes) => match parse(&at, &bytes, drop_in) {
-            Ok(document) => (ConfigFileState::Read, Some(document)),
-            Err((state, document)) => (state, document),
-        },
+        Err(error) => (bad(at.clone(), error.to_string()), None),
+        Ok(bytes) => parse(&at, &bytes, drop_in),
     };
     ConfigFile { at, declared: used.at.clone(), drop_in, state, document }
 }
 
-fn unreadable(error: &Unreadable) -> String {
-    error.to_string()
-}
-
-/// A document, or why the kubelet exits over it; a document that could be read in spite of that goes along.
-fn parse(at: &Location, bytes: &[u8], drop_in: bool) -> Result<Node, (ConfigFileState, Option<Node>)> {
-    let fatal = |state| (state, None);
-    if bytes.is_empty() {
-        return Err(fatal(bad(at.clone(), "is empty")));
-    }
-    let Ok(text) = std::str::from_utf8(bytes) else {
-        return Err(fatal(bad(at.clone(), "is not UTF-8")));
+/// A document, and whether the kubelet exits over it.
+fn parse(at: &Location, bytes: &[u8], drop_in: bool) -> (ConfigFileState, Option<Node>) {
+    let text = match std::str::from_utf8(bytes) {
+        Ok("") => return (bad(at.clone(), "is empty"), None),
+        Ok(text) => text,
+        Err(_) => return (bad(at.clone(), "is not UTF-8"), None),
     };
-    let document = document::parse(at, text).map_err(|error| fatal(bad(error.at, error.reason)))?;
+    let document = match document::parse(at, text) {
+        Ok(document) => document,
+        Err(error) => return (bad(error.at, error.reason), None),
+    };
     // What begins with a brace is read as JSON, which is stricter than YAML's flow style.
-    if text.trim_start().starts_with('{')
-        && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text)
-    {
-        let number = |value: usize| u32::try_from(value).unwrap_or(0);
-        let place = at.at(number(error.line()), number(error.column()), 0);
-        let reason = "begins with a brace, so that it is read as JSON, and is none from here on";
-        return Err((bad(place, reason), Some(document)));
-    }
-    match wrong_kind(at, &document).or_else(|| drop_in.then(|| first_duplicate(&document)).flatten()) {
-        Some((place, reason)) => Err((bad(place, reason), Some(document))),
-        None => Ok(document),
-    }
+    let json_error =
+        text.trim_start().starts_with('{').then(|| serde_json::from_str::<serde::de::IgnoredAny>(text).err());
+    let wrong = match json_error.flatten() {
+        Some(error) => {
+            let number = |value: usize| u32::try_from(value).unwrap_or(0);
+            let reason = "begins with a brace, so the kubelet reads it as JSON, and this is not JSON";
+            Some((at.at(number(error.line()), number(error.column()), 0), reason.to_owned()))
+        }
+        None => wrong_kind(at, &document).or_else(|| drop_in.then(|| first_duplicate(&document)).flatten()),
+    };
+    (wrong.map_or(ConfigFileState::Read, |(at, reason)| bad(at, reason)), Some(document))
 }
 
-const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
-const KIND: &str = "KubeletConfiguration";
+/// What makes a document a configuration of the kubelet's.
+pub(super) const KIND: [(&str, &str); 2] =
+    [("kind", "KubeletConfiguration"), ("apiVersion", "kubelet.config.k8s.io/v1beta1")];
 
 /// Why a document is no `KubeletConfiguration`, and where.
 pub(super) fn wrong_kind(at: &Location, document: &Node) -> Option<(Location, String)> {
     if !matches!(document.value, Value::Map(_)) {
-        return Some((at.clone(), format!("holds {}, not a {KIND}", document.kind())));
+        return Some((at.clone(), format!("holds {}, not a KubeletConfiguration", document.kind())));
     }
-    for (key, wanted) in [("kind", KIND), ("apiVersion", API_VERSION)] {
+    for (key, wanted) in KIND {
         // Go's own decoder reads these two, and takes any case.
         let entry = document.entries().iter().rev().find(|entry| entry.key.eq_ignore_ascii_case(key));
         match entry.map(|entry| (&entry.node.value, &entry.node.at)) {
             Some((Value::String(text), _)) if text == wanted => {}
             Some((Value::Null, _)) | None => {
-                return Some((at.clone(), format!("has no {key}: write {key}: {wanted}")));
+                return Some((at.clone(), format!("has no {key}")));
             }
             Some((_, place)) => {
-                return Some((place.clone(), format!("its {key} is not {wanted}")));
+                return Some((place.clone(), format!("has another {key} than {wanted}")));
             }
         }
     }
@@ -229,7 +223,7 @@ fn first_duplicate(node: &Node) -> Option<(Location, String)> {
     let mut seen = std::collections::HashSet::new();
     for entry in node.entries() {
         if !seen.insert(entry.key.as_str()) {
-            let reason = "a key stands twice in its map, which a drop-in must not have";
+            let reason = "has a key twice in one map, which the kubelet refuses in a drop-in";
             return Some((entry.at.clone(), reason.to_owned()));
         }
         if let Some(found) = first_duplicate(&entry.node) {

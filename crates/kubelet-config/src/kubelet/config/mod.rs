@@ -6,6 +6,8 @@ pub mod fields;
 mod load;
 mod merge;
 
+pub use load::load;
+
 use document::{Entry, Node};
 
 use super::location::Location;
@@ -25,6 +27,8 @@ pub enum ConfigFileState {
         at: Location,
         /// Why.
         reason: String,
+        /// The same value in the type that the field takes, where only the type is wrong.
+        right: Option<String>,
     },
 }
 
@@ -47,6 +51,15 @@ impl ConfigFile {
     /// Whether it could be parsed, and is no `KubeletConfiguration` of `v1beta1`.
     pub fn lacks_kind(&self) -> bool {
         self.document.as_ref().is_some_and(|document| load::wrong_kind(&self.at, document).is_some())
+    }
+
+    /// What of `kind` and `apiVersion` is not written, each with its value.
+    pub fn missing_kind(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let is_written = |key: &str| {
+            let entries = self.document.as_ref().map_or(&[][..], Node::entries);
+            entries.iter().any(|entry| entry.key.eq_ignore_ascii_case(key))
+        };
+        load::KIND.into_iter().filter(move |(key, _)| !is_written(key))
     }
 }
 
@@ -91,15 +104,6 @@ impl Configuration {
     pub fn entry(&self, path: &str) -> Option<&Entry> {
         self.merged.as_ref()?.find(path)
     }
-}
-
-/// Reads the configuration that the flags name.
-pub fn load(
-    tree: &dyn super::tree::Tree,
-    flags: &super::flags::CommandLine,
-    version: Option<&super::version::Version>,
-) -> Configuration {
-    load::load(tree, flags, version)
 }
 
 #[cfg(test)]

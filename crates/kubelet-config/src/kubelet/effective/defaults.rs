@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Values that older releases had by default: up to which one, field, value. From the change logs of 1.27
-/// (kubernetes/kubernetes#116121) and 1.35 (#134298), and from the feature gates of `pkg/features/kube_features.go` 1.36.3.
+/// (kubernetes/kubernetes#116121) and 1.35 (#134298), and from the feature gates of `pkg/features/kube_features.go` 1.36.3, and `defaults.go` 1.37.2.
 const BEFORE: &[(u16, &str, Option<&str>)] = &[
     (27, "eventBurst", Some("10")),
     (27, "eventRecordQPS", Some("5")),
@@ -22,6 +22,7 @@ const BEFORE: &[(u16, &str, Option<&str>)] = &[
     (35, "failCgroupV1", Some("false")),
     (35, "crashLoopBackOff.maxContainerRestartPeriod", None),
     (35, "imagePullCredentialsVerificationPolicy", None),
+    (37, "memoryThrottlingFactor", Some("0.9")),
 ];
 
 /// What a kubelet without `--config` has instead: `applyLegacyDefaults` in `cmd/kubelet/app/options/options.go`. Its
@@ -35,8 +36,13 @@ const LEGACY: &[(&str, &str)] = &[
 ];
 
 /// Fields that stay unset, in Go a nil pointer, and then mean something else than zero.
-const UNSET: &[&str] =
-    &["maxParallelImagePulls", "singleProcessOOMKill", "tracing.samplingRatePerMillion", "userNamespaces.idsPerPod"];
+const UNSET: &[&str] = &[
+    "maxParallelImagePulls",
+    "memoryThrottlingFactor",
+    "singleProcessOOMKill",
+    "tracing.samplingRatePerMillion",
+    "userNamespaces.idsPerPod",
+];
 
 /// Flags without a field that have a default: `cmd/kubelet/app/options/options.go`.
 const FLAGS: &[(&str, &str)] = &[("--cert-dir", "\"/var/lib/kubelet/pki\""), ("--root-dir", "\"/var/lib/kubelet\"")];

@@ -72,17 +72,17 @@ fn joined(before: Option<Effective>, value: Value, used: &FlagUse) -> Effective 
 
 /// A flag's value as JSON, in the form of its field.
 fn value_of(kind: ValueKind, text: &str) -> Option<Value> {
-    if flags::check_value(kind, text).is_err() {
+    if !kind.takes(text) {
         return None;
     }
     Some(match kind {
-        ValueKind::Bool => flags::parse_bool(text).ok()?.into(),
-        ValueKind::Int32 | ValueKind::Int => flags::parse_int(text, 64).ok()?.into(),
+        ValueKind::Bool => flags::parse_bool(text)?.into(),
+        ValueKind::Int32 | ValueKind::Int => flags::parse_int(text, 64)?.into(),
         ValueKind::Uint => text.parse::<u32>().ok()?.into(),
         ValueKind::Duration => duration::normal(text)?.into(),
         ValueKind::Ip if text.is_empty() => return None,
         ValueKind::String | ValueKind::Ip | ValueKind::Quantity | ValueKind::Version => text.into(),
-        ValueKind::Strings => csv(text).into(),
+        ValueKind::Strings => flags::csv(text)?.into(),
         ValueKind::Map | ValueKind::OnePair | ValueKind::Labels | ValueKind::Thresholds => {
             map(kind, text, |value| value.into())
         }
@@ -130,28 +130,4 @@ fn module(text: &str) -> Option<Value> {
     let (pattern, verbosity) = text.split_once('=')?;
     let verbosity: u32 = verbosity.trim().parse().ok()?;
     Some(json!({"filePattern": pattern.trim(), "verbosity": verbosity}))
-}
-
-/// One record of Go's `encoding/csv`, as pflag reads lists; `""` in quotes is a quote.
-fn csv(text: &str) -> Vec<String> {
-    let mut items = Vec::new();
-    if text.is_empty() {
-        return items;
-    }
-    let mut item = String::new();
-    let mut quoted = false;
-    let mut letters = text.chars().peekable();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '"' if quoted && letters.peek() == Some(&'"') => {
-                letters.next();
-                item.push('"');
-            }
-            '"' => quoted = !quoted,
-            ',' if !quoted => items.push(std::mem::take(&mut item)),
-            _ => item.push(letter),
-        }
-    }
-    items.push(item);
-    items
 }

@@ -5,13 +5,15 @@ pub mod parse;
 pub mod table;
 mod value;
 
-pub(super) use number::{parse_bool, parse_int};
-pub use value::{check_value, duration_nanos, go_quote, pairs};
+pub(super) use number::parse_int;
+pub use number::{duration_nanos, parse_bool};
+pub(super) use value::csv;
+pub use value::pairs;
 
 use super::{location::Location, version::Minor};
 
-/// The form that pflag wants of a value; [`check_value`] has its rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The form that pflag wants of a value; [`ValueKind::takes`] has its rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 pub enum ValueKind {
     /// `--x`, `--x=true`, `--x=false`; takes no word of its own.
     Bool,
@@ -59,26 +61,28 @@ impl ValueKind {
         matches!(self, Self::Bool | Self::Version)
     }
 
-    /// A value of that form, for the fix of a bad one.
-    pub fn example(self) -> &'static str {
+    /// What a value of that kind is, and one for an example.
+    pub fn form(self) -> (&'static str, &'static str) {
         match self {
-            Self::Bool | Self::Version => "true",
-            Self::String => "text",
-            Self::Int32 | Self::Int => "110",
-            Self::Uint => "2",
-            Self::Duration => "10s",
-            Self::Ip => "10.0.0.7",
-            Self::Quantity => "64Ki",
-            Self::Strings => "first,second",
-            Self::Map => "cpu=200m,memory=500Mi",
-            Self::OnePair => "full-pcpus-only=true",
-            Self::Labels => "example.com/pool=blue",
-            Self::Headers => "X-Token:value",
-            Self::Thresholds => "memory.available<100Mi",
-            Self::Gates => "NodeSwap=true",
-            Self::Taints => "example.com/dedicated=gpu:NoSchedule",
-            Self::ReservedMemory => "0:memory=1Gi",
-            Self::VModule => "kubelet=4",
+            Self::Bool => ("true or false", "true"),
+            Self::Version => ("true, false or raw", "true"),
+            Self::String => ("text", "text"),
+            Self::Int32 => ("a whole number of 32 bits", "110"),
+            Self::Int => ("a whole number", "110"),
+            Self::Uint => ("a whole number from 0 to 2147483647", "2"),
+            Self::Duration => ("a duration with its unit", "10s"),
+            Self::Ip => ("an IP address", "10.0.0.7"),
+            Self::Quantity => ("a quantity", "64Ki"),
+            Self::Strings => ("a list with commas", "first,second"),
+            Self::Map => ("pairs of the form key=value", "cpu=200m,memory=500Mi"),
+            Self::OnePair => ("a pair of the form key=value", "full-pcpus-only=true"),
+            Self::Labels => ("pairs of the form key=value", "example.com/pool=blue"),
+            Self::Headers => ("pairs of the form name:value", "X-Token:value"),
+            Self::Thresholds => ("pairs of the form signal<quantity", "memory.available<100Mi"),
+            Self::Gates => ("pairs of the form name=true or name=false", "NodeSwap=true"),
+            Self::Taints => ("taints of the form key=value:Effect", "example.com/dedicated=gpu:NoSchedule"),
+            Self::ReservedMemory => ("amounts of the form NUMA-node:type=quantity", "0:memory=1Gi"),
+            Self::VModule => ("pairs of the form pattern=number", "kubelet=4"),
         }
     }
 }
@@ -99,8 +103,6 @@ pub enum Repeat {
 pub struct FlagSpec {
     /// Its name without dashes, with `-` for `_`.
     pub name: &'static str,
-    /// Its one-letter form (`v`, `h`).
-    pub shorthand: Option<char>,
     /// The form of its value.
     pub value: ValueKind,
     /// What a second use means.

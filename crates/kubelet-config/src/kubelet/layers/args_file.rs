@@ -10,7 +10,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use super::{
-    super::location::Location,
+    super::{location::Location, text::shortened},
     {ArgsOddity, Oddity},
 };
 
@@ -64,7 +64,7 @@ impl Split {
     fn odd(&mut self, what: Oddity, at: Location, line: &str) {
         let known = self.oddities.iter().rev().take_while(|odd| odd.at.line == at.line).any(|odd| odd.what == what);
         if !known && self.oddities.len() < MAX_ODDITIES {
-            self.oddities.push(ArgsOddity { at, what, text: super::shortened(line.trim()) });
+            self.oddities.push(ArgsOddity { at, what, text: shortened(line.trim()) });
         }
     }
 

@@ -2,7 +2,7 @@
 //! program, or nowhere that can be seen.
 
 use super::{
-    super::{systemd::Arg, systemd::Unit, tree::Tree},
+    super::{systemd::Arg, systemd::Unit, text::shortened, tree::Tree},
     Unknown,
     rancher::{Flavor, K3S, RKE2},
 };
@@ -143,7 +143,7 @@ fn interpreter(tree: &dyn Tree, program: &str) -> Option<String> {
     // A binary is larger than what is read here, which is as good as no script: a script of that size is none.
     let text = tree.read_bounded(program.as_ref(), super::super::tree::MAX_FILE_BYTES).ok()?;
     let line = text.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-    Some(super::shortened(&format!("#!{}", String::from_utf8_lossy(line).trim())))
+    Some(shortened(&format!("#!{}", String::from_utf8_lossy(line).trim())))
 }
 
 /// Whether a shell's words give it a command: `-c`, `-ec`, ….

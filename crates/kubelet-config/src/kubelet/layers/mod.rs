@@ -17,6 +17,7 @@ use super::{
     location::Location,
     systemd::{Arg, Unit},
     tree::Tree,
+    version::{Minor, Version},
 };
 
 pub use candidates::candidates;
@@ -39,6 +40,21 @@ pub enum Launcher {
 }
 
 impl Launcher {
+    /// The name of k3s or RKE2; in small letters that of its program and its folders.
+    pub fn rancher_name(self) -> Option<&'static str> {
+        match self {
+            Self::K3s => Some("k3s"),
+            Self::Rke2 => Some("RKE2"),
+            _ => None,
+        }
+    }
+
+    /// Whether the order of the arguments is known. k3s and RKE2 sort their flags by name, but which others the host's
+    /// state adds (`--runtime-cgroups`) is not known.
+    pub fn is_order_significant(self) -> bool {
+        self.rancher_name().is_none()
+    }
+
     /// Whether the kubelet has no process of its own.
     pub fn is_in_process(self) -> bool {
         matches!(self, Self::K3s | Self::MicroK8s)
@@ -58,6 +74,34 @@ pub struct ReplacedList {
     pub by: Location,
     /// Whether the command line replaces it, where no `+` helps.
     pub by_command_line: bool,
+}
+
+/// A key of a configuration file of k3s or RKE2 that is none of its options.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownOption {
+    /// The key.
+    pub key: String,
+    /// Where it stands.
+    pub at: Location,
+    /// Its values, each with its place.
+    pub items: Vec<(String, Location)>,
+    /// The option that was probably meant.
+    pub meant: Option<&'static str>,
+    /// Whether that one is given, too.
+    pub is_given: bool,
+    /// Whether the program exits because of it. Else it logs `Unknown flag` and goes on without it.
+    pub is_fatal: bool,
+}
+
+/// Where one adds an item to `kubelet-arg`: this text, with the item between its parts, is put in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewArgument {
+    /// In front of the first item that counts; a file as a whole, if there is none yet.
+    pub at: Location,
+    /// What comes before the item.
+    pub before: String,
+    /// What comes behind it.
+    pub after: String,
 }
 
 /// An oddity of an arguments file: its reader makes something else of the line than its writer meant.
@@ -97,12 +141,14 @@ pub struct KubeletCommand {
     pub args: Vec<Arg>,
     /// For each of `args` whether the distribution adds it by itself: no finding blames the user's files for it.
     pub built_in: Vec<bool>,
-    /// Whether the order of the arguments is known.
-    pub order_significant: bool,
     /// The second layer's files that were read, in order.
     pub files: Vec<Location>,
     /// Lists that were replaced.
     pub replaced: Vec<ReplacedList>,
+    /// Keys of the second layer's files that are none of its options.
+    pub unknown_options: Vec<UnknownOption>,
+    /// Where the second layer's files take another flag for the kubelet.
+    pub new_argument: Option<NewArgument>,
     /// Oddities of an arguments file.
     pub oddities: Vec<ArgsOddity>,
     /// Whether the distribution's server is known not to add `--cloud-provider=external` (`None`: not known).
@@ -134,9 +180,10 @@ impl KubeletCommand {
             launcher,
             args: Vec::new(),
             built_in: Vec::new(),
-            order_significant: true,
             files: Vec::new(),
             replaced: Vec::new(),
+            unknown_options: Vec::new(),
+            new_argument: None,
             oddities: Vec::new(),
             server_disables_cloud_controller: None,
             unreadable: Vec::new(),
@@ -157,19 +204,20 @@ impl KubeletCommand {
         self
     }
 
-    /// Puts the distribution's own settings in the place of the kubelet's defaults.
-    pub fn apply_settings(&self, settings: &mut Settings) {
+    /// Puts the distribution's own settings in the place of the kubelet's defaults. Before 1.32 k3s and RKE2 give them
+    /// as flags, so that a file that the operator names with `--config` does not override them.
+    pub fn apply_settings(&self, settings: &mut Settings, version: Option<&Version>) {
+        let are_flags = version.is_some_and(|version| version.minor < Minor(32));
         for (path, value) in &self.settings {
-            let is_default = settings.get(path).is_none_or(|setting| matches!(setting.from, Origin::Default { .. }));
-            if is_default {
-                settings.0.insert(
-                    (*path).to_owned(),
-                    Effective {
-                        value: value.clone(),
-                        from: Origin::Distribution,
-                        keys: std::collections::BTreeMap::new(),
-                    },
-                );
+            let is_overridden = settings.get(path).is_none_or(|setting| match setting.from {
+                Origin::Default { .. } => true,
+                Origin::File(_) => are_flags,
+                _ => false,
+            });
+            if is_overridden {
+                let keys = std::collections::BTreeMap::new();
+                let effective = Effective { value: value.clone(), from: Origin::Distribution, keys };
+                settings.0.insert((*path).to_owned(), effective);
             }
         }
     }
@@ -187,14 +235,5 @@ pub fn resolve_command(tree: &dyn Tree, unit: &Unit, hostname: Option<&str>) -> 
         direct::Start::MicroK8s { instance, first } => snaps::microk8s(tree, unit, &instance, first),
         direct::Start::K8sSnap { instance } => snaps::k8s(tree, unit, &instance),
         direct::Start::Hidden(unknown) => KubeletCommand::hidden(Launcher::Script, unknown),
-    }
-}
-
-/// The text of a bounded part of a line, for events and messages.
-fn shortened(text: &str) -> String {
-    const MAX: usize = 200;
-    match text.char_indices().nth(MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }

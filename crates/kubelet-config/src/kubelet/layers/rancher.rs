@@ -44,15 +44,14 @@ pub(super) fn resolve_command(
     hostname: Option<&str>,
 ) -> KubeletCommand {
     let mut kubelet = KubeletCommand::new(flavor.launcher);
-    // Flags are sorted by name, but which others the host's state adds (`--runtime-cgroups`) is not known.
-    kubelet.order_significant = false;
     let Some((command, role)) = command(unit, first) else {
         return kubelet;
     };
     let Some(word) = unit.argv.get(command) else {
         return kubelet;
     };
-    let options = options::read(tree, unit, flavor, unit.argv.get(command + 1..).unwrap_or_default(), &mut kubelet);
+    let options =
+        options::read(tree, unit, (flavor, role), unit.argv.get(command + 1..).unwrap_or_default(), &mut kubelet);
     let with_cloud_provider = flavor.launcher == Launcher::Rke2 && options.text("cloud-provider-name").is_some();
     if role == Role::Server {
         kubelet.server_disables_cloud_controller =

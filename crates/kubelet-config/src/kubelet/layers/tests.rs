@@ -167,10 +167,12 @@ fn the_distributions_settings_stand_in_the_place_of_defaults_alone() {
             Effective { value: Value::from(0), from, keys: std::collections::BTreeMap::new() },
         );
     }
-    command.apply_settings(&mut settings);
+    command.apply_settings(&mut settings, None);
     assert_eq!(settings.int("a"), Some(1));
     assert_eq!(settings.int("b"), Some(0));
     assert_eq!(settings.get("c").unwrap().from, Origin::Distribution);
+    command.apply_settings(&mut settings, Some(&"1.31.9".parse().unwrap()));
+    assert_eq!(settings.int("b"), Some(1));
 }
 
 proptest! {

@@ -9,8 +9,8 @@ use std::{
 use toml::de::DeTable;
 
 use super::{
-    super::{location::Location, tree::Tree},
-    Located, Runtime, RuntimeKind, glob,
+    super::{location::Location, systemd::glob, tree::Tree},
+    Located, Runtime, RuntimeKind,
     toml_file::{self, MAX_ITEMS, TomlFile, get, table},
 };
 
@@ -44,7 +44,6 @@ struct Section {
     default_runtime: Option<String>,
     runtimes: BTreeMap<String, Handler>,
     conf_dir: Option<Located<String>>,
-    bin_dir: Option<Located<String>>,
 }
 
 /// A `runtimes.NAME` table.
@@ -68,7 +67,6 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, version: Option<&str>, installe
         systemd_cgroup: None,
         cri_disabled: None,
         cni_conf_dir: None,
-        cni_bin_dir: None,
         socket: None,
         problems,
     };
@@ -95,9 +93,7 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, version: Option<&str>, installe
         other.is_some_and(|other| other.value == driver.value)
     });
     runtime.cri_disabled = disabled(&layers, major);
-    let same = |one: Option<&Located<String>>, other: Option<&Located<String>>| one.filter(|_| one == other).cloned();
-    runtime.cni_conf_dir = same(first.conf_dir.as_ref(), second.conf_dir.as_ref());
-    runtime.cni_bin_dir = same(first.bin_dir.as_ref(), second.bin_dir.as_ref());
+    runtime.cni_conf_dir = first.conf_dir.clone().filter(|_| first.conf_dir == second.conf_dir);
     runtime.socket = layers.into_iter().rev().find_map(|layer| layer.address);
     runtime
 }
@@ -149,7 +145,8 @@ fn load(tree: &dyn Tree, main: &Path, problems: &mut Vec<(Location, String)>) ->
 
 /// The files that an import names: containerd takes it for a pattern if it has an asterisk.
 fn imported(tree: &dyn Tree, path: &Path) -> Vec<PathBuf> {
-    if path.to_string_lossy().contains('*') { glob::matches(tree, path) } else { vec![path.to_owned()] }
+    let pattern = path.to_string_lossy();
+    if pattern.contains('*') { glob(tree, &pattern) } else { vec![path.to_owned()] }
 }
 
 fn layer(file: &TomlFile<'_>) -> Layer {
@@ -198,16 +195,7 @@ fn section(file: &TomlFile<'_>, cri: &DeTable<'_>) -> Section {
         runtimes.insert("default".to_owned(), own);
         default_runtime = Some("default".to_owned());
     }
-    Section {
-        default_runtime,
-        runtimes,
-        conf_dir: file.string(cri, &["cni", "conf_dir"]),
-        bin_dir: file
-            .strings(cri, &["cni", "bin_dirs"])
-            .into_iter()
-            .next()
-            .or_else(|| file.string(cri, &["cni", "bin_dir"])),
-    }
+    Section { default_runtime, runtimes, conf_dir: file.string(cri, &["cni", "conf_dir"]) }
 }
 
 /// The names that the CRI plugin's section has in a file of this schema, for this major version of containerd.
@@ -249,8 +237,6 @@ impl Section {
         self.default_runtime = name.or_else(|| self.default_runtime.take());
         let folder = from.conf_dir.clone();
         self.conf_dir = folder.or_else(|| self.conf_dir.take());
-        let folder = from.bin_dir.clone();
-        self.bin_dir = folder.or_else(|| self.bin_dir.take());
     }
 
     /// Whether the default runtime uses systemd's cgroups. Without `SystemdCgroup` runc's shims do not; other runtimes

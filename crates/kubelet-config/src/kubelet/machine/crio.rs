@@ -29,7 +29,6 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, folder: &Path, version: Option<
         systemd_cgroup: None,
         cri_disabled: None,
         cni_conf_dir: None,
-        cni_bin_dir: None,
         socket: None,
         problems: Vec::new(),
     };
@@ -86,10 +85,6 @@ fn take(runtime: &mut Runtime, path: &Path, text: &str) {
     if let Some(folder) = file.string(crio, &["crio", "network", "network_dir"]) {
         runtime.cni_conf_dir = Some(folder);
     }
-    let folders = file.strings(crio, &["crio", "network", "plugin_dirs"]);
-    if let Some(folder) = folders.into_iter().next() {
-        runtime.cni_bin_dir = Some(folder);
-    }
 }
 
 #[cfg(test)]
@@ -106,10 +101,7 @@ mod tests {
     fn the_last_file_that_says_it_counts() {
         let tree = MemoryTree::new()
             .file(DEFAULT_CONFIG, "[crio.runtime]\ncgroup_manager = \"systemd\"\n")
-            .file(
-                "/etc/crio/crio.conf.d/10-crio.conf",
-                "[crio.network]\nnetwork_dir = '/etc/cni/x'\nplugin_dirs = ['/opt/a', '/opt/b']\n",
-            )
+            .file("/etc/crio/crio.conf.d/10-crio.conf", "[crio.network]\nnetwork_dir = '/etc/cni/x'\n")
             .file(
                 "/etc/crio/crio.conf.d/20-driver",
                 "[crio.runtime]\n\ncgroup_manager = \"cgroupfs\"\n[crio.api]\nlisten = '/run/c.sock'\n",
@@ -119,7 +111,6 @@ mod tests {
         assert!(!driver.value);
         assert_eq!(driver.at.to_string(), "/etc/crio/crio.conf.d/20-driver:3");
         assert_eq!(found.cni_conf_dir.unwrap().value, "/etc/cni/x");
-        assert_eq!(found.cni_bin_dir.unwrap().value, "/opt/a");
         assert_eq!(found.socket.unwrap().value, "/run/c.sock");
     }
 

@@ -4,30 +4,24 @@ use std::{collections::BTreeMap, path::Path};
 
 use super::{
     super::{effective::Settings, tree::Tree},
-    Located, text,
+    Kernel, Located, memory, text,
 };
 
 /// The kernel settings that rules read, by their names in sysctl.conf(5).
 const SYSCTLS: &[&str] = &[
-    "fs.inotify.max_user_instances",
-    "fs.inotify.max_user_watches",
     "kernel.keys.root_maxbytes",
     "kernel.keys.root_maxkeys",
     "kernel.panic",
     "kernel.panic_on_oops",
-    "kernel.pid_max",
-    "net.bridge.bridge-nf-call-ip6tables",
     "net.bridge.bridge-nf-call-iptables",
     "net.ipv4.ip_forward",
     "net.ipv6.conf.all.forwarding",
-    "net.netfilter.nf_conntrack_count",
-    "net.netfilter.nf_conntrack_max",
     "vm.overcommit_memory",
     "vm.panic_on_oom",
 ];
 
 /// The kernel settings that are there.
-pub(super) fn sysctls(tree: &dyn Tree) -> BTreeMap<&'static str, Located<String>> {
+fn sysctls(tree: &dyn Tree) -> BTreeMap<&'static str, Located<String>> {
     let path = |name: &str| format!("/proc/sys/{}", name.replace('.', "/"));
     SYSCTLS.iter().filter_map(|name| Some((*name, text::first_word(tree, &path(name))?))).collect()
 }
@@ -39,7 +33,7 @@ const V1_HIERARCHIES: &[&str] = &["systemd", "memory", "cpu", "cpu,cpuacct", "pi
 
 /// Whether `/sys/fs/cgroup` is the unified hierarchy: its root has `cgroup.controllers`, and no v1 hierarchy lies
 /// beside it. A hybrid host counts as v1, as it does for the kubelet, which looks at the file system's type.
-pub(super) fn cgroup_v2(tree: &dyn Tree) -> Option<bool> {
+fn cgroup_v2(tree: &dyn Tree) -> Option<bool> {
     let folder = Path::new(CGROUPS);
     if tree.exists(&folder.join("cgroup.controllers")) {
         return Some(true);
@@ -52,7 +46,7 @@ const NAMED_BY: &[&str] = &["cgroupRoot", "kubeReservedCgroup", "systemReservedC
 
 /// The cgroups that the settings name, as they are written there, and whether they exist; empty where the host's
 /// cgroups are not to be seen.
-pub(super) fn cgroups(tree: &dyn Tree, settings: &Settings) -> BTreeMap<String, bool> {
+fn cgroups(tree: &dyn Tree, settings: &Settings) -> BTreeMap<String, bool> {
     let Some(is_v2) = cgroup_v2(tree) else {
         return BTreeMap::new();
     };
@@ -68,6 +62,17 @@ pub(super) fn cgroups(tree: &dyn Tree, settings: &Settings) -> BTreeMap<String, 
             (name.to_owned(), exists)
         })
         .collect()
+}
+
+/// Reads all of it.
+pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> Kernel {
+    Kernel {
+        memory_bytes: memory::total(tree),
+        swaps: memory::swaps(tree),
+        sysctls: sysctls(tree),
+        cgroup_v2: cgroup_v2(tree),
+        cgroups: cgroups(tree, settings),
+    }
 }
 
 /// The path of a slice as the kubelet's systemd driver makes it from a name: `/a-b` → `a.slice/a-b.slice`

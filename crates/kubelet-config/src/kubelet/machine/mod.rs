@@ -6,13 +6,13 @@ mod cni;
 mod containerd;
 mod credentials;
 mod crio;
-mod glob;
 mod identity;
-pub mod kernel;
+mod kernel;
 mod memory;
 mod name_servers;
 mod packages;
 mod runtime;
+mod state_files;
 mod text;
 mod toml_file;
 mod trusted;
@@ -68,8 +68,6 @@ pub struct Runtime {
     pub cri_disabled: Option<Location>,
     /// Its CNI folder.
     pub cni_conf_dir: Option<Located<String>>,
-    /// Its CNI plugins' folder.
-    pub cni_bin_dir: Option<Located<String>>,
     /// Its socket.
     pub socket: Option<Located<String>>,
     /// Files of its configuration that could not be read, and why.
@@ -165,13 +163,9 @@ pub enum FileState<T> {
     Present(T),
 }
 
-/// What the kubelet will find around it.
+/// Memory, swap and settings of the kernel.
 #[derive(Debug, Clone)]
-pub struct Machine {
-    /// The host's name, as `/etc/hostname`, or the caller, gives it.
-    pub hostname: Option<Located<String>>,
-    /// `ID` and `ID_LIKE` of os-release.
-    pub os_ids: Vec<String>,
+pub struct Kernel {
     /// `MemTotal`.
     pub memory_bytes: Option<Located<u64>>,
     /// `/proc/swaps`; `None` if it could not be read.
@@ -182,14 +176,24 @@ pub struct Machine {
     pub cgroup_v2: Option<bool>,
     /// Cgroups that exist, of those that the configuration names.
     pub cgroups: BTreeMap<String, bool>,
-    /// The runtime at the effective endpoint.
+}
+
+/// The container runtime at the effective endpoint, and its socket.
+#[derive(Debug, Clone)]
+pub struct Cri {
+    /// The runtime.
     pub runtime: Option<Runtime>,
-    /// The path of the effective endpoint's socket; `None` for an endpoint that is no path.
+    /// The path of the socket; `None` for an endpoint that is no path.
     pub socket_path: Option<String>,
-    /// The effective endpoint's socket; `None` where nobody could look, as in an image.
+    /// The socket; `None` where nobody could look, as in an image.
     pub socket: Option<Socket>,
     /// Other runtimes' sockets that are there.
     pub other_sockets: Vec<String>,
+}
+
+/// The configuration of the network of pods.
+#[derive(Debug, Clone)]
+pub struct Network {
     /// The folder in which the runtime looks for CNI configurations; `None` where that is not known.
     pub cni_dir: Option<PathBuf>,
     /// Names of CNI configurations, sorted; `None` if the folder is not there.
@@ -198,6 +202,23 @@ pub struct Machine {
     pub cni_plugins: Vec<String>,
     /// The name servers of the effective `resolvConf`.
     pub resolv_conf: FileState<Vec<Located<String>>>,
+}
+
+/// What the kubelet will find around it.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// The host's name, as `/etc/hostname`, or the caller, gives it.
+    pub hostname: Option<Located<String>>,
+    /// `ID` and `ID_LIKE` of os-release.
+    pub os_ids: Vec<String>,
+    /// Memory, swap and settings of the kernel.
+    pub kernel: Kernel,
+    /// The policy that the CPU and the memory manager have in their state files, by the setting of the policy.
+    pub state_policies: BTreeMap<&'static str, Located<String>>,
+    /// The container runtime.
+    pub cri: Cri,
+    /// The network of pods.
+    pub network: Network,
     /// `--kubeconfig`.
     pub kubeconfig: FileState<Kubeconfig>,
     /// `--bootstrap-kubeconfig`.
@@ -238,34 +259,18 @@ pub struct Known {
 
 /// Reads what lies around the kubelet that these settings describe.
 pub fn survey(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings: &Settings, known: &Known) -> Machine {
-    let version = known.runtime_version.as_deref();
-    let socket_path = runtime::socket_path(unit, settings);
-    let runtime = socket_path.as_deref().and_then(|path| runtime::read(tree, settings, path, &known.packages, version));
-    let cni_dir = cni::folder(runtime.as_ref(), socket_path.as_deref().unwrap_or_default());
-    let cni_configs = cni_dir.as_deref().and_then(|folder| cni::configs(tree, folder));
-    let cni_plugins = match (&cni_dir, &cni_configs) {
-        (Some(folder), Some(configs)) => cni::plugins(tree, folder, configs),
-        _ => Vec::new(),
-    };
+    let cri = runtime::cri(tree, unit, settings, known);
+    let network = network(tree, settings, &cri);
     let kubeconfig = credentials::kubeconfig(tree, settings, "--kubeconfig");
     let bootstrap = credentials::kubeconfig(tree, settings, "--bootstrap-kubeconfig");
     let trusted_files = trusted::list(tree, unit, flags, settings, [&kubeconfig, &bootstrap]);
     Machine {
         hostname: identity::hostname(tree),
         os_ids: identity::os_ids(tree),
-        memory_bytes: memory::total(tree),
-        swaps: memory::swaps(tree),
-        sysctls: kernel::sysctls(tree),
-        cgroup_v2: kernel::cgroup_v2(tree),
-        cgroups: kernel::cgroups(tree, settings),
-        socket: socket_path.as_deref().and_then(|path| runtime::socket(tree, path)),
-        other_sockets: runtime::other_sockets(tree, socket_path.as_deref()),
-        socket_path,
-        runtime,
-        cni_dir,
-        cni_configs,
-        cni_plugins,
-        resolv_conf: name_servers::read(tree, settings),
+        kernel: kernel::read(tree, settings),
+        state_policies: state_files::policies(tree, settings),
+        cri,
+        network,
         kubeconfig,
         bootstrap_kubeconfig: bootstrap,
         serving_certificate: credentials::serving(tree, settings),
@@ -273,6 +278,16 @@ pub fn survey(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings: &Sett
         kubelet_version: kubelet_version(tree, unit, &known.packages),
         addresses: None,
     }
+}
+
+fn network(tree: &dyn Tree, settings: &Settings, cri: &Cri) -> Network {
+    let cni_dir = cni::folder(cri.runtime.as_ref(), cri.socket_path.as_deref().unwrap_or_default());
+    let cni_configs = cni_dir.as_deref().and_then(|folder| cni::configs(tree, folder));
+    let cni_plugins = match (&cni_dir, &cni_configs) {
+        (Some(folder), Some(configs)) => cni::plugins(tree, folder, configs),
+        _ => Vec::new(),
+    };
+    Network { cni_dir, cni_configs, cni_plugins, resolv_conf: name_servers::read(tree, settings) }
 }
 
 #[cfg(test)]

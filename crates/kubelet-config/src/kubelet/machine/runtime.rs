@@ -9,7 +9,7 @@ use super::{
         systemd::{self, LoadState, Manager, Unit},
         tree::{Kind, Tree},
     },
-    Packages, Runtime, RuntimeKind, Socket, containerd, crio,
+    Cri, Known, Packages, Runtime, RuntimeKind, Socket, containerd, crio,
 };
 
 /// Sockets of the runtimes that nodes have.
@@ -27,7 +27,7 @@ const RANCHER_ENDPOINT: &str = "unix:///run/k3s/containerd/containerd.sock";
 
 /// The path of the effective endpoint's socket, `/var/run` written as `/run`; `None` for an endpoint that is no path
 /// (`tcp://`, `npipe://`).
-pub(super) fn socket_path(unit: &Unit, settings: &Settings) -> Option<String> {
+fn socket_path(unit: &Unit, settings: &Settings) -> Option<String> {
     let said = settings.get("containerRuntimeEndpoint");
     let is_said = said.is_some_and(|said| matches!(said.from, From::Flag(_) | From::File(_)));
     let program = unit.argv.first().map_or("", |word| word.text.as_str());
@@ -39,8 +39,21 @@ pub(super) fn socket_path(unit: &Unit, settings: &Settings) -> Option<String> {
     endpoint::socket_path(endpoint)
 }
 
+/// The runtime at the effective endpoint, and its socket.
+pub(super) fn cri(tree: &dyn Tree, unit: &Unit, settings: &Settings, known: &Known) -> Cri {
+    let socket_path = socket_path(unit, settings);
+    let path = socket_path.as_deref();
+    let version = known.runtime_version.as_deref();
+    Cri {
+        runtime: path.and_then(|path| read(tree, settings, path, &known.packages, version)),
+        socket: path.and_then(|path| socket(tree, path)),
+        other_sockets: other_sockets(tree, path),
+        socket_path,
+    }
+}
+
 /// What lies at the socket's path; `None` where it cannot be seen.
-pub(super) fn socket(tree: &dyn Tree, path: &str) -> Option<Socket> {
+fn socket(tree: &dyn Tree, path: &str) -> Option<Socket> {
     match tree.stat(Path::new(path)) {
         Ok(meta) if meta.kind == Kind::Other => Some(Socket::Present),
         Ok(_) => Some(Socket::NotASocket),
@@ -50,7 +63,7 @@ pub(super) fn socket(tree: &dyn Tree, path: &str) -> Option<Socket> {
 }
 
 /// The sockets of other runtimes that are there.
-pub(super) fn other_sockets(tree: &dyn Tree, path: Option<&str>) -> Vec<String> {
+fn other_sockets(tree: &dyn Tree, path: Option<&str>) -> Vec<String> {
     SOCKETS
         .iter()
         .filter(|socket| Some(**socket) != path)
@@ -87,7 +100,7 @@ fn service(tree: &dyn Tree, name: &str) -> Service {
 }
 
 /// Reads the configuration of the runtime at the endpoint. `version` is the caller's word for its version.
-pub(super) fn read(
+fn read(
     tree: &dyn Tree,
     settings: &Settings,
     path: &str,

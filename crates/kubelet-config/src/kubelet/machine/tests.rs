@@ -14,12 +14,12 @@ fn of(tree: &MemoryTree, settings: &Settings) -> Machine {
 fn an_empty_tree_says_nothing() {
     let machine = of(&MemoryTree::new(), &Settings::default());
     assert_eq!(machine.hostname, None);
-    assert_eq!(machine.swaps, None);
-    assert_eq!(machine.cgroup_v2, None);
-    assert_eq!(machine.cni_configs, None);
+    assert_eq!(machine.kernel.swaps, None);
+    assert_eq!(machine.kernel.cgroup_v2, None);
+    assert_eq!(machine.network.cni_configs, None);
     assert_eq!(machine.kubeconfig, FileState::NotAsked);
-    assert_eq!(machine.socket, Some(Socket::Missing));
-    let runtime = machine.runtime.unwrap();
+    assert_eq!(machine.cri.socket, Some(Socket::Missing));
+    let runtime = machine.cri.runtime.unwrap();
     assert_eq!(runtime.systemd_cgroup, None);
     assert_eq!(runtime.cri_disabled, None);
 }
@@ -83,8 +83,8 @@ fn hostile_files_are_looked_at_and_left() {
         .file("/r", b"nameserver ".repeat(20_000));
     let machine = of(&tree, &settings(&[("--kubeconfig", "/k"), ("resolvConf", "/r")]));
     assert_eq!(machine.hostname, None);
-    assert_eq!(machine.swaps, None);
+    assert_eq!(machine.kernel.swaps, None);
     assert!(matches!(machine.kubeconfig, FileState::Bad { .. }));
-    let problems = machine.runtime.unwrap().problems;
+    let problems = machine.cri.runtime.unwrap().problems;
     assert!(problems[0].1.contains("symbolic links"), "{problems:?}");
 }

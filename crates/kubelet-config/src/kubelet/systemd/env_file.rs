@@ -87,8 +87,8 @@ struct Parser {
     value_blanks: Option<usize>,
     /// The opening quote that was read last.
     quote_at: Option<u32>,
-    /// The first text behind a closing quote.
-    behind_quote: Option<usize>,
+    /// Where the first text or quote behind a closing quote starts: in the value and in the file.
+    behind_quote: Option<(usize, u32)>,
     parsed: ParsedEnvFile,
 }
 
@@ -166,7 +166,7 @@ impl Parser {
             self.assignment();
             self.state = State::BeforeKey;
         } else if byte == b'\\' {
-            self.behind(self.value.len());
+            self.behind(at);
             self.state = State::ValueEscape;
             self.value_blanks = None;
         } else if self.state == State::BeforeValue {
@@ -175,7 +175,7 @@ impl Parser {
                 b'"' => self.open(State::DoubleQuoted, at),
                 byte if is_blank(byte) => {}
                 byte => {
-                    self.behind(self.value.len());
+                    self.behind(at);
                     self.state = State::Value;
                     self.value.push(byte, at);
                 }
@@ -191,14 +191,15 @@ impl Parser {
     }
 
     fn open(&mut self, quoted: State, at: u32) {
+        self.behind(at);
         self.state = quoted;
         self.quote_at = Some(at);
     }
 
-    /// Text without quotes starts at `offset` of the value; of interest if a quoted text is before it.
-    fn behind(&mut self, offset: usize) {
+    /// More of the value starts; of interest if a quoted text is before it.
+    fn behind(&mut self, at: u32) {
         if self.state == State::BeforeValue && self.quote_at.is_some() {
-            self.behind_quote.get_or_insert(offset);
+            self.behind_quote.get_or_insert((self.value.len(), at));
         }
     }
 
@@ -274,9 +275,9 @@ impl Parser {
             self.event(kind, at, &format!("{name}={text}"));
             return;
         }
-        if let Some(behind) = behind.filter(|behind| *behind < value.len()) {
+        if let Some((behind, start)) = behind.filter(|(behind, _)| *behind < value.len()) {
             let tail = value.slice(behind..value.len());
-            let place = tail.place(&self.source);
+            let place = self.source.span(start, tail.at.last().copied().unwrap_or(start));
             self.event(EventKind::EnvTextAfterQuote, place, &tail.text());
         }
         self.parsed.assignments.push(Assignment {

@@ -9,7 +9,7 @@ use crate::kubelet::tree::{Tree, Unreadable};
 const MAX_MATCHES: usize = 1000;
 
 /// The files that match, sorted; for a path without signs the path itself, if something is there.
-pub(super) fn glob(tree: &dyn Tree, pattern: &str) -> Vec<PathBuf> {
+pub(in crate::kubelet) fn glob(tree: &dyn Tree, pattern: &str) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::from("/")];
     for part in pattern.split('/').filter(|part| !part.is_empty()) {
         found = step(tree, &found, part);

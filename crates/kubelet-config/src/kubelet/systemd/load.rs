@@ -22,6 +22,8 @@ use crate::kubelet::{location::Location, tree::Tree};
 /// Settings that add up instead of replacing each other, and cannot be reset.
 const DEPENDENCIES: [&str; 9] =
     ["After", "Before", "BindsTo", "Conflicts", "PartOf", "Requires", "Requisite", "Upholds", "Wants"];
+/// A list of a setting that adds up is not read beyond this.
+const MAX_LIST_BYTES: usize = 15 << 10;
 /// The most commands of one list.
 const MAX_COMMANDS: usize = 1000;
 
@@ -266,10 +268,13 @@ impl Loaded {
             Err(_) => pair.value.text(),
         };
         let at = if pair.value.is_empty() { pair.at } else { pair.value.place(context.source) };
-        let adds =
-            DEPENDENCIES.contains(&pair.key.as_str()) || (builtin::is_directory_list(&pair.key) && !value.is_empty());
+        let is_list = builtin::is_directory_list(&pair.key) || pair.key.starts_with("Exec");
+        let adds = DEPENDENCIES.contains(&pair.key.as_str()) || (is_list && !value.is_empty());
         let key = (pair.section.to_owned(), pair.key);
         if adds && let Some(before) = self.settings.get(&key) {
+            if before.value.len() >= MAX_LIST_BYTES {
+                return;
+            }
             value = bounded(format!("{} {value}", before.value).trim());
         }
         self.settings.insert(key, Setting { value, at });

@@ -25,6 +25,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use events::Events;
 pub use events::{Event, EventKind, NotADropIn};
+pub(super) use glob::glob;
 
 use super::location::Location;
 
@@ -220,7 +221,8 @@ impl Exec {
     }
 }
 
-/// A setting that the resolver does not interpret (`Restart=`, `Type=`, `Slice=`, …), the last one of its key.
+/// A setting that the resolver does not interpret (`Restart=`, `Type=`, `Slice=`, …): the last one of its key, or all
+/// of a list (`ExecStartPre=`, `After=`, …) with blanks between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
     /// Its value, specifiers expanded.

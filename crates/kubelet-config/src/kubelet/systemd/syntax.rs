@@ -173,8 +173,8 @@ impl Parser<'_> {
             self.ignore(EventKind::MalformedLine, at, &text, events);
             return Ok(());
         };
-        if trailing_backslash(line) {
-            let place = self.source.line(line.at.last().copied().unwrap_or(start));
+        if let Some(blanks) = trailing_backslash(line) {
+            let place = line.slice(line.len() - blanks..line.len()).place(self.source);
             events.push(event(EventKind::BackslashBlank, place, &text.text()));
         }
         let key = text.slice(0..equals).trim();
@@ -215,11 +215,10 @@ impl Parser<'_> {
     }
 }
 
-/// A backslash with blanks behind it at the end of the line, which continues nothing.
-fn trailing_backslash(line: &Mapped) -> bool {
+/// How many blanks are behind a backslash at the end of the line, which then continues nothing.
+fn trailing_backslash(line: &Mapped) -> Option<usize> {
     let blanks = line.bytes.iter().rev().take_while(|byte| is_blank(**byte)).count();
     // The blank that stands for a continuation was a backslash in the file, and nothing is behind it there.
-    blanks > 0
-        && line.bytes[..line.len() - blanks].ends_with(b"\\")
-        && !line.bytes[..line.len() - blanks].ends_with(b"\\\\")
+    let before = &line.bytes[..line.len() - blanks];
+    (blanks > 0 && before.ends_with(b"\\") && !before.ends_with(b"\\\\")).then_some(blanks)
 }

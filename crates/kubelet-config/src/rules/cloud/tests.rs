@@ -5,7 +5,7 @@ use super::super::{
     testing::{found, kubeadm},
 };
 use crate::{
-    edit::plan,
+    fix::plan,
     kubelet::{
         location::Location,
         machine::{Certificate, ClientCredential, FileState, Kubeconfig},

@@ -4,7 +4,7 @@ use crate::{
         snapshot::{CloudFacts, ClusterFacts, Intent, Process},
         tree::MemoryTree,
     },
-    rules::testing::{external, findings_with, found, kubeadm},
+    rules::testing::{external, findings_with, fixed_files, found, kubeadm},
 };
 
 const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-cloud.conf";
@@ -18,7 +18,7 @@ fn places(tree: &MemoryTree, inputs: Inputs) -> Vec<String> {
 #[test]
 fn the_hetzner_mistake_is_named_and_explained() {
     let tree = kubeadm().file(OWN, LINE);
-    insta::assert_snapshot!(found(&tree, external(), "CL001").join("\n"), @r"error /etc/systemd/system/kubelet.service.d/20-cloud.conf:2: --cloud-provider=external does not reach the kubelet: KUBELET_EXTRA_ARGS is set here, but overridden by /etc/default/kubelet:1, where it is empty. The Node will register without the uninitialized taint and without a providerID; the autoscaler cannot match it to its server");
+    assert_eq!(places(&tree, external()), [format!("error {OWN}:2")]);
     let findings = findings_with(&tree, external());
     let finding = findings.iter().find(|finding| finding.rule == "CL001").unwrap();
     let (rule, at) = finding.caused_by.as_ref().unwrap();
@@ -41,6 +41,9 @@ fn every_cause_is_linked_to_the_finding_that_explains_it() {
         ("SD011", OWN, format!("[Service]\nEnviroment=\"KUBELET_EXTRA_ARGS={flag}\"\n")),
         ("SD009", "/etc/systemd/system/kubelet.service.d/x.conf.bak", LINE.to_owned()),
         ("SD010", "/run/systemd/system/kubelet.service.d/30-later.conf", LINE.to_owned()),
+        ("SD018", OWN, format!("[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS={flag} --root-dir=/a%20b\"\n")),
+        ("SD016", env, "KUBELET_EXTRA_ARGS=–cloud-provider=external\n".to_owned()),
+        ("FL005", env, format!("KUBELET_EXTRA_ARGS=\"{flag} --cloud-provider=\"\n")),
         (
             "SD006",
             OWN,
@@ -67,10 +70,18 @@ fn nowhere_is_said_at_the_command_with_the_line_to_write() {
     let finding = findings.iter().find(|finding| finding.rule == "CL001").unwrap();
     assert_eq!(finding.at.to_string(), format!("{}:7", crate::rules::testing::DROP_IN));
     assert_eq!(
-        finding.fix.as_deref().unwrap(),
-        "put `KUBELET_EXTRA_ARGS=--cloud-provider=external` into /etc/default/kubelet, then `systemctl restart kubelet` \
-         (an environment file needs no daemon-reload)"
+        fixed_files(&kubeadm(), &external(), "CL001"),
+        ["/etc/default/kubelet\nKUBELET_EXTRA_ARGS=--cloud-provider=external\n"]
     );
+    let without = kubeadm().without("/etc/default/kubelet");
+    assert_eq!(fixed_files(&without, &external(), "CL001"), fixed_files(&kubeadm(), &external(), "CL001"));
+}
+
+#[test]
+fn a_command_without_a_variable_for_the_operators_flags_gets_the_flag_itself() {
+    let tree = kubeadm().file(OWN, "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --v=2\nRestart=always\n");
+    let text = "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --v=2 --cloud-provider=external\nRestart=always\n";
+    assert_eq!(fixed_files(&tree, &external(), "CL001"), [format!("{OWN}\n{text}")]);
 }
 
 #[test]

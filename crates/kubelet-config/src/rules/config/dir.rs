@@ -17,9 +17,10 @@ pub(super) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
     let minor = snapshot.version.as_ref().map(|version| version.minor.0);
     let has_variable = snapshot.unit.variables.get(ALPHA).is_some_and(|variable| !variable.effective.value.is_empty());
     if matches!(minor, Some(28 | 29)) && !has_variable {
-        let message = format!("--config-dir needs {ALPHA} in the environment of a 1.28 or 1.29: the kubelet exits");
+        let message =
+            format!("a kubelet 1.28 or 1.29 takes --config-dir only with {ALPHA} in its environment: it exits");
         let fix =
-            format!("set {ALPHA}=true for {}, upgrade to 1.30, or remove the flag at {place}", snapshot.unit.name);
+            format!("set {ALPHA}=true for {}, upgrade to 1.30, or delete the flag at {place}", snapshot.unit.name);
         report.add(Finding::new("CF003", Severity::Fatal, place.clone(), message).fix(fix));
     }
     let is_missing = |file: &&ConfigFile| file.drop_in && file.state == ConfigFileState::Missing;
@@ -45,16 +46,16 @@ pub(super) fn ignored(snapshot: &Snapshot, report: &mut Report) {
         let (severity, message, fix) = if is_folder {
             (
                 Severity::Warning,
-                format!(
-                    "{name} is no folder but a link or a file, which --config-dir does not follow: nothing in it is read"
-                ),
-                format!("{}: name the folder's real path, or end the path with a slash", file.declared),
+                format!("{name} is a link or a file, and --config-dir takes a folder: the kubelet reads nothing in it"),
+                format!("at {}: write the folder's real path, or end the path with a slash", file.declared),
             )
         } else {
             let severity = if looks_like_one { Severity::Warning } else { Severity::Info };
             (
                 severity,
-                format!("{name} is not read: --config-dir takes files that end in .conf alone"),
+                format!(
+                    "the kubelet does not read {name}: of --config-dir it reads only files whose name ends in .conf"
+                ),
                 format!(
                     "mv {name} {}.conf, or delete it",
                     name.trim_end_matches(".yaml").trim_end_matches(".yml").trim_end_matches(".json")

@@ -5,8 +5,14 @@
 //! here. The kubelet 1.36.3 refused each of these; a soft threshold without grace period it refuses later, in
 //! `pkg/kubelet/eviction/helpers.go`.
 
-use super::super::{Finding, Report, Severity, settings};
-use crate::kubelet::{flags::duration_nanos, snapshot::Snapshot};
+use super::{
+    super::{Finding, Report, Severity, at, settings},
+    edits, restart,
+};
+use crate::{
+    edit::Change,
+    kubelet::{effective::From, flags::duration_nanos, location::Location, snapshot::Snapshot, text::shortened},
+};
 
 /// Whole numbers, with the least and the greatest that are taken.
 const RANGES: &[(&str, i64, i64)] = &[
@@ -46,80 +52,134 @@ pub(super) fn invalid(snapshot: &Snapshot, report: &mut Report) {
     if !settings::are_known(snapshot) {
         return report.not_checked("CF007", settings::COMMAND);
     }
-    let mut refuse = |path: &str, why: String| {
-        let at = settings::place(snapshot, path);
-        report.add(
-            Finding::new("CF007", Severity::Fatal, at.clone(), format!("{path} {why}: the kubelet exits"))
-                .fix(format!("{at}: correct {path}, then systemctl restart {}", snapshot.unit.name)),
-        );
+    let mut refuse = |path: &str, why: String, right: &str| {
+        report.add(refused(snapshot, path, &format!("{path} {why}")).fix(format!(
+            "at {}: write {right}, then {}",
+            settings::place(snapshot, path),
+            restart(snapshot)
+        )));
     };
     for (path, least, most) in RANGES {
-        let Some(value) = snapshot.settings.int(path) else {
+        let Some(value) = snapshot.settings.int(path).filter(|value| value < least || value > most) else {
             continue;
         };
-        if value < *least {
-            refuse(path, format!("is {value}, and must be {least} or more"));
-        } else if value > *most {
-            refuse(path, format!("is {value}, and must be {most} or less"));
-        }
+        let range = if *most == i64::MAX { format!("{least} or more") } else { format!("{least} to {most}") };
+        refuse(path, format!("is {value}, and the kubelet takes {range}"), &format!("a value of {range}"));
     }
     for (path, taken) in WORDS {
-        if let Some(text) = snapshot.settings.text(path)
-            && !taken.contains(&text)
-        {
-            let shown: String = text.chars().take(40).collect();
-            refuse(path, format!("is {shown}, and must be one of {}", taken.join(", ")));
+        if let Some(text) = snapshot.settings.text(path).filter(|text| !taken.contains(text)) {
+            let words = taken.join(", ");
+            let why = format!("is '{}', and the kubelet takes one of {words}", shortened(text));
+            refuse(path, why, &format!("one of {words}"));
         }
     }
-    pairs(snapshot, &mut refuse);
+    contradictions(snapshot, &mut refuse);
+    periods(snapshot, &mut refuse);
+    report.findings.extend(image_thresholds(snapshot));
+}
+
+fn refused(snapshot: &Snapshot, path: &str, message: &str) -> Finding {
+    let at = settings::place(snapshot, path);
+    Finding::new("CF007", Severity::Fatal, at, format!("{message}: the kubelet exits"))
 }
 
 /// Settings that contradict one another.
-fn pairs(snapshot: &Snapshot, refuse: &mut impl FnMut(&str, String)) {
+fn contradictions(snapshot: &Snapshot, refuse: &mut impl FnMut(&str, String, &str)) {
     let settings = &snapshot.settings;
-    let (low, high) = ("imageGCLowThresholdPercent", "imageGCHighThresholdPercent");
-    if let (Some(low_value), Some(high_value)) = (settings.int(low), settings.int(high))
-        && low_value >= high_value
-    {
-        let path = if settings::is_default(snapshot, low) { high } else { low };
-        refuse(path, format!("does not fit: {low} {low_value} must be less than {high} {high_value}"));
-    }
     if settings.bool("serializeImagePulls") == Some(true)
-        && settings.int("maxParallelImagePulls").is_some_and(|n| n > 1)
+        && let Some(pulls) = settings.int("maxParallelImagePulls").filter(|pulls| *pulls > 1)
     {
-        refuse("maxParallelImagePulls", "is more than 1, and serializeImagePulls is true".to_owned());
+        let why = format!("is {pulls}, but serializeImagePulls is true, so that one image is pulled at a time");
+        refuse("maxParallelImagePulls", why, "serializeImagePulls: false as well, or maxParallelImagePulls: 1");
     }
     if settings.bool("runOnce") == Some(true) {
-        refuse("runOnce", "is true, which no kubelet takes any more".to_owned());
+        refuse("runOnce", "is true, which the kubelet no longer supports".to_owned(), "runOnce: false");
     }
     if settings.text("systemCgroups").is_some() && settings.text("cgroupRoot").is_none() {
-        refuse("systemCgroups", "is set, and cgroupRoot is not".to_owned());
+        refuse("systemCgroups", "is set, but cgroupRoot is not".to_owned(), "cgroupRoot as well");
     }
-    periods(snapshot, refuse);
     let grace = settings.map("evictionSoftGracePeriod");
-    for signal in settings.map("evictionSoft").keys() {
-        if !grace.contains_key(signal) {
-            let signal: String = signal.chars().take(40).collect();
-            refuse("evictionSoft", format!("has {signal}, and evictionSoftGracePeriod has not"));
-        }
+    for signal in settings.map("evictionSoft").keys().filter(|signal| !grace.contains_key(*signal)) {
+        let signal = shortened(signal);
+        let why = format!("has {signal}, but evictionSoftGracePeriod has no period for it");
+        refuse("evictionSoft", why, &format!("a period for {signal} to evictionSoftGracePeriod"));
     }
     let levels = settings.list("enforceNodeAllocatable");
     if levels.contains(&"none") && levels.len() > 1 {
-        refuse("enforceNodeAllocatable", "has none beside others".to_owned());
+        refuse("enforceNodeAllocatable", "has none beside others".to_owned(), "none alone, or the others alone");
     }
 }
 
 /// The two periods of a graceful shutdown.
-fn periods(snapshot: &Snapshot, refuse: &mut impl FnMut(&str, String)) {
-    let settings = &snapshot.settings;
-    let period = |path: &str| settings.text(path).and_then(|text| duration_nanos(text).ok()).unwrap_or(0);
+fn periods(snapshot: &Snapshot, refuse: &mut impl FnMut(&str, String, &str)) {
+    let period = |path: &str| snapshot.settings.text(path).and_then(duration_nanos).unwrap_or(0);
     let (all, critical) = ("shutdownGracePeriod", "shutdownGracePeriodCriticalPods");
     for path in [all, critical] {
         if period(path) < 0 || (1..SECOND).contains(&period(path)) {
-            refuse(path, "must be 0 or at least 1s".to_owned());
+            refuse(
+                path,
+                format!("is {}, and the kubelet takes 0 or at least 1s", value(snapshot, path)),
+                "at least 1s",
+            );
         }
     }
     if period(critical) > period(all) {
-        refuse(critical, format!("is longer than {all}"));
+        let why = format!("is {}, which is longer than {all}, {}", value(snapshot, critical), value(snapshot, all));
+        refuse(critical, why, &format!("a period that is not longer than {all}"));
     }
+}
+
+/// A setting's value, and whether it is the default.
+fn value(snapshot: &Snapshot, path: &str) -> String {
+    let value = snapshot.settings.get(path).map_or(serde_json::Value::Null, |setting| setting.value.clone());
+    let value = value.as_str().map_or_else(|| value.to_string(), shortened);
+    if settings::is_default(snapshot, path) { format!("{value} (its default, which nothing sets)") } else { value }
+}
+
+/// The threshold down to which images are deleted must be below the one from which they are.
+fn image_thresholds(snapshot: &Snapshot) -> Option<Finding> {
+    let (low, high) = ("imageGCLowThresholdPercent", "imageGCHighThresholdPercent");
+    let most = snapshot.settings.int(high).filter(|most| snapshot.settings.int(low) >= Some(*most))?;
+    let message =
+        format!("{low} is {} and must be less than {high}, which is {}", value(snapshot, low), value(snapshot, high));
+    let (has_low, has_high) = (!settings::is_default(snapshot, low), !settings::is_default(snapshot, high));
+    let path = if has_low { low } else { high };
+    let at = settings::place(snapshot, path);
+    let finding = refused(snapshot, path, &message);
+    let then = restart(snapshot);
+    let (fix, edit) = match (has_low, has_high) {
+        (false, true) if most > 0 => {
+            let right = (most - 5).clamp(0, 50);
+            let edit = add_low_threshold(snapshot, &at, right);
+            (format!("at {at}: write {low}: {right} as well, or any value below {most}, then {then}"), edit)
+        }
+        (true, false) => {
+            let edits = match snapshot.settings.get(low).map(|setting| &setting.from) {
+                Some(From::Flag(_)) => {
+                    let used = snapshot.flags.last("image-gc-low-threshold");
+                    used.and_then(|used| at::deletion(snapshot, used)).into_iter().collect()
+                }
+                _ => edits::deletion(snapshot, &at),
+            };
+            (
+                format!("at {at}: delete {low}, which is 80 by default, or write a value below {most}, then {then}"),
+                edits,
+            )
+        }
+        _ => (format!("at {at}: write a {low} below {most}, or a higher {high}, then {then}"), Vec::new()),
+    };
+    Some(finding.fix(fix).edits(edit))
+}
+
+/// Writes the low threshold beside the high one, in the file or as a flag.
+fn add_low_threshold(snapshot: &Snapshot, at: &Location, value: i64) -> Vec<(Location, Change)> {
+    let edit = match snapshot.settings.get("imageGCHighThresholdPercent").map(|setting| &setting.from) {
+        Some(From::Flag(_)) => {
+            let used = snapshot.flags.last("image-gc-high-threshold");
+            let name = used.and_then(|used| at::name(snapshot, used));
+            name.map(|at| (at.at(at.line, at.column, 0), Change::Text(format!("--image-gc-low-threshold={value} "))))
+        }
+        _ => edits::addition(snapshot, at, "imageGCLowThresholdPercent", &value.to_string()),
+    };
+    edit.into_iter().collect()
 }

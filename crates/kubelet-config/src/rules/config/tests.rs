@@ -1,14 +1,18 @@
 use crate::{
     kubelet::{resolve::Inputs, snapshot::Lifecycle, tree::MemoryTree},
-    rules::testing::{DROP_IN, findings_with, found, kubeadm},
+    rules::testing::{DROP_IN, carets, fixed, found, kubeadm},
 };
 
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 const REST: &str = "cgroupDriver: systemd\nclusterDNS:\n- 10.96.0.10\nsystemReserved:\n  memory: 500Mi\n";
 
+fn text(more: &str) -> String {
+    format!("{HEAD}{more}{REST}")
+}
+
 fn with(more: &str) -> MemoryTree {
-    kubeadm().file(CONFIG, format!("{HEAD}{more}{REST}"))
+    kubeadm().file(CONFIG, text(more))
 }
 
 /// A host whose kubelet is given `--config-dir=/d`.
@@ -34,34 +38,63 @@ fn a_healthy_configuration_gives_nothing() {
 #[test]
 fn a_field_of_another_case_is_an_error_where_a_node_depends_on_it() {
     let tree = with("RotateCertificates: true\n");
-    assert_eq!(
-        found(&tree, Inputs::default(), "CF002"),
-        [
-            "error /var/lib/kubelet/config.yaml:3: unknown field RotateCertificates (names are case-sensitive): the kubelet logs a warning and goes on without it, with rotateCertificates: false; the client certificate will expire; did you mean rotateCertificates?"
-        ]
-    );
-    let finding = &findings_with(&tree, Inputs::default()).into_iter().find(|finding| finding.rule == "CF002").unwrap();
-    assert_eq!((finding.at.column, finding.at.width), (1, 18));
-    assert!(finding.fix.as_ref().unwrap().contains("rotateCertificates: true"));
+    assert_eq!(carets(&tree, Inputs::default(), "CF002"), ["error /var/lib/kubelet/config.yaml:3:1+18"]);
+    assert_eq!(fixed(&tree, &Inputs::default(), "CF002"), [text("rotateCertificates: true\n")]);
     assert!(found(&tree, Inputs::default(), "AU003").is_empty());
     // The right line is there too: nothing is lost.
     let both = with("RotateCertificates: true\nrotateCertificates: true\n");
     assert!(found(&both, Inputs::default(), "CF002")[0].starts_with("warning"));
+    assert_eq!(fixed(&both, &Inputs::default(), "CF002"), [text("rotateCertificates: true\n")]);
 }
 
 #[test]
 fn other_unknown_fields_are_warnings() {
-    let tree =
-        with("rotateCertificates: true\nmax-pods: 20\nimageGCHighThreshold: 3\nmaxOpenFiles: 1\nmaxOpenFiles: 2\n");
-    let found = found(&tree, Inputs::default(), "CF002");
-    assert!(
-        found[0].starts_with("error")
-            && found[0].contains("max-pods (a flag's name)")
-            && found[0].contains("maxPods: 110")
+    let fields = "rotateCertificates: true\nmax-pods: 20\nimageGCHighThreshold: 90\nmaxOpenFiles: 1\nmaxOpenFiles: 2\nnothingNear: 1\n";
+    let tree = with(fields);
+    let at = |line, column| format!("/var/lib/kubelet/config.yaml:{line}:1+{column}");
+    let found = carets(&tree, Inputs::default(), "CF002");
+    assert_eq!(
+        found,
+        [
+            format!("error {}", at(4, 8)),
+            format!("warning {}", at(5, 20)),
+            format!("warning {}", at(7, 12)),
+            format!("warning {}", at(8, 11)),
+        ]
     );
-    assert!(found[1].starts_with("warning") && found[1].contains("imageGCHighThreshold"));
-    assert!(found[2].starts_with("warning") && found[2].contains("maxOpenFiles stands twice"));
-    assert_eq!(found.len(), 3);
+    // What was meant by the last one is not known.
+    let right = fields.replace("max-pods", "maxPods").replace("Threshold:", "ThresholdPercent:");
+    assert_eq!(fixed(&tree, &Inputs::default(), "CF002"), [text(&right)]);
+}
+
+#[test]
+fn a_threshold_of_the_image_garbage_collector_gets_its_counterpart() {
+    let fixed = |tree: &MemoryTree| fixed(tree, &Inputs::default(), "CF007");
+    let high = "imageGCHighThresholdPercent: 70\n";
+    assert_eq!(fixed(&with(high)), [text(&format!("imageGCLowThresholdPercent: 50\n{high}"))]);
+    assert_eq!(fixed(&with("imageGCLowThresholdPercent: 90\n")), [text("")]);
+    let json = "{\"kind\": \"KubeletConfiguration\", \"apiVersion\": \"kubelet.config.k8s.io/v1beta1\", \"imageGCHighThresholdPercent\": 30}\n";
+    let right = json.replace("\"imageGCHigh", "\"imageGCLowThresholdPercent\": 25, \"imageGCHigh");
+    assert_eq!(fixed(&kubeadm().file(CONFIG, json)), [right]);
+    let flag = |words: &str| format!("KUBELET_EXTRA_ARGS={words}\n");
+    let tree = kubeadm().file("/etc/default/kubelet", flag("--v=2 --image-gc-high-threshold=70"));
+    assert_eq!(fixed(&tree), [flag("--v=2 --image-gc-low-threshold=50 --image-gc-high-threshold=70")]);
+    // Which of the two is wrong is not known.
+    assert_eq!(fixed(&with("imageGCLowThresholdPercent: 60\nimageGCHighThresholdPercent: 50\n")), [""; 0]);
+}
+
+#[test]
+fn a_value_of_another_type_is_written_in_the_right_one() {
+    let fixed = |text: &str| fixed(&with(text), &Inputs::default(), "CF001");
+    assert_eq!(fixed("maxPods: \"20\"\n"), [text("maxPods: 20\n")]);
+    assert_eq!(fixed("failSwapOn: 'false'\n"), [text("failSwapOn: false\n")]);
+    assert_eq!(fixed("kubeReserved: {cpu: 1}\n"), [text("kubeReserved: {cpu: \"1\"}\n")]);
+    for unsure in ["maxPods: many\n", "syncFrequency: 10\n", "clusterDomain: yes\n"] {
+        assert_eq!(fixed(unsure), [""; 0], "{unsure}");
+    }
+    let without_kind = kubeadm().file(CONFIG, "# ours\nkind: KubeletConfiguration\nmaxPods: 1\n");
+    let right = "# ours\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 1\n";
+    assert_eq!(super::super::testing::fixed(&without_kind, &Inputs::default(), "CF001"), [right]);
 }
 
 #[test]
@@ -89,10 +122,8 @@ fn a_missing_file_is_normal_before_the_join() {
 #[test]
 fn drop_ins_need_their_kind_and_a_folder() {
     let tree = with_dir().file("/d/a.conf", "maxPods: 1\n").file("/d/b.conf", format!("{HEAD}port: x\n"));
-    assert_eq!(
-        found(&tree, version("1.33.0"), "CF005"),
-        ["fatal /d/a.conf: the drop-in /d/a.conf has no kind: write kind: KubeletConfiguration: the kubelet exits"]
-    );
+    assert!(found(&tree, version("1.33.0"), "CF005")[0].starts_with("fatal /d/a.conf: "));
+    assert_eq!(fixed(&tree, &version("1.33.0"), "CF005"), [format!("{HEAD}maxPods: 1\n")]);
     assert!(found(&tree, version("1.33.0"), "CF001")[0].starts_with("fatal /d/b.conf:3"));
     assert!(found(&tree, version("1.33.0"), "CF003").is_empty());
     assert!(found(&with_dir(), version("1.33.0"), "CF003")[0].starts_with("fatal"));
@@ -110,55 +141,42 @@ fn config_dir_wants_its_variable_in_1_28_and_1_29() {
 }
 
 #[test]
-fn files_that_are_no_conf_are_told() {
+fn files_that_are_no_conf_are_not_read() {
     let tree = with_dir().file("/d/a.conf", HEAD).file("/d/b.yaml", HEAD).file("/d/README", "x");
-    assert_eq!(
-        found(&tree, version("1.33.0"), "CF004"),
-        [
-            "warning /d/b.yaml: /d/b.yaml is not read: --config-dir takes files that end in .conf alone",
-            "info /d/README: /d/README is not read: --config-dir takes files that end in .conf alone",
-        ]
-    );
+    let ignored = carets(&tree, version("1.33.0"), "CF004");
+    assert_eq!(ignored, ["warning /d/b.yaml:0+0", "info /d/README:0+0"]);
     let linked = with_dir().file("/real/a.conf", HEAD).link("/d", "/real");
-    assert!(found(&linked, version("1.33.0"), "CF004")[0].contains("nothing in it is read"));
+    assert_eq!(carets(&linked, version("1.33.0"), "CF004"), ["warning /d:0+0"]);
 }
 
 #[test]
-fn a_field_newer_than_the_kubelet_is_told() {
+fn a_field_newer_than_the_kubelet_is_ignored() {
     let tree = with("rotateCertificates: true\nfailCgroupV1: false\n");
-    assert_eq!(
-        found(&tree, version("1.30.4"), "CF008"),
-        [
-            "warning /var/lib/kubelet/config.yaml:4: failCgroupV1 exists since 1.31; this kubelet is 1.30.4 and passes over it"
-        ]
-    );
+    assert_eq!(carets(&tree, version("1.30.4"), "CF008"), ["warning /var/lib/kubelet/config.yaml:4:1+12"]);
+    assert_eq!(fixed(&tree, &version("1.30.4"), "CF008"), [text("rotateCertificates: true\n")]);
     assert!(found(&tree, version("1.30.4"), "CF002").is_empty());
     assert!(found(&tree, version("1.31.0"), "CF008").is_empty());
 }
 
 #[test]
 fn a_value_that_the_kubelet_refuses_is_fatal() {
-    for (text, part) in [
-        ("maxPods: -1\n", "maxPods is -1, and must be 0 or more"),
-        ("healthzPort: 70000\n", "healthzPort is 70000, and must be 65535 or less"),
-        ("oomScoreAdj: 1001\n", "oomScoreAdj is 1001"),
-        (
-            "imageGCLowThresholdPercent: 90\n",
-            "imageGCLowThresholdPercent 90 must be less than imageGCHighThresholdPercent 85",
-        ),
-        ("imageGCHighThresholdPercent: 80\n", "imageGCHighThresholdPercent does not fit"),
-        ("maxParallelImagePulls: 2\nserializeImagePulls: true\n", "serializeImagePulls is true"),
-        ("shutdownGracePeriodCriticalPods: 10s\n", "longer than shutdownGracePeriod"),
-        ("shutdownGracePeriod: 500ms\n", "0 or at least 1s"),
-        ("evictionSoft: {memory.available: 1Gi}\n", "evictionSoft has memory.available"),
-        ("hairpinMode: bridge\n", "hairpinMode is bridge, and must be one of"),
-        ("enforceNodeAllocatable: [none, pods]\n", "has none beside others"),
-        ("systemCgroups: /x\n", "cgroupRoot is not"),
-        ("runOnce: true\n", "runOnce is true"),
+    for text in [
+        "maxPods: -1\n",
+        "healthzPort: 70000\n",
+        "oomScoreAdj: 1001\n",
+        "imageGCLowThresholdPercent: 90\n",
+        "imageGCHighThresholdPercent: 80\n",
+        "maxParallelImagePulls: 2\nserializeImagePulls: true\n",
+        "shutdownGracePeriodCriticalPods: 10s\n",
+        "shutdownGracePeriod: 500ms\n",
+        "evictionSoft: {memory.available: 1Gi}\n",
+        "hairpinMode: bridge\n",
+        "enforceNodeAllocatable: [none, pods]\n",
+        "systemCgroups: /x\n",
+        "runOnce: true\n",
     ] {
         let found = found(&with(text), Inputs::default(), "CF007");
-        assert_eq!(found.len(), 1, "{text}: {found:?}");
-        assert!(found[0].starts_with(&format!("fatal {CONFIG}:3: ")) && found[0].contains(part), "{found:?}");
+        assert!(found.len() == 1 && found[0].starts_with(&format!("fatal {CONFIG}:3: ")), "{text}: {found:?}");
     }
     let fine = "maxPods: 0\nreadOnlyPort: 0\nmaxParallelImagePulls: 2\nshutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 10s\n";
     assert!(found(&with(fine), Inputs::default(), "CF007").is_empty());

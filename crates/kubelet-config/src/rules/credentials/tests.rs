@@ -8,7 +8,7 @@ use super::{
     *,
 };
 use crate::{
-    edit::plan,
+    fix::plan,
     kubelet::{
         config::{ConfigFile, ConfigFileState, UnknownField},
         effective::From,
@@ -320,7 +320,7 @@ fn what_a_file_or_a_flag_opens_is_closed_where_it_stands() {
     assert_eq!(after(PATH), closed);
     assert_eq!(after("/etc/default/kubelet"), "KUBELET_EXTRA_ARGS=--rotate-certificates=true\n");
     let by_default = tree.file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=\n");
-    let plan = crate::edit::plan(&by_default, &judge, &|finding| finding.rule == "AU003");
+    let plan = crate::fix::plan(&by_default, &judge, &|finding| finding.rule == "AU003");
     assert_eq!(plan.files[0].after, format!("{text}rotateCertificates: true\n"));
 }
 

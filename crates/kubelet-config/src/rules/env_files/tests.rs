@@ -8,7 +8,7 @@ use crate::{
     },
     rules::{
         run,
-        testing::{carets, external, found, kubeadm},
+        testing::{UNIT, carets, external, findings_with, fixed_files, found, kubeadm, lost},
     },
 };
 
@@ -36,17 +36,38 @@ fn with_unread(name: &str, value: &str) -> Snapshot {
 fn unread(name: &str, value: &str) -> Vec<String> {
     let findings = run(&with_unread(name, value)).findings;
     let own = findings.into_iter().filter(|finding| finding.rule == "SD003");
-    own.map(|one| format!("{:?} {}: {}", one.severity, one.at, one.message)).collect()
+    own.map(|one| format!("{:?} {} {}", one.severity, one.at, one.lost_flags.join(" "))).collect()
 }
 
 #[test]
-fn a_file_that_nothing_reads_is_an_error_if_it_holds_what_is_wanted() {
-    insta::assert_snapshot!(unread("KUBELET_EXTRA_ARGS", "--cloud-provider=external").join("\n"), @r"Error /etc/sysconfig/kubelet:3: this file sets KUBELET_EXTRA_ARGS but nothing reads it: kubelet.service reads /etc/default/kubelet (/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:5). Lost: --cloud-provider=external");
+fn a_file_that_nothing_reads_is_an_error_if_it_holds_an_expected_flag() {
+    assert_eq!(
+        unread("KUBELET_EXTRA_ARGS", "--cloud-provider=external"),
+        ["Error /etc/sysconfig/kubelet:3 --cloud-provider=external"]
+    );
     assert!(unread("KUBELET_EXTRA_ARGS", "--max-pods=220")[0].starts_with("Warning"));
     assert!(unread("KUBELET_CGROUP", "systemd")[0].starts_with("Warning"));
     let report = run(&with_unread("X", "--cloud-provider=external"));
     let lost = report.findings.iter().find(|finding| finding.rule == "CL001").unwrap();
     assert_eq!(lost.caused_by.as_ref().unwrap().0, "SD003");
+}
+
+#[test]
+fn flags_of_a_file_that_nothing_reads_move_to_the_one_that_is_read() {
+    let tree = kubeadm().file("/etc/sysconfig/kubelet", "# ours\nKUBELET_EXTRA_ARGS=--max-pods=50\nPATH=/bin\n");
+    assert_eq!(
+        fixed_files(&tree, &Inputs::default(), "SD003"),
+        [
+            format!("{ENV}\nKUBELET_EXTRA_ARGS=--max-pods=50\n"),
+            "/etc/sysconfig/kubelet\n# ours\nPATH=/bin\n".to_owned(),
+        ]
+    );
+    // kubeadm writes this file anew: the unit has to read it.
+    let flags = "/var/lib/kubelet/kubeadm-flags.env";
+    let unit = "[Service]\nEnvironmentFile=-/etc/default/kubelet\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n";
+    let tree = MemoryTree::new().file(UNIT, unit).file(flags, "KUBELET_KUBEADM_ARGS=--node-ip=10.0.0.7\n");
+    assert_eq!(lost(&tree, Inputs::default(), "SD003"), [format!("warning {flags}:1 --node-ip=10.0.0.7")]);
+    assert_eq!(fixed_files(&tree, &Inputs::default(), "SD003"), [""; 0]);
 }
 
 #[test]
@@ -59,12 +80,20 @@ fn a_packaged_empty_file_that_nothing_reads_is_silent() {
 fn a_line_that_is_no_assignment_is_named_with_the_reason() {
     let tree = |text: &str| kubeadm().file(ENV, text.to_owned());
     let lines = "export KUBELET_EXTRA_ARGS=--cloud-provider=external\nMY-VAR=1\n--v=2\n--register-node\nA=1\njust text\n# --v=3\n";
-    insta::assert_snapshot!(found(&tree(lines), external(), "SD004").join("\n"), @r"
-error /etc/default/kubelet:1: systemd ignores this line of the environment file: `export` is for shells. Lost: --cloud-provider=external
-warning /etc/default/kubelet:2: systemd ignores this line of the environment file: the name has a dash
-warning /etc/default/kubelet:3: systemd ignores this line of the environment file: the name has a dash. Lost: --v=2
-warning /etc/default/kubelet:4: systemd ignores this line of the environment file: it holds flags, but assigns them to no variable. Lost: --register-node
-");
+    assert_eq!(
+        lost(&tree(lines), external(), "SD004"),
+        [
+            "error /etc/default/kubelet:1 --cloud-provider=external",
+            "warning /etc/default/kubelet:2",
+            "warning /etc/default/kubelet:3 --v=2",
+            "warning /etc/default/kubelet:4 --register-node",
+        ]
+    );
+    let lines = "export KUBELET_EXTRA_ARGS=\"--cloud-provider=external\"\n--v=2 --register-node\nA=1\n";
+    assert_eq!(
+        fixed_files(&tree(lines), &external(), "SD004"),
+        [format!("{ENV}\nKUBELET_EXTRA_ARGS=\"--cloud-provider=external --v=2 --register-node\"\nA=1\n")]
+    );
     assert!(found(&tree("A = 1\nKUBELET_EXTRA_ARGS='--v=2'\n"), external(), "SD004").is_empty());
 }
 
@@ -101,6 +130,33 @@ fn a_quote_without_end_and_text_behind_one_spoil_the_value() {
     assert_eq!(lines("KUBELET_EXTRA_ARGS=\"--v=2\" # note\n").len(), 1);
     assert!(lines("KUBELET_EXTRA_ARGS=\"--v=2\" # note\n")[0].starts_with("error"));
     assert!(lines("NOTE=\"a\" b\n")[0].starts_with("warning"));
+    assert_eq!(lines("KUBELET_EXTRA_ARGS=\"--v=2\" '--max-pods=50'\n"), ["error /etc/default/kubelet:1:28+14"]);
+    // A shell reads this alike.
+    assert_eq!(lines("KUBELET_EXTRA_ARGS=\"--node-ip=\"10.0.0.7\n"), [""; 0]);
     // Values of several lines are fine as long as the quote is closed.
     assert_eq!(lines("KUBELET_EXTRA_ARGS=\"--v=2\n--max-pods=50\"\n"), [""; 0]);
+}
+
+#[test]
+fn one_pair_of_quotes_remedies_text_behind_a_quote_and_one_that_is_not_closed() {
+    for (text, after) in [
+        ("X=\"--v=2\" --max-pods=50\n", "X=\"--v=2 --max-pods=50\"\n"),
+        ("X=\"--v=2\" '--max-pods=50'\n", "X=\"--v=2 --max-pods=50\"\n"),
+        ("X=\"--v=2\" # noisy\n", "# noisy\nX=--v=2\n"),
+        ("X=\"--v=2\nB=1\n", "X=--v=2\nB=1\n"),
+        ("X='--v=2 --max-pods=50", "X=\"--v=2 --max-pods=50\"\n"),
+    ] {
+        let name = |text: &str| text.replace("X=", "KUBELET_EXTRA_ARGS=");
+        let tree = kubeadm().file(ENV, name(text));
+        assert_eq!(fixed_files(&tree, &Inputs::default(), "SD014"), [format!("{ENV}\n{}", name(after))], "{text}");
+    }
+}
+
+#[test]
+fn what_follows_from_text_behind_a_quote_is_to_be_remedied_there() {
+    let tree = kubeadm().file(ENV, "KUBELET_EXTRA_ARGS=\"--node-ip=10.0.0.7\" --resolv-conf=/x\n");
+    let findings = findings_with(&tree, Inputs::default());
+    let address = findings.iter().find(|finding| finding.rule == "CL006").unwrap();
+    assert_eq!(address.caused_by.as_ref().unwrap().0, "SD014");
+    assert!(address.edits.is_empty());
 }

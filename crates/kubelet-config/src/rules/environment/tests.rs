@@ -1,6 +1,6 @@
 use crate::{
     kubelet::{resolve::Inputs, snapshot::Intent},
-    rules::testing::{DROP_IN, carets, external, findings_with, found, kubeadm},
+    rules::testing::{DROP_IN, carets, external, findings_with, fixed_files, found, kubeadm, lost},
 };
 
 const ENV: &str = "/etc/default/kubelet";
@@ -11,37 +11,58 @@ fn drop_in(value: &str) -> String {
 }
 
 #[test]
-fn a_packaged_empty_file_beats_the_drop_in() {
+fn a_packaged_empty_file_overrides_the_drop_in() {
     let tree = kubeadm().file(OWN, drop_in("--cloud-provider=external"));
-    insta::assert_snapshot!(found(&tree, external(), "SD001").join("\n"), @r"error /etc/default/kubelet:1: KUBELET_EXTRA_ARGS is empty here; /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:5 loads this file, and a file always beats `Environment=` (/etc/systemd/system/kubelet.service.d/20-cloud.conf:2), whatever the order of the drop-ins. Lost: --cloud-provider=external");
+    assert_eq!(lost(&tree, external(), "SD001"), ["error /etc/default/kubelet:1 --cloud-provider=external"]);
+    assert_eq!(
+        fixed_files(&tree, &external(), "SD001"),
+        ["/etc/default/kubelet\nKUBELET_EXTRA_ARGS=--cloud-provider=external\n"]
+    );
     let findings = findings_with(&tree, external());
     let finding = findings.iter().find(|finding| finding.rule == "SD001").unwrap();
+    let chain: Vec<String> = finding.chain.iter().map(|step| format!("{}:{}", step.at, step.at.column)).collect();
     assert_eq!(
-        finding.fix.as_deref().unwrap(),
-        "write `KUBELET_EXTRA_ARGS=--cloud-provider=external` at /etc/default/kubelet:1, then `systemctl restart \
-         kubelet` (an environment file needs no daemon-reload)"
+        chain,
+        [
+            format!("{OWN}:2:33"),
+            format!("{DROP_IN}:5:0"),
+            "/etc/default/kubelet:1:1".to_owned(),
+            format!("{DROP_IN}:7:96"),
+        ]
     );
-    let chain: Vec<String> =
-        finding.chain.iter().map(|step| format!("{}:{} {}", step.at, step.at.column, step.text)).collect();
-    insta::assert_snapshot!(chain.join("\n"), @r"
-/etc/systemd/system/kubelet.service.d/20-cloud.conf:2:33 this is lost
-/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:5:0 loads /etc/default/kubelet
-/etc/default/kubelet:1:1 this counts
-/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:7:96 used here
-");
 }
 
 #[test]
-fn what_is_lost_and_not_wanted_is_a_warning_and_keeps_the_winners_words() {
-    let tree = kubeadm()
-        .file(ENV, "KUBELET_EXTRA_ARGS=\"--v=4 --max-pods=50\"\n")
-        .file(OWN, drop_in("--v=2 --node-labels=a=b"));
-    let findings = findings_with(&tree, external());
-    let finding = findings.iter().find(|finding| finding.rule == "SD001").unwrap();
-    assert_eq!(finding.severity, crate::rules::Severity::Warning);
-    assert!(finding.message.ends_with("Lost: --v=2 --node-labels=a=b"), "{}", finding.message);
-    let fix = finding.fix.as_deref().unwrap();
-    assert!(fix.contains("`KUBELET_EXTRA_ARGS=\"--max-pods=50 --v=2 --node-labels=a=b\"`"), "{fix}");
+fn the_flags_of_the_file_stay_and_of_two_values_nobody_knows_which_is_right() {
+    let file = kubeadm().file(ENV, "KUBELET_EXTRA_ARGS=\"--v=4 --node-labels=c=d\"\n");
+    let labels = file.clone().file(OWN, drop_in("--max-pods=50 --node-labels=a=b"));
+    assert_eq!(
+        lost(&labels, Inputs::default(), "SD001"),
+        ["warning /etc/default/kubelet:1 --max-pods=50 --node-labels=a=b"]
+    );
+    assert_eq!(
+        fixed_files(&labels, &Inputs::default(), "SD001"),
+        [format!("{ENV}\nKUBELET_EXTRA_ARGS=\"--v=4 --node-labels=c=d --max-pods=50 --node-labels=a=b\"\n")]
+    );
+    let other = file.file(OWN, drop_in("--v=2"));
+    assert_eq!(lost(&other, Inputs::default(), "SD001"), ["warning /etc/default/kubelet:1 --v=2"]);
+    assert_eq!(fixed_files(&other, &Inputs::default(), "SD001"), [""; 0]);
+}
+
+#[test]
+fn a_flag_that_the_kubelet_would_exit_with_or_that_holds_a_variable_is_not_moved() {
+    for value in ["--lvl=run", "--node-ip=$IP", "--cloud-config=/x"] {
+        let tree = kubeadm().file(OWN, drop_in(value));
+        let inputs = Inputs { version: Some("1.34.1".parse().unwrap()), ..Inputs::default() };
+        assert_eq!(lost(&tree, inputs.clone(), "SD001"), [format!("warning /etc/default/kubelet:1 {value}")]);
+        assert_eq!(fixed_files(&tree, &inputs, "SD001"), [""; 0], "{value}");
+    }
+    // The word `$KUBELET_EXTRA_ARGS` stays behind: in a file it is plain text as well.
+    let tree = kubeadm().file(OWN, drop_in("$KUBELET_EXTRA_ARGS --root-dir=/data"));
+    assert_eq!(
+        fixed_files(&tree, &Inputs::default(), "SD001"),
+        [format!("{ENV}\nKUBELET_EXTRA_ARGS=--root-dir=/data\n")]
+    );
 }
 
 #[test]
@@ -58,7 +79,7 @@ fn an_equal_value_and_one_that_arrives_otherwise_are_only_worth_a_line() {
 }
 
 #[test]
-fn an_empty_file_that_beats_nothing_is_no_finding() {
+fn an_empty_file_that_overrides_nothing_is_no_finding() {
     assert!(found(&kubeadm(), external(), "SD001").is_empty());
     let empty = kubeadm().file(OWN, drop_in(""));
     assert!(found(&empty, external(), "SD001").is_empty());
@@ -74,7 +95,7 @@ fn a_default_beside_its_override_is_only_worth_a_line() {
 }
 
 #[test]
-fn a_later_file_beats_an_earlier_one_and_a_later_line_an_earlier_line() {
+fn a_later_file_overrides_an_earlier_one_and_a_later_line_an_earlier_line() {
     let tree = kubeadm()
         .file(OWN, "[Service]\nEnvironmentFile=-/etc/sysconfig/kubelet\n")
         .file(ENV, "KUBELET_EXTRA_ARGS=--cloud-provider=external\n")
@@ -85,22 +106,29 @@ fn a_later_file_beats_an_earlier_one_and_a_later_line_an_earlier_line() {
 }
 
 #[test]
-fn a_wanted_value_that_only_a_word_with_braces_makes_a_flag_is_an_error() {
+fn an_expected_value_that_only_a_word_with_braces_makes_a_flag_is_an_error() {
     let text = "[Service]\nEnvironment=IP=10.0.0.9\nEnvironmentFile=-/etc/ip\nExecStart=\nExecStart=/usr/bin/kubelet --node-ip=${IP}\n";
     let tree = kubeadm().file(OWN, text).file("/etc/ip", "IP=10.0.0.8\n");
     let inputs =
         Inputs { intent: Intent { node_ip: Some("10.0.0.9".to_owned()), ..Intent::default() }, ..Inputs::default() };
-    assert!(found(&tree, inputs, "SD001")[0].starts_with("error /etc/ip:1"));
+    assert!(found(&tree, inputs.clone(), "SD001")[0].starts_with("error /etc/ip:1"));
+    assert_eq!(fixed_files(&tree, &inputs, "SD001"), ["/etc/ip\nIP=10.0.0.9\n"]);
     assert!(found(&tree, external(), "SD001").is_empty());
 }
 
 #[test]
 fn two_environment_lines_lose_the_first() {
-    let tree = kubeadm().file(
-        "/etc/systemd/system/kubelet.service.d/05-early.conf",
-        "[Service]\nEnvironment=\"KUBELET_CONFIG_ARGS=--config=/early\"\n",
+    let early = "/etc/systemd/system/kubelet.service.d/05-early.conf";
+    let tree = kubeadm().file(early, "[Service]\nEnvironment=\"KUBELET_CONFIG_ARGS=--config=/early\"\n");
+    assert_eq!(lost(&tree, external(), "SD024"), [format!("warning {early}:2 --config=/early")]);
+    let tree = kubeadm()
+        .without(ENV)
+        .file(early, drop_in("--max-pods=50"))
+        .file(OWN, "[Service]\nEnvironment=A=1 KUBELET_EXTRA_ARGS=--v=2 B=1\n");
+    assert_eq!(
+        fixed_files(&tree, &external(), "SD024"),
+        [format!("{OWN}\n[Service]\nEnvironment=A=1 \"KUBELET_EXTRA_ARGS=--v=2 --max-pods=50\" B=1\n")]
     );
-    insta::assert_snapshot!(found(&tree, external(), "SD024").join("\n"), @r"warning /etc/systemd/system/kubelet.service.d/05-early.conf:2: KUBELET_CONFIG_ARGS is set here and again at /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:3, which is loaded later (10-kubeadm.conf sorts after 05-early.conf; the directories do not matter). Lost: --config=/early");
     let same = kubeadm().file(
         "/etc/systemd/system/kubelet.service.d/05-early.conf",
         "[Service]\nEnvironment=\"KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml\" LVL=x\n",
@@ -116,4 +144,6 @@ fn an_empty_environment_line_clears_the_others() {
     let places = carets(&tree, external(), "SD024");
     assert!(places.iter().any(|place| place.starts_with(&format!("warning {DROP_IN}:2"))), "{places:?}");
     assert!(places.iter().any(|place| place.starts_with(&format!("warning {OWN}:2"))), "{places:?}");
+    let late = "/etc/systemd/system/kubelet.service.d/90-late.conf";
+    assert_eq!(fixed_files(&tree, &external(), "SD024"), [format!("{late}\n[Service]\n")]);
 }

@@ -7,8 +7,9 @@ use crate::{
     kubelet::{
         flags::{FlagSpec, FlagUse, Repeat, ValueKind, pairs, table},
         snapshot::Snapshot,
+        text::shortened,
     },
-    rules::{Finding, Report, Severity, at, at::shortened},
+    rules::{Finding, Report, Severity, at},
 };
 
 pub(super) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
@@ -20,29 +21,40 @@ pub(super) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
         let (Some(spec), Some((last, earlier))) = (table::find(name), uses.split_last()) else {
             continue;
         };
-        if earlier.is_empty() {
-            continue;
-        }
-        let Some((severity, rule)) = what_is_lost(spec, last, earlier) else {
+        let Some((severity, what)) = what_is_lost(spec, last, earlier).filter(|_| !earlier.is_empty()) else {
             continue;
         };
-        let place = at::flag(snapshot, last);
-        let times = match uses.len() {
-            2 => "twice".to_owned(),
-            n => format!("{n} times"),
-        };
+        let times = if uses.len() == 2 { "twice".to_owned() } else { format!("{} times", uses.len()) };
         let others: Vec<String> =
             earlier.iter().take(SHOWN + 1).map(|used| at::flag(snapshot, used).to_string()).collect();
-        let message = format!("{} is given {times}: {rule} (also at {})", last.written, some(&others));
-        let mut finding = Finding::new("FL005", severity, place.clone(), message).fix(format!(
+        let at = at::flag(snapshot, last);
+        let message = format!("{} is given {times}: {what} (also at {})", last.written, some(&others));
+        let mut finding = Finding::new("FL005", severity, at.clone(), message).fix(format!(
             "keep one {}: delete it at {}",
             last.written,
             some(&others)
         ));
-        for used in earlier.iter().take(SHOWN) {
-            finding = finding.step(at::flag(snapshot, used), format!("{} is given here, and again later", shown(used)));
+        // Of several in one file where the last one counts alone, the others can go; the last of a line first, so that
+        // columns stay right.
+        let is_here = |used: &&FlagUse| {
+            let other = at::flag(snapshot, used);
+            // A variable that ExecStart= has twice is written once.
+            other.file == at.file && other != at
+        };
+        let is_one_value = spec.repeat == Repeat::LastWins && spec.value != ValueKind::Taints;
+        if is_one_value && earlier.len() <= SHOWN && earlier.iter().all(is_here) {
+            let deletions: Option<Vec<_>> = earlier.iter().rev().map(|used| at::deletion(snapshot, used)).collect();
+            let mut deletions = deletions.unwrap_or_default();
+            deletions.dedup();
+            finding = finding.edits(deletions);
         }
-        report.add(finding.step(place, format!("{} is what counts", shown(last))));
+        for used in earlier.iter().take(SHOWN) {
+            if spec.repeat == Repeat::LastWins && used.value != last.value {
+                finding.lost_flags.push(format!("{}={}", used.written, used.value));
+            }
+            finding = finding.step(at::flag(snapshot, used), format!("{} is given here", shown(used)));
+        }
+        report.add(finding.step(at, format!("{} is given last", shown(last))));
     }
 }
 
@@ -50,11 +62,8 @@ pub(super) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
 const SHOWN: usize = 8;
 
 fn some(items: &[String]) -> String {
-    let mut text = items.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
-    if items.len() > SHOWN {
-        text.push_str(", …");
-    }
-    text
+    let more = if items.len() > SHOWN { ", …" } else { "" };
+    format!("{}{more}", items.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", "))
 }
 
 fn shown(used: &FlagUse) -> String {
@@ -67,21 +76,16 @@ fn what_is_lost(spec: &FlagSpec, last: &FlagUse, earlier: &[&FlagUse]) -> Option
     match spec.repeat {
         Repeat::LastWins if spec.value == ValueKind::Taints => {
             let kept: BTreeSet<&str> = last.value.split(',').collect();
-            let gone: Vec<String> = earlier
-                .iter()
-                .flat_map(|used| used.value.split(','))
-                .filter(|taint| !taint.is_empty() && !kept.contains(taint))
-                .map(str::to_owned)
-                .collect();
-            (!gone.is_empty()).then(|| {
-                let gone = some(&gone);
-                (Severity::Warning, format!("the last one ({value}) replaces all taints; lost: {gone}"))
-            })
+            let earlier = earlier.iter().flat_map(|used| used.value.split(','));
+            let gone = earlier.filter(|taint| !taint.is_empty() && !kept.contains(taint));
+            let gone = some(&gone.map(str::to_owned).collect::<Vec<_>>());
+            let message = format!("the last one ({value}) replaces all taints of the others; lost: {gone}");
+            (!gone.is_empty()).then_some((Severity::Warning, message))
         }
         Repeat::LastWins if earlier.iter().all(|used| used.value == last.value) => {
-            Some((Severity::Info, "every time with the same value".to_owned()))
+            Some((Severity::Info, "each time with the same value".to_owned()))
         }
-        Repeat::LastWins => Some((Severity::Info, format!("the last one ({value}) wins"))),
+        Repeat::LastWins => Some((Severity::Info, format!("the kubelet takes the last value ({value})"))),
         Repeat::Append => None,
         Repeat::Merge => {
             let mut replaced = Vec::new();
@@ -90,12 +94,12 @@ fn what_is_lost(spec: &FlagSpec, last: &FlagUse, earlier: &[&FlagUse]) -> Option
                 for pair in pairs(spec.value, &used.value) {
                     let before = merged.insert(pair.key, pair);
                     if let Some(before) = before.filter(|before| before.value != pair.value) {
-                        replaced.push(format!("{} is replaced by {}", before.text.trim(), pair.text.trim()));
+                        replaced.push(format!("{} replaces {}", pair.text.trim(), before.text.trim()));
                     }
                 }
             }
-            let replaced = (!replaced.is_empty()).then(|| some(&replaced))?;
-            Some((Severity::Warning, format!("the pairs accumulate, but {}", shortened(&replaced))))
+            let message = format!("the kubelet joins the pairs, but {}", shortened(&some(&replaced)));
+            (!replaced.is_empty()).then_some((Severity::Warning, message))
         }
     }
 }

@@ -2,14 +2,21 @@
 
 use super::MAX_FINDINGS;
 use crate::{
+    edit::Change,
     kubelet::{
+        flag_text::flags_in,
         flags::{FlagUse, PositionalArg},
         layers::Launcher,
         location::Location,
         snapshot::Snapshot,
-        systemd::{Arg, EventKind},
+        systemd::{Arg, Assignment, EventKind},
     },
-    rules::{Finding, Report, Severity, at, at::shortened},
+    rules::{
+        Finding, Report, Severity, at,
+        at::shortened,
+        encoding::{in_ascii, odd_character, plain},
+        lost::whole,
+    },
 };
 
 pub(super) fn stray(snapshot: &Snapshot, report: &mut Report) {
@@ -28,17 +35,44 @@ pub(super) fn stray(snapshot: &Snapshot, report: &mut Report) {
     });
     for stray in strays.take(MAX_FINDINGS) {
         let (cause, fix) = cause(snapshot, stray);
+        let lost_flags =
+            flags_in(&plain(&stray.text).unwrap_or_else(|| stray.text.clone())).iter().map(whole).collect();
         let word = shortened(&stray.text);
         let message = format!(
-            "'{word}' is taken as a command: the kubelet exits with 'unknown command{}{word}'; {cause}",
+            "'{word}' is no flag: the kubelet takes it for a command and exits with 'unknown command{}{word}'; {cause}",
             if word.is_empty() { "" } else { " " },
         );
-        let mut finding = Finding::new("SD016", Severity::Fatal, stray.at.clone(), message).fix(fix);
+        let finding = Finding::new("SD016", Severity::Fatal, stray.at.clone(), message);
+        let mut finding = edited(snapshot, stray, Finding { lost_flags, ..finding }.fix(fix));
         if let Some(oddity) = oddity(snapshot, stray) {
             finding = finding.caused_by("SD028", oddity);
         }
         report.add(finding);
     }
+}
+
+/// With an edit where the word itself tells what is meant.
+fn edited(snapshot: &Snapshot, stray: &PositionalArg, finding: Finding) -> Finding {
+    if odd_character(&stray.text).is_some() {
+        return in_ascii(snapshot, finding, &stray.at, &stray.text);
+    }
+    match literal_variable(snapshot, stray) {
+        Some(assignment) if usize::try_from(stray.at.width).is_ok_and(|width| width == stray.text.chars().count()) => {
+            // The blank behind it goes with it.
+            let has_blank = assignment.value.contains(&format!("{} ", stray.text));
+            let at = stray.at.at(stray.at.line, stray.at.column, stray.at.width + u32::from(has_blank));
+            finding.edit(&at, Change::Text(String::new()))
+        }
+        _ => finding,
+    }
+}
+
+/// The assignment that a word `$X` comes from.
+fn literal_variable<'a>(snapshot: &'a Snapshot, stray: &PositionalArg) -> Option<&'a Assignment> {
+    let origin = snapshot.command.args.get(1 + stray.word)?.origins.first()?;
+    let is_variable = stray.text.starts_with('$') && !is_shell(&stray.text);
+    let variable = snapshot.unit.variables.get(&origin.variable).filter(|_| is_variable && !origin.braces)?;
+    Some(&variable.effective)
 }
 
 /// The oddity of an arguments file on whose line the word stands.
@@ -57,6 +91,11 @@ fn cause(snapshot: &Snapshot, stray: &PositionalArg) -> (String, String) {
     let text = stray.text.as_str();
     as_written(stray, text)
         .or_else(|| after_flag(before(snapshot, stray)?, text))
+        .or_else(|| {
+            let name = &literal_variable(snapshot, stray)?.name;
+            let cause = format!("systemd expands no variable in the value of {name}");
+            Some((cause, remove(stray)))
+        })
         .or_else(|| shell(stray, text))
         .or_else(|| {
             behind_dashes(snapshot, stray).then(|| {
@@ -77,10 +116,10 @@ fn remove(stray: &PositionalArg) -> String {
 
 /// What the word itself tells.
 fn as_written(stray: &PositionalArg, text: &str) -> Option<(String, String)> {
-    if let Some((letter, name)) = typographic(text) {
+    if let Some((letter, name)) = odd_character(text) {
         let code = u32::from(letter);
         return Some((
-            format!("it has {name} (U+{code:04X}), as word processors and web pages write it"),
+            format!("it holds a {name} (U+{code:04X})"),
             format!("at {}: type plain ASCII '-', '\"' and blanks", stray.at),
         ));
     }
@@ -92,7 +131,7 @@ fn as_written(stray: &PositionalArg, text: &str) -> Option<(String, String)> {
     }
     text.starts_with('#').then(|| {
         let fix = "give the comment a line of its own: remove '#' and what follows at";
-        ("systemd knows no comment behind a value".to_owned(), format!("{fix} {}", stray.at))
+        ("systemd reads no comment behind a value".to_owned(), format!("{fix} {}", stray.at))
     })
 }
 
@@ -100,10 +139,10 @@ fn as_written(stray: &PositionalArg, text: &str) -> Option<(String, String)> {
 fn shell(stray: &PositionalArg, text: &str) -> Option<(String, String)> {
     if is_shell(text) {
         let fix = "systemd's StandardOutput= and ExecStartPre= do what a shell would";
-        return Some(("it is a shell's, and systemd is no shell".to_owned(), format!("{}; {fix}", remove(stray))));
+        return Some(("it belongs to a shell, and systemd runs none".to_owned(), format!("{}; {fix}", remove(stray))));
     }
     text.starts_with('$').then(|| {
-        let cause = "systemd does not expand a variable here: it knows $X as a word of its own, and ${X}";
+        let cause = "systemd does not expand a variable here, but only $X as a word of its own and ${X}";
         let fix = format!("at {}: write the value out, or ${{X}}", stray.at);
         (cause.to_owned(), fix)
     })
@@ -115,8 +154,8 @@ fn empty(snapshot: &Snapshot, stray: &PositionalArg, word: Option<&Arg>) -> (Str
     });
     match variable.filter(|name| !name.is_empty()) {
         Some(name) => (
-            format!("${{{name}}} is unset or empty, and in braces an empty variable still is an argument"),
-            format!("write ${name} in place of ${{{name}}}: unset, it gives no argument"),
+            format!("${{{name}}} is not set or empty, and in braces an empty variable still is an argument"),
+            format!("write ${name} in place of ${{{name}}}: if it is empty, it is no argument"),
         ),
         None => (
             "the word is empty".to_owned(),
@@ -130,24 +169,6 @@ fn unset_at(snapshot: &Snapshot, word: &Arg) -> Option<String> {
     snapshot.unit.events.iter().find_map(|event| match &event.kind {
         EventKind::UnsetVariable { name, braces: true } if event.at == word.declared => Some(name.clone()),
         _ => None,
-    })
-}
-
-/// A character that only looks like a dash, a blank or a quote.
-fn typographic(text: &str) -> Option<(char, &'static str)> {
-    text.chars().find_map(|letter| {
-        let name = match letter {
-            '\u{2010}' | '\u{2011}' => "a typographic hyphen",
-            '\u{2012}' | '\u{2013}' => "an en dash",
-            '\u{2014}' | '\u{2015}' => "an em dash",
-            '\u{2212}' => "a minus sign",
-            '\u{a0}' | '\u{202f}' => "a no-break space",
-            '\u{2000}'..='\u{200a}' | '\u{3000}' => "a typographic blank",
-            '\u{200b}'..='\u{200d}' | '\u{feff}' | '\u{2060}' => "an invisible character",
-            '\u{201c}'..='\u{201f}' | '\u{2018}'..='\u{201b}' => "a typographic quote",
-            _ => return None,
-        };
-        Some((letter, name))
     })
 }
 

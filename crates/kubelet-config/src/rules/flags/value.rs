@@ -3,10 +3,11 @@
 use super::uses;
 use crate::{
     kubelet::{
-        flags::{self, FlagSpec, FlagUse, ValueKind, check_value, pairs, table},
+        flags::{FlagSpec, FlagUse, ValueKind, pairs, table},
         snapshot::Snapshot,
+        text::shortened,
     },
-    rules::{Finding, Report, Severity, at, at::shortened},
+    rules::{Finding, Report, Severity, at},
 };
 
 pub(super) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
@@ -17,49 +18,31 @@ pub(super) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
         let Some(spec) = used.spec.filter(known) else {
             continue;
         };
-        let place = || at::value_part(snapshot, used, 0, used.value.len());
-        let flag = &used.written;
-        if let Err(reason) = check_value(spec.value, &used.value).and_then(|()| reserved(used)) {
-            let value = flags::go_quote(&shortened(&used.value));
-            let place = place();
-            report.add(
-                Finding::new(
-                    "FL004",
-                    Severity::Fatal,
-                    place.clone(),
-                    format!("invalid argument {value} for {flag}: {reason}: the kubelet exits"),
-                )
-                .fix(format!("at {place}: write it as {flag}={}", spec.value.example())),
-            );
+        let (flag, value) = (&used.written, shortened(&used.value));
+        let at = at::value_part(snapshot, used, 0, used.value.len());
+        let (severity, message, fix) = if let Some(reason) = refusal(spec, used) {
+            let fix = format!("at {at}: write it as {flag}={}", spec.value.form().1);
+            (Severity::Fatal, format!("{flag}='{value}': {reason}; the kubelet exits"), fix)
         } else if used.value_in_next_word && names_a_flag(&used.value) {
-            report.add(
-                Finding::new(
-                    "FL004",
-                    Severity::Error,
-                    place(),
-                    format!(
-                        "{flag} has no value of its own, so the kubelet takes the next word, '{}', as its value: that \
-                         flag is lost",
-                        shortened(&used.value)
-                    ),
-                )
-                .fix(format!("write {flag}=VALUE, or remove {flag}")),
+            let message = format!(
+                "{flag} has no value of its own: the kubelet takes the next word, '{value}', as its value, and does not \
+                 get it as a flag"
             );
-        }
+            (Severity::Error, message, format!("at {at}: write {flag}=VALUE, or delete {flag}"))
+        } else {
+            continue;
+        };
+        report.add(Finding::new("FL004", severity, at, message).fix(fix));
     }
     let last = snapshot.flags.lacks_value.as_ref();
     if let Some(used) = last.filter(|used| !at::is_built_in(snapshot, used.word)) {
-        let example = used.spec.map_or("text", |spec| spec.value.example());
-        let flag = &used.written;
-        report.add(
-            Finding::new(
-                "FL004",
-                Severity::Fatal,
-                at::flag(snapshot, used),
-                format!("{flag} is the last word and lacks its value: the kubelet exits with 'flag needs an argument: {flag}'"),
-            )
-            .fix(format!("write {flag}={example}, or remove {flag}")),
+        let example = used.spec.map_or("text", |spec| spec.value.form().1);
+        let (flag, at) = (&used.written, at::flag(snapshot, used));
+        let message = format!(
+            "{flag} is the last argument and has no value: the kubelet exits with 'flag needs an argument: {flag}'"
         );
+        let fix = format!("at {at}: write {flag}={example}, or delete {flag}");
+        report.add(Finding::new("FL004", Severity::Fatal, at, message).fix(fix));
     }
 }
 
@@ -71,24 +54,23 @@ fn names_a_flag(value: &str) -> bool {
     })
 }
 
-/// What the kubelet makes of `--kube-reserved` and `--system-reserved` after its flags are parsed: it exits all the
-/// same (`parseResourceList` of cmd/kubelet/app/server.go).
-fn reserved(used: &FlagUse) -> Result<(), String> {
-    if !matches!(used.name.as_str(), "kube-reserved" | "system-reserved") {
-        return Ok(());
+/// Why the kubelet does not take the value; `None` if it does. Over a wrong `--kube-reserved` or `--system-reserved` it
+/// exits after its flags are parsed (`parseResourceList` of cmd/kubelet/app/server.go).
+fn refusal(spec: &FlagSpec, used: &FlagUse) -> Option<String> {
+    if !spec.value.takes(&used.value) {
+        return Some(format!("the flag takes {}", spec.value.form().0));
     }
-    for pair in pairs(ValueKind::Map, &used.value) {
+    if !matches!(spec.name, "kube-reserved" | "system-reserved") {
+        return None;
+    }
+    pairs(ValueKind::Map, &used.value).into_iter().find_map(|pair| {
+        let (key, value) = (shortened(pair.key), shortened(pair.value));
         if !["cpu", "memory", "ephemeral-storage", "pid"].contains(&pair.key) {
-            return Err(format!("cannot reserve {} resource", flags::go_quote(pair.key)));
+            return Some(format!("the kubelet can reserve cpu, memory, ephemeral-storage and pid, but not '{key}'"));
         }
-        check_value(ValueKind::Quantity, pair.value).map_err(|error| {
-            let (value, key) = (flags::go_quote(pair.value), flags::go_quote(pair.key));
-            format!("failed to parse quantity {value} for {key} resource: {error}")
-        })?;
-        if pair.value.starts_with('-') {
-            let key = flags::go_quote(pair.key);
-            return Err(format!("resource quantity for {key} cannot be negative: {}", pair.value));
+        if !ValueKind::Quantity.takes(pair.value) {
+            return Some(format!("'{value}' for {key} is not a quantity"));
         }
-    }
-    Ok(())
+        pair.value.starts_with('-').then(|| format!("'{value}' for {key} is negative"))
+    })
 }

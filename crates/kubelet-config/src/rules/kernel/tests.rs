@@ -22,13 +22,11 @@ fn swap(tree: &MemoryTree, inputs: Inputs, fails: bool, from: From) -> Vec<Strin
 
 #[test]
 fn swap_is_fatal_unless_the_configuration_allows_it() {
-    assert_eq!(
-        swap(&swapping(), Inputs::default(), true, DEFAULT),
-        ["fatal /proc/swaps:2: swap is on (/dev/zram0, 4.0 GiB, and 1 more) and failSwapOn is true (the default): \
-             the kubelet exits at its start ('running with swap on is not supported')"]
-    );
+    let found = swap(&swapping(), Inputs::default(), true, DEFAULT);
+    assert!(found[0].starts_with("fatal /proc/swaps:2: "), "{found:?}");
+    assert!(found[0].contains("/dev/zram0, 4.0 GiB, and 1 more") && found[0].contains("the default"), "{found:?}");
     let set = swap(&swapping(), Inputs::default(), true, file(9));
-    assert!(set[0].contains("failSwapOn is true: the kubelet exits"), "{set:?}");
+    assert!(set[0].starts_with("fatal ") && !set[0].contains("default"), "{set:?}");
     assert!(swap(&swapping(), Inputs::default(), false, file(9)).is_empty());
     assert!(swap(&kubeadm(), Inputs::default(), true, DEFAULT).is_empty());
 }
@@ -45,7 +43,7 @@ fn swap_before_the_configuration_is_written_is_a_warning_and_without_proc_nothin
         document: None,
     }];
     let found = says(&snapshot, "KN001");
-    assert!(found[0].starts_with("warning /proc/swaps:2: swap is on"), "{found:?}");
+    assert!(found[0].starts_with("warning /proc/swaps:2: "), "{found:?}");
     let image = kubeadm().without("/proc/swaps");
     let found = swap(&image, Inputs::default(), true, DEFAULT);
     assert_eq!(found, ["not checked: /proc/swaps of the host"]);
@@ -97,7 +95,7 @@ fn br_netfilter_matters_where_pods_hang_on_a_bridge() {
     };
     let missing = network(&with("flannel"), "KN003");
     assert!(missing[0].starts_with("warning /proc/sys/net/bridge/bridge-nf-call-iptables: "), "{missing:?}");
-    assert!(missing[0].contains("is not there (br_netfilter is not loaded) and the CNI plugin flannel"));
+    assert!(missing[0].contains("br_netfilter is not loaded") && missing[0].contains("flannel"), "{missing:?}");
     let path = "/proc/sys/net/bridge/bridge-nf-call-iptables";
     let off = network(&with("bridge").file(path, "0\n"), "KN003");
     assert!(off[0].starts_with(&format!("warning {path}:1: ")), "{off:?}");
@@ -122,12 +120,11 @@ fn protected(tree: &MemoryTree, on: bool) -> Vec<String> {
 #[test]
 fn protected_kernel_defaults_name_every_wrong_value_once() {
     let wrong = host(["0", "0", "0", "1", "1000000", "25000000"]);
-    assert_eq!(
-        protected(&wrong, true),
-        ["fatal /proc/sys/vm/overcommit_memory:1: protectKernelDefaults is on (/var/lib/kubelet/config.yaml:7) and \
-             vm.overcommit_memory is 0 (must be 1), kernel.panic is 0 (must be 10): the kubelet exits ('invalid \
-             kernel flag')"]
-    );
+    let found = protected(&wrong, true);
+    assert!(found[0].starts_with("fatal /proc/sys/vm/overcommit_memory:1: "), "{found:?}");
+    for said in ["config.yaml:7", "vm.overcommit_memory is 0 (must be 1)", "kernel.panic is 0 (must be 10)"] {
+        assert!(found[0].contains(said), "{found:?}");
+    }
     assert!(protected(&wrong, false).is_empty());
     assert!(protected(&host(["1", "0", "10", "1", "1000000", "25000000"]), true).is_empty());
     assert_eq!(protected(&kubeadm(), true), ["not checked: /proc/sys of the host"]);

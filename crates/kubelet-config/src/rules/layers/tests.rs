@@ -1,6 +1,14 @@
 use crate::{
-    kubelet::{resolve::Inputs, tree::MemoryTree},
-    rules::testing::{UNIT, found, kubeadm},
+    edit::Change,
+    fix::plan,
+    kubelet::{
+        resolve::{Inputs, snapshot},
+        tree::MemoryTree,
+    },
+    rules::{
+        Finding, Severity, run,
+        testing::{UNIT, findings_with, found, kubeadm},
+    },
 };
 
 fn k3s() -> MemoryTree {
@@ -27,15 +35,20 @@ fn judged(tree: &MemoryTree, rule: &str) -> Vec<String> {
     found(tree, Inputs::default(), rule)
 }
 
+/// The only finding of a rule.
+fn one(tree: &MemoryTree, rule: &str) -> Finding {
+    let mut found: Vec<_> = findings_with(tree, Inputs::default()).into_iter().filter(|one| one.rule == rule).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    found.remove(0)
+}
+
 #[test]
 fn sd023_names_what_hides_the_words() {
     let tree = kubeadm().file(UNIT, "[Service]\nExecStart=/bin/sh -c 'exec /usr/bin/kubelet $KUBELET_EXTRA_ARGS'\n");
     let tree = tree.without(crate::rules::testing::DROP_IN);
-    assert_eq!(
-        judged(&tree, "SD023"),
-        ["info /usr/lib/systemd/system/kubelet.service:2: the kubelet's arguments cannot be derived from the unit \
-             kubelet.service: /bin/sh is a shell, and the kubelet's arguments are in its command"]
-    );
+    let found = judged(&tree, "SD023");
+    assert!(found[0].starts_with("info /usr/lib/systemd/system/kubelet.service:2: "), "{found:?}");
+    assert!(found[0].contains("/bin/sh is a shell"), "{found:?}");
     let script = k3s().file("/etc/rancher/k3s/config.yaml", "kubelet-arg: [\n");
     let found = judged(&script, "SD023");
     assert_eq!(found.len(), 1, "{found:?}");
@@ -61,12 +74,13 @@ fn sd027_names_the_later_key_and_what_is_lost() {
             "node-ip: 10.0.0.21\nkubelet-arg:\n  - cloud-provider=external\n  - max-pods=50\n",
         )
         .file("/etc/rancher/k3s/config.yaml.d/50-x.yaml", "kubelet-arg:\n  - max-pods=60\n");
+    let finding = one(&tree, "SD027");
     assert_eq!(
-        judged(&tree, "SD027"),
-        ["error /etc/rancher/k3s/config.yaml.d/50-x.yaml:1: kubelet-arg here replaces the list of \
-             /etc/rancher/k3s/config.yaml:2 (k3s: later files win; lists are not joined). Lost: \
-             cloud-provider=external"]
+        (finding.severity, finding.at.to_string()),
+        (Severity::Error, "/etc/rancher/k3s/config.yaml.d/50-x.yaml:1".to_owned())
     );
+    assert_eq!(finding.lost_flags, ["--cloud-provider=external"]);
+    assert_eq!(finding.edits[0].change, Change::Text("kubelet-arg+".to_owned()));
 }
 
 #[test]
@@ -81,17 +95,10 @@ fn sd027_is_silent_where_nothing_is_lost() {
 
 #[test]
 fn sd028_names_the_two_blanks_and_the_lost_quotes() {
-    assert_eq!(
-        judged(&microk8s("--v=2\n--node-ip=10.0.0.5  --max-pods=50\n--node-labels=\"a=b c=d\"\n"), "SD028"),
-        [
-            "fatal /var/snap/microk8s/current/args/kubelet:2: two blanks between flags at \
-             /var/snap/microk8s/current/args/kubelet:2: the kubelet gets an empty argument and exits with `unknown \
-             command`",
-            "fatal /var/snap/microk8s/current/args/kubelet:3: the quotes at \
-             /var/snap/microk8s/current/args/kubelet:3 are deleted and their blank splits: the kubelet gets what \
-             follows as an argument of its own and exits with `unknown command`",
-        ]
-    );
+    let found = judged(&microk8s("--v=2\n--node-ip=10.0.0.5  --max-pods=50\n--node-labels=\"a=b c=d\"\n"), "SD028");
+    let places: Vec<&str> = found.iter().map(|text| text.split(": ").next().unwrap_or_default()).collect();
+    let file = "fatal /var/snap/microk8s/current/args/kubelet";
+    assert_eq!(places, [format!("{file}:2"), format!("{file}:3")]);
 }
 
 #[test]
@@ -100,8 +107,89 @@ fn sd028_knows_which_snap_reads_how() {
     assert_eq!(judged(&microk8s(unquoted), "SD028"), Vec::<String>::new());
     let found = judged(&k8s(unquoted), "SD028");
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].starts_with("fatal /var/snap/k8s/common/args/kubelet:1: `<` at"), "{found:?}");
+    assert!(found[0].starts_with("fatal /var/snap/k8s/common/args/kubelet:1: `<`"), "{found:?}");
     let quoted = "# flags\n--eviction-hard='memory.available<1Gi'  --v=2\n";
     assert_eq!(judged(&k8s(quoted), "SD028"), Vec::<String>::new());
     assert_eq!(judged(&microk8s("--eviction-hard=\"memory.available<1Gi\"\n"), "SD028"), Vec::<String>::new());
+}
+
+const CONFIG: &str = "/etc/rancher/k3s/config.yaml";
+
+fn server() -> MemoryTree {
+    MemoryTree::new()
+        .file("/etc/systemd/system/k3s.service", "[Service]\nExecStart=/usr/local/bin/k3s server\n")
+        .file("/proc/meminfo", "MemTotal: 8132748 kB\n")
+}
+
+/// The configuration after the edits of one rule.
+fn edited(tree: &MemoryTree, rule: &str) -> String {
+    let judge = |tree: &dyn crate::kubelet::tree::Tree| run(&snapshot(tree, Inputs::default()));
+    let mut files = plan(tree, &judge, &|finding| finding.rule == rule).files;
+    assert_eq!(files.len(), 1, "{files:?}");
+    files.remove(0).after
+}
+
+#[test]
+fn sd029_a_misspelt_key_loses_its_flags_and_gets_the_right_name() {
+    let tree = server().file(CONFIG, "token: x\nkublet-arg:\n- max-pods=50\n");
+    let finding = one(&tree, "SD029");
+    assert_eq!((finding.severity, finding.at.to_string()), (Severity::Error, format!("{CONFIG}:2")));
+    assert_eq!(finding.lost_flags, ["--max-pods=50"]);
+    assert_eq!(edited(&tree, "SD029"), "token: x\nkubelet-arg:\n- max-pods=50\n");
+    let json = server().file(CONFIG, "{\"kublet-arg\": [\"max-pods=50\"]}\n");
+    assert_eq!(edited(&json, "SD029"), "{\"kubelet-arg\": [\"max-pods=50\"]}\n");
+    // The list is there already.
+    let both = server().file(CONFIG, "kubelet-arg: [v=2]\nkublet-arg: [max-pods=50]\n");
+    assert_eq!(edited(&both, "SD029"), "kubelet-arg: [v=2]\nkubelet-arg+: [max-pods=50]\n");
+}
+
+#[test]
+fn sd029_an_item_that_the_kubelet_would_refuse_is_corrected_or_left_alone() {
+    let tree = server().file(CONFIG, "kublet-arg: \"maxPods=50\"\n");
+    assert_eq!(edited(&tree, "SD029"), "kubelet-arg: \"max-pods=50\"\n");
+    for item in ["max-pods=many", "no-such-flag=1"] {
+        let finding = one(&server().file(CONFIG, format!("kublet-arg: [{item}]\n")), "SD029");
+        assert_eq!(finding.edits, [], "{item}");
+    }
+}
+
+#[test]
+fn sd029_a_flag_of_the_kubelet_moves_into_the_list() {
+    for (before, after) in [
+        ("max-pods: 50\n", "kubelet-arg:\n- \"max-pods=50\"\n"),
+        ("max-pods: 50\nkubelet-arg:\n  - v=2\n", "kubelet-arg:\n  - \"max-pods=50\"\n  - v=2\n"),
+        ("max-pods: 50\nkubelet-arg: [v=2]\n", "kubelet-arg: [\"max-pods=50\", v=2]\n"),
+    ] {
+        assert_eq!(edited(&server().file(CONFIG, before), "SD029"), after);
+    }
+}
+
+#[test]
+fn sd029_only_an_agent_of_k3s_exits_also_because_of_an_option_of_the_server() {
+    let severity = |program: &str, command: &str, key: &str| {
+        let unit = format!("[Service]\nExecStart=/usr/local/bin/{program} {command}\n");
+        let tree = MemoryTree::new()
+            .file(format!("/etc/systemd/system/{program}-{command}.service"), unit)
+            .file(format!("/etc/rancher/{program}/config.yaml"), format!("{key}: x\n"));
+        findings_with(&tree, Inputs::default()).iter().find(|one| one.rule == "SD029").map(|one| one.severity)
+    };
+    assert_eq!(severity("k3s", "agent", "disable"), Some(Severity::Fatal));
+    assert_eq!(severity("rke2", "agent", "disable"), None);
+    assert_eq!(severity("rke2", "agent", "disabel"), Some(Severity::Warning));
+    assert_eq!(severity("rke2", "server", "flannel-backend"), Some(Severity::Warning));
+    assert_eq!(severity("k3s", "agent", "node-label"), None);
+}
+
+#[test]
+fn rs001_of_k3s_names_kubelet_arg() {
+    assert_eq!(edited(&server(), "RS001"), "kubelet-arg:\n- \"system-reserved=memory=500Mi\"\n");
+    let tree = server().file(CONFIG, "kubelet-arg:\n- v=2\n");
+    assert_eq!(edited(&tree, "RS001"), "kubelet-arg:\n- \"system-reserved=memory=500Mi\"\n- v=2\n");
+}
+
+#[test]
+fn sd029_a_line_that_has_other_keys_is_not_deleted() {
+    for text in ["{\"max-pods\": 50, \"node-ip\": \"10.0.0.1\",\n \"kubelet-arg\": [\"v=2\"]}\n", "{max-pods: 50}\n"] {
+        assert_eq!(one(&server().file(CONFIG, text), "SD029").edits, [], "{text}");
+    }
 }

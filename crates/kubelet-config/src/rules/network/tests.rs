@@ -19,13 +19,10 @@ fn running(age_secs: u64) -> Inputs {
 #[test]
 fn a_folder_without_a_configuration_is_an_error_once_the_first_minutes_are_over() {
     let empty = kubeadm().folder("/etc/cni/net.d");
-    assert_eq!(
-        cni(&empty, running(600)),
-        ["error /etc/cni/net.d: no CNI configuration: no *.conf, *.conflist or *.json in it. The Node stays \
-             NotReady ('cni plugin not initialized'); the kubelet started 600 s ago"]
-    );
+    let found = cni(&empty, running(600));
+    assert!(found[0].starts_with("error /etc/cni/net.d: ") && found[0].contains("600 s"), "{found:?}");
     assert!(cni(&empty, running(20))[0].starts_with("warning /etc/cni/net.d: "));
-    assert!(cni(&kubeadm(), live())[0].contains("the folder is not there"));
+    assert!(cni(&kubeadm(), live())[0].contains("/etc/cni/net.d does not exist"));
     let there = kubeadm().file("/etc/cni/net.d/05-cilium.conflist", "{}");
     assert!(cni(&there, running(600)).is_empty());
 }
@@ -67,11 +64,9 @@ fn config(line: u32) -> From {
 #[test]
 fn a_loopback_name_server_makes_coredns_ask_itself() {
     let tree = kubeadm().file("/etc/resolv.conf", STUB);
-    assert_eq!(
-        resolv(&tree, config(4), |_| ()),
-        ["warning /var/lib/kubelet/config.yaml:4: pods get the name server 127.0.0.53 (/etc/resolv.conf:1): it is \
-             the node's own, in a pod it is the pod itself; CoreDNS stops with 'Loop detected'"]
-    );
+    let found = resolv(&tree, config(4), |_| ());
+    assert!(found[0].starts_with("warning /var/lib/kubelet/config.yaml:4: "), "{found:?}");
+    assert!(found[0].contains("127.0.0.53 (/etc/resolv.conf:1)"), "{found:?}");
     let default = From::Default { legacy: false };
     assert!(resolv(&tree, default.clone(), |_| ())[0].starts_with("warning /etc/resolv.conf:1: "));
     let linked = kubeadm().link("/etc/resolv.conf", "../run/systemd/resolve/stub-resolv.conf");
@@ -96,4 +91,17 @@ fn a_missing_file_is_judged_on_a_running_host_alone() {
         ),
         "{host:?}"
     );
+}
+
+#[test]
+fn pods_get_the_servers_that_systemd_resolved_asks() {
+    let edits = |server: &str| {
+        let tree = kubeadm().file("/etc/resolv.conf", format!("nameserver {server}\n"));
+        let found = crate::rules::testing::findings_with(&tree, Inputs::default());
+        found.into_iter().find(|one| one.rule == "NW003").unwrap().edits
+    };
+    let line = "resolvConf: /run/systemd/resolve/resolv.conf".to_owned();
+    assert_eq!(edits("127.0.0.53")[0].change, crate::edit::Change::Append(line));
+    // Another name server of the host's has no such file.
+    assert_eq!(edits("127.0.0.1"), []);
 }

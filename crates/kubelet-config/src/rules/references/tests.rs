@@ -1,6 +1,6 @@
 use crate::{
     kubelet::{resolve::Inputs, tree::MemoryTree},
-    rules::testing::{DROP_IN, UNIT, carets, external, findings_with, found, kubeadm},
+    rules::testing::{DROP_IN, UNIT, carets, external, fixed_files, found, kubeadm, lost},
 };
 
 const ENV: &str = "/etc/default/kubelet";
@@ -11,28 +11,34 @@ fn exec(words: &str) -> String {
 }
 
 #[test]
-fn a_name_with_a_slip_is_an_error_and_the_fix_says_what_to_write() {
+fn a_name_with_a_slip_is_an_error_and_is_renamed_or_its_flags_are_moved() {
+    let inputs = Inputs::default();
     let tree = kubeadm().file(ENV, "KUBELET_EXTRA_ARG=--max-pods=50\n");
-    insta::assert_snapshot!(found(&tree, Inputs::default(), "SD002").join("\n"), @r"error /etc/default/kubelet:1: KUBELET_EXTRA_ARG is set here, but no `ExecStart=` refers to it; /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:7 uses $KUBELET_EXTRA_ARGS. Lost: --max-pods=50");
-    let findings = findings_with(&tree, Inputs::default());
-    let finding = findings.iter().find(|finding| finding.rule == "SD002").unwrap();
-    assert!(
-        finding
-            .fix
-            .as_deref()
-            .unwrap()
-            .starts_with("rename KUBELET_EXTRA_ARG to KUBELET_EXTRA_ARGS at /etc/default/kubelet:1")
-    );
+    assert_eq!(lost(&tree, inputs.clone(), "SD002"), ["error /etc/default/kubelet:1 --max-pods=50"]);
+    assert_eq!(fixed_files(&tree, &inputs, "SD002"), [format!("{ENV}\nKUBELET_EXTRA_ARGS=--max-pods=50\n")]);
     let both = tree.file(OWN, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=2\"\n");
-    let findings = findings_with(&both, Inputs::default());
-    let fix = findings.iter().find(|finding| finding.rule == "SD002").unwrap().fix.clone().unwrap();
-    assert!(fix.contains("`KUBELET_EXTRA_ARGS=\"--v=2 --max-pods=50\"`"), "{fix}");
+    assert_eq!(
+        fixed_files(&both, &inputs, "SD002"),
+        [format!("{ENV}\n"), format!("{OWN}\n[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=2 --max-pods=50\"\n"),]
+    );
+    // An empty assignment of a file overrides `Environment=` under the right name, too.
+    let drop_in = kubeadm().file(OWN, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARG=--max-pods=50\"\n");
+    assert_eq!(
+        fixed_files(&drop_in, &inputs, "SD002"),
+        [format!("{ENV}\nKUBELET_EXTRA_ARGS=--max-pods=50\n"), format!("{OWN}\n[Service]\n")]
+    );
+    let renamed = fixed_files(&drop_in.without(ENV), &inputs, "SD002");
+    assert_eq!(renamed, [format!("{OWN}\n[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--max-pods=50\"\n")]);
 }
 
 #[test]
 fn flags_under_another_name_are_a_warning_and_a_slip_without_flags_is_worth_a_line() {
     let far = kubeadm().file(ENV, "MY_OWN_FLAGS=--max-pods=50\nPATH=/bin\n");
     assert_eq!(carets(&far, Inputs::default(), "SD002"), ["warning /etc/default/kubelet:1:1+12"]);
+    assert_eq!(
+        fixed_files(&far, &Inputs::default(), "SD002"),
+        [format!("{ENV}\nPATH=/bin\nKUBELET_EXTRA_ARGS=--max-pods=50\n")]
+    );
     let slip = kubeadm().file(ENV, "kubelet_extra_args=x\n");
     assert!(found(&slip, Inputs::default(), "SD002")[0].starts_with("info"));
 }
@@ -60,8 +66,21 @@ fn braces_keep_a_list_in_one_word() {
     assert_eq!(lines("${X}"), [format!("error {OWN}:4:28+4")]);
     assert_eq!(lines("--node-labels=a=${X}").len(), 1);
     assert_eq!(lines("${Y}").len(), 1);
-    assert_eq!(lines("${UNSET}").len(), 1);
-    for good in ["$X", "--node-labels=\"${Z}\"", "--sp=${Y}", "$UNSET", "${Z}", "--x=${UNSET}"] {
+    assert_eq!(lines("--fail-swap-on ${UNSET}").len(), 1);
+    let tree = kubeadm().file(OWN, exec("\"${KUBELET_CONFIG_ARGS} \" \"${UNSET}\" --v=2"));
+    assert_eq!(
+        fixed_files(&tree, &Inputs::default(), "SD006"),
+        [format!("{OWN}\n{}", exec("\"${KUBELET_CONFIG_ARGS} \" $UNSET --v=2"))]
+    );
+    for good in [
+        "$X",
+        "--node-labels=\"${Z}\"",
+        "--sp=${Y}",
+        "$UNSET",
+        "${Z}",
+        "--x=${UNSET}",
+        "--node-ip ${UNSET} --node-labels \"${UNSET}\"", // The value of the flag before it.
+    ] {
         assert_eq!(lines(good), [""; 0], "{good}");
     }
 }
@@ -71,7 +90,9 @@ fn a_command_that_forgets_a_variable_is_an_error() {
     let tree = kubeadm()
         .file(ENV, "KUBELET_EXTRA_ARGS=--max-pods=50\n")
         .file(OWN, exec("$KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS"));
-    insta::assert_snapshot!(found(&tree, Inputs::default(), "SD007").join("\n"), @r"error /etc/systemd/system/kubelet.service.d/20-own.conf:3: this `ExecStart=` replaces an earlier one and does not use $KUBELET_EXTRA_ARGS any more. Lost: --max-pods=50");
+    assert_eq!(lost(&tree, Inputs::default(), "SD007"), [format!("error {OWN}:3 --max-pods=50")]);
+    let all = "$KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS";
+    assert_eq!(fixed_files(&tree, &Inputs::default(), "SD007"), [format!("{OWN}\n{}", exec(all))]);
     assert!(found(&tree, Inputs::default(), "SD002").is_empty(), "said once");
 }
 

@@ -26,12 +26,9 @@ fn driver(tree: &MemoryTree, inputs: Inputs, ours: &str, from: From) -> Vec<Stri
 fn drivers_that_differ_are_an_error_at_the_kubelets_line() {
     let tree = kubeadm().file(CONFIG, SYSTEMD);
     let ours = || from("/etc/kubernetes/kubelet-config.yaml", 15);
-    assert_eq!(
-        driver(&tree, inputs("1.31.9", Some("1.7.27")), "cgroupfs", ours()),
-        ["error /etc/kubernetes/kubelet-config.yaml:15: cgroupDriver is cgroupfs, but containerd uses systemd \
-             cgroups (/etc/containerd/config.toml:3). containerd 1.7.27 does not tell the kubelet its driver, so the \
-             mismatch is real: pods fail to start or end up in two hierarchies"]
-    );
+    let found = driver(&tree, inputs("1.31.9", Some("1.7.27")), "cgroupfs", ours());
+    assert!(found[0].starts_with("error /etc/kubernetes/kubelet-config.yaml:15: "), "{found:?}");
+    assert!(found[0].contains("(/etc/containerd/config.toml:3). containerd 1.7.27"), "{found:?}");
     assert!(driver(&tree, inputs("1.31.9", Some("1.7.27")), "systemd", ours()).is_empty());
 }
 
@@ -43,7 +40,7 @@ fn a_kubelet_that_asks_the_runtime_does_not_mind() {
     assert!(found(&tree, "1.31.0", Some("2.0.0")).is_empty());
     assert!(found(&tree, "1.36.0", Some("2.2.0")).is_empty());
     let old = found(&tree, "1.30.14", Some("2.0.0"));
-    assert!(old[0].contains("kubelet 1.30.14 does not ask the runtime by default"), "{old:?}");
+    assert!(old[0].contains("Kubelet 1.30.14 does not ask the runtime"), "{old:?}");
     // Nobody knows which containerd reads this file; schema 3 is containerd 2's.
     assert_eq!(found(&tree, "1.33.0", None), ["not checked: the runtime's version"]);
     let v3 = "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]\nSystemdCgroup = true\n";
@@ -73,27 +70,20 @@ fn defaults_on_either_side_are_called_defaults() {
     let mut snapshot = with_settings(&tree, inputs("1.30.1", None), &[("cgroupDriver", "cgroupfs".into(), legacy)]);
     snapshot.config.files.clear();
     let found = says(&snapshot, "RT003");
-    let command = "error /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:7: no --cgroup-driver and no --config: the default is cgroupfs, but containerd";
+    let command =
+        "error /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:7: cgroupDriver is cgroupfs, the default";
     assert!(found[0].starts_with(command), "{found:?}");
 
     let bare = kubeadm().file(CONFIG, "version = 2\n");
     let found = driver(&bare, inputs("1.30.1", None), "systemd", from("/c.yaml", 1));
-    assert!(
-        found[0].contains(
-            "containerd uses cgroupfs cgroups by default (nothing in /etc/containerd/config.toml says otherwise)"
-        ),
-        "{found:?}"
-    );
+    assert!(found[0].contains("containerd uses cgroupfs, its default (/etc/containerd/config.toml"), "{found:?}");
     let crio = kubeadm().file("/etc/crio/crio.conf.d/1.conf", "[crio.runtime]\ncgroup_manager = 'cgroupfs'\n");
     let pairs = [
         ("cgroupDriver", "systemd".into(), from("/c.yaml", 1)),
         ("containerRuntimeEndpoint", "unix:///var/run/crio/crio.sock".into(), from("/c.yaml", 2)),
     ];
     let found = says(&with_settings(&crio, inputs("1.30.1", Some("1.27.3")), &pairs), "RT003");
-    assert!(
-        found[0].contains("CRI-O uses cgroupfs cgroups (/etc/crio/crio.conf.d/1.conf:2). CRI-O 1.27.3"),
-        "{found:?}"
-    );
+    assert!(found[0].contains("CRI-O uses cgroupfs (/etc/crio/crio.conf.d/1.conf:2). CRI-O 1.27.3"), "{found:?}");
 }
 
 #[test]
@@ -139,11 +129,8 @@ fn a_socket_is_judged_on_a_running_host_alone() {
     let found = socket(&kubeadm(), Inputs::default());
     assert_eq!(found, ["not checked: a look at the runtime's socket on the running host"]);
     let crio = kubeadm().other("/run/crio/crio.sock");
-    assert_eq!(
-        socket(&crio, live()),
-        ["fatal /c.yaml:2: no runtime at /run/containerd/containerd.sock: nothing is there; another runtime's \
-             socket is there: /run/crio/crio.sock; the kubelet retries for a while, then exits"]
-    );
+    let found = socket(&crio, live());
+    assert!(found[0].starts_with("fatal /c.yaml:2: ") && found[0].contains("/run/crio/crio.sock"), "{found:?}");
     let before = Inputs { lifecycle: Lifecycle::BeforeFirstStart, ..live() };
     assert!(socket(&kubeadm(), before)[0].starts_with("warning /c.yaml:2: "));
     let there = kubeadm().other("/run/containerd/containerd.sock");
@@ -154,7 +141,7 @@ fn a_socket_is_judged_on_a_running_host_alone() {
 fn what_the_caller_saw_at_the_socket_counts() {
     let mut snapshot = with_endpoint(&kubeadm(), Inputs::default());
     let mut saw = |socket| {
-        snapshot.machine.socket = Some(socket);
+        snapshot.machine.cri.socket = Some(socket);
         says(&snapshot, "RT001")
     };
     let found = saw(Socket::Refused { reason: "connection refused".to_owned() });
@@ -181,4 +168,20 @@ fn cgroup_v1_is_judged_by_version_and_setting() {
     assert!(says(&with_settings(&v2, inputs("1.35.0", None), &[]), "RT005").is_empty());
     let image = says(&with_settings(&kubeadm(), inputs("1.35.0", None), &[]), "RT005");
     assert_eq!(image, ["not checked: /sys/fs/cgroup of the host"]);
+}
+
+#[test]
+fn the_kubelets_file_gets_the_runtimes_driver() {
+    const FILE: &str = "/var/lib/kubelet/config.yaml";
+    let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+    for (before, after) in
+        [("cgroupDriver: cgroupfs\n", "cgroupDriver: \"systemd\"\n"), ("", "cgroupDriver: systemd\n")]
+    {
+        let tree = kubeadm().file(CONFIG, SYSTEMD).file(FILE, format!("{head}{before}"));
+        let judge = |tree: &dyn crate::kubelet::tree::Tree| {
+            crate::rules::run(&crate::kubelet::resolve::snapshot(tree, inputs("1.30.1", Some("1.7.2"))))
+        };
+        let plan = crate::fix::plan(&tree, &judge, &|finding| finding.rule == "RT003");
+        assert_eq!(plan.files[0].after, format!("{head}{after}"), "{:?}", plan.left);
+    }
 }

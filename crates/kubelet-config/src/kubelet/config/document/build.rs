@@ -61,8 +61,8 @@ struct Builder<'a> {
     root: Option<Node>,
 }
 
-/// Reads the first document of `text`.
-pub(super) fn first_document(file: &Location, text: &str) -> Result<Node, BadDocument> {
+/// Reads the first document of `text`, as the kubelet does. Text without a document is `null`.
+pub fn parse(file: &Location, text: &str) -> Result<Node, BadDocument> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut options = granit_parser::options! {
         flow_nesting_limit: MAX_DEPTH,

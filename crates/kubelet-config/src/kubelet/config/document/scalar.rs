@@ -4,6 +4,7 @@
 //! from Go's `encoding/json` for the way back into text.
 
 use super::Value;
+use crate::kubelet::flags::parse_int;
 
 /// What an explicit tag asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,50 +62,15 @@ fn number(text: &str) -> Option<String> {
 
 /// As Go's `strconv.ParseInt(text, 0, 64)`, and where that does not fit `ParseUint`.
 fn integer(text: &str) -> Option<String> {
-    let (negative, digits) = match text.as_bytes().first()? {
-        b'-' => (true, &text[1..]),
-        b'+' => (false, &text[1..]),
-        _ => (false, text),
-    };
-    let signed = digits.len() != text.len();
-    let (radix, digits) = match digits.as_bytes() {
-        [b'0', b'x' | b'X', _, ..] => (16, &digits[2..]),
-        [b'0', b'o' | b'O', _, ..] => (8, &digits[2..]),
-        [b'0', b'b' | b'B', _, ..] => (2, &digits[2..]),
-        [b'0', _, ..] => (8, &digits[1..]),
-        _ => (10, digits),
-    };
-    // Rust would take a second sign.
-    if digits.starts_with(['+', '-']) {
-        return None;
-    }
-    let magnitude = u64::from_str_radix(digits, radix).ok()?;
-    if negative {
-        0_i64.checked_sub_unsigned(magnitude).map(|value| value.to_string())
-    } else if signed && i64::try_from(magnitude).is_err() {
-        None
-    } else {
-        Some(magnitude.to_string())
-    }
+    let unsigned = || text.parse::<u64>().ok().filter(|_| !text.starts_with(['+', '0'])).map(|value| value.to_string());
+    parse_int(text, 64).map(|value| value.to_string()).or_else(unsigned)
 }
 
 /// As go-yaml's `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, in the range of a float64.
 fn float(text: &str) -> Option<String> {
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
-        None => (unsigned, None),
-    };
-    let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let is_float = all_digits(whole)
-        && all_digits(fraction)
-        && !(whole.is_empty() && fraction.is_empty())
-        && exponent.is_none_or(|exponent| {
-            let digits = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
-            !digits.is_empty() && all_digits(digits)
-        });
-    let value: f64 = is_float.then(|| text.parse().ok()).flatten()?;
+    // Rust would take infinity and NaN by name.
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
+    let value: f64 = text.parse().ok().filter(|_| is_number)?;
     value.is_finite().then(|| go_float(value))
 }
 

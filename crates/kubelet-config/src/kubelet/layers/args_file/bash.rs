@@ -9,6 +9,9 @@ use super::{
     Environment, Split, position,
 };
 
+/// How far behind an open brace its end is looked for, so that a line of braces stays linear.
+const MAX_BRACES_CHARS: usize = 256;
+
 /// Splits a file's text.
 pub(in super::super) fn split(file: &Location, text: &str, environment: &Environment) -> Split {
     let mut reader = Reader {
@@ -20,8 +23,13 @@ pub(in super::super) fn split(file: &Location, text: &str, environment: &Environ
         environment,
         split: Split::default(),
         word: None,
+        quote: None,
     };
     while reader.step().is_some() {}
+    match reader.quote.take() {
+        Some((_, opened)) if reader.split.unknown.is_none() => reader.odd(Oddity::QuoteNotClosed, opened),
+        _ => {}
+    }
     reader.end_word();
     reader.split
 }
@@ -30,7 +38,7 @@ pub(in super::super) fn split(file: &Location, text: &str, environment: &Environ
 struct Word {
     text: String,
     at: Location,
-    quoted: bool,
+    has_quotes: bool,
 }
 
 struct Reader<'a> {
@@ -42,37 +50,53 @@ struct Reader<'a> {
     environment: &'a Environment,
     split: Split,
     word: Option<Word>,
+    /// The open quote, and where it stands.
+    quote: Option<(char, Location)>,
 }
 
 /// The end of the text, or a reason to stop.
 type Going = Option<()>;
 
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n')
+}
+
 impl Reader<'_> {
-    /// Reads one character, or one quotation or expansion.
+    /// Reads one character, or one expansion.
     fn step(&mut self) -> Going {
-        match self.take()? {
-            ' ' | '\t' | '\n' => self.end_word()?,
-            '#' if self.word.is_none() => self.comment(),
-            '\\' => match self.take() {
-                Some('\n') => {}
-                Some(character) => self.push(character),
-                None => self.push('\\'),
+        let character = self.take()?;
+        let quote = self.quote.as_ref().map(|(quote, _)| *quote);
+        match (character, quote) {
+            (_, Some(quote)) if quote == character => self.quote = None,
+            (_, Some('\'')) => self.push(character),
+            ('$', _) => self.dollar(quote.is_some())?,
+            ('`', _) => return self.give_up(),
+            ('\\', Some(_)) => match self.rest.peek() {
+                Some('\n') => _ = self.take(),
+                Some('$' | '`' | '"' | '\\') => self.push_next('\\'),
+                _ => self.push('\\'),
             },
-            '\'' => self.quotation('\'')?,
-            '"' => self.quotation('"')?,
-            '$' => self.dollar(false)?,
-            '`' => return self.give_up("has a command substitution"),
-            character @ ('<' | '>' | '|' | '&' | ';' | '(' | ')') => {
-                self.odd(Oddity::ShellSyntax(character), 1);
+            (_, Some(_)) => self.push(character),
+            (blank, None) if is_blank(blank) => self.end_word()?,
+            ('#', None) if self.word.is_none() => {
+                while self.rest.peek().is_some_and(|next| *next != '\n') {
+                    self.take();
+                }
+            }
+            ('\\', None) if self.rest.peek() == Some(&'\n') => _ = self.take(),
+            ('\\', None) => self.push_next('\\'),
+            ('\'' | '"', None) => {
+                self.quote = Some((character, self.here(1)));
+                self.word().has_quotes = true;
+            }
+            (_, None) => {
+                let is_syntax = matches!(character, '<' | '>' | '|' | '&' | ';' | '(' | ')');
+                if is_syntax || character == '{' && self.braces_expand() {
+                    let at = self.here(1);
+                    self.odd(Oddity::ShellSyntax(character), at);
+                }
                 self.push(character);
             }
-            '{' => {
-                if self.braces_expand() {
-                    self.odd(Oddity::ShellSyntax('{'), 1);
-                }
-                self.push('{');
-            }
-            character => self.push(character),
         }
         Some(())
     }
@@ -91,88 +115,52 @@ impl Reader<'_> {
         self.file.at(position(self.line), position(self.column), width)
     }
 
-    fn odd(&mut self, what: Oddity, width: u32) {
-        let at = self.here(width);
-        self.odd_at(what, at);
-    }
-
-    fn odd_at(&mut self, what: Oddity, at: Location) {
-        let line = usize::try_from(at.line)
-            .ok()
-            .and_then(|line| self.lines.get(line.checked_sub(1)?))
-            .copied()
-            .unwrap_or_default();
+    fn odd(&mut self, what: Oddity, at: Location) {
+        let line = usize::try_from(at.line).ok().and_then(|line| self.lines.get(line.checked_sub(1)?));
+        let line = line.copied().unwrap_or_default();
         self.split.odd(what, at, line);
     }
 
-    fn give_up(&mut self, reason: &str) -> Going {
+    fn give_up(&mut self) -> Going {
         let at = self.here(1);
         self.word = None;
-        self.split.give_up(at, format!("{reason}, which needs a running shell"));
+        self.split.give_up(at, "has an expansion that needs a running shell".to_owned());
         None
     }
 
     /// The word that is being read; a new one if there is none.
     fn word(&mut self) -> &mut Word {
         let at = self.here(0);
-        self.word.get_or_insert_with(|| Word { text: String::new(), at, quoted: false })
+        self.word.get_or_insert_with(|| Word { text: String::new(), at, has_quotes: false })
     }
 
     fn push(&mut self, character: char) {
         self.word().text.push(character);
     }
 
+    /// Adds the next character, whatever it means; at the end of the text `last`.
+    fn push_next(&mut self, last: char) {
+        // The word begins at the backslash.
+        self.word();
+        let next = self.take().unwrap_or(last);
+        self.push(next);
+    }
+
     fn end_word(&mut self) -> Going {
-        let Some(word) = self.word.take() else {
+        let Some(mut word) = self.word.take() else {
             return Some(());
         };
-        let mut at = word.at;
         if word.text.is_empty() {
-            if !word.quoted {
+            if !word.has_quotes {
                 return Some(());
             }
-            self.odd_at(Oddity::EmptyQuotes, at.clone());
+            self.odd(Oddity::EmptyQuotes, word.at.clone());
         }
         // A word of several lines has no width that could be drawn.
-        if usize::try_from(at.line) == Ok(self.line) {
-            at.width = position(self.column).saturating_sub(at.column);
+        if usize::try_from(word.at.line) == Ok(self.line) {
+            word.at.width = position(self.column).saturating_sub(word.at.column);
         }
-        self.split.push(word.text, at).then_some(())
-    }
-
-    fn comment(&mut self) {
-        while self.rest.peek().is_some_and(|next| *next != '\n') {
-            self.take();
-        }
-    }
-
-    /// What stands between quotes; the opening one is taken.
-    fn quotation(&mut self, quote: char) -> Going {
-        let opened = self.here(1);
-        self.word().quoted = true;
-        loop {
-            match self.take() {
-                None => {
-                    self.odd_at(Oddity::QuoteNotClosed, opened);
-                    return None;
-                }
-                Some(character) if character == quote => return Some(()),
-                Some('\\') if quote == '"' => match self.take() {
-                    Some('\n') => {}
-                    Some(character @ ('$' | '`' | '"' | '\\')) => self.push(character),
-                    Some(character) => {
-                        self.push('\\');
-                        self.push(character);
-                    }
-                    None => self.push('\\'),
-                },
-                Some('$') if quote == '"' => self.dollar(true)?,
-                Some('`') if quote == '"' => {
-                    return self.give_up("has a command substitution");
-                }
-                Some(character) => self.push(character),
-            }
-        }
+        self.split.push(word.text, word.at).then_some(())
     }
 
     /// What follows a `$`.
@@ -182,7 +170,7 @@ impl Reader<'_> {
                 self.take();
                 let name = self.name();
                 if name.is_empty() || self.take() != Some('}') {
-                    return self.give_up("has an expansion with an operator");
+                    return self.give_up();
                 }
                 self.expand(&name, quoted)
             }
@@ -190,12 +178,8 @@ impl Reader<'_> {
                 let name = self.name();
                 self.expand(&name, quoted)
             }
-            Some('"') if !quoted => Some(()),
-            Some('(' | '\'' | '[') if !quoted => self.give_up("has a substitution or a quotation of bash's own"),
-            Some('(' | '[') => self.give_up("has a substitution"),
-            Some('0'..='9' | '?' | '$' | '-' | '@' | '*' | '#' | '!') => {
-                self.give_up("has a parameter of the script's own")
-            }
+            Some('\'' | '"') if !quoted => self.give_up(),
+            Some('(' | '[' | '0'..='9' | '?' | '$' | '-' | '@' | '*' | '#' | '!') => self.give_up(),
             _ => {
                 self.push('$');
                 Some(())
@@ -205,12 +189,9 @@ impl Reader<'_> {
 
     fn name(&mut self) -> String {
         let mut name = String::new();
-        while let Some(next) = self.rest.peek().copied() {
-            if next != '_' && !next.is_ascii_alphabetic() && (name.is_empty() || !next.is_ascii_digit()) {
-                break;
-            }
+        while let Some(next) = self.rest.next_if(|next| *next == '_' || next.is_ascii_alphanumeric()) {
             name.push(next);
-            self.take();
+            self.column += 1;
         }
         name
     }
@@ -219,48 +200,29 @@ impl Reader<'_> {
     fn expand(&mut self, name: &str, quoted: bool) -> Going {
         let environment = self.environment;
         let value = environment.get(name).map_or("", String::as_str);
-        if self.split.bytes.saturating_add(value.len()) > super::MAX_EXPANDED_BYTES
-            || self.word.as_ref().is_some_and(|word| word.text.len() > super::MAX_EXPANDED_BYTES)
-        {
-            return self.give_up("expands to more text than is read");
+        let of_word = self.word.as_ref().map_or(0, |word| word.text.len());
+        if self.split.bytes.saturating_add(of_word).saturating_add(value.len()) > super::MAX_EXPANDED_BYTES {
+            return self.give_up();
         }
         if quoted {
             self.word().text.push_str(value);
             return Some(());
         }
-        let blank = |c: char| matches!(c, ' ' | '\t' | '\n');
-        if value.starts_with(blank) {
-            self.end_word()?;
-        }
-        let mut words = value.split(blank).filter(|word| !word.is_empty()).peekable();
-        while let Some(word) = words.next() {
-            self.word().text.push_str(word);
-            if words.peek().is_some() {
+        for part in value.split_inclusive(is_blank) {
+            let text = part.trim_end_matches(is_blank);
+            if !text.is_empty() {
+                self.word().text.push_str(text);
+            }
+            if text.len() < part.len() {
                 self.end_word()?;
             }
-        }
-        if value.ends_with(blank) {
-            self.end_word()?;
         }
         Some(())
     }
 
     /// Whether the brace that was taken begins a brace expansion: a comma or `..` before its end, in the same word.
-    /// Looks at what follows within bounds, so that a line of braces stays linear.
     fn braces_expand(&self) -> bool {
-        const MAX_AHEAD: usize = 256;
-        let mut list = false;
-        let mut before = '{';
-        for next in self.rest.clone().take(MAX_AHEAD) {
-            match next {
-                '}' => return list,
-                ' ' | '\t' | '\n' => return false,
-                ',' => list = true,
-                '.' if before == '.' => list = true,
-                _ => {}
-            }
-            before = next;
-        }
-        false
+        let ahead: String = self.rest.clone().take(MAX_BRACES_CHARS).take_while(|next| !is_blank(*next)).collect();
+        ahead.split_once('}').is_some_and(|(inner, _)| inner.contains(',') || inner.contains(".."))
     }
 }

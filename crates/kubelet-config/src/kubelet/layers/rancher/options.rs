@@ -3,6 +3,7 @@
 
 mod command_line;
 mod files;
+mod known;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ use super::{
         },
         KubeletCommand, ReplacedList,
     },
-    Flavor,
+    Flavor, Role,
 };
 
 /// Options that may be given several times, of those that bear on the kubelet.
@@ -72,20 +73,26 @@ impl Options {
 pub(super) fn read(
     tree: &dyn Tree,
     unit: &Unit,
-    flavor: &Flavor,
+    (flavor, role): (&Flavor, Role),
     words: &[Arg],
     kubelet: &mut KubeletCommand,
 ) -> Options {
     let given = command_line::read(words);
     let mut options = Options::default();
     for file in files::find(tree, unit, flavor, &given, kubelet) {
-        files::read(tree, &file, &mut options, kubelet);
+        files::read(tree, &file, (flavor, role), &mut options, kubelet);
     }
     for (option, values) in given {
+        if option == "kubelet-arg" {
+            kubelet.new_argument = None;
+        }
         // k3s's and RKE2's documentation: the command line overwrites all values of the list. (Their parser puts the
         // files' values before the command line's, into a list that would keep both: who relies on that, relies on
         // what the documentation denies.)
         replace(&mut options, option, values, true, kubelet);
+    }
+    for unknown in &mut kubelet.unknown_options {
+        unknown.is_given = unknown.meant.is_some_and(|meant| options.0.contains_key(meant));
     }
     for option in FROM_VARIABLES {
         let variable = format!("{}{}", flavor.variables, variable_of(option));

@@ -1,39 +1,14 @@
-//! The hosts of `tests/hosts`: what their kubelets get, and what this family's rules find there.
+//! The hosts of `tests/hosts`: what their kubelets get.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::{
-    kubelet::{
-        resolve::{Inputs, snapshot},
-        snapshot::Snapshot,
-        systemd::Manager,
-        tree::MemoryTree,
-    },
-    rules::{Finding, run},
+use crate::kubelet::{
+    resolve::{Inputs, snapshot},
+    snapshot::Snapshot,
+    systemd::{Manager, tests::hosts::tree_of},
 };
-
-/// A folder on this disk as a tree.
-fn tree_of(root: &Path) -> MemoryTree {
-    let mut tree = MemoryTree::new();
-    let mut folders = vec![root.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            let name = Path::new("/").join(path.strip_prefix(root).unwrap());
-            let meta = path.symlink_metadata().unwrap();
-            if meta.is_symlink() {
-                tree = tree.link(name, std::fs::read_link(&path).unwrap());
-            } else if meta.is_dir() {
-                folders.push(path);
-            } else {
-                tree = tree.file(name, std::fs::read(&path).unwrap());
-            }
-        }
-    }
-    tree
-}
 
 /// Every host with what is expected of it, resolved.
 fn hosts() -> Vec<(String, Value, Snapshot)> {
@@ -93,33 +68,6 @@ fn kubelets_get_the_flags_that_are_expected() {
         assert!(!words.is_empty(), "{name}");
     }
     assert!(compared >= 6, "{compared} hosts compared");
-}
-
-#[test]
-fn this_familys_rules_find_what_is_expected() {
-    for (name, expected, snapshot) in hosts() {
-        for rule in ["SD023", "SD027", "SD028"] {
-            let shape = |finding: &Finding| {
-                format!(
-                    "{} {}",
-                    serde_json::to_value(finding.severity).unwrap().as_str().unwrap(),
-                    finding.at.file_line()
-                )
-            };
-            let mut got: Vec<String> =
-                run(&snapshot).findings.iter().filter(|finding| finding.rule == rule).map(shape).collect();
-            got.sort();
-            let mut wanted: Vec<String> = expected["findings"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .filter(|finding| finding["rule"] == rule)
-                .map(|finding| format!("{} {}", finding["severity"].as_str().unwrap(), finding["at"].as_str().unwrap()))
-                .collect();
-            wanted.sort();
-            assert_eq!(got, wanted, "{name} {rule}");
-        }
-    }
 }
 
 #[test]

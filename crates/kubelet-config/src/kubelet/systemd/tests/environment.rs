@@ -159,7 +159,7 @@ fn fact_26_what_looks_wrong_is_told() {
     assert_eq!(kinds("A=\"x\" # note\n"), [EventKind::EnvTextAfterQuote]);
     assert_eq!(kinds("A=\"x\nB=1\n"), [EventKind::EnvQuoteNotClosed { lines: 2 }]);
     assert_eq!(kinds("no assignment\n"), [EventKind::EnvLineWithoutAssignment]);
-    assert!(kinds("A=\"a\" 'b'\n").is_empty());
+    assert_eq!(kinds("A=\"a\" 'b'\n"), [EventKind::EnvTextAfterQuote]);
 }
 
 #[test]

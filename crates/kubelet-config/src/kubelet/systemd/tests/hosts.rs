@@ -116,8 +116,9 @@ fn words_stand_where_they_say() {
             let line = text.split('\n').nth(at.line as usize - 1).unwrap();
             let shown: String = line.chars().skip(at.column as usize - 1).take(at.width as usize).collect();
             let plain = !word.text.is_empty() && !word.text.contains([' ', '%', '$', '\\']);
-            if plain && word.origins.iter().all(|origin| !origin.braces) && !shown.contains('\\') {
-                let unquoted = shown.trim_matches(['\'', '"']);
+            let unquoted = shown.trim_matches(['\'', '"']);
+            let as_written = plain && !unquoted.contains(['\'', '"', '\\']);
+            if as_written && word.origins.iter().all(|origin| !origin.braces) {
                 let prefixes = unquoted.trim_start_matches(['-', '@', ':']);
                 assert!(unquoted == word.text || prefixes == word.text, "{host}: {word:?} is {shown:?}");
                 checked += 1;

@@ -2,55 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{super::super::super::systemd::Arg, Values};
-
-/// Options that take no word of their own on the command line; from `k3s server --help` and `rke2 server --help`.
-const SWITCHES: [&str; 44] = [
-    "alsologtostderr",
-    "cluster-init",
-    "cluster-reset",
-    "debug",
-    "disable-agent",
-    "disable-apiserver",
-    "disable-apiserver-lb",
-    "disable-cloud-controller",
-    "disable-controller-manager",
-    "disable-default-registry-endpoint",
-    "disable-etcd",
-    "disable-helm-controller",
-    "disable-kube-proxy",
-    "disable-network-policy",
-    "disable-scheduler",
-    "disable-selinux",
-    "docker",
-    "embedded-registry",
-    "enable-pprof",
-    "enable-servicelb",
-    "etcd-disable-snapshots",
-    "etcd-expose-metrics",
-    "etcd-s3",
-    "etcd-s3-insecure",
-    "etcd-s3-skip-ssl-verify",
-    "etcd-snapshot-compress",
-    "flannel-external-ip",
-    "flannel-ipv6-masq",
-    "h",
-    "help",
-    "kine-tls",
-    "multi-cluster-cidr",
-    "no-flannel",
-    "node-name-from-cloud-provider-metadata",
-    "nonroot-devices",
-    "prefer-bundled-bin",
-    "protect-kernel-defaults",
-    "rootless",
-    "secrets-encryption",
-    "selinux",
-    "supervisor-metrics",
-    "tls-san-security",
-    "version",
-    "with-node-id",
-];
+use super::{super::super::super::systemd::Arg, Values, known};
 
 /// The options of the command line, in Go's way: one dash or two, the value behind `=` or in the next word.
 pub(super) fn read(words: &[Arg]) -> Vec<(String, Values)> {
@@ -73,7 +25,7 @@ pub(super) fn read(words: &[Arg]) -> Vec<(String, Values)> {
         let option = long_name(name).to_owned();
         let item = match value {
             Some(value) => with_text(word, value),
-            None if SWITCHES.contains(&option.as_str()) => with_text(word, "true".to_owned()),
+            None if known::is_switch(&option) => with_text(word, "true".to_owned()),
             None => match words.next() {
                 Some(next) => next.clone(),
                 None => break,

@@ -14,17 +14,22 @@ use super::{
                 systemd::{Arg, Unit},
                 tree::{Kind, Tree},
             },
-            KubeletCommand,
+            KubeletCommand, Launcher, NewArgument, UnknownOption,
         },
-        Flavor,
+        Flavor, Role,
     },
     Options, Values,
     command_line::long_name,
-    of_variable, replace,
+    known, of_variable, replace,
 };
 
 /// The most files of `config.yaml.d` that are read.
 const MAX_FILES: usize = 256;
+
+/// The most unknown keys that are kept, and the most items of each.
+const MAX_UNKNOWN: usize = 100;
+
+const KUBELET_ARG: &str = "kubelet-arg";
 
 /// The configuration files, in the order in which they are read. The variable goes before the option.
 pub(super) fn find(
@@ -60,36 +65,37 @@ pub(super) fn find(
         .map(|name| folder.join(name))
         .filter(|path| tree.lstat(path).is_ok_and(|meta| meta.kind != Kind::Folder))
         .take(MAX_FILES);
+    kubelet.new_argument = Some(new_key(Location::file(&main)));
     let has_main = tree.lstat(&main).is_ok();
     has_main.then(|| main.clone()).into_iter().chain(drop_ins).collect()
 }
 
 /// Reads a configuration file over what the earlier ones gave.
-pub(super) fn read(tree: &dyn Tree, path: &Path, options: &mut Options, kubelet: &mut KubeletCommand) {
+pub(super) fn read(
+    tree: &dyn Tree,
+    path: &Path,
+    (flavor, role): (&Flavor, Role),
+    options: &mut Options,
+    kubelet: &mut KubeletCommand,
+) {
     let place = Location::file(path);
-    let document = match tree.read_text(path) {
-        Ok(text) => document::parse(&place, &text),
-        Err(error) => {
-            kubelet.unreadable.push((place, error.to_string()));
+    let parsed = tree.read_text(path).map_err(|error| (place.clone(), error.to_string())).and_then(|text| {
+        let document = document::parse(&place, &text).map_err(|error| (error.at, error.reason))?;
+        Ok((document, text))
+    });
+    let (document, text) = match parsed {
+        Ok((document, text)) if matches!(document.value, Value::Map(_) | Value::Null) => (document, text),
+        other => {
+            let not_a_map =
+                |(document, _): (Node, String)| (document.at, "is no map of options, as `key: value`".to_owned());
+            kubelet.unreadable.push(other.map_or_else(|error| error, not_a_map));
+            kubelet.new_argument = None;
             return;
         }
     };
-    let document = match document {
-        Ok(document) => document,
-        Err(error) => {
-            kubelet.unreadable.push((error.at, error.reason));
-            return;
-        }
-    };
+    new_argument(&document, &text, &place, options, kubelet);
     kubelet.files.push(place);
-    let entries = match document.value {
-        Value::Map(entries) => entries,
-        Value::Null => return,
-        _ => {
-            kubelet.unreadable.push((document.at, "is no map of options, as `key: value`".to_owned()));
-            return;
-        }
-    };
+    let Value::Map(entries) = document.value else { return };
     for entry in entries {
         let (key, appends) = match entry.key.strip_suffix('+') {
             Some(key) => (key, true),
@@ -98,12 +104,56 @@ pub(super) fn read(tree: &dyn Tree, path: &Path, options: &mut Options, kubelet:
         let option = long_name(key).to_owned();
         let is_null = entry.node.value == Value::Null;
         let values = Values { at: entry.at, items: items(&entry.node) };
+        // An option's letter: the table has only their long names.
+        let is_known = option.len() == 1 || known::is_known(flavor, role, &option);
+        if !is_known && kubelet.unknown_options.len() < MAX_UNKNOWN {
+            kubelet.unknown_options.push(unknown(option, values, flavor, role));
+            continue;
+        }
         match options.0.get_mut(&option) {
             Some(_) if appends && is_null => {}
             Some(existing) if appends => existing.items.extend(values.items),
             _ => replace(options, option, values, false, kubelet),
         }
     }
+}
+
+/// `k3s agent` hands keys that it does not know on to the parser of its command line, which refuses them; the others
+/// pass over them (`stripInvalidFlags` in k3s' pkg/configfilearg, `ValidFlags` in k3s and RKE2).
+fn unknown(key: String, values: Values, flavor: &Flavor, role: Role) -> UnknownOption {
+    let items = values.items.into_iter().take(MAX_UNKNOWN);
+    UnknownOption {
+        meant: known::meant(flavor, role, &key),
+        is_given: false,
+        key,
+        at: values.at,
+        items: items.map(|item| (item.text, item.declared)).collect(),
+        is_fatal: flavor.launcher == Launcher::K3s && role == Role::Agent,
+    }
+}
+
+/// A file that gets the key.
+fn new_key(file: Location) -> NewArgument {
+    NewArgument { at: file, before: "kubelet-arg:\n- ".to_owned(), after: String::new() }
+}
+
+/// Notes where the files take another item of `kubelet-arg`: the last list counts.
+fn new_argument(document: &Node, text: &str, file: &Location, options: &Options, kubelet: &mut KubeletCommand) {
+    let entry = document.entries().iter().rev().find(|entry| entry.key.trim_end_matches('+') == KUBELET_ARG);
+    let Some(entry) = entry else {
+        let is_block = !text.trim_start().starts_with('{');
+        if !options.0.contains_key(KUBELET_ARG) {
+            kubelet.new_argument = is_block.then(|| new_key(file.clone()));
+        }
+        return;
+    };
+    kubelet.new_argument = entry.node.items().first().and_then(|item| {
+        let line = text.lines().nth(usize::try_from(item.at.line).ok()?.checked_sub(1)?)?;
+        let prefix: String = line.chars().take(usize::try_from(item.at.column).ok()?.checked_sub(1)?).collect();
+        let after = if prefix.trim() == "-" { format!("\n{prefix}") } else { ", ".to_owned() };
+        let at = item.at.at(item.at.line, item.at.column, 0);
+        Some(NewArgument { at, before: String::new(), after })
+    });
 }
 
 /// The values of a key: of a list each, of anything else one. A map, which no option takes, gives none.

@@ -1,0 +1,118 @@
+//! Edits that remedy findings. Each is tried on a copy of the tree in memory, and kept only if its finding is gone and
+//! nothing worse came.
+
+mod overlay;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use self::overlay::Overlay;
+use crate::{
+    edit::{Edit, NOT_THE_OPERATORS, edited},
+    kubelet::{location::Location, tree::Tree},
+    rules::{Finding, Report, Severity},
+};
+
+/// The edits of a host that were found to help.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// The files that change, by path.
+    pub files: Vec<ChangedFile>,
+    /// The findings that are gone then, in the order in which they were remedied.
+    pub fixed: Vec<Finding>,
+    /// What is found then.
+    pub left: Report,
+}
+
+/// A file that changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedFile {
+    /// Its path on the host.
+    pub path: PathBuf,
+    /// Its text; `None` if it is not there yet.
+    pub before: Option<String>,
+    /// Its text afterwards.
+    pub after: String,
+}
+
+/// The most edits that are tried: each costs a check of the whole tree.
+const MAX_TRIALS: usize = 50;
+
+/// What disk and running system disagree about; an edit of a file does that by itself.
+const DRIFT: [&str; 2] = ["SD020", "SD021"];
+
+/// Tries the edits of the findings that are chosen, the worst first. `judge` resolves a tree and runs the rules.
+pub fn plan(tree: &dyn Tree, judge: &dyn Fn(&dyn Tree) -> Report, is_chosen: &dyn Fn(&Finding) -> bool) -> Plan {
+    let mut overlay = Overlay::new(tree);
+    let mut report = judge(&overlay);
+    let mut fixed = Vec::new();
+    let mut tried = BTreeSet::new();
+    for _ in 0..MAX_TRIALS {
+        let mut candidates = report.findings.iter().filter(|finding| !finding.edits.is_empty() && is_chosen(finding));
+        let Some(finding) = candidates.find(|finding| tried.insert(key(finding))) else {
+            break;
+        };
+        let Some(trial) = apply(&overlay, &finding.edits) else {
+            continue;
+        };
+        let after = judge(&trial);
+        if is_better(&report, &after, finding) {
+            fixed.push(finding.clone());
+            overlay = trial;
+            report = after;
+        }
+    }
+    Plan { files: overlay.changed(), fixed, left: report }
+}
+
+fn key(finding: &Finding) -> (&'static str, Location, String) {
+    (finding.rule, finding.at.clone(), finding.message.clone())
+}
+
+/// The tree with these edits; `None` if one does not fit or changes a file that is not the operator's.
+fn apply<'a>(overlay: &Overlay<'a>, edits: &[Edit]) -> Option<Overlay<'a>> {
+    let mut trial = overlay.clone();
+    for edit in edits {
+        let path = Path::new(&*edit.at.file);
+        if is_vendors(overlay, path) {
+            return None;
+        }
+        let text = match trial.read(path) {
+            Ok(bytes) => String::from_utf8(bytes).ok()?,
+            Err(error) if error.is_not_found() => String::new(),
+            Err(_) => return None,
+        };
+        let text = edited(&text, edit)?;
+        trial.write(path, text);
+    }
+    Some(trial)
+}
+
+fn is_vendors(tree: &dyn Tree, path: &Path) -> bool {
+    let real = tree.real_path(path).unwrap_or_else(|_| path.to_owned());
+    NOT_THE_OPERATORS.iter().any(|folder| path.starts_with(folder) || real.starts_with(folder))
+}
+
+/// Whether a finding is gone, and no rule finds more errors in a file than before.
+fn is_better(before: &Report, after: &Report, finding: &Finding) -> bool {
+    let same = |other: &&Finding| other.rule == finding.rule && other.at.file == finding.at.file;
+    let count = |report: &Report| report.findings.iter().filter(same).count();
+    let (old, new) = (errors(before), errors(after));
+    let is_worse = new.iter().any(|(key, count)| old.get(key).is_none_or(|old| old < count));
+    count(after) < count(before) && !is_worse
+}
+
+/// How many errors a rule finds in a file, of what is not [`DRIFT`].
+fn errors(report: &Report) -> BTreeMap<(&'static str, &str), usize> {
+    let mut errors = BTreeMap::new();
+    let severe = report.findings.iter().filter(|finding| finding.severity >= Severity::Error);
+    for finding in severe.filter(|finding| !DRIFT.contains(&finding.rule)) {
+        *errors.entry((finding.rule, &*finding.at.file)).or_default() += 1;
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests;

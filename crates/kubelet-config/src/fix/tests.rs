@@ -1,0 +1,158 @@
+//! Edits as text, and the property: a remedy that is followed makes nothing worse.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    edit::Change,
+    kubelet::{
+        resolve::{Inputs, snapshot},
+        tree::MemoryTree,
+    },
+    rules::{
+        hosts_tests::{host, names, resolved},
+        run,
+        testing::{external, kubeadm},
+    },
+};
+
+const ENV: &str = "/etc/default/kubelet";
+const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/20-own.conf";
+
+fn plan_of(tree: &MemoryTree, inputs: &Inputs) -> Plan {
+    plan(tree, &|tree| run(&snapshot(tree, inputs.clone())), &|_| true)
+}
+
+#[test]
+fn a_line_or_a_part_of_it_changes_and_the_rest_stays() {
+    let file = Location::file(ENV);
+    let with = |at: Location, change| edited("one\ntwö three\nfour", &Edit { at, change });
+    let word = file.at(2, 5, 5);
+    assert_eq!(with(word.clone(), Change::Text("3".to_owned())).unwrap(), "one\ntwö 3\nfour");
+    assert_eq!(with(file.at(2, 5, 0), Change::Text("a ".to_owned())).unwrap(), "one\ntwö a three\nfour");
+    assert_eq!(with(word.clone(), Change::Lines(vec!["2".to_owned()])).unwrap(), "one\n2\nfour");
+    assert_eq!(with(word.clone(), Change::Lines(Vec::new())).unwrap(), "one\nfour");
+    assert_eq!(with(word, Change::Above("1.5".to_owned())).unwrap(), "one\n1.5\ntwö three\nfour");
+    assert_eq!(with(file.clone(), Change::Append("five".to_owned())).unwrap(), "one\ntwö three\nfour\nfive\n");
+    assert_eq!(with(file.at(2, 5, 99), Change::Text("x".to_owned())), None);
+    assert_eq!(with(file.at_line(9), Change::Lines(Vec::new())), None);
+    let delete = |text: &str, line| edited(text, &Edit { at: file.at_line(line), change: Change::Lines(Vec::new()) });
+    assert_eq!(delete("A=1 \\\nB=2\n", 1), None);
+    assert_eq!(delete("A=1 \\\nB=2\n", 2), None);
+    assert_eq!(delete("A=1 \\\n\nB=2\n", 2).unwrap(), "A=1 \\\nB=2\n");
+    assert_eq!(with(file, Change::Lines(Vec::new())), None);
+}
+
+#[test]
+fn a_flag_that_a_file_overrides_is_moved_into_the_file() {
+    let tree = kubeadm().file(DROP_IN, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=external\"\n");
+    let plan = plan_of(&tree, &external());
+    let [file] = &plan.files[..] else { panic!("{plan:?}") };
+    assert_eq!(file.path, Path::new(ENV));
+    assert_eq!(file.before.as_deref(), Some("KUBELET_EXTRA_ARGS=\n"));
+    assert_eq!(file.after, "KUBELET_EXTRA_ARGS=--cloud-provider=external\n");
+    assert_eq!(plan.fixed[0].rule, "SD001");
+    assert!(plan.left.findings.iter().all(|finding| finding.severity < Severity::Error), "{:?}", plan.left);
+}
+
+#[test]
+fn a_file_of_a_package_is_left_alone() {
+    let tree = kubeadm().file("/usr/lib/x", "a\n").link("/etc/x", "/usr/lib/x");
+    for path in ["/usr/lib/x", "/etc/x", "/run/x"] {
+        let edit = Edit { at: Location::file(path), change: Change::Append("b".to_owned()) };
+        assert!(apply(&Overlay::new(&tree), &[edit]).is_none(), "{path}");
+    }
+    let new = Edit { at: Location::file("/etc/new.d/x"), change: Change::Append("b".to_owned()) };
+    let overlay = apply(&Overlay::new(&tree), &[new]).unwrap();
+    assert_eq!(overlay.read(Path::new("/etc/new.d/x")).unwrap(), b"b\n");
+    assert_eq!(overlay.list(Path::new("/etc/new.d")).unwrap(), ["x"]);
+    assert_eq!(overlay.changed()[0].before, None);
+}
+
+/// For every host and each finding with an edit: without the finding afterwards, and without a new error.
+#[test]
+fn every_edit_of_every_host_helps() {
+    let mut wrong = Vec::new();
+    for name in names() {
+        let (tree, inputs, expected) = host(&name);
+        let judge = |tree: &dyn Tree| run(&resolved(tree, inputs.clone(), &expected));
+        let report = judge(&tree);
+        for finding in report.findings.iter().filter(|finding| !finding.edits.is_empty()) {
+            let overlay = Overlay::new(&tree);
+            if finding.edits.iter().any(|edit| is_vendors(&tree, Path::new(&*edit.at.file))) {
+                continue;
+            }
+            let trial = apply(&overlay, &finding.edits).map(|trial| judge(&trial));
+            if !trial.as_ref().is_some_and(|after| is_better(&report, after, finding)) {
+                let left: Vec<_> = trial
+                    .iter()
+                    .flat_map(|after| &after.findings)
+                    .map(|one| (one.rule, &one.at, &one.message))
+                    .collect();
+                wrong.push(format!("{name}: {} at {}: {:?}, then {left:#?}", finding.rule, finding.at, finding.edits));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Small faults: the rule that finds one, its file, and what stands there.
+const FAULTS: [(&str, &str, &str); 24] = [
+    ("SD001", DROP_IN, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--max-pods=50\"\n"),
+    ("SD024", EARLY, "[Service]\nEnvironment=\"KUBELET_KUBECONFIG_ARGS=--v=4\"\n"),
+    ("SD002", ENV, "KUBELET_EXTRA_ARG=--max-pods=50\n"),
+    ("SD002", DROP_IN, "[Service]\nEnvironment=\"KUBELET_CGROUP_ARGS=--max-pods=50\"\n"),
+    ("SD003", OTHER_ENV, "KUBELET_EXTRA_ARGS=--max-pods=50\n"),
+    ("SD004", ENV, "export KUBELET_EXTRA_ARGS=--max-pods=50\n"),
+    ("SD004", ENV, "--max-pods=50 --v=2\n"),
+    ("SD005", DROP_IN, "[Service]\nEnvironment=NODE_ARGS=--v=2 --max-pods=50\n"),
+    ("SD005", DROP_IN, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=2\n"),
+    ("SD005", DROP_IN, "[Service]\nEnvironment=/etc/kubernetes/own.env\n"),
+    ("SD006", DROP_IN, "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet ${KUBELET_KUBECONFIG_ARGS}\n"),
+    ("SD007", DROP_IN, "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS\n"),
+    ("SD011", DROP_IN, "Environment=KUBELET_EXTRA_ARGS=--max-pods=50\"\n"),
+    ("SD011", DROP_IN, "[service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--max-pods=50\"\n"),
+    ("SD011", DROP_IN, "[Service]\nenvironment=\"KUBELET_EXTRA_ARGS=--max-pods=50\"\n"),
+    ("SD011", DROP_IN, "[Unit]\nEnvironment=\"KUBELET_EXTRA_ARGS=--max-pods=50\"\n"),
+    ("SD014", ENV, "KUBELET_EXTRA_ARGS=\"--v=2\" --max-pods=50\n"),
+    ("SD014", ENV, "KUBELET_EXTRA_ARGS='--max-pods=50\nA=1\n"),
+    ("SD015", DROP_IN, "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS \\\n\n  --v=2\n"),
+    ("SD016", ENV, "KUBELET_EXTRA_ARGS=\"$KUBELET_EXTRA_ARGS --max-pods=50\"\n"),
+    ("SD016", ENV, "KUBELET_EXTRA_ARGS=–max-pods=50\n"),
+    ("SD018", DROP_IN, "[Service]\nEnvironment=\"HTTPS_PROXY=http://a:p%40@10.0.0.1:3128\"\n"),
+    ("SD025", ENV, "\u{feff}KUBELET_EXTRA_ARGS=--max-pods=50\r\n"),
+    ("SD025", ENV, "KUBELET_EXTRA_ARGS=--node-labels=a=“b”\n"),
+];
+
+const EARLY: &str = "/etc/systemd/system/kubelet.service.d/05-early.conf";
+const OTHER_ENV: &str = "/etc/sysconfig/kubelet";
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Without new commands, which hide the other faults: a variable that no command uses does no harm.
+    #[test]
+    fn a_few_small_faults_are_all_remedied(chosen in proptest::collection::vec(0..FAULTS.len(), 1..4)) {
+        let mut tree = kubeadm();
+        let mut files = BTreeSet::new();
+        let chosen = chosen.iter().map(|index| FAULTS[*index]).filter(|(_, _, text)| !text.contains("ExecStart="));
+        for (_, path, text) in chosen.filter(|(_, path, _)| files.insert(*path)) {
+            tree = tree.file(path, text);
+        }
+        let plan = plan_of(&tree, &Inputs::default());
+        let left: Vec<_> = plan.left.findings.iter().filter(|one| one.severity > Severity::Info).collect();
+        prop_assert!(left.is_empty(), "{left:#?} in {:#?}", plan.files);
+    }
+}
+
+#[test]
+fn each_small_fault_is_found_and_remedied() {
+    for (rule, path, text) in FAULTS {
+        let tree = kubeadm().file(path, text);
+        let has_rule = |report: &Report| report.findings.iter().any(|finding| finding.rule == rule);
+        assert!(has_rule(&run(&snapshot(&tree, Inputs::default()))), "{rule}: {text}");
+        let plan = plan_of(&tree, &Inputs::default());
+        let left: Vec<_> = plan.left.findings.iter().filter(|one| one.severity > Severity::Info).collect();
+        assert!(left.is_empty(), "{rule}: {text}: {left:#?} in {:#?}", plan.files);
+    }
+}

@@ -1,0 +1,97 @@
+//! The flags that the operator's intent asks for.
+
+use super::{
+    flag_text::{FlagText, flags_in},
+    snapshot::{Intent, Snapshot},
+};
+
+/// A flag that should reach the kubelet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpectedFlag {
+    /// Its name without dashes.
+    pub flag: &'static str,
+    /// Its value; of `node-labels` one `key=value`.
+    pub value: String,
+}
+
+impl ExpectedFlag {
+    /// Everything that an intent asks for.
+    pub fn all(intent: &Intent) -> Vec<Self> {
+        let cloud_provider = intent.cloud_provider.iter().filter(|provider| !matches!(provider.as_str(), "" | "none"));
+        let mut all: Vec<Self> = cloud_provider.map(|provider| Self::new("cloud-provider", provider)).collect();
+        all.extend(intent.node_ip.iter().map(|ip| Self::new("node-ip", ip)));
+        all.extend(intent.node_labels.iter().map(|(key, value)| Self::new("node-labels", &format!("{key}={value}"))));
+        all.extend(intent.provider_id.iter().map(|id| Self::new("provider-id", id)));
+        all
+    }
+
+    /// A flag with its value.
+    pub fn new(flag: &'static str, value: &str) -> Self {
+        Self { flag, value: value.to_owned() }
+    }
+
+    /// As one would write it.
+    pub fn written(&self) -> String {
+        format!("--{}={}", self.flag, self.value)
+    }
+
+    /// Whether it reaches the kubelet, as far as its words are known.
+    pub fn reaches(&self, snapshot: &Snapshot) -> bool {
+        let flags = &snapshot.flags;
+        match self.flag {
+            "node-labels" => {
+                let key = self.value.split_once('=').map_or("", |(key, _)| key);
+                flags
+                    .all("node-labels")
+                    .flat_map(|used| used.value.split(','))
+                    .rfind(|entry| entry.split_once('=').is_some_and(|(own, _)| own == key))
+                    == Some(&self.value)
+            }
+            "provider-id" => {
+                let set = flags.value("provider-id");
+                set.or_else(|| snapshot.settings.text("providerID")) == Some(&self.value)
+            }
+            name => flags.value(name).is_some_and(|value| self.is_value(value)),
+        }
+    }
+
+    /// Whether a value of the flag is, or holds, the expected one.
+    pub fn is_value(&self, value: &str) -> bool {
+        let many = matches!(self.flag, "node-labels" | "node-ip");
+        value == self.value || (many && value.split(',').any(|entry| entry == self.value))
+    }
+
+    /// Whether a flag in a text is the expected one.
+    pub fn matches(&self, flag: &FlagText<'_>) -> bool {
+        flag.name == self.flag && flag.value.or(flag.next).is_some_and(|value| self.is_value(value))
+    }
+
+    /// Whether a text holds it.
+    pub fn is_in(&self, text: &str) -> bool {
+        flags_in(text).iter().any(|flag| self.matches(flag))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        kubelet::resolve::{Inputs, snapshot},
+        rules::testing::kubeadm,
+    };
+
+    #[test]
+    fn a_label_or_an_address_reaches_the_kubelet_as_one_of_several() {
+        let reaches = |env: &str, expected: &ExpectedFlag| {
+            let tree = kubeadm().file("/etc/default/kubelet", format!("KUBELET_EXTRA_ARGS=\"{env}\"\n"));
+            expected.reaches(&snapshot(&tree, Inputs::default()))
+        };
+        let label = ExpectedFlag::new("node-labels", "pool=blue");
+        assert!(reaches("--node-labels=a=b,pool=blue --node-labels=c=d", &label));
+        assert!(!reaches("--node-labels=pool=blue --node-labels=pool=red", &label));
+        assert!(reaches("--node-labels=pool=red --node_labels pool=blue", &label));
+        let ip = ExpectedFlag::new("node-ip", "10.0.0.9");
+        assert!(reaches("--node-ip=10.0.0.9,fd00::9", &ip));
+        assert!(!reaches("--node-ip=10.0.0.90", &ip));
+    }
+}

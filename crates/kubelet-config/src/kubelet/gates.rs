@@ -1,0 +1,67 @@
+//! Every feature gate of the kubelets 1.25 to 1.37: `gates.txt`.
+
+use std::{ops::RangeInclusive, sync::LazyLock};
+
+use super::{
+    table::{minor, rows},
+    version::Minor,
+};
+
+const TEXT: &str = include_str!("gates.txt");
+
+/// The releases whose feature gates are in the table.
+pub const RELEASES: RangeInclusive<Minor> = Minor(25)..=Minor(37);
+
+/// A feature gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gate {
+    /// Its name.
+    pub name: &'static str,
+    /// The first release that knows it, where that is later than 1.25.
+    pub since: Option<Minor>,
+    /// The first release that exits with `unrecognized feature gate`.
+    pub removed: Option<Minor>,
+    /// The first release that takes no other value than this one.
+    pub locked: Option<(Minor, bool)>,
+}
+
+/// The feature gates, sorted by name.
+pub static GATES: LazyLock<Vec<Gate>> = LazyLock::new(|| rows(TEXT).filter_map(gate).collect());
+
+fn gate([name, since, removed, locked]: [&'static str; 4]) -> Option<Gate> {
+    let locked = match locked.split_once('=') {
+        Some((release, value)) => Some((minor(release)?, value.parse().ok()?)),
+        None => None,
+    };
+    Some(Gate { name, since: minor(since), removed: minor(removed), locked })
+}
+
+impl Gate {
+    /// Whether a release knows the gate.
+    pub fn known_in(&self, minor: Minor) -> bool {
+        self.since.is_none_or(|since| since <= minor) && self.removed.is_none_or(|removed| minor < removed)
+    }
+}
+
+/// The gate of that name.
+pub fn find(name: &str) -> Option<&'static Gate> {
+    GATES.binary_search_by(|gate| gate.name.cmp(name)).ok().map(|index| &GATES[index])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_table_is_a_gate() {
+        assert_eq!(GATES.len(), rows::<4>(TEXT).count());
+        assert!(GATES.is_sorted_by_key(|gate| gate.name));
+        for gate in GATES.iter() {
+            let first = gate.since.unwrap_or(*RELEASES.start());
+            assert!(RELEASES.contains(&first) && gate.removed.is_none_or(|removed| first < removed), "{}", gate.name);
+            assert!(gate.locked.is_none_or(|(since, _)| first <= since && gate.known_in(since)), "{}", gate.name);
+        }
+        let locked = GATES.iter().filter(|gate| gate.locked.is_some()).count();
+        assert!(locked > 100, "{locked}");
+    }
+}

@@ -1,0 +1,115 @@
+//! Edits of a configuration file, which is YAML or JSON: both are edited a line at a time.
+
+use crate::{
+    edit::Change,
+    kubelet::{
+        config::document::{Entry, Node, Value},
+        location::Location,
+        snapshot::Snapshot,
+    },
+};
+
+/// An entry of a map in a file as it is written: the map, the key that holds the map, the entry's place in it.
+struct Found<'a> {
+    map: &'a Node,
+    holder: Option<&'a Entry>,
+    index: usize,
+}
+
+/// The entry whose key stands there; entries inside of lists are not looked at.
+fn find<'a>(snapshot: &'a Snapshot, at: &Location) -> Option<Found<'a>> {
+    let mut files = snapshot.config.files.iter().filter(|file| file.at.file == at.file);
+    let mut maps = vec![(files.next()?.document.as_ref()?, None)];
+    while let Some((map, holder)) = maps.pop() {
+        for (index, entry) in map.entries().iter().enumerate() {
+            if entry.at == *at {
+                return (!entry.merged).then_some(Found { map, holder, index });
+            }
+            maps.push((&entry.node, Some(entry)));
+        }
+    }
+    None
+}
+
+impl Found<'_> {
+    fn entry(&self) -> &Entry {
+        &self.map.entries()[self.index]
+    }
+
+    /// Whether the map stands in braces: its entries then have commas between them.
+    fn is_in_braces(&self) -> bool {
+        let first = self.map.entries().first().map(|entry| (entry.at.line, entry.at.column));
+        first != Some((self.map.at.line, self.map.at.column))
+    }
+
+    /// Whether the entry has lines of its own, and its value stands beside its key.
+    fn has_own_line(&self) -> bool {
+        let entry = self.entry();
+        let line = |index: Option<usize>| Some(self.map.entries().get(index?)?.at.line);
+        let is_scalar = !matches!(entry.node.value, Value::Map(_) | Value::List(_));
+        is_scalar
+            && entry.node.at.line == entry.at.line
+            && (entry.node.at.width > 0 || entry.node.value == Value::Null)
+            && line(self.index.checked_sub(1)) != Some(entry.at.line)
+            && line(Some(self.index + 1)) != Some(entry.at.line)
+            && self.holder.is_none_or(|holder| holder.at.line < entry.at.line)
+            && (!self.is_in_braces() || self.map.at.line < entry.at.line)
+    }
+}
+
+/// What deletes the field whose key stands there; nothing where that is more than a line.
+pub(in crate::rules) fn deletion(snapshot: &Snapshot, key: &Location) -> Vec<(Location, Change)> {
+    let Some(found) = find(snapshot, key).filter(Found::has_own_line) else {
+        return Vec::new();
+    };
+    let delete = |at: &Location| (at.clone(), Change::Lines(Vec::new()));
+    let is_last = found.index + 1 == found.map.entries().len();
+    let before = found.index.checked_sub(1).and_then(|index| found.map.entries().get(index));
+    match (found.is_in_braces(), before, found.holder) {
+        // The comma behind the entry before it goes, too.
+        (true, Some(before), _) if is_last => {
+            let at = &before.node.at;
+            let comma = at.at(at.line, at.column + at.width, 1);
+            if at.width == 0 { Vec::new() } else { vec![delete(key), (comma, Change::Text(String::new()))] }
+        }
+        (false, None, Some(holder)) if is_last && holder.at.line + 1 == key.line => {
+            vec![delete(key), delete(&holder.at)]
+        }
+        _ => vec![delete(key)],
+    }
+}
+
+/// What writes a field before the one whose key stands there.
+pub(in crate::rules) fn addition(
+    snapshot: &Snapshot,
+    key: &Location,
+    field: &str,
+    value: &str,
+) -> Option<(Location, Change)> {
+    let found = find(snapshot, key)?;
+    let indent = " ".repeat(usize::try_from(key.column).ok()?.checked_sub(1)?);
+    let quote = if is_quoted(found.entry()) { "\"" } else { "" };
+    // In JSON every text is quoted.
+    let is_text = !quote.is_empty() && serde_json::from_str::<serde_json::Value>(value).is_err();
+    let value = if is_text { format!("\"{value}\"") } else { value.to_owned() };
+    let field = format!("{quote}{field}{quote}: {value}");
+    Some(match found.is_in_braces() {
+        true if found.has_own_line() => (key.clone(), Change::Above(format!("{indent}{field},"))),
+        true => (key.at(key.line, key.column, 0), Change::Text(format!("{field}, "))),
+        false if found.holder.is_none() || found.has_own_line() => {
+            (key.clone(), Change::Above(format!("{indent}{field}")))
+        }
+        false => return None,
+    })
+}
+
+/// What writes another name for the field whose key stands there.
+pub(in crate::rules) fn renaming(snapshot: &Snapshot, key: &Location, name: &str) -> Option<(Location, Change)> {
+    let found = find(snapshot, key)?;
+    let quote = if is_quoted(found.entry()) { "\"" } else { "" };
+    (key.width > 0).then(|| (key.clone(), Change::Text(format!("{quote}{name}{quote}"))))
+}
+
+fn is_quoted(entry: &Entry) -> bool {
+    usize::try_from(entry.at.width).is_ok_and(|width| width > entry.key.chars().count())
+}

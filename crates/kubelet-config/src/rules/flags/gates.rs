@@ -1,0 +1,169 @@
+//! FL006: feature gates that this kubelet, or that of the next release, refuses. The kubelet takes the names of the flag
+//! and of the file together; of a name that both have, the flag's value.
+
+use super::{MAX_FINDINGS, nearest, uses};
+use crate::{
+    edit::Change,
+    kubelet::{
+        config::document::Value,
+        flags::{FlagUse, ValueKind, pairs, parse_bool},
+        gates::{self, GATES, Gate},
+        location::Location,
+        snapshot::Snapshot,
+        text::shortened,
+        version::Minor,
+    },
+    rules::{Finding, Report, Severity, at, cloud, config},
+};
+
+/// A feature gate that is set.
+struct Set<'a> {
+    name: &'a str,
+    value: bool,
+    at: Location,
+    /// The flag that sets it, and where in the flag's value.
+    flag: Option<(&'a FlagUse, usize, usize)>,
+}
+
+/// Why a release refuses a gate.
+#[derive(Clone, Copy)]
+enum Refusal {
+    Unknown,
+    TooNew(Minor),
+    Removed(Minor),
+    Locked(Minor),
+}
+
+pub(super) fn feature_gate(snapshot: &Snapshot, report: &mut Report) {
+    // OpenShift's kubelet only logs a warning (okd-project/okd#1793).
+    if cloud::is_openshift(snapshot) {
+        return;
+    }
+    let sets = of_flags(snapshot).chain(of_files(snapshot));
+    for finding in sets.filter_map(|set| judge(snapshot, &set)).take(MAX_FINDINGS) {
+        report.add(finding);
+    }
+}
+
+fn of_flags(snapshot: &Snapshot) -> impl Iterator<Item = Set<'_>> {
+    let flags = uses(snapshot).filter(|used| used.name == "feature-gates");
+    // A value that is none of the form is FL004's.
+    let flags = flags.filter(|used| ValueKind::Gates.takes(&used.value));
+    flags.flat_map(|used| pairs(ValueKind::Gates, &used.value).into_iter().map(move |pair| (used, pair))).filter_map(
+        |(used, pair)| {
+            let at = at::value_part(snapshot, used, pair.offset, pair.text.len());
+            let flag = Some((used, pair.offset, pair.text.len()));
+            Some(Set { name: pair.key, value: parse_bool(pair.value)?, at, flag })
+        },
+    )
+}
+
+fn of_files(snapshot: &Snapshot) -> impl Iterator<Item = Set<'_>> {
+    let entries = snapshot.config.get("featureGates").map_or(&[][..], |node| node.entries());
+    entries.iter().filter(|entry| !config::are_written_by_distribution(snapshot, &entry.at)).filter_map(|entry| {
+        let Value::Bool(value) = entry.node.value else { return None };
+        Some(Set { name: &entry.key, value, at: entry.at.clone(), flag: None })
+    })
+}
+
+fn judge(snapshot: &Snapshot, set: &Set<'_>) -> Option<Finding> {
+    let gate = gates::find(set.name);
+    let effective = snapshot.settings.get("featureGates").and_then(|setting| setting.value.get(set.name)?.as_bool());
+    let refused_by = |minor: Minor| match gate.map(|gate| (gate.since, gate.removed, gate.locked)) {
+        None => Some(Refusal::Unknown),
+        Some((Some(since), ..)) if minor < since => Some(Refusal::TooNew(since)),
+        Some((_, Some(removed), _)) if removed <= minor => Some(Refusal::Removed(removed)),
+        Some((.., Some((since, value)))) if since <= minor && effective == Some(!value) && set.value != value => {
+            Some(Refusal::Locked(since))
+        }
+        _ => None,
+    };
+    let Some(version) = &snapshot.version else {
+        let refusal = refused_by(*gates::RELEASES.end())?;
+        let who = "the kubelet's version is not known here; a kubelet that refuses the gate exits";
+        return Some(finding(snapshot, set, gate, Severity::Warning, refusal, who));
+    };
+    let is_listed = gates::RELEASES.contains(&version.minor) && version.suffix.is_empty();
+    if let Some(refusal) = refused_by(version.minor) {
+        let (severity, who) = match refusal {
+            Refusal::Unknown if !is_listed => (Severity::Warning, "a kubelet that does not know it exits".to_owned()),
+            _ => (Severity::Fatal, format!("this kubelet ({version}) exits")),
+        };
+        return Some(finding(snapshot, set, gate, severity, refusal, &who));
+    }
+    let next = Minor(version.minor.0.saturating_add(1));
+    let who = format!("this kubelet ({version}) still takes it; after an upgrade to {next} it exits");
+    let mut finding = finding(snapshot, set, gate, Severity::Warning, refused_by(next)?, &who);
+    // Until then a gate that is not locked has its effect.
+    if gate.and_then(|gate| gate.locked).is_none_or(|(since, _)| version.minor < since) {
+        finding.edits.clear();
+        finding.fix = finding.fix.map(|fix| format!("before the upgrade, {fix}"));
+    }
+    Some(finding)
+}
+
+fn finding(
+    snapshot: &Snapshot,
+    set: &Set<'_>,
+    gate: Option<&Gate>,
+    severity: Severity,
+    refusal: Refusal,
+    who: &str,
+) -> Finding {
+    let Set { value, at, .. } = set;
+    let name = shortened(set.name);
+    let unknown = format!("{who} with 'unrecognized feature gate: {name}'");
+    let meant = match refusal {
+        Refusal::Unknown => {
+            let minor = snapshot.version.as_ref().map_or(*gates::RELEASES.end(), |version| version.minor);
+            nearest(set.name, GATES.iter().filter(|gate| gate.known_in(minor)).map(|gate| gate.name))
+        }
+        _ => None,
+    };
+    let message = match refusal {
+        Refusal::Unknown => {
+            let meant = meant.map_or_else(String::new, |meant| format!(". Did you mean {meant}?"));
+            let (first, last) = (gates::RELEASES.start(), gates::RELEASES.end());
+            format!("no kubelet of {first} to {last} has a feature gate {name}: {unknown}{meant}")
+        }
+        Refusal::TooNew(since) => format!("the feature gate {name} exists since {since}: {unknown}"),
+        Refusal::Removed(removed) => {
+            let always = match gate.and_then(|gate| gate.locked) {
+                Some((since, true)) => format!(". The feature is always on since {since}"),
+                Some((since, false)) => format!(". The feature is always off since {since}"),
+                None => String::new(),
+            };
+            format!("the feature gate {name} was removed in {removed}: {unknown}{always}")
+        }
+        Refusal::Locked(since) => format!(
+            "the feature gate {name} is locked to {locked} since {since}: {who} with 'cannot set feature gate {name} to \
+             {value}, feature is locked to {locked}'",
+            locked = !value
+        ),
+    };
+    let finding = Finding::new("FL006", severity, at.clone(), message);
+    let written = if set.flag.is_some() { format!("{name}={value}") } else { format!("{name}: {value}") };
+    match (refusal, meant) {
+        (_, Some(meant)) => {
+            finding.fix(format!("at {at}: write {meant} for {name}")).edits(renaming(snapshot, set, meant))
+        }
+        (Refusal::TooNew(since), _) => finding
+            .fix(format!("at {at}: delete {written}, or upgrade the kubelet to {since}"))
+            .edits(deletion(snapshot, set)),
+        _ => finding.fix(format!("at {at}: delete {written}")).edits(deletion(snapshot, set)),
+    }
+}
+
+fn deletion(snapshot: &Snapshot, set: &Set<'_>) -> Vec<(Location, Change)> {
+    match set.flag {
+        Some((used, start, length)) => at::part_deletion(snapshot, used, start, length).into_iter().collect(),
+        None => config::edits::deletion(snapshot, &set.at),
+    }
+}
+
+fn renaming(snapshot: &Snapshot, set: &Set<'_>, name: &str) -> Option<(Location, Change)> {
+    let Some((used, start, _)) = set.flag else { return config::edits::renaming(snapshot, &set.at, name) };
+    let blanks = used.value.get(start..)?.find(set.name)?;
+    let at = at::exact_part(snapshot, used, start + blanks, set.name.len())?;
+    Some((at, Change::Text(name.to_owned())))
+}

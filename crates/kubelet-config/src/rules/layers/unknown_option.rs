@@ -1,0 +1,119 @@
+//! SD029: keys of a configuration file of k3s or RKE2 that are none of its options.
+
+use super::{rename, with_argument};
+use crate::{
+    edit::{Change, Edit},
+    kubelet::{
+        flags::{FlagSpec, table},
+        layers::UnknownOption,
+        location::Location,
+        snapshot::Snapshot,
+    },
+    rules::{Finding, Report, Severity, at::shortened},
+};
+
+pub(super) fn unknown_option(snapshot: &Snapshot, report: &mut Report) {
+    for unknown in &snapshot.command.unknown_options {
+        report.add(finding(snapshot, unknown));
+    }
+}
+
+fn finding(snapshot: &Snapshot, unknown: &UnknownOption) -> Finding {
+    let program = snapshot.command.launcher.rancher_name().unwrap_or_default();
+    let key = shortened(&unknown.key);
+    let is_flag = unknown.meant.is_none() && flag(snapshot, &unknown.key).is_some();
+    let prefix = match unknown.meant {
+        Some("kubelet-arg") => Some("--".to_owned()),
+        Some("node-label") => Some("--node-labels=".to_owned()),
+        Some("node-taint") => Some("--register-with-taints=".to_owned()),
+        _ => is_flag.then(|| format!("--{key}=")),
+    };
+    let lost: Vec<(String, &Location)> = prefix.map_or_else(Vec::new, |prefix| {
+        let items = unknown.items.iter();
+        items.map(|(item, at)| (format!("{prefix}{}", item.trim_start_matches('-')), at)).collect()
+    });
+    let (severity, result) = match (unknown.is_fatal, lost.is_empty()) {
+        (true, _) => (Severity::Fatal, format!("it exits with `flag provided but not defined: -{key}`.")),
+        (false, true) => (Severity::Warning, format!("{program} skips the key.")),
+        (false, false) => (Severity::Error, format!("{program} skips the key, and the kubelet gets nothing of it.")),
+    };
+    let hint = match unknown.meant {
+        Some(meant) => format!(" Did you mean {meant}?"),
+        None if is_flag => " It is a flag of the kubelet, which belongs into the list kubelet-arg.".to_owned(),
+        None => String::new(),
+    };
+    let agent = if unknown.is_fatal { " agent" } else { "" };
+    let message = format!("{key} is no option of {program}{agent}: {result}{hint}");
+    let finding = Finding::new("SD029", severity, unknown.at.clone(), message);
+    let mut finding = match (unknown.meant, unknown.items.as_slice()) {
+        (Some(meant), _) => renamed(finding, snapshot, unknown, meant),
+        (None, [(value, _)]) if is_flag => moved(finding, snapshot, unknown, value),
+        _ => finding.fix(format!("Delete {key} at {}, then systemctl restart {}", unknown.at, snapshot.unit.name)),
+    };
+    let flags: Vec<&str> = lost.iter().map(|(flag, _)| flag.as_str()).collect();
+    if !flags.is_empty() {
+        finding.message = format!("{} Lost: {}", finding.message, shortened(&flags.join(" ")));
+    }
+    for (flag, at) in lost.into_iter().take(super::MAX_STEPS) {
+        finding = finding.step(at.clone(), format!("{} does not reach the kubelet", shortened(&flag)));
+        finding.lost_flags.push(flag);
+    }
+    finding
+}
+
+/// The key gets the name that was meant; items that the kubelet would refuse are named, too.
+fn renamed(mut finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, meant: &str) -> Finding {
+    let unit = &snapshot.unit.name;
+    // A key with a plus appends to the list that is there already.
+    let meant = if unknown.is_given { format!("{meant}+") } else { meant.to_owned() };
+    let mut fix = format!("Write {meant} instead of {} at {}", shortened(&unknown.key), unknown.at);
+    let mut edited = rename(finding.clone(), &unknown.at, &unknown.key, &meant);
+    let items = unknown.items.iter().filter(|_| meant.starts_with("kubelet-arg"));
+    for (item, at) in items {
+        let (name, value) = item.trim_start_matches('-').split_once('=').unwrap_or((item, "true"));
+        if flag(snapshot, name).is_some_and(|spec| spec.value.takes(value)) {
+            continue;
+        }
+        let Some(spec) = table::FLAGS.iter().find(|spec| spec.field == Some(name)) else {
+            finding.message = format!("{} The kubelet does not take --{} either.", finding.message, shortened(item));
+            return finding.fix(format!("{fix}, and correct or delete {} at {at}", shortened(item)));
+        };
+        let right = format!("{}={value}", spec.name);
+        finding.message = format!(
+            "{} {name} is a field of the kubelet's configuration, and no flag: with it the kubelet exits. The flag is --{}.",
+            finding.message, spec.name
+        );
+        fix = format!("{fix}, and {right} instead of {} at {at}", shortened(item));
+        if at.width > 0 {
+            edited = edited.edit(at, Change::Text(serde_json::Value::from(right).to_string()));
+        }
+    }
+    // From behind, as an edit moves what stands behind it on its line.
+    finding.edits = edited.edits.into_iter().rev().collect();
+    finding.fix(format!("{fix}, then systemctl restart {unit}"))
+}
+
+/// A flag of the kubelet that stands as a key becomes an item of `kubelet-arg`.
+fn moved(finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, value: &str) -> Finding {
+    let mut finding = with_argument(finding, snapshot, &format!("{}={value}", unknown.key));
+    finding.fix = finding.fix.map(|fix| format!("Delete the key at {}, and {fix}", unknown.at));
+    let key = &unknown.at;
+    // A key at the start of a line, with its value behind it, has the line for itself, which JSON's would not.
+    let has_line = usize::try_from(key.width) == Ok(unknown.key.len()) && key.column == 1;
+    let on_one_line = has_line && unknown.items.iter().all(|(_, at)| at.line == key.line && at.width > 0);
+    // An edit above the key would move the line that goes.
+    let is_below = |edit: &Edit| edit.at.file != key.file || edit.at.line == 0 || edit.at.line > key.line;
+    let in_place = finding.edits.first().is_some_and(is_below);
+    if on_one_line && in_place {
+        finding.edit(key, Change::Lines(Vec::new()))
+    } else {
+        finding.edits.clear();
+        finding
+    }
+}
+
+/// The flag of that name, if this kubelet has it.
+fn flag(snapshot: &Snapshot, name: &str) -> Option<&'static FlagSpec> {
+    let minor = snapshot.version.as_ref().map(|version| version.minor);
+    table::find(name).filter(|spec| minor.is_none_or(|minor| spec.known_in(minor)))
+}

@@ -1,0 +1,272 @@
+//! Remedies that several rules share: a flag written where the kubelet gets it, an assignment deleted or quoted.
+
+use std::{collections::BTreeMap, path::Path};
+
+use super::{
+    Finding,
+    lost::{quoted, reload, restart},
+};
+use crate::{
+    edit::{Change, NOT_THE_OPERATORS},
+    kubelet::{
+        flag_text::flags_in,
+        flags::{Repeat, table},
+        layers::Launcher,
+        location::Location,
+        snapshot::Snapshot,
+        systemd::{Assignment, EnvFile, EnvFileState, EventKind, Exec, Source},
+    },
+};
+
+/// How long a value may be that a fix writes out.
+const MAX_VALUE_BYTES: usize = 4000;
+
+/// What to write and where, in words and as an edit where that is sure.
+#[derive(Debug)]
+pub(super) struct Remedy {
+    pub(super) what: String,
+    /// The command afterwards.
+    pub(super) after: String,
+    pub(super) edit: Option<(Location, Change)>,
+}
+
+impl Remedy {
+    pub(super) fn of(self, finding: Finding) -> Finding {
+        let finding = finding.fix(format!("{}, then {}", self.what, self.after));
+        match self.edit {
+            Some((at, change)) => finding.edit(&at, change),
+            None => finding,
+        }
+    }
+
+    /// The same, and the finding's own line is deleted. What is written comes first, so that the lines keep their
+    /// numbers.
+    pub(super) fn and_delete(self, finding: Finding, deletion: Option<(Location, Change)>) -> Finding {
+        let finding = finding.fix(format!("{} and delete this line, then {}", self.what, self.after));
+        match self.edit.zip(deletion) {
+            Some(((at, change), (line, deleted))) => finding.edit(&at, change).edit(&line, deleted),
+            None => finding,
+        }
+    }
+
+    /// Without the flags that cannot be written elsewhere as they are.
+    fn without(mut self, obstacles: &[String], is_all: bool) -> Self {
+        if is_all {
+            self.what = obstacles.join("; ");
+        } else if !obstacles.is_empty() {
+            self.what = format!("{}; {}", self.what, obstacles.join("; "));
+        }
+        self.edit = self.edit.filter(|_| obstacles.is_empty());
+        self
+    }
+}
+
+/// An assignment as one would write it into an environment file.
+pub(super) fn env_file_line(name: &str, value: &str) -> String {
+    if value.contains(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | '$' | '`')) {
+        let mut escaped = String::with_capacity(value.len() + 2);
+        for c in value.chars() {
+            if matches!(c, '"' | '\\' | '$' | '`') {
+                escaped.push('\\');
+            }
+            escaped.push(c);
+        }
+        format!("{name}=\"{escaped}\"")
+    } else {
+        format!("{name}={value}")
+    }
+}
+
+/// An assignment as one would write it behind `Environment=`.
+pub(super) fn environment_word(name: &str, value: &str) -> String {
+    let mut escaped = String::with_capacity(value.len());
+    for c in value.chars() {
+        match c {
+            '"' | '\\' => escaped.extend(['\\', c]),
+            '%' => escaped.push_str("%%"),
+            c => escaped.push(c),
+        }
+    }
+    format!("\"{name}={escaped}\"")
+}
+
+/// The file that the unit reads for the operator's flags.
+pub(super) fn usual_file(snapshot: &Snapshot) -> Option<&EnvFile> {
+    let mut files = snapshot.unit.env_files.iter().rev();
+    files.find(|file| !file.path.ends_with("kubeadm-flags.env"))
+}
+
+/// Whether an assignment stands on one line, as far as its value tells.
+pub(super) fn is_one_line(assignment: &Assignment) -> bool {
+    assignment.at.line > 0
+        && assignment.marks.iter().all(|(_, mark)| mark.line == assignment.at.line)
+        && !assignment.value.contains('\n')
+}
+
+/// The assignments of `Environment=` lines, by line.
+pub(super) struct EnvironmentLines<'a>(BTreeMap<Location, Vec<&'a Assignment>>);
+
+impl<'a> EnvironmentLines<'a> {
+    pub(super) fn of(snapshot: &'a Snapshot) -> Self {
+        let mut lines: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for variable in snapshot.unit.variables.values() {
+            let all = variable.overridden.iter().chain([&variable.effective]);
+            for one in all.filter(|one| one.source == Source::Environment) {
+                lines.entry(one.at.at_line(one.at.line)).or_default().push(one);
+            }
+        }
+        Self(lines)
+    }
+
+    /// Those of the line of a place.
+    pub(super) fn at(&self, at: &Location) -> &[&'a Assignment] {
+        self.0.get(&at.at_line(at.line)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Deletes the line of an assignment, if it is the whole line.
+    pub(super) fn deletion(&self, assignment: &Assignment) -> Option<(Location, Change)> {
+        /// The column behind `Environment=`.
+        const FIRST: u32 = 13;
+        let at = &assignment.at;
+        let is_whole = assignment.source != Source::Environment || at.column == FIRST && self.at(at).len() == 1;
+        (is_one_line(assignment) && is_whole).then(|| (at.clone(), Change::Lines(Vec::new())))
+    }
+}
+
+/// The flags that can be written elsewhere as they are, and what is to be done about the others.
+fn writable(snapshot: &Snapshot, flags: &[String]) -> (Vec<String>, Vec<String>) {
+    let minor = snapshot.version.as_ref().map(|version| version.minor);
+    let is_known = |name: &str| table::find(name).is_some_and(|spec| minor.is_none_or(|minor| spec.known_in(minor)));
+    let mut obstacles = Vec::new();
+    let good = flags.iter().filter(|text| {
+        let unknown = flags_in(text).into_iter().find(|flag| !is_known(&flag.name));
+        let obstacle = match unknown {
+            Some(flag) => format!("leave out --{}, with which this kubelet would exit", quoted(&flag.name)),
+            None if text.contains('$') => format!("write the value of the variable in {}", quoted(text)),
+            None => return true,
+        };
+        obstacles.push(obstacle);
+        false
+    });
+    (good.cloned().collect(), obstacles)
+}
+
+/// Gives the kubelet these flags by the variable `name`, or by the one for the operator's own flags (`…_EXTRA_ARGS`):
+/// where it is set, or in the file that the unit reads.
+pub(super) fn add_flags(snapshot: &Snapshot, name: Option<&str>, flags: &[String]) -> Option<Remedy> {
+    if snapshot.command.launcher != Launcher::Direct {
+        return None;
+    }
+    let names: Vec<String> = snapshot.unit.exec.iter().flat_map(Exec::references).map(|(name, _, _)| name).collect();
+    let named = name.filter(|name| names.iter().any(|used| used == name));
+    let name = named.or_else(|| names.iter().map(String::as_str).find(|name| name.ends_with("EXTRA_ARGS")))?;
+    if let Some(variable) = snapshot.unit.variables.get(name) {
+        return with_flags(snapshot, &variable.effective, flags);
+    }
+    let file = usual_file(snapshot).filter(|file| matches!(file.state, EnvFileState::Read | EnvFileState::Missing))?;
+    let (good, obstacles) = writable(snapshot, flags);
+    let line = env_file_line(name, &good.join(" "));
+    let what = format!("add the line `{line}` to {}", file.path.display());
+    let edit = Some((Location::file(&file.path), Change::Append(line)));
+    Some(Remedy { what, after: restart(snapshot), edit }.without(&obstacles, good.is_empty()))
+}
+
+/// Adds a word behind the last one of a command.
+pub(super) fn add_word(snapshot: &Snapshot, exec: &Exec, word: &str, is_sure: bool) -> Remedy {
+    let last = exec.words.last().map(|last| &last.at).filter(|at| is_sure && at.width > 0);
+    Remedy {
+        what: format!("add {} to the command at {}", quoted(word), exec.at),
+        after: reload(snapshot),
+        edit: last.map(|at| (at.at(at.line, at.column + at.width, 0), Change::Text(format!(" {word}")))),
+    }
+}
+
+/// Puts flags into an assignment that counts.
+pub(super) fn with_flags(snapshot: &Snapshot, effective: &Assignment, flags: &[String]) -> Option<Remedy> {
+    let (name, at) = (&effective.name, &effective.at);
+    let in_file = match effective.source {
+        Source::File { .. } => true,
+        Source::Environment => false,
+        Source::Manager | Source::Passed => return None,
+    };
+    let after = if in_file { restart(snapshot) } else { reload(snapshot) };
+    if effective.value.len() > MAX_VALUE_BYTES {
+        return Some(Remedy { what: format!("add {} to {name} at {at}", flags.join(" ")), after, edit: None });
+    }
+    let (good, obstacles) = writable(snapshot, flags);
+    let (value, replaces) = joined(&effective.value, &good);
+    let is_packaged = NOT_THE_OPERATORS.iter().any(|folder| Path::new(&*at.file).starts_with(folder));
+    let (what, change) = if in_file {
+        let line = env_file_line(name, &value);
+        (format!("write `{line}` at {at}"), (at.clone(), Change::Lines(vec![line])))
+    } else if is_packaged {
+        let (path, line) = (own_drop_in(snapshot, at)?, format!("Environment={}", environment_word(name, &value)));
+        let what = format!("write `{line}` into the section [Service] of {path}");
+        (what, (Location::file(&path), Change::Append(format!("[Service]\n{line}"))))
+    } else {
+        let word = environment_word(name, &value);
+        (format!("write `Environment={word}` at {at}"), (at.clone(), Change::Text(word)))
+    };
+    let is_literal = in_file || !has_specifiers(snapshot, at);
+    let is_sure = is_one_line(effective) && is_literal && !replaces && !value.contains('$');
+    let what = if replaces { format!("if {} is right, {what}", good.join(" ")) } else { what };
+    let edit = is_sure.then_some(change);
+    Some(Remedy { what, after, edit }.without(&obstacles, good.is_empty()))
+}
+
+/// A drop-in of the operator's that is loaded behind a packaged file: an update of the package leaves it alone.
+fn own_drop_in(snapshot: &Snapshot, packaged: &Location) -> Option<String> {
+    const NAME: &str = "90-local.conf";
+    let unit = &snapshot.unit;
+    let is_drop_in = unit.dropins.iter().any(|path| path.to_str() == Some(&*packaged.file));
+    let is_later = !is_drop_in || Path::new(&*packaged.file).file_name()?.to_str()? < NAME;
+    is_later.then(|| format!("/etc/systemd/system/{}.d/{NAME}", unit.name))
+}
+
+/// Whether a line has specifiers (`%H`), of which only what they stand for is known here.
+pub(super) fn has_specifiers(snapshot: &Snapshot, at: &Location) -> bool {
+    let mut events = snapshot.unit.events.iter();
+    events.any(|event| event.kind == EventKind::Specifiers && event.at.line == at.line && event.at.file == at.file)
+}
+
+/// A value with flags behind it, without words `$X`, which systemd does not expand in a value. And whether one of the
+/// flags replaces another value of the same flag: then nobody knows which one is right.
+fn joined(value: &str, flags: &[String]) -> (String, bool) {
+    let text = flags.join(" ");
+    let new: Vec<String> = flags_in(&text)
+        .into_iter()
+        .filter(|flag| table::find(&flag.name).is_none_or(|spec| spec.repeat == Repeat::LastWins))
+        .map(|flag| flag.name)
+        .collect();
+    let mut kept = Vec::new();
+    let mut replaces = false;
+    let mut words = value.split_whitespace().filter(|word| !word.starts_with('$')).peekable();
+    while let Some(word) = words.next() {
+        let (name, has_value) = match word.strip_prefix("--").and_then(|word| word.split_once('=')) {
+            Some((name, _)) => (name, true),
+            None => (word.trim_start_matches('-'), false),
+        };
+        if !word.starts_with("--") || !new.contains(&name.replace('_', "-")) {
+            kept.push(word);
+            continue;
+        }
+        replaces = true;
+        if !has_value && words.peek().is_some_and(|next| !next.starts_with('-')) {
+            words.next();
+        }
+    }
+    kept.extend(flags.iter().map(String::as_str));
+    (kept.join(" "), replaces)
+}
+
+/// `NAME=value` in a text that was meant to be one assignment, without the quotes around it or around the value.
+pub(super) fn meant_assignment(text: &str) -> Option<(String, String)> {
+    let is_quote = |c: char| matches!(c, '"' | '\'' | '\u{2018}'..='\u{201f}');
+    let (name, value) = text.trim().trim_matches(is_quote).split_once('=')?;
+    let (name, value) = (name.trim(), value.trim().trim_matches(is_quote).trim());
+    let is_name = !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let is_plain = !value.contains(|c: char| is_quote(c) || c.is_control() || matches!(c, '\\' | '$'));
+    (is_name && is_plain).then(|| (name.to_owned(), value.to_owned()))
+}
