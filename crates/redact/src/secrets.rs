@@ -78,7 +78,7 @@ pub(super) const PLACES: &[Place] = &[
     Place { before: r"\b[a-z0-9]{6}\.", then: r"([a-z0-9]{16})\b", example: "abcdef.0123456789abcdef" },
 ];
 
-/// What [`PLACES`] have in common, or what is too long to be read there.
+/// What [`PLACES`] have in common, or what is too long to be read there. One that has another in it stands before that one.
 const PARTS: &[(&str, &str)] = &[
     // The name of a flag, a key or a variable.
     ("<name>", r"[\w-]*(?:token|secret|pass[_-]*(?:word|wd|phrase)|key[_-]*data|<keys>[_-]*key)[_-]*"),
