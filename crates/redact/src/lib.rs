@@ -1,13 +1,8 @@
 //! Text that may be shown: it steers no terminal, and secrets in it are stars.
 
-mod looks;
-mod names;
 mod secrets;
 
-pub use self::{
-    names::{is_secret_name, is_secret_variable},
-    secrets::hide_secrets,
-};
+pub use self::secrets::{hide_secrets, is_secret_name, is_secret_variable};
 
 const ELLIPSIS: &str = "…";
 
@@ -72,12 +67,6 @@ pub fn bounded(text: &str, max_bytes: usize) -> String {
     }
     let end = text.floor_char_boundary(max_bytes.saturating_sub(ELLIPSIS.len()));
     format!("{}{ELLIPSIS}", &text[..end])
-}
-
-/// The end of the run of such characters that starts at `from`.
-fn run(chars: &[char], from: usize, is: impl Fn(char) -> bool) -> usize {
-    let rest = chars.get(from..).unwrap_or_default();
-    from.min(chars.len()) + rest.iter().take_while(|c| is(**c)).count()
 }
 
 #[cfg(test)]

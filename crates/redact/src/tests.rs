@@ -216,3 +216,13 @@ fn a_flag_without_a_value_uncovers_nothing_behind_it() {
         assert!(!shown.contains("Wombat7"), "{shown:?}");
     }
 }
+
+#[test]
+fn the_secret_of_every_example_becomes_stars() {
+    for place in secrets::PLACES {
+        let shown = hide_secrets(place.example);
+        let is_none = place.example == "TOKEN_FILE=/run/token";
+        assert_eq!(shown.contains("***"), !is_none, "{shown}");
+        assert!(!shown.contains("S3cret"), "{shown}");
+    }
+}
