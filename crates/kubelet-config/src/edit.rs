@@ -27,7 +27,7 @@ pub enum Change {
 }
 
 /// Files below these are replaced by the next update of a package or gone with the next boot.
-pub(crate) const NOT_THE_OPERATORS: [&str; 5] = ["/usr", "/lib", "/run", "/proc", "/snap"];
+pub(crate) const NOT_THE_OPERATORS: [&str; 6] = ["/usr", "/lib", "/nix", "/run", "/proc", "/snap"];
 
 /// The text with one edit.
 pub(crate) fn edited(text: &str, edit: &Edit) -> Option<String> {

@@ -20,9 +20,9 @@ pub struct Choice {
     /// Not these rules; can be repeated
     #[arg(long, value_name = "RULES", value_delimiter = ',', value_parser = rule)]
     ignore: Vec<String>,
-    /// Show no findings below this severity (the exit code does not change)
-    #[arg(long, value_name = "SEVERITY", default_value = "info", value_parser = severities())]
-    severity: Severity,
+    /// Show no findings below this severity (the exit code does not change) [default: info; of --fix: error]
+    #[arg(long, value_name = "SEVERITY", value_parser = severities())]
+    severity: Option<Severity>,
 }
 
 /// The severities, worst first, with their names.
@@ -74,8 +74,9 @@ impl Choice {
         (self.select.is_empty() || is_among(&self.select)) && !is_among(&self.ignore)
     }
 
-    pub fn is_shown(&self, finding: &Finding) -> bool {
-        finding.severity >= self.severity
+    /// Whether `--fix` is to fix it. An edit for what is no error may change what a node that works gets.
+    pub fn is_to_be_fixed(&self, finding: &Finding) -> bool {
+        finding.severity >= self.severity.unwrap_or(Severity::Error)
     }
 
     pub fn apply(&self, report: Report, tree: &dyn Tree) -> Chosen {
@@ -89,7 +90,7 @@ impl Choice {
             let key = |finding: &Finding| (Reverse(finding.severity), finding.caused_by.is_some());
             (key(a), &a.at, a.rule).cmp(&(key(b), &b.at, b.rule))
         });
-        Chosen { findings, shown_from: self.severity, allowed, refused, not_checked }
+        Chosen { findings, shown_from: self.severity.unwrap_or(Severity::Info), allowed, refused, not_checked }
     }
 }
 

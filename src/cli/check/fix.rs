@@ -38,16 +38,25 @@ impl Patch {
 fn diff(file: &ChangedFile) -> String {
     let path = file.path.display().to_string();
     let before = file.before.as_deref().unwrap_or_default();
-    let old = if file.before.is_some() { format!("a{path}") } else { "/dev/null".to_owned() };
-    TextDiff::from_lines(before, &file.after).unified_diff().header(&old, &format!("b{path}")).to_string()
+    // patch(1) takes a name with a blank in it only up to a tab.
+    let tab = if path.contains(' ') { "\t" } else { "" };
+    let old = if file.before.is_some() { format!("a{path}{tab}") } else { "/dev/null".to_owned() };
+    // A carriage return alone ends no line for patch(1), which it does for `TextDiff::from_lines`.
+    let (before, after): (Vec<_>, Vec<_>) =
+        (before.split_inclusive('\n').collect(), file.after.split_inclusive('\n').collect());
+    let diff = TextDiff::configure().newline_terminated(true).diff_slices(&before, &after);
+    diff.unified_diff().header(&old, &format!("b{path}{tab}")).to_string()
 }
 
 fn notes(plan: &Plan, left: &[&Finding], unit: &str, root: &Path, is_stale: bool) -> String {
     let mut notes = String::new();
     for (what, findings) in [("fixed by the patch", plan.fixed.iter().collect()), ("not fixed", left.to_vec())] {
-        for Finding { rule, severity, at, message, .. } in findings {
+        for Finding { rule, severity, at, message, fix, .. } in findings {
             let severity = SEVERITIES.iter().find(|(known, _)| known == severity).map_or("", |(_, name)| name);
             _ = writeln!(notes, "{what}: {severity} {rule} at {at}: {}", escape_controls(message));
+            if let Some(fix) = fix {
+                _ = writeln!(notes, "  fix: {}", escape_controls(fix));
+            }
         }
     }
     let is_of_systemd = |file: &ChangedFile| file.path.components().any(|part| part.as_os_str() == "systemd");
@@ -101,6 +110,8 @@ mod tests {
         );
         let nothing = Patch::of(&Plan::default(), "kubelet", Path::new("/"), false);
         assert_eq!((nothing.diff.as_str(), nothing.is_bad), ("", false));
+        let odd = diff(&changed("/etc/two words", Some("a\rb=1\nc\n"), "a\rb=1\nd\n"));
+        assert_eq!(odd, "--- a/etc/two words\t\n+++ b/etc/two words\t\n@@ -1,2 +1,2 @@\n a\rb=1\n-c\n+d\n");
         let stale = Patch::of(&Plan::default(), "kubelet", Path::new("/"), true).notes;
         assert!(stale.ends_with("\nthen: systemctl daemon-reload && systemctl restart kubelet\n"), "{stale}");
     }

@@ -70,8 +70,9 @@ struct Shown {
     /// As text, as JSON (docs/reference/check-json.md) or as SARIF 2.1.0, for code scanning
     #[arg(short, long, alias = "format", value_name = "FORMAT", default_value = "text")]
     output: Format,
-    /// Print a patch that fixes what an edit of a file can fix, and on standard error what it fixes, what it leaves and what to do
-    /// then. It has lines of the files as they are, secrets too. Exit code: 1 if something of severity error or worse is left
+    /// Print a patch that fixes errors (warnings too with --severity=warning) that an edit of a file can fix, and on standard error
+    /// what it fixes, what it leaves and what to do then. It has lines of the files as they are, secrets too. Exit code: 1 if
+    /// something of severity error or worse is left
     #[arg(long, conflicts_with_all = ["output", "verbose", "once"])]
     fix: bool,
     /// Also list the rules that were not checked, and why
@@ -159,7 +160,7 @@ impl Check {
             let chosen = self.choice.apply(rules::lint(&edited), tree);
             Report { findings: chosen.findings, not_checked: chosen.not_checked }
         };
-        let plan = kubelet_config::fix::plan(tree, &judge, &|finding| self.choice.is_shown(finding));
+        let plan = kubelet_config::fix::plan(tree, &judge, &|finding| self.choice.is_to_be_fixed(finding));
         let patch = Patch::of(&plan, &snapshot.unit.name, &self.root, is_stale);
         _ = io::stderr().lock().write_all(patch.notes.as_bytes());
         (if patch.is_bad { BAD } else { GOOD }, patch.diff)
