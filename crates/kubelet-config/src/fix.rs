@@ -48,7 +48,7 @@ const DRIFT: [&str; 2] = ["SD020", "SD021"];
 /// ```
 /// # use kubelet_config::*;
 /// let tree = MemoryTree::new().file("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --max-pod=50\n");
-/// let judge = |tree: &dyn Tree| lint(&resolve(tree, Inputs::default()));
+/// let judge = |tree: &dyn Tree| lint(&resolve(tree, Inputs { version: "1.36.3".parse().ok(), ..Inputs::default() }));
 /// let plan = plan(&tree, &judge, &|finding| finding.rule == "FL001");
 /// assert_eq!(plan.files[0].after, "[Service]\nExecStart=/usr/bin/kubelet --max-pods=50\n");
 /// ```

@@ -1,9 +1,10 @@
 //! The flag without which an autoscaled node is deleted again: `--cloud-provider=external`.
 
 use super::{
-    Check, Finding, Report, Severity, UNINITIALIZED,
-    lost::{reload, restart},
+    Check, Finding, Report, Severity, UNINITIALIZED, layers,
+    lost::reload,
     remedy::{Remedy, add_flags, add_word},
+    settings,
 };
 use crate::kubelet::{
     expected_flag::ExpectedFlag,
@@ -173,6 +174,11 @@ fn finding(
             let fix = format!("follow the fix of {} at {}{exists}", cause.rule, cause.at);
             new.fix(fix).caused_by(cause.rule, cause.at.clone())
         }
+        (None, None) if settings::are_managed(snapshot) => {
+            let new = layers::with_argument(new, snapshot, "cloud-provider=external");
+            let fix = format!("{}{exists}", new.fix.as_deref().unwrap_or_default());
+            new.fix(fix)
+        }
         (None, None) => {
             let remedy = add_it(snapshot, exec);
             Remedy { after: format!("{}{exists}", remedy.after), ..remedy }.of(new)
@@ -182,19 +188,17 @@ fn finding(
 
 /// Where one would add the flag on this host.
 fn add_it(snapshot: &Snapshot, exec: &Exec) -> Remedy {
-    let new = |what: String, after: String| Remedy { what, after, edit: None };
     match snapshot.command.launcher {
-        Launcher::K3s | Launcher::Rke2 => {
-            let name = if snapshot.command.launcher == Launcher::K3s { "k3s" } else { "rke2" };
-            let file = format!("/etc/rancher/{name}/config.yaml");
-            new(format!("add `cloud-provider=external` to the list `kubelet-arg` of {file}"), restart(snapshot))
-        }
         Launcher::MicroK8s | Launcher::K8sSnap => {
             let files = &snapshot.command.files;
             let file = files.last().map_or("the snap's file args/kubelet", |file| &file.file);
-            new(format!("add a line `--cloud-provider=external` to {file}"), restart(snapshot))
+            Remedy {
+                what: format!("add a line `--cloud-provider=external` to {file}"),
+                after: format!("`systemctl restart {}`", snapshot.unit.name),
+                edit: None,
+            }
         }
-        Launcher::Direct | Launcher::Script => {
+        _ => {
             let flag = "--cloud-provider=external".to_owned();
             let is_sure = snapshot.command.launcher == Launcher::Direct;
             add_flags(snapshot, None, std::slice::from_ref(&flag))

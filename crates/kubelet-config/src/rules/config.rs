@@ -126,9 +126,10 @@ fn unknown(snapshot: &Snapshot, field: &UnknownField) -> Finding {
         let (parent, name) = meant.rsplit_once('.').unwrap_or(("", meant));
         let is_sibling = path.rsplit_once('.').map_or("", |(parent, _)| parent) == parent;
         let edit = edits::renaming(snapshot, at, name).filter(|_| is_sibling);
+        let written = if is_sibling { name } else { meant };
         let message = format!("the kubelet has no field {path}{why}: {ignores}{default}. Did you mean {meant}?");
         return Finding::new("CF002", severity, at.clone(), message)
-            .fix(format!("{at}: write {meant}:{value}, then {then}"))
+            .fix(format!("{at}: write {written}:{value}, then {then}"))
             .edits(edit);
     };
     let message =

@@ -67,7 +67,7 @@ fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let path = snapshot.settings.text("--kubeconfig").unwrap_or_default();
-    let is_kubeadm = path == "/etc/kubernetes/kubelet.conf";
+    let is_kubeadm = snapshot.command.launcher == Launcher::Direct && path == "/etc/kubernetes/kubelet.conf";
     let base = format!("The kubelet has no credentials: its kubeconfig {path} {reason}");
     let bootstrap = unusable(&machine.bootstrap_kubeconfig);
     let (at, message) = match bootstrap {

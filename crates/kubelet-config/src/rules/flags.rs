@@ -85,15 +85,17 @@ fn in_no_release(snapshot: &Snapshot, used: &FlagUse) -> Finding {
             )
         }
     };
+    // A build that the table does not cover may have the flag.
+    let is_sure = severity == Severity::Fatal;
     let known = |spec: &&FlagSpec| version.map_or(spec.removed.is_none(), |version| spec.known_in(version.minor));
     let Some(near) = nearest(&used.name, FLAGS.iter().filter(known).map(|spec| spec.name)) else {
         let finding = Finding::new("FL001", severity, at.clone(), message).fix(format!("at {at}: delete {flag}"));
         // Whether the next word is its value is not known.
-        return finding.edits(at::deletion(snapshot, used).filter(|_| !used.value_in_next_word));
+        return finding.edits(at::deletion(snapshot, used).filter(|_| is_sure && !used.value_in_next_word));
     };
     Finding::new("FL001", severity, at.clone(), format!("{message}. Did you mean --{near}?"))
         .fix(format!("at {at}: write --{near} instead of {flag}"))
-        .edits(at::name(snapshot, used).map(|at| (at, Change::Text(format!("--{near}")))))
+        .edits(at::name(snapshot, used).filter(|_| is_sure).map(|at| (at, Change::Text(format!("--{near}")))))
 }
 
 fn too_new(snapshot: &Snapshot, used: &FlagUse, since: Minor) -> Finding {

@@ -267,6 +267,7 @@ pub fn lint(snapshot: &Snapshot) -> Report {
         check(snapshot, &mut report);
     }
     order::settle(&mut report);
+    config::edits::withhold(snapshot, &mut report);
     secret::hide(snapshot, &mut report);
     report
 }

@@ -3,11 +3,14 @@
 mod map_replaced;
 mod state_file;
 
-use super::{Check, Finding, Report, Severity, at, config::are_written_by_distribution, field, layers, settings};
+use super::{Check, Finding, Report, Severity, config::are_written_by_distribution, layers, settings};
 use crate::{
     edit::Change,
     kubelet::{
-        config::document::Node,
+        config::{
+            document::Node,
+            fields::{self, FieldDefault},
+        },
         effective::From,
         location::Location,
         quantity::{self, Quantity},
@@ -79,35 +82,40 @@ fn reserved_absent(snapshot: &Snapshot, report: &mut Report) {
     report.add(reserve(finding, snapshot));
 }
 
-/// With the fix that reserves memory for the system.
+/// With the fix that reserves memory for the system. No edit: with less memory for pods a kubelet may refuse at its
+/// restart those that run, and where system-reserved is enforced, the system's own programs get no more than this.
 fn reserve(finding: Finding, snapshot: &Snapshot) -> Finding {
     const PATH: &str = "systemReserved";
-    let setting = snapshot.settings.get(PATH);
+    let (unit, place) = (&snapshot.unit.name, settings::place(snapshot, PATH));
     let has_file = settings::config_file(snapshot).is_some();
-    match setting.map(|setting| &setting.from) {
-        Some(From::Flag(_)) => append_to_flag(finding, snapshot, "system-reserved", "memory=500Mi"),
+    match snapshot.settings.get(PATH).map(|setting| &setting.from) {
+        Some(From::Flag(_)) => {
+            finding.fix(format!("{place}: add memory=500Mi to --system-reserved, then systemctl restart {unit}"))
+        }
+        Some(From::File(_)) => {
+            finding.fix(format!("{place}: add memory: 500Mi to systemReserved, then systemctl restart {unit}"))
+        }
         _ if settings::are_managed(snapshot) && !has_file => {
-            layers::with_argument(finding, snapshot, "system-reserved=memory=500Mi")
+            with_argument(finding, snapshot, "system-reserved=memory=500Mi")
         }
         _ => {
-            let (field, flag) = ("systemReserved: {memory: 500Mi}", "--system-reserved=memory=500Mi");
-            let finding = finding.fix(settings::edit(snapshot, PATH, field, flag));
-            let has_key = snapshot.settings.map(PATH).contains_key("memory");
-            if has_key { finding } else { field::add_keys(finding, snapshot, PATH, &[("memory", "500Mi")]) }
+            let (field, flag) = ("memory: 500Mi to systemReserved", "--system-reserved=memory=500Mi");
+            finding.fix(settings::edit(snapshot, PATH, field, flag))
         }
     }
 }
 
-/// With the fix that adds pairs to a flag's value, and its edit where the value's end is known.
+/// With the fix that gives the kubelet of k3s or RKE2 this argument. No edit: it may evict pods of a working node.
+fn with_argument(finding: Finding, snapshot: &Snapshot, argument: &str) -> Finding {
+    Finding { edits: Vec::new(), ..layers::with_argument(finding, snapshot, argument) }
+}
+
+/// With the fix that adds pairs to a flag's value.
 fn append_to_flag(finding: Finding, snapshot: &Snapshot, flag: &str, more: &str) -> Finding {
     let Some(used) = snapshot.flags.last(flag) else {
         return finding;
     };
-    let (unit, at) = (&snapshot.unit.name, &used.at);
-    let finding = finding.fix(format!("{at}: add {more} to --{flag}, then systemctl restart {unit}"));
-    let end = at::value_part(snapshot, used, used.value.len(), 0);
-    let is_known = end.column > 0 && end.width == 0 && !at::is_built_in(snapshot, used.word);
-    if is_known { finding.edit(&end, Change::Text(format!(",{more}"))) } else { finding }
+    finding.fix(format!("{}: add {more} to --{flag}, then systemctl restart {}", used.at, snapshot.unit.name))
 }
 
 fn eviction_zeroed(snapshot: &Snapshot, report: &mut Report) {
@@ -161,7 +169,7 @@ fn zeroed_fix(finding: Finding, snapshot: &Snapshot, missing: &[&str]) -> Findin
         let written = entries.iter().filter_map(|entry| Some(format!("{}<{}", entry.key, entry.node.text()?)));
         let added = defaults.iter().filter(|(key, _)| entries.iter().all(|entry| entry.key != *key));
         let all: Vec<String> = written.chain(added.map(|(key, value)| format!("{key}<{value}"))).collect();
-        return layers::with_argument(finding, snapshot, &format!("eviction-hard={}", all.join(",")));
+        return with_argument(finding, snapshot, &format!("eviction-hard={}", all.join(",")));
     }
     if matches!(snapshot.settings.get("evictionHard").map(|setting| &setting.from), Some(From::Flag(_))) {
         let more: Vec<String> = defaults.iter().map(|(key, value)| format!("{key}<{value}")).collect();
@@ -173,8 +181,8 @@ fn zeroed_fix(finding: Finding, snapshot: &Snapshot, missing: &[&str]) -> Findin
         Some(version) if version.minor.0 < 33 => "",
         _ => " (or mergeDefaultEvictionSettings: true beside it)",
     };
-    let fix = format!("{place}: add the defaults {} below it{or}, then systemctl restart {unit}", lines.join(" and "));
-    field::add_keys(finding.fix(fix), snapshot, "evictionHard", &defaults)
+    finding
+        .fix(format!("{place}: add the defaults {} below it{or}, then systemctl restart {unit}", lines.join(" and ")))
 }
 
 /// A threshold: a part of the whole, in percent, or an amount.
@@ -226,20 +234,36 @@ fn eviction_nonsense(snapshot: &Snapshot, report: &mut Report) {
             let judged =
                 if key == MEMORY { memory_nonsense(text, &limit, memory) } else { disk_nonsense(key, text, &limit) };
             if let Some((severity, message)) = judged {
-                let value = if key == MEMORY { "100Mi" } else { "10%" };
-                let fix = format!("{at}: write {key}: {value}, then systemctl restart {}", snapshot.unit.name);
-                let node = snapshot.config.get(path).and_then(|map| map.get(key));
-                let finding = Finding::new("RS003", severity, at, format!("{path}: {message}")).fix(fix);
-                report.add(match node {
-                    Some(node) if node.at.width > 0 && path == "evictionHard" => {
-                        finding.edit(&node.at, Change::Text(serde_json::Value::from(value).to_string()))
-                    }
-                    _ => finding,
-                });
+                let finding = Finding::new("RS003", severity, at, format!("{path}: {message}"));
+                report.add(threshold_fix(finding, snapshot, path, key));
             }
         }
     }
     soft_below_hard(snapshot, report, memory);
+}
+
+/// With the fix that gives a threshold its default; a soft one has none.
+fn threshold_fix(finding: Finding, snapshot: &Snapshot, path: &str, key: &str) -> Finding {
+    let (unit, at) = (&snapshot.unit.name, finding.at.clone());
+    if path == "evictionSoft" {
+        return finding.fix(format!(
+            "{at}: write a threshold for {key} somewhat above that of evictionHard, or delete it, then systemctl restart {unit}"
+        ));
+    }
+    let defaults = match fields::find(path).map(|field| field.default) {
+        Some(FieldDefault::IfAbsent(json)) => serde_json::from_str(json).unwrap_or_default(),
+        _ => serde_json::Value::Null,
+    };
+    let Some(value) = defaults[key].as_str() else {
+        return finding.fix(format!("{at}: write a lower threshold for {key}, then systemctl restart {unit}"));
+    };
+    let by_flag = matches!(snapshot.settings.get(path).map(|setting| &setting.from), Some(From::Flag(_)));
+    let sign = if by_flag { "<" } else { ": " };
+    let node = snapshot.config.get(path).and_then(|map| map.get(key));
+    // Only of a threshold with which no pod stays is it sure that nobody wants it.
+    let node = node.filter(|node| node.at.width > 0 && !by_flag && finding.severity == Severity::Error);
+    let edit = node.map(|node| (node.at.clone(), Change::Text(defaults[key].to_string())));
+    finding.fix(format!("{at}: write {key}{sign}{value}, then systemctl restart {unit}")).edits(edit)
 }
 
 /// Where somebody set a threshold.

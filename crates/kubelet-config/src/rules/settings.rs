@@ -3,6 +3,7 @@
 use crate::kubelet::{
     config::ConfigFileState,
     effective::From,
+    flags::table::FLAGS,
     layers::Launcher,
     location::Location,
     snapshot::{Lifecycle, Snapshot},
@@ -78,7 +79,9 @@ pub(super) fn edit(snapshot: &Snapshot, path: &str, field: &str, flag: &str) -> 
     match snapshot.settings.get(path).map(|setting| &setting.from) {
         Some(From::Flag(_)) => format!("{at}: write {flag} instead, then systemctl restart {unit}"),
         Some(From::File(_)) => {
-            format!("{at}: write {field} instead, then systemctl restart {unit}")
+            // The keys above it are written there already.
+            let field = path.rsplit_once('.').and_then(|(parents, _)| field.strip_prefix(parents)).unwrap_or(field);
+            format!("{at}: write {} instead, then systemctl restart {unit}", field.trim_start_matches('.'))
         }
         _ if config_file(snapshot).is_some() => {
             format!("{at}: add {field}, then systemctl restart {unit}")
@@ -91,6 +94,20 @@ pub(super) fn edit(snapshot: &Snapshot, path: &str, field: &str, flag: &str) -> 
              restart {unit}"
         ),
     }
+}
+
+/// What a setting is called where another one is set: its field, or its flag if the other one is set by a flag.
+pub(super) fn name(snapshot: &Snapshot, path: &str, beside: &str) -> String {
+    let by_flag = matches!(snapshot.settings.get(beside).map(|setting| &setting.from), Some(From::Flag(_)));
+    let flag = FLAGS.iter().find(|spec| by_flag && spec.field == Some(path));
+    flag.map_or_else(|| path.to_owned(), |flag| format!("--{}", flag.name))
+}
+
+/// The same with a value.
+pub(super) fn written(snapshot: &Snapshot, path: &str, beside: &str, value: &str) -> String {
+    let name = name(snapshot, path, beside);
+    let sign = if name.starts_with('-') { "=" } else { ": " };
+    format!("{name}{sign}{value}")
 }
 
 /// Why a setting that nobody set has its value.

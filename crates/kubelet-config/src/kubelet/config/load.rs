@@ -2,6 +2,7 @@
 //! with that kubelet): the file strictly and then leniently, drop-ins strictly alone.
 
 use std::{
+    collections::BTreeSet,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
@@ -121,6 +122,7 @@ fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFi
         drop_in: true,
         state,
         document: None,
+        comment_lines: BTreeSet::new(),
     };
     let root = if used.value.ends_with('/') { tree.stat(folder) } else { tree.lstat(folder) };
     let mut found = Vec::new();
@@ -170,12 +172,17 @@ fn bad(at: Location, reason: impl Into<String>) -> ConfigFileState {
 
 fn read(tree: &dyn Tree, path: &Path, used: &FlagUse, drop_in: bool) -> ConfigFile {
     let at = Location::file(path);
+    let mut comment_lines = BTreeSet::new();
     let (state, document) = match tree.read(path) {
         Err(error) if error.is_not_found() => (ConfigFileState::Missing, None),
         Err(error) => (bad(at.clone(), error.to_string()), None),
-        Ok(bytes) => parse(&at, &bytes, drop_in),
+        Ok(bytes) => {
+            let lines = (1..).zip(bytes.split(|byte| *byte == b'\n'));
+            comment_lines.extend(lines.filter(|(_, line)| line.contains(&b'#')).map(|(number, _)| number));
+            parse(&at, &bytes, drop_in)
+        }
     };
-    ConfigFile { at, declared: used.at.clone(), drop_in, state, document }
+    ConfigFile { at, declared: used.at.clone(), drop_in, state, document, comment_lines }
 }
 
 /// A document, and whether the kubelet exits over it.

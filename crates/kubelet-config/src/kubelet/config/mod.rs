@@ -8,6 +8,8 @@ mod merge;
 
 pub use load::load_config;
 
+use std::collections::BTreeSet;
+
 use document::{Entry, Node};
 
 use super::location::Location;
@@ -45,6 +47,8 @@ pub struct ConfigFile {
     pub state: ConfigFileState,
     /// Its content, where it could be parsed.
     pub document: Option<Node>,
+    /// The lines that may have a comment.
+    pub comment_lines: BTreeSet<u32>,
 }
 
 impl ConfigFile {

@@ -83,6 +83,8 @@ pub struct UnknownOption {
     pub key: String,
     /// Where it stands.
     pub at: Location,
+    /// Whether a comment may stand on its line.
+    pub has_comment: bool,
     /// Its values, each with its place.
     pub items: Vec<(String, Location)>,
     /// The option that was probably meant.

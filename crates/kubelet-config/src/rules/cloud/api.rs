@@ -5,6 +5,7 @@ use super::{external, name};
 use crate::{
     kubelet::{
         flags::parse::parse_argv,
+        layers::Launcher,
         snapshot::{CloudFacts, ClusterFacts, Snapshot},
         version::Version,
     },
@@ -163,7 +164,12 @@ pub(super) fn version_skew(snapshot: &Snapshot, report: &mut Report) {
     let at =
         snapshot.machine.kubelet_version.as_ref().map_or_else(|| settings::command(snapshot), |found| found.at.clone());
     let message = format!("kubelet {kubelet} with API server {server} is not supported. {why}");
-    let finding = Finding::new(ID, Severity::Error, at, message).fix(fix);
+    // RKE2 writes the manifest of its new API server when it starts the next time.
+    let is_to_come = snapshot.command.launcher == Launcher::Rke2
+        && new > old
+        && cluster.is_some_and(|cluster| cluster.server_version_at.is_some());
+    let severity = if is_to_come { Severity::Warning } else { Severity::Error };
+    let finding = Finding::new(ID, severity, at, message).fix(fix);
     report.add(match cluster.and_then(|cluster| cluster.server_version_at.clone()) {
         Some(image) => finding.step(image, "the API server of this host"),
         None => finding,

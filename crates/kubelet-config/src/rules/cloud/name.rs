@@ -117,6 +117,10 @@ fn named(finding: Finding, snapshot: &Snapshot, place: &Location, right: Option<
     match (snapshot.flags.last("hostname-override").filter(|used| !used.value.is_empty()), right) {
         (Some(used), Some(right)) => {
             let finding = finding.fix(format!("At {place} write --hostname-override={right}."));
+            // Afterwards the Node of the old name would have to be deleted, and a new certificate is needed.
+            if snapshot.lifecycle != Lifecycle::BeforeFirstStart {
+                return finding;
+            }
             edit_value(finding, snapshot, used, 0..used.value.len(), right)
         }
         _ => finding.fix(format!(

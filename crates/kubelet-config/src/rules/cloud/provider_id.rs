@@ -3,7 +3,10 @@
 use super::api;
 use crate::{
     edit::Change,
-    kubelet::{location::Location, snapshot::Snapshot},
+    kubelet::{
+        location::Location,
+        snapshot::{Lifecycle, Snapshot},
+    },
     rules::{Finding, Report, Severity, at, at::shortened, edit_value::edit_value},
 };
 
@@ -71,6 +74,8 @@ pub(super) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
             let finding =
                 finding.fix(format!("At {place} write {right}, also in the template that wrote it. {AFTERWARDS}"));
             match snapshot.flags.last("provider-id") {
+                // The Node would have to be deleted first.
+                _ if snapshot.lifecycle != Lifecycle::BeforeFirstStart => finding,
                 Some(used) => edit_value(finding, snapshot, used, 0..used.value.len(), right),
                 None => finding.edit(&place, Change::Text(right)),
             }
@@ -87,7 +92,8 @@ fn malformed(id: &str) -> Option<String> {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts: Vec<&str> = rest.split('/').collect();
     let (fine, form) = match cloud {
-        "hcloud" => (number(rest), "hcloud://NUMBER"),
+        // `bm-` is a dedicated server of Hetzner Robot (syself/hetzner-cloud-controller-manager).
+        "hcloud" => (number(rest.strip_prefix("bm-").unwrap_or(rest)), "hcloud://NUMBER"),
         "hrobot" => (number(rest), "hrobot://NUMBER"),
         "digitalocean" => (number(rest), "digitalocean://NUMBER"),
         "aws" => (

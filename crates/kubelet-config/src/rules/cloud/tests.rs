@@ -40,6 +40,11 @@ fn judged(extra: &str, inputs: Inputs, change: impl FnOnce(&mut Snapshot)) -> Re
     lint(&snapshot)
 }
 
+/// Before the kubelet starts for the first time.
+fn first(inputs: Inputs) -> Inputs {
+    Inputs { lifecycle: Lifecycle::BeforeFirstStart, ..inputs }
+}
+
 /// The extra arguments when every edit is made that helps against a finding of `rule`.
 fn mended(tree: &MemoryTree, inputs: &Inputs, rule: &str) -> Option<String> {
     let judge = |tree: &dyn crate::kubelet::tree::Tree| lint(&resolve(tree, inputs.clone()));
@@ -141,7 +146,11 @@ fn cl005_compares_with_the_machine() {
     let hetzner = || cloud("hetzner", "4711", "node-1");
     let wrong = judged("--provider-id=hcloud://42", hetzner(), |_| ());
     assert_eq!(severities(&wrong, "CL005"), [Severity::Error]);
-    assert_eq!(mended(&host("--provider-id=hcloud://42"), &hetzner(), "CL005").unwrap(), "--provider-id=hcloud://4711");
+    let host_42 = host("--provider-id=hcloud://42");
+    assert_eq!(mended(&host_42, &first(hetzner()), "CL005").unwrap(), "--provider-id=hcloud://4711");
+    // The Node that exists would have to be deleted first.
+    assert_eq!(mended(&host_42, &hetzner(), "CL005"), None);
+    assert_eq!(of("--provider-id=hcloud://bm-4711", inputs("1.33.4"), "CL005"), [""; 0]);
     assert_eq!(of("--provider-id=hcloud://4711", hetzner(), "CL005"), [""; 0]);
     let aws = cloud("aws", "i-0c0ffee0123456789", "ip-10-0-31-17.eu-central-1.compute.internal");
     assert_eq!(of("--provider-id=aws:///eu-central-1a/i-0c0ffee0123456789", aws, "CL005"), [""; 0]);
@@ -154,7 +163,10 @@ fn cl005_compares_with_the_machine() {
     }
     let declared = Intent { provider_id: Some("hcloud://7".to_owned()), ..Intent::default() };
     let declared = Inputs { intent: declared, ..hetzner() };
-    assert_eq!(mended(&host("--provider-id=hcloud://4711"), &declared, "CL005").unwrap(), "--provider-id=hcloud://7");
+    assert_eq!(
+        mended(&host("--provider-id=hcloud://4711"), &first(declared), "CL005").unwrap(),
+        "--provider-id=hcloud://7"
+    );
 }
 
 #[test]
@@ -163,10 +175,10 @@ fn what_cloud_init_has_from_the_cloud_is_compared_without_facts() {
     let of = |tree: &MemoryTree, rule: &str| severities(&lint(&resolve(tree, inputs("1.33.4"))), rule);
     let wrong = on(HETZNER, "--provider-id=hcloud://42");
     assert_eq!(of(&wrong, "CL005"), [Severity::Error]);
-    assert_eq!(mended(&wrong, &inputs("1.33.4"), "CL005").unwrap(), "--provider-id=hcloud://47110815");
+    assert_eq!(mended(&wrong, &first(inputs("1.33.4")), "CL005").unwrap(), "--provider-id=hcloud://47110815");
     let wrong = on(AWS, "--provider-id=aws:///eu-central-1a/i-42");
     let right = "--provider-id=aws:///eu-central-1a/i-0c0ffee0123456789";
-    assert_eq!(mended(&wrong, &inputs("1.33.4"), "CL005").unwrap(), right);
+    assert_eq!(mended(&wrong, &first(inputs("1.33.4")), "CL005").unwrap(), right);
     assert_eq!(of(&on(AWS, right), "CL005"), []);
     assert_eq!(of(&on(HETZNER, "--provider-id=metal3://0c0ffee"), "CL005"), [], "another controller's");
     // The server may have been renamed since cloud-init asked.
@@ -179,7 +191,7 @@ fn what_cloud_init_has_from_the_cloud_is_compared_without_facts() {
     }
     let wrong = on(HETZNER, &format!("{EXTERNAL} --hostname-override=node-7"));
     let right = format!("{EXTERNAL} --hostname-override=pool1-4f2a");
-    assert_eq!(mended(&wrong, &inputs("1.33.4"), "CL007").unwrap(), right);
+    assert_eq!(mended(&wrong, &first(inputs("1.33.4")), "CL007").unwrap(), right);
     // What the caller says counts more.
     let given = Inputs { cloud: Some(CloudFacts::default()), ..inputs("1.33.4") };
     assert_eq!(found(&wrong, given, "CL007"), [""; 0]);
@@ -325,7 +337,7 @@ fn cl008_knows_names_that_are_none() {
     );
     assert_eq!(overridden, [""; 0]);
     let upper = host("--hostname-override=Node-7 --v=2");
-    assert_eq!(mended(&upper, &inputs("1.33.4"), "CL008").unwrap(), "--hostname-override=node-7 --v=2");
+    assert_eq!(mended(&upper, &first(inputs("1.33.4")), "CL008").unwrap(), "--hostname-override=node-7 --v=2");
 }
 
 #[test]
@@ -396,6 +408,14 @@ fn cp001_follows_the_policy() {
     assert_eq!(beside("1.34.0", "localhost:5000/kube-apiserver:v1.33.2-rke2r1@sha256:0c0ffee"), Some(image));
     assert_eq!(beside("1.33.0", "registry.k8s.io/kube-apiserver:v1.33.2"), None);
     assert_eq!(beside("1.34.0", "localhost:5000/kube-apiserver"), None);
+    let rke2 = MemoryTree::new()
+        .file("/etc/systemd/system/rke2-server.service", "[Service]\nExecStart=/usr/local/bin/rke2 server\n")
+        .file(
+            "/var/lib/rancher/rke2/agent/pod-manifests/kube-apiserver.yaml",
+            "spec:\n  containers:\n  - name: kube-apiserver\n    image: x/kube-apiserver:v1.33.2-rke2r1\n",
+        );
+    let found = found(&rke2, inputs("1.34.0+rke2r1"), "CP001");
+    assert!(found.len() == 1 && found[0].starts_with("warning "), "{found:?}");
 }
 
 #[test]

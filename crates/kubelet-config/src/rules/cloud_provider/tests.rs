@@ -141,3 +141,13 @@ fn behind_a_script_the_process_tells() {
     assert_eq!(places(&tree, running(&["kubelet", "--v=2"])).len(), 1);
     assert!(places(&tree, external()).is_empty());
 }
+
+#[test]
+fn on_k3s_the_flag_becomes_an_item_of_kubelet_arg() {
+    let unit = "[Service]\nExecStart=/usr/local/bin/k3s server --disable-cloud-controller\n";
+    let k3s = MemoryTree::new()
+        .file("/etc/systemd/system/k3s.service", unit)
+        .file("/etc/rancher/k3s/config.yaml", "kubelet-arg:\n- v=2\n");
+    let after = "/etc/rancher/k3s/config.yaml\nkubelet-arg:\n- \"cloud-provider=external\"\n- v=2\n";
+    assert_eq!(fixed_files(&k3s, &external(), "CL001"), [after]);
+}

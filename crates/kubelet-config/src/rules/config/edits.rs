@@ -1,13 +1,55 @@
 //! Edits of a configuration file, which is YAML or JSON: both are edited a line at a time.
 
+use super::are_written_by_distribution;
 use crate::{
-    edit::Change,
+    edit::{Change, Edit},
     kubelet::{
         config::document::{Entry, Node, Value},
         location::Location,
         snapshot::Snapshot,
     },
+    rules::{Report, cloud},
 };
+
+/// Takes back the edits of files that something else writes, and those that would change or delete more than the
+/// finding names.
+pub(in crate::rules) fn withhold(snapshot: &Snapshot, report: &mut Report) {
+    // There the Machine Config Operator writes all files.
+    let is_openshift = cloud::is_openshift(snapshot);
+    for finding in &mut report.findings {
+        if is_openshift || finding.edits.iter().any(|edit| is_withheld(snapshot, edit)) {
+            finding.edits.clear();
+        }
+    }
+}
+
+fn is_withheld(snapshot: &Snapshot, edit: &Edit) -> bool {
+    let at = &edit.at;
+    // Rancher writes this one.
+    if at.file.ends_with("/50-rancher.yaml") || are_written_by_distribution(snapshot, at) {
+        return true;
+    }
+    let Some(file) = snapshot.config.files.iter().find(|file| file.at.file == at.file) else {
+        return false;
+    };
+    let deletes_a_comment = edit.change == Change::Lines(Vec::new()) && file.comment_lines.contains(&at.line);
+    deletes_a_comment || file.document.as_ref().is_some_and(|document| has_alias(document, at))
+}
+
+/// Whether an alias repeats what stands there: it keeps the place of its anchor.
+fn has_alias(document: &Node, at: &Location) -> bool {
+    let is_there = |other: &Location| (other.line, other.column) == (at.line, at.column);
+    let (mut nodes, mut found) = (vec![document], 0);
+    while let Some(node) = nodes.pop() {
+        found += usize::from(
+            matches!(node.value, Value::Bool(_) | Value::Number(_) | Value::String(_)) && is_there(&node.at),
+        );
+        found += node.entries().iter().filter(|entry| is_there(&entry.at)).count();
+        nodes.extend(node.entries().iter().map(|entry| &entry.node));
+        nodes.extend(node.items());
+    }
+    found > 1
+}
 
 /// An entry of a map in a file as it is written: the map, the key that holds the map, the entry's place in it.
 struct Found<'a> {

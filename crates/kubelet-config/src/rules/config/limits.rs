@@ -90,19 +90,24 @@ fn contradictions(snapshot: &Snapshot, refuse: &mut impl FnMut(&str, String, &st
         && let Some(pulls) = settings.int("maxParallelImagePulls").filter(|pulls| *pulls > 1)
     {
         let why = format!("is {pulls}, but serializeImagePulls is true, so that one image is pulled at a time");
-        refuse("maxParallelImagePulls", why, "serializeImagePulls: false as well, or maxParallelImagePulls: 1");
+        let serial = settings::written(snapshot, "serializeImagePulls", "serializeImagePulls", "false");
+        let right = format!("{serial} as well, or maxParallelImagePulls: 1");
+        refuse("maxParallelImagePulls", why, &right);
     }
     if settings.bool("runOnce") == Some(true) {
-        refuse("runOnce", "is true, which the kubelet no longer supports".to_owned(), "runOnce: false");
+        let right = settings::written(snapshot, "runOnce", "runOnce", "false");
+        refuse("runOnce", "is true, which the kubelet no longer supports".to_owned(), &right);
     }
     if settings.text("systemCgroups").is_some() && settings.text("cgroupRoot").is_none() {
-        refuse("systemCgroups", "is set, but cgroupRoot is not".to_owned(), "cgroupRoot as well");
+        let root = settings::name(snapshot, "cgroupRoot", "systemCgroups");
+        refuse("systemCgroups", "is set, but cgroupRoot is not".to_owned(), &format!("{root} as well"));
     }
     let grace = settings.map("evictionSoftGracePeriod");
     for signal in settings.map("evictionSoft").keys().filter(|signal| !grace.contains_key(*signal)) {
         let signal = shortened(signal);
         let why = format!("has {signal}, but evictionSoftGracePeriod has no period for it");
-        refuse("evictionSoft", why, &format!("a period for {signal} to evictionSoftGracePeriod"));
+        let periods = settings::name(snapshot, "evictionSoftGracePeriod", "evictionSoft");
+        refuse("evictionSoft", why, &format!("a period for {signal} to {periods}"));
     }
     let levels = settings.list("enforceNodeAllocatable");
     if levels.contains(&"none") && levels.len() > 1 {
@@ -151,7 +156,8 @@ fn image_thresholds(snapshot: &Snapshot) -> Option<Finding> {
         (false, true) if most > 0 => {
             let right = (most - 5).clamp(0, 50);
             let edit = add_low_threshold(snapshot, &at, right);
-            (format!("at {at}: write {low}: {right} as well, or any value below {most}, then {then}"), edit)
+            let written = settings::written(snapshot, low, high, &right.to_string());
+            (format!("at {at}: write {written} as well, or any value below {most}, then {then}"), edit)
         }
         (true, false) => {
             let edits = match snapshot.settings.get(low).map(|setting| &setting.from) {
@@ -162,11 +168,17 @@ fn image_thresholds(snapshot: &Snapshot) -> Option<Finding> {
                 _ => edits::deletion(snapshot, &at),
             };
             (
-                format!("at {at}: delete {low}, which is 80 by default, or write a value below {most}, then {then}"),
+                format!(
+                    "at {at}: delete {}, which is 80 by default, or write a value below {most}, then {then}",
+                    settings::name(snapshot, low, low)
+                ),
                 edits,
             )
         }
-        _ => (format!("at {at}: write a {low} below {most}, or a higher {high}, then {then}"), Vec::new()),
+        _ => {
+            let (low, high) = (settings::name(snapshot, low, low), settings::name(snapshot, high, high));
+            (format!("at {at}: write a {low} below {most}, or a higher {high}, then {then}"), Vec::new())
+        }
     };
     Some(finding.fix(fix).edits(edit))
 }

@@ -1,6 +1,6 @@
 use crate::{
     kubelet::{resolve::Inputs, snapshot::Lifecycle, tree::MemoryTree},
-    rules::tests::support::{DROP_IN, carets, fixed, found, kubeadm},
+    rules::tests::support::{DROP_IN, carets, findings_with, fixed, found, kubeadm},
 };
 
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
@@ -32,6 +32,46 @@ fn before() -> Inputs {
 fn a_healthy_configuration_gives_nothing() {
     for rule in ["CF001", "CF002", "CF003", "CF004", "CF005", "CF007", "CF008"] {
         assert!(found(&kubeadm(), Inputs::default(), rule).is_empty(), "{rule}");
+    }
+}
+
+#[test]
+fn an_edit_changes_no_more_than_its_finding_and_no_file_of_another_program() {
+    let mut with_alias = with("evictionMinimumReclaim: &r {memory.available: 1}\nevictionSoftGracePeriod: *r\n");
+    assert_eq!(fixed(&with_alias, &Inputs::default(), "CF001"), [""; 0]);
+    with_alias = with("evictionMinimumReclaim: {memory.available: 1}\n");
+    assert_eq!(fixed(&with_alias, &Inputs::default(), "CF001").len(), 1);
+    let commented = with("RotateCertificates: true # ticket 4711\nrotateCertificates: true\n");
+    assert_eq!(fixed(&commented, &Inputs::default(), "CF002"), [""; 0]);
+    let openshift = with("RotateCertificates: true\n").file("/etc/os-release", "ID=rhcos\n");
+    assert_eq!(fixed(&openshift, &Inputs::default(), "CF002"), [""; 0]);
+    for (file, edits) in [("50-rancher.yaml", 0), ("50-own.yaml", 1)] {
+        let path = format!("/etc/rancher/rke2/config.yaml.d/{file}");
+        let rke2 = MemoryTree::new()
+            .file("/etc/systemd/system/rke2-server.service", "[Service]\nExecStart=/usr/local/bin/rke2 server\n")
+            .file(path, "kublet-arg:\n- max-pods=50\n");
+        assert_eq!(fixed(&rke2, &version("1.33.4+rke2r1"), "SD029").len(), edits, "{file}");
+    }
+}
+
+#[test]
+fn a_fix_names_a_setting_as_it_is_written_at_its_place() {
+    let fix = |tree: &MemoryTree, rule: &str| {
+        let findings = findings_with(tree, Inputs::default());
+        findings.into_iter().find(|finding| finding.rule == rule).and_then(|finding| finding.fix).unwrap()
+    };
+    let flag = |extra: &str| kubeadm().file("/etc/default/kubelet", format!("KUBELET_EXTRA_ARGS=\"{extra}\"\n"));
+    let misspelt = with("authentication:\n  x509:\n    clientCaFile: /ca\n");
+    for (tree, rule, part) in [
+        (with("authentication:\n  anonymous:\n    enabled: true\n"), "AU007", "write enabled: false instead"),
+        (misspelt, "CF002", "write clientCAFile: "),
+        (with("authorization:\n  mode: AlwaysAllow\n"), "AU008", "write mode: Webhook instead"),
+        (flag("--image-gc-high-threshold=70"), "CF007", "write --image-gc-low-threshold=50"),
+        (flag("--eviction-soft=memory.available<1Gi"), "CF007", "to --eviction-soft-grace-period"),
+        (flag("--eviction-hard=memory.available<10Mi,nodefs.available<5%"), "RS003", "write memory.available<100Mi"),
+    ] {
+        let fix = fix(&tree, rule);
+        assert!(fix.contains(part), "{fix}");
     }
 }
 

@@ -81,16 +81,19 @@ pub(super) fn always_allow(snapshot: &Snapshot, report: &mut Report) {
         "{}: every client that the kubelet authenticates may run commands in every container.",
         cause(snapshot, MODE, "--authorization-mode", "AlwaysAllow")
     );
-    let fix = settings::edit(
-        snapshot,
-        MODE,
-        "authorization.mode: Webhook (and authentication.webhook.enabled: true)",
-        "--authorization-mode=Webhook --authentication-token-webhook",
-    );
-    let finding = Finding::new("AU008", Severity::Error, settings::place(snapshot, MODE), message).fix(fix);
     // Webhook asks the API server, and refuses everybody who cannot be authenticated.
-    let is_ready = snapshot.settings.bool("authentication.webhook.enabled") == Some(true)
-        && snapshot.settings.text("--kubeconfig").is_some();
+    let has_tokens = snapshot.settings.bool("authentication.webhook.enabled") == Some(true);
+    let (field, flag) = if has_tokens {
+        ("authorization.mode: Webhook", "--authorization-mode=Webhook")
+    } else {
+        (
+            "authorization.mode: Webhook (and authentication.webhook.enabled: true)",
+            "--authorization-mode=Webhook --authentication-token-webhook",
+        )
+    };
+    let fix = settings::edit(snapshot, MODE, field, flag);
+    let finding = Finding::new("AU008", Severity::Error, settings::place(snapshot, MODE), message).fix(fix);
+    let is_ready = has_tokens && snapshot.settings.text("--kubeconfig").is_some();
     report.add(if is_ready { edited(finding, snapshot, MODE, "authorization-mode", "Webhook") } else { finding });
 }
 

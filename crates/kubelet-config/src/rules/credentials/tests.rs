@@ -3,7 +3,10 @@ use std::path::Path;
 use super::{
     super::{
         kernel, lint, network, runtime,
-        tests::support::{findings_with, found, kubeadm, says, with_settings},
+        tests::{
+            hosts,
+            support::{findings_with, found, kubeadm, says, with_settings},
+        },
     },
     *,
 };
@@ -85,6 +88,7 @@ fn config(state: ConfigFileState) -> ConfigFile {
         drop_in: false,
         state,
         document: None,
+        comment_lines: std::collections::BTreeSet::new(),
     }
 }
 
@@ -127,6 +131,14 @@ fn a_kubelet_without_any_credentials_exits() {
         snapshot.lifecycle = Lifecycle::BeforeFirstStart;
     });
     assert!(other[0].contains("is a KubeletConfiguration, not a kubeconfig"), "{other:?}");
+}
+
+#[test]
+fn a_snap_is_not_told_to_run_kubeadm() {
+    let (tree, inputs, expected) = hosts::host("k8s-snap");
+    let findings = lint(&hosts::resolved(&tree, inputs, &expected)).findings;
+    let finding = findings.iter().find(|finding| finding.rule == "AU001").unwrap();
+    assert_eq!(finding.fix.as_deref(), Some(PROVIDE));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use crate::rules::tests::support::{DROP_IN, external, findings_with, found, kubeadm};
+use crate::rules::tests::support::{DROP_IN, external, found, kubeadm};
 
 const FOLDER: &str = "/etc/systemd/system/kubelet.service.d";
 const FLAG: &str = "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=external\"\n";
@@ -21,14 +21,6 @@ fn a_file_that_is_no_drop_in_is_an_error_with_a_wanted_flag() {
         assert!(found[0].starts_with(&format!("{severity} {path}:1")), "{found:?}");
     }
     assert!(found(&kubeadm().file(format!("{FOLDER}/20-cloud.conf"), "[Service]\n"), external(), "SD009").is_empty());
-}
-
-#[test]
-fn the_fix_of_a_file_with_the_wrong_ending_is_a_command() {
-    let findings = findings_with(&kubeadm().file(format!("{FOLDER}/20-cloud.conf.bak"), FLAG), external());
-    let finding = findings.iter().find(|finding| finding.rule == "SD009").unwrap();
-    let fix = finding.fix.as_deref().unwrap();
-    assert!(fix.contains(&format!("mv {FOLDER}/20-cloud.conf.bak {FOLDER}/20-cloud.conf`")), "{fix}");
 }
 
 #[test]

@@ -81,25 +81,28 @@ fn judge(snapshot: &Snapshot, set: &Set<'_>) -> Option<Finding> {
     let Some(version) = &snapshot.version else {
         let refusal = refused_by(*gates::RELEASES.end())?;
         let who = "the kubelet's version is not known here; a kubelet that refuses the gate exits";
-        return Some(finding(snapshot, set, gate, Severity::Warning, refusal, who));
+        return Some(without_edits(finding(snapshot, set, gate, Severity::Warning, refusal, who)));
     };
     let is_listed = gates::RELEASES.contains(&version.minor) && version.suffix.is_empty();
     if let Some(refusal) = refused_by(version.minor) {
-        let (severity, who) = match refusal {
-            Refusal::Unknown if !is_listed => (Severity::Warning, "a kubelet that does not know it exits".to_owned()),
-            _ => (Severity::Fatal, format!("this kubelet ({version}) exits")),
-        };
-        return Some(finding(snapshot, set, gate, severity, refusal, &who));
+        return Some(if matches!(refusal, Refusal::Unknown) && !is_listed {
+            let who = "a kubelet that does not know it exits";
+            without_edits(finding(snapshot, set, gate, Severity::Warning, refusal, who))
+        } else {
+            let who = format!("this kubelet ({version}) exits");
+            finding(snapshot, set, gate, Severity::Fatal, refusal, &who)
+        });
     }
     let next = Minor(version.minor.0.saturating_add(1));
     let who = format!("this kubelet ({version}) still takes it; after an upgrade to {next} it exits");
-    let mut finding = finding(snapshot, set, gate, Severity::Warning, refused_by(next)?, &who);
-    // Until then a gate that is not locked has its effect.
-    if gate.and_then(|gate| gate.locked).is_none_or(|(since, _)| version.minor < since) {
-        finding.edits.clear();
-        finding.fix = finding.fix.map(|fix| format!("before the upgrade, {fix}"));
-    }
-    Some(finding)
+    let finding = without_edits(finding(snapshot, set, gate, Severity::Warning, refused_by(next)?, &who));
+    let fix = finding.fix.as_ref().map(|fix| format!("before the upgrade, {fix}"));
+    Some(Finding { fix, ..finding })
+}
+
+/// This kubelet takes the gate, or may take it: then nothing is changed for it.
+fn without_edits(finding: Finding) -> Finding {
+    Finding { edits: Vec::new(), ..finding }
 }
 
 fn finding(

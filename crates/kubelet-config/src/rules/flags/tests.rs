@@ -223,12 +223,16 @@ fn fl006_takes_the_gate_away_or_corrects_its_name() {
     ] {
         assert_eq!(fixed_line(extra, "1.34.1", "FL006"), right, "{extra}");
     }
-    // Before the upgrade a gate that is locked has no effect, another one has.
-    let early = |extra: &str, kubelet: &str| fixed_line(extra, kubelet, "FL006");
-    let locked = "--v=2 --feature-gates=KubeletCredentialProviders=true";
-    assert_eq!(early(locked, "1.27.1"), "--v=2");
-    let effective = "--feature-gates=UserNamespacesPodSecurityStandards=true";
-    assert_eq!(early(effective, "1.34.1"), effective);
+    // Before the upgrade the kubelet takes the gate; a later kubelet may know another one.
+    for (extra, kubelet, rule) in [
+        ("--feature-gates=UserNamespacesPodSecurityStandards=true", "1.34.1", "FL006"),
+        ("--feature-gates=BrandNewGate=true", "1.38.0", "FL006"),
+        ("--feature-gates=GracefullNodeShutdown=true", "1.33.4-eks-1", "FL006"),
+        ("--brand-new-flag=7", "1.38.0", "FL001"),
+        ("--max-podz=7", "1.33.4-eks-1", "FL001"),
+    ] {
+        assert_eq!(fixed_line(extra, kubelet, rule), extra);
+    }
     for (gates, right) in [
         ("featureGates:\n  DevicePlugins: true\n", ""),
         ("featureGates:\n  AllAlpha: false\n  DevicePlugins: true\n", "featureGates:\n  AllAlpha: false\n"),
@@ -249,7 +253,7 @@ fn sd016_tells_the_cause() {
         ("–v=2", "a typographic dash (U+2013)"),
         ("--v=2 –cloud-provider=external", "a typographic dash"),
         ("--v=2\u{a0}--node-ip=1", ""),
-        ("--fail-swap-on false", "--fail-swap-on takes its value only behind '='"),
+        ("--fail-swap-on false", "--fail-swap-on takes its value only after '='"),
         ("--node-ip = 10.0.0.1", "--node-ip took '=' as its value"),
         ("--node-ip= 10.0.0.1", "--node-ip= has an empty value"),
         ("--node-labels=a=b, c=d", "a blank follows the comma"),

@@ -166,13 +166,18 @@ fn sd029_a_flag_of_the_kubelet_moves_into_the_list() {
 
 #[test]
 fn sd029_only_an_agent_of_k3s_exits_also_because_of_an_option_of_the_server() {
-    let severity = |program: &str, command: &str, key: &str| {
+    let severity_with = |version: &str, program: &str, command: &str, key: &str| {
         let unit = format!("[Service]\nExecStart=/usr/local/bin/{program} {command}\n");
         let tree = MemoryTree::new()
             .file(format!("/etc/systemd/system/{program}-{command}.service"), unit)
             .file(format!("/etc/rancher/{program}/config.yaml"), format!("{key}: x\n"));
-        findings_with(&tree, Inputs::default()).iter().find(|one| one.rule == "SD029").map(|one| one.severity)
+        let inputs = Inputs { version: version.parse().ok(), ..Inputs::default() };
+        findings_with(&tree, inputs).iter().find(|one| one.rule == "SD029").map(|one| one.severity)
     };
+    let severity = |program: &str, command: &str, key: &str| severity_with("1.36.1+k3s1", program, command, key);
+    for version in ["1.37.0+k3s1", "not known"] {
+        assert_eq!(severity_with(version, "k3s", "agent", "disable"), Some(Severity::Warning), "{version}");
+    }
     assert_eq!(severity("k3s", "agent", "disable"), Some(Severity::Fatal));
     assert_eq!(severity("rke2", "agent", "disable"), None);
     assert_eq!(severity("rke2", "agent", "disabel"), Some(Severity::Warning));
@@ -181,15 +186,12 @@ fn sd029_only_an_agent_of_k3s_exits_also_because_of_an_option_of_the_server() {
 }
 
 #[test]
-fn rs001_of_k3s_names_kubelet_arg() {
-    assert_eq!(edited(&server(), "RS001"), "kubelet-arg:\n- \"system-reserved=memory=500Mi\"\n");
-    let tree = server().file(CONFIG, "kubelet-arg:\n- v=2\n");
-    assert_eq!(edited(&tree, "RS001"), "kubelet-arg:\n- \"system-reserved=memory=500Mi\"\n- v=2\n");
-}
-
-#[test]
 fn sd029_a_line_that_has_other_keys_is_not_deleted() {
-    for text in ["{\"max-pods\": 50, \"node-ip\": \"10.0.0.1\",\n \"kubelet-arg\": [\"v=2\"]}\n", "{max-pods: 50}\n"] {
+    for text in [
+        "{\"max-pods\": 50, \"node-ip\": \"10.0.0.1\",\n \"kubelet-arg\": [\"v=2\"]}\n",
+        "{max-pods: 50}\n",
+        "max-pods: 50 # 4711\n",
+    ] {
         assert_eq!(one(&server().file(CONFIG, text), "SD029").edits, [], "{text}");
     }
 }

@@ -8,9 +8,13 @@ use crate::{
         layers::UnknownOption,
         location::Location,
         snapshot::Snapshot,
+        version::Minor,
     },
     rules::{Finding, Report, Severity, at::shortened},
 };
+
+/// The releases whose options are in `options.txt`.
+const RELEASES: std::ops::RangeInclusive<Minor> = Minor(24)..=Minor(36);
 
 pub(super) fn unknown_option(snapshot: &Snapshot, report: &mut Report) {
     for unknown in &snapshot.command.unknown_options {
@@ -32,7 +36,16 @@ fn finding(snapshot: &Snapshot, unknown: &UnknownOption) -> Finding {
         let items = unknown.items.iter();
         items.map(|(item, at)| (format!("{prefix}{}", item.trim_start_matches('-')), at)).collect()
     });
+    // A later release may have the option.
+    let version = snapshot.version.as_ref();
+    let is_listed = version.is_some_and(|version| RELEASES.contains(&version.minor));
+    let may_know = !is_listed && (version.is_some() || unknown.is_fatal);
     let (severity, result) = match (unknown.is_fatal, lost.is_empty()) {
+        (true, _) if may_know => (
+            Severity::Warning,
+            format!("a {program} that does not know it exits with `flag provided but not defined: -{key}`."),
+        ),
+        _ if may_know => (Severity::Warning, format!("a {program} that does not know it skips the key.")),
         (true, _) => (Severity::Fatal, format!("it exits with `flag provided but not defined: -{key}`.")),
         (false, true) => (Severity::Warning, format!("{program} skips the key.")),
         (false, false) => (Severity::Error, format!("{program} skips the key, and the kubelet gets nothing of it.")),
@@ -43,13 +56,17 @@ fn finding(snapshot: &Snapshot, unknown: &UnknownOption) -> Finding {
         None => String::new(),
     };
     let agent = if unknown.is_fatal { " agent" } else { "" };
-    let message = format!("{key} is no option of {program}{agent}: {result}{hint}");
+    let of = if may_know { format!(" of {} to {}", RELEASES.start(), RELEASES.end()) } else { String::new() };
+    let message = format!("{key} is no option of {program}{agent}{of}: {result}{hint}");
     let finding = Finding::new("SD029", severity, unknown.at.clone(), message);
     let mut finding = match (unknown.meant, unknown.items.as_slice()) {
         (Some(meant), _) => renamed(finding, snapshot, unknown, meant),
         (None, [(value, _)]) if is_flag => moved(finding, snapshot, unknown, value),
         _ => finding.fix(format!("Delete {key} at {}, then systemctl restart {}", unknown.at, snapshot.unit.name)),
     };
+    if may_know {
+        finding.edits.clear();
+    }
     let flags: Vec<&str> = lost.iter().map(|(flag, _)| flag.as_str()).collect();
     if !flags.is_empty() {
         finding.message = format!("{} Lost: {}", finding.message, shortened(&flags.join(" ")));
@@ -104,7 +121,7 @@ fn moved(finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, value: 
     // An edit above the key would move the line that goes.
     let is_below = |edit: &Edit| edit.at.file != key.file || edit.at.line == 0 || edit.at.line > key.line;
     let in_place = finding.edits.first().is_some_and(is_below);
-    if on_one_line && in_place {
+    if on_one_line && in_place && !unknown.has_comment {
         finding.edit(key, Change::Lines(Vec::new()))
     } else {
         finding.edits.clear();

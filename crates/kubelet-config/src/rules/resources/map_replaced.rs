@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     kubelet::{effective::From, snapshot::Snapshot},
-    rules::{Finding, Report, Severity, layers},
+    rules::{Finding, Report, Severity},
 };
 
 /// The maps that have a flag which empties them at its first use, the flag, and what stands between key and value;
@@ -49,7 +49,7 @@ pub(super) fn map_replaced(snapshot: &Snapshot, report: &mut Report) {
             Some(From::Distribution) if in_file != effective => {
                 let program = snapshot.command.launcher.rancher_name().unwrap_or_default();
                 let finding = finding(&format!("the flag --{flag} that {program} itself passes before 1.32"));
-                report.add(layers::with_argument(finding, snapshot, &format!("{flag}={}", text(&in_file))));
+                report.add(super::with_argument(finding, snapshot, &format!("{flag}={}", text(&in_file))));
             }
             Some(From::Flag(by)) if !missing.is_empty() => {
                 let finding = finding(&format!("the flag --{flag} ({by})"));

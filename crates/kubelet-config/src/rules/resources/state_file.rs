@@ -12,7 +12,8 @@ pub(super) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let unit = &snapshot.unit.name;
-    let before_start = snapshot.unit.settings.get(&("Service".to_owned(), "ExecStartPre".to_owned()));
+    let commands = snapshot.unit.settings.get(&("Service".to_owned(), "ExecStartPre".to_owned()));
+    let commands = commands.map(|commands| commands.value.as_str());
     for (field, default) in [("cpuManagerPolicy", "none"), ("memoryManagerPolicy", "None")] {
         let Some(state) = snapshot.machine.state_policies.get(field) else {
             continue;
@@ -20,22 +21,56 @@ pub(super) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
         let file = &state.at.file;
         let name = Path::new(&**file).file_name().unwrap_or_default().to_string_lossy();
         // OpenShift's unit removes the file before each start.
-        let is_removed = before_start.is_some_and(|commands| commands.value.contains(&*name));
+        let is_removed = commands.is_some_and(|commands| commands.contains(&*name));
         let policy = snapshot.settings.text(field).unwrap_or(default);
         if is_removed || policy == state.value {
             continue;
         }
         let by_default = if settings::is_default(snapshot, field) { " (the default)" } else { "" };
+        let severity = if commands.is_some_and(may_remove_it) { Severity::Warning } else { Severity::Fatal };
+        let unless = if severity == Severity::Warning { ", unless ExecStartPre= removes the file" } else { "" };
         let message = format!(
             "{field} is {policy}{by_default}, but {file} was written with policy {old}. The kubelet exits at its start \
-             ('configured policy \"{policy}\" differs from state checkpoint policy \"{old}\"').",
+             ('configured policy \"{policy}\" differs from state checkpoint policy \"{old}\"'){unless}.",
             old = state.value
         );
         let fix = format!("Drain the node, then systemctl stop {unit}; rm {file}; systemctl start {unit}");
         report.add(
-            Finding::new("RS006", Severity::Fatal, settings::place(snapshot, field), message)
+            Finding::new("RS006", severity, settings::place(snapshot, field), message)
                 .fix(fix)
                 .step(state.at.clone(), format!("policyName is {}", state.value)),
         );
     }
+}
+
+/// Programs that people let run before the kubelet, and that remove no file but those on their command line.
+const PROGRAMS: [&str; 16] = [
+    "chmod",
+    "chown",
+    "cp",
+    "echo",
+    "iptables",
+    "ln",
+    "mkdir",
+    "modprobe",
+    "mount",
+    "restorecon",
+    "rm",
+    "sleep",
+    "swapoff",
+    "sysctl",
+    "systemctl",
+    "true",
+];
+
+/// Whether commands may remove a state file without its name: by a pattern, or in a script. They are joined by blanks.
+fn may_remove_it(commands: &str) -> bool {
+    let mut words = commands.split_whitespace().enumerate();
+    commands.contains("_state")
+        || words.any(|(index, word)| {
+            let word = word.trim_start_matches(['-', '+', '!', '@', ':']);
+            let (folder, name) = word.rsplit_once('/').unwrap_or(("", word));
+            let is_program = index == 0 || folder.ends_with("bin") || folder.starts_with("/opt");
+            matches!(name.rsplit_once('.'), Some((_, "sh"))) || is_program && !PROGRAMS.contains(&name)
+        })
 }

@@ -107,7 +107,9 @@ pub(super) fn read(
         // An option's letter: the table has only their long names.
         let is_known = option.len() == 1 || known::is_known(flavor, role, &option);
         if !is_known && kubelet.unknown_options.len() < MAX_UNKNOWN {
-            kubelet.unknown_options.push(unknown(option, values, flavor, role));
+            let line = usize::try_from(values.at.line).ok().and_then(|line| text.lines().nth(line.checked_sub(1)?));
+            let has_comment = line.is_some_and(|line| line.contains('#'));
+            kubelet.unknown_options.push(UnknownOption { has_comment, ..unknown(option, values, flavor, role) });
             continue;
         }
         match options.0.get_mut(&option) {
@@ -125,6 +127,7 @@ fn unknown(key: String, values: Values, flavor: &Flavor, role: Role) -> UnknownO
     UnknownOption {
         meant: known::meant(flavor, role, &key),
         is_given: false,
+        has_comment: false,
         key,
         at: values.at,
         items: items.map(|item| (item.text, item.declared)).collect(),
