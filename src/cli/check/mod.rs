@@ -131,7 +131,9 @@ impl Check {
         }
         notes.extend(tree.denied().iter().map(|path| format!("permission denied: {}", path.display())));
         if self.shown.fix {
-            notes.iter().for_each(|note| complain(note));
+            for note in &notes {
+                complain(note);
+            }
             return Ok(self.fix(&tree, gathered, &snapshot, &chosen));
         }
         let is_bad = chosen.worst() >= Some(Severity::Error);
