@@ -103,19 +103,30 @@ fn is_vendors(tree: &dyn Tree, path: &Path) -> bool {
     NOT_THE_OPERATORS.iter().any(|folder| path.starts_with(folder) || real.starts_with(folder))
 }
 
-/// Whether a finding is gone, and no rule finds more errors in a file than before.
+/// Whether a finding is gone or less severe, and no rule finds more errors in a file than before.
 fn is_better(before: &Report, after: &Report, finding: &Finding) -> bool {
-    let same = |other: &&Finding| other.rule == finding.rule && other.at.file == finding.at.file;
+    let same = |other: &&Finding| {
+        other.rule == finding.rule && other.at.file == finding.at.file && other.severity >= finding.severity
+    };
     let count = |report: &Report| report.findings.iter().filter(same).count();
-    let (old, new) = (errors(before), errors(after));
+    let lost: BTreeSet<&String> = before.findings.iter().flat_map(|one| &one.lost_flags).collect();
+    let (old, new) = (errors(before, &lost), errors(after, &lost));
     let is_worse = new.iter().any(|(key, count)| old.get(key).is_none_or(|old| old < count));
     count(after) < count(before) && !is_worse
 }
 
-/// How many errors a rule finds in a file, of what is not [`DRIFT`].
-fn errors(report: &Report) -> BTreeMap<(&'static str, &str), usize> {
+/// How many errors a rule finds in a file, of what is not [`DRIFT`]. A flag that was lost before may be lost at the next
+/// obstacle now: that and its consequences do not count.
+fn errors<'a>(report: &'a Report, lost: &BTreeSet<&String>) -> BTreeMap<(&'static str, &'a str), usize> {
+    let is_lost_before =
+        |one: &&Finding| !one.lost_flags.is_empty() && one.lost_flags.iter().all(|flag| lost.contains(flag));
+    let losses = report.findings.iter().filter(is_lost_before).map(|one| (one.rule, one.at.file_line()));
+    let losses: BTreeSet<_> = losses.collect();
+    let is_consequence =
+        |one: &Finding| one.caused_by.as_ref().is_some_and(|(rule, at)| losses.contains(&(*rule, at.file_line())));
     let mut errors = BTreeMap::new();
     let severe = report.findings.iter().filter(|finding| finding.severity >= Severity::Error);
+    let severe = severe.filter(|one| one.severity == Severity::Fatal || !is_lost_before(one) && !is_consequence(one));
     for finding in severe.filter(|finding| !DRIFT.contains(&finding.rule)) {
         *errors.entry((finding.rule, &*finding.at.file)).or_default() += 1;
     }

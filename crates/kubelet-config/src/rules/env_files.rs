@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     Check, Finding, Report, Severity,
     lost::{Arrived, MAX_FINDINGS, holds_flags, quoted, reload, restart, unit_name},
-    remedy::{Remedy, add_flags, env_file_line, is_one_line, meant_assignment, usual_file},
+    remedy::{add_flags, env_file_line, is_one_line, meant_assignment, usual_file},
 };
 use crate::{
     edit::Change,
@@ -59,8 +59,8 @@ fn unread(
     };
     let lost = arrived.lost(&text);
     let message = format!("this file sets {}, but nothing reads it: {instead}", first.name);
-    let finding = Finding::new("SD003", arrived.error_if_expected(&text, Severity::Warning), first.at.clone(), message)
-        .lost(lost.clone());
+    let severity = arrived.error_if_expected(&text, Severity::Warning);
+    let finding = Finding::new("SD003", severity, first.at.clone(), message).lost(lost.clone());
     let finding =
         telling.iter().filter(|more| more.at != first.at && holds_flags(&more.value)).fold(finding, |finding, more| {
             finding.step(more.at.clone(), format!("sets {}, which nothing reads either", more.name))
@@ -86,11 +86,11 @@ fn unread(
     let deletion = (telling.len() == 1 && is_one_line(first)).then(|| (first.at.clone(), Change::Lines(Vec::new())));
     let after = restart(snapshot);
     if lost.is_empty() && holds_flags(&first.value) {
-        let what = "delete this line: the kubelet gets its flags from elsewhere".to_owned();
-        return Remedy { what, after, edit: deletion }.of(finding);
+        return finding.fix("delete this line: the kubelet gets its flags from elsewhere");
     }
     match add_flags(snapshot, Some(&first.name), &lost).filter(|_| !lost.is_empty()) {
-        Some(remedy) => remedy.and_delete(finding, deletion),
+        // Without an expected flag it may be a file that was left behind on purpose.
+        Some(remedy) => remedy.only_if(severity == Severity::Error).and_delete(finding, deletion),
         None => finding.fix(format!("move the line to {} and delete it here, then {after}", read.path.display())),
     }
 }
@@ -251,7 +251,7 @@ fn is_one_word(assignment: &Assignment, event: &Event) -> bool {
 /// With one pair of quotes around all of the value.
 fn closed(snapshot: &Snapshot, finding: Finding, event: &Event, assignment: Option<&Assignment>) -> Finding {
     let lines = assignment.and_then(|assignment| match &event.kind {
-        EventKind::EnvTextAfterQuote => one_value(assignment, &event.text),
+        EventKind::EnvTextAfterQuote => one_value(assignment),
         _ => first_line(assignment),
     });
     let after = restart(snapshot);
@@ -266,14 +266,18 @@ fn closed(snapshot: &Snapshot, finding: Finding, event: &Event, assignment: Opti
 }
 
 /// The quoted text and the text behind the quote as one value; a comment gets a line of its own.
-fn one_value(assignment: &Assignment, tail: &str) -> Option<Vec<String>> {
-    let quoted = assignment.value.strip_suffix(tail).filter(|_| is_one_line(assignment))?;
-    let name = &assignment.name;
-    if tail.starts_with('#') {
-        return Some(vec![tail.to_owned(), env_file_line(name, quoted)]);
-    }
-    let value = format!("{quoted} {tail}");
-    (!value.contains(['$', '"', '\\'])).then(|| vec![env_file_line(name, value.trim())])
+fn one_value(assignment: &Assignment) -> Option<Vec<String>> {
+    let value = &assignment.value;
+    // The value as it stands in the file: what is between two parts is a quote, a blank or both.
+    let starts: Vec<usize> = assignment.marks.iter().map(|(start, _)| *start).chain([value.len()]).collect();
+    let is_comment = |start: &&usize| value.get(**start..).is_some_and(|part| part.starts_with('#'));
+    let end = *starts.iter().skip(1).find(is_comment).unwrap_or(&value.len());
+    let parts = starts.windows(2).filter(|part| part[1] <= end).filter_map(|part| value.get(part[0]..part[1]));
+    let flags = parts.map(str::trim).collect::<Vec<_>>().join(" ");
+    let is_plain = is_one_line(assignment) && !flags.contains(['$', '"', '\\']);
+    let line = env_file_line(&assignment.name, flags.trim());
+    let comment = value.get(end..).filter(|comment| !comment.is_empty()).map(str::to_owned);
+    is_plain.then(|| comment.into_iter().chain([line]).collect())
 }
 
 /// The value up to the end of its first line, where the second one is another assignment or a comment.

@@ -126,7 +126,10 @@ fn file_wins(
             let fix = format!("write `{line}` at {}, then {}", effective.at, restart(snapshot));
             finding.fix(fix).edit(&effective.at, Change::Lines(vec![line]))
         }
-        (_, Some(remedy)) => remedy.of(finding),
+        // Without any flags it is most likely a package's default, else most likely meant.
+        (_, Some(remedy)) => {
+            remedy.only_if(severity == Severity::Error || effective.value.trim().is_empty()).of(finding)
+        }
         (_, None) => finding,
     };
     for (overridden, words) in lost {
@@ -183,7 +186,7 @@ fn environment_order(snapshot: &Snapshot, report: &mut Report) {
         for overridden in variable.overridden.iter().rev().take(MAX_OVERRIDDEN) {
             let lost = lost_to(&arrived, overridden, variable);
             if matches!(overridden.source, Source::Environment) && !lost.is_empty() {
-                report.add(set_again(snapshot, overridden, variable, &lost));
+                report.add(set_again(snapshot, &arrived, overridden, variable, &lost));
             }
         }
     }
@@ -197,15 +200,24 @@ fn environment_order(snapshot: &Snapshot, report: &mut Report) {
             report.add(
                 Finding::new("SD024", Severity::Warning, event.at.clone(), message)
                     .lost(lost)
-                    .fix(format!("delete the empty `Environment=` at {by}, then {}", reload(snapshot)))
-                    .edit(by, Change::Lines(Vec::new()))
+                    .fix(format!(
+                        "if the kubelet needs these flags, write the line again below the empty `Environment=` at {by}, \
+                         then {}",
+                        reload(snapshot)
+                    ))
                     .step(by.clone(), "clears every `Environment=` before it"),
             );
         }
     }
 }
 
-fn set_again(snapshot: &Snapshot, overridden: &Assignment, variable: &Variable, lost: &[String]) -> Finding {
+fn set_again(
+    snapshot: &Snapshot,
+    arrived: &Arrived<'_>,
+    overridden: &Assignment,
+    variable: &Variable,
+    lost: &[String],
+) -> Finding {
     let effective = &variable.effective;
     let order = match (file_name(&overridden.at), file_name(&effective.at)) {
         (first, second) if overridden.at.file != effective.at.file && first != second => {
@@ -217,8 +229,9 @@ fn set_again(snapshot: &Snapshot, overridden: &Assignment, variable: &Variable, 
     };
     let message = format!("{} is set here and again at {}, {order}", overridden.name, effective.at);
     let finding = Finding::new("SD024", Severity::Warning, overridden.at.clone(), message).lost(lost.to_vec());
+    let is_sure = is_expected(snapshot, arrived, overridden) || effective.value.trim().is_empty();
     let finding = match with_flags(snapshot, effective, lost) {
-        Some(remedy) => remedy.of(finding),
+        Some(remedy) => remedy.only_if(is_sure).of(finding),
         None => finding,
     };
     let finding = finding.step(first_flag(overridden), is_lost(lost)).step(effective.at.clone(), "this counts");

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Finding, Report};
+use super::{Finding, Report, Severity};
 use crate::kubelet::location::Location;
 
 /// The most findings of one rule: far more than a person reads, and a bound for a hostile tree.
@@ -12,6 +12,7 @@ const MAX_OF_A_RULE: usize = 100;
 pub(super) fn settle(report: &mut Report) {
     sort(&mut report.findings);
     fold(&mut report.findings);
+    text_first(&mut report.findings);
     bound(&mut report.findings);
     explain(&mut report.findings);
     link(&mut report.findings);
@@ -84,6 +85,25 @@ fn explain(findings: &mut [Finding]) {
     }
 }
 
+/// Rules on text that systemd reads otherwise than it looks.
+const ON_TEXT: [&str; 6] = ["SD004", "SD005", "SD014", "SD015", "SD018", "SD025"];
+
+/// Where such text is an error, nobody knows the value that is meant: no other edit may build on it.
+fn text_first(findings: &mut [Finding]) {
+    let on_text = |finding: &Finding| ON_TEXT.contains(&finding.rule);
+    let errors = findings.iter().filter(|one| on_text(one) && one.severity >= Severity::Error && one.at.line > 0);
+    let errors: BTreeMap<_, _> = errors.map(|one| (one.at.at_line(one.at.line), one.rule)).collect();
+    for finding in findings.iter_mut() {
+        let own = on_text(finding).then(|| finding.at.at_line(finding.at.line));
+        let lines = finding.edits.iter().map(|edit| edit.at.at_line(edit.at.line));
+        let mut others = lines.filter(|line| own.as_ref() != Some(line));
+        if let Some((at, rule)) = others.find_map(|line| errors.get_key_value(&line)) {
+            finding.fix = Some(format!("first follow the fix of {rule} at {at}, then run the check again"));
+            finding.edits.clear();
+        }
+    }
+}
+
 /// The finding on the text that a finding on an argument follows from.
 fn text_of(finding: &Finding, all: &[Finding]) -> Option<(&'static str, Location)> {
     let (_, rules) = EXPLAINED_BY.iter().find(|(rules, _)| rules.contains(&finding.rule))?;
@@ -118,7 +138,7 @@ fn link(findings: &mut [Finding]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::{NotChecked, Severity};
+    use crate::rules::NotChecked;
 
     fn finding(rule: &'static str, severity: Severity, line: u32) -> Finding {
         let at = Location::file("/etc/x").at_line(line);

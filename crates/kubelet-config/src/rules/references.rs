@@ -62,9 +62,8 @@ fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
             (false, Some(_)) if !near_is_set && !variable.effective.value.is_empty() => Severity::Info,
             (false, _) => continue,
         };
-        let lost = arrived.lost(&variable.effective.value);
         let deletion = lines.deletion(&variable.effective);
-        report.add(used_by_nothing(snapshot, variable, severity, near, &lost, deletion));
+        report.add(used_by_nothing(snapshot, &arrived, variable, severity, near, deletion));
         findings += 1;
     }
 }
@@ -72,10 +71,10 @@ fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
 /// How many pairs of names are compared: far more than any unit has, and a bound for a hostile one.
 const MAX_COMPARISONS: usize = 20_000;
 
-/// Whether two names are so near that one is a slip for the other.
+/// Whether two names are so near that one is a slip for the other. A longer name (`…_OLD`) is chosen on purpose.
 fn is_near(name: &str, used: &str) -> bool {
     const MAX_NAME_BYTES: usize = 64;
-    if name.len().max(used.len()) > MAX_NAME_BYTES {
+    if name.len().max(used.len()) > MAX_NAME_BYTES || name.len() > used.len() && name.contains(used) {
         return false;
     }
     let slips = if name.len().min(used.len()) >= 8 { 2 } else { 1 };
@@ -98,16 +97,17 @@ fn used_by_other_commands(snapshot: &Snapshot) -> BTreeSet<&str> {
 
 fn used_by_nothing(
     snapshot: &Snapshot,
+    arrived: &Arrived<'_>,
     variable: &Variable,
     severity: Severity,
     near: Option<(&str, &Location)>,
-    lost: &[String],
     deletion: Option<(Location, Change)>,
 ) -> Finding {
     let effective = &variable.effective;
     let name = &effective.name;
+    let lost = arrived.lost(&effective.value);
     let new = |message: String| {
-        let finding = Finding::new("SD002", severity, effective.at.clone(), message).lost(lost.to_vec());
+        let finding = Finding::new("SD002", severity, effective.at.clone(), message).lost(lost.clone());
         match near {
             Some((used, used_at)) => finding.step(used_at.clone(), format!("uses ${used}")),
             None => finding,
@@ -125,18 +125,25 @@ fn used_by_nothing(
     }
     let hint = near.map(|(used, used_at)| format!(". {used_at} uses ${used}")).unwrap_or_default();
     let finding = new(format!("{name} is set here, but `ExecStart=` does not use it{hint}"));
-    let used = near.map(|(used, _)| used);
-    if let Some(used) = used.filter(|used| is_free(snapshot, used, effective)) {
-        return renamed(snapshot, effective, used).of(finding);
-    }
     if lost.is_empty() && holds_flags(&effective.value) {
-        let what = "delete this line: the kubelet gets its flags from elsewhere".to_owned();
-        return Remedy { what, after: reload(snapshot), edit: deletion }.of(finding);
+        let fix = "the kubelet gets these flags from elsewhere: delete this line, unless another program needs it";
+        return finding.fix(fix);
+    }
+    // A variable of another name may be an old one, or another program's.
+    let Some((used, _)) = near else {
+        return finding.fix(format!(
+            "if the kubelet needs these flags, put them into a variable that `ExecStart=` uses, or add ${name} to it"
+        ));
+    };
+    // A flag that the kubelet gets from elsewhere may have its right value there.
+    let is_sure = flags_in(&effective.value).iter().all(|flag| !arrived.has_name(flag));
+    if is_free(snapshot, used, effective) {
+        return renamed(snapshot, effective, used).only_if(is_sure).of(finding);
     }
     // kubeadm writes its own file anew.
     let is_kubeadms = effective.at.file.ends_with("/kubeadm-flags.env");
-    match add_flags(snapshot, used, lost).filter(|_| !lost.is_empty() && !is_kubeadms) {
-        Some(remedy) => remedy.and_delete(finding, deletion),
+    match add_flags(snapshot, Some(used), &lost).filter(|_| !lost.is_empty() && !is_kubeadms) {
+        Some(remedy) => remedy.only_if(is_sure).and_delete(finding, deletion),
         None => finding.fix(format!("put the flags into a variable that `ExecStart=` uses, or add ${name} to it")),
     }
 }
@@ -221,7 +228,9 @@ fn one_word(snapshot: &Snapshot, name: &str, at: &Location, word: Option<&Arg>, 
         let message = format!("the kubelet gets ${{{name}}} as the one argument '{}'", quoted(text));
         (message, flags_in(text).iter().skip(usize::from(!alone)).map(whole).collect())
     };
-    let finding = Finding::new("SD006", Severity::Error, at.clone(), message).lost(lost);
+    let exits = value.is_empty() && snapshot.command.launcher == Launcher::Direct;
+    let severity = if exits { Severity::Fatal } else { Severity::Error };
+    let finding = Finding::new("SD006", severity, at.clone(), message).lost(lost);
     let finding = if alone {
         let fix = format!("write ${name} without braces: systemd splits it at blanks, then {}", reload(snapshot));
         finding.fix(fix).edit(at, Change::Text(format!("${name}")))

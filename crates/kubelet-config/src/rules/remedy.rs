@@ -49,6 +49,17 @@ impl Remedy {
         }
     }
 
+    /// Without the edit where the kubelet may be meant to do without the flags.
+    pub(super) fn only_if(mut self, is_sure: bool) -> Self {
+        if !is_sure {
+            self.edit = None;
+            if !self.what.starts_with("if ") {
+                self.what.insert_str(0, "if the kubelet needs these flags, ");
+            }
+        }
+        self
+    }
+
     /// Without the flags that cannot be written elsewhere as they are.
     fn without(mut self, obstacles: &[String], is_all: bool) -> Self {
         if is_all {

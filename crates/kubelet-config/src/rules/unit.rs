@@ -79,15 +79,17 @@ fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
             )
             .fix("install the package that contains the unit, or name another unit with --unit"),
         ),
-        LoadState::Masked { by } => report.add(
-            Finding::new(
-                "SD019",
-                Severity::Fatal,
-                by.clone(),
-                format!("{} is masked by {}: systemd does not start it", unit.name, by.file),
-            )
-            .fix(format!("`systemctl unmask {0} && systemctl enable --now {0}`", unit_name(snapshot))),
-        ),
+        LoadState::Masked { by } => {
+            // systemctl looks for masks in these alone.
+            let is_removable = ["/etc/", "/run/"].iter().any(|folder| by.file.starts_with(folder));
+            let fix = if is_removable {
+                format!("`systemctl unmask {0} && systemctl enable --now {0}`", unit_name(snapshot))
+            } else {
+                format!("delete {}, or reinstall the package", by.file)
+            };
+            let message = format!("{} is masked by {}: systemd does not start it", unit.name, by.file);
+            report.add(Finding::new("SD019", Severity::Fatal, by.clone(), message).fix(fix));
+        }
         _ => {}
     }
     let disabled = snapshot.loaded.as_ref().is_some_and(|loaded| loaded.unit_file_state == "disabled");

@@ -54,14 +54,16 @@ fn a_file_that_nothing_reads_is_an_error_if_it_holds_an_expected_flag() {
 
 #[test]
 fn flags_of_a_file_that_nothing_reads_move_to_the_one_that_is_read() {
-    let tree = kubeadm().file("/etc/sysconfig/kubelet", "# ours\nKUBELET_EXTRA_ARGS=--max-pods=50\nPATH=/bin\n");
+    let text = "# ours\nKUBELET_EXTRA_ARGS=--cloud-provider=external\nPATH=/bin\n";
+    let tree = kubeadm().file("/etc/sysconfig/kubelet", text);
     assert_eq!(
-        fixed_files(&tree, &Inputs::default(), "SD003"),
+        fixed_files(&tree, &external(), "SD003"),
         [
-            format!("{ENV}\nKUBELET_EXTRA_ARGS=--max-pods=50\n"),
+            format!("{ENV}\nKUBELET_EXTRA_ARGS=--cloud-provider=external\n"),
             "/etc/sysconfig/kubelet\n# ours\nPATH=/bin\n".to_owned(),
         ]
     );
+    assert_eq!(fixed_files(&tree, &Inputs::default(), "SD003"), [""; 0], "the file may be left over");
     // kubeadm writes this file anew: the unit has to read it.
     let flags = "/var/lib/kubelet/kubeadm-flags.env";
     let unit = "[Service]\nEnvironmentFile=-/etc/default/kubelet\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n";
@@ -143,6 +145,7 @@ fn one_pair_of_quotes_remedies_text_behind_a_quote_and_one_that_is_not_closed() 
         ("X=\"--v=2\" --max-pods=50\n", "X=\"--v=2 --max-pods=50\"\n"),
         ("X=\"--v=2\" '--max-pods=50'\n", "X=\"--v=2 --max-pods=50\"\n"),
         ("X=\"--v=2\" # noisy\n", "# noisy\nX=--v=2\n"),
+        ("X=\"--v=2\" \"--max-pods=50\" '--a=b' # note\n", "# note\nX=\"--v=2 --max-pods=50 --a=b\"\n"),
         ("X=\"--v=2\nB=1\n", "X=--v=2\nB=1\n"),
         ("X='--v=2 --max-pods=50", "X=\"--v=2 --max-pods=50\"\n"),
     ] {

@@ -33,20 +33,23 @@ fn a_packaged_empty_file_overrides_the_drop_in() {
 }
 
 #[test]
-fn the_flags_of_the_file_stay_and_of_two_values_nobody_knows_which_is_right() {
+fn the_flags_of_the_file_stay_and_a_flag_that_may_be_overridden_on_purpose_is_not_moved() {
     let file = kubeadm().file(ENV, "KUBELET_EXTRA_ARGS=\"--v=4 --node-labels=c=d\"\n");
-    let labels = file.clone().file(OWN, drop_in("--max-pods=50 --node-labels=a=b"));
+    let labels = file.clone().file(OWN, drop_in("--cloud-provider=external --node-labels=a=b"));
     assert_eq!(
-        lost(&labels, Inputs::default(), "SD001"),
-        ["warning /etc/default/kubelet:1 --max-pods=50 --node-labels=a=b"]
+        lost(&labels, external(), "SD001"),
+        ["error /etc/default/kubelet:1 --cloud-provider=external --node-labels=a=b"]
     );
     assert_eq!(
-        fixed_files(&labels, &Inputs::default(), "SD001"),
-        [format!("{ENV}\nKUBELET_EXTRA_ARGS=\"--v=4 --node-labels=c=d --max-pods=50 --node-labels=a=b\"\n")]
+        fixed_files(&labels, &external(), "SD001"),
+        [format!(
+            "{ENV}\nKUBELET_EXTRA_ARGS=\"--v=4 --node-labels=c=d --cloud-provider=external --node-labels=a=b\"\n"
+        )]
     );
-    let other = file.file(OWN, drop_in("--v=2"));
-    assert_eq!(lost(&other, Inputs::default(), "SD001"), ["warning /etc/default/kubelet:1 --v=2"]);
-    assert_eq!(fixed_files(&other, &Inputs::default(), "SD001"), [""; 0]);
+    assert_eq!(fixed_files(&labels, &Inputs::default(), "SD001"), [""; 0]);
+    // Of two values nobody knows which one is right.
+    let other = file.file(OWN, drop_in("--v=2 --cloud-provider=external"));
+    assert_eq!(fixed_files(&other, &external(), "SD001"), [""; 0]);
 }
 
 #[test]
@@ -123,11 +126,16 @@ fn two_environment_lines_lose_the_first() {
     assert_eq!(lost(&tree, external(), "SD024"), [format!("warning {early}:2 --config=/early")]);
     let tree = kubeadm()
         .without(ENV)
-        .file(early, drop_in("--max-pods=50"))
+        .file(early, drop_in("--cloud-provider=external"))
         .file(OWN, "[Service]\nEnvironment=A=1 KUBELET_EXTRA_ARGS=--v=2 B=1\n");
     assert_eq!(
         fixed_files(&tree, &external(), "SD024"),
-        [format!("{OWN}\n[Service]\nEnvironment=A=1 \"KUBELET_EXTRA_ARGS=--v=2 --max-pods=50\" B=1\n")]
+        [format!("{OWN}\n[Service]\nEnvironment=A=1 \"KUBELET_EXTRA_ARGS=--v=2 --cloud-provider=external\" B=1\n")]
+    );
+    assert_eq!(
+        fixed_files(&tree, &Inputs::default(), "SD024"),
+        [""; 0],
+        "the new line may leave the flag out on purpose"
     );
     let same = kubeadm().file(
         "/etc/systemd/system/kubelet.service.d/05-early.conf",
@@ -144,6 +152,5 @@ fn an_empty_environment_line_clears_the_others() {
     let places = carets(&tree, external(), "SD024");
     assert!(places.iter().any(|place| place.starts_with(&format!("warning {DROP_IN}:2"))), "{places:?}");
     assert!(places.iter().any(|place| place.starts_with(&format!("warning {OWN}:2"))), "{places:?}");
-    let late = "/etc/systemd/system/kubelet.service.d/90-late.conf";
-    assert_eq!(fixed_files(&tree, &external(), "SD024"), [format!("{late}\n[Service]\n")]);
+    assert_eq!(fixed_files(&tree, &external(), "SD024"), [""; 0], "systemd documents the empty line as a reset");
 }

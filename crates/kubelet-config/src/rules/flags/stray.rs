@@ -58,6 +58,9 @@ fn edited(snapshot: &Snapshot, stray: &PositionalArg, finding: Finding) -> Findi
     }
     match literal_variable(snapshot, stray) {
         Some(assignment) if usize::try_from(stray.at.width).is_ok_and(|width| width == stray.text.chars().count()) => {
+            if let Some(meant) = meant(snapshot, stray, assignment) {
+                return finding.step(meant.at.clone(), format!("sets {} to flags", meant.name));
+            }
             // The blank behind it goes with it.
             let has_blank = assignment.value.contains(&format!("{} ", stray.text));
             let at = stray.at.at(stray.at.line, stray.at.column, stray.at.width + u32::from(has_blank));
@@ -73,6 +76,14 @@ fn literal_variable<'a>(snapshot: &'a Snapshot, stray: &PositionalArg) -> Option
     let is_variable = stray.text.starts_with('$') && !is_shell(&stray.text);
     let variable = snapshot.unit.variables.get(&origin.variable).filter(|_| is_variable && !origin.braces)?;
     Some(&variable.effective)
+}
+
+/// The assignment whose flags a word `$X` in a value was to bring.
+fn meant<'a>(snapshot: &'a Snapshot, stray: &PositionalArg, holder: &Assignment) -> Option<&'a Assignment> {
+    let name = stray.text.trim_start_matches('$').trim_matches(['{', '}']);
+    let variable = snapshot.unit.variables.get(name)?;
+    let mut all = std::iter::once(&variable.effective).chain(variable.overridden.iter().rev());
+    all.find(|one| one.at != holder.at && !flags_in(&one.value).is_empty())
 }
 
 /// The oddity of an arguments file on whose line the word stands.
@@ -92,9 +103,15 @@ fn cause(snapshot: &Snapshot, stray: &PositionalArg) -> (String, String) {
     as_written(stray, text)
         .or_else(|| after_flag(before(snapshot, stray)?, text))
         .or_else(|| {
-            let name = &literal_variable(snapshot, stray)?.name;
-            let cause = format!("systemd expands no variable in the value of {name}");
-            Some((cause, remove(stray)))
+            let holder = literal_variable(snapshot, stray)?;
+            let cause = format!("systemd expands no variable in the value of {}", holder.name);
+            let fix = match meant(snapshot, stray, holder) {
+                Some(meant) => {
+                    format!("write the flags of {} in place of '{}' at {}", meant.at, shortened(&stray.text), stray.at)
+                }
+                None => remove(stray),
+            };
+            Some((cause, fix))
         })
         .or_else(|| shell(stray, text))
         .or_else(|| {

@@ -16,6 +16,9 @@ fn a_name_with_a_slip_is_an_error_and_is_renamed_or_its_flags_are_moved() {
     let tree = kubeadm().file(ENV, "KUBELET_EXTRA_ARG=--max-pods=50\n");
     assert_eq!(lost(&tree, inputs.clone(), "SD002"), ["error /etc/default/kubelet:1 --max-pods=50"]);
     assert_eq!(fixed_files(&tree, &inputs, "SD002"), [format!("{ENV}\nKUBELET_EXTRA_ARGS=--max-pods=50\n")]);
+    let newer = tree.clone().file(OWN, "[Service]\nEnvironment=\"KUBELET_KUBEADM_ARGS=--max-pods=30\"\n");
+    let newer = newer.without("/var/lib/kubelet/kubeadm-flags.env");
+    assert_eq!(fixed_files(&newer, &inputs, "SD002"), [""; 0], "the kubelet gets the flag from elsewhere");
     let both = tree.file(OWN, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=2\"\n");
     assert_eq!(
         fixed_files(&both, &inputs, "SD002"),
@@ -32,13 +35,12 @@ fn a_name_with_a_slip_is_an_error_and_is_renamed_or_its_flags_are_moved() {
 }
 
 #[test]
-fn flags_under_another_name_are_a_warning_and_a_slip_without_flags_is_worth_a_line() {
-    let far = kubeadm().file(ENV, "MY_OWN_FLAGS=--max-pods=50\nPATH=/bin\n");
-    assert_eq!(carets(&far, Inputs::default(), "SD002"), ["warning /etc/default/kubelet:1:1+12"]);
-    assert_eq!(
-        fixed_files(&far, &Inputs::default(), "SD002"),
-        [format!("{ENV}\nPATH=/bin\nKUBELET_EXTRA_ARGS=--max-pods=50\n")]
-    );
+fn flags_under_another_name_are_a_warning_and_stay_and_a_slip_without_flags_is_worth_a_line() {
+    for name in ["KUBE_PROXY_ARGS", "KUBELET_DNS_ARGS", "KUBELET_EXTRA_ARGS_2"] {
+        let far = kubeadm().file(ENV, format!("{name}=--cloud-provider=external\nPATH=/bin\n"));
+        assert_eq!(lost(&far, external(), "SD002"), ["warning /etc/default/kubelet:1 --cloud-provider=external"]);
+        assert_eq!(fixed_files(&far, &external(), "SD002"), [""; 0], "{name}");
+    }
     let slip = kubeadm().file(ENV, "kubelet_extra_args=x\n");
     assert!(found(&slip, Inputs::default(), "SD002")[0].starts_with("info"));
 }
@@ -64,6 +66,7 @@ fn braces_keep_a_list_in_one_word() {
         carets(&kubeadm().file(OWN, text), Inputs::default(), "SD006")
     };
     assert_eq!(lines("${X}"), [format!("error {OWN}:4:28+4")]);
+    assert_eq!(lines("${UNSET}"), [format!("fatal {OWN}:4:28+8")]);
     assert_eq!(lines("--node-labels=a=${X}").len(), 1);
     assert_eq!(lines("${Y}").len(), 1);
     assert_eq!(lines("--fail-swap-on ${UNSET}").len(), 1);

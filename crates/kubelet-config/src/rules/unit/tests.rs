@@ -7,7 +7,7 @@ use crate::{
     },
     rules::{
         Report, lint,
-        tests::support::{DROP_IN, UNIT, carets, found, kubeadm},
+        tests::support::{DROP_IN, UNIT, carets, findings_with, found, kubeadm},
     },
 };
 
@@ -49,6 +49,9 @@ fn a_unit_that_is_missing_or_masked_is_fatal() {
     let found_masked = found(&masked, Inputs::default(), "SD019");
     assert!(found_masked[0].starts_with("fatal /etc/systemd/system/kubelet.service: "), "{found_masked:?}");
     assert!(found_masked[0].contains("masked"), "{found_masked:?}");
+    let packaged = kubeadm().link(UNIT, "/dev/null");
+    let packaged = findings_with(&packaged, Inputs::default()).remove(0);
+    assert_eq!((packaged.rule, packaged.fix.unwrap().contains("unmask")), ("SD019", false));
     assert!(found(&kubeadm(), Inputs::default(), "SD019").is_empty());
     for tree in [missing, masked] {
         let others = lint(&resolve(&tree, crate::rules::tests::support::external())).findings;
