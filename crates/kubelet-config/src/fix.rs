@@ -110,13 +110,13 @@ fn is_better(before: &Report, after: &Report, finding: &Finding) -> bool {
     };
     let count = |report: &Report| report.findings.iter().filter(same).count();
     let lost: BTreeSet<&String> = before.findings.iter().flat_map(|one| &one.lost_flags).collect();
-    let (old, new) = (errors(before, &lost), errors(after, &lost));
+    let (old, new) = (errors(before, &BTreeSet::new()), errors(after, &lost));
     let is_worse = new.iter().any(|(key, count)| old.get(key).is_none_or(|old| old < count));
     count(after) < count(before) && !is_worse
 }
 
-/// How many errors a rule finds in a file, of what is not [`DRIFT`]. A flag that was lost before may be lost at the next
-/// obstacle now: that and its consequences do not count.
+/// How many errors a rule finds in a file, of what is not [`DRIFT`]. A flag that was `lost` before may be lost at the
+/// next obstacle now: that and its consequences do not count.
 fn errors<'a>(report: &'a Report, lost: &BTreeSet<&String>) -> BTreeMap<(&'static str, &'a str), usize> {
     let is_lost_before =
         |one: &&Finding| !one.lost_flags.is_empty() && one.lost_flags.iter().all(|flag| lost.contains(flag));

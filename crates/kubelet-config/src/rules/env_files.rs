@@ -257,7 +257,7 @@ fn closed(snapshot: &Snapshot, finding: Finding, event: &Event, assignment: Opti
     let after = restart(snapshot);
     match (lines, assignment) {
         (Some(lines), Some(assignment)) => finding
-            .fix(format!("write `{}` at {}, then {after}", lines.join("\n"), assignment.at))
+            .fix(format!("write `{}` at {}, then {after}", lines.join("` and `"), assignment.at))
             .edit(&assignment.at, Change::Lines(lines)),
         _ => finding.fix(format!(
             "write one pair of quotes around the whole value, and comments on lines of their own, then {after}"

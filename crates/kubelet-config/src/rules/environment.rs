@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     Check, Finding, Report, Severity,
     lost::{Arrived, MAX_FINDINGS, holds_flags, reload, restart, shown_value, used_names, whole, would_bring},
-    remedy::{env_file_line, is_one_line, with_flags},
+    remedy::{env_file_line, is_one_line, is_variable, with_flags},
 };
 use crate::{
     edit::Change,
@@ -126,10 +126,7 @@ fn file_wins(
             let fix = format!("write `{line}` at {}, then {}", effective.at, restart(snapshot));
             finding.fix(fix).edit(&effective.at, Change::Lines(vec![line]))
         }
-        // Without any flags it is most likely a package's default, else most likely meant.
-        (_, Some(remedy)) => {
-            remedy.only_if(severity == Severity::Error || effective.value.trim().is_empty()).of(finding)
-        }
+        (_, Some(remedy)) => remedy.only_if(severity == Severity::Error || is_to_add(effective)).of(finding),
         (_, None) => finding,
     };
     for (overridden, words) in lost {
@@ -145,6 +142,12 @@ fn file_wins(
         Some(used) => finding.step(used.clone(), "used here"),
         None => finding,
     }
+}
+
+/// Whether an assignment was not to take flags away: it has none, as a package's default, or `$NAME` is to bring them.
+fn is_to_add(effective: &Assignment) -> bool {
+    let mut words = effective.value.split_whitespace().peekable();
+    words.peek().is_none() || words.any(|word| is_variable(word, &effective.name))
 }
 
 /// The text of a step: the flags first, by which a consequence finds the place of its flag.
@@ -229,7 +232,7 @@ fn set_again(
     };
     let message = format!("{} is set here and again at {}, {order}", overridden.name, effective.at);
     let finding = Finding::new("SD024", Severity::Warning, overridden.at.clone(), message).lost(lost.to_vec());
-    let is_sure = is_expected(snapshot, arrived, overridden) || effective.value.trim().is_empty();
+    let is_sure = is_expected(snapshot, arrived, overridden) || is_to_add(effective);
     let finding = match with_flags(snapshot, effective, lost) {
         Some(remedy) => remedy.only_if(is_sure).of(finding),
         None => finding,

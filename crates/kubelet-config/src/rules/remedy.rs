@@ -205,7 +205,7 @@ pub(super) fn with_flags(snapshot: &Snapshot, effective: &Assignment, flags: &[S
         return Some(Remedy { what: format!("add {} to {name} at {at}", flags.join(" ")), after, edit: None });
     }
     let (good, obstacles) = writable(snapshot, flags);
-    let (value, replaces) = joined(&effective.value, &good);
+    let (value, replaces) = joined(name, &effective.value, &good);
     let is_packaged = NOT_THE_OPERATORS.iter().any(|folder| Path::new(&*at.file).starts_with(folder));
     let (what, change) = if in_file {
         let line = env_file_line(name, &value);
@@ -240,9 +240,14 @@ pub(super) fn has_specifiers(snapshot: &Snapshot, at: &Location) -> bool {
     events.any(|event| event.kind == EventKind::Specifiers && event.at.line == at.line && event.at.file == at.file)
 }
 
-/// A value with flags behind it, without words `$X`, which systemd does not expand in a value. And whether one of the
+/// Whether a word is this variable: `$NAME` or `${NAME}`.
+pub(super) fn is_variable(word: &str, name: &str) -> bool {
+    word.strip_prefix('$').is_some_and(|rest| rest.trim_matches(['{', '}']) == name)
+}
+
+/// A value with flags behind it, without the variable itself, which systemd does not expand there. And whether one of the
 /// flags replaces another value of the same flag: then nobody knows which one is right.
-fn joined(value: &str, flags: &[String]) -> (String, bool) {
+fn joined(name: &str, value: &str, flags: &[String]) -> (String, bool) {
     let text = flags.join(" ");
     let new: Vec<String> = flags_in(&text)
         .into_iter()
@@ -251,7 +256,7 @@ fn joined(value: &str, flags: &[String]) -> (String, bool) {
         .collect();
     let mut kept = Vec::new();
     let mut replaces = false;
-    let mut words = value.split_whitespace().filter(|word| !word.starts_with('$')).peekable();
+    let mut words = value.split_whitespace().filter(|word| !is_variable(word, name)).peekable();
     while let Some(word) = words.next() {
         let (name, has_value) = match word.strip_prefix("--").and_then(|word| word.split_once('=')) {
             Some((name, _)) => (name, true),

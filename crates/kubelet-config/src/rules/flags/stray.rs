@@ -15,7 +15,7 @@ use crate::{
         Finding, Report, Severity, at,
         at::shortened,
         encoding::{in_ascii, odd_character, plain},
-        lost::whole,
+        lost::{Arrived, whole},
     },
 };
 
@@ -23,6 +23,7 @@ pub(super) fn stray(snapshot: &Snapshot, report: &mut Report) {
     if snapshot.command.launcher == Launcher::Script {
         return;
     }
+    let arrived = Arrived::of(snapshot);
     let mut comment: Option<&PositionalArg> = None;
     let strays = snapshot.flags.strays.iter().filter(|stray| {
         // The words of a comment are one mistake.
@@ -34,7 +35,7 @@ pub(super) fn stray(snapshot: &Snapshot, report: &mut Report) {
         !at::is_built_in(snapshot, stray.word)
     });
     for stray in strays.take(MAX_FINDINGS) {
-        let (cause, fix) = cause(snapshot, stray);
+        let (cause, fix) = cause(snapshot, &arrived, stray);
         let lost_flags =
             flags_in(&plain(&stray.text).unwrap_or_else(|| stray.text.clone())).iter().map(whole).collect();
         let word = shortened(&stray.text);
@@ -43,7 +44,7 @@ pub(super) fn stray(snapshot: &Snapshot, report: &mut Report) {
             if word.is_empty() { "" } else { " " },
         );
         let finding = Finding::new("SD016", Severity::Fatal, stray.at.clone(), message);
-        let mut finding = edited(snapshot, stray, Finding { lost_flags, ..finding }.fix(fix));
+        let mut finding = edited(snapshot, &arrived, stray, Finding { lost_flags, ..finding }.fix(fix));
         if let Some(oddity) = oddity(snapshot, stray) {
             finding = finding.caused_by("SD028", oddity);
         }
@@ -52,13 +53,13 @@ pub(super) fn stray(snapshot: &Snapshot, report: &mut Report) {
 }
 
 /// With an edit where the word itself tells what is meant.
-fn edited(snapshot: &Snapshot, stray: &PositionalArg, finding: Finding) -> Finding {
+fn edited(snapshot: &Snapshot, arrived: &Arrived<'_>, stray: &PositionalArg, finding: Finding) -> Finding {
     if odd_character(&stray.text).is_some() {
         return in_ascii(snapshot, finding, &stray.at, &stray.text);
     }
     match literal_variable(snapshot, stray) {
         Some(assignment) if usize::try_from(stray.at.width).is_ok_and(|width| width == stray.text.chars().count()) => {
-            if let Some(meant) = meant(snapshot, stray, assignment) {
+            if let Some(meant) = meant(snapshot, arrived, stray) {
                 return finding.step(meant.at.clone(), format!("sets {} to flags", meant.name));
             }
             // The blank behind it goes with it.
@@ -78,12 +79,12 @@ fn literal_variable<'a>(snapshot: &'a Snapshot, stray: &PositionalArg) -> Option
     Some(&variable.effective)
 }
 
-/// The assignment whose flags a word `$X` in a value was to bring.
-fn meant<'a>(snapshot: &'a Snapshot, stray: &PositionalArg, holder: &Assignment) -> Option<&'a Assignment> {
+/// The assignment whose flags a word `$X` in a value was to bring, where the kubelet does not get them.
+fn meant<'a>(snapshot: &'a Snapshot, arrived: &Arrived<'_>, stray: &PositionalArg) -> Option<&'a Assignment> {
     let name = stray.text.trim_start_matches('$').trim_matches(['{', '}']);
     let variable = snapshot.unit.variables.get(name)?;
     let mut all = std::iter::once(&variable.effective).chain(variable.overridden.iter().rev());
-    all.find(|one| one.at != holder.at && !flags_in(&one.value).is_empty())
+    all.find(|one| !arrived.lost(&one.value).is_empty())
 }
 
 /// The oddity of an arguments file on whose line the word stands.
@@ -94,7 +95,7 @@ fn oddity(snapshot: &Snapshot, stray: &PositionalArg) -> Option<Location> {
 }
 
 /// The most probable cause, and what to do.
-fn cause(snapshot: &Snapshot, stray: &PositionalArg) -> (String, String) {
+fn cause(snapshot: &Snapshot, arrived: &Arrived<'_>, stray: &PositionalArg) -> (String, String) {
     let word = snapshot.command.args.get(1 + stray.word);
     if stray.text.is_empty() {
         return empty(snapshot, stray, word);
@@ -105,7 +106,7 @@ fn cause(snapshot: &Snapshot, stray: &PositionalArg) -> (String, String) {
         .or_else(|| {
             let holder = literal_variable(snapshot, stray)?;
             let cause = format!("systemd expands no variable in the value of {}", holder.name);
-            let fix = match meant(snapshot, stray, holder) {
+            let fix = match meant(snapshot, arrived, stray) {
                 Some(meant) => {
                     format!("write the flags of {} in place of '{}' at {}", meant.at, shortened(&stray.text), stray.at)
                 }
