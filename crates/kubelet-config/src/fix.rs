@@ -11,7 +11,7 @@ use std::{
 use self::overlay::Overlay;
 use crate::{
     edit::{Edit, NOT_THE_OPERATORS, edited},
-    kubelet::{location::Location, tree::Tree},
+    kubelet::tree::Tree,
     rules::{Finding, Report, Severity},
 };
 
@@ -56,12 +56,13 @@ pub fn plan(tree: &dyn Tree, judge: &dyn Fn(&dyn Tree) -> Report, is_chosen: &dy
     let mut overlay = Overlay::new(tree);
     let mut report = judge(&overlay);
     let mut fixed = Vec::new();
-    let mut tried = BTreeSet::new();
+    let mut tried: Vec<Finding> = Vec::new();
     for _ in 0..MAX_TRIALS {
         let mut candidates = report.findings.iter().filter(|finding| !finding.edits.is_empty() && is_chosen(finding));
-        let Some(finding) = candidates.find(|finding| tried.insert(key(finding))) else {
+        let Some(finding) = candidates.find(|finding| !tried.contains(finding)) else {
             break;
         };
+        tried.push(finding.clone());
         let Some(trial) = apply(&overlay, &finding.edits) else {
             continue;
         };
@@ -73,10 +74,6 @@ pub fn plan(tree: &dyn Tree, judge: &dyn Fn(&dyn Tree) -> Report, is_chosen: &dy
         }
     }
     Plan { files: overlay.changed(), fixed, left: report }
-}
-
-fn key(finding: &Finding) -> (&'static str, Location, String) {
-    (finding.rule, finding.at.clone(), finding.message.clone())
 }
 
 /// The tree with these edits; `None` if one does not fit or changes a file that is not the operator's.
