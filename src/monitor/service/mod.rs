@@ -311,6 +311,15 @@ impl Service {
         }
         run.invocation.clone_from(&self.unit.invocation);
         run.restarts = self.unit.restarts;
+        // We have started in the middle of a restart, and the next process comes before the kind of the job could be read: only a
+        // start or a restart job starts one.
+        let is_of_unread_job = self.jobs.has(&[JobKind::Unread]) || self.jobs.ended_unread(now);
+        if is_of_unread_job
+            && let Some(ended @ Ended { cause: Cause::Unconfirmed | Cause::Unknown, .. }) = &mut self.last_end
+            && ended.run.name.is_empty()
+        {
+            ended.cause = Cause::Restarted;
+        }
         // A process that systemd is stopping was not started by the job that is open.
         if self.unit.active_state != "deactivating" {
             self.jobs.process_started();

@@ -342,6 +342,24 @@ fn ends_of_processes_that_were_never_opened_count_by_their_result() {
 }
 
 #[test]
+fn a_process_that_is_started_before_the_kind_of_its_job_is_read_was_restarted() {
+    for is_removed_first in [false, true] {
+        let mut story = Story::new(unit("inactive", 0, exited(812, 0), "success"), Some(7));
+        story.is("undecided");
+        if is_removed_first {
+            story.see(job_removed("done"));
+        }
+        story.see(changed(running(900)));
+        story.open(900, story.now);
+        story.is("restarting");
+    }
+    let mut crashed = Story::new(unit("activating", 0, SIGKILL, "signal"), Some(7));
+    crashed.see(changed(UnitState { restarts: 1, ..running(900) }));
+    crashed.open(900, crashed.now);
+    crashed.is(KILLED);
+}
+
+#[test]
 fn while_systemd_cannot_be_asked_an_end_is_unexplained_but_for_an_oom_kill() {
     let mut story = Story::healthy();
     story.see(ServiceEvent::Bus(BusEvent::Lost));
