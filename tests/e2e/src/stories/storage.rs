@@ -69,8 +69,9 @@ fn device(node: &ObservedNode) -> Result<String> {
 pub fn a_mount_that_becomes_read_only_is_a_problem_until_it_is_writable(scene: &Scene) -> Result<()> {
     let node = node_with_disk(scene)?;
     let from = Instant::now();
-    // Of the mount alone: the file system itself is busy while the kubelet has files open for writing.
-    node.sh(&format!("mount -o remount,bind,ro {ROOT}"))?;
+    // Of the mount alone, which is busy only at the moments in which the kubelet has a file open for writing (mount(2), EBUSY). The
+    // file system itself is for longer.
+    node.sh(&format!("timeout 60 sh -c 'until mount -o remount,bind,ro {ROOT}; do sleep 0.1; done'"))?;
     wait_for(&node, from, "FilesystemReadOnly", &["is mounted read-only"])?;
     let remounted = Instant::now();
     node.sh(&format!("mount -o remount,bind,rw {ROOT}"))?;
