@@ -42,7 +42,7 @@ pub fn hide_in_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<String
     words.into_iter().map(hide).collect()
 }
 
-/// Stars tell that a secret was there; how long it was is nobody's business.
+/// At most three stars in a row: they show that a secret was there, and not how long it was.
 pub fn few_stars(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut stars = 0;

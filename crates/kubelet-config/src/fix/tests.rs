@@ -97,7 +97,7 @@ fn every_edit_of_every_host_helps() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Small faults: the rule that finds one, its file, and what stands there.
+/// Small faults: the rule that finds one, its file, and what is there.
 const FAULTS: [(&str, &str, &str); 23] = [
     ("SD001", DROP_IN, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=external\"\n"),
     ("SD024", EARLY, "[Service]\nEnvironment=\"KUBELET_KUBECONFIG_ARGS=--v=4\"\n"),

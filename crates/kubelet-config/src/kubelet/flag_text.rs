@@ -1,4 +1,4 @@
-//! Flags in text: in a variable's value, in a line that systemd ignores, in a file that nobody reads.
+//! Flags in text: in a variable's value, in a line that systemd ignores, in a file that is not read.
 
 use super::{location::Location, systemd::Assignment};
 

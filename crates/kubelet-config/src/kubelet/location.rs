@@ -1,4 +1,4 @@
-//! Where a word stands: file, line, column. Everything the resolver yields carries one.
+//! Where a word is: file, line, column. Everything the resolver yields carries one.
 
 use std::{fmt, path::Path, sync::Arc};
 

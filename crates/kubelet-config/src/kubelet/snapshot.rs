@@ -135,7 +135,7 @@ pub struct Snapshot {
     pub now_secs: Option<i64>,
     /// systemd's memory; `None` where no systemd was asked.
     pub loaded: Option<Loaded>,
-    /// The running kubelet; `None` where there is none or nobody looked.
+    /// The running kubelet; `None` where there is none or it was not looked for.
     pub process: Option<Process>,
     /// The API's facts.
     pub cluster: Option<ClusterFacts>,

@@ -1,4 +1,4 @@
-//! Where a flag, or a part of its value, stands: for findings and their carets.
+//! Where a flag, or a part of its value, is: for findings and their carets.
 
 use crate::{
     edit::Change,
@@ -18,7 +18,7 @@ pub(super) fn is_built_in(snapshot: &Snapshot, word: usize) -> bool {
     snapshot.command.built_in.get(1 + word) == Some(&true)
 }
 
-/// Where the flag's name stands: of `--x=${Y}` the word of `ExecStart=`, not the variable's value.
+/// Where the flag's name is: of `--x=${Y}` the word of `ExecStart=`, not the variable's value.
 pub(super) fn flag(snapshot: &Snapshot, used: &FlagUse) -> Location {
     let Some(word) = word(snapshot, used, 0) else {
         return used.at.clone();
@@ -44,18 +44,18 @@ fn is_an_item(snapshot: &Snapshot) -> bool {
     matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2)
 }
 
-/// Where a part of the flag's value stands, by its bytes in the value; the whole word where the columns are not sure or
+/// Where a part of the flag's value is, by its bytes in the value; the whole word where the columns are not sure or
 /// the word is longer than anybody writes.
 pub(super) fn value_part(snapshot: &Snapshot, used: &FlagUse, start: usize, length: usize) -> Location {
     let whole = word(snapshot, used, usize::from(used.value_in_next_word)).map_or(&used.at, Arg::at);
     exact_part(snapshot, used, start, length).unwrap_or_else(|| whole.clone())
 }
 
-/// Where a part of the flag's value stands; `None` where the columns are not sure.
+/// Where a part of the flag's value is; `None` where the columns are not sure.
 pub(super) fn exact_part(snapshot: &Snapshot, used: &FlagUse, start: usize, length: usize) -> Option<Location> {
     let word = word(snapshot, used, usize::from(used.value_in_next_word)).filter(|_| !is_an_item(snapshot))?;
     let at = word.at();
-    // A flag without a value is true, which stands nowhere.
+    // A flag without a value is true, which is nowhere.
     let is_written = word.text.ends_with(&used.value);
     if word.text.len().max(used.value.len()) > MAX_WORD_BYTES || at.column == 0 || !is_written {
         return None;

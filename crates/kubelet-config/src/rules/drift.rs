@@ -218,7 +218,7 @@ fn drifted(snapshot: &Snapshot, report: &Report, process: &Process, lacking: &[&
     with_restart(snapshot, report, Finding { lost_flags, ..Finding::new("SD021", severity, at, message) })
 }
 
-/// Whether a flag that is given more than once stands in another order.
+/// Whether a flag that is given more than once is in another order.
 fn order_matters(snapshot: &Snapshot, process: &Process) -> bool {
     let mut names = BTreeSet::new();
     let words = &snapshot.command.args;
@@ -241,7 +241,7 @@ fn other_order(snapshot: &Snapshot, process: &Process) -> Finding {
     .fix(restart(snapshot))
 }
 
-/// Where the command stands.
+/// Where the command is.
 fn exec_place(snapshot: &Snapshot) -> Location {
     let exec = snapshot.unit.exec.as_ref();
     exec.map_or_else(|| Location::file(&snapshot.unit.name), |exec| exec.at.clone())

@@ -75,7 +75,7 @@ fn encoding(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-/// With a word in plain ASCII: an edit if the word stands in the file as it is.
+/// With a word in plain ASCII: an edit if the word is in the file as it is.
 pub(super) fn in_ascii(snapshot: &Snapshot, finding: Finding, at: &Location, word: &str) -> Finding {
     let is_as_written = usize::try_from(at.width).is_ok_and(|width| width == word.chars().count());
     let after = reload(snapshot);

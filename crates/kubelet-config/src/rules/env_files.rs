@@ -1,4 +1,4 @@
-//! Environment files: read by nobody, missing, skipped, or not read as they look.
+//! Environment files: not read, missing, skipped, or not read as they look.
 
 use std::collections::BTreeMap;
 
@@ -268,7 +268,7 @@ fn closed(snapshot: &Snapshot, finding: Finding, event: &Event, assignment: Opti
 /// The quoted text and the text behind the quote as one value; a comment gets a line of its own.
 fn one_value(assignment: &Assignment) -> Option<Vec<String>> {
     let value = &assignment.value;
-    // The value as it stands in the file: what is between two parts is a quote, a blank or both.
+    // The value as it is in the file: what is between two parts is a quote, a blank or both.
     let starts: Vec<usize> = assignment.marks.iter().map(|(start, _)| *start).chain([value.len()]).collect();
     let is_comment = |start: &&usize| value.get(**start..).is_some_and(|part| part.starts_with('#'));
     let end = *starts.iter().skip(1).find(is_comment).unwrap_or(&value.len());

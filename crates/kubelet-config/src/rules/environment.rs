@@ -160,7 +160,7 @@ fn first_flag(assignment: &Assignment) -> Location {
     flags_in(&assignment.value).first().map_or_else(|| assignment.at.clone(), |flag| place_of(assignment, flag))
 }
 
-/// A default that stands in the same file as the `EnvironmentFile=` line meant to override it, flag by flag.
+/// A default that is in the same file as the `EnvironmentFile=` line meant to override it, flag by flag.
 fn is_default_beside(overridden: &Assignment, declared: &Location, variable: &Variable) -> bool {
     let given = flags_in(&variable.effective.value);
     matches!(overridden.source, Source::Environment)

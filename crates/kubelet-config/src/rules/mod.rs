@@ -40,7 +40,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Worth a line to whoever asks.
+    /// Worth knowing.
     Info,
     /// Works now, breaks later or under load.
     Warning,

@@ -88,7 +88,7 @@ fn explain(findings: &mut [Finding]) {
 /// Rules on text that systemd reads otherwise than it looks.
 const ON_TEXT: [&str; 6] = ["SD004", "SD005", "SD014", "SD015", "SD018", "SD025"];
 
-/// Where such text is an error, nobody knows the value that is meant: no other edit may build on it.
+/// Where such text is an error, the value that is meant is not known: no other edit may build on it.
 fn text_first(findings: &mut [Finding]) {
     let on_text = |finding: &Finding| ON_TEXT.contains(&finding.rule);
     let errors = findings.iter().filter(|one| on_text(one) && one.severity >= Severity::Error && one.at.line > 0);

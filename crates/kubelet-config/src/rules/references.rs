@@ -269,7 +269,7 @@ fn exec_drops_variable(snapshot: &Snapshot, report: &mut Report) {
             let is_plain = !word.text.contains(|c: char| c.is_whitespace() || "\"'\\%$;".contains(c));
             let finding = Finding::new("SD007", Severity::Error, exec.at.clone(), message)
                 .lost(vec![word.text.clone()])
-                .step(word.at.clone(), format!("{} stands here", quoted(&word.text)));
+                .step(word.at.clone(), format!("{} is here", quoted(&word.text)));
             report.add(add_word(snapshot, exec, &word.text, is_plain).of(finding));
         }
     }

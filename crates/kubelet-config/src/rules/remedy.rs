@@ -107,7 +107,7 @@ pub(super) fn usual_file(snapshot: &Snapshot) -> Option<&EnvFile> {
     files.find(|file| !file.path.ends_with("kubeadm-flags.env"))
 }
 
-/// Whether an assignment stands on one line, as far as its value tells.
+/// Whether an assignment is on one line, as far as its value tells.
 pub(super) fn is_one_line(assignment: &Assignment) -> bool {
     assignment.at.line > 0
         && assignment.marks.iter().all(|(_, mark)| mark.line == assignment.at.line)
@@ -247,7 +247,7 @@ pub(super) fn is_variable(word: &str, name: &str) -> bool {
 }
 
 /// A value with flags behind it, without the variable itself, which systemd does not expand there. And whether one of the
-/// flags replaces another value of the same flag: then nobody knows which one is right.
+/// flags replaces another value of the same flag: then it is not known which one is right.
 fn joined(name: &str, value: &str, flags: &[String]) -> (String, bool) {
     let text = flags.join(" ");
     let new: Vec<String> = flags_in(&text)

@@ -260,7 +260,7 @@ fn threshold_fix(finding: Finding, snapshot: &Snapshot, path: &str, key: &str) -
     let by_flag = matches!(snapshot.settings.get(path).map(|setting| &setting.from), Some(From::Flag(_)));
     let sign = if by_flag { "<" } else { ": " };
     let node = snapshot.config.get(path).and_then(|map| map.get(key));
-    // Only of a threshold with which no pod stays is it sure that nobody wants it.
+    // Only of a threshold with which no pod stays is it sure that it is a mistake.
     let node = node.filter(|node| node.at.width > 0 && !by_flag && finding.severity == Severity::Error);
     let edit = node.map(|node| (node.at.clone(), Change::Text(defaults[key].to_string())));
     finding.fix(format!("{at}: write {key}{sign}{value}, then systemctl restart {unit}")).edits(edit)

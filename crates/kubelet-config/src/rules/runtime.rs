@@ -221,7 +221,7 @@ fn cgroup_v1(snapshot: &Snapshot, report: &mut Report) {
         Some(false) => {}
         None => return report.not_checked(ID, "/sys/fs/cgroup of the host"),
     }
-    // A setting that nobody set is the kubelet's default, which the version alone decides.
+    // A setting that is not set is the kubelet's default, which the version alone decides.
     let said = snapshot.settings.bool("failCgroupV1").filter(|_| !settings::is_default(snapshot, "failCgroupV1"));
     let minor = snapshot.version.as_ref().map(|version| version.minor.0);
     let shown =

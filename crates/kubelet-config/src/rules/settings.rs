@@ -22,7 +22,7 @@ pub(super) fn are_managed(snapshot: &Snapshot) -> bool {
     matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2)
 }
 
-/// Whether nobody set this setting.
+/// Whether this setting is not set.
 pub(super) fn is_default(snapshot: &Snapshot, path: &str) -> bool {
     snapshot.settings.get(path).is_none_or(|setting| matches!(setting.from, From::Default { .. } | From::Distribution))
 }
@@ -110,7 +110,7 @@ pub(super) fn written(snapshot: &Snapshot, path: &str, beside: &str, value: &str
     format!("{name}{sign}{value}")
 }
 
-/// Why a setting that nobody set has its value.
+/// Why a setting that is not set has its value.
 pub(super) fn by_default(snapshot: &Snapshot, path: &str, flag: &str) -> String {
     if is_legacy(snapshot, path) || config_file(snapshot).is_none() {
         format!("no {flag} and no --config")

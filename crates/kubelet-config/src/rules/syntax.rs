@@ -268,7 +268,7 @@ fn unknown_key(event: &Event, section: &str, key: &str, new: impl FnOnce(String,
 
 /// An assignment before the first section: the section is written above it, and what else is wrong is corrected, too.
 fn outside_section(snapshot: &Snapshot, event: &Event, new: impl FnOnce(String, String) -> Finding) -> Finding {
-    let message = "this line stands before the first section: systemd ignores it".to_owned();
+    let message = "this line is before the first section: systemd ignores it".to_owned();
     let (key, value) = event.text.split_once('=').unwrap_or_default();
     let Some(known) = nearest(key.trim(), KEYS) else {
         return new(message, "write the name of its section above it".to_owned());
@@ -417,7 +417,7 @@ fn percent(event: &Event, letter: char) -> Location {
 /// digits, as in a URL. None where the columns are not sure.
 fn doubled(event: &Event, letter: char) -> Vec<Location> {
     let chars: Vec<char> = event.text.chars().collect();
-    // One pair of quotes stands before the percent sign, or none.
+    // One pair of quotes is before the percent sign, or none.
     let quote = match usize::try_from(event.at.width).unwrap_or_default().checked_sub(chars.len()) {
         Some(0) => 0,
         Some(2) => 1,

@@ -172,7 +172,7 @@ fn got(node: &Node, kind: Kind) -> &'static str {
 /// A field as keys are compared with it.
 struct Named {
     field: &'static Field,
-    /// What stands before its name.
+    /// What is before its name.
     parent: &'static str,
     /// Its name in small letters, without `-` and `_`.
     bare: String,

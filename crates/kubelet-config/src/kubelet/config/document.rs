@@ -11,7 +11,7 @@ pub use build::parse;
 use super::super::location::Location;
 
 /// The deepest nesting that is read; a `KubeletConfiguration` or a kubeconfig has 7 levels. Parsing takes no stack by
-/// level, but whoever walks or drops the result does.
+/// level, but walking or dropping the result does.
 pub const MAX_DEPTH: usize = 64;
 
 /// A value and its place.
@@ -19,7 +19,7 @@ pub const MAX_DEPTH: usize = 64;
 pub struct Node {
     /// The value.
     pub value: Value,
-    /// Where it begins; what comes by an alias stands where its anchor does.
+    /// Where it begins; what comes by an alias is where its anchor is.
     pub at: Location,
 }
 
@@ -36,7 +36,7 @@ pub enum Value {
     String(String),
     /// A list.
     List(Vec<Node>),
-    /// A map, in the order of the text; a key that stands there twice is there twice, the last one counts.
+    /// A map, in the order of the text; a key that is written twice is in it twice, and the last one counts.
     Map(Vec<Entry>),
 }
 
@@ -45,7 +45,7 @@ pub enum Value {
 pub struct Entry {
     /// The key.
     pub key: String,
-    /// Where the key stands.
+    /// Where the key is.
     pub at: Location,
     /// Its value.
     pub node: Node,

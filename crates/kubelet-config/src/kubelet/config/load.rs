@@ -235,7 +235,7 @@ pub(super) fn wrong_kind(at: &Location, document: &Node) -> Option<(Location, St
     None
 }
 
-/// The first key that stands twice in its map: no drop-in may have one.
+/// The first key that is twice in its map: no drop-in may have one.
 fn first_duplicate(node: &Node) -> Option<(Location, String)> {
     let mut seen = std::collections::HashSet::new();
     for entry in node.entries() {

@@ -73,13 +73,13 @@ impl ConfigFile {
 pub struct UnknownField {
     /// Its path with dots, as written.
     pub path: String,
-    /// Where the key stands.
+    /// Where the key is.
     pub at: Location,
     /// Its value, as JSON, shortened.
     pub value: String,
     /// What was probably meant: the right case, or the field of a flag.
     pub meant: Option<&'static str>,
-    /// Whether the key is known but stands there twice.
+    /// Whether the key is known but is there twice.
     pub duplicate: bool,
     /// The release that brought the field, where this kubelet is older.
     pub since: Option<super::version::Minor>,

@@ -1,4 +1,4 @@
-//! What counts where nobody says anything; it depends on the version, and on whether `--config` is given.
+//! The value of a setting that is not set: it depends on the version, and on whether `--config` is given.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ const UNSET: &[&str] = &[
 /// Flags without a field that have a default: `cmd/kubelet/app/options/options.go`.
 const FLAGS: &[(&str, &str)] = &[("--cert-dir", "\"/var/lib/kubelet/pki\""), ("--root-dir", "\"/var/lib/kubelet\"")];
 
-/// The settings that nobody made.
+/// The settings that are not set.
 pub(super) fn defaults(config_given: bool, version: Option<&Version>) -> BTreeMap<String, Effective> {
     let mut settings = BTreeMap::new();
     for field in FIELDS.iter().filter(|field| is_setting(field)) {
@@ -57,15 +57,15 @@ pub(super) fn defaults(config_given: bool, version: Option<&Version>) -> BTreeMa
             continue;
         }
         if let Some(value) = of_field(field, version) {
-            settings.insert(field.path.to_owned(), nobody(value, false));
+            settings.insert(field.path.to_owned(), by_default(value, false));
         }
     }
     for (flag, value) in FLAGS {
-        settings.insert((*flag).to_owned(), nobody(parse(value), false));
+        settings.insert((*flag).to_owned(), by_default(parse(value), false));
     }
     if !config_given {
         for (path, value) in LEGACY {
-            settings.insert((*path).to_owned(), nobody(parse(value), true));
+            settings.insert((*path).to_owned(), by_default(parse(value), true));
         }
     }
     settings
@@ -112,7 +112,7 @@ pub(super) fn is_zero(value: &Value) -> bool {
     }
 }
 
-fn nobody(value: Value, legacy: bool) -> Effective {
+fn by_default(value: Value, legacy: bool) -> Effective {
     Effective { value, from: From::Default { legacy }, keys: BTreeMap::new() }
 }
 

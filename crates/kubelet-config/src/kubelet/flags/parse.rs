@@ -20,7 +20,7 @@ pub fn parse_flags(words: &[Arg]) -> CommandLine {
     read(&texts, |index| words[index].at().clone())
 }
 
-/// Reads an argument list that stands in no file, its first word the program's name; every place is `at`.
+/// Reads an argument list that is in no file, its first word the program's name; every place is `at`.
 pub fn parse_argv<S: AsRef<str>>(argv: &[S], at: &Location) -> CommandLine {
     let texts: Vec<&str> = argv.iter().skip(1).map(AsRef::as_ref).collect();
     read(&texts, |_| at.clone())
@@ -290,7 +290,7 @@ mod tests {
             }
             owned.sort_unstable();
             owned.dedup();
-            // The first `--` that is nobody's value is the end of the flags, and nothing else is.
+            // The first `--` that is not a value is the end of the flags, and nothing else is.
             let end = (0..words.len()).find(|index| words[*index] == "--" && !owned.contains(index));
             let expected: Vec<usize> = (0..words.len()).filter(|index| Some(*index) != end).collect();
             prop_assert_eq!(owned, expected);

@@ -23,7 +23,7 @@ pub(super) type Environment = BTreeMap<String, String>;
 /// not fill the memory.
 const MAX_EXPANDED_BYTES: usize = 4 << 20;
 
-/// The most oddities that are kept: beyond them nobody reads.
+/// The most oddities that are kept: more would not be read.
 const MAX_ODDITIES: usize = 100;
 
 /// A word of an arguments file.
@@ -31,7 +31,7 @@ const MAX_ODDITIES: usize = 100;
 pub(super) struct FileArg {
     /// As the kubelet gets it.
     pub(super) text: String,
-    /// Where it stands.
+    /// Where it is.
     pub(super) at: Location,
 }
 

@@ -24,7 +24,7 @@ pub(super) enum Start {
     Hidden(Unknown),
 }
 
-/// Shells: what they start stands in their script.
+/// Shells: what they start is in their script.
 const SHELLS: [&str; 9] = ["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "rbash", "fish"];
 
 /// Options of usual wrappers whose value is a word of its own and may well be `kubelet`: systemd-inhibit(1),

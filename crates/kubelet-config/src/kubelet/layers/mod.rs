@@ -81,7 +81,7 @@ pub struct ReplacedList {
 pub struct UnknownOption {
     /// The key.
     pub key: String,
-    /// Where it stands.
+    /// Where it is.
     pub at: Location,
     /// Whether a comment may stand on its line.
     pub has_comment: bool,

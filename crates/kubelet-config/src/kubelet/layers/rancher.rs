@@ -71,7 +71,7 @@ pub(super) fn resolve_command(
     kubelet
 }
 
-/// Where `agent` or `server` stands.
+/// Where `agent` or `server` is.
 fn command(unit: &Unit, first: usize) -> Option<(usize, Role)> {
     unit.argv.iter().enumerate().skip(first + 1).find_map(|(index, word)| match word.text.as_str() {
         "agent" => Some((index, Role::Agent)),

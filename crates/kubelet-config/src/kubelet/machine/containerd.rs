@@ -14,7 +14,7 @@ use super::{
     toml_file::{self, MAX_ITEMS, TomlFile, get, table},
 };
 
-/// The file that containerd reads if nobody names another.
+/// The file that containerd reads if no other is named.
 pub(super) const DEFAULT_CONFIG: &str = "/etc/containerd/config.toml";
 
 /// How many files of imports are read.
@@ -31,7 +31,7 @@ const IMAGES_URI: &str = "io.containerd.cri.v1.images";
 struct Layer {
     at: Location,
     schema: u32,
-    /// The CRI plugin's section, by the name that it stands under.
+    /// The CRI plugin's section, by the name that it is under.
     sections: BTreeMap<&'static str, Section>,
     disabled: Vec<Located<String>>,
     address: Option<Located<String>>,

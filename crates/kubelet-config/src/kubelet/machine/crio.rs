@@ -11,7 +11,7 @@ use super::{
     toml_file::{self, TomlFile},
 };
 
-/// The file that CRI-O reads if nobody names another.
+/// The file that CRI-O reads if no other is named.
 pub(super) const DEFAULT_CONFIG: &str = "/etc/crio/crio.conf";
 /// The folder beside it.
 pub(super) const DEFAULT_FOLDER: &str = "/etc/crio/crio.conf.d";

@@ -30,7 +30,7 @@ pub use packages::Packages;
 pub struct Located<T> {
     /// The value.
     pub value: T,
-    /// Where it stands.
+    /// Where it is.
     pub at: Location,
 }
 
@@ -81,7 +81,7 @@ pub enum Socket {
     Missing,
     /// Something that is no socket.
     NotASocket,
-    /// A socket; nobody tried to connect.
+    /// A socket that was not connected to.
     Present,
     /// A socket that took a connection.
     Connected,
@@ -185,7 +185,7 @@ pub struct Cri {
     pub runtime: Option<Runtime>,
     /// The path of the socket; `None` for an endpoint that is no path.
     pub socket_path: Option<String>,
-    /// The socket; `None` where nobody could look, as in an image.
+    /// The socket; `None` where it could not be looked at, as in an image.
     pub socket: Option<Socket>,
     /// Other runtimes' sockets that are there.
     pub other_sockets: Vec<String>,
@@ -238,7 +238,7 @@ pub struct Machine {
 pub struct TrustedFile {
     /// The file.
     pub at: Location,
-    /// Whether it holds a secret: nobody but its owner may read it.
+    /// Whether it holds a secret: only its owner may read it.
     pub secret: bool,
     /// Permission bits.
     pub mode: u32,

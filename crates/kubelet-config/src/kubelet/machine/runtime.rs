@@ -210,10 +210,10 @@ mod tests {
         let own = "/run/k3s/containerd/containerd.sock";
         assert_eq!(of("/usr/local/bin/k3s", &default), own);
         assert_eq!(of("/opt/bin/rke2", &Settings::default()), own);
-        let mut told = endpoint("unix:///run/mine.sock");
-        let setting = told.0.get_mut("containerRuntimeEndpoint").unwrap();
+        let mut set = endpoint("unix:///run/mine.sock");
+        let setting = set.0.get_mut("containerRuntimeEndpoint").unwrap();
         setting.from = From::Flag(crate::kubelet::location::Location::file("/etc/rancher/k3s/config.yaml"));
-        assert_eq!(of("/usr/local/bin/k3s", &told), "/run/mine.sock");
+        assert_eq!(of("/usr/local/bin/k3s", &set), "/run/mine.sock");
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl<'t> TomlFile<'t> {
         &self.file.file
     }
 
-    /// Where a value stands.
+    /// Where a value is.
     pub(super) fn place(&self, value: &Spanned<DeValue<'t>>) -> Location {
         at(&self.file, self.text, &self.starts, &value.span())
     }

@@ -12,7 +12,7 @@ use crate::kubelet::location::Location;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ParsedEnvFile {
     /// Its assignments in order; of several to one name the last counts. Their `source` names the file itself as
-    /// `declared`, which whoever has an `EnvironmentFile=` line replaces.
+    /// `declared`, which is replaced where an `EnvironmentFile=` line is known.
     pub assignments: Vec<Assignment>,
     /// What systemd ignores, and what looks unlike what was meant.
     pub events: Vec<Event>,

@@ -1,4 +1,4 @@
-//! The settings that systemd knows in a service's file (`keys.txt`), so that a mistyped one can be told from one that is
+//! The settings that systemd knows in a service's file (`keys.txt`), so that a mistyped one can be distinguished from one that is
 //! ignored here. Which version a host runs is not always known, and a setting of a later one is no typing error.
 
 use std::{collections::HashSet, sync::LazyLock};

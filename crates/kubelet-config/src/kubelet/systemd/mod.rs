@@ -36,7 +36,7 @@ pub enum LoadState {
     Loaded,
     /// There is no fragment in the search path.
     NotFound,
-    /// A link to `/dev/null` or an empty file stands in its place.
+    /// A link to `/dev/null` or an empty file is in its place.
     Masked {
         /// The mask.
         by: Location,
@@ -81,7 +81,7 @@ pub struct Assignment {
     pub name: String,
     /// Its value, unquoted.
     pub value: String,
-    /// Where the assignment stands (its first line).
+    /// Where the assignment is (its first line).
     pub at: Location,
     /// What kind of assignment it is.
     pub source: Source,
@@ -166,7 +166,7 @@ pub struct EnvFile {
 pub struct Origin {
     /// The variable; empty for words that a second layer takes from a list of its own.
     pub variable: String,
-    /// Where the word stands within the variable's value.
+    /// Where the word is within the variable's value.
     pub at: Location,
     /// Whether it came by `${X}`, which never splits.
     pub braces: bool,

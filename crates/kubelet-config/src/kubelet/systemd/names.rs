@@ -35,13 +35,13 @@ pub(super) fn stem(name: &str) -> &str {
     name.strip_suffix(SUFFIX).unwrap_or(name)
 }
 
-/// What stands before the `@`.
+/// What is before the `@`.
 pub(super) fn prefix(name: &str) -> &str {
     let stem = stem(name);
     stem.split_once('@').map_or(stem, |(prefix, _)| prefix)
 }
 
-/// What stands behind the `@`; `None` for a plain name.
+/// What is behind the `@`; `None` for a plain name.
 pub(super) fn instance(name: &str) -> Option<&str> {
     stem(name).split_once('@').map(|(_, instance)| instance)
 }

@@ -141,7 +141,7 @@ impl Mapped {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 
-    /// Where it stands, from its first byte to its last.
+    /// Where it is, from its first byte to its last.
     pub(super) fn place(&self, source: &SourceFile) -> Location {
         match (self.at.first(), self.at.last()) {
             (Some(first), Some(last)) => source.span(*first, *last),

@@ -11,7 +11,7 @@ use crate::{
     rules::{Finding, Report, Severity, at, at::shortened, edit_value::edit_value},
 };
 
-/// The name that the kubelet registers with: what it is made of, and where that stands.
+/// The name that the kubelet registers with: what it is made of, and where that is.
 pub(super) fn node_name(snapshot: &Snapshot) -> Option<(String, Location)> {
     let overridden = snapshot.flags.last("hostname-override");
     if let Some(used) = overridden.filter(|used| !used.value.is_empty()) {

@@ -46,7 +46,7 @@ fn first(inputs: Inputs) -> Inputs {
 }
 
 /// The extra arguments when every edit is made that helps against a finding of `rule`.
-fn mended(tree: &MemoryTree, inputs: &Inputs, rule: &str) -> Option<String> {
+fn fixed_command(tree: &MemoryTree, inputs: &Inputs, rule: &str) -> Option<String> {
     let judge = |tree: &dyn crate::kubelet::tree::Tree| lint(&resolve(tree, inputs.clone()));
     let mut plan = plan(tree, &judge, &|finding: &Finding| finding.rule == rule);
     let text = plan.files.pop()?.after;
@@ -77,10 +77,10 @@ fn cl002_follows_the_releases() {
     }
     assert_eq!(severity("--cloud-provider=gce --feature-gates=DisableCloudProviders=false", "1.29.6"), []);
     let extra = "--cloud-provider hcloud --v=2";
-    assert_eq!(mended(&host(extra), &inputs("1.34.1"), "CL002").unwrap(), "--cloud-provider external --v=2");
+    assert_eq!(fixed_command(&host(extra), &inputs("1.34.1"), "CL002").unwrap(), "--cloud-provider external --v=2");
     let none = Intent { cloud_provider: Some("none".to_owned()), ..Intent::default() };
     let none = Inputs { intent: none, ..inputs("1.34.1") };
-    assert_eq!(mended(&host(extra), &none, "CL002"), None, "a Node with the taint would wait forever");
+    assert_eq!(fixed_command(&host(extra), &none, "CL002"), None, "a Node with the taint would wait forever");
 }
 
 fn cluster(age: u64, taints: &[&str], provider_id: Option<&str>) -> Inputs {
@@ -147,9 +147,9 @@ fn cl005_compares_with_the_machine() {
     let wrong = judged("--provider-id=hcloud://42", hetzner(), |_| ());
     assert_eq!(severities(&wrong, "CL005"), [Severity::Error]);
     let host_42 = host("--provider-id=hcloud://42");
-    assert_eq!(mended(&host_42, &first(hetzner()), "CL005").unwrap(), "--provider-id=hcloud://4711");
+    assert_eq!(fixed_command(&host_42, &first(hetzner()), "CL005").unwrap(), "--provider-id=hcloud://4711");
     // The Node that exists would have to be deleted first.
-    assert_eq!(mended(&host_42, &hetzner(), "CL005"), None);
+    assert_eq!(fixed_command(&host_42, &hetzner(), "CL005"), None);
     assert_eq!(of("--provider-id=hcloud://bm-4711", inputs("1.33.4"), "CL005"), [""; 0]);
     assert_eq!(of("--provider-id=hcloud://4711", hetzner(), "CL005"), [""; 0]);
     let aws = cloud("aws", "i-0c0ffee0123456789", "ip-10-0-31-17.eu-central-1.compute.internal");
@@ -164,7 +164,7 @@ fn cl005_compares_with_the_machine() {
     let declared = Intent { provider_id: Some("hcloud://7".to_owned()), ..Intent::default() };
     let declared = Inputs { intent: declared, ..hetzner() };
     assert_eq!(
-        mended(&host("--provider-id=hcloud://4711"), &first(declared), "CL005").unwrap(),
+        fixed_command(&host("--provider-id=hcloud://4711"), &first(declared), "CL005").unwrap(),
         "--provider-id=hcloud://7"
     );
 }
@@ -175,10 +175,10 @@ fn what_cloud_init_has_from_the_cloud_is_compared_without_facts() {
     let of = |tree: &MemoryTree, rule: &str| severities(&lint(&resolve(tree, inputs("1.33.4"))), rule);
     let wrong = on(HETZNER, "--provider-id=hcloud://42");
     assert_eq!(of(&wrong, "CL005"), [Severity::Error]);
-    assert_eq!(mended(&wrong, &first(inputs("1.33.4")), "CL005").unwrap(), "--provider-id=hcloud://47110815");
+    assert_eq!(fixed_command(&wrong, &first(inputs("1.33.4")), "CL005").unwrap(), "--provider-id=hcloud://47110815");
     let wrong = on(AWS, "--provider-id=aws:///eu-central-1a/i-42");
     let right = "--provider-id=aws:///eu-central-1a/i-0c0ffee0123456789";
-    assert_eq!(mended(&wrong, &first(inputs("1.33.4")), "CL005").unwrap(), right);
+    assert_eq!(fixed_command(&wrong, &first(inputs("1.33.4")), "CL005").unwrap(), right);
     assert_eq!(of(&on(AWS, right), "CL005"), []);
     assert_eq!(of(&on(HETZNER, "--provider-id=metal3://0c0ffee"), "CL005"), [], "another controller's");
     // The server may have been renamed since cloud-init asked.
@@ -191,7 +191,7 @@ fn what_cloud_init_has_from_the_cloud_is_compared_without_facts() {
     }
     let wrong = on(HETZNER, &format!("{EXTERNAL} --hostname-override=node-7"));
     let right = format!("{EXTERNAL} --hostname-override=pool1-4f2a");
-    assert_eq!(mended(&wrong, &first(inputs("1.33.4")), "CL007").unwrap(), right);
+    assert_eq!(fixed_command(&wrong, &first(inputs("1.33.4")), "CL007").unwrap(), right);
     // What the caller says counts more.
     let given = Inputs { cloud: Some(CloudFacts::default()), ..inputs("1.33.4") };
     assert_eq!(found(&wrong, given, "CL007"), [""; 0]);
@@ -241,7 +241,10 @@ fn cl006_wants_an_address_of_this_host() {
     }
     let declared = Intent { node_ip: Some("10.0.0.7".to_owned()), ..Intent::default() };
     let declared = Inputs { intent: declared, ..local() };
-    assert_eq!(mended(&host("--node-ip=10.0.0.8 --v=2"), &declared, "CL006").unwrap(), "--node-ip=10.0.0.7 --v=2");
+    assert_eq!(
+        fixed_command(&host("--node-ip=10.0.0.8 --v=2"), &declared, "CL006").unwrap(),
+        "--node-ip=10.0.0.7 --v=2"
+    );
     assert!(lacks(&judged("--node-ip=10.0.0.7", inputs("1.33.4"), |_| ()), "CL006"));
 }
 
@@ -337,7 +340,7 @@ fn cl008_knows_names_that_are_none() {
     );
     assert_eq!(overridden, [""; 0]);
     let upper = host("--hostname-override=Node-7 --v=2");
-    assert_eq!(mended(&upper, &first(inputs("1.33.4")), "CL008").unwrap(), "--hostname-override=node-7 --v=2");
+    assert_eq!(fixed_command(&upper, &first(inputs("1.33.4")), "CL008").unwrap(), "--hostname-override=node-7 --v=2");
 }
 
 #[test]
@@ -354,8 +357,8 @@ fn cl009_points_at_the_label() {
         ("node-role.kubernetes.io/worker=,a=b,k8s.io/c=d", "a=b"),
         ("node-role.kubernetes.io/worker=", ""),
     ] {
-        let mended = mended(&host(&format!("--node-labels={before}")), &inputs("1.33.4"), "CL009");
-        assert_eq!(mended.unwrap(), format!("--node-labels={after}"), "{before}");
+        let fixed = fixed_command(&host(&format!("--node-labels={before}")), &inputs("1.33.4"), "CL009");
+        assert_eq!(fixed.unwrap(), format!("--node-labels={after}"), "{before}");
     }
     let two = of("--node-labels=kubernetes.io/role=x --node-labels sub.k8s.io/y=z", inputs("1.33.4"), "CL009");
     assert_eq!(two.len(), 2);

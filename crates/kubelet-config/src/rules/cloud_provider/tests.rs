@@ -93,7 +93,7 @@ fn it_is_silent_where_the_flag_arrives_or_nobody_wants_it() {
     assert!(places(&kubeadm(), none).is_empty());
     let report = crate::rules::lint(&crate::kubelet::resolve::resolve(&kubeadm(), Inputs::default()));
     assert!(report.findings.iter().all(|finding| finding.rule != "CL001"));
-    assert!(report.not_checked.iter().any(|one| one.rule == "CL001"), "nobody said whether it is wanted");
+    assert!(report.not_checked.iter().any(|one| one.rule == "CL001"), "the intent does not say whether it is wanted");
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn is_withheld(snapshot: &Snapshot, edit: &Edit) -> bool {
     deletes_a_comment || file.document.as_ref().is_some_and(|document| has_alias(document, at))
 }
 
-/// Whether an alias repeats what stands there: it keeps the place of its anchor.
+/// Whether an alias repeats what is there: it keeps the place of its anchor.
 fn has_alias(document: &Node, at: &Location) -> bool {
     let is_there = |other: &Location| (other.line, other.column) == (at.line, at.column);
     let (mut nodes, mut found) = (vec![document], 0);
@@ -58,7 +58,7 @@ struct Found<'a> {
     index: usize,
 }
 
-/// The entry whose key stands there; entries inside of lists are not looked at.
+/// The entry whose key is there; entries inside of lists are not looked at.
 fn find<'a>(snapshot: &'a Snapshot, at: &Location) -> Option<Found<'a>> {
     let mut files = snapshot.config.files.iter().filter(|file| file.at.file == at.file);
     let mut maps = vec![(files.next()?.document.as_ref()?, None)];
@@ -78,13 +78,13 @@ impl Found<'_> {
         &self.map.entries()[self.index]
     }
 
-    /// Whether the map stands in braces: its entries then have commas between them.
+    /// Whether the map is in braces: its entries then have commas between them.
     fn is_in_braces(&self) -> bool {
         let first = self.map.entries().first().map(|entry| (entry.at.line, entry.at.column));
         first != Some((self.map.at.line, self.map.at.column))
     }
 
-    /// Whether the entry has lines of its own, and its value stands beside its key.
+    /// Whether the entry has lines of its own, and its value is beside its key.
     fn has_own_line(&self) -> bool {
         let entry = self.entry();
         let line = |index: Option<usize>| Some(self.map.entries().get(index?)?.at.line);
@@ -99,7 +99,7 @@ impl Found<'_> {
     }
 }
 
-/// What deletes the field whose key stands there; nothing where that is more than a line.
+/// What deletes the field whose key is there; nothing where that is more than a line.
 pub(in crate::rules) fn deletion(snapshot: &Snapshot, key: &Location) -> Vec<(Location, Change)> {
     let Some(found) = find(snapshot, key).filter(Found::has_own_line) else {
         return Vec::new();
@@ -121,7 +121,7 @@ pub(in crate::rules) fn deletion(snapshot: &Snapshot, key: &Location) -> Vec<(Lo
     }
 }
 
-/// What writes a field before the one whose key stands there.
+/// What writes a field before the one whose key is there.
 pub(in crate::rules) fn addition(
     snapshot: &Snapshot,
     key: &Location,
@@ -145,7 +145,7 @@ pub(in crate::rules) fn addition(
     })
 }
 
-/// What writes another name for the field whose key stands there.
+/// What writes another name for the field whose key is there.
 pub(in crate::rules) fn renaming(snapshot: &Snapshot, key: &Location, name: &str) -> Option<(Location, Change)> {
     let found = find(snapshot, key)?;
     let quote = if is_quoted(found.entry()) { "\"" } else { "" };

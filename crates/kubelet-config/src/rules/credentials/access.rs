@@ -42,7 +42,7 @@ pub(super) fn edited(finding: Finding, snapshot: &Snapshot, path: &str, flag: &s
     }
 }
 
-/// What the value is, and whose default if nobody set it.
+/// What the value is, and where its default comes from if it is not set.
 pub(super) fn cause(snapshot: &Snapshot, path: &str, flag: &str, value: &str) -> String {
     if !settings::is_default(snapshot, path) {
         return format!("{path} is {value}");

@@ -47,7 +47,7 @@ fn the_flags_of_the_file_stay_and_a_flag_that_may_be_overridden_on_purpose_is_no
         )]
     );
     assert_eq!(fixed_files(&labels, &Inputs::default(), "SD001"), [""; 0]);
-    // Of two values nobody knows which one is right.
+    // Of two values it is not known which one is right.
     let other = file.file(OWN, drop_in("--v=2 --cloud-provider=external"));
     assert_eq!(fixed_files(&other, &external(), "SD001"), [""; 0]);
 }

@@ -87,7 +87,7 @@ fn meant<'a>(snapshot: &'a Snapshot, arrived: &Arrived<'_>, stray: &PositionalAr
     all.find(|one| !arrived.lost(&one.value).is_empty())
 }
 
-/// The oddity of an arguments file on whose line the word stands.
+/// The oddity of an arguments file on whose line the word is.
 fn oddity(snapshot: &Snapshot, stray: &PositionalArg) -> Option<Location> {
     let oddities = snapshot.command.oddities.iter();
     let mut same_line = oddities.filter(|oddity| oddity.at.file == stray.at.file && oddity.at.line == stray.at.line);
@@ -216,7 +216,7 @@ fn after_flag(used: &FlagUse, text: &str) -> Option<(String, String)> {
         return Some((format!("{flag}= has an empty value before the blank"), join(text)));
     }
     if used.value_in_next_word && text == "=" {
-        return Some((format!("a blank stands before '=' of {flag}"), join("VALUE")));
+        return Some((format!("a blank is before '=' of {flag}"), join("VALUE")));
     }
     if spec.value.stands_alone() && used.value == "true" {
         let value = if text == "=" { "false" } else { text };
@@ -234,7 +234,7 @@ fn after_flag(used: &FlagUse, text: &str) -> Option<(String, String)> {
     None
 }
 
-/// Whether `--` stands before the word and is nobody's value.
+/// Whether `--` is before the word and is not a value.
 fn behind_dashes(snapshot: &Snapshot, stray: &PositionalArg) -> bool {
     let words = snapshot.command.args.get(1..=stray.word).unwrap_or_default();
     // A use owns its word and, perhaps, the next one; both are in the order of the words.

@@ -105,12 +105,12 @@ fn renamed(mut finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, m
             edited = edited.edit(at, Change::Text(serde_json::Value::from(right).to_string()));
         }
     }
-    // From behind, as an edit moves what stands behind it on its line.
+    // From behind, as an edit moves what is behind it on its line.
     finding.edits = edited.edits.into_iter().rev().collect();
     finding.fix(format!("{fix}, then systemctl restart {unit}"))
 }
 
-/// A flag of the kubelet that stands as a key becomes an item of `kubelet-arg`.
+/// A flag of the kubelet that is as a key becomes an item of `kubelet-arg`.
 fn moved(finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, value: &str) -> Finding {
     let mut finding = with_argument(finding, snapshot, &format!("{}={value}", unknown.key));
     finding.fix = finding.fix.map(|fix| format!("Delete the key at {}, and {fix}", unknown.at));

@@ -7,7 +7,7 @@ use crate::{
     rules::{Finding, Report, Severity},
 };
 
-/// The maps that have a flag which empties them at its first use, the flag, and what stands between key and value;
+/// The maps that have a flag which empties them at its first use, the flag, and what is between key and value;
 /// `LangleSeparatedMapStringString` and `MapStringString` of k8s.io/component-base.
 const MAPS: [(&str, &str, char); 6] = [
     ("evictionHard", "eviction-hard", '<'),

@@ -46,7 +46,7 @@ fn without_a_file_the_command_is_the_place_and_before_the_join_nothing_is_said()
         .file(UNIT, "[Service]\nExecStart=/usr/bin/kubelet --kubeconfig=/k\n")
         .file("/usr/bin/kubelet", "");
     assert!(one(&bare, "RS001").starts_with(&format!("info {UNIT}:2: ")));
-    // The legacy default has no threshold at all: nobody wrote it.
+    // The legacy default has no threshold at all: it was not written.
     assert_eq!(one(&bare, "RS002"), "");
     let flagged = bare.file(UNIT, "[Service]\nExecStart=/usr/bin/kubelet --system-reserved=memory=1Gi\n");
     assert_eq!(one(&flagged, "RS001"), "");

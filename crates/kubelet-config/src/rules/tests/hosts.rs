@@ -1,4 +1,4 @@
-//! The findings on `tests/hosts`, equal in rule, severity and place to what stands in each `expected.json`.
+//! The findings on `tests/hosts`, equal in rule, severity and place to what is in each `expected.json`.
 
 use std::{collections::BTreeSet, path::Path};
 

@@ -50,7 +50,7 @@ struct Reader<'a> {
     environment: &'a Environment,
     split: Split,
     word: Option<Word>,
-    /// The open quote, and where it stands.
+    /// The open quote, and where it is.
     quote: Option<(char, Location)>,
 }
 

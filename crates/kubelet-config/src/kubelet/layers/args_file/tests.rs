@@ -46,7 +46,7 @@ fn kubelite_loses_the_quotes_around_a_blank() {
     let split = by_kubelite("--node-labels=\"a=b c=d\" --v=2\n--x='a b'\n--y=\"ab\"\n");
     assert_eq!(texts(&split), ["--node-labels=a=b", "c=d", "--v=2", "--x=a", "b", "--y=ab"]);
     assert_eq!(oddities(&split), [(1, Oddity::QuoteDeleted), (2, Oddity::QuoteDeleted)]);
-    // The caret stands under the quote.
+    // The caret is under the quote.
     assert_eq!(split.oddities[0].at.column, 15);
 }
 

@@ -78,7 +78,7 @@ fn an_agent_without_options_gets_the_distributions_flags() {
     assert_eq!(command.args[0].text, "kubelet");
     assert!(command.built_in[1]);
     assert_eq!(command.server_disables_cloud_controller, None);
-    // Its configuration is not there yet: what it will hold stands in the place of the kubelet's defaults.
+    // Its configuration is not there yet: what it will hold is in the place of the kubelet's defaults.
     assert!(command.settings.iter().any(|(path, _)| *path == "authorization.mode"));
     let tree = agent("agent").file("/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/00-k3s-defaults.conf", "");
     assert_eq!(launched(&tree).settings, []);

@@ -104,7 +104,7 @@ fn the_hosts_resolve_as_systemd_resolved_them() {
     assert!(count >= 10, "{count} hosts");
 }
 
-/// Every word of every host stands where it says, unless quotes or a specifier changed it.
+/// Every word of every host is where it says, unless quotes or a specifier changed it.
 #[test]
 fn words_stand_where_they_say() {
     let mut checked = 0;
