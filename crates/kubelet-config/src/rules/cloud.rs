@@ -6,7 +6,7 @@ mod api;
 mod name;
 mod provider_id;
 
-use super::{Check, Finding, Report, Severity, at, at::shortened, edit_value::edit_value};
+use super::{Check, Finding, Report, Severity, at, at::shortened};
 use crate::kubelet::{
     flags::{FlagUse, ValueKind, pairs},
     label,
@@ -74,7 +74,7 @@ fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
     } else {
         let fix =
             format!("At {place} write --cloud-provider=external, and run a cloud controller manager in the cluster.");
-        edit_value(finding.fix(fix), snapshot, used, 0..name.len(), "external")
+        finding.fix(fix).edits(at::replacement(snapshot, used, 0..name.len(), "external"))
     });
 }
 
@@ -100,21 +100,14 @@ fn label_forbidden(snapshot: &Snapshot, report: &mut Report) {
         let (key, value) = (shortened(pair.key), shortened(pair.value));
         let place = at::value_part(snapshot, used, pair.offset, pair.text.len());
         let node = name::node_argument(snapshot);
-        // With one of the commas beside it.
-        let end = pair.offset + pair.text.len();
-        let start = pair.offset.saturating_sub(1);
-        let end = if start == pair.offset { used.value.len().min(end + 1) } else { end };
-        let finding = Finding::new(
-            "CL009",
-            Severity::Fatal,
-            place.clone(),
-            format!(
-                "--node-labels sets {key}. The kubelet refuses to start: of the labels in kubernetes.io and k8s.io it may set only \
-                 a few."
-            ),
-        )
-        .fix(format!("Remove the label at {place}, and set it with the API: kubectl label node {node} {key}={value}."));
-        report.add(edit_value(finding, snapshot, used, start..end, ""));
+        let message = format!(
+            "--node-labels sets {key}. The kubelet refuses to start: of the labels in kubernetes.io and k8s.io it may set only \
+             a few."
+        );
+        let fix =
+            format!("Remove the label at {place}, and set it with the API: kubectl label node {node} {key}={value}.");
+        let finding = Finding::new("CL009", Severity::Fatal, place, message).fix(fix);
+        report.add(finding.edits(at::part_deletion(snapshot, used, pair.offset, pair.text.len())));
     }
 }
 

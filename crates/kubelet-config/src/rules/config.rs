@@ -111,32 +111,25 @@ fn unknown(snapshot: &Snapshot, field: &UnknownField) -> Finding {
         return Finding::new("CF002", Severity::Warning, at.clone(), message)
             .fix(format!("{at}: delete the line, or correct the name by the reference of KubeletConfiguration"));
     };
-    let why = why(path, meant);
-    let Some(setting) = snapshot.settings.get(meant).filter(|_| !settings::is_default(snapshot, meant)) else {
-        let top = meant.split('.').next().unwrap_or(meant);
-        let is_essential = fields::find(top).is_some_and(|field| field.is_essential);
-        let severity = if is_essential { Severity::Error } else { Severity::Warning };
-        let default = snapshot.settings.get(meant).map_or_else(String::new, |setting| {
-            let unsafe_default =
-                if meant == "rotateCertificates" { "; the client certificate will expire" } else { "" };
-            format!(", so that {meant} has its default, {}{unsafe_default}", setting.value)
-        });
-        let value =
-            if matches!(field.value.as_str(), "[…]" | "{…}") { String::new() } else { format!(" {}", field.value) };
-        let (parent, name) = meant.rsplit_once('.').unwrap_or(("", meant));
-        let is_sibling = path.rsplit_once('.').map_or("", |(parent, _)| parent) == parent;
-        let edit = edits::renaming(snapshot, at, name).filter(|_| is_sibling);
-        let written = if is_sibling { name } else { meant };
-        let message = format!("the kubelet has no field {path}{why}: {ignores}{default}. Did you mean {meant}?");
-        return Finding::new("CF002", severity, at.clone(), message)
-            .fix(format!("{at}: write {written}:{value}, then {then}"))
-            .edits(edit);
-    };
-    let message =
-        format!("the kubelet has no field {path}{why}: {ignores}; {meant} is set elsewhere, to {}", setting.value);
-    Finding::new("CF002", Severity::Warning, at.clone(), message)
-        .fix(format!("{at}: delete {path}, then {then}"))
-        .edits(edits::deletion(snapshot, at))
+    let result = snapshot.settings.get(meant).map(|_| format!(", so that {}", settings::shown(snapshot, meant)));
+    let (why, result) = (why(path, meant), result.unwrap_or_default());
+    let message = format!("the kubelet has no field {path}{why}: {ignores}{result}");
+    if !settings::is_default(snapshot, meant) {
+        return Finding::new("CF002", Severity::Warning, at.clone(), message)
+            .fix(format!("{at}: delete {path}, then {then}"))
+            .edits(edits::deletion(snapshot, at));
+    }
+    let top = meant.split('.').next().unwrap_or(meant);
+    let is_essential = fields::find(top).is_some_and(|field| field.is_essential);
+    let severity = if is_essential { Severity::Error } else { Severity::Warning };
+    let expires = if meant == "rotateCertificates" { "; the client certificate will expire" } else { "" };
+    let value = if matches!(field.value.as_str(), "[…]" | "{…}") { "" } else { &format!(" {}", field.value) };
+    let (parent, name) = meant.rsplit_once('.').unwrap_or(("", meant));
+    let is_sibling = path.rsplit_once('.').map_or("", |(parent, _)| parent) == parent;
+    let written = if is_sibling { name } else { meant };
+    Finding::new("CF002", severity, at.clone(), format!("{message}{expires}. Did you mean {meant}?"))
+        .fix(format!("{at}: write {written}:{value}, then {then}"))
+        .edits(edits::renaming(snapshot, at, name).filter(|_| is_sibling))
 }
 
 /// What the kubelet does with an unknown field of that file.

@@ -52,9 +52,6 @@ fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
     if settings::are_managed(snapshot) {
         return;
     }
-    if !settings::are_known(snapshot) {
-        return report.not_checked(ID, settings::COMMAND);
-    }
     let machine = &snapshot.machine;
     let Some((at, reason)) = unusable(&machine.kubeconfig) else {
         return;

@@ -12,9 +12,6 @@ pub(super) const RULES: &[(&str, Check)] =
     &[("KN001", swap_on), ("KN002", ip_forward), ("KN003", br_netfilter), ("KN004", protect_kernel_defaults)];
 
 fn swap_on(snapshot: &Snapshot, report: &mut Report) {
-    if !settings::are_known(snapshot) {
-        return report.not_checked("KN001", settings::COMMAND);
-    }
     let Some(swaps) = &snapshot.machine.kernel.swaps else {
         return report.not_checked("KN001", "/proc/swaps of the host");
     };
@@ -148,9 +145,6 @@ const PROTECTED: &[(&str, &str)] = &[
 ];
 
 fn protect_kernel_defaults(snapshot: &Snapshot, report: &mut Report) {
-    if !settings::are_known(snapshot) {
-        return report.not_checked("KN004", settings::COMMAND);
-    }
     if snapshot.settings.bool("protectKernelDefaults") != Some(true) {
         return;
     }

@@ -9,11 +9,9 @@ mod config;
 mod credentials;
 mod drift;
 mod dropins;
-mod edit_value;
 mod encoding;
 mod env_files;
 mod environment;
-mod field;
 mod flags;
 mod kernel;
 mod layers;
@@ -132,6 +130,13 @@ impl Finding {
     #[must_use]
     pub fn fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(fix.into());
+        self
+    }
+
+    /// With more to do.
+    #[must_use]
+    pub fn and_fix(mut self, more: &str) -> Self {
+        self.fix = self.fix.map(|fix| format!("{fix}; {more}"));
         self
     }
 
@@ -263,8 +268,11 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
 /// ```
 pub fn lint(snapshot: &Snapshot) -> Report {
     let mut report = Report::default();
-    for (_, check) in FAMILIES.iter().copied().flatten() {
-        check(snapshot, &mut report);
+    for (rule, check) in FAMILIES.iter().copied().flatten() {
+        match settings::unknown_for(snapshot, rule) {
+            Some(lacks) => report.not_checked(rule, lacks),
+            None => check(snapshot, &mut report),
+        }
     }
     order::settle(&mut report);
     config::edits::withhold(snapshot, &mut report);

@@ -1,8 +1,7 @@
 //! RT: the container runtime and the cgroups that it shares with the kubelet.
 
-use super::{Check, Finding, Report, Severity, field, settings};
+use super::{Check, Finding, Report, Severity, settings};
 use crate::kubelet::{
-    effective::From,
     location::Location,
     machine::{Runtime, RuntimeKind, Socket},
     snapshot::{Lifecycle, Snapshot},
@@ -13,9 +12,6 @@ pub(super) const RULES: &[(&str, Check)] =
     &[("RT001", socket_missing), ("RT002", plugin_disabled), ("RT003", driver_mismatch), ("RT005", cgroup_v1)];
 
 fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
-    if !settings::are_known(snapshot) {
-        return report.not_checked("RT001", settings::COMMAND);
-    }
     let machine = &snapshot.machine;
     let (Some(path), Some(socket)) = (&machine.cri.socket_path, &machine.cri.socket) else {
         return report.not_checked("RT001", "a look at the runtime's socket on the running host");
@@ -142,12 +138,6 @@ fn driver_name(is_systemd: bool) -> &'static str {
 fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "RT003";
     const FIELD: &str = "cgroupDriver";
-    if !settings::are_known(snapshot) {
-        return report.not_checked(ID, settings::COMMAND);
-    }
-    if settings::are_to_come(snapshot) && settings::is_default(snapshot, FIELD) {
-        return report.not_checked(ID, "the kubelet's configuration, which is still to be written");
-    }
     // k3s and RKE2 set both sides when they start; MicroK8s' words come from a file.
     if settings::are_managed(snapshot) && settings::is_default(snapshot, FIELD) {
         return;
@@ -174,43 +164,35 @@ fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
     } else {
         format!("{runtime_name} uses {wanted} ({})", theirs.at)
     };
-    let from = snapshot.settings.get(FIELD).map(|setting| &setting.from);
-    let ours_by = match from {
-        Some(From::Flag(_) | From::File(_)) => format!("cgroupDriver is {ours}"),
-        _ => format!(
-            "cgroupDriver is {ours}, the default ({})",
-            settings::by_default(snapshot, FIELD, "--cgroup-driver")
-        ),
-    };
+    let shown = settings::shown(snapshot, FIELD);
     let message = format!(
-        "{ours_by}, but {theirs_by}. {why}, so the kubelet uses {ours}: pods fail to start, or kubelet and runtime account \
+        "{shown}, but {theirs_by}. {why}, so the kubelet uses {ours}: pods fail to start, or kubelet and runtime account \
          for them in different cgroups."
     );
     let at = settings::place(snapshot, FIELD);
-    let mut finding = Finding::new(ID, Severity::Error, at, message)
-        .fix(driver_fix(snapshot, theirs.value, &theirs.at, runtime.kind))
-        .step(theirs.at.clone(), format!("{runtime_name} uses {wanted}"));
-    if theirs.value && !matches!(from, Some(From::Flag(_))) {
-        finding = field::set(finding, snapshot, FIELD, &wanted.into());
-    }
-    report.add(finding);
+    let finding =
+        Finding::new(ID, Severity::Error, at, message).step(theirs.at.clone(), format!("{runtime_name} uses {wanted}"));
+    let finding = with_systemd_driver(finding, snapshot, theirs.value, &theirs.at, runtime.kind);
+    report.add(finding.and_fix("drain the node first, as running pods keep their old cgroups"));
 }
 
 /// Both sides should use systemd's driver on a host that systemd runs: the fix changes the side that does not.
-fn driver_fix(snapshot: &Snapshot, is_systemd: bool, at: &Location, kind: RuntimeKind) -> String {
-    let drain = "drain the node first, as running pods keep their old cgroups";
-    if is_systemd {
-        let (field, flag) = ("cgroupDriver: systemd", "--cgroup-driver=systemd");
-        let edit = settings::edit(snapshot, "cgroupDriver", field, flag);
-        return format!("{edit} ({drain})");
-    }
+fn with_systemd_driver(
+    finding: Finding,
+    snapshot: &Snapshot,
+    is_systemd: bool,
+    at: &Location,
+    kind: RuntimeKind,
+) -> Finding {
     match kind {
-        RuntimeKind::Containerd => format!(
-            "{}: set SystemdCgroup = true in the options of the default runtime, then systemctl restart containerd \
-             ({drain})",
+        _ if is_systemd => settings::set(finding, snapshot, "cgroupDriver", "systemd"),
+        RuntimeKind::Containerd => finding.fix(format!(
+            "{}: set SystemdCgroup = true in the options of the default runtime, then systemctl restart containerd",
             at.file
-        ),
-        RuntimeKind::Crio => format!("{at}: write cgroup_manager = \"systemd\", then systemctl restart crio ({drain})"),
+        )),
+        RuntimeKind::Crio => {
+            finding.fix(format!("{at}: write cgroup_manager = \"systemd\", then systemctl restart crio"))
+        }
     }
 }
 

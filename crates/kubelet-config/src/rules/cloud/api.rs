@@ -9,7 +9,7 @@ use crate::{
         snapshot::{CloudFacts, ClusterFacts, Snapshot},
         version::Version,
     },
-    rules::{Finding, Report, Severity, UNINITIALIZED, UNINITIALIZED_TOO_LATE_SECS, at, settings},
+    rules::{Finding, Report, Severity, UNINITIALIZED, UNINITIALIZED_TOO_LATE_SECS, at, lost::duration, settings},
 };
 
 /// After how long an uninitialised Node is worth a warning: a cloud controller usually takes 1 to 30 s.
@@ -51,20 +51,13 @@ pub(super) fn registered_before(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let age = cluster.node_age_secs.map_or(String::new(), |age| format!(" {} ago", duration(age)));
-    let (place, name) = (at::flag(snapshot, used), name::node_argument(snapshot));
-    let unit = &snapshot.unit.name;
-    report.add(
-        Finding::new(
-            "CL004",
-            Severity::Error,
-            place,
-            format!(
-                "This Node was created{age}, when the kubelet did not have --cloud-provider=external yet. So it has neither \
-                 the uninitialized taint nor spec.providerID, and the cloud controller ignores it."
-            ),
-        )
-        .fix(format!("Let the kubelet create the Node again: kubectl delete node {name}; systemctl restart {unit}.")),
+    let (name, unit) = (name::node_argument(snapshot), &snapshot.unit.name);
+    let message = format!(
+        "This Node was created{age}, when the kubelet did not have --cloud-provider=external yet. So it has neither the \
+         uninitialized taint nor spec.providerID, and the cloud controller ignores it."
     );
+    let fix = format!("Let the kubelet create the Node again: kubectl delete node {name}; systemctl restart {unit}.");
+    report.add(Finding::new("CL004", Severity::Error, at::flag(snapshot, used), message).fix(fix));
 }
 
 pub(super) fn taint_stuck(snapshot: &Snapshot, report: &mut Report) {
@@ -88,23 +81,15 @@ pub(super) fn taint_stuck(snapshot: &Snapshot, report: &mut Report) {
         UNINITIALIZED_TOO_LATE_SECS.. => Severity::Error,
     };
     let place = used.map_or_else(|| settings::command(snapshot), |used| at::flag(snapshot, used));
-    report.add(
-        Finding::new(
-            "CP005",
-            severity,
-            place,
-            format!(
-                "This Node has had the taint {UNINITIALIZED} for {}. No cloud controller has initialized it, and most pods \
-                 cannot run on it.",
-                duration(age)
-            ),
-        )
-        .fix(
-            "Find the cloud controller with kubectl get pods -A -o wide | grep cloud-controller. Check that it tolerates \
-             the taints uninitialized and not-ready, that its token is valid, and in its log whether it finds a server \
-             of this Node's name or providerID.",
-        ),
+    let message = format!(
+        "This Node has had the taint {UNINITIALIZED} for {}. No cloud controller has initialized it, and most pods cannot \
+         run on it.",
+        duration(age)
     );
+    let fix = "Find the cloud controller with kubectl get pods -A -o wide | grep cloud-controller. Check that it \
+               tolerates the taints uninitialized and not-ready, that its token is valid, and in its log whether it \
+               finds a server of this Node's name or providerID.";
+    report.add(Finding::new("CP005", severity, place, message).fix(fix));
 }
 
 /// CL005 where the kubelet is given no providerID: who needs it, and the Node has none.
@@ -119,19 +104,13 @@ pub(super) fn provider_id_absent(snapshot: &Snapshot, report: &mut Report) {
     }
     let own = snapshot.cloud.as_ref().ok().and_then(CloudFacts::provider_id);
     let id = own.as_deref().unwrap_or("CLOUD://ID with this machine's id in its cloud");
-    report.add(
-        Finding::new(
-            "CL005",
-            Severity::Warning,
-            settings::command(snapshot),
-            "This Node has no spec.providerID, and other Nodes have one. The autoscaler takes this server for one that has \
-             not registered, and deletes it.",
-        )
-        .fix(format!(
-            "Give the kubelet --cloud-provider=external, or --provider-id={id}. Then delete the Node and restart the \
-             kubelet, which creates it again.",
-        )),
+    let message = "This Node has no spec.providerID, and other Nodes have one. The autoscaler takes this server for one \
+                   that has not registered, and deletes it.";
+    let fix = format!(
+        "Give the kubelet --cloud-provider=external, or --provider-id={id}. Then delete the Node and restart the kubelet, \
+         which creates it again.",
     );
+    report.add(Finding::new("CL005", Severity::Warning, settings::command(snapshot), message).fix(fix));
 }
 
 pub(super) fn version_skew(snapshot: &Snapshot, report: &mut Report) {
@@ -174,14 +153,4 @@ pub(super) fn version_skew(snapshot: &Snapshot, report: &mut Report) {
         Some(image) => finding.step(image, "the API server of this host"),
         None => finding,
     });
-}
-
-/// `90 s`, `15 min`, `3 h`, `2 d`.
-fn duration(secs: u64) -> String {
-    match secs {
-        ..120 => format!("{secs} s"),
-        120..7_200 => format!("{} min", secs / 60),
-        7_200..172_800 => format!("{} h", secs / 3_600),
-        _ => format!("{} d", secs / 86_400),
-    }
 }

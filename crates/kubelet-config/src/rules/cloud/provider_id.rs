@@ -7,7 +7,7 @@ use crate::{
         location::Location,
         snapshot::{Lifecycle, Snapshot},
     },
-    rules::{Finding, Report, Severity, at, at::shortened, edit_value::edit_value},
+    rules::{Finding, Report, Severity, at, at::shortened},
 };
 
 /// The providerID that the kubelet gives its Node, and where it says so.
@@ -76,7 +76,7 @@ pub(super) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
             match snapshot.flags.last("provider-id") {
                 // The Node would have to be deleted first.
                 _ if snapshot.lifecycle != Lifecycle::BeforeFirstStart => finding,
-                Some(used) => edit_value(finding, snapshot, used, 0..used.value.len(), right),
+                Some(used) => finding.edits(at::replacement(snapshot, used, 0..used.value.len(), &right)),
                 None => finding.edit(&place, Change::Text(right)),
             }
         }

@@ -355,11 +355,12 @@ fn cl009_points_at_the_label() {
     for (before, after) in [
         ("pool=blue,node-role.kubernetes.io/worker=,a=b", "pool=blue,a=b"),
         ("node-role.kubernetes.io/worker=,a=b,k8s.io/c=d", "a=b"),
-        ("node-role.kubernetes.io/worker=", ""),
     ] {
         let fixed = fixed_command(&host(&format!("--node-labels={before}")), &inputs("1.33.4"), "CL009");
         assert_eq!(fixed.unwrap(), format!("--node-labels={after}"), "{before}");
     }
+    let alone = host("--node-labels=node-role.kubernetes.io/worker=");
+    assert_eq!(fixed_command(&alone, &inputs("1.33.4"), "CL009").unwrap(), "");
     let two = of("--node-labels=kubernetes.io/role=x --node-labels sub.k8s.io/y=z", inputs("1.33.4"), "CL009");
     assert_eq!(two.len(), 2);
 }

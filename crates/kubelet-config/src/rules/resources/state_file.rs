@@ -8,9 +8,6 @@ use crate::{
 };
 
 pub(super) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
-    if !super::is_judgeable(snapshot, report, "RS006") {
-        return;
-    }
     let unit = &snapshot.unit.name;
     let commands = snapshot.unit.settings.get(&("Service".to_owned(), "ExecStartPre".to_owned()));
     let commands = commands.map(|commands| commands.value.as_str());
