@@ -74,30 +74,16 @@ impl Remedy {
 
 /// An assignment as one would write it into an environment file.
 pub(super) fn env_file_line(name: &str, value: &str) -> String {
-    if value.contains(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | '$' | '`')) {
-        let mut escaped = String::with_capacity(value.len() + 2);
-        for c in value.chars() {
-            if matches!(c, '"' | '\\' | '$' | '`') {
-                escaped.push('\\');
-            }
-            escaped.push(c);
-        }
-        format!("{name}=\"{escaped}\"")
-    } else {
-        format!("{name}={value}")
+    if !value.contains(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | '$' | '`')) {
+        return format!("{name}={value}");
     }
+    let escaped = value.replace('\\', r"\\").replace('"', r#"\""#).replace('$', r"\$").replace('`', r"\`");
+    format!("{name}=\"{escaped}\"")
 }
 
 /// An assignment as one would write it behind `Environment=`.
 pub(super) fn environment_word(name: &str, value: &str) -> String {
-    let mut escaped = String::with_capacity(value.len());
-    for c in value.chars() {
-        match c {
-            '"' | '\\' => escaped.extend(['\\', c]),
-            '%' => escaped.push_str("%%"),
-            c => escaped.push(c),
-        }
-    }
+    let escaped = value.replace('\\', r"\\").replace('"', r#"\""#).replace('%', "%%");
     format!("\"{name}={escaped}\"")
 }
 
@@ -255,25 +241,19 @@ fn joined(name: &str, value: &str, flags: &[String]) -> (String, bool) {
         .filter(|flag| table::find(&flag.name).is_none_or(|spec| spec.repeat == Repeat::LastWins))
         .map(|flag| flag.name)
         .collect();
-    let mut kept = Vec::new();
+    let mut kept = value.to_owned();
     let mut replaces = false;
-    let mut words = value.split_whitespace().filter(|word| !is_variable(word, name)).peekable();
-    while let Some(word) = words.next() {
-        let (name, has_value) = match word.strip_prefix("--").and_then(|word| word.split_once('=')) {
-            Some((name, _)) => (name, true),
-            None => (word.trim_start_matches('-'), false),
-        };
-        if !word.starts_with("--") || !new.contains(&name.replace('_', "-")) {
-            kept.push(word);
-            continue;
+    for old in flags_in(value).iter().rev().filter(|old| new.contains(&old.name)) {
+        let mut end = old.offset + old.text.len();
+        if let Some(next) = old.next {
+            end += value[end..].find(next).map_or(0, |gap| gap + next.len());
         }
+        kept.replace_range(old.offset..end, "");
         replaces = true;
-        if !has_value && words.peek().is_some_and(|next| !next.starts_with('-')) {
-            words.next();
-        }
     }
-    kept.extend(flags.iter().map(String::as_str));
-    (kept.join(" "), replaces)
+    let words = kept.split_whitespace().filter(|word| !is_variable(word, name));
+    let words: Vec<&str> = words.chain(flags.iter().map(String::as_str)).collect();
+    (words.join(" "), replaces)
 }
 
 /// `NAME=value` in a text that was meant to be one assignment, without the quotes around it or around the value.
