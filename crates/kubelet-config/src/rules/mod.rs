@@ -172,6 +172,13 @@ impl Finding {
         self
     }
 
+    /// With steps of the chain, if there are any.
+    #[must_use]
+    pub fn steps<T: Into<String>>(mut self, steps: impl IntoIterator<Item = (Location, T)>) -> Self {
+        self.chain.extend(steps.into_iter().map(|(at, text)| Step { at, text: text.into() }));
+        self
+    }
+
     /// With the finding that explains it.
     #[must_use]
     pub fn caused_by(mut self, rule: &'static str, at: Location) -> Self {

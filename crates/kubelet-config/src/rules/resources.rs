@@ -284,20 +284,15 @@ fn enforce_cgroup_missing(snapshot: &Snapshot, report: &mut Report) {
         let message = format!("enforceNodeAllocatable has {written}, but {why}. The kubelet exits at its start.");
         let fix =
             format!("{place}: remove {written} from enforceNodeAllocatable, or {or}; then systemctl restart {unit}");
-        let mut finding = Finding::new("RS005", Severity::Fatal, place, message).fix(fix);
+        let step = cgroup.map(|name| (settings::place(snapshot, field), format!("{field} is {name}")));
+        let finding = Finding::new("RS005", Severity::Fatal, place, message).fix(fix).steps(step);
         // A line of its own: the list has other items.
-        let list = snapshot.config.entry(PATH);
-        let item = list.and_then(|list| list.node.items().iter().find(|item| item.text().as_deref() == Some(*written)));
-        if let (Some(list), Some(item)) = (list, item)
-            && item.at.line != list.at.line
-            && list.node.items().len() > 1
-        {
-            finding = finding.edit(&item.at, Change::Lines(Vec::new()));
-        }
-        report.add(match cgroup {
-            Some(name) => finding.step(settings::place(snapshot, field), format!("{field} is {name}")),
-            None => finding,
+        let list = snapshot.config.entry(PATH).filter(|list| list.node.items().len() > 1);
+        let item = list.and_then(|list| {
+            let mut items = list.node.items().iter().filter(|item| item.at.line != list.at.line);
+            items.find(|item| item.text().as_deref() == Some(*written))
         });
+        report.add(finding.edits(item.map(|item| (item.at.clone(), Change::Lines(Vec::new())))));
     }
 }
 

@@ -148,9 +148,7 @@ pub(super) fn version_skew(snapshot: &Snapshot, report: &mut Report) {
         && new > old
         && cluster.is_some_and(|cluster| cluster.server_version_at.is_some());
     let severity = if is_to_come { Severity::Warning } else { Severity::Error };
-    let finding = Finding::new(ID, severity, at, message).fix(fix);
-    report.add(match cluster.and_then(|cluster| cluster.server_version_at.clone()) {
-        Some(image) => finding.step(image, "the API server of this host"),
-        None => finding,
-    });
+    let image = cluster.and_then(|cluster| cluster.server_version_at.clone());
+    let step = image.map(|image| (image, "the API server of this host"));
+    report.add(Finding::new(ID, severity, at, message).fix(fix).steps(step));
 }

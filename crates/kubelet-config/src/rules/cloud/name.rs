@@ -84,10 +84,8 @@ fn cloud_has_another(snapshot: &Snapshot, report: &mut Report, name: &str, place
         "The Node's name will be {name}, but the cloud's name of this machine is {known}. The cloud controller looks for \
          a server named {name}, finds none and may delete the Node."
     );
-    let mut finding = Finding::new("CL007", severity, place.clone(), message);
-    if let Some(file) = &cloud.at {
-        finding = finding.step(file.clone(), format!("cloud-init has the name {known} from the cloud"));
-    }
+    let file = cloud.at.clone().map(|file| (file, format!("cloud-init has the name {known} from the cloud")));
+    let finding = Finding::new("CL007", severity, place.clone(), message).steps(file);
     report.add(named(finding, snapshot, place, Some(known)).and_fix(&format!(
         "If the kubelet has registered as {name} already, it also needs a new client certificate, and that Node has to be \
          deleted."

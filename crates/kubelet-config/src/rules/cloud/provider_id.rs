@@ -65,10 +65,9 @@ pub(super) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
              wrong server."
         )
     };
-    let mut finding = Finding::new("CL005", Severity::Error, place.clone(), message);
-    if let Some(file) = cloud.ok().and_then(|cloud| cloud.at.as_ref()) {
-        finding = finding.step(file.clone(), "cloud-init has this machine's id from the cloud");
-    }
+    let file = cloud.ok().and_then(|cloud| cloud.at.clone());
+    let finding = Finding::new("CL005", Severity::Error, place.clone(), message)
+        .steps(file.map(|file| (file, "cloud-init has this machine's id from the cloud")));
     report.add(match right.filter(|right| malformed(right).is_none()) {
         Some(right) => {
             let finding =

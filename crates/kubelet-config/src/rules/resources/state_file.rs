@@ -40,34 +40,15 @@ pub(super) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-/// Programs that people let run before the kubelet, and that remove no file but those on their command line.
-const PROGRAMS: [&str; 16] = [
-    "chmod",
-    "chown",
-    "cp",
-    "echo",
-    "iptables",
-    "ln",
-    "mkdir",
-    "modprobe",
-    "mount",
-    "restorecon",
-    "rm",
-    "sleep",
-    "swapoff",
-    "sysctl",
-    "systemctl",
-    "true",
-];
-
-/// Whether commands may remove a state file without its name: by a pattern, or in a script. They are joined by blanks.
+/// Whether commands may remove a state file without its name: by a pattern, in a script, or in a program that comes with
+/// no package. They are joined by blanks.
 fn may_remove_it(commands: &str) -> bool {
-    let mut words = commands.split_whitespace().enumerate();
+    const PACKAGED: [&str; 4] = ["/bin", "/sbin", "/usr/bin", "/usr/sbin"];
+    let mut words = commands.split_whitespace().map(|word| word.trim_start_matches(['-', '+', '!', '@', ':']));
     commands.contains("_state")
-        || words.any(|(index, word)| {
-            let word = word.trim_start_matches(['-', '+', '!', '@', ':']);
+        || words.any(|word| {
             let (folder, name) = word.rsplit_once('/').unwrap_or(("", word));
-            let is_program = index == 0 || folder.ends_with("bin") || folder.starts_with("/opt");
-            matches!(name.rsplit_once('.'), Some((_, "sh"))) || is_program && !PROGRAMS.contains(&name)
+            let is_foreign = folder.ends_with("bin") && !PACKAGED.contains(&folder) || folder.starts_with("/opt");
+            is_foreign || name.ends_with("sh")
         })
 }
