@@ -23,7 +23,7 @@ pub mod quantity;
 pub mod resolve;
 pub mod snapshot;
 pub mod systemd;
-mod table;
+pub(crate) mod table;
 pub mod text;
 pub mod tree;
 pub mod unread;

@@ -6,7 +6,7 @@ mod api;
 mod name;
 mod provider_id;
 
-use super::{Check, Finding, Report, Severity, at, at::shortened};
+use super::{Check, Finding, Report, Severity, at, at::shortened, lost::MAX_FINDINGS};
 use crate::kubelet::{
     flags::{FlagUse, ValueKind, pairs},
     label,
@@ -96,7 +96,7 @@ fn label_forbidden(snapshot: &Snapshot, report: &mut Report) {
         let pairs = pairs(ValueKind::Labels, &used.value).into_iter();
         pairs.map(move |pair| (used, pair))
     });
-    for (used, pair) in labels.filter(|(_, pair)| label::is_forbidden(pair.key)).take(MAX_LABELS) {
+    for (used, pair) in labels.filter(|(_, pair)| label::is_forbidden(pair.key)).take(MAX_FINDINGS) {
         let (key, value) = (shortened(pair.key), shortened(pair.value));
         let place = at::value_part(snapshot, used, pair.offset, pair.text.len());
         let node = name::node_argument(snapshot);
@@ -110,9 +110,6 @@ fn label_forbidden(snapshot: &Snapshot, report: &mut Report) {
         report.add(finding.edits(at::part_deletion(snapshot, used, pair.offset, pair.text.len())));
     }
 }
-
-/// How many forbidden labels are worth naming: the kubelet refuses at the first.
-const MAX_LABELS: usize = 32;
 
 #[cfg(test)]
 mod tests;

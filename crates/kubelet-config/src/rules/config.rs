@@ -33,24 +33,33 @@ fn restart(snapshot: &Snapshot) -> String {
 
 fn unreadable(snapshot: &Snapshot, report: &mut Report) {
     for file in &snapshot.config.files {
-        match &file.state {
-            ConfigFileState::Bad { at, reason, right } if !(file.drop_in && file.lacks_kind()) => {
-                let message = format!("the kubelet cannot load {}: {reason}; it exits", file.at);
-                let finding = Finding::new("CF001", Severity::Fatal, at.clone(), message);
-                let then = restart(snapshot);
-                let finding = match right {
-                    Some(right) => finding
-                        .fix(format!("at {at}: write {right}, then {then}"))
-                        .edit(at, Change::Text(right.clone())),
-                    None if file.lacks_kind() => add_kind(snapshot, finding, file),
-                    None => finding.fix(format!("correct {at}, then {then}")),
-                };
-                report.add(finding.step(file.declared.clone(), "names the file"));
-            }
-            ConfigFileState::Missing if !file.drop_in => report.add(missing(snapshot, file)),
-            _ => {}
+        if file.state == ConfigFileState::Missing && !file.drop_in {
+            report.add(missing(snapshot, file));
+        } else if !(file.drop_in && file.lacks_kind()) {
+            report.findings.extend(bad(snapshot, file, "CF001"));
         }
     }
+}
+
+fn bad_kind(snapshot: &Snapshot, report: &mut Report) {
+    let files = snapshot.config.files.iter().filter(|file| file.drop_in && file.lacks_kind());
+    report.findings.extend(files.filter_map(|file| bad(snapshot, file, "CF005")));
+}
+
+fn bad(snapshot: &Snapshot, file: &ConfigFile, rule: &'static str) -> Option<Finding> {
+    let ConfigFileState::Bad { at, reason, right } = &file.state else {
+        return None;
+    };
+    let message = format!("the kubelet cannot load {}: {reason}; it exits", file.at);
+    let finding = Finding::new(rule, Severity::Fatal, at.clone(), message).step(file.declared.clone(), "names it");
+    let then = restart(snapshot);
+    Some(match right {
+        Some(right) => {
+            finding.fix(format!("at {at}: write {right}, then {then}")).edit(at, Change::Text(right.clone()))
+        }
+        None if file.lacks_kind() => add_kind(snapshot, finding, file),
+        None => finding.fix(format!("correct {at}, then {then}")),
+    })
 }
 
 fn missing(snapshot: &Snapshot, file: &ConfigFile) -> Finding {
@@ -64,17 +73,6 @@ fn missing(snapshot: &Snapshot, file: &ConfigFile) -> Finding {
     let fix = format!("run kubeadm join, which writes {file}, or correct the path at {at}");
     let message = format!("--config names {file}, which does not exist: the kubelet exits");
     Finding::new("CF001", Severity::Fatal, at, message).fix(fix)
-}
-
-fn bad_kind(snapshot: &Snapshot, report: &mut Report) {
-    for file in snapshot.config.files.iter().filter(|file| file.drop_in && file.lacks_kind()) {
-        let ConfigFileState::Bad { at, reason, .. } = &file.state else {
-            continue;
-        };
-        let message = format!("the drop-in {} {reason}: the kubelet exits", file.at);
-        let finding = Finding::new("CF005", Severity::Fatal, at.clone(), message);
-        report.add(add_kind(snapshot, finding, file).step(file.declared.clone(), "names the folder"));
-    }
 }
 
 /// With what adds `kind` and `apiVersion`, as far as they are missing.

@@ -9,38 +9,10 @@ use super::{
     super::{Finding, Report, Severity, settings},
     restart,
 };
-use crate::kubelet::{flags::duration_nanos, snapshot::Snapshot, text::shortened};
+use crate::kubelet::{flags::duration_nanos, snapshot::Snapshot, table::rows, text::shortened};
 
-/// Whole numbers, with the least and the greatest that are taken.
-const RANGES: &[(&str, i64, i64)] = &[
-    ("eventBurst", 0, i64::MAX),
-    ("eventRecordQPS", 0, i64::MAX),
-    ("healthzPort", 0, 65535),
-    ("imageGCHighThresholdPercent", 0, 100),
-    ("imageGCLowThresholdPercent", 0, 100),
-    ("iptablesDropBit", 0, 31),
-    ("iptablesMasqueradeBit", 0, 31),
-    ("kubeAPIBurst", 0, i64::MAX),
-    ("kubeAPIQPS", 0, i64::MAX),
-    ("maxOpenFiles", 0, i64::MAX),
-    ("maxParallelImagePulls", 1, i64::MAX),
-    ("maxPods", 0, i64::MAX),
-    ("nodeLeaseDurationSeconds", 1, i64::MAX),
-    ("nodeStatusMaxImages", -1, i64::MAX),
-    ("oomScoreAdj", -1000, 1000),
-    ("podsPerCore", 0, i64::MAX),
-    ("port", 1, 65535),
-    ("readOnlyPort", 0, 65535),
-    ("registryBurst", 0, i64::MAX),
-    ("registryPullQPS", 0, i64::MAX),
-];
-
-/// Texts, with those that are taken.
-const WORDS: &[(&str, &[&str])] = &[
-    ("hairpinMode", &["promiscuous-bridge", "hairpin-veth", "none"]),
-    ("topologyManagerPolicy", &["none", "best-effort", "restricted", "single-numa-node"]),
-    ("topologyManagerScope", &["container", "pod"]),
-];
+/// What the kubelet takes for each setting, `0..100` or `one|other`.
+const LIMITS: &str = include_str!("limits.txt");
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -53,23 +25,27 @@ pub(super) fn invalid(snapshot: &Snapshot, report: &mut Report) {
             restart(snapshot)
         )));
     };
-    for (path, least, most) in RANGES {
-        if let Some(value) = snapshot.settings.int(path).filter(|value| value < least || value > most) {
-            let range = if *most == i64::MAX { format!("{least} or more") } else { format!("{least} to {most}") };
-            let message = format!("{path} is {value}, and the kubelet takes {range}");
-            refuse(path, message, &format!("a value of {range}"));
-        }
-    }
-    for (path, taken) in WORDS {
-        if let Some(text) = snapshot.settings.text(path).filter(|text| !taken.contains(text)) {
-            let words = taken.join(", ");
-            let message = format!("{path} is '{}', and the kubelet takes one of {words}", shortened(text));
-            refuse(path, message, &format!("one of {words}"));
-        }
+    for [path, taken] in rows(LIMITS).filter(|[path, taken]| !is_taken(snapshot, path, taken)) {
+        let taken = match taken.strip_suffix("..") {
+            Some(least) => format!("{least} or more"),
+            None => taken.replace("..", " to ").replace('|', " or "),
+        };
+        refuse(path, format!("{}, and the kubelet takes {taken}", settings::shown(snapshot, path)), &taken);
     }
     contradictions(snapshot, &mut refuse);
     periods(snapshot, &mut refuse);
     report.findings.extend(run_once(snapshot).into_iter().chain(image_thresholds(snapshot)));
+}
+
+fn is_taken(snapshot: &Snapshot, path: &str, taken: &str) -> bool {
+    let settings = &snapshot.settings;
+    let is_in = |value: i64, least: &str, most: &str| {
+        least.parse().is_ok_and(|least| value >= least) && most.parse().map_or(true, |most| value <= most)
+    };
+    match taken.split_once("..") {
+        Some((least, most)) => settings.int(path).is_none_or(|value| is_in(value, least, most)),
+        None => settings.text(path).is_none_or(|text| taken.split('|').any(|word| word == text)),
+    }
 }
 
 fn refused(snapshot: &Snapshot, path: &str, message: &str) -> Finding {

@@ -40,15 +40,17 @@ fn finding(snapshot: &Snapshot, unknown: &UnknownOption) -> Finding {
     let version = snapshot.version.as_ref();
     let is_listed = version.is_some_and(|version| RELEASES.contains(&version.minor));
     let may_know = !is_listed && (version.is_some() || unknown.is_fatal);
-    let (severity, result) = match (unknown.is_fatal, lost.is_empty()) {
-        (true, _) if may_know => (
-            Severity::Warning,
-            format!("a {program} that does not know it exits with `flag provided but not defined: -{key}`."),
-        ),
-        _ if may_know => (Severity::Warning, format!("a {program} that does not know it skips the key.")),
-        (true, _) => (Severity::Fatal, format!("it exits with `flag provided but not defined: -{key}`.")),
-        (false, true) => (Severity::Warning, format!("{program} skips the key.")),
-        (false, false) => (Severity::Error, format!("{program} skips the key, and the kubelet gets nothing of it.")),
+    let who = if may_know { &format!("a {program} that does not know it") } else { program };
+    let result = if unknown.is_fatal {
+        format!("{who} exits with `flag provided but not defined: -{key}`.")
+    } else {
+        format!("{who} skips the key, and the kubelet gets nothing of it.")
+    };
+    let severity = match (unknown.is_fatal, lost.is_empty()) {
+        _ if may_know => Severity::Warning,
+        (true, _) => Severity::Fatal,
+        (false, true) => Severity::Warning,
+        (false, false) => Severity::Error,
     };
     let hint = match unknown.meant {
         Some(meant) => format!(" Did you mean {meant}?"),
