@@ -48,11 +48,8 @@ fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
     let version = snapshot.version.as_ref();
     let in_tree =
         IN_TREE.iter().any(|(cloud, last)| *cloud == name && version.is_some_and(|version| version.minor <= *last));
-    let gate_is_off = snapshot.flags.all("feature-gates").any(|gates| {
-        pairs(ValueKind::Gates, &gates.value)
-            .iter()
-            .any(|gate| gate.key == "DisableCloudProviders" && gate.value == "false")
-    });
+    let mut gates = snapshot.flags.all("feature-gates");
+    let gate_is_off = gates.any(|gates| gates.value.contains("DisableCloudProviders=false"));
     let (severity, consequence) = match version {
         Some(version) if in_tree && (version.minor <= Minor(28) || gate_is_off) => return,
         Some(version) if version.minor <= Minor(33) => {

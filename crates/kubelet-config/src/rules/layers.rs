@@ -5,7 +5,7 @@ mod unknown_option;
 
 use serde_json::Value;
 
-use super::{Check, Finding, Report, Severity};
+use super::{Check, Finding, Report, Severity, at::shortened};
 use crate::{
     edit::Change,
     kubelet::{
@@ -87,14 +87,9 @@ fn list_replaced(snapshot: &Snapshot, report: &mut Report) {
 
 fn replaced(list: &ReplacedList, launcher: Launcher) -> Finding {
     let severity = if list.key == "kubelet-arg" { Severity::Error } else { Severity::Warning };
-    let mut lost: Vec<&str> = list.lost.iter().take(MAX_STEPS).map(|(item, _)| item.as_str()).collect();
-    let more = format!("{} more", list.lost.len().saturating_sub(MAX_STEPS));
-    if list.lost.len() > MAX_STEPS {
-        lost.push(&more);
-    }
     let program = launcher.rancher_name().unwrap_or_default();
     let (key, at) = (&list.key, &list.at);
-    let (what, fix) = if list.by_command_line {
+    let (message, fix) = if list.by_command_line {
         (
             format!("--{key} on the command line replaces the list {key} of {at}: {program} does not join them."),
             format!("Move the --{key} of the command line into {}.", at.file),
@@ -105,24 +100,34 @@ fn replaced(list: &ReplacedList, launcher: Launcher) -> Finding {
             format!("Write {key}+: in {}, which appends to the earlier list; then restart the service.", list.by),
         )
     };
-    let message = format!("{what} Lost: {}", lost.join(", "));
     let mut finding = Finding::new("SD027", severity, list.by.clone(), message).fix(fix);
     if !list.by_command_line {
         finding = rename(finding, &list.by, key, &format!("{key}+"));
     }
-    for (item, at) in list.lost.iter().take(MAX_STEPS) {
-        let is_flag = list.key == "kubelet-arg";
-        let item = if is_flag { format!("--{}", item.trim_start_matches('-')) } else { item.clone() };
-        finding = finding.step(at.clone(), format!("{item} does not reach the kubelet"));
-        if is_flag {
-            finding.lost_flags.push(item);
-        }
+    let dashes = if list.key == "kubelet-arg" { "--" } else { "" };
+    let lost = list.lost.iter().map(|(item, at)| (format!("{dashes}{}", item.trim_start_matches('-')), at));
+    with_lost(finding, &lost.collect::<Vec<_>>())
+}
+
+/// With what does not reach the kubelet: flags, each with its place, or items of other lists.
+fn with_lost(mut finding: Finding, lost: &[(String, &Location)]) -> Finding {
+    /// The most that are named.
+    const MAX_STEPS: usize = 10;
+    let named = &lost[..lost.len().min(MAX_STEPS)];
+    let mut shown: Vec<String> = named.iter().map(|(item, _)| shortened(item)).collect();
+    finding = finding.steps(
+        named.iter().zip(&shown).map(|((_, at), item)| ((*at).clone(), format!("{item} does not reach the kubelet"))),
+    );
+    let flags = named.iter().map(|(item, _)| item).filter(|item| item.starts_with("--"));
+    finding.lost_flags.extend(flags.cloned());
+    if lost.len() > named.len() {
+        shown.push(format!("{} more", lost.len() - named.len()));
+    }
+    if !shown.is_empty() {
+        finding.message = format!("{} Lost: {}", finding.message, shown.join(", "));
     }
     finding
 }
-
-/// The most lost items that are named.
-const MAX_STEPS: usize = 10;
 
 fn args_file_split(snapshot: &Snapshot, report: &mut Report) {
     for odd in &snapshot.command.oddities {

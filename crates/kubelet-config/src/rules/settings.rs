@@ -134,9 +134,14 @@ pub(super) fn flag_of(path: &str) -> Option<&'static str> {
     FLAGS.iter().find(|spec| spec.field == Some(path)).map(|spec| spec.name)
 }
 
-/// What a setting is called where another one is set: its field, or its flag if the other one is set by a flag.
+/// What a setting is called where another one is set: its field, or its flag where flags are written.
 pub(super) fn name(snapshot: &Snapshot, path: &str, beside: &str) -> String {
-    let flag = flag_of(path).filter(|_| matches!(from(snapshot, beside), Some(From::Flag(_))));
+    let by_flag = match from(snapshot, beside) {
+        Some(From::Flag(_)) => true,
+        Some(From::File(_)) => false,
+        _ => config_file(snapshot).is_none(),
+    };
+    let flag = flag_of(path).filter(|_| by_flag);
     flag.map_or_else(|| path.to_owned(), |flag| format!("--{flag}"))
 }
 

@@ -3,6 +3,7 @@
 use super::{external, provider_id::given_provider_id};
 use crate::{
     kubelet::{
+        flags::FlagUse,
         label,
         location::Location,
         machine::{FileState, Kubeconfig},
@@ -11,10 +12,14 @@ use crate::{
     rules::{Finding, Report, Severity, at, at::shortened},
 };
 
+/// The flag that gives the Node another name than the host's.
+fn hostname_override(snapshot: &Snapshot) -> Option<&FlagUse> {
+    snapshot.flags.last("hostname-override").filter(|used| !used.value.is_empty())
+}
+
 /// The name that the kubelet registers with: what it is made of, and where that is.
 pub(super) fn node_name(snapshot: &Snapshot) -> Option<(String, Location)> {
-    let overridden = snapshot.flags.last("hostname-override");
-    if let Some(used) = overridden.filter(|used| !used.value.is_empty()) {
+    if let Some(used) = hostname_override(snapshot) {
         let place = at::value_part(snapshot, used, 0, used.value.len());
         return Some((used.value.clone(), place));
     }
@@ -33,8 +38,7 @@ pub(super) fn name_mismatch(snapshot: &Snapshot, report: &mut Report) {
         return;
     };
     let name = written.trim().to_lowercase();
-    let used = snapshot.flags.last("hostname-override");
-    let built_in = used.is_some_and(|used| at::is_built_in(snapshot, used.word));
+    let built_in = hostname_override(snapshot).is_some_and(|used| at::is_built_in(snapshot, used.word));
     // CL008 has a name that is no name.
     if !built_in && !is_placeholder(&name) {
         certificate_is_anothers(snapshot, report, &name, &place);
@@ -94,7 +98,7 @@ fn cloud_has_another(snapshot: &Snapshot, report: &mut Report, name: &str, place
 
 /// With what to do to give the Node a name: `right`, where it is known.
 fn named(finding: Finding, snapshot: &Snapshot, place: &Location, right: Option<&str>) -> Finding {
-    match (snapshot.flags.last("hostname-override").filter(|used| !used.value.is_empty()), right) {
+    match (hostname_override(snapshot), right) {
         (Some(used), Some(right)) => {
             let finding = finding.fix(format!("At {place} write --hostname-override={right}."));
             // Afterwards the Node of the old name would have to be deleted, and a new certificate is needed.
@@ -132,8 +136,7 @@ pub(super) fn name_bad(snapshot: &Snapshot, report: &mut Report) {
     let trimmed = written.trim();
     let name = trimmed.to_lowercase();
     let shown = shortened(trimmed);
-    let overrides = snapshot.flags.last("hostname-override").is_some_and(|used| !used.value.is_empty());
-    let subject = if overrides { "--hostname-override" } else { "The host's name" };
+    let subject = if hostname_override(snapshot).is_some() { "--hostname-override" } else { "The host's name" };
     let (severity, message) = if name.is_empty() {
         (Severity::Fatal, format!("{subject} is empty. The kubelet exits with 'empty hostname is invalid'."))
     } else if is_placeholder(&name) {

@@ -12,7 +12,7 @@ use super::{
 use crate::kubelet::{flags::duration_nanos, snapshot::Snapshot, table::rows, text::shortened};
 
 /// What the kubelet takes for each setting, `0..100` or `one|other`.
-const LIMITS: &str = include_str!("limits.txt");
+pub(super) const LIMITS: &str = include_str!("limits.txt");
 
 const SECOND: i64 = 1_000_000_000;
 

@@ -1,5 +1,5 @@
 use crate::{
-    kubelet::{resolve::Inputs, snapshot::Lifecycle, tree::MemoryTree},
+    kubelet::{config::fields::Kind, resolve::Inputs, snapshot::Lifecycle, tree::MemoryTree},
     rules::tests::support::{DROP_IN, carets, findings_with, fixed, found, kubeadm},
 };
 
@@ -196,6 +196,17 @@ fn a_field_newer_than_the_kubelet_is_ignored() {
     assert_eq!(fixed(&tree, &version("1.30.4"), "CF008"), [text("rotateCertificates: true\n")]);
     assert!(found(&tree, version("1.30.4"), "CF002").is_empty());
     assert!(found(&tree, version("1.31.0"), "CF008").is_empty());
+}
+
+#[test]
+fn every_line_of_the_limits_is_a_setting_with_numbers_or_words() {
+    let rows: Vec<[&str; 2]> = crate::kubelet::table::rows(super::limits::LIMITS).collect();
+    assert_eq!(rows.len(), 23);
+    for [path, taken] in rows {
+        let field = crate::kubelet::config::fields::find(path);
+        let is_number = taken.split_once("..").is_some_and(|(least, _)| least.parse::<i64>().is_ok());
+        assert_eq!(field.map(|field| field.kind == Kind::String), Some(!is_number), "{path} {taken}");
+    }
 }
 
 #[test]

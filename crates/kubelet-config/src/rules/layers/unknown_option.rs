@@ -1,6 +1,6 @@
 //! SD029: keys of a configuration file of k3s or RKE2 that are none of its options.
 
-use super::{rename, with_argument};
+use super::{rename, with_argument, with_lost};
 use crate::{
     edit::{Change, Edit},
     kubelet::{
@@ -69,15 +69,7 @@ fn finding(snapshot: &Snapshot, unknown: &UnknownOption) -> Finding {
     if may_know {
         finding.edits.clear();
     }
-    let flags: Vec<&str> = lost.iter().map(|(flag, _)| flag.as_str()).collect();
-    if !flags.is_empty() {
-        finding.message = format!("{} Lost: {}", finding.message, shortened(&flags.join(" ")));
-    }
-    for (flag, at) in lost.into_iter().take(super::MAX_STEPS) {
-        finding = finding.step(at.clone(), format!("{} does not reach the kubelet", shortened(&flag)));
-        finding.lost_flags.push(flag);
-    }
-    finding
+    with_lost(finding, &lost)
 }
 
 /// The key gets the name that was meant; items that the kubelet would refuse are named, too.
