@@ -1,18 +1,8 @@
 //! The flag without which an autoscaled node is deleted again: `--cloud-provider=external`.
 
-use super::{
-    Check, Finding, Report, Severity, UNINITIALIZED, layers,
-    lost::reload,
-    remedy::{Remedy, add_flags, add_word},
-    settings,
-};
+use super::{Check, Finding, Report, Severity, UNINITIALIZED, lost::reload, remedy::with_flag, settings};
 use crate::kubelet::{
-    expected_flag::ExpectedFlag,
-    layers::Launcher,
-    location::Location,
-    snapshot::Snapshot,
-    systemd::{Exec, LoadState},
-    version::Minor,
+    expected_flag::ExpectedFlag, location::Location, snapshot::Snapshot, systemd::LoadState, version::Minor,
 };
 
 pub(super) const RULES: &[(&str, Check)] = &[("CL001", cloud_provider_missing)];
@@ -50,7 +40,7 @@ fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
     }
     let cause = cause(report, &expected);
     let at = other_value(snapshot).or_else(|| cause.map(|cause| place_of(cause, &expected).clone()));
-    let finding = finding(snapshot, exec, &expected, cause, at.unwrap_or_else(|| exec.at.clone()));
+    let finding = finding(snapshot, &expected, cause, at.unwrap_or_else(|| exec.at.clone()));
     let is_nowhere = cause.is_none();
     report.add(match only_in {
         Some(cloud) => undeclared(finding, cloud, is_nowhere),
@@ -114,13 +104,7 @@ fn other_value(snapshot: &Snapshot) -> Option<Location> {
     (!used.value.is_empty() && !elsewhere).then(|| used.at.clone())
 }
 
-fn finding(
-    snapshot: &Snapshot,
-    exec: &Exec,
-    expected: &ExpectedFlag,
-    cause: Option<&Finding>,
-    at: Location,
-) -> Finding {
+fn finding(snapshot: &Snapshot, expected: &ExpectedFlag, cause: Option<&Finding>, at: Location) -> Finding {
     let given = other_value(snapshot).and(snapshot.flags.value("cloud-provider"));
     let running = snapshot.process.as_ref().filter(|process| expected.is_in(&process.argv.join(" ")));
     let why = match (given, cause) {
@@ -150,10 +134,7 @@ fn finding(
             let fix = format!("follow the fix of {} at {}", cause.rule, cause.at);
             new.fix(fix).caused_by(cause.rule, cause.at.clone())
         }
-        (None, None) if settings::are_managed(snapshot) => {
-            layers::with_argument(new, snapshot, "cloud-provider=external")
-        }
-        (None, None) => add_it(snapshot, exec).of(new),
+        (None, None) => with_flag(new, snapshot, "cloud-provider=external"),
     };
     if snapshot.cluster.as_ref().and_then(|cluster| cluster.node_exists) == Some(true) {
         finding.and_fix(
@@ -163,21 +144,6 @@ fn finding(
     } else {
         finding
     }
-}
-
-/// Where one would add the flag on this host.
-fn add_it(snapshot: &Snapshot, exec: &Exec) -> Remedy {
-    if let Launcher::MicroK8s | Launcher::K8sSnap = snapshot.command.launcher {
-        let file = snapshot.command.files.last().map_or("the snap's file args/kubelet", |file| &file.file);
-        return Remedy {
-            what: format!("add a line `--cloud-provider=external` to {file}"),
-            after: format!("`systemctl restart {}`", snapshot.unit.name),
-            edit: None,
-        };
-    }
-    let flag = "--cloud-provider=external".to_owned();
-    let is_sure = snapshot.command.launcher == Launcher::Direct;
-    add_flags(snapshot, None, std::slice::from_ref(&flag)).unwrap_or_else(|| add_word(snapshot, exec, &flag, is_sure))
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
-    Finding,
+    Finding, layers,
     lost::{quoted, reload, restart},
+    settings,
 };
 use crate::{
     edit::{Change, NOT_THE_OPERATORS},
@@ -167,6 +168,27 @@ pub(super) fn add_flags(snapshot: &Snapshot, name: Option<&str>, flags: &[String
     let what = format!("add the line `{line}` to {}", file.path.display());
     let edit = Some((Location::file(&file.path), Change::Append(line)));
     Some(Remedy { what, after: restart(snapshot), edit }.without(&obstacles, good.is_empty()))
+}
+
+/// With the fix, and the edit, that gives the kubelet a flag (`max-pods=50`) where this host has its flags.
+pub(super) fn with_flag(finding: Finding, snapshot: &Snapshot, flag: &str) -> Finding {
+    let command = &snapshot.command;
+    if settings::are_managed(snapshot) {
+        return layers::with_argument(finding, snapshot, flag);
+    }
+    let flag = format!("--{flag}");
+    // The arguments file of a snap has one flag a line.
+    if let Some(file) = command.files.first() {
+        let fix = format!("add the line `{flag}` to {file}, then `systemctl restart {}`", snapshot.unit.name);
+        return finding.fix(fix).edit(file, Change::Append(flag));
+    }
+    let in_variable = add_flags(snapshot, None, std::slice::from_ref(&flag));
+    let is_sure = command.launcher == Launcher::Direct;
+    let exec = snapshot.unit.exec.as_ref();
+    match in_variable.or_else(|| Some(add_word(snapshot, exec?, &flag, is_sure))) {
+        Some(remedy) => remedy.of(finding),
+        None => finding.fix(format!("give the kubelet {flag}")),
+    }
 }
 
 /// Adds a word behind the last one of a command.

@@ -193,8 +193,8 @@ fn eviction_nonsense(snapshot: &Snapshot, report: &mut Report) {
 fn threshold_fix(finding: Finding, snapshot: &Snapshot, path: &str, key: &str) -> Finding {
     let (unit, at) = (&snapshot.unit.name, finding.at.clone());
     let Some(value) = default_threshold(key).filter(|_| path == HARD) else {
-        return finding
-            .fix(format!("{at}: write a lower threshold for {key}, or delete it, then systemctl restart {unit}"));
+        let right = if path == HARD { "a lower threshold" } else { "a threshold somewhat above that of evictionHard" };
+        return finding.fix(format!("{at}: write {right} for {key}, or delete it, then systemctl restart {unit}"));
     };
     let by_flag = matches!(settings::from(snapshot, path), Some(From::Flag(_)));
     let sign = if by_flag { "<" } else { ": " };
@@ -227,7 +227,8 @@ fn nonsense(key: &str, text: &str, memory: Option<f64>) -> Option<(Severity, Str
     let (limit, whole) = (bytes(text, memory)?, memory.unwrap_or(f64::INFINITY));
     let mib = whole / MIB;
     if limit >= whole {
-        let message = format!("the machine has {mib:.0} MiB and never more available, so the kubelet evicts every pod");
+        let message =
+            format!("the machine has {mib:.0} MiB, less is always available, and the kubelet evicts every pod");
         Some((Severity::Error, message))
     } else if limit >= whole * 0.3 {
         let message = format!(

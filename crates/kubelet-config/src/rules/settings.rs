@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Finding, at, config::edits, layers};
+use super::{Finding, at, config::edits, remedy::with_flag};
 use crate::kubelet::{
     config::ConfigFileState,
     effective::From,
@@ -70,23 +70,14 @@ pub(super) fn are_to_come(snapshot: &Snapshot) -> bool {
         && snapshot.config.files.iter().any(|file| !file.drop_in && file.state == ConfigFileState::Missing)
 }
 
-/// The arguments file of a snap's kubelet.
-fn arguments_file(snapshot: &Snapshot) -> Option<&Location> {
-    let command = &snapshot.command;
-    let has_one = matches!(command.launcher, Launcher::MicroK8s | Launcher::K8sSnap);
-    command.files.first().filter(|_| has_one)
-}
-
 /// Where the kubelet's flags are written: the command that starts it, or the arguments file of a snap.
 pub(super) fn command(snapshot: &Snapshot) -> Location {
     let unit = &snapshot.unit;
-    if let Some(file) = arguments_file(snapshot) {
-        return file.clone();
-    }
-    match (&unit.exec, &unit.fragment) {
-        (Some(exec), _) => exec.at.clone(),
-        (None, Some(fragment)) => Location::file(fragment),
-        (None, None) => Location::file(&unit.name),
+    match (snapshot.command.files.first(), &unit.exec, &unit.fragment) {
+        (Some(file), _, _) => file.clone(),
+        (_, Some(exec), _) => exec.at.clone(),
+        (_, None, Some(fragment)) => Location::file(fragment),
+        (_, None, None) => Location::file(&unit.name),
     }
 }
 
@@ -114,17 +105,10 @@ pub(super) fn set(finding: Finding, snapshot: &Snapshot, path: &str, value: &str
             let key = path.rsplit('.').next().unwrap_or(path);
             (format!("write {key}: {value} instead"), edits::set(snapshot, path, value))
         }
-        _ if are_managed(snapshot) => {
-            return layers::with_argument(finding, snapshot, &format!("{flag}={value}"));
+        _ if config_file(snapshot).is_some() && !are_managed(snapshot) => {
+            (format!("add {path}: {value}"), edits::set(snapshot, path, value))
         }
-        _ if config_file(snapshot).is_some() => (format!("add {path}: {value}"), edits::set(snapshot, path, value)),
-        _ if arguments_file(snapshot).is_some() => (format!("add --{flag}={value}"), None),
-        _ => {
-            return finding.fix(format!(
-                "{at}: add --{flag}={value} (or give the kubelet a file with --config), then systemctl daemon-reload && \
-                 systemctl restart {unit}"
-            ));
-        }
+        _ => return with_flag(finding, snapshot, &format!("{flag}={value}")),
     };
     finding.fix(format!("{at}: {what}, then systemctl restart {unit}")).edits(edit)
 }

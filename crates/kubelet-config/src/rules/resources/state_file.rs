@@ -11,24 +11,24 @@ pub(super) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
     let unit = &snapshot.unit.name;
     let commands = snapshot.unit.settings.get(&("Service".to_owned(), "ExecStartPre".to_owned()));
     let commands = commands.map(|commands| commands.value.as_str());
-    for (field, default) in [("cpuManagerPolicy", "none"), ("memoryManagerPolicy", "None")] {
-        let Some(state) = snapshot.machine.state_policies.get(field) else {
+    for field in ["cpuManagerPolicy", "memoryManagerPolicy"] {
+        let Some((state, policy)) = snapshot.machine.state_policies.get(field).zip(snapshot.settings.text(field))
+        else {
             continue;
         };
         let file = &state.at.file;
         let name = Path::new(&**file).file_name().unwrap_or_default().to_string_lossy();
         // OpenShift's unit removes the file before each start.
         let is_removed = commands.is_some_and(|commands| commands.contains(&*name));
-        let policy = snapshot.settings.text(field).unwrap_or(default);
         if is_removed || policy == state.value {
             continue;
         }
-        let by_default = if settings::is_default(snapshot, field) { " (the default)" } else { "" };
         let severity = if commands.is_some_and(may_remove_it) { Severity::Warning } else { Severity::Fatal };
         let unless = if severity == Severity::Warning { ", unless ExecStartPre= removes the file" } else { "" };
         let message = format!(
-            "{field} is {policy}{by_default}, but {file} was written with policy {old}. The kubelet exits at its start \
-             ('configured policy \"{policy}\" differs from state checkpoint policy \"{old}\"'){unless}.",
+            "{}, but {file} was written with policy {old}. The kubelet exits at its start ('configured policy \
+             \"{policy}\" differs from state checkpoint policy \"{old}\"'){unless}.",
+            settings::shown(snapshot, field),
             old = state.value
         );
         let fix = format!("Drain the node, then systemctl stop {unit}; rm {file}; systemctl start {unit}");
