@@ -1,30 +1,18 @@
 //! Rules on the cloud provider, the node's name, its labels and its addresses: what makes a kubelet's Node one that the
 //! cloud controller and the autoscaler can match to its server.
 
-mod address;
-mod api;
-mod name;
-mod provider_id;
+pub(super) mod address;
+pub(super) mod api;
+pub(super) mod name;
+pub(super) mod provider_id;
 
-use super::{Check, Finding, Report, Severity, at, at::shortened, lost::MAX_FINDINGS};
+use super::{Finding, Report, Severity, at, at::shortened, lost::MAX_FINDINGS};
 use crate::kubelet::{
     flags::{FlagUse, ValueKind, pairs},
     label,
     snapshot::Snapshot,
     version::Minor,
 };
-
-pub(super) const RULES: &[(&str, Check)] = &[
-    ("CL002", provider_invalid),
-    ("CL004", api::registered_before),
-    ("CL005", provider_id::provider_id),
-    ("CL006", address::node_ip),
-    ("CL007", name::name_mismatch),
-    ("CL008", name::name_bad),
-    ("CL009", label_forbidden),
-    ("CP001", api::version_skew),
-    ("CP005", api::taint_stuck),
-];
 
 /// The flag `--cloud-provider=external`, if it is what counts.
 fn external(snapshot: &Snapshot) -> Option<&FlagUse> {
@@ -37,7 +25,7 @@ fn external(snapshot: &Snapshot) -> Option<&FlagUse> {
 const IN_TREE: [(&str, Minor); 5] =
     [("openstack", Minor(25)), ("aws", Minor(26)), ("azure", Minor(29)), ("vsphere", Minor(29)), ("gce", Minor(30))];
 
-fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
     let Some(used) = snapshot.flags.last("cloud-provider") else {
         return;
     };
@@ -84,7 +72,7 @@ pub(super) fn is_openshift(snapshot: &Snapshot) -> bool {
         || snapshot.flags.value("config-dir").is_some_and(|dir| dir.starts_with("/etc/openshift"))
 }
 
-fn label_forbidden(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn label_forbidden(snapshot: &Snapshot, report: &mut Report) {
     if is_openshift(snapshot) {
         return;
     }

@@ -1,13 +1,11 @@
 //! The flag without which an autoscaled node is deleted again: `--cloud-provider=external`.
 
-use super::{Check, Finding, Report, Severity, UNINITIALIZED, lost::reload, remedy::with_flag, settings};
+use super::{Finding, Report, Severity, UNINITIALIZED, lost::reload, remedy::with_flag, settings};
 use crate::kubelet::{
     expected_flag::ExpectedFlag, location::Location, snapshot::Snapshot, systemd::LoadState, version::Minor,
 };
 
-pub(super) const RULES: &[(&str, Check)] = &[("CL001", cloud_provider_missing)];
-
-fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
     let expected = ExpectedFlag::new("cloud-provider", "external");
     let Some(exec) = &snapshot.unit.exec else {
         return; // SD008 says that nothing is started at all.

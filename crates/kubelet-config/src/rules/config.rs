@@ -1,10 +1,10 @@
 //! CF: the configuration file and its drop-ins.
 
-mod dir;
+pub(super) mod dir;
 pub(super) mod edits;
-mod limits;
+pub(super) mod limits;
 
-use super::{Check, Finding, Report, Severity, at, settings};
+use super::{Finding, Report, Severity, at, settings};
 use crate::{
     edit::Change,
     kubelet::{
@@ -15,23 +15,12 @@ use crate::{
     },
 };
 
-/// The rules of this family.
-pub(super) const RULES: &[(&str, Check)] = &[
-    ("CF001", unreadable),
-    ("CF002", unknown_field),
-    ("CF003", dir::config_dir),
-    ("CF004", dir::ignored),
-    ("CF005", bad_kind),
-    ("CF007", limits::invalid),
-    ("CF008", too_new),
-];
-
 /// The command that restarts the kubelet.
 fn restart(snapshot: &Snapshot) -> String {
     format!("systemctl restart {}", snapshot.unit.name)
 }
 
-fn unreadable(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn unreadable(snapshot: &Snapshot, report: &mut Report) {
     for file in &snapshot.config.files {
         if file.state == ConfigFileState::Missing && !file.drop_in {
             report.add(missing(snapshot, file));
@@ -41,7 +30,7 @@ fn unreadable(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn bad_kind(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn bad_kind(snapshot: &Snapshot, report: &mut Report) {
     let files = snapshot.config.files.iter().filter(|file| file.drop_in && file.lacks_kind());
     report.findings.extend(files.filter_map(|file| bad(snapshot, file, "CF005")));
 }
@@ -88,7 +77,7 @@ fn add_kind(snapshot: &Snapshot, finding: Finding, file: &ConfigFile) -> Finding
     finding.edits(missing)
 }
 
-fn unknown_field(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn unknown_field(snapshot: &Snapshot, report: &mut Report) {
     for field in snapshot.config.unknown.iter().filter(|field| field.since.is_none()) {
         report.add(if field.duplicate { twice(snapshot, field) } else { unknown(snapshot, field) });
     }
@@ -152,7 +141,7 @@ fn why(path: &str, meant: &str) -> &'static str {
     }
 }
 
-fn too_new(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn too_new(snapshot: &Snapshot, report: &mut Report) {
     for field in &snapshot.config.unknown {
         let (Some(since), Some(version)) = (field.since, &snapshot.version) else {
             continue;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use memory::one_usr;
 
 use super::{
-    Check, Finding, Report, Severity,
+    Finding, Report, Severity,
     lost::{duration, quoted, reload, restart, unit_name, whole},
     settings,
 };
@@ -19,8 +19,6 @@ use crate::kubelet::{
     snapshot::{Loaded, Process, Snapshot},
     systemd::{Arg, LoadState},
 };
-
-pub(super) const RULES: &[(&str, Check)] = &[("SD020", needs_daemon_reload), ("SD021", argv_drift)];
 
 /// What differs in one file.
 #[derive(Debug)]
@@ -50,7 +48,7 @@ impl Differences {
     }
 }
 
-fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
     let Some(loaded) = &snapshot.loaded else {
         report.not_checked("SD020", "systemd's memory of the unit");
         return;
@@ -134,7 +132,7 @@ fn differences(snapshot: &Snapshot, loaded: &Loaded, fragment: &Location) -> Dif
     found
 }
 
-fn argv_drift(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn argv_drift(snapshot: &Snapshot, report: &mut Report) {
     let Some(process) = &snapshot.process else {
         report.not_checked("SD021", "the running kubelet");
         return;

@@ -1,7 +1,7 @@
 //! Files that look like drop-ins of the unit and are not read.
 
 use super::{
-    Check, Finding, Report, Severity,
+    Finding, Report, Severity,
     lost::{Arrived, reload},
 };
 use crate::kubelet::{
@@ -9,8 +9,6 @@ use crate::kubelet::{
     snapshot::Snapshot,
     systemd::{Event, EventKind, NotADropIn},
 };
-
-pub(super) const RULES: &[(&str, Check)] = &[("SD009", ignored), ("SD010", hidden)];
 
 /// Endings that package managers and editors give to what they set aside.
 const SET_ASIDE: &[&str] = &[
@@ -29,7 +27,7 @@ const SET_ASIDE: &[&str] = &[
     "~",
 ];
 
-fn ignored(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn ignored(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     for event in &snapshot.unit.events {
         if let EventKind::DropInNotRead { reason } = &event.kind {
@@ -68,7 +66,7 @@ fn not_a_drop_in(reason: NotADropIn) -> &'static str {
     }
 }
 
-fn hidden(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn hidden(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     for event in &snapshot.unit.events {
         let (by, message) = match &event.kind {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Check, Finding, Report, Severity,
+    Finding, Report, Severity,
     lost::{Arrived, MAX_FINDINGS, holds_flags, quoted, reload, restart, unit_name},
     remedy::{add_flags, env_file_line, is_one_line, meant_assignment, usual_file},
 };
@@ -18,15 +18,7 @@ use crate::{
     },
 };
 
-pub(super) const RULES: &[(&str, Check)] = &[
-    ("SD003", not_read),
-    ("SD004", line_ignored),
-    ("SD012", required_missing),
-    ("SD013", dropped),
-    ("SD014", quote_swallow),
-];
-
-fn not_read(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn not_read(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let named: Vec<&str> = snapshot.unit.events.iter().filter_map(unread::meant_file).collect();
     for file in snapshot.unread_files.iter().filter(|file| !named.contains(&&*file.at.file)) {
@@ -95,7 +87,7 @@ fn unread(
     }
 }
 
-fn line_ignored(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn line_ignored(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let ignored = snapshot.unit.events.iter().filter_map(|event| {
         let reason = match &event.kind {
@@ -133,7 +125,7 @@ fn assigned(snapshot: &Snapshot, finding: Finding, event: &Event, lost: &[String
     }
 }
 
-fn required_missing(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn required_missing(snapshot: &Snapshot, report: &mut Report) {
     for file in &snapshot.unit.env_files {
         if file.optional || file.state != EnvFileState::Missing {
             continue;
@@ -159,7 +151,7 @@ fn required_missing(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn dropped(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn dropped(snapshot: &Snapshot, report: &mut Report) {
     for file in &snapshot.unit.env_files {
         let EnvFileState::Skipped { reason } = &file.state else {
             continue;
@@ -204,7 +196,7 @@ fn dropped(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn quote_swallow(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn quote_swallow(snapshot: &Snapshot, report: &mut Report) {
     let values = values_in_use(snapshot);
     let is_quote =
         |event: &&Event| matches!(event.kind, EventKind::EnvQuoteNotClosed { .. } | EventKind::EnvTextAfterQuote);

@@ -1,11 +1,11 @@
 //! The layers between the unit and the kubelet: programs that hide its words, lists of k3s and RKE2 that replace one
 //! another, arguments files that are split otherwise than they were meant.
 
-mod unknown_option;
+pub(super) mod unknown_option;
 
 use serde_json::Value;
 
-use super::{Check, Finding, Report, Severity, at::shortened};
+use super::{Finding, Report, Severity, at::shortened};
 use crate::{
     edit::Change,
     kubelet::{
@@ -14,13 +14,6 @@ use crate::{
         snapshot::Snapshot,
     },
 };
-
-pub(super) const RULES: &[(&str, Check)] = &[
-    ("SD023", wrapper_unresolvable),
-    ("SD027", list_replaced),
-    ("SD028", args_file_split),
-    ("SD029", unknown_option::unknown_option),
-];
 
 /// With the fix, and the edit, that gives the kubelet of k3s or RKE2 this argument (`max-pods=50`).
 pub(super) fn with_argument(finding: Finding, snapshot: &Snapshot, argument: &str) -> Finding {
@@ -52,7 +45,7 @@ fn rename(finding: Finding, at: &Location, old: &str, new: &str) -> Finding {
     finding.edit(at, Change::Text(text))
 }
 
-fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
     let unit = &snapshot.unit.name;
     let unknown = snapshot.command.unknown.as_ref();
     if let Some(unknown) = unknown {
@@ -79,7 +72,7 @@ fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn list_replaced(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn list_replaced(snapshot: &Snapshot, report: &mut Report) {
     for list in &snapshot.command.replaced {
         report.add(replaced(list, snapshot.command.launcher));
     }
@@ -129,7 +122,7 @@ fn with_lost(mut finding: Finding, lost: &[(String, &Location)]) -> Finding {
     finding
 }
 
-fn args_file_split(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn args_file_split(snapshot: &Snapshot, report: &mut Report) {
     for odd in &snapshot.command.oddities {
         report.add(split(odd));
     }

@@ -2,15 +2,12 @@
 
 use std::{net::IpAddr, path::Path};
 
-use super::{Check, Finding, Report, Severity, settings};
+use super::{Finding, Report, Severity, settings};
 use crate::kubelet::{
     location::Location,
     machine::FileState,
     snapshot::{Lifecycle, Snapshot},
 };
-
-/// The rules of this family.
-pub(super) const RULES: &[(&str, Check)] = &[("NW001", cni_missing), ("NW003", resolv_loop)];
 
 /// The address of systemd-resolved, and the file in which it writes the name servers that it asks.
 const STUB: &str = "127.0.0.53";
@@ -20,7 +17,7 @@ const RESOLVED: &str = "/run/systemd/resolve/resolv.conf";
 /// seconds: 10 to 90 are usual.
 const CNI_GRACE_SECS: u64 = 180;
 
-fn cni_missing(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn cni_missing(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "NW001";
     if snapshot.lifecycle == Lifecycle::BeforeFirstStart {
         return;
@@ -63,7 +60,7 @@ fn no_cni(snapshot: &Snapshot, folder: &Path, age: Option<u64>) -> Finding {
     }
 }
 
-fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "NW003";
     const FIELD: &str = "resolvConf";
     // k3s and RKE2 look at the file and give the kubelet another one if it names a loopback address.

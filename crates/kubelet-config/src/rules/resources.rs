@@ -1,9 +1,9 @@
 //! RS: what is reserved for the host, and when pods are evicted.
 
-mod map_replaced;
-mod state_file;
+pub(super) mod map_replaced;
+pub(super) mod state_file;
 
-use super::{Check, Finding, Report, Severity, config::are_written_by_distribution, layers, settings};
+use super::{Finding, Report, Severity, config::are_written_by_distribution, layers, settings};
 use crate::{
     edit::Change,
     kubelet::{
@@ -17,16 +17,6 @@ use crate::{
         snapshot::Snapshot,
     },
 };
-
-/// The rules of this family.
-pub(super) const RULES: &[(&str, Check)] = &[
-    ("RS001", reserved_absent),
-    ("RS002", eviction_zeroed),
-    ("RS003", eviction_nonsense),
-    ("RS005", enforce_cgroup_missing),
-    ("RS006", state_file::other_policy),
-    ("RS007", map_replaced::map_replaced),
-];
 
 const HARD: &str = "evictionHard";
 const MEMORY: &str = "memory.available";
@@ -46,7 +36,7 @@ fn memory_bytes(snapshot: &Snapshot) -> Option<f64> {
     snapshot.machine.kernel.memory_bytes.as_ref().map(|found| found.value as f64)
 }
 
-fn reserved_absent(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn reserved_absent(snapshot: &Snapshot, report: &mut Report) {
     let reserves = |path: &str| {
         let amount = snapshot.settings.map(path).get("memory").and_then(|text| quantity::parse(text));
         amount.is_some_and(|amount| amount.value() > 0)
@@ -97,7 +87,7 @@ fn sign(path: &str) -> &'static str {
     if matches!(path, HARD | "evictionSoft") { "<" } else { "=" }
 }
 
-fn eviction_zeroed(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn eviction_zeroed(snapshot: &Snapshot, report: &mut Report) {
     let is_default = settings::is_default(snapshot, HARD);
     let written = snapshot.config.entry(HARD);
     let place = match written {
@@ -169,7 +159,7 @@ fn percentage(threshold: &str) -> Option<f64> {
     threshold.strip_suffix('%')?.parse().ok()
 }
 
-fn eviction_nonsense(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn eviction_nonsense(snapshot: &Snapshot, report: &mut Report) {
     let memory = memory_bytes(snapshot);
     if memory.is_none() {
         report.not_checked("RS003", "the machine's memory");
@@ -262,7 +252,7 @@ fn soft_below_hard(snapshot: &Snapshot, report: &mut Report, memory: Option<f64>
     }
 }
 
-fn enforce_cgroup_missing(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn enforce_cgroup_missing(snapshot: &Snapshot, report: &mut Report) {
     const PATH: &str = "enforceNodeAllocatable";
     let levels = snapshot.settings.list(PATH);
     for (level, field) in [("system-reserved", "systemReservedCgroup"), ("kube-reserved", "kubeReservedCgroup")] {

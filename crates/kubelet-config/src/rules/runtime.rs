@@ -1,17 +1,13 @@
 //! RT: the container runtime and the cgroups that it shares with the kubelet.
 
-use super::{Check, Finding, Report, Severity, settings};
+use super::{Finding, Report, Severity, settings};
 use crate::kubelet::{
     location::Location,
     machine::{Runtime, RuntimeKind, Socket},
     snapshot::{Lifecycle, Snapshot},
 };
 
-/// The rules of this family.
-pub(super) const RULES: &[(&str, Check)] =
-    &[("RT001", socket_missing), ("RT002", plugin_disabled), ("RT003", driver_mismatch), ("RT005", cgroup_v1)];
-
-fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
     let machine = &snapshot.machine;
     let (Some(path), Some(socket)) = (&machine.cri.socket_path, &machine.cri.socket) else {
         return report.not_checked("RT001", "a look at the runtime's socket on the running host");
@@ -47,7 +43,7 @@ fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
     report.add(Finding::new("RT001", severity, at, format!("{what}{found}. {result}")).fix(fix));
 }
 
-fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
     let Some(runtime) = &snapshot.machine.cri.runtime else {
         return report.not_checked("RT002", "the configuration of the runtime at the endpoint");
     };
@@ -135,7 +131,7 @@ fn driver_name(is_systemd: bool) -> &'static str {
     if is_systemd { "systemd" } else { "cgroupfs" }
 }
 
-fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "RT003";
     const FIELD: &str = "cgroupDriver";
     // k3s and RKE2 set both sides when they start; MicroK8s' words come from a file.
@@ -196,7 +192,7 @@ fn with_systemd_driver(
     }
 }
 
-fn cgroup_v1(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn cgroup_v1(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "RT005";
     match snapshot.machine.kernel.cgroup_v2 {
         Some(true) => return,

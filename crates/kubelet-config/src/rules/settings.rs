@@ -13,29 +13,8 @@ use crate::kubelet::{
     text::shortened,
 };
 
-/// The rules on settings, with those that the configuration may still set if it is still to be written.
-const ON_SETTINGS: &[(&str, &[&str])] = &[
-    ("AU001", &[]),
-    ("AU003", &["rotateCertificates"]),
-    ("AU007", &["authentication.anonymous.enabled"]),
-    ("AU008", &["authorization.mode"]),
-    ("AU009", &["readOnlyPort"]),
-    ("CF007", &[]),
-    ("KN001", &[]),
-    ("KN004", &[]),
-    ("NW003", &["resolvConf"]),
-    ("RS001", &["kubeReserved", "systemReserved"]),
-    ("RS002", &["evictionHard"]),
-    ("RS003", &["evictionHard", "evictionSoft"]),
-    ("RS005", &[]),
-    ("RS006", &["cpuManagerPolicy", "memoryManagerPolicy"]),
-    ("RT001", &[]),
-    ("RT003", &["cgroupDriver"]),
-];
-
-/// What is not known of the settings on which a rule judges.
-pub(super) fn unknown_for(snapshot: &Snapshot, rule: &str) -> Option<&'static str> {
-    let (_, paths) = ON_SETTINGS.iter().find(|(id, _)| *id == rule)?;
+/// Why a rule on settings cannot judge: they are not known at all, or one of these is still to be written.
+pub(super) fn unknown(snapshot: &Snapshot, paths: &[&str]) -> Option<&'static str> {
     if snapshot.command.launcher == Launcher::Script || snapshot.command.args.is_empty() {
         return Some("the kubelet's command line");
     }

@@ -14,7 +14,7 @@ use crate::{
     rules::{Finding, Report, Severity, at, at::shortened},
 };
 
-pub(super) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
     let used = snapshot.flags.last("node-ip");
     let Some(used) = used.filter(|used| !used.value.is_empty()) else {
         node_ip_unset(snapshot, report);

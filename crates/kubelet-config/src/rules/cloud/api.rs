@@ -32,7 +32,7 @@ fn has_provider_id(cluster: &ClusterFacts) -> bool {
     cluster.provider_id.as_deref().is_some_and(|id| !id.is_empty())
 }
 
-pub(super) fn registered_before(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn registered_before(snapshot: &Snapshot, report: &mut Report) {
     let Some(used) = external(snapshot) else {
         return;
     };
@@ -60,7 +60,7 @@ pub(super) fn registered_before(snapshot: &Snapshot, report: &mut Report) {
     report.add(Finding::new("CL004", Severity::Error, at::flag(snapshot, used), message).fix(fix));
 }
 
-pub(super) fn taint_stuck(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn taint_stuck(snapshot: &Snapshot, report: &mut Report) {
     let used = external(snapshot);
     let Some((cluster, taints)) = node(snapshot) else {
         if used.is_some() && !no_node(snapshot) {
@@ -113,7 +113,7 @@ pub(super) fn provider_id_absent(snapshot: &Snapshot, report: &mut Report) {
     report.add(Finding::new("CL005", Severity::Warning, settings::command(snapshot), message).fix(fix));
 }
 
-pub(super) fn version_skew(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn version_skew(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "CP001";
     let cluster = snapshot.cluster.as_ref();
     let Some(server) = cluster.and_then(|cluster| cluster.server_version.as_deref()) else {

@@ -32,7 +32,7 @@ pub(super) fn node_argument(snapshot: &Snapshot) -> String {
     node_name(snapshot).map_or_else(|| "NODE".to_owned(), |(name, _)| name.trim().to_lowercase())
 }
 
-pub(super) fn name_mismatch(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn name_mismatch(snapshot: &Snapshot, report: &mut Report) {
     let Some((written, place)) = node_name(snapshot) else {
         report.not_checked("CL007", "the host's name");
         return;
@@ -128,7 +128,7 @@ fn is_placeholder(name: &str) -> bool {
     matches!(name, "" | "localhost" | "localhost.localdomain" | "localhost4" | "localhost6" | "(none)")
 }
 
-pub(super) fn name_bad(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn name_bad(snapshot: &Snapshot, report: &mut Report) {
     let Some((written, place)) = node_name(snapshot) else {
         report.not_checked("CL008", "the host's name");
         return;

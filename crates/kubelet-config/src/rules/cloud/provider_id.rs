@@ -23,7 +23,7 @@ pub(super) fn given_provider_id(snapshot: &Snapshot) -> Option<(String, Location
 const AFTERWARDS: &str = "If the Node exists already, delete it before the kubelet starts again: the providerID of a \
                           Node cannot be changed.";
 
-pub(super) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
     let Some((id, place)) = given_provider_id(snapshot) else {
         return api::provider_id_absent(snapshot, report);
     };

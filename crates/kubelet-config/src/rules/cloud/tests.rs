@@ -425,7 +425,6 @@ fn cp001_follows_the_policy() {
 #[test]
 fn a_healthy_host_has_no_finding() {
     let report = judged("--cloud-provider=external --provider-id=hcloud://4711", inputs("1.36.3"), |_| ());
-    let ours: Vec<_> =
-        report.findings.iter().filter(|finding| super::RULES.iter().any(|(id, _)| *id == finding.rule)).collect();
+    let ours: Vec<_> = report.findings.iter().filter(|one| ["CL", "CP"].contains(&&one.rule[..2])).collect();
     assert!(ours.is_empty(), "{ours:?}");
 }

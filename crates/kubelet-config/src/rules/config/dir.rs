@@ -5,7 +5,7 @@ use super::{ConfigFile, ConfigFileState, Finding, Lifecycle, Location, Report, S
 /// The environment variable without which 1.28 and 1.29 refuse the flag.
 const ALPHA: &str = "KUBELET_CONFIG_DROPIN_DIR_ALPHA";
 
-pub(super) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
     let Some(used) = snapshot.flags.last("config-dir").filter(|used| !used.value.is_empty()) else {
         return;
     };
@@ -34,7 +34,7 @@ pub(super) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-pub(super) fn ignored(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn ignored(snapshot: &Snapshot, report: &mut Report) {
     /// What people write instead of `.conf`.
     const USUAL: [&str; 3] = [".yaml", ".yml", ".json"];
     let folder = snapshot.flags.value("config-dir").unwrap_or_default();

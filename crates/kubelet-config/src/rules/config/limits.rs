@@ -17,7 +17,7 @@ pub(super) const LIMITS: &str = include_str!("limits.txt");
 const SECOND: i64 = 1_000_000_000;
 
 /// CF007.
-pub(super) fn invalid(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn invalid(snapshot: &Snapshot, report: &mut Report) {
     let mut refuse = |path: &str, message: String, right: &str| {
         report.add(refused(snapshot, path, &message).fix(format!(
             "at {}: write {right}, then {}",

@@ -16,7 +16,7 @@ fn is_always_allow(snapshot: &Snapshot) -> bool {
 }
 
 /// AU007.
-pub(super) fn anonymous(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn anonymous(snapshot: &Snapshot, report: &mut Report) {
     if is_distributions(snapshot, ANONYMOUS) || snapshot.settings.bool(ANONYMOUS) != Some(true) {
         return;
     }
@@ -37,7 +37,7 @@ pub(super) fn anonymous(snapshot: &Snapshot, report: &mut Report) {
 }
 
 /// AU008.
-pub(super) fn always_allow(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn always_allow(snapshot: &Snapshot, report: &mut Report) {
     if is_distributions(snapshot, MODE) || !is_always_allow(snapshot) {
         return;
     }
@@ -60,7 +60,7 @@ pub(super) fn always_allow(snapshot: &Snapshot, report: &mut Report) {
 }
 
 /// AU009.
-pub(super) fn read_only_port(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn read_only_port(snapshot: &Snapshot, report: &mut Report) {
     if is_distributions(snapshot, READ_ONLY_PORT) || snapshot.settings.int(READ_ONLY_PORT).unwrap_or(0) == 0 {
         return;
     }

@@ -30,7 +30,7 @@ fn is_overdue(certificate: &Certificate, now: i64) -> bool {
 }
 
 /// AU002.
-pub(super) fn client_certificate(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn client_certificate(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "AU002";
     let Some(kubeconfig) = kubeconfig(snapshot) else {
         return;
@@ -106,7 +106,7 @@ fn judge(snapshot: &Snapshot, certificate: &Certificate, now: i64) -> Option<(Se
 }
 
 /// AU003.
-pub(super) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "AU003";
     if settings::are_managed(snapshot) {
         return;
@@ -142,7 +142,7 @@ pub(super) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
 }
 
 /// AU010.
-pub(super) fn serving_certificate(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn serving_certificate(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "AU010";
     let approve = "Find the request with kubectl get csr, and approve it with kubectl certificate approve NAME. Or install \
                    a controller that approves requests of kubernetes.io/kubelet-serving.";

@@ -16,7 +16,7 @@ use crate::{
 /// The releases whose options are in `options.txt`.
 const RELEASES: std::ops::RangeInclusive<Minor> = Minor(24)..=Minor(36);
 
-pub(super) fn unknown_option(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn unknown_option(snapshot: &Snapshot, report: &mut Report) {
     for unknown in &snapshot.command.unknown_options {
         report.add(finding(snapshot, unknown));
     }

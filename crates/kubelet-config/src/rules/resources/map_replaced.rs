@@ -19,7 +19,7 @@ const MAPS: [&str; 6] = [
     "systemReserved",
 ];
 
-pub(super) fn map_replaced(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn map_replaced(snapshot: &Snapshot, report: &mut Report) {
     for field in MAPS {
         let (Some(entry), Some(flag)) = (snapshot.config.entry(field), settings::flag_of(field)) else {
             continue;

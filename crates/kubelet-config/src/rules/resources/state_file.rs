@@ -7,7 +7,7 @@ use crate::{
     rules::{Finding, Report, Severity, settings},
 };
 
-pub(super) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
     let unit = &snapshot.unit.name;
     let commands = snapshot.unit.settings.get(&("Service".to_owned(), "ExecStartPre".to_owned()));
     let commands = commands.map(|commands| commands.value.as_str());
