@@ -105,10 +105,10 @@ pub(super) fn eviction_zeroed(snapshot: &Snapshot, report: &mut Report) {
     } else {
         format!("has only {}", hard.keys().copied().collect::<Vec<_>>().join(", "))
     };
-    let consequence = if !hard.contains_key(MEMORY) {
-        "Under memory pressure the kubelet evicts no pod, and the kernel's OOM killer chooses what to kill."
-    } else {
+    let consequence = if hard.contains_key(MEMORY) {
         "The disk fills up before the kubelet evicts a pod."
+    } else {
+        "Under memory pressure the kubelet evicts no pod, and the kernel's OOM killer chooses what to kill."
     };
     let have = if missing.len() == 1 { "has" } else { "have" };
     let missing_names: Vec<&str> = missing.iter().map(|(key, _)| *key).collect();
