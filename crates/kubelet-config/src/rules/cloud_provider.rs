@@ -69,8 +69,8 @@ fn undeclared(mut finding: Finding, cloud: &str, is_nowhere: bool) -> Finding {
         finding.message.trim_end_matches('.')
     );
     finding.and_fix(
-        "in a cluster without cloud controller manager declare `cloud_provider = \"none\"` in [intent] of nodevigil's \
-         settings",
+        "In a cluster without cloud controller manager declare `cloud_provider = \"none\"` in [intent] of nodevigil's \
+         settings.",
     )
 }
 
@@ -136,8 +136,8 @@ fn finding(snapshot: &Snapshot, expected: &ExpectedFlag, cause: Option<&Finding>
     };
     if snapshot.cluster.as_ref().and_then(|cluster| cluster.node_exists) == Some(true) {
         finding.and_fix(
-            "the Node exists already: delete it (`kubectl delete node`) before the restart, as the taint is set at \
-             creation only",
+            "The Node exists already. Delete it (`kubectl delete node`) before the restart, as the taint is set at creation \
+             only.",
         )
     } else {
         finding

@@ -98,10 +98,12 @@ fn unknown(snapshot: &Snapshot, field: &UnknownField) -> Finding {
         return Finding::new("CF002", Severity::Warning, at.clone(), message)
             .fix(format!("{at}: delete the line, or correct the name by the reference of KubeletConfiguration"));
     };
-    let result = snapshot.settings.get(meant).map(|_| format!(", so that {}", settings::shown(snapshot, meant)));
+    let is_default = settings::is_default(snapshot, meant);
+    let so = if is_default { ", so that" } else { "; elsewhere" };
+    let result = snapshot.settings.get(meant).map(|_| format!("{so} {}", settings::shown(snapshot, meant)));
     let (why, result) = (why(path, meant), result.unwrap_or_default());
     let message = format!("the kubelet has no field {path}{why}: {ignores}{result}");
-    if !settings::is_default(snapshot, meant) {
+    if !is_default {
         return Finding::new("CF002", Severity::Warning, at.clone(), message)
             .fix(format!("{at}: delete {path}, then {then}"))
             .edits(edits::deletion(snapshot, at));

@@ -133,10 +133,10 @@ impl Finding {
         self
     }
 
-    /// With more to do.
+    /// With another sentence on what to do.
     #[must_use]
-    pub fn and_fix(mut self, more: &str) -> Self {
-        self.fix = self.fix.map(|fix| format!("{fix}; {more}"));
+    pub fn and_fix(mut self, sentence: &str) -> Self {
+        self.fix = self.fix.map(|fix| format!("{}. {sentence}", fix.trim_end_matches('.')));
         self
     }
 

@@ -169,7 +169,7 @@ pub(super) fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
     let finding =
         Finding::new(ID, Severity::Error, at, message).step(theirs.at.clone(), format!("{runtime_name} uses {wanted}"));
     let finding = with_systemd_driver(finding, snapshot, theirs.value, &theirs.at, runtime.kind);
-    report.add(finding.and_fix("drain the node first, as running pods keep their old cgroups"));
+    report.add(finding.and_fix("Drain the node first, as running pods keep their old cgroups."));
 }
 
 /// Both sides should use systemd's driver on a host that systemd runs: the fix changes the side that does not.

@@ -92,7 +92,7 @@ fn periods(snapshot: &Snapshot, refuse: &mut impl FnMut(&str, String, &str)) {
         }
     }
     if period(critical) > period(all) {
-        let message = format!("{} and longer than {all}: {}", shown(critical), shown(all));
+        let message = format!("{}, but {} and must not be shorter", shown(critical), shown(all));
         refuse(critical, message, &format!("a period that is not longer than {all}"));
     }
 }
@@ -112,12 +112,12 @@ fn image_thresholds(snapshot: &Snapshot) -> Option<Finding> {
     let (has_low, has_high) = (!settings::is_default(snapshot, low), !settings::is_default(snapshot, high));
     let path = if has_low { low } else { high };
     let message =
-        format!("{}, and {}, which must be more", settings::shown(snapshot, low), settings::shown(snapshot, high));
+        format!("{}, but {} and must be higher", settings::shown(snapshot, low), settings::shown(snapshot, high));
     let finding = refused(snapshot, path, &message);
     // Of two that somebody set it is not known which one is wrong.
     if has_low && has_high || most <= 0 {
         let (at, then) = (settings::place(snapshot, path), restart(snapshot));
-        return Some(finding.fix(format!("at {at}: write a {low} below {most}, or a higher {high}, then {then}")));
+        return Some(finding.fix(format!("at {at}: write values of which {high} is the higher one, then {then}")));
     }
     Some(settings::set(finding, snapshot, low, &(most - USUAL_DISTANCE).max(0).to_string()))
 }
