@@ -23,12 +23,8 @@ pub(super) fn settle(report: &mut Report) {
 /// The worst first, then by place, then by rule.
 pub(super) fn sort(findings: &mut [Finding]) {
     findings.sort_by(|one, other| {
-        other
-            .severity
-            .cmp(&one.severity)
-            .then_with(|| one.at.cmp(&other.at))
-            .then_with(|| one.rule.cmp(other.rule))
-            .then_with(|| one.message.cmp(&other.message))
+        let (ours, theirs) = ((&one.at, one.rule, &one.message), (&other.at, other.rule, &other.message));
+        other.severity.cmp(&one.severity).then_with(|| ours.cmp(&theirs))
     });
 }
 
