@@ -52,7 +52,8 @@ pub(super) fn are_to_come(snapshot: &Snapshot) -> bool {
 /// Where the kubelet's flags are written: the command that starts it, or the arguments file of a snap.
 pub(super) fn command(snapshot: &Snapshot) -> Location {
     let unit = &snapshot.unit;
-    match (snapshot.command.files.first(), &unit.exec, &unit.fragment) {
+    let arguments_file = snapshot.command.files.first().filter(|_| !are_managed(snapshot));
+    match (arguments_file, &unit.exec, &unit.fragment) {
         (Some(file), _, _) => file.clone(),
         (_, Some(exec), _) => exec.at.clone(),
         (_, None, Some(fragment)) => Location::file(fragment),
