@@ -30,7 +30,8 @@ pub(in crate::rules) fn invalid(snapshot: &Snapshot, report: &mut Report) {
             Some(least) => format!("{least} or more"),
             None => taken.replace("..", " to ").replace('|', " or "),
         };
-        refuse(path, format!("{}, and the kubelet takes {taken}", settings::shown(snapshot, path)), &taken);
+        let message = format!("{}, and the kubelet takes {taken}", settings::shown(snapshot, path));
+        refuse(path, message, &format!("a value of {taken}"));
     }
     contradictions(snapshot, &mut refuse);
     periods(snapshot, &mut refuse);

@@ -51,7 +51,7 @@ pub(in crate::rules) fn always_allow(snapshot: &Snapshot, report: &mut Report) {
     let mut finding = settings::set(finding, snapshot, MODE, "Webhook");
     if !has_tokens {
         let name = settings::name(snapshot, "authentication.webhook.enabled", MODE);
-        finding = finding.and_fix(&format!("Also set {name} to true."));
+        finding = finding.and_fix(&format!("Before the restart also set {name} to true."));
     }
     if !has_tokens || snapshot.settings.text("--kubeconfig").is_none() {
         finding.edits.clear();
