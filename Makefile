@@ -152,7 +152,7 @@ SITE := $(wildcard *.md) LICENSE docs cloud-init/README.md packaging/kubernetes/
 site: mdbook ## The documents as a searchable site whose links are checked, in dist/site
 	@rm -rf dist/site dist/book && mkdir -p dist/book/src
 	@cp --parents -r $(SITE) dist/book/src
-	@cp docs/site/book.toml dist/book
+	@cp docs/site/book.toml docs/site/wide.css dist/book
 	@sed -e 's,](\.\./,](docs/,' -e 's,](docs/\.\./,](,' docs/site/SUMMARY.md >dist/book/src/SUMMARY.md
 	@tests/step.sh "mdbook" "$(CACHE)/cargo/bin/mdbook" build dist/book --dest-dir "$(CURDIR)/dist/site"
 	@tests/step.sh "links" cargo test --locked --package tidy --test documents -- --ignored

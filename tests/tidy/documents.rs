@@ -1,4 +1,4 @@
-//! The documents: links lead somewhere, the site has each page, and the stories that ARCHITECTURE.md names exist.
+//! The documents: links, files and stories that they name exist, and the site has each page.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -58,6 +58,25 @@ fn links_of_the_site_lead_to_files_and_headings() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(pages.len() > 20, "{pages:?}");
+}
+
+#[test]
+fn the_files_that_documents_name_exist() {
+    let mut named = 0;
+    for document in files(repository(), "md") {
+        let text = fs::read_to_string(&document).unwrap();
+        let outside_blocks: String = text.split("```").step_by(2).collect();
+        for path in outside_blocks.split('`').skip(1).step_by(2).filter(|span| is_file_of_ours(span)) {
+            assert!(repository().join(path).exists(), "{} names {path}, which does not exist", document.display());
+            named += 1;
+        }
+    }
+    assert!(named > 50, "{named} files are named");
+}
+
+fn is_file_of_ours(span: &str) -> bool {
+    let is_below = ["src/", "crates/", "tests/", "docs/", "packaging/"].iter().any(|directory| span.starts_with(directory));
+    is_below && !span.contains(|c: char| c.is_whitespace() || c == '*' || c == ':')
 }
 
 #[test]
