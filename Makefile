@@ -119,7 +119,7 @@ demo: gate-needs ## Boots a node, breaks its kubelet in four ways, and shows wha
 well: full-needs ## A healthy node, disturbed at random for WELL_MINUTES (60), WELL_SEED to repeat a run; ends at the first problem that it shows
 	@$(E2E) --well $(or $(WELL_MINUTES),60) $(if $(WELL_SEED),--seed $(WELL_SEED))
 
-test-full: oracle rules packed ## What the gate does not run, by hand: oracle, alert rules, packages, all stories (over an hour)
+test-full: oracle rules packed site ## What the gate does not run, by hand: oracle, alert rules, packages, site, all stories (over an hour)
 	@$(MAKE) stories TIER=full
 
 # The seed is printed; ORACLE_SEED=S repeats a run, ORACLE_TREES=1 with it a single tree.
