@@ -75,7 +75,8 @@ fn the_files_that_documents_name_exist() {
 }
 
 fn is_file_of_ours(span: &str) -> bool {
-    let is_below = ["src/", "crates/", "tests/", "docs/", "packaging/"].iter().any(|directory| span.starts_with(directory));
+    let is_below =
+        ["src/", "crates/", "tests/", "docs/", "packaging/"].iter().any(|directory| span.starts_with(directory));
     is_below && !span.contains(|c: char| c.is_whitespace() || c == '*' || c == ':')
 }
 
