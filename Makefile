@@ -8,6 +8,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nodevigil
 PREFIX ?= /usr
 CARGO_DENY_VERSION := 0.20.2
+MDBOOK_VERSION := 0.5.4
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 export CARGO_TARGET_DIR
 
@@ -82,7 +83,7 @@ if [ ! -d "$(2)" ]; then \
 fi
 endef
 
-.PHONY: help docs test stories gate-needs full-needs demo well test-full oracle flags rules packed bench fuzz audit release musl packages arm install cluster consumers crds kernel peer promtool nfpm kubelets cargo-deny clean
+.PHONY: help docs site test stories gate-needs full-needs demo well test-full oracle flags rules packed bench fuzz audit release musl packages arm install cluster consumers crds kernel peer promtool nfpm kubelets cargo-deny mdbook clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -118,7 +119,7 @@ demo: gate-needs ## Boots a node, breaks its kubelet in four ways, and shows wha
 well: full-needs ## A healthy node, disturbed at random for WELL_MINUTES (60), WELL_SEED to repeat a run; ends at the first problem that it shows
 	@$(E2E) --well $(or $(WELL_MINUTES),60) $(if $(WELL_SEED),--seed $(WELL_SEED))
 
-test-full: oracle rules packed ## What the gate does not run, by hand: oracle, alert rules, packages, all stories (over an hour)
+test-full: oracle rules packed site ## What the gate does not run, by hand: oracle, alert rules, packages, site, all stories (over an hour)
 	@$(MAKE) stories TIER=full
 
 # The seed is printed; ORACLE_SEED=S repeats a run, ORACLE_TREES=1 with it a single tree.
@@ -144,6 +145,18 @@ bench: full-needs peer release ## What the agent costs beside node-problem-detec
 
 docs: ## Writes what is generated from the program: docs/reference, packaging/config.d
 	@NODEVIGIL_WRITE_DOCS=1 cargo test --quiet --locked --package nodevigil reference::
+
+# What the site has, in the directories in which the links of the documents look for it.
+SITE := $(wildcard *.md) LICENSE docs cloud-init/README.md packaging/kubernetes/README.md packaging/monitoring/README.md packaging/config.d/00-defaults.toml
+
+site: mdbook ## The documents as a searchable site whose links are checked, in dist/site
+	@rm -rf dist/site dist/book && mkdir -p dist/book/src
+	@cp --parents -r $(SITE) dist/book/src
+	@cp docs/site/book.toml docs/site/wide.css dist/book
+	@sed -e 's,](\.\./,](docs/,' -e 's,](docs/\.\./,](,' docs/site/SUMMARY.md >dist/book/src/SUMMARY.md
+	@tests/step.sh "mdbook" "$(CACHE)/cargo/bin/mdbook" build dist/book --dest-dir "$(CURDIR)/dist/site"
+	@tests/step.sh "links" cargo test --locked --package tidy --test documents -- --ignored
+	@echo "dist/site/index.html"
 
 fuzz: ## Random input for what reads the kubelet's files and hides secrets, FUZZ_SECONDS (60) for each target
 	@fuzz/run.sh "$${FUZZ_SECONDS:-60}"
@@ -247,12 +260,21 @@ kubelets:
 	  $(call GO_BUILD,kubelet $$(basename $$folder) (five minutes),$$out,tests/cluster/build.sh "$$out" "$$folder"); \
 	done
 
+# Installs version $(2) of $(1) from crates.io, if it is not there; $(3): further arguments.
+define CARGO_INSTALL
+$(NEED_CARGO); \
+case "$$("$(CACHE)/cargo/bin/$(1)" --version 2>/dev/null)" in \
+  *$(2)) ;; \
+  *) tests/step.sh "cargo install $(1) (some minutes, once)" \
+    env -u CARGO_TARGET_DIR cargo install $(1) --locked --version $(2) --root "$(CACHE)/cargo" $(3) ;; \
+esac
+endef
+
 cargo-deny:
-	@$(NEED_CARGO)
-	@if [ "$$("$(CACHE)/cargo/bin/cargo-deny" --version 2>/dev/null)" != "cargo-deny $(CARGO_DENY_VERSION)" ]; then \
-	  tests/step.sh "cargo install cargo-deny (some minutes, once)" \
-	    env -u CARGO_TARGET_DIR cargo install cargo-deny --locked --version $(CARGO_DENY_VERSION) --root "$(CACHE)/cargo"; \
-	fi
+	@$(call CARGO_INSTALL,cargo-deny,$(CARGO_DENY_VERSION))
+
+mdbook:
+	@$(call CARGO_INSTALL,mdbook,$(MDBOOK_VERSION),--no-default-features --features search)
 
 clean: ## Removes target/ and dist/; the cache stays
 	@rm -rf "$(CARGO_TARGET_DIR)" dist

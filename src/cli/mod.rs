@@ -1,4 +1,6 @@
 //! The command line: one file a subcommand.
+//!
+//! Uses every other module but `agent`, and none uses it.
 
 mod bootstrap;
 mod check;

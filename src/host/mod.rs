@@ -1,4 +1,6 @@
 //! What is read from the host and written to it, one file a thing. Nothing here judges.
+//!
+//! Uses `condition` for its types, and `settings`.
 
 pub mod addresses;
 pub mod api;

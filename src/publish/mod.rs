@@ -2,6 +2,8 @@
 //!
 //! The client is built with the first identity that exists. While it can be used, three loops run concurrently: conditions and taints,
 //! Events, the Lease. A new client is built when a file of the credential changes or the API server refuses the credential.
+//!
+//! Uses `host`, `settings` and `condition`, and no monitor.
 
 mod clock;
 mod commands;

@@ -1,4 +1,6 @@
 //! Rules on the kubelet's configuration: one file a family, one table, `rules.toml`, one entry, [`lint`].
+//!
+//! Uses `kubelet`, which does not use it.
 
 pub mod allow;
 

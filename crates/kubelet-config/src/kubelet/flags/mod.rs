@@ -1,4 +1,5 @@
 //! The kubelet's flags: what each version knows (`table`), and a command line read as the kubelet reads it (`parse`).
+//! Reads no file.
 
 mod number;
 pub mod parse;

@@ -1,5 +1,6 @@
 //! From the unit's argument list to the kubelet's: wrappers before it, and distributions with a configuration of
 //! their own (k3s, RKE2, `MicroK8s`, snaps). One adapter each: "give me the kubelet's words with their places".
+//! Uses `systemd`, `config` and `tree`, never `machine`.
 
 mod args_file;
 mod candidates;

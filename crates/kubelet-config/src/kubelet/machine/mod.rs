@@ -1,5 +1,6 @@
 //! What the kubelet will find around it: memory, swap, kernel settings, the runtime's configuration, CNI, credentials,
 //! each value with the file that says so. Read from a [`Tree`]; what is not there is `None`.
+//! Uses what the modules beside it have read, never `layers`.
 
 mod certificate;
 mod cni;

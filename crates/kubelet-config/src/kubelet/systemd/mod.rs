@@ -1,5 +1,5 @@
 //! A service unit as systemd would load and start it, each word with its place; systemd.unit(5), systemd.syntax(7),
-//! systemd.exec(5) and systemd.service(5), checked against a real systemd (`make oracle`).
+//! systemd.exec(5) and systemd.service(5), checked against a real systemd (`make oracle`). Uses `tree` and `location` alone.
 
 mod builtin;
 mod dropins;
