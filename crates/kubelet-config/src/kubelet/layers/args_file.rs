@@ -10,8 +10,8 @@ mod tests;
 use std::collections::BTreeMap;
 
 use super::{
-    super::{location::Location, text::shortened},
-    {ArgsOddity, Oddity},
+    super::{location::Location, systemd::Arg},
+    ArgsOddity, Oddity,
 };
 
 pub(super) use {bash::split as bash, kubelite::split as kubelite};
@@ -26,20 +26,11 @@ const MAX_EXPANDED_BYTES: usize = 4 << 20;
 /// The most oddities that are kept: more would not be read.
 const MAX_ODDITIES: usize = 100;
 
-/// A word of an arguments file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FileArg {
-    /// As the kubelet gets it.
-    pub(super) text: String,
-    /// Where it is.
-    pub(super) at: Location,
-}
-
 /// What a reader makes of an arguments file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Split {
     /// The words.
-    pub(super) args: Vec<FileArg>,
+    pub(super) args: Vec<Arg>,
     /// Where it makes something else of them than was meant.
     pub(super) oddities: Vec<ArgsOddity>,
     /// Where the words cannot be known, and why.
@@ -49,33 +40,31 @@ pub(super) struct Split {
 }
 
 impl Split {
-    /// Adds a word; false when there is more than we are ready to take.
-    fn push(&mut self, text: String, at: Location) -> bool {
-        self.bytes = self.bytes.saturating_add(text.len() + 1);
+    /// Adds a word; `None` when there is more than we are ready to take.
+    fn push(&mut self, arg: Arg) -> Option<()> {
+        self.bytes = self.bytes.saturating_add(arg.text.len() + 1);
         if self.bytes > MAX_EXPANDED_BYTES {
-            self.give_up(at, format!("expands to more than {MAX_EXPANDED_BYTES} bytes"));
-            return false;
+            return self.give_up(arg.declared, format!("expands to more than {MAX_EXPANDED_BYTES} bytes"));
         }
-        self.args.push(FileArg { text, at });
-        true
+        if arg.text.is_empty() {
+            self.odd(Oddity::EmptyArgument, arg.declared.clone());
+        }
+        self.args.push(arg);
+        Some(())
     }
 
     /// Adds an oddity; one of a kind is enough for a line.
-    fn odd(&mut self, what: Oddity, at: Location, line: &str) {
+    fn odd(&mut self, what: Oddity, at: Location) {
         let known = self.oddities.iter().rev().take_while(|odd| odd.at.line == at.line).any(|odd| odd.what == what);
         if !known && self.oddities.len() < MAX_ODDITIES {
-            self.oddities.push(ArgsOddity { at, what, text: shortened(line.trim()) });
+            self.oddities.push(ArgsOddity { at, what });
         }
     }
 
     /// Says that the words cannot be known.
-    fn give_up(&mut self, at: Location, reason: String) {
+    fn give_up(&mut self, at: Location, reason: String) -> Option<()> {
         self.args.clear();
         self.unknown = Some((at, reason));
+        None
     }
-}
-
-/// A count of characters or lines as a place has it.
-fn position(count: usize) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -3,8 +3,7 @@
 
 use super::{
     super::{systemd::Arg, systemd::Unit, text::shortened, tree::Tree},
-    Unknown,
-    rancher::{Flavor, K3S, RKE2},
+    Launcher, Unknown,
 };
 
 /// What an argument list starts.
@@ -15,7 +14,7 @@ pub(super) enum Start {
     /// A kubelet, whose words begin at this one.
     Kubelet(usize),
     /// k3s or RKE2, whose program is this word.
-    Rancher { flavor: &'static Flavor, first: usize },
+    Rancher { launcher: Launcher, first: usize },
     /// `MicroK8s`' kubelite: the snap's name, and where kubelite's own words begin if the unit starts it itself.
     MicroK8s { instance: String, first: Option<usize> },
     /// Canonical's k8s snap: the snap's name.
@@ -84,8 +83,8 @@ fn distribution(unit: &Unit, index: usize, name: &str) -> Option<Start> {
     let rest = unit.argv.get(index + 1..).unwrap_or_default();
     let has = |wanted: &[&str]| rest.iter().any(|word| wanted.contains(&word.text.as_str()));
     match name {
-        "k3s" if has(&["agent", "server"]) => Some(Start::Rancher { flavor: &K3S, first: index }),
-        "rke2" if has(&["agent", "server"]) => Some(Start::Rancher { flavor: &RKE2, first: index }),
+        "k3s" if has(&["agent", "server"]) => Some(Start::Rancher { launcher: Launcher::K3s, first: index }),
+        "rke2" if has(&["agent", "server"]) => Some(Start::Rancher { launcher: Launcher::Rke2, first: index }),
         "kubelite" => Some(Start::MicroK8s { instance: "microk8s".to_owned(), first: Some(index + 1) }),
         "snap" => rest
             .iter()

@@ -23,9 +23,10 @@ use super::{
 pub use candidates::candidate_units;
 
 /// Which way the kubelet gets its arguments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Launcher {
     /// The unit runs the kubelet, perhaps through a wrapper that hands its words on.
+    #[default]
     Direct,
     /// k3s: the kubelet runs inside its process.
     K3s,
@@ -113,21 +114,15 @@ pub struct ArgsOddity {
     pub at: Location,
     /// What it is.
     pub what: Oddity,
-    /// The line, shortened.
-    pub text: String,
 }
 
 /// What an [`ArgsOddity`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Oddity {
-    /// Two blanks: an empty argument between them.
-    TwoBlanks,
+    /// An empty argument: between two blanks, between quotes, of a variable that is not set.
+    EmptyArgument,
     /// Quotes around a blank: they are deleted, and the blank splits.
     QuoteDeleted,
-    /// A word that is empty once its variables, which are not set, are expanded.
-    EmptyVariable,
-    /// `''` or `""`: an empty argument.
-    EmptyQuotes,
     /// A character that means something to the shell that reads the file, outside quotes.
     ShellSyntax(char),
     /// A quote that is never closed.
@@ -135,7 +130,7 @@ pub enum Oddity {
 }
 
 /// The kubelet's own arguments, and what is known of how they came about.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct KubeletCommand {
     /// How it is started.
     pub launcher: Launcher,
@@ -178,32 +173,17 @@ pub struct Unknown {
 impl KubeletCommand {
     /// A kubelet of which nothing is known yet but how it is started.
     fn new(launcher: Launcher) -> Self {
-        Self {
-            launcher,
-            args: Vec::new(),
-            built_in: Vec::new(),
-            files: Vec::new(),
-            replaced: Vec::new(),
-            unknown_options: Vec::new(),
-            new_argument: None,
-            oddities: Vec::new(),
-            server_disables_cloud_controller: None,
-            unreadable: Vec::new(),
-            unknown: None,
-            settings: Vec::new(),
-        }
-    }
-
-    /// A kubelet whose arguments something hides.
-    fn hidden(launcher: Launcher, unknown: Unknown) -> Self {
-        Self { unknown: Some(unknown), ..Self::new(launcher) }
+        Self { launcher, ..Self::default() }
     }
 
     /// With arguments that come from the operator's files.
-    fn with_args(mut self, args: Vec<Arg>) -> Self {
-        self.built_in = vec![false; args.len()];
-        self.args = args;
-        self
+    fn with_args(self, args: Vec<Arg>) -> Self {
+        Self { built_in: vec![false; args.len()], args, ..self }
+    }
+
+    /// With the reason why its arguments cannot be known.
+    fn with_unknown(self, at: Location, program: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { unknown: Some(Unknown { at, program: program.into(), reason: reason.into() }), ..self }
     }
 
     /// Puts the distribution's own settings in the place of the kubelet's defaults. Before 1.32 k3s and RKE2 give them
@@ -241,9 +221,11 @@ pub fn resolve_command(tree: &dyn Tree, unit: &Unit, hostname: Option<&str>) -> 
         direct::Start::Kubelet(first) => {
             KubeletCommand::new(Launcher::Direct).with_args(unit.argv.get(first..).unwrap_or_default().to_vec())
         }
-        direct::Start::Rancher { flavor, first } => rancher::resolve_command(tree, unit, flavor, first, hostname),
+        direct::Start::Rancher { launcher, first } => rancher::resolve_command(tree, unit, launcher, first, hostname),
         direct::Start::MicroK8s { instance, first } => snaps::microk8s(tree, unit, &instance, first),
         direct::Start::K8sSnap { instance } => snaps::k8s(tree, unit, &instance),
-        direct::Start::Hidden(unknown) => KubeletCommand::hidden(Launcher::Script, unknown),
+        direct::Start::Hidden(unknown) => {
+            KubeletCommand { unknown: Some(unknown), ..KubeletCommand::new(Launcher::Script) }
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::{
         systemd::{Arg, Unit},
         tree::Tree,
     },
-    KubeletCommand, Launcher, Unknown,
+    KubeletCommand, Launcher,
     args_file::{self, Environment, Split},
 };
 
@@ -18,23 +18,19 @@ use super::{
 pub(super) fn microk8s(tree: &dyn Tree, unit: &Unit, instance: &str, first: Option<usize>) -> KubeletCommand {
     let environment = environment(tree, unit, instance);
     let data = Path::new("/var/snap").join(instance).join("current");
-    let named = if let Some(first) = first {
-        let words = unit.argv.get(first..).unwrap_or_default();
-        args_file_option(words.iter().map(|word| word.text.as_str()))
+    let words = if let Some(first) = first {
+        unit.argv.get(first..).unwrap_or_default().to_vec()
     } else {
         // The snap's wrapper gives kubelite the words of a file of its own, which it hands to bash.
         let path = data.join("args/kubelite");
         let text = tree.read_text(&path).unwrap_or_default();
-        let split = args_file::bash(&Location::file(&path), &text, &environment);
-        args_file_option(split.args.iter().map(|arg| arg.text.as_str()))
+        args_file::bash(&Location::file(&path), &text, &environment).args
     };
     // The wrapper names the file by its revision; the name that does not change is the one that people edit.
     let usual = data.join("args/kubelet");
-    let path =
-        named.map(PathBuf::from).filter(|named| tree.real_path(named) != tree.real_path(&usual)).unwrap_or(usual);
-    read(tree, KubeletCommand::new(Launcher::MicroK8s), &path, |place, text| {
-        args_file::kubelite(place, text, &environment)
-    })
+    let named = args_file_option(&words).map(PathBuf::from);
+    let path = named.filter(|named| tree.real_path(named) != tree.real_path(&usual)).unwrap_or(usual);
+    read(tree, Launcher::MicroK8s, &path, |place, text| args_file::kubelite(place, text, &environment))
 }
 
 /// Canonical's k8s.
@@ -45,61 +41,44 @@ pub(super) fn k8s(tree: &dyn Tree, unit: &Unit, instance: &str) -> KubeletComman
     // Releases before 1.30 kept it with the revision's data.
     let old = snap.join("current/args/kubelet");
     let path = if !tree.exists(&common) && tree.exists(&old) { old } else { common };
-    read(tree, KubeletCommand::new(Launcher::K8sSnap), &path, |place, text| args_file::bash(place, text, &environment))
+    read(tree, Launcher::K8sSnap, &path, |place, text| args_file::bash(place, text, &environment))
 }
 
 /// Reads an arguments file into the kubelet's words.
 fn read(
     tree: &dyn Tree,
-    mut command: KubeletCommand,
+    launcher: Launcher,
     path: &Path,
     split: impl FnOnce(&Location, &str) -> Split,
 ) -> KubeletCommand {
+    let command = KubeletCommand::new(launcher);
     let place = Location::file(path);
+    let program = path.to_string_lossy();
     let text = match tree.read_text(path) {
         Ok(text) => text,
         Err(error) => {
-            command.unreadable.push((place.clone(), error.to_string()));
-            command.unknown = Some(Unknown {
-                at: place,
-                program: path.display().to_string(),
-                reason: format!("holds the kubelet's arguments and {error}"),
-            });
-            return command;
+            return command.with_unknown(place, program, format!("holds the kubelet's arguments and {error}"));
         }
     };
-    let split = split(&place, &text);
-    command.files.push(place.clone());
-    command.oddities = split.oddities;
-    if let Some((at, reason)) = split.unknown {
-        command.unreadable.push((at.clone(), reason.clone()));
-        command.unknown = Some(Unknown { at, program: path.display().to_string(), reason });
-        return command;
+    let Split { mut args, oddities, unknown, .. } = split(&place, &text);
+    let command = KubeletCommand { files: vec![place.clone()], oddities, ..command };
+    if let Some((at, reason)) = unknown {
+        return command.with_unknown(at, program, reason);
     }
-    let name = Arg { text: "kubelet".to_owned(), declared: place, origins: Vec::new() };
-    let words = split.args.into_iter().map(|arg| Arg { text: arg.text, declared: arg.at, origins: Vec::new() });
-    let mut command = command.with_args(std::iter::once(name).chain(words).collect());
-    if let Some(name) = command.built_in.first_mut() {
-        *name = true;
-    }
+    args.insert(0, Arg::new("kubelet", place));
+    let mut command = command.with_args(args);
+    command.built_in[0] = true;
     command
 }
 
 /// The value of kubelite's `--kubelet-args-file`; the last one counts.
-fn args_file_option<'a>(words: impl Iterator<Item = &'a str>) -> Option<String> {
-    let mut found = None;
-    let mut words = words.peekable();
-    while let Some(word) = words.next() {
-        let Some(rest) = word.trim_start_matches('-').strip_prefix("kubelet-args-file") else {
-            continue;
-        };
-        found = match rest.strip_prefix('=') {
-            Some(value) => Some(value.to_owned()),
-            None if rest.is_empty() => words.peek().map(|value| (*value).to_owned()),
-            None => found,
-        };
-    }
-    found.filter(|path| path.starts_with('/'))
+fn args_file_option(words: &[Arg]) -> Option<&str> {
+    let values = words.iter().enumerate().filter_map(|(index, word)| {
+        let rest = word.text.trim_start_matches('-').strip_prefix("kubelet-args-file")?;
+        let next = || words.get(index + 1).filter(|_| rest.is_empty()).map(|word| word.text.as_str());
+        rest.strip_prefix('=').or_else(next)
+    });
+    values.last().filter(|path| path.starts_with('/'))
 }
 
 /// The service's environment with what `snap run` sets in it.

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
-    super::{effective::Settings, tree::Tree},
-    Kernel, Located, memory, text,
+    super::{effective::Settings, text, tree::Tree},
+    Kernel, Located, memory,
 };
 
 /// The kernel settings that rules read, by their names in sysctl.conf(5).

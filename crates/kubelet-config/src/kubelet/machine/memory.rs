@@ -1,9 +1,12 @@
 //! Memory and swap, as the kernel counts them.
 
 use super::{
-    super::{location::Location, tree::Tree},
+    super::{
+        location::Location,
+        text::{numbered, small, word},
+        tree::Tree,
+    },
     Located, Swap,
-    text::{numbered, small, word},
 };
 
 /// `MemTotal` of `/proc/meminfo`, in bytes.

@@ -13,7 +13,6 @@ mod name_servers;
 mod packages;
 mod runtime;
 mod state_files;
-mod text;
 mod toml_file;
 mod trusted;
 
@@ -22,7 +21,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use super::{effective::Settings, flags::CommandLine, location::Location, systemd::Unit, tree::Tree, version::Version};
 
 pub use credentials::of_running;
-pub use identity::kubelet_version;
+pub use identity::{hostname, kubelet_version};
 pub use packages::Packages;
 
 /// A value and the file and line that says so.
@@ -265,7 +264,7 @@ pub fn survey(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings: &Sett
     let bootstrap = credentials::kubeconfig(tree, settings, "--bootstrap-kubeconfig");
     let trusted_files = trusted::list(tree, unit, flags, settings, [&kubeconfig, &bootstrap]);
     Machine {
-        hostname: identity::hostname(tree),
+        hostname: hostname(tree, None),
         os_ids: identity::os_ids(tree),
         kernel: kernel::read(tree, settings),
         state_policies: state_files::policies(tree, settings),

@@ -3,9 +3,13 @@
 use std::path::Path;
 
 use super::{
-    super::{effective::Settings, location::Location, tree::Tree},
+    super::{
+        effective::Settings,
+        location::Location,
+        text::{numbered, word},
+        tree::Tree,
+    },
     FileState, Located,
-    text::{numbered, word},
 };
 
 /// How many name servers are kept: libc takes three.

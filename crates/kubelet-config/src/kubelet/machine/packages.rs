@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
-    super::{location::Location, tree::Tree},
-    Located, text,
+    super::{location::Location, text, tree::Tree},
+    Located,
 };
 
 const STATUS: &str = "/var/lib/dpkg/status";

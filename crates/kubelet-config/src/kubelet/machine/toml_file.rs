@@ -10,9 +10,10 @@ use toml::{
 use super::{
     super::{
         location::Location,
+        text,
         tree::{Tree, Unreadable},
     },
-    Located, text,
+    Located,
 };
 
 /// The most that is read of a runtime's configuration file; they have a few KiB.

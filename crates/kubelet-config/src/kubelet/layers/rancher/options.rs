@@ -11,27 +11,22 @@ use super::{
     super::{
         super::{
             location::Location,
-            systemd::{Arg, Origin, Unit},
+            systemd::{Arg, Unit},
             tree::Tree,
         },
         KubeletCommand, ReplacedList,
     },
-    Flavor, Role,
+    Program,
 };
 
 /// Options that may be given several times, of those that bear on the kubelet.
 const LISTS: [&str; 3] = ["kubelet-arg", "node-label", "node-taint"];
 
-/// Options that a variable may give, of those that bear on the kubelet; the variable is the option in capitals with
-/// `_`, behind `K3S_` or `RKE2_`.
+/// Options that a variable may give, of those that bear on the kubelet.
 const FROM_VARIABLES: [&str; 5] = ["node-name", "resolv-conf", "data-dir", "cloud-provider-name", "kubelet-path"];
 
 /// The most replaced lists that are kept.
 const MAX_REPLACED: usize = 100;
-
-fn variable_of(option: &str) -> String {
-    option.to_uppercase().replace('-', "_")
-}
 
 /// An option's values.
 #[derive(Debug, Clone)]
@@ -73,14 +68,14 @@ impl Options {
 pub(super) fn read(
     tree: &dyn Tree,
     unit: &Unit,
-    (flavor, role): (&Flavor, Role),
+    program: Program,
     words: &[Arg],
     kubelet: &mut KubeletCommand,
 ) -> Options {
     let given = command_line::read(words);
     let mut options = Options::default();
-    for file in files::find(tree, unit, flavor, &given, kubelet) {
-        files::read(tree, &file, (flavor, role), &mut options, kubelet);
+    for file in files::find(tree, unit, program, &given, kubelet) {
+        files::read(tree, &file, program, &mut options, kubelet);
     }
     for (option, values) in given {
         if option == "kubelet-arg" {
@@ -95,22 +90,11 @@ pub(super) fn read(
         unknown.is_given = unknown.meant.is_some_and(|meant| options.0.contains_key(meant));
     }
     for option in FROM_VARIABLES {
-        let variable = format!("{}{}", flavor.variables, variable_of(option));
-        if let (None, Some(word)) = (options.last(option), of_variable(unit, &variable)) {
+        if let (None, Some(word)) = (options.last(option), program.variable(unit, option)) {
             options.0.insert(option.to_owned(), Values { at: word.declared.clone(), items: vec![word] });
         }
     }
     options
-}
-
-/// A variable's value, as a word that knows where it comes from; `None` where it is not set or empty.
-fn of_variable(unit: &Unit, name: &str) -> Option<Arg> {
-    let effective = &unit.variables.get(name)?.effective;
-    (!effective.value.is_empty()).then(|| Arg {
-        text: effective.value.clone(),
-        declared: effective.at.clone(),
-        origins: vec![Origin { variable: name.to_owned(), at: effective.at.clone(), braces: false }],
-    })
 }
 
 /// Puts values in the place of earlier ones; what a list loses is noted.

@@ -1,6 +1,7 @@
 //! The distribution's configuration files: `config.yaml`, and those of `config.yaml.d` by name.
 
 use std::{
+    collections::BTreeMap,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
@@ -16,11 +17,11 @@ use super::{
             },
             KubeletCommand, Launcher, NewArgument, UnknownOption,
         },
-        Flavor, Role,
+        Program,
     },
     Options, Values,
     command_line::long_name,
-    known, of_variable, replace,
+    known, replace,
 };
 
 /// The most files of `config.yaml.d` that are read.
@@ -35,12 +36,11 @@ const KUBELET_ARG: &str = "kubelet-arg";
 pub(super) fn find(
     tree: &dyn Tree,
     unit: &Unit,
-    flavor: &Flavor,
-    given: &[(String, Values)],
+    program: Program,
+    given: &BTreeMap<String, Values>,
     kubelet: &mut KubeletCommand,
 ) -> Vec<PathBuf> {
-    let named = of_variable(unit, &format!("{}CONFIG_FILE", flavor.variables))
-        .or_else(|| given.iter().find(|(option, _)| option == "config")?.1.items.first().cloned());
+    let named = program.variable(unit, "config-file").or_else(|| given.get("config")?.items.first().cloned());
     let main = match &named {
         Some(word) if word.text.starts_with("http://") || word.text.starts_with("https://") => {
             kubelet
@@ -50,7 +50,7 @@ pub(super) fn find(
         }
         Some(word) if word.text.is_empty() => return Vec::new(),
         Some(word) => PathBuf::from(&word.text),
-        None => PathBuf::from(format!("/etc/rancher/{}/config.yaml", flavor.name)),
+        None => PathBuf::from(format!("/etc/rancher/{}/config.yaml", program.name())),
     };
     let mut folder = main.clone().into_os_string();
     folder.push(".d");
@@ -74,7 +74,7 @@ pub(super) fn find(
 pub(super) fn read(
     tree: &dyn Tree,
     path: &Path,
-    (flavor, role): (&Flavor, Role),
+    program: Program,
     options: &mut Options,
     kubelet: &mut KubeletCommand,
 ) {
@@ -105,11 +105,11 @@ pub(super) fn read(
         let is_null = entry.node.value == Value::Null;
         let values = Values { at: entry.at, items: items(&entry.node) };
         // An option's letter: the table has only their long names.
-        let is_known = option.len() == 1 || known::is_known(flavor, role, &option);
+        let is_known = option.len() == 1 || known::is_known(program, &option);
         if !is_known && kubelet.unknown_options.len() < MAX_UNKNOWN {
             let line = usize::try_from(values.at.line).ok().and_then(|line| text.lines().nth(line.checked_sub(1)?));
             let has_comment = line.is_some_and(|line| line.contains('#'));
-            kubelet.unknown_options.push(UnknownOption { has_comment, ..unknown(option, values, flavor, role) });
+            kubelet.unknown_options.push(UnknownOption { has_comment, ..unknown(option, values, program) });
             continue;
         }
         match options.0.get_mut(&option) {
@@ -122,16 +122,16 @@ pub(super) fn read(
 
 /// `k3s agent` hands keys that it does not know on to the parser of its command line, which refuses them; the others
 /// pass over them (`stripInvalidFlags` in k3s' pkg/configfilearg, `ValidFlags` in k3s and RKE2).
-fn unknown(key: String, values: Values, flavor: &Flavor, role: Role) -> UnknownOption {
+fn unknown(key: String, values: Values, program: Program) -> UnknownOption {
     let items = values.items.into_iter().take(MAX_UNKNOWN);
     UnknownOption {
-        meant: known::meant(flavor, role, &key),
+        meant: known::meant(program, &key),
         is_given: false,
         has_comment: false,
         key,
         at: values.at,
         items: items.map(|item| (item.text, item.declared)).collect(),
-        is_fatal: flavor.launcher == Launcher::K3s && role == Role::Agent,
+        is_fatal: program.launcher == Launcher::K3s && !program.is_server,
     }
 }
 
@@ -166,7 +166,7 @@ fn items(node: &Node) -> Vec<Arg> {
             Value::Null => String::new(),
             _ => node.text()?,
         };
-        Some(Arg { text, declared: node.at.clone(), origins: Vec::new() })
+        Some(Arg::new(text, node.at.clone()))
     };
     match &node.value {
         Value::List(items) => items.iter().filter_map(word).collect(),
