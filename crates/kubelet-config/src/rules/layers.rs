@@ -9,8 +9,9 @@ use super::{Check, Finding, Report, Severity};
 use crate::{
     edit::Change,
     kubelet::{
-        layers::{ArgsOddity, Launcher, Oddity, ReplacedList},
+        layers::{Launcher, Oddity, ReplacedList},
         location::Location,
+        machine::Located,
         snapshot::Snapshot,
     },
 };
@@ -130,10 +131,10 @@ fn args_file_split(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn split(odd: &ArgsOddity) -> Finding {
+fn split(odd: &Located<Oddity>) -> Finding {
     const QUOTED: &str = "Put the flag's value into single quotes";
     let at = &odd.at;
-    let (message, fix) = match odd.what {
+    let (message, fix) = match odd.value {
         Oddity::EmptyArgument => (
             "There is an empty argument here: between two blanks, between quotes, or of a variable that is not set. The \
              kubelet exits with `unknown command`."

@@ -10,8 +10,8 @@ mod tests;
 use std::collections::BTreeMap;
 
 use super::{
-    super::{location::Location, systemd::Arg},
-    ArgsOddity, Oddity,
+    super::{location::Location, machine::Located, systemd::Arg},
+    Oddity,
 };
 
 pub(super) use {bash::split as bash, kubelite::split as kubelite};
@@ -32,7 +32,7 @@ pub(super) struct Split {
     /// The words.
     pub(super) args: Vec<Arg>,
     /// Where it makes something else of them than was meant.
-    pub(super) oddities: Vec<ArgsOddity>,
+    pub(super) oddities: Vec<Located<Oddity>>,
     /// Where the words cannot be known, and why.
     pub(super) unknown: Option<(Location, String)>,
     /// How much text there is in `args`.
@@ -55,9 +55,9 @@ impl Split {
 
     /// Adds an oddity; one of a kind is enough for a line.
     fn odd(&mut self, what: Oddity, at: Location) {
-        let known = self.oddities.iter().rev().take_while(|odd| odd.at.line == at.line).any(|odd| odd.what == what);
+        let known = self.oddities.iter().rev().take_while(|odd| odd.at.line == at.line).any(|odd| odd.value == what);
         if !known && self.oddities.len() < MAX_ODDITIES {
-            self.oddities.push(ArgsOddity { at, what });
+            self.oddities.push(Located { value: what, at });
         }
     }
 

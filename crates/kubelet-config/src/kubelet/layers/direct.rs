@@ -33,21 +33,22 @@ const OPTIONS_WITH_VALUE: [&str; 12] =
 
 /// Finds what the unit starts.
 pub(super) fn find(tree: &dyn Tree, unit: &Unit) -> Start {
-    if unit.argv.is_empty() {
-        return Start::Nothing;
-    }
+    let Some(first) = unit.argv.first() else { return Start::Nothing };
     if let Some(start) = snap_of_unit(unit) {
         return start;
     }
-    let program = unit.exec.as_ref().map(|exec| exec.program.as_str());
     // With the prefix `@` the first word is only a name.
-    if program.is_some_and(|program| is_kubelet(base_name(program))) {
+    let program = unit.exec.as_ref().map_or(&first.text, |exec| &exec.program);
+    if is_kubelet(base_name(program)) {
         return Start::Kubelet(0);
     }
-    if let Some(start) = program.and_then(|program| distribution(unit, 0, base_name(program))) {
-        return start;
-    }
-    scan(unit).unwrap_or_else(|| Start::Hidden(nothing_seen(tree, unit, program)))
+    distribution(unit, 0, base_name(program)).or_else(|| scan(unit)).unwrap_or_else(|| {
+        let reason = interpreter(tree, program).map_or_else(
+            || "is not known, and no word behind it names a kubelet".to_owned(),
+            |interpreter| format!("is a script ({interpreter})"),
+        );
+        Start::Hidden(Unknown { at: first.at().clone(), program: program.clone(), reason })
+    })
 }
 
 /// The first word that decides.
@@ -116,24 +117,6 @@ fn snap_app(text: &str) -> Option<Start> {
         ("microk8s", "daemon-kubelite") => Some(Start::MicroK8s { instance, first: None }),
         ("k8s", "kubelet") => Some(Start::K8sSnap { instance }),
         _ => None,
-    }
-}
-
-/// Why nothing was found.
-fn nothing_seen(tree: &dyn Tree, unit: &Unit, program: Option<&str>) -> Unknown {
-    let first = unit.argv.first();
-    let program = program.or(first.map(|word| word.text.as_str())).unwrap_or_default();
-    let reason = interpreter(tree, program).map_or_else(
-        || "is not known, and no word behind it names a kubelet".to_owned(),
-        |interpreter| format!("is a script ({interpreter})"),
-    );
-    Unknown {
-        at: unit.exec.as_ref().map_or_else(
-            || first.map_or_else(|| super::Location::file(""), |word| word.at().clone()),
-            |exec| exec.words.first().map_or_else(|| exec.at.clone(), |word| word.at.clone()),
-        ),
-        program: program.to_owned(),
-        reason,
     }
 }
 

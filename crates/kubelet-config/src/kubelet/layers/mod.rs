@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::{
     effective::{Effective, From as Origin, Settings},
     location::Location,
+    machine::Located,
     systemd::{Arg, Unit},
     tree::Tree,
     version::{Minor, Version},
@@ -107,16 +108,7 @@ pub struct NewArgument {
     pub after: String,
 }
 
-/// An oddity of an arguments file: its reader makes something else of the line than its writer meant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ArgsOddity {
-    /// Where.
-    pub at: Location,
-    /// What it is.
-    pub what: Oddity,
-}
-
-/// What an [`ArgsOddity`] is.
+/// Of what the reader of an arguments file makes something else than its writer meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Oddity {
     /// An empty argument: between two blanks, between quotes, of a variable that is not set.
@@ -147,7 +139,7 @@ pub struct KubeletCommand {
     /// Where the second layer's files take another flag for the kubelet.
     pub new_argument: Option<NewArgument>,
     /// Oddities of an arguments file.
-    pub oddities: Vec<ArgsOddity>,
+    pub oddities: Vec<Located<Oddity>>,
     /// Whether the distribution's server is known not to add `--cloud-provider=external` (`None`: not known).
     pub server_disables_cloud_controller: Option<bool>,
     /// The second layer's files that could not be read, with the reason.

@@ -10,12 +10,9 @@ use super::{
         location::Location,
         tree::Tree,
     },
-    Certificate, ClientCredential, FileState, Kubeconfig,
+    Certificate, ClientCredential, FileState, Kubeconfig, MAX_FILE_BYTES,
     certificate::{of_data, of_pem},
 };
-
-/// The longest kubeconfig or certificate file that is read.
-const MAX_BYTES: usize = 256 << 10;
 
 /// Where the kubelet keeps its certificates if `--cert-dir` names no other folder.
 const DEFAULT_CERT_DIR: &str = "/var/lib/kubelet/pki";
@@ -51,33 +48,23 @@ pub(super) fn kubeconfig(tree: &dyn Tree, settings: &Settings, flag: &str) -> Fi
 
 /// The kubeconfig at `path`, with the certificate in `renewed` in place of the one that it has.
 fn read(tree: &dyn Tree, path: &str, renewed: Option<PathBuf>) -> FileState<Kubeconfig> {
-    let at = Location::file(path);
-    let bytes = match tree.read_bounded(Path::new(path), MAX_BYTES) {
-        Ok(bytes) => bytes,
-        Err(error) if error.is_not_found() => return FileState::Missing { at },
-        Err(error) => return FileState::Bad { at, reason: error.to_string() },
-    };
-    // The parser's own reason may quote the text.
-    let document = match parse(&at, &String::from_utf8_lossy(&bytes)) {
-        Ok(document) => document,
-        Err(error) => return FileState::Bad { at: error.at, reason: "is not valid YAML".to_owned() },
-    };
-    match understand(&at, &document) {
-        Ok((server, user)) => {
-            let mut found = Kubeconfig {
-                credential: credential(&user),
-                server: Some(server),
-                certificate: None,
-                certificate_problem: None,
-                files: Vec::new(),
-                missing_files: Vec::new(),
-                at,
-            };
-            follow(tree, &user, renewed, &mut found);
-            FileState::Present(found)
-        }
-        Err(reason) => FileState::Bad { at, reason },
-    }
+    FileState::read(tree, path, |at, bytes| {
+        // The parser's own reason may quote the text.
+        let document = parse(at, &String::from_utf8_lossy(bytes))
+            .map_err(|error| (error.at, "is not valid YAML".to_owned()))?;
+        let (server, user) = understand(at, &document).map_err(|reason| (at.clone(), reason))?;
+        let mut found = Kubeconfig {
+            credential: credential(&user),
+            server: Some(server),
+            certificate: None,
+            certificate_problem: None,
+            files: Vec::new(),
+            missing_files: Vec::new(),
+            at: at.clone(),
+        };
+        follow(tree, &user, renewed, &mut found);
+        Ok(found)
+    })
 }
 
 /// The server and the user of the current context.
@@ -166,7 +153,7 @@ fn follow(tree: &dyn Tree, user: &User<'_>, renewed: Option<PathBuf>, found: &mu
 }
 
 fn from_file(tree: &dyn Tree, path: &Path) -> Result<Certificate, String> {
-    let bytes = tree.read_bounded(path, MAX_BYTES).map_err(|error| format!("{} {error}", path.display()))?;
+    let bytes = tree.read_bounded(path, MAX_FILE_BYTES).map_err(|error| format!("{} {error}", path.display()))?;
     of_pem(&Location::file(path), &bytes).map_err(|problem| format!("{} {problem}", path.display()))
 }
 
@@ -185,15 +172,7 @@ pub(super) fn serving(tree: &dyn Tree, settings: &Settings) -> FileState<Certifi
         }
         None => return FileState::NotAsked,
     };
-    let at = Location::file(&path);
-    match tree.read_bounded(&path, MAX_BYTES) {
-        Ok(bytes) => match of_pem(&at, &bytes) {
-            Ok(certificate) => FileState::Present(certificate),
-            Err(problem) => FileState::Bad { at, reason: problem.to_owned() },
-        },
-        Err(error) if error.is_not_found() => FileState::Missing { at },
-        Err(error) => FileState::Bad { at, reason: error.to_string() },
-    }
+    FileState::read(tree, path, |at, bytes| of_pem(at, bytes).map_err(|problem| (at.clone(), problem.to_owned())))
 }
 
 #[cfg(test)]

@@ -51,12 +51,9 @@ pub fn kubelet_version(tree: &dyn Tree, unit: &Unit, packages: &Packages) -> Opt
         packages.upstream(&["kubelet"])
     } else if unit.name.starts_with("rke2-") {
         rke2(tree)
-    } else if unit.name.starts_with("snap.microk8s.") {
-        snap(tree, "/snap/microk8s/current/meta/snap.yaml")
-    } else if unit.name.starts_with("snap.k8s.") {
-        snap(tree, "/snap/k8s/current/meta/snap.yaml")
     } else {
-        None
+        let snap_name = unit.name.strip_prefix("snap.")?.split('.').next()?;
+        snap(tree, &format!("/snap/{snap_name}/current/meta/snap.yaml"))
     }?;
     Some(Located { value: found.value.parse().ok()?, at: found.at })
 }

@@ -15,20 +15,16 @@ use super::{
 /// How many name servers are kept: libc takes three.
 const MAX_SERVERS: usize = 16;
 
-const MAX_BYTES: usize = 256 << 10;
-
 /// Reads the name servers of the effective `resolvConf`.
 pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> FileState<Vec<Located<String>>> {
     let Some(path) = settings.text("resolvConf") else {
         return FileState::NotAsked;
     };
-    let at = Location::file(path);
-    match tree.read_bounded(Path::new(path), MAX_BYTES) {
-        Ok(bytes) => FileState::Present(servers(&at, &String::from_utf8_lossy(&bytes))),
-        Err(error) if error.is_not_found() => {
+    match FileState::read(tree, path, |at, bytes| Ok(servers(at, &String::from_utf8_lossy(bytes)))) {
+        FileState::Missing { at } => {
             stub(tree, path).map_or(FileState::Missing { at }, |server| FileState::Present(vec![server]))
         }
-        Err(error) => FileState::Bad { at, reason: error.to_string() },
+        found => found,
     }
 }
 

@@ -39,9 +39,9 @@ fn files_of_secrets_are_told_from_the_others() {
     assert_eq!(
         files,
         [
-            ("/k/conf", true, 0o600),
             ("/k/a.crt", false, 0o644),
             ("/k/a.key", true, 0o644),
+            ("/k/conf", true, 0o600),
             ("/var/lib/kubelet/pki/kubelet-server-current.pem", true, 0o644),
         ]
     );

@@ -21,7 +21,7 @@ fn places(split: &Split) -> Vec<(u32, u32, u32)> {
 }
 
 fn oddities(split: &Split) -> Vec<(u32, Oddity)> {
-    split.oddities.iter().map(|odd| (odd.at.line, odd.what)).collect()
+    split.oddities.iter().map(|odd| (odd.at.line, odd.value)).collect()
 }
 
 fn by_kubelite(text: &str) -> Split {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    os::unix::ffi::OsStrExt,
+    ffi::OsStr,
     path::{Path, PathBuf},
 };
 
@@ -49,25 +49,21 @@ pub(super) fn find(
             return Vec::new();
         }
         Some(word) if word.text.is_empty() => return Vec::new(),
-        Some(word) => PathBuf::from(&word.text),
-        None => PathBuf::from(format!("/etc/rancher/{}/config.yaml", program.name())),
+        Some(word) => word.text.clone(),
+        None => format!("/etc/rancher/{}/config.yaml", program.name()),
     };
-    let mut folder = main.clone().into_os_string();
-    folder.push(".d");
-    let folder = PathBuf::from(folder);
-    let drop_ins = tree.list(&folder).unwrap_or_default();
-    let drop_ins = drop_ins
-        .into_iter()
-        .filter(|name| {
-            let name = name.as_bytes().to_ascii_lowercase();
-            name.ends_with(b".yaml") || name.ends_with(b".yml")
-        })
+    let folder = PathBuf::from(format!("{main}.d"));
+    let main = PathBuf::from(main);
+    let is_yaml = |suffix: &OsStr| suffix.eq_ignore_ascii_case("yaml") || suffix.eq_ignore_ascii_case("yml");
+    let names = tree.list(&folder).unwrap_or_default().into_iter();
+    let drop_ins = names
         .map(|name| folder.join(name))
+        .filter(|path| path.extension().is_some_and(is_yaml))
         .filter(|path| tree.lstat(path).is_ok_and(|meta| meta.kind != Kind::Folder))
         .take(MAX_FILES);
     kubelet.new_argument = Some(new_key(Location::file(&main)));
     let has_main = tree.lstat(&main).is_ok();
-    has_main.then(|| main.clone()).into_iter().chain(drop_ins).collect()
+    has_main.then_some(main).into_iter().chain(drop_ins).collect()
 }
 
 /// Reads a configuration file over what the earlier ones gave.
