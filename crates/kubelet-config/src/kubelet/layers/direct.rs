@@ -2,7 +2,11 @@
 //! program, or nowhere that can be seen.
 
 use super::{
-    super::{systemd::Arg, systemd::Unit, text::shortened, tree::Tree},
+    super::{
+        systemd::{Arg, Unit},
+        text::shortened,
+        tree::Tree,
+    },
     Launcher, Unknown,
 };
 
@@ -15,10 +19,10 @@ pub(super) enum Start {
     Kubelet(usize),
     /// k3s or RKE2, whose program is this word.
     Rancher { launcher: Launcher, first: usize },
-    /// `MicroK8s`' kubelite: the snap's name, and where kubelite's own words begin if the unit starts it itself.
-    MicroK8s { instance: String, first: Option<usize> },
-    /// Canonical's k8s snap: the snap's name.
-    K8sSnap { instance: String },
+    /// `MicroK8s`' kubelite, and where its own words begin if the unit starts it itself.
+    MicroK8s { first: Option<usize> },
+    /// Canonical's k8s snap.
+    K8sSnap,
     /// Something that does not show the kubelet's words.
     Hidden(Unknown),
 }
@@ -86,7 +90,7 @@ fn distribution(unit: &Unit, index: usize, name: &str) -> Option<Start> {
     match name {
         "k3s" if has(&["agent", "server"]) => Some(Start::Rancher { launcher: Launcher::K3s, first: index }),
         "rke2" if has(&["agent", "server"]) => Some(Start::Rancher { launcher: Launcher::Rke2, first: index }),
-        "kubelite" => Some(Start::MicroK8s { instance: "microk8s".to_owned(), first: Some(index + 1) }),
+        "kubelite" => Some(Start::MicroK8s { first: Some(index + 1) }),
         "snap" => rest
             .iter()
             .skip_while(|word| word.text != "run")
@@ -99,23 +103,13 @@ fn distribution(unit: &Unit, index: usize, name: &str) -> Option<Start> {
 
 /// The unit's name says which snap it is: snapd writes `snap.NAME.APP.service`.
 fn snap_of_unit(unit: &Unit) -> Option<Start> {
-    unit.names
-        .iter()
-        .find_map(|name| snap_app(name.strip_prefix("snap.")?.strip_suffix(".service").unwrap_or_default()))
+    unit.names.iter().find_map(|name| snap_app(name.strip_prefix("snap.")?.strip_suffix(".service")?))
 }
 
-/// `microk8s.daemon-kubelite`, `k8s.kubelet`; a parallel installation's name has a key behind `_`.
-fn snap_app(text: &str) -> Option<Start> {
-    let (instance, app) = text.split_once('.')?;
-    // The name becomes a part of paths.
-    if instance.contains('/') || instance.starts_with('.') {
-        return None;
-    }
-    let snap = instance.split('_').next().unwrap_or_default();
-    let instance = instance.to_owned();
-    match (snap, app) {
-        ("microk8s", "daemon-kubelite") => Some(Start::MicroK8s { instance, first: None }),
-        ("k8s", "kubelet") => Some(Start::K8sSnap { instance }),
+fn snap_app(name: &str) -> Option<Start> {
+    match name {
+        "microk8s.daemon-kubelite" => Some(Start::MicroK8s { first: None }),
+        "k8s.kubelet" => Some(Start::K8sSnap),
         _ => None,
     }
 }

@@ -214,8 +214,8 @@ pub fn resolve_command(tree: &dyn Tree, unit: &Unit, hostname: Option<&str>) -> 
             KubeletCommand::new(Launcher::Direct).with_args(unit.argv.get(first..).unwrap_or_default().to_vec())
         }
         direct::Start::Rancher { launcher, first } => rancher::resolve_command(tree, unit, launcher, first, hostname),
-        direct::Start::MicroK8s { instance, first } => snaps::microk8s(tree, unit, &instance, first),
-        direct::Start::K8sSnap { instance } => snaps::k8s(tree, unit, &instance),
+        direct::Start::MicroK8s { first } => snaps::microk8s(tree, unit, first),
+        direct::Start::K8sSnap => snaps::k8s(tree, unit),
         direct::Start::Hidden(unknown) => {
             KubeletCommand { unknown: Some(unknown), ..KubeletCommand::new(Launcher::Script) }
         }

@@ -1,7 +1,7 @@
 //! The snaps: `MicroK8s`, whose kubelite runs the kubelet in its own process, and Canonical's k8s. Both take the
 //! kubelet's arguments from a file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::{
     super::{
@@ -13,35 +13,31 @@ use super::{
     args_file::{self, Environment, Split},
 };
 
-/// `MicroK8s`. `instance` is the snap's name (`microk8s`, or `microk8s_key` of a parallel installation); `first` is
-/// where kubelite's own words begin, if the unit runs it without the snap's wrapper.
-pub(super) fn microk8s(tree: &dyn Tree, unit: &Unit, instance: &str, first: Option<usize>) -> KubeletCommand {
-    let environment = environment(tree, unit, instance);
-    let data = Path::new("/var/snap").join(instance).join("current");
+/// `MicroK8s`. `first` is where kubelite's own words begin, if the unit runs it without the snap's wrapper.
+pub(super) fn microk8s(tree: &dyn Tree, unit: &Unit, first: Option<usize>) -> KubeletCommand {
+    let environment = environment(tree, unit, "microk8s");
     let words = if let Some(first) = first {
         unit.argv.get(first..).unwrap_or_default().to_vec()
     } else {
         // The snap's wrapper gives kubelite the words of a file of its own, which it hands to bash.
-        let path = data.join("args/kubelite");
-        let text = tree.read_text(&path).unwrap_or_default();
-        args_file::bash(&Location::file(&path), &text, &environment).args
+        let path = Path::new("/var/snap/microk8s/current/args/kubelite");
+        args_file::bash(&Location::file(path), &tree.read_text(path).unwrap_or_default(), &environment).args
     };
     // The wrapper names the file by its revision; the name that does not change is the one that people edit.
-    let usual = data.join("args/kubelet");
-    let named = args_file_option(&words).map(PathBuf::from);
-    let path = named.filter(|named| tree.real_path(named) != tree.real_path(&usual)).unwrap_or(usual);
-    read(tree, Launcher::MicroK8s, &path, |place, text| args_file::kubelite(place, text, &environment))
+    let usual = Path::new("/var/snap/microk8s/current/args/kubelet");
+    let named = args_file_option(&words).map(Path::new);
+    let path = named.filter(|named| tree.real_path(named) != tree.real_path(usual)).unwrap_or(usual);
+    read(tree, Launcher::MicroK8s, path, |place, text| args_file::kubelite(place, text, &environment))
 }
 
 /// Canonical's k8s.
-pub(super) fn k8s(tree: &dyn Tree, unit: &Unit, instance: &str) -> KubeletCommand {
-    let environment = environment(tree, unit, instance);
-    let snap = Path::new("/var/snap").join(instance);
-    let common = snap.join("common/args/kubelet");
+pub(super) fn k8s(tree: &dyn Tree, unit: &Unit) -> KubeletCommand {
+    let environment = environment(tree, unit, "k8s");
+    let common = Path::new("/var/snap/k8s/common/args/kubelet");
     // Releases before 1.30 kept it with the revision's data.
-    let old = snap.join("current/args/kubelet");
-    let path = if !tree.exists(&common) && tree.exists(&old) { old } else { common };
-    read(tree, Launcher::K8sSnap, &path, |place, text| args_file::bash(place, text, &environment))
+    let old = Path::new("/var/snap/k8s/current/args/kubelet");
+    let path = if !tree.exists(common) && tree.exists(old) { old } else { common };
+    read(tree, Launcher::K8sSnap, path, |place, text| args_file::bash(place, text, &environment))
 }
 
 /// Reads an arguments file into the kubelet's words.
@@ -81,27 +77,19 @@ fn args_file_option(words: &[Arg]) -> Option<&str> {
     values.last().filter(|path| path.starts_with('/'))
 }
 
-/// The service's environment with what `snap run` sets in it.
-fn environment(tree: &dyn Tree, unit: &Unit, instance: &str) -> Environment {
-    let name = instance.split('_').next().unwrap_or(instance);
-    let current = Path::new("/var/snap").join(instance).join("current");
-    let revision = tree
-        .read_link(&current)
-        .ok()
-        .and_then(|target| Some(target.file_name()?.to_string_lossy().into_owned()))
-        .unwrap_or_else(|| "current".to_owned());
-    let mut environment: Environment =
-        unit.variables.iter().map(|(name, variable)| (name.clone(), variable.effective.value.clone())).collect();
-    environment.extend(
-        [
-            ("SNAP", format!("/snap/{name}/{revision}")),
-            ("SNAP_NAME", name.to_owned()),
-            ("SNAP_INSTANCE_NAME", instance.to_owned()),
-            ("SNAP_DATA", format!("/var/snap/{instance}/{revision}")),
-            ("SNAP_COMMON", format!("/var/snap/{instance}/common")),
-            ("SNAP_REVISION", revision),
-        ]
-        .map(|(name, value)| (name.to_owned(), value)),
-    );
-    environment
+/// The service's environment with what `snap run` sets in it for the snap `name`.
+fn environment(tree: &dyn Tree, unit: &Unit, name: &str) -> Environment {
+    let current = tree.read_link(&Path::new("/var/snap").join(name).join("current"));
+    let current = current.ok().and_then(|target| Some(target.file_name()?.to_string_lossy().into_owned()));
+    let revision = current.unwrap_or_else(|| "current".to_owned());
+    let of_snap = [
+        ("SNAP", format!("/snap/{name}/{revision}")),
+        ("SNAP_NAME", name.to_owned()),
+        ("SNAP_INSTANCE_NAME", name.to_owned()),
+        ("SNAP_DATA", format!("/var/snap/{name}/{revision}")),
+        ("SNAP_COMMON", format!("/var/snap/{name}/common")),
+        ("SNAP_REVISION", revision),
+    ];
+    let of_unit = unit.variables.iter().map(|(name, variable)| (name.clone(), variable.effective.value.clone()));
+    of_unit.chain(of_snap.map(|(name, value)| (name.to_owned(), value))).collect()
 }
