@@ -38,17 +38,11 @@ pub(crate) fn numbered(text: &str) -> impl Iterator<Item = (u32, &str)> {
     (1..).zip(text.lines())
 }
 
-/// `word`, which is a slice of `line`, with its place.
+/// `word`, which is in `line`, with its place.
 pub(crate) fn word(file: &Location, number: u32, line: &str, word: &str) -> Located<String> {
-    let before = line.len().min(offset(line, word));
-    let column = chars(line.get(..before).unwrap_or_default()).saturating_add(1);
+    let before = line.find(word).and_then(|start| line.get(..start)).unwrap_or_default();
+    let column = chars(before).saturating_add(1);
     Located { value: word.to_owned(), at: file.at(number, column, chars(word)) }
-}
-
-/// How many bytes of `line` lie before `part`, a slice of it; 0 if it is none.
-fn offset(line: &str, part: &str) -> usize {
-    let (line_at, part_at) = (line.as_ptr().addr(), part.as_ptr().addr());
-    part_at.checked_sub(line_at).filter(|offset| *offset <= line.len()).unwrap_or(0)
 }
 
 /// How many characters a text has, as a column counts them.

@@ -58,8 +58,8 @@ fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
     let unknown = snapshot.command.unknown.as_ref();
     if let Some(unknown) = unknown {
         let message = format!(
-            "The kubelet's arguments cannot be read from the unit {unit}: {} {}. Its flags and settings were not checked.",
-            unknown.program, unknown.reason
+            "The kubelet's arguments cannot be read from the unit {unit}: {}. Its flags and settings were not checked.",
+            unknown.value
         );
         let fix = if snapshot.command.launcher == Launcher::Script {
             format!(

@@ -3,11 +3,12 @@
 
 use super::{
     super::{
+        machine::Located,
         systemd::{Arg, Unit},
         text::shortened,
         tree::Tree,
     },
-    Launcher, Unknown,
+    Launcher,
 };
 
 /// What an argument list starts.
@@ -24,7 +25,7 @@ pub(super) enum Start {
     /// Canonical's k8s snap.
     K8sSnap,
     /// Something that does not show the kubelet's words.
-    Hidden(Unknown),
+    Hidden(Located<String>),
 }
 
 /// Shells: what they start is in their script.
@@ -47,11 +48,11 @@ pub(super) fn find(tree: &dyn Tree, unit: &Unit) -> Start {
         return Start::Kubelet(0);
     }
     distribution(unit, 0, base_name(program)).or_else(|| scan(unit)).unwrap_or_else(|| {
-        let reason = interpreter(tree, program).map_or_else(
-            || "is not known, and no word behind it names a kubelet".to_owned(),
-            |interpreter| format!("is a script ({interpreter})"),
-        );
-        Start::Hidden(Unknown { at: first.at().clone(), program: program.clone(), reason })
+        let value = match interpreter(tree, program) {
+            Some(interpreter) => format!("{program} is a script ({interpreter})"),
+            None => format!("{program} is not known, and no word behind it names a kubelet"),
+        };
+        Start::Hidden(Located { value, at: first.at().clone() })
     })
 }
 
@@ -70,11 +71,8 @@ fn scan(unit: &Unit) -> Option<Start> {
             return Some(Start::Kubelet(index));
         }
         if SHELLS.contains(&name) && takes_a_command(&unit.argv[index + 1..]) {
-            return Some(Start::Hidden(Unknown {
-                at: word.at().clone(),
-                program: text.to_owned(),
-                reason: "is a shell, and the kubelet's arguments are in its command".to_owned(),
-            }));
+            let value = format!("{text} is a shell, and the kubelet's arguments are in its command");
+            return Some(Start::Hidden(Located { value, at: word.at().clone() }));
         }
         if let Some(start) = distribution(unit, index, name) {
             return Some(start);

@@ -144,22 +144,11 @@ pub struct KubeletCommand {
     pub server_disables_cloud_controller: Option<bool>,
     /// The second layer's files that could not be read, with the reason.
     pub unreadable: Vec<(Location, String)>,
-    /// Why the arguments cannot be known, where they cannot.
-    pub unknown: Option<Unknown>,
+    /// Why the arguments cannot be known, where they cannot (`/bin/sh is a shell`), at the word or line that hides them.
+    pub unknown: Option<Located<String>>,
     /// Settings that the distribution writes into the kubelet's configuration at its start, by the path of their
     /// field; empty where that file is there to be read.
     pub settings: Vec<(&'static str, Value)>,
-}
-
-/// Why a kubelet's arguments cannot be known from the unit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unknown {
-    /// The word of `ExecStart=` that hides them, or the line.
-    pub at: Location,
-    /// The program that hides them: `/bin/sh`.
-    pub program: String,
-    /// In words: `is a shell`, `is a script (#!/bin/bash)`, ….
-    pub reason: String,
 }
 
 impl KubeletCommand {
@@ -174,8 +163,8 @@ impl KubeletCommand {
     }
 
     /// With the reason why its arguments cannot be known.
-    fn with_unknown(self, at: Location, program: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { unknown: Some(Unknown { at, program: program.into(), reason: reason.into() }), ..self }
+    fn with_unknown(self, at: Location, reason: String) -> Self {
+        Self { unknown: Some(Located { value: reason, at }), ..self }
     }
 
     /// Puts the distribution's own settings in the place of the kubelet's defaults. Before 1.32 k3s and RKE2 give them
@@ -216,8 +205,6 @@ pub fn resolve_command(tree: &dyn Tree, unit: &Unit, hostname: Option<&str>) -> 
         direct::Start::Rancher { launcher, first } => rancher::resolve_command(tree, unit, launcher, first, hostname),
         direct::Start::MicroK8s { first } => snaps::microk8s(tree, unit, first),
         direct::Start::K8sSnap => snaps::k8s(tree, unit),
-        direct::Start::Hidden(unknown) => {
-            KubeletCommand { unknown: Some(unknown), ..KubeletCommand::new(Launcher::Script) }
-        }
+        direct::Start::Hidden(Located { value, at }) => KubeletCommand::new(Launcher::Script).with_unknown(at, value),
     }
 }

@@ -59,8 +59,9 @@ pub(super) fn resolve_command(
         kubelet.server_disables_cloud_controller = Some(options.is_set("disable-cloud-controller") || has_cloud);
         if options.is_set("disable-agent") {
             let at = options.last("disable-agent").unwrap_or(command).at().clone();
-            let reason = "runs without an agent (disable-agent): there is no kubelet here";
-            return kubelet.with_unknown(at, program.name(), reason);
+            let name = program.name();
+            let reason = format!("{name} runs without an agent (disable-agent): there is no kubelet here");
+            return kubelet.with_unknown(at, reason);
         }
     }
     let name = node_name(tree, &options, hostname);

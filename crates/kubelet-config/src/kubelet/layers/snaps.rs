@@ -49,17 +49,17 @@ fn read(
 ) -> KubeletCommand {
     let command = KubeletCommand::new(launcher);
     let place = Location::file(path);
-    let program = path.to_string_lossy();
     let text = match tree.read_text(path) {
         Ok(text) => text,
         Err(error) => {
-            return command.with_unknown(place, program, format!("holds the kubelet's arguments and {error}"));
+            let reason = format!("{place} holds the kubelet's arguments and {error}");
+            return command.with_unknown(place, reason);
         }
     };
     let Split { mut args, oddities, unknown, .. } = split(&place, &text);
     let command = KubeletCommand { files: vec![place.clone()], oddities, ..command };
     if let Some((at, reason)) = unknown {
-        return command.with_unknown(at, program, reason);
+        return command.with_unknown(at, format!("{} {reason}", path.display()));
     }
     args.insert(0, Arg::new("kubelet", place));
     let mut command = command.with_args(args);

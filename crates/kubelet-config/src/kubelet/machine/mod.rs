@@ -8,7 +8,6 @@ mod credentials;
 mod crio;
 mod identity;
 mod kernel;
-mod memory;
 mod name_servers;
 mod packages;
 mod runtime;
@@ -312,7 +311,5 @@ fn network(tree: &dyn Tree, settings: &Settings, cri: &Cri) -> Network {
     Network { cni_dir, cni_configs, cni_plugins, resolv_conf: name_servers::read(tree, settings) }
 }
 
-#[cfg(test)]
-mod testing;
 #[cfg(test)]
 mod tests;

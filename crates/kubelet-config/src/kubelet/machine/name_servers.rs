@@ -51,7 +51,7 @@ fn stub(tree: &dyn Tree, path: &str) -> Option<Located<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::{machine::testing::settings, tree::MemoryTree};
+    use crate::kubelet::{machine::tests::settings, tree::MemoryTree};
 
     fn of(tree: &MemoryTree) -> FileState<Vec<Located<String>>> {
         read(tree, &settings(&[("resolvConf", "/etc/resolv.conf")]))

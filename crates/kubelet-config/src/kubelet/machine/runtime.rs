@@ -132,7 +132,7 @@ fn bundled(tree: &dyn Tree, settings: &Settings, socket: &str) -> Option<PathBuf
 mod tests {
     use super::*;
     use crate::kubelet::{
-        machine::{RuntimeKind, testing::settings},
+        machine::{RuntimeKind, tests::settings},
         tree::MemoryTree,
     };
 

@@ -1,8 +1,19 @@
-use super::{testing::settings, *};
+use super::*;
 use crate::kubelet::{
+    effective::{Effective, From},
     systemd::{Manager, resolve_unit},
     tree::MemoryTree,
 };
+
+/// Settings, each as if it were a default.
+pub(super) fn settings<T: Clone + Into<serde_json::Value>>(pairs: &[(&str, T)]) -> Settings {
+    let setting = |value: &T| Effective {
+        value: value.clone().into(),
+        from: From::Default { legacy: false },
+        keys: BTreeMap::new(),
+    };
+    Settings(pairs.iter().map(|(name, value)| ((*name).to_owned(), setting(value))).collect())
+}
 
 fn of(tree: &MemoryTree, settings: &Settings) -> Machine {
     let unit = resolve_unit(tree, "kubelet.service", &Manager::default());

@@ -9,20 +9,11 @@ use super::{
     Environment, Split,
 };
 
-/// The longest line that Go's `bufio.Scanner` takes: kubelite exits on a longer one.
-const MAX_LINE_BYTES: usize = 64 * 1024;
-
 /// Splits a file's text.
 pub(in super::super) fn split(file: &Location, text: &str, environment: &Environment) -> Split {
     let mut split = Split::default();
     for (number, line) in (1..).zip(text.split('\n')) {
-        let at = file.at_line(number);
-        let read = if line.len() >= MAX_LINE_BYTES {
-            split.give_up(at, format!("has a line of more than {MAX_LINE_BYTES} bytes"))
-        } else {
-            words(&at, line, environment, &mut split)
-        };
-        if read.is_none() {
+        if words(&file.at_line(number), line, environment, &mut split).is_none() {
             break;
         }
     }

@@ -59,15 +59,6 @@ fn kubelite_expands_as_go_does() {
     assert_eq!(oddities(&split), [(1, Oddity::EmptyArgument), (2, Oddity::EmptyArgument)]);
 }
 
-#[test]
-fn kubelite_exits_on_a_line_of_64_kib() {
-    let split = by_kubelite(&format!("--a=1\n--b={}\n", "x".repeat(64 * 1024)));
-    assert!(split.args.is_empty());
-    let (at, reason) = split.unknown.unwrap();
-    assert_eq!(at.line, 2);
-    assert!(reason.contains("65536 bytes"), "{reason}");
-}
-
 // Each tried with bash 5.2, in the words of the snap's wrapper.
 #[test]
 fn bash_reads_words_quotes_and_comments() {
