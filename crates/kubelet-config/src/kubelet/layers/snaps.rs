@@ -69,12 +69,12 @@ fn read(
 
 /// The value of kubelite's `--kubelet-args-file`; the last one counts.
 fn args_file_option(words: &[Arg]) -> Option<&str> {
-    let values = words.iter().enumerate().filter_map(|(index, word)| {
+    let mut values = words.iter().enumerate().filter_map(|(index, word)| {
         let rest = word.text.trim_start_matches('-').strip_prefix("kubelet-args-file")?;
         let next = || words.get(index + 1).filter(|_| rest.is_empty()).map(|word| word.text.as_str());
         rest.strip_prefix('=').or_else(next)
     });
-    values.last().filter(|path| path.starts_with('/'))
+    values.next_back().filter(|path| path.starts_with('/'))
 }
 
 /// The service's environment with what `snap run` sets in it for the snap `name`.

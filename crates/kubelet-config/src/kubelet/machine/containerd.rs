@@ -32,8 +32,7 @@ const IMAGES_URI: &str = "io.containerd.cri.v1.images";
 pub(super) fn read(tree: &dyn Tree, main: &Path, version: Option<&str>, installed: bool) -> Runtime {
     let mut runtime = Runtime { version: version.map(str::to_owned), ..Runtime::default() };
     let texts = load(tree, main, &mut runtime.problems);
-    let files: Vec<TomlFile<'_>> =
-        texts.iter().filter_map(|(path, text)| TomlFile::parse(path, text).ok()).collect();
+    let files: Vec<TomlFile<'_>> = texts.iter().filter_map(|(path, text)| TomlFile::parse(path, text).ok()).collect();
     runtime.schema = files.first().map(schema);
     let is_whole = runtime.problems.is_empty();
     if files.is_empty() && !(installed && is_whole) {
@@ -44,8 +43,8 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, version: Option<&str>, installe
     let old = sections(&files, major.unwrap_or(1));
     let new = sections(&files, major.unwrap_or(2));
     let driver = |sections: &[Section<'_>]| driver(sections, main, is_whole);
-    runtime.systemd_cgroup = driver(&old)
-        .filter(|of_old| driver(&new).is_some_and(|of_new| of_new.value == of_old.value));
+    runtime.systemd_cgroup =
+        driver(&old).filter(|of_old| driver(&new).is_some_and(|of_new| of_new.value == of_old.value));
     let folder = |sections: &[Section<'_>]| string(sections, &["cni", "conf_dir"]);
     runtime.cni_conf_dir = folder(&old).filter(|of_old| folder(&new).as_ref() == Some(of_old));
     runtime.cri_disabled = files.iter().find_map(|file| disabled(file, major));

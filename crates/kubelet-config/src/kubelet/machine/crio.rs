@@ -21,8 +21,7 @@ const MAX_FILES: usize = 256;
 
 /// Reads the configuration. CRI-O's default is systemd's cgroups, which counts if it is `installed` or configured.
 pub(super) fn read(tree: &dyn Tree, main: &Path, folder: &Path, version: Option<&str>, installed: bool) -> Runtime {
-    let mut runtime =
-        Runtime { kind: RuntimeKind::Crio, version: version.map(str::to_owned), ..Runtime::default() };
+    let mut runtime = Runtime { kind: RuntimeKind::Crio, version: version.map(str::to_owned), ..Runtime::default() };
     let names = tree.list(folder).unwrap_or_default().into_iter().take(MAX_FILES);
     let drop_ins = names.map(|name| folder.join(name));
     let drop_ins = drop_ins.filter(|path| tree.stat(path).is_ok_and(|meta| meta.kind == Kind::File));

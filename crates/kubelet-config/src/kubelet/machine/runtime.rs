@@ -81,9 +81,8 @@ impl Service {
 
 /// Reads the configuration of the runtime at the socket at `path`: whose it is, the path says.
 fn read(tree: &dyn Tree, settings: &Settings, path: &str, known: &Known) -> Option<Runtime> {
-    let version = |packages: &[&str]| {
-        known.runtime_version.clone().or_else(|| Some(known.packages.upstream(packages)?.value))
-    };
+    let version =
+        |packages: &[&str]| known.runtime_version.clone().or_else(|| Some(known.packages.upstream(packages)?.value));
     if let Some(config) = bundled(tree, settings, path) {
         return Some(containerd::read(tree, &config, known.runtime_version.as_deref(), false));
     }

@@ -37,7 +37,10 @@ pub(super) fn list(
     let config_dir = flags.value("config-dir").map(Path::new);
     let config_dir_files: Vec<PathBuf> = config_dir.map_or_else(Vec::new, |folder| {
         let names = tree.list(folder).unwrap_or_default().into_iter();
-        names.map(|name| folder.join(name)).filter(|path| path.extension().is_some_and(|suffix| suffix == "conf")).collect()
+        names
+            .map(|name| folder.join(name))
+            .filter(|path| path.extension().is_some_and(|suffix| suffix == "conf"))
+            .collect()
     });
     let public = unit_files.chain(env_files).chain(program).chain(config);
     let public = public.chain(config_dir_files.iter().map(PathBuf::as_path)).map(|path| (path.to_owned(), false));

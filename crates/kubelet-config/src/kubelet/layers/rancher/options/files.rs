@@ -19,9 +19,7 @@ use super::{
         },
         Program,
     },
-    Options, Values,
-    command_line::long_name,
-    known, replace,
+    Options, Values, is_known, long_name, meant, replace,
 };
 
 /// The most files of `config.yaml.d` that are read.
@@ -101,8 +99,8 @@ pub(super) fn read(
         let is_null = entry.node.value == Value::Null;
         let values = Values { at: entry.at, items: items(&entry.node) };
         // An option's letter: the table has only their long names.
-        let is_known = option.len() == 1 || known::is_known(program, &option);
-        if !is_known && kubelet.unknown_options.len() < MAX_UNKNOWN {
+        let has_option = option.len() == 1 || is_known(program, &option);
+        if !has_option && kubelet.unknown_options.len() < MAX_UNKNOWN {
             let line = usize::try_from(values.at.line).ok().and_then(|line| text.lines().nth(line.checked_sub(1)?));
             let has_comment = line.is_some_and(|line| line.contains('#'));
             kubelet.unknown_options.push(UnknownOption { has_comment, ..unknown(option, values, program) });
@@ -121,7 +119,7 @@ pub(super) fn read(
 fn unknown(key: String, values: Values, program: Program) -> UnknownOption {
     let items = values.items.into_iter().take(MAX_UNKNOWN);
     UnknownOption {
-        meant: known::meant(program, &key),
+        meant: meant(program, &key),
         is_given: false,
         has_comment: false,
         key,
