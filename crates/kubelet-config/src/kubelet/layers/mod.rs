@@ -108,7 +108,7 @@ pub struct NewArgument {
     pub after: String,
 }
 
-/// Of what the reader of an arguments file makes something else than its writer meant.
+/// What the reader of an arguments file takes in another way than its writer meant it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Oddity {
     /// An empty argument: between two blanks, between quotes, of a variable that is not set.

@@ -17,8 +17,9 @@ use super::{
 /// The file that containerd reads if no other is named.
 pub(super) const DEFAULT_CONFIG: &str = "/etc/containerd/config.toml";
 
-/// How many files of imports are read.
+/// How many files, and how many bytes of all of them, are read before no more are.
 const MAX_FILES: usize = 64;
+const MAX_BYTES: usize = 1 << 20;
 
 /// The CRI plugin's names: the URI of schemas 3 and later, that of 2, the name of 1.
 const RUNTIME_URI: &str = "io.containerd.cri.v1.runtime";
@@ -64,10 +65,11 @@ fn major(version: &str) -> Option<u32> {
 fn load(tree: &dyn Tree, main: &Path, problems: &mut Vec<(Location, String)>) -> Vec<(PathBuf, String)> {
     let mut pending = VecDeque::from([(main.to_owned(), None::<Location>)]);
     let mut seen = BTreeSet::new();
-    let mut texts = Vec::new();
+    let mut texts: Vec<(PathBuf, String)> = Vec::new();
     while let Some((path, importer)) = pending.pop_front() {
-        if texts.len() == MAX_FILES {
-            let what = format!("it imports more than {MAX_FILES} files; the others were not read");
+        let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
+        if texts.len() == MAX_FILES || bytes > MAX_BYTES {
+            let what = format!("it imports more than {MAX_FILES} files or {MAX_BYTES} bytes; the others were not read");
             problems.push((Location::file(main), what));
             break;
         }

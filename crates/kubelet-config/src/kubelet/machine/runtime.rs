@@ -86,10 +86,6 @@ fn read(tree: &dyn Tree, settings: &Settings, path: &str, known: &Known) -> Opti
     if let Some(config) = bundled(tree, settings, path) {
         return Some(containerd::read(tree, &config, known.runtime_version.as_deref(), false));
     }
-    // cri-dockerd's socket has a containerd behind it that the kubelet does not talk to.
-    if path.contains("dockerd") || path.contains("dockershim") {
-        return None;
-    }
     if path.contains("containerd") {
         let service = Service::find(tree, "containerd.service");
         let config = service.path(["--config", "-c"], containerd::DEFAULT_CONFIG);
