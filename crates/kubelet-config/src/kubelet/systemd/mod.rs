@@ -184,6 +184,11 @@ pub struct Arg {
 }
 
 impl Arg {
+    /// A word that is written out.
+    pub(crate) fn new(text: impl Into<String>, declared: Location) -> Self {
+        Self { text: text.into(), declared, origins: Vec::new() }
+    }
+
     /// Where one would edit it: in the variable's value, if it comes from one.
     pub fn at(&self) -> &Location {
         self.origins.first().map_or(&self.declared, |origin| &origin.at)
