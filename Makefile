@@ -31,6 +31,7 @@ CRDS := $(CACHE)/crds/$(call key,tests/cluster/crds/go.mod tests/cluster/crds/go
 PEER := $(CACHE)/peer/$(call key,tests/cluster/npd/go.mod tests/cluster/npd/go.sum)
 PROMTOOL := $(CACHE)/prometheus/$(call key,tests/cluster/promtool/go.mod tests/cluster/promtool/go.sum)
 NFPM := $(CACHE)/nfpm/$(call key,packaging/nfpm/go.mod packaging/nfpm/go.sum)
+CRANE := $(CACHE)/crane/$(call key,packaging/image/go.mod packaging/image/go.sum)
 # Debian's kernel for the virtual machine of memory::host_thrashes.
 KERNEL := $(CACHE)/kernel
 
@@ -82,7 +83,7 @@ if [ ! -d "$(2)" ]; then \
 fi
 endef
 
-.PHONY: help docs test stories gate-needs full-needs demo well test-full oracle flags rules packed bench fuzz audit release musl packages arm install cluster consumers crds kernel peer promtool nfpm kubelets cargo-deny clean
+.PHONY: help docs test stories gate-needs full-needs demo well test-full oracle flags rules packed bench fuzz audit release musl packages arm image crane install cluster consumers crds kernel peer promtool nfpm kubelets cargo-deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -191,6 +192,9 @@ arm: release nfpm ## The same for arm64: built and packed, not tested on such a 
 	@$(call BUILD,$(ARM_TARGET),dist/arm64/nodevigil)
 	@$(call PACK,arm64,$(ARM_TARGET))
 
+image: packages arm crane ## The OCI image of both architectures, at dist/nodevigil-image.tar
+	@packaging/image/build.sh "$(CRANE)/crane" "$(VERSION)" amd64 arm64
+
 install: ## Copies binary, units, default settings and documents to $(DESTDIR)$(PREFIX); enables and starts nothing
 	@test -x dist/nodevigil || { echo "dist/nodevigil is missing: run make release first" >&2; exit 1; }
 	@install -D -m 755 dist/nodevigil "$(DESTDIR)$(PREFIX)/bin/nodevigil"
@@ -239,6 +243,9 @@ promtool:
 
 nfpm:
 	@$(call GO_BUILD,nfpm,$(NFPM),tests/cluster/build.sh "$(NFPM)" "$(CURDIR)/packaging/nfpm")
+
+crane:
+	@$(call GO_BUILD,crane,$(CRANE),tests/cluster/build.sh "$(CRANE)" "$(CURDIR)/packaging/image")
 
 # One folder a release, named by its version and the state of its module.
 kubelets:
