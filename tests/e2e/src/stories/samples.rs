@@ -1,4 +1,4 @@
-//! packaging/kubernetes/samples, as the API server takes them with the controllers' own definitions.
+//! packaging/kubernetes/samples and the Helm chart, as the API server takes them with the controllers' own definitions.
 
 use std::{fs, path::Path};
 
@@ -15,22 +15,25 @@ pub fn an_api_server_takes_each_sample(scene: &Scene) -> Result<()> {
     let plane = scene.plane();
     plane.kubectl(&["apply", "--server-side", "-f", &folder, "-f", &own])?;
     plane.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"])?;
-    let mut count = 0;
+    let mut paths =
+        ["dist/nodevigil.yaml", "dist/chart/every-option.yaml"].map(|path| repository().join(path)).to_vec();
     for entry in fs::read_dir(repository().join("packaging/kubernetes/samples"))? {
-        let path = entry?.path();
+        paths.push(entry?.path());
+    }
+    ensure!(paths.len() >= 7, "only {} files", paths.len());
+    for path in paths {
         // Values of a Helm chart, and no object.
         if path.file_name() == Some("nvsentinel-object-monitor.yaml".as_ref()) {
             continue;
         }
         let dry_run = |path: &Path| {
-            plane.kubectl(&["create", "--dry-run=server", "--validate=strict", "-f", &path.display().to_string()])
+            let path = path.display().to_string();
+            plane.kubectl(&["apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", &path])
         };
         dry_run(&path)?;
         let wrong = namespaces::work().join("wrong.yaml");
         fs::write(&wrong, fs::read_to_string(&path)?.replace("\nspec:\n", "\nspec:\n  noSuchField: 1\n"))?;
         ensure!(dry_run(&wrong).is_err(), "{}: a field that does not exist is taken", path.display());
-        count += 1;
     }
-    ensure!(count >= 4, "only {count} samples");
     Ok(())
 }
