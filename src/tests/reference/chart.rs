@@ -15,9 +15,11 @@ broken. It needs Kubernetes 1.30 or later, and nodes with systemd. `make docs` g
 ```sh
 helm install nodevigil nodevigil-VERSION.tgz -n kube-system
 kubectl -n kube-system rollout status daemonset nodevigil
-kubectl -n kube-system exec POD -- nodevigil status
+kubectl -n kube-system exec daemonset/nodevigil -- nodevigil status
 helm uninstall nodevigil -n kube-system
 ```
+
+To look first: with `--set-literal settings='kubernetes.publish = \"none\"'` the agents publish nothing, and `nodevigil status` shows what they find.
 
 It is installed in kube-system, because the roles and policies name the ServiceAccount `nodevigil` there. Without Helm: `kubectl apply -f nodevigil.yaml`, which is the chart with
 the default values. Where `nodevigil.service` runs on the host, the pod says so in its log and waits: each node has one agent.
@@ -26,8 +28,8 @@ the default values. Where `nodevigil.service` runs on the host, the pod says so 
 
 The container is privileged, because a container runtime lets no other container open `/dev/kmsg`, the kernel's log. It has the host's network and process ids. The
 host's root directory is mounted read-only at `/host`, and the agent makes it its own root directory, so that every path in its messages and settings is the
-host's. It writes to `/run/nodevigil` and `/var/lib/nodevigil`. An intruder in it has the whole node. To the API server its token is bound to the pod, and the policies
-let it write the conditions of the pod's own Node alone.
+host's. It writes to `/run/nodevigil` and `/var/lib/nodevigil`. Whoever takes over its process has the whole node. At the API server its token is bound to the pod, and the
+policies let it write only conditions, taints and Events of the pod's own Node.
 
 ## What the systemd unit does better
 

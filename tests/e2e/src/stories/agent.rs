@@ -62,7 +62,7 @@ pub fn a_restart_with_the_kubelet_flips_nothing(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// As in the Helm chart's pod, but with the root directory that it has anyway.
+/// A pod of the Helm chart, here with the root directory that it has anyway.
 pub fn a_pod_waits_while_the_service_runs(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
     let logs = |text: &str| wait_until(text, WAIT, || Ok(node.journal("pod")?.contains(text).then_some(())));
