@@ -25,6 +25,7 @@ pub mod notify;
 pub mod oom;
 pub mod packages;
 pub mod pause;
+pub mod pod;
 pub mod pressure;
 pub mod process;
 pub mod program;

@@ -26,7 +26,7 @@ use tokio::{
     time::sleep,
 };
 
-pub use self::commands::{Identity, Removed, cleanup, identity, read_node};
+pub use self::commands::{Identity, Removed, cleanup, cleanup_all, identity, read_node};
 use self::{
     clock::sleep_until,
     conditions::Reconciler,

@@ -83,6 +83,7 @@ pub const STORIES: &[Story] = &[
     gate("agent::crash_meanwhile", agent::a_crash_while_the_agent_is_stopped_is_reported),
     gate("agent::stop_while_false", agent::a_stop_of_the_agent_withdraws_a_false),
     gate("agent::stop_while_true", agent::a_stop_of_the_agent_keeps_a_true),
+    full("agent::pod", agent::a_pod_waits_while_the_service_runs),
     full("agent::upgraded", agent::an_upgrade_changes_nothing),
     full("agent::shutdown", agent::a_shutdown_is_no_fault),
     full("agent::sandbox", agent::systemd_finds_no_fault_with_the_unit),
