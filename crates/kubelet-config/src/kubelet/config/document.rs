@@ -10,8 +10,7 @@ pub use build::parse;
 
 use super::super::location::Location;
 
-/// The deepest nesting that is read; a `KubeletConfiguration` or a kubeconfig has 7 levels. Parsing takes no stack by
-/// level, but walking or dropping the result does.
+/// The deepest nesting that is read: each level takes stack. A `KubeletConfiguration` or a kubeconfig has 7 levels.
 pub const MAX_DEPTH: usize = 64;
 
 /// A value and its place.

@@ -119,7 +119,6 @@ fn what_cannot_be_read_names_a_place_and_quotes_nothing() {
         ("? [s3cret]\n: 1\n", 1),
         ("~: s3cret\n", 1),
         ("<<: s3cret\n", 1),
-        ("a: !!int s3cret\n", 1),
         ("a: 'x' s3cret\n", 1),
         ("%YAML 1.2\n---\na: 1\n", 2),
     ] {
@@ -143,9 +142,9 @@ fn nesting_and_aliases_are_bounded() {
         let previous = format!("*a{},", level - 1).repeat(10);
         bomb = format!("{bomb}a{level}: &a{level} [{previous}]\n");
     }
-    assert!(reason(&bomb).contains("ready to read"));
+    assert!(reason(&bomb).contains("more values"));
     let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), "*a,".repeat(1000));
-    assert!(reason(&long).contains("anchors and aliases"));
+    assert!(reason(&long).contains("more values"));
     let mut ladder = "a0: &a0 [x]\n".to_owned();
     for level in 1..100 {
         ladder = format!("{ladder}a{level}: &a{level} [*a{}]\n", level - 1);
