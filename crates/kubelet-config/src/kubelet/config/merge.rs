@@ -1,6 +1,6 @@
 //! RFC 7396, JSON merge patch, on nodes with places: maps merge, everything else is replaced, `null` deletes.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::{
     super::version::Version,
@@ -13,30 +13,22 @@ pub(super) fn patch(target: Option<Node>, patch: Node) -> Node {
     let Value::Map(changes) = patch.value else {
         return patch;
     };
-    let (mut entries, at) = match target {
+    let (entries, at) = match target {
         Some(Node { value: Value::Map(entries), at }) => (entries, at),
         _ => (Vec::new(), patch.at),
     };
-    let mut places: HashMap<String, usize> =
-        entries.iter().enumerate().map(|(index, entry)| (entry.key.clone(), index)).collect();
-    let mut kept: Vec<Option<Entry>> = entries.drain(..).map(Some).collect();
-    for change in last_of_each_key(changes) {
-        let index = *places.entry(change.key.clone()).or_insert_with(|| {
-            kept.push(None);
-            kept.len() - 1
-        });
-        let slot = &mut kept[index];
-        *slot = if change.node.value == Value::Null {
-            None
-        } else {
-            let before = slot.take().map(|entry| entry.node);
-            Some(Entry { node: self::patch(before, change.node), ..change })
-        };
+    let mut merged = by_key(entries);
+    for change in changes {
+        let before = merged.remove(&change.key).map(|entry| entry.node);
+        if change.node.value != Value::Null {
+            let node = self::patch(before, change.node);
+            merged.insert(change.key.clone(), Entry { node, ..change });
+        }
     }
-    Node { value: Value::Map(kept.into_iter().flatten().collect()), at }
+    Node { value: Value::Map(merged.into_values().collect()), at }
 }
 
-/// The fields of a main configuration that count: of equal keys the last one, known ones alone, no `null`.
+/// The fields of a main configuration that count: of equal keys the last one, known ones alone.
 pub(super) fn base(root: Node, version: Option<&Version>) -> Node {
     known(root, "", version, |_, _| None)
 }
@@ -60,7 +52,7 @@ fn known(
     let Value::Map(entries) = node.value else {
         return node;
     };
-    let entries = last_of_each_key(entries).filter_map(|mut entry| {
+    let entries = by_key(entries).into_values().filter_map(|mut entry| {
         let mut path = format!("{prefix}{}", entry.key);
         if fields::find(&path).is_none() {
             path = rename(prefix, &entry.key)?.to_owned();
@@ -75,15 +67,7 @@ fn known(
     Node { value: Value::Map(entries.collect()), at: node.at }
 }
 
-/// Of equal keys the last one, where the first stood.
-fn last_of_each_key(entries: Vec<Entry>) -> impl Iterator<Item = Entry> {
-    let mut last: HashMap<String, usize> = HashMap::new();
-    for (index, entry) in entries.iter().enumerate() {
-        last.insert(entry.key.clone(), index);
-    }
-    entries
-        .into_iter()
-        .enumerate()
-        .filter(move |(index, entry)| last.get(&entry.key) == Some(index))
-        .map(|(_, entry)| entry)
+/// The entries by their keys; of equal keys the last one.
+fn by_key(entries: Vec<Entry>) -> BTreeMap<String, Entry> {
+    entries.into_iter().map(|entry| (entry.key.clone(), entry)).collect()
 }
