@@ -1,6 +1,6 @@
 //! Every field of `kubelet.config.k8s.io/v1beta1` `KubeletConfiguration`: `fields.txt`.
 
-use std::{collections::HashMap, sync::LazyLock};
+use std::sync::LazyLock;
 
 use super::super::{
     table::{minor, rows},
@@ -113,15 +113,6 @@ impl Field {
 /// The field of that path.
 pub fn find(path: &str) -> Option<&'static Field> {
     FIELDS.binary_search_by(|field| field.path.cmp(path)).ok().map(|index| &FIELDS[index])
-}
-
-/// The field `key` of the structure with that prefix, whatever the case of its letters.
-pub(super) fn find_in_any_case(prefix: &str, key: &str) -> Option<&'static Field> {
-    static LOWER: LazyLock<HashMap<String, &'static Field>> =
-        LazyLock::new(|| FIELDS.iter().map(|field| (field.path.to_ascii_lowercase(), field)).collect());
-    let path = format!("{prefix}{key}").to_ascii_lowercase();
-    let field = LOWER.get(&path).copied()?;
-    (field.path.starts_with(prefix) && !key.contains(['.', '['])).then_some(field)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::{
         tree::{Kind, Tree},
         version::Version,
     },
-    ConfigFile, ConfigFileState, Configuration, UnknownField, check,
+    ConfigFile, ConfigFileState, Configuration, check,
     document::{self, Node, Value},
     merge,
 };
@@ -43,7 +43,7 @@ pub fn load_config(tree: &dyn Tree, flags: &CommandLine, version: Option<&Versio
         config.given = true;
         let file = read(tree, &path, used, false);
         if let Some(document) = file.document.clone() {
-            merged = Some(merge::base(document, version));
+            merged = Some(merge::known(document, "", version));
         }
         config.files.push(file);
         config.judge_main(version);
@@ -55,15 +55,8 @@ pub fn load_config(tree: &dyn Tree, flags: &CommandLine, version: Option<&Versio
             let document = file.document.clone();
             config.files.push(file);
             let Some(document) = document else { continue };
-            let unknown = check::check(&document, version).unknown;
-            let before = merged.unwrap_or_else(|| empty(&folder));
-            let renamed = merge::drop_in(document, &before, version);
-            let is_taken = |unknown: &UnknownField| {
-                let entry = unknown.meant.and_then(|path| renamed.find(path));
-                entry.is_some_and(|entry| entry.at == unknown.at)
-            };
-            config.unknown.extend(unknown.into_iter().filter(|field| !is_taken(field)));
-            merged = Some(merge::patch(Some(before), renamed));
+            config.unknown.extend(check::check(&document, version).unknown);
+            merged = Some(merge::patch(merged, merge::known(document, "", version)));
         }
         if config.files.len() > has_drop_ins {
             config.judge_merge(merged.as_ref(), version);
@@ -71,10 +64,6 @@ pub fn load_config(tree: &dyn Tree, flags: &CommandLine, version: Option<&Versio
     }
     config.merged = merged;
     config
-}
-
-fn empty(folder: &Path) -> Node {
-    Node { value: Value::Map(Vec::new()), at: Location::file(folder) }
 }
 
 /// A flag's path as the kubelet takes it: systemd starts services in `/`.
