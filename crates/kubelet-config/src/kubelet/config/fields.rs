@@ -39,9 +39,7 @@ pub enum Kind {
 /// What counts where a file says nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldDefault {
-    /// `false`, 0, the empty string.
-    Nothing,
-    /// This JSON.
+    /// This JSON; `null` where an unset field, in Go a nil pointer, means something else than zero.
     IfAbsent(&'static str),
     /// This JSON, and a written zero or empty string counts as nothing too: the field is no pointer in Go.
     UnlessZero(&'static str),
@@ -69,7 +67,6 @@ pub static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(|| rows(TEXT).filter_map
 
 fn field([path, kind, since, essential, counts, default]: [&'static str; 6]) -> Option<Field> {
     let default = match counts {
-        "-" => FieldDefault::Nothing,
         "absent" => FieldDefault::IfAbsent(default),
         "absent-or-zero" => FieldDefault::UnlessZero(default),
         _ => return None,
@@ -128,9 +125,8 @@ mod tests {
             let is_structure =
                 parent.is_some_and(|parent| matches!(parent.kind, Kind::Object | Kind::List(Kind::Object)));
             assert_eq!(is_structure, field.path.contains('.'), "{}", field.path);
-            if let FieldDefault::IfAbsent(default) | FieldDefault::UnlessZero(default) = field.default {
-                assert!(serde_json::from_str::<serde_json::Value>(default).is_ok(), "{}", field.path);
-            }
+            let (FieldDefault::IfAbsent(default) | FieldDefault::UnlessZero(default)) = field.default;
+            assert!(serde_json::from_str::<serde_json::Value>(default).is_ok(), "{}", field.path);
         }
     }
 }
