@@ -5,30 +5,21 @@ use std::collections::HashSet;
 use super::{
     super::{
         flags::{self, table::FLAGS},
-        location::Location,
         quantity,
         text::shortened,
         version::Version,
     },
-    UnknownField,
+    ConfigFileState, UnknownField,
     document::{Entry, Node, Value},
     fields::{self, FIELDS, Field, Kind},
 };
-
-/// A value that the kubelet cannot decode.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct WrongType {
-    pub(super) at: Location,
-    pub(super) reason: String,
-    /// The same value in the type that the field takes.
-    pub(super) right: Option<String>,
-}
 
 /// What was found in a document.
 #[derive(Debug, Default)]
 pub(super) struct Checked {
     pub(super) unknown: Vec<UnknownField>,
-    pub(super) wrong: Vec<WrongType>,
+    /// Values that the kubelet cannot decode, each as the state of its file.
+    pub(super) wrong: Vec<ConfigFileState>,
 }
 
 /// The most findings of each kind that are kept of a document.
@@ -68,7 +59,7 @@ impl Checked {
         }
         if !fits(node, kind) {
             if self.wrong.len() < MAX_FINDINGS {
-                self.wrong.push(WrongType {
+                self.wrong.push(ConfigFileState::Bad {
                     at: node.at.clone(),
                     reason: format!("{path} takes {}, not {}", wanted(kind), got(node, kind)),
                     // Headers may hold a password.

@@ -22,9 +22,6 @@ use super::{
 /// The most entries of a `--config-dir` that are looked at.
 const MAX_DROP_INS: usize = 2000;
 
-/// How deep a `--config-dir` is walked.
-const MAX_FOLDERS: usize = 16;
-
 /// Reads the configuration that the flags name.
 ///
 /// ```
@@ -84,7 +81,7 @@ impl Configuration {
         let checked = check::check(document, version);
         self.unknown.extend(checked.unknown);
         if let (ConfigFileState::Read, Some(wrong)) = (&file.state, checked.wrong.into_iter().next()) {
-            file.state = ConfigFileState::Bad { at: wrong.at, reason: wrong.reason, right: wrong.right };
+            file.state = wrong;
         }
     }
 
@@ -94,9 +91,10 @@ impl Configuration {
             return;
         };
         for wrong in check::check(merged, version).wrong {
-            let file = self.files.iter_mut().find(|file| file.drop_in && file.at.file == wrong.at.file);
+            let ConfigFileState::Bad { at, .. } = &wrong else { continue };
+            let file = self.files.iter_mut().find(|file| file.drop_in && file.at.file == at.file);
             if let Some(file) = file.filter(|file| file.state == ConfigFileState::Read) {
-                file.state = ConfigFileState::Bad { at: wrong.at, reason: wrong.reason, right: wrong.right };
+                file.state = wrong;
             }
         }
     }
@@ -115,42 +113,38 @@ fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFi
     };
     let root = if used.value.ends_with('/') { tree.stat(folder) } else { tree.lstat(folder) };
     let mut found = Vec::new();
-    let mut seen = 0;
     let mut rest = match root {
-        Ok(meta) => vec![(folder.to_owned(), meta.kind, 0)],
+        Ok(meta) => vec![(folder.to_owned(), meta.kind)],
+        Err(error) if error.is_not_found() => {
+            files.push(other(folder, ConfigFileState::Missing));
+            return found;
+        }
         Err(error) => {
-            let state = if error.is_not_found() {
-                ConfigFileState::Missing
-            } else {
-                bad(Location::file(folder), error.to_string())
-            };
-            files.push(other(folder, state));
+            files.push(other(folder, bad(Location::file(folder), error.to_string())));
             return found;
         }
     };
-    while let Some((path, kind, depth)) = rest.pop() {
-        seen += 1;
-        if seen > MAX_DROP_INS || depth > MAX_FOLDERS {
-            files.push(other(&path, bad(Location::file(&path), "holds more files than are read")));
-            break;
-        }
+    for _ in 0..MAX_DROP_INS {
+        let Some((path, kind)) = rest.pop() else {
+            return found;
+        };
         if kind == Kind::Folder {
             match tree.list(&path) {
                 Ok(names) => rest.extend(names.into_iter().rev().map(|name| {
                     let below = path.join(name);
                     let kind = tree.lstat(&below).map_or(Kind::Other, |meta| meta.kind);
-                    (below, kind, depth + 1)
+                    (below, kind)
                 })),
-                Err(error) => {
-                    let state = bad(Location::file(&path), error.to_string());
-                    files.push(other(&path, state));
-                }
+                Err(error) => files.push(other(&path, bad(Location::file(&path), error.to_string()))),
             }
         } else if path.as_os_str().as_bytes().ends_with(b".conf") {
             found.push(path);
         } else {
             files.push(other(&path, ConfigFileState::Ignored));
         }
+    }
+    if !rest.is_empty() {
+        files.push(other(folder, bad(Location::file(folder), format!("holds more than the {MAX_DROP_INS} files that are read"))));
     }
     found
 }
