@@ -39,7 +39,7 @@ impl Checked {
             let path = format!("{prefix}{}", entry.key);
             let field = fields::find(&path);
             let known = field.filter(|field| field.is_known_in(version));
-            let duplicate = !seen.insert(entry.key.as_str()) && !entry.merged;
+            let duplicate = !seen.insert(entry.key.as_str());
             if (duplicate || known.is_none()) && self.unknown.len() < MAX_FINDINGS {
                 self.unknown.push(UnknownField {
                     meant: field.map_or_else(|| meant(prefix, &entry.key), |field| Some(field.path)),
@@ -80,7 +80,7 @@ impl Checked {
                 let mut seen = HashSet::new();
                 for entry in node.entries() {
                     let path = format!("{path}.{}", shortened(&entry.key));
-                    let duplicate = !seen.insert(entry.key.as_str()) && !entry.merged;
+                    let duplicate = !seen.insert(entry.key.as_str());
                     if duplicate && self.unknown.len() < MAX_FINDINGS {
                         self.unknown.push(UnknownField::new(entry, &path, duplicate));
                     }

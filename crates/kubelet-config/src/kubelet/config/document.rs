@@ -48,8 +48,6 @@ pub struct Entry {
     pub at: Location,
     /// Its value.
     pub node: Node,
-    /// Whether it comes by `<<`, from another map.
-    pub merged: bool,
 }
 
 /// Text that is neither YAML nor JSON, or more than we are ready to take.

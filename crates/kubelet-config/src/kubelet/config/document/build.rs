@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput};
+use granit_parser::{ErrorKind, Event, Marker, Parser, ScanError, Span, StrInput};
 
 use super::{super::super::location::Location, BadDocument, Entry, MAX_DEPTH, Node, Value, scalar};
 
@@ -97,17 +97,10 @@ impl<'a> Builder<'a> {
             if event == Event::MappingEnd {
                 return Ok(Value::Map(entries));
             }
-            let is_merge = matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<");
             let key = self.node(event, span, depth)?;
-            let (event, value_span) = self.event()?;
-            let node = self.node(event, value_span, depth)?;
-            let added = if is_merge {
-                merge(&mut entries, node)
-            } else {
-                let key_text = scalar::key(key.value);
-                key_text.map(|text| entries.push(Entry { key: text, at: key.at, node, merged: false }))
-            };
-            added.map_err(|reason| self.bad(span.start, reason))?;
+            let text = scalar::key(key.value).map_err(|reason| self.bad(span.start, reason))?;
+            let (event, span) = self.event()?;
+            entries.push(Entry { key: text, at: key.at, node: self.node(event, span, depth)? });
         }
     }
 
@@ -190,19 +183,4 @@ fn size(node: &Node) -> (usize, usize) {
     below.fold((VALUE_BYTES + text + keys, is_deep), |(bytes, levels), (more, below)| {
         (bytes + more, levels.max(below + 1))
     })
-}
-
-/// `<<: {…}` or `<<: [{…}, …]`: the entries of the maps, of several the first one's count.
-fn merge(entries: &mut Vec<Entry>, node: Node) -> Result<(), &'static str> {
-    let mut add = |map: Node| match map.value {
-        Value::Map(from) => {
-            entries.extend(from.into_iter().map(|entry| Entry { merged: true, ..entry }));
-            Ok(())
-        }
-        _ => Err("`<<` wants a map or a list of maps"),
-    };
-    match node.value {
-        Value::List(maps) => maps.into_iter().rev().try_for_each(add),
-        _ => add(node),
-    }
 }
