@@ -85,7 +85,7 @@ impl Configuration {
         }
     }
 
-    /// Drop-ins are decoded after they are merged, so that a later one may mend an earlier one.
+    /// Drop-ins are decoded after they are merged, so that a later one may correct an earlier one.
     fn judge_merge(&mut self, merged: Option<&Node>, version: Option<&Version>) {
         let Some(merged) = merged else {
             return;
@@ -111,6 +111,7 @@ fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFi
         document: None,
         comment_lines: BTreeSet::new(),
     };
+    let unread = |path: &Path, reason: String| other(path, bad(Location::file(path), reason));
     let root = if used.value.ends_with('/') { tree.stat(folder) } else { tree.lstat(folder) };
     let mut found = Vec::new();
     let mut rest = match root {
@@ -120,7 +121,7 @@ fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFi
             return found;
         }
         Err(error) => {
-            files.push(other(folder, bad(Location::file(folder), error.to_string())));
+            files.push(unread(folder, error.to_string()));
             return found;
         }
     };
@@ -135,7 +136,7 @@ fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFi
                     let kind = tree.lstat(&below).map_or(Kind::Other, |meta| meta.kind);
                     (below, kind)
                 })),
-                Err(error) => files.push(other(&path, bad(Location::file(&path), error.to_string()))),
+                Err(error) => files.push(unread(&path, error.to_string())),
             }
         } else if path.as_os_str().as_bytes().ends_with(b".conf") {
             found.push(path);
@@ -144,7 +145,7 @@ fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFi
         }
     }
     if !rest.is_empty() {
-        files.push(other(folder, bad(Location::file(folder), format!("holds more than the {MAX_DROP_INS} files that are read"))));
+        files.push(unread(folder, format!("holds more than the {MAX_DROP_INS} files that are read")));
     }
     found
 }

@@ -10,6 +10,7 @@ use super::{
             fields::{FIELDS, Field, FieldDefault, Kind},
         },
         duration,
+        flags::duration_nanos,
         version::Version,
     },
     Effective, From, Settings, defaults,
@@ -44,7 +45,7 @@ fn written(entry: &Entry, field: &Field) -> Effective {
 fn normal(node: &Node, kind: Kind) -> Value {
     let json = node.to_json();
     match (kind, json.as_str()) {
-        (Kind::Duration | Kind::Flexible, Some(text)) => duration::normal(text).map_or(json, Value::from),
+        (Kind::Duration | Kind::Flexible, Some(text)) => duration_nanos(text).map_or(json, |nanos| duration::print(nanos).into()),
         _ => json,
     }
 }
