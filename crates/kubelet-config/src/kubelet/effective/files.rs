@@ -45,7 +45,9 @@ fn written(entry: &Entry, field: &Field) -> Effective {
 fn normal(node: &Node, kind: Kind) -> Value {
     let json = node.to_json();
     match (kind, json.as_str()) {
-        (Kind::Duration | Kind::Flexible, Some(text)) => duration_nanos(text).map_or(json, |nanos| duration::print(nanos).into()),
+        (Kind::Duration | Kind::Flexible, Some(text)) => {
+            duration_nanos(text).map_or(json, |nanos| duration::print(nanos).into())
+        }
         _ => json,
     }
 }

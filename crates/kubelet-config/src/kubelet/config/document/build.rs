@@ -62,9 +62,7 @@ impl<'a> Builder<'a> {
         let (value, anchor, at) = match event {
             Event::Scalar(text, style, anchor, tag) => {
                 self.count(text.len(), span)?;
-                let value =
-                    scalar::resolve(style, tag.as_deref(), &text).map_err(|reason| self.bad(span.start, reason))?;
-                (value, anchor, self.place_of(span))
+                (scalar::resolve(style, tag.as_deref(), &text), anchor, self.place_of(span))
             }
             Event::Alias(id) => return self.copy_of_anchor(id, span, depth),
             _ if depth == MAX_DEPTH => return Err(self.too_deep(span)),

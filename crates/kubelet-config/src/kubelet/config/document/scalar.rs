@@ -7,25 +7,22 @@ use granit_parser::{ScalarStyle, Tag};
 use super::Value;
 use crate::kubelet::flags::parse_int;
 
-/// A scalar's value, or why it cannot be one.
-pub(super) fn resolve(style: ScalarStyle, tag: Option<&Tag>, text: &str) -> Result<Value, &'static str> {
+/// A scalar's value.
+pub(super) fn resolve(style: ScalarStyle, tag: Option<&Tag>, text: &str) -> Value {
     let is_text = match tag.map(Tag::core_suffix) {
         None => style != ScalarStyle::Plain,
         Some(name) => !matches!(name, Some("bool" | "int" | "float" | "null")),
     };
-    if is_text { Ok(Value::String(text.to_owned())) } else { plain(text) }
+    if is_text { Value::String(text.to_owned()) } else { plain(text) }
 }
 
-fn plain(text: &str) -> Result<Value, &'static str> {
-    let value = match text {
+fn plain(text: &str) -> Value {
+    match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => Value::Bool(true),
         "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => Value::Bool(false),
-        ".nan" | ".NaN" | ".NAN" | ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" | "-.inf" | "-.Inf"
-        | "-.INF" => return Err("JSON has no number for infinity or NaN"),
         _ => number(text).map_or_else(|| Value::String(text.to_owned()), Value::Number),
-    };
-    Ok(value)
+    }
 }
 
 /// A number as JSON writes it.
