@@ -38,25 +38,28 @@ pub fn load_config(tree: &dyn Tree, flags: &CommandLine, version: Option<&Versio
     let mut merged = None;
     if let Some((used, path)) = path_of(flags, "config") {
         config.given = true;
-        let file = read(tree, &path, used, false);
-        if let Some(document) = file.document.clone() {
-            merged = Some(merge::known(document, "", version));
+        let mut file = read(tree, &path, used, false);
+        if let Some(document) = &file.document {
+            let checked = check::check(document, version);
+            config.unknown.extend(checked.unknown);
+            merged = Some(merge::known(document.clone(), "", version));
+            if let (ConfigFileState::Read, Some(wrong)) = (&file.state, checked.wrong.into_iter().next()) {
+                file.state = wrong;
+            }
         }
         config.files.push(file);
-        config.judge_main(version);
     }
     if let Some((used, folder)) = path_of(flags, "config-dir") {
-        let has_drop_ins = config.files.len();
         for path in walk(tree, &folder, used, &mut config.files) {
             let file = read(tree, &path, used, true);
-            let document = file.document.clone();
+            if let Some(document) = file.document.clone() {
+                config.unknown.extend(check::check(&document, version).unknown);
+                merged = Some(merge::patch(merged, merge::known(document, "", version)));
+            }
             config.files.push(file);
-            let Some(document) = document else { continue };
-            config.unknown.extend(check::check(&document, version).unknown);
-            merged = Some(merge::patch(merged, merge::known(document, "", version)));
         }
-        if config.files.len() > has_drop_ins {
-            config.judge_merge(merged.as_ref(), version);
+        if let Some(merged) = &merged {
+            judge_merge(&mut config.files, merged, version);
         }
     }
     config.merged = merged;
@@ -69,33 +72,13 @@ fn path_of<'a>(flags: &'a CommandLine, name: &str) -> Option<(&'a FlagUse, PathB
     Some((used, Path::new("/").join(&used.value)))
 }
 
-impl Configuration {
-    /// The main file's unknown fields, and its values that cannot be decoded.
-    fn judge_main(&mut self, version: Option<&Version>) {
-        let Some(file) = self.files.last_mut() else {
-            return;
-        };
-        let Some(document) = &file.document else {
-            return;
-        };
-        let checked = check::check(document, version);
-        self.unknown.extend(checked.unknown);
-        if let (ConfigFileState::Read, Some(wrong)) = (&file.state, checked.wrong.into_iter().next()) {
+/// Drop-ins are decoded after they are merged, so that a later one may correct an earlier one.
+fn judge_merge(files: &mut [ConfigFile], merged: &Node, version: Option<&Version>) {
+    for wrong in check::check(merged, version).wrong {
+        let ConfigFileState::Bad { at, .. } = &wrong else { continue };
+        let file = files.iter_mut().find(|file| file.drop_in && file.at.file == at.file);
+        if let Some(file) = file.filter(|file| file.state == ConfigFileState::Read) {
             file.state = wrong;
-        }
-    }
-
-    /// Drop-ins are decoded after they are merged, so that a later one may correct an earlier one.
-    fn judge_merge(&mut self, merged: Option<&Node>, version: Option<&Version>) {
-        let Some(merged) = merged else {
-            return;
-        };
-        for wrong in check::check(merged, version).wrong {
-            let ConfigFileState::Bad { at, .. } = &wrong else { continue };
-            let file = self.files.iter_mut().find(|file| file.drop_in && file.at.file == at.file);
-            if let Some(file) = file.filter(|file| file.state == ConfigFileState::Read) {
-                file.state = wrong;
-            }
         }
     }
 }
