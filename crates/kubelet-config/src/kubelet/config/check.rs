@@ -14,25 +14,23 @@ use super::{
     fields::{self, FIELDS, Field, Kind},
 };
 
-/// What was found in a document.
-#[derive(Debug, Default)]
-pub(super) struct Checked {
-    pub(super) unknown: Vec<UnknownField>,
-    /// Values that the kubelet cannot decode, each as the state of its file.
-    pub(super) wrong: Vec<ConfigFileState>,
-}
-
-/// The most findings of each kind that are kept of a document.
+/// The most findings of each kind that are kept.
 const MAX_FINDINGS: usize = 200;
 
-/// Holds a document, or the merge of several, against the table.
-pub(super) fn check(root: &Node, version: Option<&Version>) -> Checked {
-    let mut checked = Checked::default();
+/// Holds a document, or the merge of several, against the table. Keys that the kubelet does not take are added to
+/// `unknown`; values that it cannot decode come back, each as the state of its file.
+pub(super) fn check(root: &Node, version: Option<&Version>, unknown: &mut Vec<UnknownField>) -> Vec<ConfigFileState> {
+    let mut checked = Checked { unknown, wrong: Vec::new() };
     checked.structure(root, "", version);
-    checked
+    checked.wrong
 }
 
-impl Checked {
+struct Checked<'a> {
+    unknown: &'a mut Vec<UnknownField>,
+    wrong: Vec<ConfigFileState>,
+}
+
+impl Checked<'_> {
     fn structure(&mut self, node: &Node, prefix: &str, version: Option<&Version>) {
         let mut seen = HashSet::new();
         for entry in node.entries() {

@@ -40,10 +40,9 @@ pub fn load_config(tree: &dyn Tree, flags: &CommandLine, version: Option<&Versio
         config.given = true;
         let mut file = read(tree, &path, used, false);
         if let Some(document) = &file.document {
-            let checked = check::check(document, version);
-            config.unknown.extend(checked.unknown);
+            let wrong = check::check(document, version, &mut config.unknown);
             merged = Some(merge::known(document.clone(), "", version));
-            if let (ConfigFileState::Read, Some(wrong)) = (&file.state, checked.wrong.into_iter().next()) {
+            if let (ConfigFileState::Read, Some(wrong)) = (&file.state, wrong.into_iter().next()) {
                 file.state = wrong;
             }
         }
@@ -53,7 +52,7 @@ pub fn load_config(tree: &dyn Tree, flags: &CommandLine, version: Option<&Versio
         for path in walk(tree, &folder, used, &mut config.files) {
             let file = read(tree, &path, used, true);
             if let Some(document) = file.document.clone() {
-                config.unknown.extend(check::check(&document, version).unknown);
+                check::check(&document, version, &mut config.unknown);
                 merged = Some(merge::patch(merged, merge::known(document, "", version)));
             }
             config.files.push(file);
@@ -74,7 +73,7 @@ fn path_of<'a>(flags: &'a CommandLine, name: &str) -> Option<(&'a FlagUse, PathB
 
 /// Drop-ins are decoded after they are merged, so that a later one may correct an earlier one.
 fn judge_merge(files: &mut [ConfigFile], merged: &Node, version: Option<&Version>) {
-    for wrong in check::check(merged, version).wrong {
+    for wrong in check::check(merged, version, &mut Vec::new()) {
         let ConfigFileState::Bad { at, .. } = &wrong else { continue };
         let file = files.iter_mut().find(|file| file.drop_in && file.at.file == at.file);
         if let Some(file) = file.filter(|file| file.state == ConfigFileState::Read) {
