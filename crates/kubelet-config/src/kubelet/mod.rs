@@ -28,5 +28,3 @@ pub mod text;
 pub mod tree;
 pub mod unread;
 pub mod version;
-
-pub use redact as shown;

@@ -8,7 +8,6 @@ mod value;
 
 pub(super) use number::parse_int;
 pub use number::{duration_nanos, parse_bool};
-pub(super) use value::csv;
 pub use value::pairs;
 
 use super::{location::Location, version::Minor};
