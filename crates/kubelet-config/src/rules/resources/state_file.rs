@@ -40,15 +40,14 @@ pub(in crate::rules) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-/// Whether commands may remove a state file without its name: by a pattern, in a script, or in a program that comes with
-/// no package. They are joined by blanks.
+/// Whether commands may remove a state file without its name: by a pattern, in a script, or in a directory that they name.
+/// They are joined by blanks.
 fn may_remove_it(commands: &str) -> bool {
     const PACKAGED: [&str; 4] = ["/bin", "/sbin", "/usr/bin", "/usr/sbin"];
     let mut words = commands.split_whitespace().map(|word| word.trim_start_matches(['-', '+', '!', '@', ':']));
     commands.contains("_state")
         || words.any(|word| {
-            let (folder, name) = word.rsplit_once('/').unwrap_or(("", word));
-            let is_foreign = folder.ends_with("bin") && !PACKAGED.contains(&folder) || folder.starts_with("/opt");
-            is_foreign || name.ends_with("sh")
+            let (directory, name) = word.rsplit_once('/').unwrap_or(("", word));
+            word.starts_with('/') && !PACKAGED.contains(&directory) || name.ends_with("sh")
         })
 }
