@@ -14,7 +14,7 @@ use anyhow::{Result, bail};
 use recording::Recording;
 
 /// Of both pictures. In an `<img>`, the browser's color scheme decides.
-const STYLE: &str = include_str!("style.css");
+const STYLE: &str = include_str!("../templates/style.css");
 
 fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 /// The terminal's width, to which tests/e2e/src/demo.rs keeps.
 pub const COLUMNS: usize = 96;
+/// And its height, in lines, as in templates/terminal.svg.
 pub const ROWS: usize = 34;
 
 #[derive(Debug)]
