@@ -18,7 +18,7 @@ use nix::{
 use crate::{
     bench::outer_pid,
     scene::{Condition, ObservedNode, Scene},
-    support::{control_plane::ControlPlane, say},
+    support::{WAIT, control_plane::ControlPlane, say},
 };
 
 /// The flag is in a drop-in, as the guide of Hetzner's cloud controller manager says. systemd reads the file of the kubelet's package
@@ -27,13 +27,8 @@ const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/20-hcloud.conf";
 const WRONG: &str = "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=external\"\n";
 const KUBELET: &str = "KubeletHealthy";
 const READY: &str = "Ready";
-/// The control plane waits for 50 s after it last heard from a kubelet.
-const LONG: Duration = Duration::from_mins(2);
-
 const BOLD: &str = "1";
-const RED: &str = "31";
 const GREEN: &str = "32";
-const YELLOW: &str = "33";
 
 struct Demo {
     one: Arc<ObservedNode>,
@@ -49,20 +44,13 @@ pub fn run(pause: Duration) -> Result<ExitCode> {
     let scenes = ["node-1", "node-2"].map(|name| Scene::new(&plane, name));
     let boot = |scene: &Scene| {
         // kubeadm's package has RestartSec=10.
-        let node = scene.healthy_with(|node| {
-            let intent = "[intent]\ncloud_provider = \"external\"\n";
-            let node = node.file(DROP_IN, WRONG).file("/etc/nodevigil/config.d/60-intent.toml", intent);
-            node.kubelet_unit("[Service]\nRestartSec=2\n")
-        })?;
+        let node = scene.healthy_with(|node| node.file(DROP_IN, WRONG).kubelet_unit("[Service]\nRestartSec=2\n"))?;
         say(&format!("  {} is Ready: systemd, containerd, the kubelet and nodevigil run on it", scene.node_name()));
         anyhow::Ok(node)
     };
     let (one, two) = (boot(&scenes[0])?, boot(&scenes[1])?);
     if !pause.is_zero() {
-        say(&format!(
-            "  waiting for {} s: a hang on a Node younger than two minutes is shown as Unknown",
-            pause.as_secs()
-        ));
+        say("  waiting, as a hang on a Node younger than two minutes is shown as Unknown");
         sleep(pause);
     }
     let mut demo = Demo { one, two, rows: Vec::new() };
@@ -94,9 +82,10 @@ impl Demo {
     fn lost_flag(&self) -> Result<()> {
         heading("node-1: a flag from Hetzner's guide never reaches the kubelet (about 1 s)");
         self.command(&format!("tail -n1 {DROP_IN}"), 0)?;
-        let text = self.command("nodevigil check --select=SD001", 1)?;
+        let text = self.command("nodevigil check --intent=cloud-provider=external --select=SD001", 1)?;
         ensure!(text.contains("/etc/default/kubelet:1"), "check names another file");
-        self.command("nodevigil check --fix 2>/dev/null | tee /dev/stderr | patch -p1 -d /", 0)?;
+        let fix = "nodevigil check --intent=cloud-provider=external --fix 2>/dev/null";
+        self.command(&format!("{fix} | tee /dev/stderr | patch -p1 -d /"), 0)?;
         self.command("systemctl restart kubelet", 0)?;
         self.one.wait_until_watched()?;
         self.command("tr '\\0' '\\n' </proc/$(pidof kubelet)/cmdline | grep cloud", 0)?;
@@ -135,23 +124,19 @@ impl Demo {
     }
 
     /// Waits until the control plane has marked node-2, and repairs it.
-    fn noticed(&mut self, killed: Instant, crashed: &Condition) -> Result<()> {
+    fn noticed(&mut self, from: Instant, crashed: &Condition) -> Result<()> {
         heading("node-2: the control plane notices (about 50 s after the kubelet was killed)");
         let two = Arc::clone(&self.two);
         let ready = two.condition(READY);
         let unknown = loop {
-            match ready.wait_longer_for(killed, Duration::from_secs(10), "Unknown", "NodeStatusUnknown") {
+            match ready.wait_longer_for(from, Duration::from_secs(10), "Unknown", "NodeStatusUnknown") {
                 Ok(unknown) => break unknown,
-                Err(error) if killed.elapsed() > LONG => return Err(error),
-                Err(_) => say(&format!(
-                    "  {:>5.0} s  Ready is still {}",
-                    killed.elapsed().as_secs_f64(),
-                    ready.shown()?.status
-                )),
+                Err(error) if from.elapsed() > WAIT => return Err(error),
+                Err(_) => say(&format!("{:>7} s  Ready is still {}", from.elapsed().as_secs(), ready.shown()?.status)),
             }
         };
-        shown(killed, &unknown, READY);
-        self.rows.insert(0, row("killed", &cells(killed, crashed), &cells(killed, &unknown)));
+        shown(from, &unknown, READY);
+        self.rows.insert(0, row("killed", &cells(from, crashed), &cells(from, &unknown)));
         say(&prompt("node-2", "systemctl start kubelet"));
         let started = Instant::now();
         two.sh("systemctl start kubelet")?;
@@ -225,8 +210,8 @@ fn prompt(node: &str, command: &str) -> String {
 fn color(condition: &Condition) -> &'static str {
     match condition.status.as_str() {
         "True" => GREEN,
-        "False" => RED,
-        _ => YELLOW,
+        "False" => "31", // red
+        _ => "33",       // yellow
     }
 }
 

@@ -36,8 +36,7 @@ struct CommandLine {
     /// Measures what the agent costs and how fast it is, in place of the stories; CPU use is counted for so many seconds.
     #[arg(long, value_name = "SECONDS")]
     bench: Option<u64>,
-    /// Shows on two nodes what nodevigil does, in place of the stories; first waits for so long, as a hang on a Node that is younger
-    /// than two minutes is shown as Unknown.
+    /// Shows on two nodes what nodevigil does, in place of the stories; waits for so long after they have booted.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     demo: Option<u64>,
     /// Disturbs a healthy node at random for so many minutes, in place of the stories; ends at the first problem that the Node shows.

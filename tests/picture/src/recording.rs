@@ -62,10 +62,11 @@ impl Recording {
         rows.next().with_context(|| format!("docs/demo.cast has no line that begins with {word:?}"))
     }
 
-    /// The message of a condition: the line after the one with its reason.
+    /// The message of a condition, for XML: the line after the one with its reason.
     pub fn message(&self, reason: &str) -> Result<String> {
         let mut lines = self.lines.iter().map(Line::plain).skip_while(|line| !line.contains(reason));
-        Ok(lines.nth(1).with_context(|| format!("docs/demo.cast has no message of {reason}"))?.trim().to_owned())
+        let message = lines.nth(1).with_context(|| format!("docs/demo.cast has no message of {reason}"))?;
+        Ok(message.trim().replace('&', "&amp;").replace('<', "&lt;"))
     }
 }
 
