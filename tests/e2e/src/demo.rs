@@ -85,8 +85,8 @@ impl Demo {
         let text = self.command("nodevigil check --intent=cloud-provider=external --select=SD001", 1)?;
         ensure!(text.contains("/etc/default/kubelet:1"), "check names another file");
         let fix = "nodevigil check --intent=cloud-provider=external --fix 2>/dev/null";
-        self.command(&format!("{fix} | tee /dev/stderr | patch -p1 -d /"), 0)?;
-        self.command("systemctl restart kubelet", 0)?;
+        self.command(&format!("{fix} | tee /run/fix.patch"), 0)?;
+        self.command("patch -p1 -d / </run/fix.patch && systemctl restart kubelet", 0)?;
         self.one.wait_until_watched()?;
         self.command("tr '\\0' '\\n' </proc/$(pidof kubelet)/cmdline | grep cloud", 0)?;
         Ok(())
