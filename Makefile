@@ -41,8 +41,9 @@ KERNEL := $(CACHE)/kernel
 # What the program of the stories reads, and how it is built: the agent is nearly what is shipped, the program that judges it is a
 # debug build, whose crates cargo test has built.
 STORIES_ENV = KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" NODEVIGIL_CRDS="$(CRDS)" NODEVIGIL_PEER="$(PEER)" NODEVIGIL_KERNEL="$(KERNEL)"
+QUIET := --quiet
 define E2E
-cargo build --quiet --locked --profile gate --package nodevigil && cargo build --quiet --locked --package nodevigil-e2e && \
+cargo build $(QUIET) --locked --profile gate --package nodevigil && cargo build $(QUIET) --locked --package nodevigil-e2e && \
 $(STORIES_ENV) NODEVIGIL_BIN="$(CARGO_TARGET_DIR)/gate/nodevigil" "$(CARGO_TARGET_DIR)/debug/e2e"
 endef
 
@@ -60,7 +61,7 @@ done; \
 if [ -n "$$packages" ]; then \
   line="apt-get install --no-install-recommends$$packages"; \
   if ! command -v apt-get >/dev/null; then \
-    echo "missing (names of the Debian packages):$$packages" >&2; exit 1; \
+    echo "apt-get is missing: install by this system's package manager what Debian calls$$packages" >&2; exit 1; \
   elif [ "$$(id -u)" != 0 ]; then \
     echo "missing Debian packages:$$packages; as root: $$line" >&2; exit 1; \
   fi; \
@@ -86,7 +87,7 @@ if [ ! -d "$(2)" ]; then \
 fi
 endef
 
-.PHONY: help docs site test stories gate-needs full-needs demo well test-full oracle flags rules packed bench fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install cluster consumers crds kernel peer promtool nfpm kubelets cargo-deny mdbook clean
+.PHONY: help docs site test stories gate-needs full-needs demo demo-plan picture record well test-full oracle flags rules packed bench fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install cluster consumers crds kernel peer promtool nfpm kubelets cargo-deny mdbook clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -117,8 +118,28 @@ full-needs:
 	@$(call INSTALL,$(FULL_PROGRAMS))
 	@$(MAKE) gate-needs
 
-demo: gate-needs ## Boots a node, breaks its kubelet in four ways, and shows what its Node says and how soon
+demo: QUIET :=
+demo: demo-plan gate-needs ## Boots two nodes, breaks their kubelets in four ways, and shows what the Nodes say and how soon
 	@$(E2E) --demo
+
+# What is missing is said before anything is installed or built.
+demo-plan:
+	@$(NEED_ROOT)
+	@$(NEED_CARGO)
+	@[ -n "$(KUBEBUILDER_ASSETS)" ] || [ -d "$(TOOLS)" ] || $(NEED_GO)
+	@echo "How long each step usually takes on two cores; from the second time on, only the demo:"
+	@echo "   1 min  Debian packages, if some are missing"
+	@[ -n "$(KUBEBUILDER_ASSETS)" ] || echo "  10 min  Kubernetes' programs, built with Go (KUBEBUILDER_ASSETS=DIRECTORY saves this)"
+	@echo "   4 min  nodevigil and the demo's own program, built with cargo"
+	@echo "   1 min  the demo, which waits for 50 s until the control plane notices a dead kubelet"
+
+picture: $(if $(RECORD),record) ## Draws docs/demo.svg and docs/timeline.svg from docs/demo.cast; RECORD=1 first records the demo, as root (four minutes)
+	@cargo run --quiet --locked --package picture draw
+
+# With a terminal, as the demo has colors on no other. It waits until the nodes are older than two minutes; the picture cuts the pause.
+record: gate-needs
+	@cargo build --quiet --locked --package picture
+	@script --quiet --return --flush --command '$(E2E) --demo=125' /dev/null | "$(CARGO_TARGET_DIR)/debug/picture" record
 
 well: full-needs ## A healthy node, disturbed at random for WELL_MINUTES (60), WELL_SEED to repeat a run; ends at the first problem that it shows
 	@$(E2E) --well $(or $(WELL_MINUTES),60) $(if $(WELL_SEED),--seed $(WELL_SEED))

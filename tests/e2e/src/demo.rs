@@ -1,9 +1,11 @@
-//! `make demo`: a node with a flag in the wrong file, and a kubelet that is killed, OOM-killed and hung, beside what the control
-//! plane's own condition `Ready` shows meanwhile.
+//! `make demo`: a flag that does not arrive, and a kubelet that is killed, OOM-killed and hung, beside what the control plane's own
+//! condition `Ready` shows meanwhile. tests/picture reads the table at the end.
 
 use std::{
+    io::IsTerminal as _,
     process::ExitCode,
     sync::Arc,
+    thread::sleep,
     time::{Duration, Instant},
 };
 
@@ -15,202 +17,208 @@ use nix::{
 
 use crate::{
     bench::outer_pid,
-    scene::{Condition, ConditionView, ObservedNode, Scene},
-    support::{control_plane::ControlPlane, say},
+    scene::{Condition, ObservedNode, Scene},
+    support::{WAIT, control_plane::ControlPlane, say},
 };
 
-/// The flag is in a drop-in, as a cloud's manual says. systemd reads the file of the kubelet's package later, which sets the same
-/// variable, so the kubelet does not get the flag.
+/// The flag is in a drop-in, as the guide of Hetzner's cloud controller manager says. systemd reads the file of the kubelet's package
+/// later, which sets the same variable, so the kubelet does not get the flag.
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/20-hcloud.conf";
 const WRONG: &str = "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=external\"\n";
-const PACKAGED: &str = "/etc/default/kubelet";
 const KUBELET: &str = "KubeletHealthy";
 const READY: &str = "Ready";
-/// The memory limit with which a kubelet is OOM-killed as it starts.
-const LIMIT: &str = "8M";
-/// A hang is published once the Node is two minutes old, and the control plane waits for 50 s.
-const LONG: Duration = Duration::from_mins(4);
-
-/// What was done to the kubelet, and what its Node showed.
-struct Row {
-    what: &'static str,
-    ours: String,
-    ready: String,
-}
+const BOLD: &str = "1";
+const GREEN: &str = "32";
 
 struct Demo {
-    begun: Instant,
-    node: Arc<ObservedNode>,
-    rows: Vec<Row>,
+    one: Arc<ObservedNode>,
+    two: Arc<ObservedNode>,
+    rows: Vec<String>,
 }
 
-/// Plays it; ends at the first step that does not show what it should.
-pub fn run() -> Result<ExitCode> {
-    let begun = Instant::now();
-    heading("A control plane and a node");
+/// Plays it; ends at the first step that does not show what it should. `pause` is between the boot of the nodes and what happens to them.
+pub fn run(pause: Duration) -> Result<ExitCode> {
+    heading("A control plane and two nodes, with nodevigil (about 10 s)");
     let plane = Arc::new(ControlPlane::start().context("starting the control plane")?);
-    line(begun, "etcd, kube-apiserver and kube-controller-manager run");
-    let scene = Scene::new(&plane, "node-1");
-    let node = scene.ready_with(|node| {
-        let intent = "[intent]\ncloud_provider = \"external\"\n";
+    say("  etcd, kube-apiserver and kube-controller-manager run");
+    let scenes = ["node-1", "node-2"].map(|name| Scene::new(&plane, name));
+    let boot = |scene: &Scene| {
         // kubeadm's package has RestartSec=10.
-        let unit = "[Service]\nRestartSec=2\n";
-        node.file(DROP_IN, WRONG).file("/etc/nodevigil/config.d/60-intent.toml", intent).kubelet_unit(unit)
-    })?;
-    line(begun, "node-1, with systemd, containerd and the kubelet, is Ready");
-    let mut demo = Demo { begun, node, rows: Vec::new() };
+        let node = scene.healthy_with(|node| node.file(DROP_IN, WRONG).kubelet_unit("[Service]\nRestartSec=2\n"))?;
+        say(&format!("  {} is Ready: systemd, containerd, the kubelet and nodevigil run on it", scene.node_name()));
+        anyhow::Ok(node)
+    };
+    let (one, two) = (boot(&scenes[0])?, boot(&scenes[1])?);
+    if !pause.is_zero() {
+        say("  waiting, as a hang on a Node younger than two minutes is shown as Unknown");
+        sleep(pause);
+    }
+    let mut demo = Demo { one, two, rows: Vec::new() };
+    let (killed, crashed) = demo.killed()?;
     demo.lost_flag()?;
-    demo.start()?;
-    demo.killed()?;
     demo.out_of_memory()?;
     demo.hung()?;
-    demo.summary();
-    scene.end()?;
-    line(begun, "the node is gone, and nothing of it is left on this machine");
+    demo.noticed(killed, &crashed)?;
+    heading("What the Nodes showed");
+    say(&paint(BOLD, &row("KUBELET", "KUBELETHEALTHY, BY NODEVIGIL", "READY, BY THE CONTROL PLANE")));
+    demo.rows.iter().for_each(|row| say(row));
+    scenes.iter().try_for_each(Scene::end)?;
     Ok(ExitCode::SUCCESS)
 }
 
 impl Demo {
+    /// Returns when the kubelet was killed, and what the Node then showed.
+    fn killed(&self) -> Result<(Instant, Condition)> {
+        heading("node-2: the kubelet is killed, and systemd does not start it again (under 1 s)");
+        self.two.disable_restart()?;
+        let from = signal(&self.two, Signal::SIGKILL)?;
+        let crashed = self.two.kubelet().wait_for(from, "False", "KubeletCrashed")?;
+        shown(from, &crashed, KUBELET);
+        shown(from, &self.two.condition(READY).shown()?, READY);
+        say("  The control plane notices in about 50 s. Meanwhile, on node-1:");
+        Ok((from, crashed))
+    }
+
     fn lost_flag(&self) -> Result<()> {
-        heading("A flag in the wrong file");
-        self.line(&format!("{DROP_IN} sets KUBELET_EXTRA_ARGS=--cloud-provider=external"));
-        self.line(&format!("expected: `nodevigil check` names {PACKAGED}, which replaces it, and exits with 1"));
-        let (code, text) = self.node.run("COLUMNS=110 nodevigil check --severity=error")?;
-        quote(&text);
-        ensure!(
-            code == 1 && text.contains(&format!("{PACKAGED}:1")),
-            "check exited with {code} and names another file"
-        );
-        self.line("expected: the patch of `nodevigil check --fix` moves the flag there, and then `nodevigil check` exits with 0");
-        let patch = self.node.sh("nodevigil check --fix --severity=error 2>/dev/null | tee /run/fix.patch")?;
-        quote(&patch);
-        self.node.sh("patch -p1 -d / </run/fix.patch && systemctl restart kubelet")?;
-        let (code, text) = self.node.run("nodevigil check --severity=error")?;
-        ensure!(code == 0, "check exited with {code}: {text}");
-        self.line("the patch is applied and the kubelet restarted: `nodevigil check` exits with 0");
+        heading("node-1: a flag from Hetzner's guide never reaches the kubelet (about 1 s)");
+        self.command(&format!("tail -n1 {DROP_IN}"), 0)?;
+        let text = self.command("nodevigil check --intent=cloud-provider=external --select=SD001", 1)?;
+        ensure!(text.contains("/etc/default/kubelet:1"), "check names another file");
+        let fix = "nodevigil check --intent=cloud-provider=external --fix 2>/dev/null";
+        self.command(&format!("{fix} | tee /run/fix.patch"), 0)?;
+        self.command("patch -p1 -d / </run/fix.patch && systemctl restart kubelet", 0)?;
+        self.one.wait_until_watched()?;
+        self.command("tr '\\0' '\\n' </proc/$(pidof kubelet)/cmdline | grep cloud", 0)?;
         Ok(())
-    }
-
-    fn start(&self) -> Result<()> {
-        heading("The agent starts");
-        let from = Instant::now();
-        self.node.start_agent()?;
-        let shown = self.kubelet().wait_for(from, "True", "KubeletIsHealthy")?;
-        self.shown(from, KUBELET, &shown);
-        Ok(())
-    }
-
-    fn killed(&mut self) -> Result<()> {
-        heading("kill -9 of the kubelet, which systemd restarts after two seconds");
-        self.line("expected: KubeletHealthy=False KubeletCrashed within a fraction of a second; Ready stays True");
-        let from = Instant::now();
-        self.signal(Signal::SIGKILL)?;
-        let shown = self.kubelet().wait_for(from, "False", "KubeletCrashed")?;
-        self.over(from, "killed", &shown)
     }
 
     fn out_of_memory(&mut self) -> Result<()> {
-        heading("The kubelet is restarted with a memory limit that is too small");
-        self.line("expected: KubeletHealthy=False KubeletOOMKilled, with the limit; Ready stays True");
-        let from = Instant::now();
-        self.limit(LIMIT)?;
-        let shown = self.kubelet().wait_for(from, "False", "KubeletOOMKilled")?;
-        self.limit("infinity")?;
-        self.over(from, "OOM-killed", &shown)
+        heading("node-1: the kubelet starts with a memory limit that is too small (about 5 s)");
+        let from = self.restart_with_limit("8M")?;
+        let killed = self.one.kubelet().wait_for(from, "False", "KubeletOOMKilled")?;
+        shown(from, &killed, KUBELET);
+        self.restart_with_limit("infinity")?;
+        self.over(from, "OOM-killed", &killed)
     }
 
     fn hung(&mut self) -> Result<()> {
-        heading("The kubelet hangs (SIGSTOP)");
-        self.line("expected: KubeletHealthy=False KubeletHung after three failed probes, but Unknown NodeJustStarted while the Node is");
-        self.line("younger than two minutes; Ready=Unknown after 50 s, without a cause");
-        let from = Instant::now();
-        self.signal(Signal::SIGSTOP)?;
-        let named = self
-            .kubelet()
-            .wait_until_shown(from, |shown| shown.message.contains("KubeletHung") || shown.reason == "KubeletHung")?;
-        self.shown(from, KUBELET, &named);
-        let ready = self.ready().wait_longer_for(from, LONG, "Unknown", "NodeStatusUnknown")?;
-        self.shown(from, READY, &ready);
-        let hung = self.kubelet().wait_longer_for(from, LONG, "False", "KubeletHung")?;
-        self.shown(from, KUBELET, &hung);
-        let ours = format!("{} {}, {}", named.status, named.reason, after(from, &named));
-        self.rows.push(Row { what: "hung", ours, ready: format!("{}, {}", ready.status, after(from, &ready)) });
-        let continued = Instant::now();
-        self.signal(Signal::SIGCONT)?;
-        let healthy = self.kubelet().wait_for(continued, "True", "KubeletIsHealthy")?;
-        self.shown(continued, KUBELET, &healthy);
-        Ok(())
+        heading("node-1: the kubelet hangs (about 10 s)");
+        let from = signal(&self.one, Signal::SIGSTOP)?;
+        let is_hung = |shown: &Condition| shown.message.contains("KubeletHung") || shown.reason == "KubeletHung";
+        let hung = self.one.kubelet().wait_until_shown(from, is_hung)?;
+        shown(from, &hung, KUBELET);
+        if hung.status == "Unknown" {
+            say("           The Node is younger than two minutes; later, this is False, with reason KubeletHung.");
+        }
+        signal(&self.one, Signal::SIGCONT)?;
+        self.over(from, "hung", &hung)
     }
 
     /// Waits until the kubelet is healthy again; `Ready` must not have changed.
-    fn over(&mut self, from: Instant, what: &'static str, shown: &Condition) -> Result<()> {
-        self.shown(from, KUBELET, shown);
-        let healthy = self.kubelet().wait_for(shown.at, "True", "KubeletIsHealthy")?;
-        self.shown(from, KUBELET, &healthy);
-        self.ready().ensure_only(from, &["True"])?;
-        let ours = format!("{} {}, {}", shown.status, shown.reason, after(from, shown));
-        self.rows.push(Row { what, ours, ready: "stays True".into() });
+    fn over(&mut self, from: Instant, what: &str, problem: &Condition) -> Result<()> {
+        let healthy = self.one.kubelet().wait_for(problem.at, "True", "KubeletIsHealthy")?;
+        shown(from, &healthy, KUBELET);
+        self.one.condition(READY).ensure_only(from, &["True"])?;
+        self.rows.push(row(what, &cells(from, problem), "True, unchanged"));
         Ok(())
     }
 
-    fn summary(&self) {
-        heading("All together");
-        say(&format!("  {:12} {:48} Ready", "the kubelet", KUBELET));
-        for row in &self.rows {
-            say(&format!("  {:12} {:48} {}", row.what, row.ours, row.ready));
-        }
-    }
-
-    fn limit(&self, limit: &str) -> Result<()> {
-        let set = format!("systemctl set-property --runtime kubelet MemoryLimit={limit} MemoryMax={limit}");
-        self.node.sh(&format!("{set}; systemctl reset-failed kubelet; systemctl restart kubelet || true"))?;
+    /// Waits until the control plane has marked node-2, and repairs it.
+    fn noticed(&mut self, from: Instant, crashed: &Condition) -> Result<()> {
+        heading("node-2: the control plane notices (about 50 s after the kubelet was killed)");
+        let two = Arc::clone(&self.two);
+        let ready = two.condition(READY);
+        let unknown = loop {
+            match ready.wait_longer_for(from, Duration::from_secs(10), "Unknown", "NodeStatusUnknown") {
+                Ok(unknown) => break unknown,
+                Err(error) if from.elapsed() > WAIT => return Err(error),
+                Err(_) => say(&format!("{:>7} s  Ready is still {}", from.elapsed().as_secs(), ready.shown()?.status)),
+            }
+        };
+        shown(from, &unknown, READY);
+        self.rows.insert(0, row("killed", &cells(from, crashed), &cells(from, &unknown)));
+        say(&prompt("node-2", "systemctl start kubelet"));
+        let started = Instant::now();
+        two.sh("systemctl start kubelet")?;
+        let again = ready.wait_for(started, "True", "KubeletReady")?;
+        let healthy = two.kubelet().wait_for(started, "True", "KubeletIsHealthy")?;
+        shown(started, &again, READY);
+        shown(started, &healthy, KUBELET);
+        self.rows.insert(1, row("started", &cells(started, &healthy), &cells(started, &again)));
         Ok(())
     }
 
-    fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = outer_pid(&self.node, self.node.main_pid("kubelet")?)?;
-        Ok(kill(Pid::from_raw(pid), signal)?)
+    /// Returns when it was restarted.
+    fn restart_with_limit(&self, limit: &str) -> Result<Instant> {
+        let set = format!("systemctl set-property --runtime kubelet MemoryMax={limit}");
+        self.command(&format!("{set} && systemctl daemon-reload"), 0)?;
+        let from = Instant::now();
+        self.command("systemctl restart kubelet", 0)?;
+        Ok(from)
     }
 
-    fn kubelet(&self) -> ConditionView<'_> {
-        self.node.kubelet()
-    }
-
-    fn ready(&self) -> ConditionView<'_> {
-        self.node.condition(READY)
-    }
-
-    fn line(&self, text: &str) {
-        line(self.begun, text);
-    }
-
-    /// Prints a condition as the watch had it.
-    fn shown(&self, from: Instant, kind: &str, shown: &Condition) {
-        self.line(&format!("{} later: {kind}={} {}", after(from, shown), shown.status, shown.reason));
-        quote(&shown.message);
+    /// Runs a command on node-1 as on a terminal, and prints both; it must end with this code.
+    fn command(&self, command: &str, code: i32) -> Result<String> {
+        say(&prompt("node-1", command));
+        let on_terminal = format!("script -qec \"$(cat <<'END'\n{command}\nEND\n)\" /dev/null");
+        let how = if is_colored() { &on_terminal } else { command };
+        let (ended, text) = self.one.run(&format!("export COLUMNS=96\n{how}"))?;
+        text.lines().for_each(say);
+        ensure!(ended == code, "it ended with {ended}");
+        Ok(text)
     }
 }
 
-fn after(from: Instant, shown: &Condition) -> String {
-    let passed = shown.at.saturating_duration_since(from);
-    if passed < Duration::from_secs(10) {
-        format!("{} ms", passed.as_millis())
-    } else {
-        format!("{} s", passed.as_secs())
-    }
+/// Sends a signal to a node's kubelet; returns when.
+fn signal(node: &ObservedNode, signal: Signal) -> Result<Instant> {
+    let inner = node.main_pid("kubelet")?;
+    let pid = Pid::from_raw(outer_pid(node, inner)?);
+    say(&prompt(node.name(), &format!("kill -s {} {inner}", signal.as_str().trim_start_matches("SIG"))));
+    let from = Instant::now();
+    kill(pid, signal)?;
+    Ok(from)
+}
+
+/// Prints a condition as the Node had it.
+fn shown(from: Instant, condition: &Condition, kind: &str) {
+    let state = format!("{kind:14}  {:7}  {}", condition.status, condition.reason);
+    say(&format!("  {:>7}  {}", after(from, condition), paint(color(condition), &state)));
+    say(&format!("           {}", condition.message));
+}
+
+fn row(kubelet: &str, ours: &str, ready: &str) -> String {
+    format!("  {kubelet:12} {ours:33}   {ready}")
+}
+
+fn cells(from: Instant, condition: &Condition) -> String {
+    let cells = format!("{:7} {:17} {:>7}", condition.status, condition.reason, after(from, condition));
+    paint(color(condition), &cells)
+}
+
+fn after(from: Instant, condition: &Condition) -> String {
+    format!("{:.2} s", condition.at.saturating_duration_since(from).as_secs_f64())
 }
 
 fn heading(text: &str) {
-    say(&format!("\n== {text}"));
+    say(&format!("\n{}", paint(BOLD, &format!("== {text}"))));
 }
 
-/// Prints a line with the seconds since the beginning.
-fn line(begun: Instant, text: &str) {
-    say(&format!("{:6.1} s  {text}", begun.elapsed().as_secs_f64()));
+fn prompt(node: &str, command: &str) -> String {
+    format!("{} {}", paint(GREEN, &format!("{node}#")), paint(BOLD, command))
 }
 
-fn quote(text: &str) {
-    for line in text.lines() {
-        say(&format!("          | {line}"));
+fn color(condition: &Condition) -> &'static str {
+    match condition.status.as_str() {
+        "True" => GREEN,
+        "False" => "31", // red
+        _ => "33",       // yellow
     }
+}
+
+fn paint(style: &str, text: &str) -> String {
+    if is_colored() { format!("\x1b[{style}m{text}\x1b[0m") } else { text.to_owned() }
+}
+
+fn is_colored() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

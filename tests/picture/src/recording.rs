@@ -1,0 +1,80 @@
+//! A recording of a terminal, as an asciicast (<https://docs.asciinema.org/manual/asciicast/v2/>) whose events are whole lines.
+
+use std::{
+    fs::File,
+    io::{BufRead as _, Write as _, stdin, stdout},
+    path::Path,
+    time::Instant,
+};
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+/// The terminal's width, to which tests/e2e/src/demo.rs keeps.
+pub const COLUMNS: usize = 96;
+/// And its height, in lines, as in templates/terminal.svg.
+pub const ROWS: usize = 34;
+
+#[derive(Debug)]
+pub struct Recording {
+    pub lines: Vec<Line>,
+}
+
+#[derive(Debug)]
+pub struct Line {
+    /// When it came, in seconds.
+    pub at: f64,
+    /// With escape sequences for colors.
+    pub text: String,
+}
+
+/// Writes standard input to `path`, and passes it on to standard output.
+pub fn record(path: &Path) -> Result<()> {
+    let mut file = File::create(path).with_context(|| format!("creating {}", path.display()))?;
+    writeln!(file, "{}", json!({"version": 2, "width": COLUMNS, "height": ROWS, "title": "make demo"}))?;
+    let begun = Instant::now();
+    for line in stdin().lock().lines() {
+        let line = line?;
+        let at = (begun.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
+        writeln!(file, "{}", json!([at, "o", format!("{}\r\n", line.trim_end())]))?;
+        writeln!(stdout(), "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+impl Recording {
+    /// Reads an asciicast that [`record`] wrote.
+    pub fn read(cast: &str) -> Result<Self> {
+        let line = |json: &str| -> Result<Line> {
+            let event: Value = serde_json::from_str(json)?;
+            let at = event[0].as_f64().context("an event begins with its time")?;
+            let text = event[2].as_str().context("an event ends with its text")?;
+            Ok(Line { at, text: text.trim_end().to_owned() })
+        };
+        // The first line is about the terminal.
+        Ok(Self { lines: cast.lines().skip(1).map(line).collect::<Result<_>>()? })
+    }
+
+    /// The words of the line that begins with `word`.
+    pub fn row(&self, word: &str) -> Result<Vec<String>> {
+        let rows = self.lines.iter().map(|line| line.plain().split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        let mut rows = rows.filter(|row| row.first().is_some_and(|first| first == word));
+        rows.next().with_context(|| format!("docs/demo.cast has no line that begins with {word:?}"))
+    }
+
+    /// The message of a condition, for XML: the line after the one with its reason.
+    pub fn message(&self, reason: &str) -> Result<String> {
+        let mut lines = self.lines.iter().map(Line::plain).skip_while(|line| !line.contains(reason));
+        let message = lines.nth(1).with_context(|| format!("docs/demo.cast has no message of {reason}"))?;
+        Ok(message.trim().replace('&', "&amp;").replace('<', "&lt;"))
+    }
+}
+
+impl Line {
+    /// Without escape sequences, each of which is a color's.
+    pub fn plain(&self) -> String {
+        let mut parts = self.text.split("\x1b[");
+        let first = parts.next().unwrap_or_default().to_owned();
+        first + &parts.map(|part| part.split_once('m').map_or(part, |(_, text)| text)).collect::<String>()
+    }
+}
