@@ -70,7 +70,7 @@ pub struct Finding {
     pub at: Location,
     /// What is wrong, in a sentence or two.
     pub message: String,
-    /// What to do: a command or an edit.
+    /// What to do: a command or an edit; [`lint`] gives a finding without one its rule's.
     pub fix: Option<String>,
     /// The same as edits of files, where it is one: all of them together.
     pub edits: Vec<Edit>,
@@ -164,6 +164,13 @@ impl Finding {
     #[must_use]
     pub fn step(mut self, at: Location, text: impl Into<String>) -> Self {
         self.chain.push(Step { at, text: text.into() });
+        self
+    }
+
+    /// With steps of the chain, if there are any.
+    #[must_use]
+    pub fn steps<T: Into<String>>(mut self, steps: impl IntoIterator<Item = (Location, T)>) -> Self {
+        self.chain.extend(steps.into_iter().map(|(at, text)| Step { at, text: text.into() }));
         self
     }
 
@@ -265,6 +272,9 @@ pub fn lint(snapshot: &Snapshot) -> Report {
     let mut report = Report::default();
     for (_, check) in FAMILIES.iter().copied().flatten() {
         check(snapshot, &mut report);
+    }
+    for finding in report.findings.iter_mut().filter(|finding| finding.fix.is_none()) {
+        finding.fix = rules().find(|rule| rule.id == finding.rule).map(|rule| rule.fix.clone());
     }
     order::settle(&mut report);
     config::edits::withhold(snapshot, &mut report);

@@ -78,7 +78,7 @@ enum Asks {
 fn asks(snapshot: &Snapshot, runtime: &Runtime) -> Asks {
     let name = name(runtime.kind);
     let answers = match &runtime.version {
-        Some(version) => Some(at_least(version, runtime.kind)),
+        Some(version) => Some(reports_driver(version, runtime.kind)),
         // Schema 3 is containerd 2's.
         None => runtime.schema.filter(|schema| *schema >= 3).map(|_| true),
     };
@@ -115,17 +115,13 @@ fn asks(snapshot: &Snapshot, runtime: &Runtime) -> Asks {
 }
 
 /// Whether a runtime of this version tells the kubelet its driver: containerd since 2.0, CRI-O since 1.28.
-fn at_least(version: &str, kind: RuntimeKind) -> bool {
-    let mut parts = version.trim_start_matches('v').split('.').map(|part| {
-        let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-        part.get(..digits).and_then(|part| part.parse::<u32>().ok()).unwrap_or(0)
-    });
-    let found = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-    found
-        >= match kind {
-            RuntimeKind::Containerd => (2, 0),
-            RuntimeKind::Crio => (1, 28),
-        }
+fn reports_driver(version: &str, kind: RuntimeKind) -> bool {
+    let first = match kind {
+        RuntimeKind::Containerd => [2, 0],
+        RuntimeKind::Crio => [1, 28],
+    };
+    let numbers = version.trim_start_matches('v').split(|c: char| !c.is_ascii_digit());
+    numbers.take(2).map(|number| number.parse::<u32>().unwrap_or(0)).ge(first)
 }
 
 fn name(kind: RuntimeKind) -> &'static str {
@@ -246,15 +242,8 @@ fn cgroup_v1(snapshot: &Snapshot, report: &mut Report) {
     };
     let at = Location::file("/sys/fs/cgroup");
     let message = format!("This host uses cgroup v1: {result}.");
-    let mut finding = Finding::new(ID, severity, at, message).fix(
-        "Boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, or use an operating system that does. \
-         Until then set failCgroupV1: false in the kubelet's configuration.",
-    );
-    if said.is_some() {
-        let from = settings::place(snapshot, "failCgroupV1");
-        finding = finding.step(from, "failCgroupV1 is set here");
-    }
-    report.add(finding);
+    let from = said.map(|_| (settings::place(snapshot, "failCgroupV1"), "failCgroupV1 is set here"));
+    report.add(Finding::new(ID, severity, at, message).steps(from));
 }
 
 #[cfg(test)]

@@ -73,14 +73,16 @@ fn names_a_file(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentL
     // Without the dash the unit would not start if the file is missing.
     let line = format!("EnvironmentFile={}{path}", if file.is_some() { "" } else { "-" });
     let assignments: Vec<&Assignment> = file.iter().flat_map(|file| &file.assignments).collect();
-    let finding = Finding::new("SD005", Severity::Error, event.at.clone(), message)
-        .lost(assignments.iter().flat_map(|one| arrived.lost(&one.value)).collect())
-        .fix(format!("write `{line}` at {}, then {}", event.at, reload(snapshot)));
-    let finding = assignments.iter().take(20).fold(finding, |finding, one| {
-        finding.step(one.at.clone(), format!("{} is not set to '{}'", one.name, quoted(&one.value)))
+    let steps = assignments.iter().take(20).map(|one| {
+        let text = format!("{} is not set to '{}'", one.name, quoted(&one.value));
+        (one.at.clone(), text)
     });
     let is_alone = lines.at(&event.at).is_empty();
-    if is_alone { finding.edit(&event.at, Change::Lines(vec![line])) } else { finding }
+    Finding::new("SD005", Severity::Error, event.at.clone(), message)
+        .lost(assignments.iter().flat_map(|one| arrived.lost(&one.value)).collect())
+        .fix(format!("write `{line}` at {}, then {}", event.at, reload(snapshot)))
+        .steps(steps)
+        .edits(is_alone.then(|| (event.at.clone(), Change::Lines(vec![line]))))
 }
 
 /// Whether two ignored words come from one assignment, in one line or in lines that continue each other.
@@ -125,10 +127,7 @@ fn split(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentLines<'_
         None => (&event.at, ignored),
     };
     let Some((name, value)) = meant_assignment(&text).filter(|_| !has_specifiers(snapshot, start)) else {
-        return finding.fix(format!(
-            "quote the whole assignment, as in `Environment=\"NAME=VALUE\"`, without blanks around the first `=`, then {}",
-            reload(snapshot)
-        ));
+        return finding;
     };
     let word = environment_word(&name, &value);
     let finding = finding.fix(format!("write `Environment={word}` at {}, then {}", event.at, reload(snapshot)));
@@ -153,7 +152,7 @@ fn not_closed(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event) -> Find
             let fix = format!("write `Environment={word}` at {}, then {}", event.at, reload(snapshot));
             finding.fix(fix).edit(&event.at, Change::Text(word))
         }
-        None => finding.fix(format!("close the quote at the end of the assignment, then {}", reload(snapshot))),
+        None => finding,
     }
 }
 
@@ -202,11 +201,7 @@ fn unknown(snapshot: &Snapshot, report: &mut Report) {
         if !finding.lost_flags.is_empty() {
             finding.severity = Severity::Error;
         }
-        report.add(
-            inside
-                .into_iter()
-                .fold(finding, |finding, inside| finding.step(inside.at.clone(), "ignored with its section")),
-        );
+        report.add(finding.steps(inside.iter().map(|inside| (inside.at.clone(), "ignored with its section"))));
     }
 }
 
@@ -300,19 +295,8 @@ pub(super) fn is_bad_command(events: &[Event], index: usize) -> bool {
 }
 
 /// The keys that matter to a kubelet's unit, for a hint at what was meant.
-const KEYS: &[&str] = &[
-    "Environment",
-    "EnvironmentFile",
-    "ExecStart",
-    "ExecStartPre",
-    "PassEnvironment",
-    "UnsetEnvironment",
-    "Restart",
-    "RestartSec",
-    "Slice",
-    "Type",
-    "User",
-];
+const KEYS: &[&str] =
+    &["Environment", "EnvironmentFile", "ExecStart", "ExecStartPre", "Restart", "RestartSec", "Slice", "Type", "User"];
 
 /// The name that is meant, with at most two slips or in another case.
 fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
@@ -363,14 +347,12 @@ fn backslash_blank(snapshot: &Snapshot, event: &Event, is_word: bool) -> Finding
 
 fn cut_off(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, ended: &Event) -> Finding {
     let message = format!("the empty line at {} ends the continued line above it: systemd ignores this line", ended.at);
-    let mut finding = Finding::new("SD015", Severity::Error, event.at.clone(), message)
+    let lines = (ended.at.line..event.at.line).rev();
+    Finding::new("SD015", Severity::Error, event.at.clone(), message)
         .lost(arrived.lost(&event.text))
         .fix(format!("delete the empty line, then {}", reload(snapshot)))
-        .step(ended.at.clone(), "the continued line ends here");
-    for line in (ended.at.line..event.at.line).rev() {
-        finding = finding.edit(&ended.at.at_line(line), Change::Lines(Vec::new()));
-    }
-    finding
+        .edits(lines.map(|line| (ended.at.at_line(line), Change::Lines(Vec::new()))))
+        .step(ended.at.clone(), "the continued line ends here")
 }
 
 fn bad_specifier(snapshot: &Snapshot, report: &mut Report) {
@@ -389,21 +371,18 @@ fn bad_specifier(snapshot: &Snapshot, report: &mut Report) {
         let lost = arrived.lost(&event.text);
         let severity = if lost.is_empty() { Severity::Warning } else { Severity::Error };
         let message = format!("systemd knows no specifier `%{letter}` and {what}");
-        let finding = Finding::new("SD018", severity, percent(event, letter), message).lost(lost);
-        let fix = format!("write each literal percent sign as `%%` (`%%{letter}` for `%{letter}`)");
-        if finding.lost_flags.iter().any(|flag| flag.starts_with("--node-labels=") && flag.contains('%')) {
-            report.add(finding.fix(format!(
-                "{fix}, but not in a label, which may not hold one: correct the label, then {}",
-                reload(snapshot)
-            )));
-            continue;
-        }
-        let finding = finding.fix(format!("{fix}, then {}", reload(snapshot)));
-        report.add(
-            doubled(event, letter)
-                .into_iter()
-                .fold(finding, |finding, at| finding.edit(&at, Change::Text("%%".to_owned()))),
-        );
+        let is_label = lost.iter().any(|flag| flag.starts_with("--node-labels=") && flag.contains('%'));
+        let (but, signs) = if is_label {
+            (", but not in a label, which may not hold one: correct the label", Vec::new())
+        } else {
+            ("", doubled(event, letter))
+        };
+        let after = reload(snapshot);
+        let finding = Finding::new("SD018", severity, percent(event, letter), message)
+            .lost(lost)
+            .fix(format!("write each literal percent sign as `%%` (`%%{letter}` for `%{letter}`){but}, then {after}"))
+            .edits(signs.into_iter().map(|sign| (sign, Change::Text("%%".to_owned()))));
+        report.add(finding);
     }
 }
 
