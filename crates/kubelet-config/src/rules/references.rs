@@ -1,11 +1,11 @@
 //! What `ExecStart=` makes of the variables: those that it does not use, those that it uses as one word, those that a
 //! newer `ExecStart=` forgets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::{
     Check, Finding, Report, Severity,
-    lost::{Arrived, dropped_names, holds_flags, quoted, reload, restart, used_names, whole},
+    lost::{Arrived, MAX_FINDINGS, dropped_names, holds_flags, quoted, reload, restart, used_names, whole},
     remedy::{EnvironmentLines, Remedy, add_flags, add_word, environment_word, has_specifiers, is_one_line},
 };
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
         layers::Launcher,
         location::Location,
         snapshot::Snapshot,
-        systemd::{Arg, Assignment, Exec, ExecWord, Source, Variable},
+        systemd::{Arg, Assignment, Exec, Source, Variable},
     },
 };
 
@@ -41,7 +41,7 @@ fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
         let is_used = used.contains(name.as_str()) || elsewhere.contains(name.as_str());
         from_a_file && !is_used && !dropped.contains(*name)
     };
-    let most = MAX_COMPARISONS / references.len().max(1);
+    let most = (MAX_COMPARISONS / references.len().max(1)).min(MAX_FINDINGS);
     for (name, variable) in snapshot.unit.variables.iter().filter(is_idle).take(most) {
         let near = references
             .iter()
@@ -177,18 +177,11 @@ fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
     if snapshot.command.launcher == Launcher::Script {
         return; // Who knows whether the script splits it.
     }
-    let declared: BTreeMap<&Location, &ExecWord> = exec.words.iter().rev().map(|word| (&word.at, word)).collect();
-    let expanded = snapshot.unit.argv.iter().rev();
-    let expanded: BTreeMap<&Location, &Arg> = expanded.map(|word| (&word.declared, word)).collect();
-    let references = exec.references();
-    let mut seen = BTreeSet::new();
-    for (name, at, _) in references.iter().filter(|(_, _, braces)| *braces) {
-        let Some(declared) = declared.get(at).filter(|_| seen.insert((name, at))) else {
+    let in_braces: Vec<_> = exec.references().into_iter().filter(|(_, _, braces)| *braces).collect();
+    for (name, at, _) in in_braces.iter().take(MAX_BRACES) {
+        let Some(declared) = exec.words.iter().find(|word| word.at == *at) else {
             continue;
         };
-        if seen.len() > MAX_BRACES {
-            break;
-        }
         let alone = declared.text == format!("${{{name}}}");
         if alone && is_flags_value(snapshot, at) {
             continue;
@@ -200,7 +193,7 @@ fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
             value.contains(char::is_whitespace) && flags_in(value).iter().any(|flag| flag.offset > 0)
         };
         if is_list {
-            let word = expanded.get(at).copied();
+            let word = snapshot.unit.argv.iter().find(|word| word.declared == *at);
             report.add(one_word(snapshot, name, at, word, value, alone));
         }
     }

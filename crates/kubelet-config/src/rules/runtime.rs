@@ -20,18 +20,15 @@ fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
     let (Some(path), Some(socket)) = (&machine.cri.socket_path, &machine.cri.socket) else {
         return report.not_checked("RT001", "a look at the runtime's socket on the running host");
     };
-    let what = match socket {
+    let state = match socket {
         Socket::Present | Socket::Connected => return,
-        Socket::Missing => format!("There is no container runtime at {path}: the file does not exist"),
-        Socket::NotASocket => format!("There is no container runtime at {path}: it is not a socket"),
-        Socket::Refused { reason } => {
-            format!("There is no container runtime at {path}: the socket answers with {reason}")
-        }
+        Socket::Missing => "the file does not exist".to_owned(),
+        Socket::NotASocket => "it is not a socket".to_owned(),
+        Socket::Refused { reason } => format!("the socket answers with {reason}"),
     };
     let others = machine.cri.other_sockets.join(", ");
     let found = if others.is_empty() { String::new() } else { format!("; another runtime's socket exists: {others}") };
-    let is_before = snapshot.lifecycle == Lifecycle::BeforeFirstStart;
-    let (severity, result) = if is_before {
+    let (severity, result) = if snapshot.lifecycle == Lifecycle::BeforeFirstStart {
         (Severity::Warning, "The runtime must run when the kubelet starts.")
     } else {
         (Severity::Fatal, "The kubelet tries for some minutes, then exits.")
@@ -42,13 +39,14 @@ fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
         _ if settings::are_managed(snapshot) => snapshot.unit.name.as_str(),
         _ => "containerd.service",
     };
-    let fix = if machine.cri.other_sockets.is_empty() || !matches!(socket, Socket::Missing) {
-        format!("systemctl enable --now {service}; if it runs: journalctl -u {service}")
-    } else {
-        let first = machine.cri.other_sockets.first().map_or("", String::as_str);
-        format!("systemctl enable --now {service}, or set containerRuntimeEndpoint: unix://{first} at {at}")
+    let fix = match (machine.cri.other_sockets.first(), socket) {
+        (Some(other), Socket::Missing) => {
+            format!("systemctl enable --now {service}, or set containerRuntimeEndpoint: unix://{other} at {at}")
+        }
+        _ => format!("systemctl enable --now {service}; if it runs: journalctl -u {service}"),
     };
-    report.add(Finding::new("RT001", severity, at, format!("{what}{found}. {result}")).fix(fix));
+    let message = format!("There is no container runtime at {path}: {state}{found}. {result}");
+    report.add(Finding::new("RT001", severity, at, message).fix(fix));
 }
 
 fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
@@ -89,11 +87,8 @@ fn asks(snapshot: &Snapshot, runtime: &Runtime) -> Asks {
     let Some(version) = &snapshot.version else {
         return Asks::Unknown("the kubelet's version");
     };
-    let gate = snapshot
-        .settings
-        .get("featureGates")
-        .and_then(|gates| gates.value.get("KubeletCgroupDriverFromCRI"))
-        .and_then(serde_json::Value::as_bool);
+    let gates = snapshot.settings.get("featureGates");
+    let gate = gates.and_then(|gates| gates.value.get("KubeletCgroupDriverFromCRI")?.as_bool());
     // Alpha in 1.28, on by default since 1.31, locked since 1.34 (KEP-4033).
     let is_on = match version.minor.0 {
         ..28 => false,
@@ -171,15 +166,12 @@ fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
         format!("{runtime_name} uses {wanted} ({})", theirs.at)
     };
     let from = snapshot.settings.get(FIELD).map(|setting| &setting.from);
-    let ours_by = match from {
-        Some(From::Flag(_) | From::File(_)) => format!("cgroupDriver is {ours}"),
-        _ => format!(
-            "cgroupDriver is {ours}, the default ({})",
-            settings::by_default(snapshot, FIELD, "--cgroup-driver")
-        ),
+    let why_ours = match from {
+        Some(From::Flag(_) | From::File(_)) => String::new(),
+        _ => format!(", the default ({})", settings::by_default(snapshot, FIELD, "--cgroup-driver")),
     };
     let message = format!(
-        "{ours_by}, but {theirs_by}. {why}, so the kubelet uses {ours}: pods fail to start, or kubelet and runtime account \
+        "cgroupDriver is {ours}{why_ours}, but {theirs_by}. {why}, so the kubelet uses {ours}: pods fail to start, or kubelet and runtime account \
          for them in different cgroups."
     );
     let at = settings::place(snapshot, FIELD);
@@ -196,8 +188,7 @@ fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
 fn driver_fix(snapshot: &Snapshot, is_systemd: bool, at: &Location, kind: RuntimeKind) -> String {
     let drain = "drain the node first, as running pods keep their old cgroups";
     if is_systemd {
-        let (field, flag) = ("cgroupDriver: systemd", "--cgroup-driver=systemd");
-        let edit = settings::edit(snapshot, "cgroupDriver", field, flag);
+        let edit = settings::edit(snapshot, "cgroupDriver", "cgroupDriver: systemd", "--cgroup-driver=systemd");
         return format!("{edit} ({drain})");
     }
     match kind {

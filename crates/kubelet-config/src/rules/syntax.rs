@@ -282,16 +282,12 @@ fn outside_section(snapshot: &Snapshot, event: &Event, new: impl FnOnce(String, 
 
 /// Whether the rest of a file is lost because of a command, of which SD008 tells: the event before it says so.
 pub(super) fn is_bad_command(events: &[Event], index: usize) -> bool {
-    let is_cut = |event: &Event| matches!(event.kind, EventKind::RestOfFileLost { .. });
-    let cause = index.checked_sub(1).and_then(|index| events.get(index));
-    events.get(index).is_some_and(is_cut)
-        && cause.is_some_and(|cause| {
-            cause.at.file == events[index].at.file
-                && matches!(
-                    cause.kind,
-                    EventKind::BadQuoting | EventKind::BadSpecifier { .. } | EventKind::BadCommand { .. }
-                )
-        })
+    let Some([cause, cut]) = index.checked_sub(1).and_then(|first| events.get(first..=index)) else {
+        return false;
+    };
+    matches!(cut.kind, EventKind::RestOfFileLost { .. })
+        && matches!(cause.kind, EventKind::BadQuoting | EventKind::BadSpecifier { .. } | EventKind::BadCommand { .. })
+        && cause.at.file == cut.at.file
 }
 
 /// The keys that matter to a kubelet's unit, for a hint at what was meant.

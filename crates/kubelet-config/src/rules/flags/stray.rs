@@ -122,7 +122,10 @@ fn cause(snapshot: &Snapshot, arrived: &Arrived<'_>, stray: &PositionalArg) -> (
         ("'--' ends the flags", format!("remove '--' before {at}"))
     } else {
         let cause = "it does not start with a dash, and the flag before it already has a value or takes none";
-        (cause, format!("{remove}; if it is a part of the value of the flag before it, quote flag and value as one word"))
+        (
+            cause,
+            format!("{remove}; if it is a part of the value of the flag before it, quote flag and value as one word"),
+        )
     };
     (cause.to_owned(), fix)
 }
