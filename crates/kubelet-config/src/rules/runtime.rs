@@ -171,8 +171,8 @@ fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
         _ => format!(", the default ({})", settings::by_default(snapshot, FIELD, "--cgroup-driver")),
     };
     let message = format!(
-        "cgroupDriver is {ours}{why_ours}, but {theirs_by}. {why}, so the kubelet uses {ours}: pods fail to start, or kubelet and runtime account \
-         for them in different cgroups."
+        "cgroupDriver is {ours}{why_ours}, but {theirs_by}. {why}, so the kubelet uses {ours}: pods fail to start, or \
+         kubelet and runtime account for them in different cgroups."
     );
     let at = settings::place(snapshot, FIELD);
     let mut finding = Finding::new(ID, Severity::Error, at, message)
