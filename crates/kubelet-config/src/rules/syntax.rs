@@ -391,29 +391,21 @@ fn percent(event: &Event, letter: char) -> Location {
 /// The percent signs to double, from right to left: those of the unknown specifier, and those before two hexadecimal
 /// digits, as in a URL. None where the columns are not sure.
 fn doubled(event: &Event, letter: char) -> Vec<Location> {
-    let chars: Vec<char> = event.text.chars().collect();
+    // What is doubled already is passed over.
+    let chars: Vec<char> = event.text.replace("%%", "  ").chars().collect();
     // One pair of quotes is before the percent sign, or none.
     let quote = match usize::try_from(event.at.width).unwrap_or_default().checked_sub(chars.len()) {
         Some(0) => 0,
         Some(2) => 1,
         _ => return Vec::new(),
     };
-    let mut signs = Vec::new();
-    let mut at = 0;
-    while at < chars.len() && signs.len() < MAX_FINDINGS {
+    let is_meant = |at: &usize| {
         let is_hex = |offset: usize| chars.get(at + offset).is_some_and(char::is_ascii_hexdigit);
-        match (chars[at], chars.get(at + 1)) {
-            ('%', Some('%')) => at += 1,
-            ('%', next) if next == Some(&letter) || is_hex(1) && is_hex(2) => {
-                let before = u32::try_from(at).unwrap_or_default();
-                signs.push(event.at.at(event.at.line, event.at.column + quote + before, 1));
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    signs.reverse();
-    signs
+        chars[*at] == '%' && (chars.get(at + 1) == Some(&letter) || is_hex(1) && is_hex(2))
+    };
+    let signs = (0..chars.len()).rev().filter(is_meant).take(MAX_FINDINGS);
+    let columns = signs.map(|at| event.at.column + quote + u32::try_from(at).unwrap_or_default());
+    columns.map(|column| event.at.at(event.at.line, column, 1)).collect()
 }
 
 #[cfg(test)]
