@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 # Apache's text is 200 lines. Its packages have it elsewhere.
-APACHE = "On Debian its text is /usr/share/common-licenses/Apache-2.0, in the rpm LICENSE beside this file."
+APACHE = "On Debian its text is /usr/share/common-licenses/Apache-2.0, in the rpm and in the image LICENSE beside this file."
 PREFERRED = ["MIT", "ISC", "BSD-3-Clause", "Zlib", "Unicode-3.0", "Apache-2.0"]
 
 

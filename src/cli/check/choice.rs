@@ -51,7 +51,7 @@ pub struct Chosen {
 /// A rule's id or name, or the beginning of an id: refused if there is none.
 fn rule(text: &str) -> Result<String, String> {
     let wanted = text.trim();
-    if !wanted.is_empty() && rules::rules().any(|rule| is_named(wanted, &rule.id)) {
+    if !wanted.is_empty() && rules::rules().any(|rule| is_named(wanted, rule.id)) {
         return Ok(wanted.to_owned());
     }
     Err("no rule has this id, name or beginning of an id; docs/reference/rules.md lists them".to_owned())
@@ -65,7 +65,7 @@ fn is_named(wanted: &str, id: &str) -> bool {
 
 /// A rule's name.
 pub fn name_of(id: &str) -> &'static str {
-    rules::rules().find(|rule| rule.id == id).map_or("", |rule| rule.name.as_str())
+    rules::rules().find(|rule| rule.id == id).map_or("", |rule| rule.name)
 }
 
 impl Choice {

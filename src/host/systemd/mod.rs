@@ -382,6 +382,16 @@ impl Systemd {
     }
 }
 
+/// Whether systemd runs the agent as nodevigil.service.
+///
+/// # Errors
+/// When the bus or systemd does not answer.
+pub async fn is_service_active() -> zbus::Result<bool> {
+    let systemd = Systemd::connect(CALL_TIMEOUT).await?;
+    let unit = systemd.load("nodevigil.service").await?;
+    Ok(["active", "activating"].contains(&&*systemd.text(&unit, UNIT, "ActiveState").await?))
+}
+
 /// Whether this process is to end because somebody wants our unit stopped: not with the host, and not to be started again. Each call is
 /// answered within 300 ms, or fails.
 ///

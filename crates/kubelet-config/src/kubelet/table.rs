@@ -3,7 +3,7 @@
 use super::version::Minor;
 
 /// The columns of each line; the last one is the rest of the line.
-pub(super) fn rows<const N: usize>(text: &'static str) -> impl Iterator<Item = [&'static str; N]> {
+pub(crate) fn rows<const N: usize>(text: &'static str) -> impl Iterator<Item = [&'static str; N]> {
     text.lines().filter(|line| !line.starts_with('#')).map(|line| {
         let mut rest = line;
         std::array::from_fn(|index| {

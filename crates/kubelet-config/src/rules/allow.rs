@@ -13,7 +13,6 @@ use crate::kubelet::{location::Location, tree::Tree};
 const MARK: &str = "nodevigil: allow";
 /// Longer files than any kubelet's are not searched.
 const MAX_BYTES: usize = 1 << 20;
-
 /// Rules and reason are read up to here.
 const MAX_COMMENT_CHARS: usize = 1000;
 
@@ -41,63 +40,50 @@ pub struct Parted {
 
 /// Takes out what comments allow. The files are read once each.
 pub fn part(tree: &dyn Tree, findings: Vec<Finding>) -> Parted {
-    let mut files: BTreeMap<Arc<str>, Vec<Line>> = BTreeMap::new();
+    let mut files: BTreeMap<Arc<str>, Vec<String>> = BTreeMap::new();
     let mut parted = Parted::default();
     for finding in findings {
         let lines = files.entry(Arc::clone(&finding.at.file)).or_insert_with_key(|path| read(tree, path));
-        match search(lines, &finding) {
-            Some((line, reason)) if !reason.is_empty() => {
-                let by = finding.at.at_line(line);
-                parted.allowed.push(Allowed { finding, reason, by });
+        let Some((line, reason)) = search(lines, &finding) else {
+            parted.findings.push(finding);
+            continue;
+        };
+        let by = finding.at.at_line(line);
+        if reason.is_empty() {
+            let refused = (by, "gives no reason; write it as `# nodevigil: allow RULE why`");
+            if !parted.refused.contains(&refused) {
+                parted.refused.push(refused);
             }
-            Some((line, _)) => {
-                let refused = (finding.at.at_line(line), "gives no reason; write it as `# nodevigil: allow RULE why`");
-                if !parted.refused.contains(&refused) {
-                    parted.refused.push(refused);
-                }
-                parted.findings.push(finding);
-            }
-            None => parted.findings.push(finding),
+            parted.findings.push(finding);
+        } else {
+            parted.allowed.push(Allowed { finding, reason, by });
         }
     }
     parted
 }
 
-/// A line, as far as it matters here.
-enum Line {
-    /// A comment that names rules, and what follows the mark.
-    Request(String),
-    Comment,
-    Other {
-        continued: bool,
-    },
+fn read(tree: &dyn Tree, path: &str) -> Vec<String> {
+    let bytes = tree.read_bounded(Path::new(path), MAX_BYTES).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
 }
 
-fn read(tree: &dyn Tree, path: &str) -> Vec<Line> {
-    let bytes = tree.read_bounded(Path::new(path), MAX_BYTES).unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    let line = |line: &str| match line.trim().strip_prefix(['#', ';']).map(|comment| comment.trim().strip_prefix(MARK))
-    {
-        Some(Some(request)) => Line::Request(request.chars().take(MAX_COMMENT_CHARS).collect()),
-        Some(None) => Line::Comment,
-        None => Line::Other { continued: line.ends_with('\\') },
-    };
-    text.lines().map(line).collect()
+/// What a comment says; `None` of other lines.
+fn comment(line: &str) -> Option<&str> {
+    line.trim().strip_prefix(['#', ';']).map(str::trim)
 }
 
 /// The comment that speaks of a finding: its line, and its reason, which may be empty.
-fn search(lines: &[Line], finding: &Finding) -> Option<(u32, String)> {
+fn search(lines: &[String], finding: &Finding) -> Option<(u32, String)> {
     let rule = super::rules().find(|rule| rule.id == finding.rule);
-    let request = |(index, line): (usize, &Line)| match line {
-        Line::Request(text) => Some((u32::try_from(index + 1).ok()?, reason(text, finding.rule, rule)?)),
-        Line::Comment | Line::Other { .. } => None,
+    let request = |(index, line): (usize, &String)| {
+        let request: String = comment(line)?.strip_prefix(MARK)?.chars().take(MAX_COMMENT_CHARS).collect();
+        Some((u32::try_from(index + 1).ok()?, reason(&request, finding.rule, rule)?))
     };
     let Some(own) = usize::try_from(finding.at.line).ok()?.checked_sub(1) else {
-        let mut top = lines.iter().enumerate().take_while(|(_, line)| !matches!(line, Line::Other { .. }));
-        return top.find_map(request);
+        return lines.iter().enumerate().take_while(|(_, line)| comment(line).is_some()).find_map(request);
     };
-    let above = lines.iter().take(own).enumerate().rev();
-    above.take_while(|(_, line)| !matches!(line, Line::Other { continued: false })).find_map(request)
+    let above = lines.iter().enumerate().take(own).rev();
+    above.take_while(|(_, line)| comment(line).is_some() || line.ends_with('\\')).find_map(request)
 }
 
 /// The reason in a comment that names the rule: the rules come first, by id or by name.

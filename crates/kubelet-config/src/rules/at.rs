@@ -1,5 +1,7 @@
 //! Where a flag, or a part of its value, is: for findings and their carets.
 
+use std::ops::Range;
+
 use crate::{
     edit::Change,
     kubelet::{flags::FlagUse, layers::Launcher, location::Location, snapshot::Snapshot, systemd::Arg},
@@ -72,6 +74,16 @@ pub(super) fn exact_part(snapshot: &Snapshot, used: &FlagUse, start: usize, leng
     Some(at.at(at.line, at.column + skipped + before, width))
 }
 
+/// What writes another text in the place of a part of the flag's value, by its bytes in the value.
+pub(super) fn replacement(
+    snapshot: &Snapshot,
+    used: &FlagUse,
+    part: Range<usize>,
+    new: &str,
+) -> Option<(Location, Change)> {
+    exact_part(snapshot, used, part.start, part.len()).map(|at| (at, Change::Text(new.to_owned())))
+}
+
 /// The flag's name with its dashes, where it is written out as it is.
 pub(super) fn name(snapshot: &Snapshot, used: &FlagUse) -> Option<Location> {
     let word = word(snapshot, used, 0).filter(|_| !is_an_item(snapshot))?;
@@ -132,5 +144,5 @@ pub(super) fn part_deletion(
         (_, "") => (start - 1, end),
         _ => (start, end + 1),
     };
-    exact_part(snapshot, used, start, end - start).map(|at| (at, Change::Text(String::new())))
+    replacement(snapshot, used, start..end, "")
 }

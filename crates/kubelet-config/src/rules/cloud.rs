@@ -1,30 +1,18 @@
 //! Rules on the cloud provider, the node's name, its labels and its addresses: what makes a kubelet's Node one that the
 //! cloud controller and the autoscaler can match to its server.
 
-mod address;
-mod api;
-mod name;
-mod provider_id;
+pub(super) mod address;
+pub(super) mod api;
+pub(super) mod name;
+pub(super) mod provider_id;
 
-use super::{Check, Finding, Report, Severity, at, at::shortened, edit_value::edit_value};
+use super::{Finding, Report, Severity, at, at::shortened, lost::MAX_FINDINGS};
 use crate::kubelet::{
     flags::{FlagUse, ValueKind, pairs},
     label,
     snapshot::Snapshot,
     version::Minor,
 };
-
-pub(super) const RULES: &[(&str, Check)] = &[
-    ("CL002", provider_invalid),
-    ("CL004", api::registered_before),
-    ("CL005", provider_id::provider_id),
-    ("CL006", address::node_ip),
-    ("CL007", name::name_mismatch),
-    ("CL008", name::name_bad),
-    ("CL009", label_forbidden),
-    ("CP001", api::version_skew),
-    ("CP005", api::taint_stuck),
-];
 
 /// The flag `--cloud-provider=external`, if it is what counts.
 fn external(snapshot: &Snapshot) -> Option<&FlagUse> {
@@ -37,7 +25,7 @@ fn external(snapshot: &Snapshot) -> Option<&FlagUse> {
 const IN_TREE: [(&str, Minor); 5] =
     [("openstack", Minor(25)), ("aws", Minor(26)), ("azure", Minor(29)), ("vsphere", Minor(29)), ("gce", Minor(30))];
 
-fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
     let Some(used) = snapshot.flags.last("cloud-provider") else {
         return;
     };
@@ -48,11 +36,8 @@ fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
     let version = snapshot.version.as_ref();
     let in_tree =
         IN_TREE.iter().any(|(cloud, last)| *cloud == name && version.is_some_and(|version| version.minor <= *last));
-    let gate_is_off = snapshot.flags.all("feature-gates").any(|gates| {
-        pairs(ValueKind::Gates, &gates.value)
-            .iter()
-            .any(|gate| gate.key == "DisableCloudProviders" && gate.value == "false")
-    });
+    let mut gates = snapshot.flags.all("feature-gates");
+    let gate_is_off = gates.any(|gates| gates.value.contains("DisableCloudProviders=false"));
     let (severity, consequence) = match version {
         Some(version) if in_tree && (version.minor <= Minor(28) || gate_is_off) => return,
         Some(version) if version.minor <= Minor(33) => {
@@ -74,7 +59,7 @@ fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
     } else {
         let fix =
             format!("At {place} write --cloud-provider=external, and run a cloud controller manager in the cluster.");
-        edit_value(finding.fix(fix), snapshot, used, 0..name.len(), "external")
+        finding.fix(fix).edits(at::replacement(snapshot, used, 0..name.len(), "external"))
     });
 }
 
@@ -87,7 +72,7 @@ pub(super) fn is_openshift(snapshot: &Snapshot) -> bool {
         || snapshot.flags.value("config-dir").is_some_and(|dir| dir.starts_with("/etc/openshift"))
 }
 
-fn label_forbidden(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn label_forbidden(snapshot: &Snapshot, report: &mut Report) {
     if is_openshift(snapshot) {
         return;
     }
@@ -96,30 +81,20 @@ fn label_forbidden(snapshot: &Snapshot, report: &mut Report) {
         let pairs = pairs(ValueKind::Labels, &used.value).into_iter();
         pairs.map(move |pair| (used, pair))
     });
-    for (used, pair) in labels.filter(|(_, pair)| label::is_forbidden(pair.key)).take(MAX_LABELS) {
+    for (used, pair) in labels.filter(|(_, pair)| label::is_forbidden(pair.key)).take(MAX_FINDINGS) {
         let (key, value) = (shortened(pair.key), shortened(pair.value));
         let place = at::value_part(snapshot, used, pair.offset, pair.text.len());
         let node = name::node_argument(snapshot);
-        // With one of the commas beside it.
-        let end = pair.offset + pair.text.len();
-        let start = pair.offset.saturating_sub(1);
-        let end = if start == pair.offset { used.value.len().min(end + 1) } else { end };
-        let finding = Finding::new(
-            "CL009",
-            Severity::Fatal,
-            place.clone(),
-            format!(
-                "--node-labels sets {key}. The kubelet refuses to start: of the labels in kubernetes.io and k8s.io it may set only \
-                 a few."
-            ),
-        )
-        .fix(format!("Remove the label at {place}, and set it with the API: kubectl label node {node} {key}={value}."));
-        report.add(edit_value(finding, snapshot, used, start..end, ""));
+        let message = format!(
+            "--node-labels sets {key}. The kubelet refuses to start: of the labels in kubernetes.io and k8s.io it may set only \
+             a few."
+        );
+        let fix =
+            format!("Remove the label at {place}, and set it with the API: kubectl label node {node} {key}={value}.");
+        let finding = Finding::new("CL009", Severity::Fatal, place, message).fix(fix);
+        report.add(finding.edits(at::part_deletion(snapshot, used, pair.offset, pair.text.len())));
     }
 }
-
-/// How many forbidden labels are worth naming: the kubelet refuses at the first.
-const MAX_LABELS: usize = 32;
 
 #[cfg(test)]
 mod tests;

@@ -1,23 +1,11 @@
 //! The flag without which an autoscaled node is deleted again: `--cloud-provider=external`.
 
-use super::{
-    Check, Finding, Report, Severity, UNINITIALIZED, layers,
-    lost::reload,
-    remedy::{Remedy, add_flags, add_word},
-    settings,
-};
+use super::{Finding, Report, Severity, UNINITIALIZED, lost::reload, remedy::with_flag, settings};
 use crate::kubelet::{
-    expected_flag::ExpectedFlag,
-    layers::Launcher,
-    location::Location,
-    snapshot::Snapshot,
-    systemd::{Exec, LoadState},
-    version::Minor,
+    expected_flag::ExpectedFlag, location::Location, snapshot::Snapshot, systemd::LoadState, version::Minor,
 };
 
-pub(super) const RULES: &[(&str, Check)] = &[("CL001", cloud_provider_missing)];
-
-fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
     let expected = ExpectedFlag::new("cloud-provider", "external");
     let Some(exec) = &snapshot.unit.exec else {
         return; // SD008 says that nothing is started at all.
@@ -26,14 +14,10 @@ fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
         return; // SD008 or SD019 says so.
     }
     if snapshot.command.args.is_empty() {
-        let running = snapshot.process.as_ref().map(|process| process.argv.join(" "));
-        match running {
-            Some(argv) if expected.is_in(&argv) => return,
+        match &snapshot.process {
+            Some(process) if expected.is_in(&process.argv.join(" ")) => return,
             Some(_) => {}
-            None => {
-                report.not_checked("CL001", "the kubelet's arguments");
-                return;
-            }
+            None => return report.not_checked("CL001", "the kubelet's arguments"),
         }
     } else if expected.reaches(snapshot) {
         return;
@@ -44,24 +28,17 @@ fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
         (Some(true), _) => None,
         (None, Some(cloud)) => Some(cloud),
         (None, None) => {
-            report.not_checked(
-                "CL001",
-                "whether a cloud controller manager is expected: declare [intent] cloud_provider",
-            );
-            return;
+            let lacks = "whether a cloud controller manager is expected: declare [intent] cloud_provider";
+            return report.not_checked("CL001", lacks);
         }
     };
-    let adds_it_itself = matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2);
-    if adds_it_itself && snapshot.command.server_disables_cloud_controller.is_none() {
-        report.not_checked(
-            "CL001",
-            "whether the server runs with --disable-cloud-controller, without which k3s adds the flag itself",
-        );
-        return;
+    if settings::are_managed(snapshot) && snapshot.command.server_disables_cloud_controller.is_none() {
+        let lacks = "whether the server runs with --disable-cloud-controller, without which k3s adds the flag itself";
+        return report.not_checked("CL001", lacks);
     }
     let cause = cause(report, &expected);
     let at = other_value(snapshot).or_else(|| cause.map(|cause| place_of(cause, &expected).clone()));
-    let finding = finding(snapshot, exec, &expected, cause, at.unwrap_or_else(|| exec.at.clone()));
+    let finding = finding(snapshot, &expected, cause, at.unwrap_or_else(|| exec.at.clone()));
     let is_nowhere = cause.is_none();
     report.add(match only_in {
         Some(cloud) => undeclared(finding, cloud, is_nowhere),
@@ -91,14 +68,10 @@ fn undeclared(mut finding: Finding, cloud: &str, is_nowhere: bool) -> Finding {
          Without one, nothing is wrong.",
         finding.message.trim_end_matches('.')
     );
-    finding.fix = finding.fix.map(|fix| {
-        format!(
-            "{}. In a cluster without cloud controller manager declare `cloud_provider = \"none\"` in [intent] of \
-             nodevigil's settings.",
-            fix.trim_end_matches('.')
-        )
-    });
-    finding
+    finding.and_fix(
+        "In a cluster without cloud controller manager declare `cloud_provider = \"none\"` in [intent] of nodevigil's \
+         settings.",
+    )
 }
 
 /// Whether a cloud controller manager is expected; `None` where nothing says so or otherwise.
@@ -129,24 +102,16 @@ fn other_value(snapshot: &Snapshot) -> Option<Location> {
     (!used.value.is_empty() && !elsewhere).then(|| used.at.clone())
 }
 
-fn finding(
-    snapshot: &Snapshot,
-    exec: &Exec,
-    expected: &ExpectedFlag,
-    cause: Option<&Finding>,
-    at: Location,
-) -> Finding {
+fn finding(snapshot: &Snapshot, expected: &ExpectedFlag, cause: Option<&Finding>, at: Location) -> Finding {
     let given = other_value(snapshot).and(snapshot.flags.value("cloud-provider"));
     let running = snapshot.process.as_ref().filter(|process| expected.is_in(&process.argv.join(" ")));
     let why = match (given, cause) {
         (Some(value), _) => format!("the flag is given as '{value}' here"),
         (None, Some(cause)) => format!("it is written here, but lost, as {} at {} explains", cause.rule, cause.at),
-        (None, None) => match running {
-            Some(process) => {
-                format!("only the running kubelet (pid {}) has it, and the next start loses it", process.pid)
-            }
-            None => "no file that was read sets it".to_owned(),
-        },
+        (None, None) => running.map_or_else(
+            || "no file that was read sets it".to_owned(),
+            |process| format!("only the running kubelet (pid {}) has it, and the next start loses it", process.pid),
+        ),
     };
     let server = if snapshot.command.server_disables_cloud_controller == Some(true) {
         "; the server runs with --disable-cloud-controller, so that the distribution does not add the flag itself"
@@ -157,53 +122,25 @@ fn finding(
         "--cloud-provider=external does not reach the kubelet: {why}{server}. The Node will register without the \
          uninitialized taint and without a providerID; the autoscaler cannot match it to its server"
     );
-    let exists = if snapshot.cluster.as_ref().and_then(|cluster| cluster.node_exists) == Some(true) {
-        "; the Node exists already: delete it (`kubectl delete node`) before the restart, the taint is set at \
-         creation only"
-    } else {
-        ""
-    };
     let new = Finding::new("CL001", Severity::Error, at.clone(), message);
-    match (given, cause) {
+    let finding = match (given, cause) {
         (Some(_), _) => {
-            let fix = format!("write --cloud-provider=external there, then {}{exists}", reload(snapshot));
-            new.fix(fix).caused_by("CL002", at)
+            new.fix(format!("write --cloud-provider=external there, then {}", reload(snapshot))).caused_by("CL002", at)
         }
         (None, Some(cause)) => {
             let new = if cause.at == at { new } else { new.step(cause.at.clone(), "this is why it is lost") };
-            let fix = format!("follow the fix of {} at {}{exists}", cause.rule, cause.at);
+            let fix = format!("follow the fix of {} at {}", cause.rule, cause.at);
             new.fix(fix).caused_by(cause.rule, cause.at.clone())
         }
-        (None, None) if settings::are_managed(snapshot) => {
-            let new = layers::with_argument(new, snapshot, "cloud-provider=external");
-            let fix = format!("{}{exists}", new.fix.as_deref().unwrap_or_default());
-            new.fix(fix)
-        }
-        (None, None) => {
-            let remedy = add_it(snapshot, exec);
-            Remedy { after: format!("{}{exists}", remedy.after), ..remedy }.of(new)
-        }
-    }
-}
-
-/// Where one would add the flag on this host.
-fn add_it(snapshot: &Snapshot, exec: &Exec) -> Remedy {
-    match snapshot.command.launcher {
-        Launcher::MicroK8s | Launcher::K8sSnap => {
-            let files = &snapshot.command.files;
-            let file = files.last().map_or("the snap's file args/kubelet", |file| &file.file);
-            Remedy {
-                what: format!("add a line `--cloud-provider=external` to {file}"),
-                after: format!("`systemctl restart {}`", snapshot.unit.name),
-                edit: None,
-            }
-        }
-        _ => {
-            let flag = "--cloud-provider=external".to_owned();
-            let is_sure = snapshot.command.launcher == Launcher::Direct;
-            add_flags(snapshot, None, std::slice::from_ref(&flag))
-                .unwrap_or_else(|| add_word(snapshot, exec, &flag, is_sure))
-        }
+        (None, None) => with_flag(new, snapshot, "cloud-provider=external"),
+    };
+    if snapshot.cluster.as_ref().and_then(|cluster| cluster.node_exists) == Some(true) {
+        finding.and_fix(
+            "The Node exists already. Delete it (`kubectl delete node`) before the restart, as the taint is set at creation \
+             only.",
+        )
+    } else {
+        finding
     }
 }
 

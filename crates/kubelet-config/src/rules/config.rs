@@ -1,10 +1,10 @@
 //! CF: the configuration file and its drop-ins.
 
-mod dir;
+pub(super) mod dir;
 pub(super) mod edits;
-mod limits;
+pub(super) mod limits;
 
-use super::{Check, Finding, Report, Severity, at, settings};
+use super::{Finding, Report, Severity, at, settings};
 use crate::{
     edit::Change,
     kubelet::{
@@ -15,42 +15,40 @@ use crate::{
     },
 };
 
-/// The rules of this family.
-pub(super) const RULES: &[(&str, Check)] = &[
-    ("CF001", unreadable),
-    ("CF002", unknown_field),
-    ("CF003", dir::config_dir),
-    ("CF004", dir::ignored),
-    ("CF005", bad_kind),
-    ("CF007", limits::invalid),
-    ("CF008", too_new),
-];
-
 /// The command that restarts the kubelet.
 fn restart(snapshot: &Snapshot) -> String {
     format!("systemctl restart {}", snapshot.unit.name)
 }
 
-fn unreadable(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn unreadable(snapshot: &Snapshot, report: &mut Report) {
     for file in &snapshot.config.files {
-        match &file.state {
-            ConfigFileState::Bad { at, reason, right } if !(file.drop_in && file.lacks_kind()) => {
-                let message = format!("the kubelet cannot load {}: {reason}; it exits", file.at);
-                let finding = Finding::new("CF001", Severity::Fatal, at.clone(), message);
-                let then = restart(snapshot);
-                let finding = match right {
-                    Some(right) => finding
-                        .fix(format!("at {at}: write {right}, then {then}"))
-                        .edit(at, Change::Text(right.clone())),
-                    None if file.lacks_kind() => add_kind(snapshot, finding, file),
-                    None => finding.fix(format!("correct {at}, then {then}")),
-                };
-                report.add(finding.step(file.declared.clone(), "names the file"));
-            }
-            ConfigFileState::Missing if !file.drop_in => report.add(missing(snapshot, file)),
-            _ => {}
+        if file.state == ConfigFileState::Missing && !file.drop_in {
+            report.add(missing(snapshot, file));
+        } else if !(file.drop_in && file.lacks_kind()) {
+            report.findings.extend(bad(snapshot, file, "CF001"));
         }
     }
+}
+
+pub(super) fn bad_kind(snapshot: &Snapshot, report: &mut Report) {
+    let files = snapshot.config.files.iter().filter(|file| file.drop_in && file.lacks_kind());
+    report.findings.extend(files.filter_map(|file| bad(snapshot, file, "CF005")));
+}
+
+fn bad(snapshot: &Snapshot, file: &ConfigFile, rule: &'static str) -> Option<Finding> {
+    let ConfigFileState::Bad { at, reason, right } = &file.state else {
+        return None;
+    };
+    let message = format!("the kubelet cannot load {}: {reason}; it exits", file.at);
+    let finding = Finding::new(rule, Severity::Fatal, at.clone(), message).step(file.declared.clone(), "names it");
+    let then = restart(snapshot);
+    Some(match right {
+        Some(right) => {
+            finding.fix(format!("at {at}: write {right}, then {then}")).edit(at, Change::Text(right.clone()))
+        }
+        None if file.lacks_kind() => add_kind(snapshot, finding, file),
+        None => finding.fix(format!("correct {at}, then {then}")),
+    })
 }
 
 fn missing(snapshot: &Snapshot, file: &ConfigFile) -> Finding {
@@ -66,17 +64,6 @@ fn missing(snapshot: &Snapshot, file: &ConfigFile) -> Finding {
     Finding::new("CF001", Severity::Fatal, at, message).fix(fix)
 }
 
-fn bad_kind(snapshot: &Snapshot, report: &mut Report) {
-    for file in snapshot.config.files.iter().filter(|file| file.drop_in && file.lacks_kind()) {
-        let ConfigFileState::Bad { at, reason, .. } = &file.state else {
-            continue;
-        };
-        let message = format!("the drop-in {} {reason}: the kubelet exits", file.at);
-        let finding = Finding::new("CF005", Severity::Fatal, at.clone(), message);
-        report.add(add_kind(snapshot, finding, file).step(file.declared.clone(), "names the folder"));
-    }
-}
-
 /// With what adds `kind` and `apiVersion`, as far as they are missing.
 fn add_kind(snapshot: &Snapshot, finding: Finding, file: &ConfigFile) -> Finding {
     let finding = finding.fix(format!(
@@ -90,7 +77,7 @@ fn add_kind(snapshot: &Snapshot, finding: Finding, file: &ConfigFile) -> Finding
     finding.edits(missing)
 }
 
-fn unknown_field(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn unknown_field(snapshot: &Snapshot, report: &mut Report) {
     for field in snapshot.config.unknown.iter().filter(|field| field.since.is_none()) {
         report.add(if field.duplicate { twice(snapshot, field) } else { unknown(snapshot, field) });
     }
@@ -111,32 +98,27 @@ fn unknown(snapshot: &Snapshot, field: &UnknownField) -> Finding {
         return Finding::new("CF002", Severity::Warning, at.clone(), message)
             .fix(format!("{at}: delete the line, or correct the name by the reference of KubeletConfiguration"));
     };
-    let why = why(path, meant);
-    let Some(setting) = snapshot.settings.get(meant).filter(|_| !settings::is_default(snapshot, meant)) else {
-        let top = meant.split('.').next().unwrap_or(meant);
-        let is_essential = fields::find(top).is_some_and(|field| field.is_essential);
-        let severity = if is_essential { Severity::Error } else { Severity::Warning };
-        let default = snapshot.settings.get(meant).map_or_else(String::new, |setting| {
-            let unsafe_default =
-                if meant == "rotateCertificates" { "; the client certificate will expire" } else { "" };
-            format!(", so that {meant} has its default, {}{unsafe_default}", setting.value)
-        });
-        let value =
-            if matches!(field.value.as_str(), "[…]" | "{…}") { String::new() } else { format!(" {}", field.value) };
-        let (parent, name) = meant.rsplit_once('.').unwrap_or(("", meant));
-        let is_sibling = path.rsplit_once('.').map_or("", |(parent, _)| parent) == parent;
-        let edit = edits::renaming(snapshot, at, name).filter(|_| is_sibling);
-        let written = if is_sibling { name } else { meant };
-        let message = format!("the kubelet has no field {path}{why}: {ignores}{default}. Did you mean {meant}?");
-        return Finding::new("CF002", severity, at.clone(), message)
-            .fix(format!("{at}: write {written}:{value}, then {then}"))
-            .edits(edit);
-    };
-    let message =
-        format!("the kubelet has no field {path}{why}: {ignores}; {meant} is set elsewhere, to {}", setting.value);
-    Finding::new("CF002", Severity::Warning, at.clone(), message)
-        .fix(format!("{at}: delete {path}, then {then}"))
-        .edits(edits::deletion(snapshot, at))
+    let is_default = settings::is_default(snapshot, meant);
+    let so = if is_default { ", so that" } else { "; elsewhere" };
+    let result = snapshot.settings.get(meant).map(|_| format!("{so} {}", settings::shown(snapshot, meant)));
+    let (why, result) = (why(path, meant), result.unwrap_or_default());
+    let message = format!("the kubelet has no field {path}{why}: {ignores}{result}");
+    if !is_default {
+        return Finding::new("CF002", Severity::Warning, at.clone(), message)
+            .fix(format!("{at}: delete {path}, then {then}"))
+            .edits(edits::deletion(snapshot, at));
+    }
+    let top = meant.split('.').next().unwrap_or(meant);
+    let is_essential = fields::find(top).is_some_and(|field| field.is_essential);
+    let severity = if is_essential { Severity::Error } else { Severity::Warning };
+    let expires = if meant == "rotateCertificates" { "; the client certificate will expire" } else { "" };
+    let value = if matches!(field.value.as_str(), "[…]" | "{…}") { "" } else { &format!(" {}", field.value) };
+    let (parent, name) = meant.rsplit_once('.').unwrap_or(("", meant));
+    let is_sibling = path.rsplit_once('.').map_or("", |(parent, _)| parent) == parent;
+    let written = if is_sibling { name } else { meant };
+    Finding::new("CF002", severity, at.clone(), format!("{message}{expires}. Did you mean {meant}?"))
+        .fix(format!("{at}: write {written}:{value}, then {then}"))
+        .edits(edits::renaming(snapshot, at, name).filter(|_| is_sibling))
 }
 
 /// What the kubelet does with an unknown field of that file.
@@ -161,7 +143,7 @@ fn why(path: &str, meant: &str) -> &'static str {
     }
 }
 
-fn too_new(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn too_new(snapshot: &Snapshot, report: &mut Report) {
     for field in &snapshot.config.unknown {
         let (Some(since), Some(version)) = (field.since, &snapshot.version) else {
             continue;

@@ -1,6 +1,6 @@
 //! AU: what the kubelet shows to the API server, and whom it lets use its own API.
 
-use super::{Check, Finding, Report, Severity, settings};
+use super::{Finding, Report, Severity, settings};
 use crate::kubelet::{
     layers::Launcher,
     location::Location,
@@ -8,19 +8,8 @@ use crate::kubelet::{
     snapshot::{Lifecycle, Snapshot},
 };
 
-mod access;
-mod dates;
-
-/// The rules of this family.
-pub(super) const RULES: &[(&str, Check)] = &[
-    ("AU001", no_credentials),
-    ("AU002", dates::client_certificate),
-    ("AU003", dates::rotation_off),
-    ("AU007", access::anonymous),
-    ("AU008", access::always_allow),
-    ("AU009", access::read_only_port),
-    ("AU010", dates::serving_certificate),
-];
+pub(super) mod access;
+pub(super) mod dates;
 
 /// Whether the kubelet can get credentials with its bootstrap kubeconfig.
 fn can_bootstrap(snapshot: &Snapshot) -> bool {
@@ -46,14 +35,11 @@ fn unusable(kubeconfig: &FileState<Kubeconfig>) -> Option<(Location, String)> {
     }
 }
 
-fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "AU001";
     // k3s and RKE2 fetch certificates and write the kubeconfig each time they start.
     if settings::are_managed(snapshot) {
         return;
-    }
-    if !settings::are_known(snapshot) {
-        return report.not_checked(ID, settings::COMMAND);
     }
     let machine = &snapshot.machine;
     let Some((at, reason)) = unusable(&machine.kubeconfig) else {

@@ -4,9 +4,12 @@ mod memory;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use memory::one_usr;
+
 use super::{
-    Check, Finding, Report, Severity,
-    lost::{quoted, reload, restart, unit_name, whole},
+    Finding, Report, Severity,
+    lost::{duration, quoted, reload, restart, unit_name, whole},
+    settings,
 };
 use crate::kubelet::{
     expected_flag::ExpectedFlag,
@@ -16,8 +19,6 @@ use crate::kubelet::{
     snapshot::{Loaded, Process, Snapshot},
     systemd::{Arg, LoadState},
 };
-
-pub(super) const RULES: &[(&str, Check)] = &[("SD020", needs_daemon_reload), ("SD021", argv_drift)];
 
 /// What differs in one file.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ impl Differences {
     }
 }
 
-fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
     let Some(loaded) = &snapshot.loaded else {
         report.not_checked("SD020", "systemd's memory of the unit");
         return;
@@ -60,19 +61,12 @@ fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
     let differences = differences(snapshot, loaded, &fragment);
     if differences.0.is_empty() {
         if loaded.need_daemon_reload {
-            report.add(
-                Finding::new(
-                    "SD020",
-                    Severity::Warning,
-                    fragment,
-                    format!(
-                        "systemd says that a file of {} changed since it was loaded; the command and the environment \
-                         are the same, other settings may not be",
-                        unit.name
-                    ),
-                )
-                .fix(reload(snapshot)),
+            let message = format!(
+                "systemd says that a file of {} changed since it was loaded; the command and the environment are the \
+                 same, other settings may not be",
+                unit.name
             );
+            report.add(Finding::new("SD020", Severity::Warning, fragment, message).fix(reload(snapshot)));
         }
         return;
     }
@@ -80,25 +74,18 @@ fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
     let names_it = |difference: &Difference| only_on_disk.iter().any(|wanted| wanted.is_in(&difference.text));
     let any_names_it = differences.0.values().any(names_it);
     for difference in differences.0.values() {
-        let is_error = !only_on_disk.is_empty() && (!any_names_it || names_it(difference));
-        report.add(not_loaded(snapshot, difference, is_error.then_some(&only_on_disk)));
+        let is_cause = !any_names_it || names_it(difference);
+        report.add(not_loaded(snapshot, difference, if is_cause { &only_on_disk } else { &[] }));
     }
 }
 
-fn not_loaded(snapshot: &Snapshot, difference: &Difference, lost: Option<&Vec<ExpectedFlag>>) -> Finding {
-    let lost_flags: Vec<String> = lost.into_iter().flatten().map(ExpectedFlag::written).collect();
-    let lost = lost.map_or_else(String::new, |_| format!(". Only on disk: {}", lost_flags.join(" ")));
-    let finding = Finding::new(
-        "SD020",
-        if lost.is_empty() { Severity::Warning } else { Severity::Error },
-        difference.at.clone(),
-        format!(
-            "systemd has not loaded {} as it is now: {}; a restart keeps the old settings{lost}",
-            difference.at.file,
-            difference.what.join(", ")
-        ),
-    );
-    Finding { lost_flags, ..finding }.fix(reload(snapshot))
+fn not_loaded(snapshot: &Snapshot, difference: &Difference, lost: &[ExpectedFlag]) -> Finding {
+    let severity = if lost.is_empty() { Severity::Warning } else { Severity::Error };
+    let (at, what) = (&difference.at, difference.what.join(", "));
+    let message = format!("systemd has not loaded {} as it is now: {what}; a restart keeps the old settings", at.file);
+    Finding::new("SD020", severity, at.clone(), message)
+        .lost(lost.iter().map(ExpectedFlag::written).collect())
+        .fix(reload(snapshot))
 }
 
 /// The wanted flags that the disk gives and systemd's memory does not.
@@ -116,36 +103,28 @@ fn only_on_disk(snapshot: &Snapshot, loaded: &Loaded) -> Vec<ExpectedFlag> {
 fn differences(snapshot: &Snapshot, loaded: &Loaded, fragment: &Location) -> Differences {
     let unit = &snapshot.unit;
     let mut found = Differences::default();
-    let on_disk = match &unit.load {
-        LoadState::Masked { by } => Some(("masked", by)),
-        _ => None,
-    };
-    match on_disk {
-        Some((state, by)) if loaded.load_state != state => {
-            found.add(by, format!("it is {state} on disk and {} in memory", loaded.load_state), "");
+    match (&unit.load, loaded.load_state.as_str()) {
+        (LoadState::Masked { .. }, "masked") => return found,
+        (LoadState::Masked { by }, state) => {
+            found.add(by, format!("it is masked on disk and {state} in memory"), "");
             return found;
         }
-        Some(_) => return found,
-        None if matches!(loaded.load_state.as_str(), "not-found" | "masked") => {
-            found.add(fragment, format!("in memory it is {}", loaded.load_state), "");
+        (_, state @ ("not-found" | "masked")) => {
+            found.add(fragment, format!("in memory it is {state}"), "");
             return found;
         }
-        None => {}
+        _ => {}
     }
-    let own = |path: &str| memory::one_usr(path).to_owned();
-    if !loaded.fragment.is_empty() && own(&loaded.fragment) != own(&fragment.file) {
+    if !loaded.fragment.is_empty() && one_usr(&loaded.fragment) != one_usr(&fragment.file) {
         found.add(fragment, format!("in memory it is {}", quoted(&loaded.fragment)), "");
     }
-    let dropins: Vec<String> = unit.dropins.iter().map(|path| path.to_string_lossy().into_owned()).collect();
-    for path in &dropins {
-        if !loaded.dropins.iter().any(|other| own(other) == own(path)) {
-            found.add(&Location::file(path), "the drop-in is new".to_owned(), "");
-        }
+    let on_disk: Vec<String> = unit.dropins.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    let differs = |path: &&String, others: &[String]| others.iter().all(|other| one_usr(other) != one_usr(path));
+    for path in on_disk.iter().filter(|path| differs(path, &loaded.dropins)) {
+        found.add(&Location::file(path), "the drop-in is new".to_owned(), "");
     }
-    for path in &loaded.dropins {
-        if !dropins.iter().any(|other| own(other) == own(path)) {
-            found.add(&Location::file(path), "the drop-in is no longer read".to_owned(), "");
-        }
+    for path in loaded.dropins.iter().filter(|path| differs(path, &on_disk)) {
+        found.add(&Location::file(path), "the drop-in is no longer read".to_owned(), "");
     }
     memory::environment(unit, loaded, fragment, &mut found);
     memory::environment_files(unit, loaded, fragment, &mut found);
@@ -153,7 +132,7 @@ fn differences(snapshot: &Snapshot, loaded: &Loaded, fragment: &Location) -> Dif
     found
 }
 
-fn argv_drift(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn argv_drift(snapshot: &Snapshot, report: &mut Report) {
     let Some(process) = &snapshot.process else {
         report.not_checked("SD021", "the running kubelet");
         return;
@@ -164,7 +143,7 @@ fn argv_drift(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     // What a distribution adds by itself is modelled, not known: only the user's words are compared.
-    let modelled = command.launcher == Launcher::Rke2;
+    let is_modelled = command.launcher == Launcher::Rke2;
     let mut running_words: BTreeMap<&str, usize> = BTreeMap::new();
     for word in process.argv.iter().skip(1) {
         *running_words.entry(word).or_default() += 1;
@@ -173,15 +152,12 @@ fn argv_drift(snapshot: &Snapshot, report: &mut Report) {
     for (index, word) in command.args.iter().enumerate().skip(1) {
         match running_words.get_mut(word.text.as_str()) {
             Some(count) if *count > 0 => *count -= 1,
-            _ if modelled && command.built_in.get(index) == Some(&true) => {}
+            _ if is_modelled && command.built_in.get(index) == Some(&true) => {}
             _ => lacking.push(word),
         }
     }
     running_words.retain(|_, count| *count > 0);
-    let mut excess: Vec<&str> = running_words.into_keys().collect();
-    if modelled {
-        excess.clear();
-    }
+    let excess: Vec<&str> = if is_modelled { Vec::new() } else { running_words.into_keys().collect() };
     if lacking.is_empty() && excess.is_empty() {
         if command.launcher.is_order_significant() && order_matters(snapshot, process) {
             report.add(other_order(snapshot, process));
@@ -195,11 +171,8 @@ fn drifted(snapshot: &Snapshot, report: &Report, process: &Process, lacking: &[&
     let lacking_text: Vec<&str> = lacking.iter().map(|word| word.text.as_str()).collect();
     let both = format!("{} {}", lacking_text.join(" "), excess.join(" "));
     let wanted = ExpectedFlag::all(&snapshot.intent);
-    let severity = if wanted.iter().any(|wanted| wanted.is_in(&both)) || is_fatal(snapshot, &lacking_text) {
-        Severity::Error
-    } else {
-        Severity::Warning
-    };
+    let is_error = wanted.iter().any(|wanted| wanted.is_in(&both)) || is_fatal(snapshot, &lacking_text);
+    let severity = if is_error { Severity::Error } else { Severity::Warning };
     let mut parts = Vec::new();
     if !lacking.is_empty() {
         parts.push(format!("lacks {}", quoted(&lacking_text.join(" "))));
@@ -207,13 +180,12 @@ fn drifted(snapshot: &Snapshot, report: &Report, process: &Process, lacking: &[&
     if !excess.is_empty() {
         parts.push(format!("also has {}", quoted(&excess.join(" "))));
     }
-    let at = lacking.first().map(|word| word.at().clone());
     let message = format!(
         "the running kubelet ({}) {}, compared with what the files give it now",
         running(process),
         parts.join(" and ")
     );
-    let at = at.unwrap_or_else(|| exec_place(snapshot));
+    let at = lacking.first().map_or_else(|| settings::command(snapshot), |word| word.at().clone());
     let lost_flags = flags_in(&lacking_text.join(" ")).iter().map(whole).collect();
     with_restart(snapshot, report, Finding { lost_flags, ..Finding::new("SD021", severity, at, message) })
 }
@@ -228,23 +200,11 @@ fn order_matters(snapshot: &Snapshot, process: &Process) -> bool {
 }
 
 fn other_order(snapshot: &Snapshot, process: &Process) -> Finding {
-    Finding::new(
-        "SD021",
-        Severity::Warning,
-        exec_place(snapshot),
-        format!(
-            "the running kubelet ({}) has the same flags in another order, and of a flag that is given twice the last \
-             one counts",
-            running(process)
-        ),
-    )
-    .fix(restart(snapshot))
-}
-
-/// Where the command is.
-fn exec_place(snapshot: &Snapshot) -> Location {
-    let exec = snapshot.unit.exec.as_ref();
-    exec.map_or_else(|| Location::file(&snapshot.unit.name), |exec| exec.at.clone())
+    let message = format!(
+        "the running kubelet ({}) has the same flags in another order, and of a flag that is given twice the last one counts",
+        running(process)
+    );
+    Finding::new("SD021", Severity::Warning, settings::command(snapshot), message).fix(restart(snapshot))
 }
 
 fn with_restart(snapshot: &Snapshot, report: &Report, finding: Finding) -> Finding {
@@ -263,29 +223,16 @@ fn with_restart(snapshot: &Snapshot, report: &Report, finding: Finding) -> Findi
 
 /// Whether the next start would fail on a flag that the running kubelet was spared.
 fn is_fatal(snapshot: &Snapshot, lacking: &[&str]) -> bool {
-    let Some(version) = &snapshot.version else {
-        return false;
-    };
-    snapshot.flags.uses.iter().any(|used| {
-        let removed = used.spec.map_or(Some(version.minor), |spec| spec.removed);
-        removed.is_some_and(|removed| removed <= version.minor)
-            && lacking.iter().any(|word| word.starts_with(&used.written))
+    snapshot.version.as_ref().is_some_and(|version| {
+        let mut unknown =
+            snapshot.flags.uses.iter().filter(|used| used.spec.is_none_or(|spec| !spec.known_in(version.minor)));
+        unknown.any(|used| lacking.iter().any(|word| word.starts_with(&used.written)))
     })
 }
 
 fn running(process: &Process) -> String {
-    match process.age_secs {
-        None => format!("pid {}", process.pid),
-        Some(secs) => {
-            let (number, unit) = match secs {
-                0..120 => (secs, "s"),
-                120..7200 => (secs / 60, "min"),
-                7200..172_800 => (secs / 3600, "h"),
-                _ => (secs / 86_400, "days"),
-            };
-            format!("pid {}, started {number} {unit} ago", process.pid)
-        }
-    }
+    let age = process.age_secs.map_or_else(String::new, |secs| format!(", started {} ago", duration(secs)));
+    format!("pid {}{age}", process.pid)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Files that look like drop-ins of the unit and are not read.
 
 use super::{
-    Check, Finding, Report, Severity,
+    Finding, Report, Severity,
     lost::{Arrived, reload},
 };
 use crate::kubelet::{
@@ -10,12 +10,10 @@ use crate::kubelet::{
     systemd::{Event, EventKind, NotADropIn},
 };
 
-pub(super) const RULES: &[(&str, Check)] = &[("SD009", ignored), ("SD010", hidden)];
-
 /// How the endings begin that package managers and editors give to what they set aside (`.dpkg-old`, `.swp`).
 const SET_ASIDE: &[&str] = &["dpkg-", "rpmnew", "rpmorig", "rpmsave", "ucf-", "swo", "swp"];
 
-fn ignored(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn ignored(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     for event in &snapshot.unit.events {
         if let EventKind::DropInNotRead { reason } = &event.kind {
@@ -49,7 +47,7 @@ fn not_read(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, reason: N
         ))
 }
 
-fn hidden(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn hidden(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     for event in &snapshot.unit.events {
         let (by, message) = match &event.kind {

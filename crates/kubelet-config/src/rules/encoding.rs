@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Check, Finding, Report, Severity,
+    Finding, Report, Severity,
     lost::{Arrived, holds_flags, quoted, reload, restart},
 };
 use crate::{
@@ -14,8 +14,6 @@ use crate::{
         systemd::{Event, EventKind, Exec},
     },
 };
-
-pub(super) const RULES: &[(&str, Check)] = &[("SD025", encoding)];
 
 /// A character that looks like one of ASCII, and is none.
 pub(super) fn odd_character(text: &str) -> Option<(char, &'static str)> {
@@ -49,7 +47,7 @@ pub(super) fn plain(word: &str) -> Option<String> {
     (plain.is_ascii() && plain.starts_with("--")).then_some(plain)
 }
 
-fn encoding(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn encoding(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let references = snapshot.unit.exec.iter().flat_map(Exec::references);
     let used: BTreeSet<String> = references.map(|(name, _, _)| name).collect();

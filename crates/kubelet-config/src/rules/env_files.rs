@@ -1,7 +1,7 @@
 //! Environment files: not read, missing, skipped, or not read as they look.
 
 use super::{
-    Check, Finding, Report, Severity,
+    Finding, Report, Severity,
     lost::{Arrived, MAX_FINDINGS, holds_flags, quoted, reload, restart},
     references::own_arguments,
     remedy::{add_flags, env_file_line, is_one_line, meant_assignment, usual_file},
@@ -16,15 +16,7 @@ use crate::{
     },
 };
 
-pub(super) const RULES: &[(&str, Check)] = &[
-    ("SD003", not_read),
-    ("SD004", line_ignored),
-    ("SD012", required_missing),
-    ("SD013", dropped),
-    ("SD014", quote_swallow),
-];
-
-fn not_read(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn not_read(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let named: Vec<&str> = snapshot.unit.events.iter().filter_map(unread::meant_file).collect();
     for file in snapshot.unread_files.iter().filter(|file| !named.contains(&&*file.at.file)) {
@@ -85,7 +77,7 @@ fn unread(
     }
 }
 
-fn line_ignored(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn line_ignored(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let ignored = snapshot.unit.events.iter().filter_map(|event| {
         let reason = match &event.kind {
@@ -123,7 +115,7 @@ fn assigned(snapshot: &Snapshot, finding: Finding, event: &Event, lost: &[String
     }
 }
 
-fn required_missing(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn required_missing(snapshot: &Snapshot, report: &mut Report) {
     let (unit, after) = (&snapshot.unit.name, reload(snapshot));
     let files = snapshot.unit.env_files.iter();
     for file in files.filter(|file| !file.optional && file.state == EnvFileState::Missing) {
@@ -134,7 +126,7 @@ fn required_missing(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn dropped(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn dropped(snapshot: &Snapshot, report: &mut Report) {
     for file in &snapshot.unit.env_files {
         let EnvFileState::Skipped { reason } = &file.state else {
             continue;
@@ -166,7 +158,7 @@ fn dropped(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn quote_swallow(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn quote_swallow(snapshot: &Snapshot, report: &mut Report) {
     let is_quote =
         |event: &&Event| matches!(event.kind, EventKind::EnvQuoteNotClosed { .. } | EventKind::EnvTextAfterQuote);
     for event in snapshot.unit.events.iter().filter(is_quote).take(MAX_FINDINGS) {

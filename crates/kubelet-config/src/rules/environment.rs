@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Check, Finding, Report, Severity,
+    Finding, Report, Severity,
     lost::{Arrived, MAX_FINDINGS, holds_flags, reload, restart, shown_value, used_names, whole, would_bring},
     remedy::{env_file_line, is_one_line, is_variable, with_flags},
 };
@@ -17,14 +17,12 @@ use crate::{
     },
 };
 
-pub(super) const RULES: &[(&str, Check)] = &[("SD001", overridden_by_file), ("SD024", environment_order)];
-
 /// How many overridden assignments are named: the last ones.
 const MAX_OVERRIDDEN: usize = 20;
 /// How many lost flags a message or a fix may hold.
 const MAX_LOST_WORDS: usize = 40;
 
-fn overridden_by_file(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn overridden_by_file(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let used = used_names(snapshot);
     let variables = snapshot.unit.variables.iter().filter(|(name, _)| used.contains(name.as_str()));
@@ -165,7 +163,7 @@ fn distinct(items: impl Iterator<Item = String>) -> Vec<String> {
     items.filter(|item| seen.insert(item.clone())).collect()
 }
 
-fn environment_order(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn environment_order(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let used = used_names(snapshot);
     let variables = snapshot.unit.variables.iter().filter(|(name, _)| used.contains(name.as_str()));

@@ -1,12 +1,12 @@
 //! Rules on the kubelet's argument list: flags that it does not know, flags that were removed, values that it does not
 //! take, flags given twice, feature gates, words that are no flags.
 
-mod duplicate;
-mod gates;
-mod stray;
-mod value;
+pub(super) mod duplicate;
+pub(super) mod gates;
+pub(super) mod stray;
+pub(super) mod value;
 
-use super::{Check, Finding, Report, Severity, at};
+use super::{Finding, Report, Severity, at};
 use crate::{
     edit::Change,
     kubelet::{
@@ -20,16 +20,6 @@ use crate::{
         version::{Minor, Version},
     },
 };
-
-pub(super) const RULES: &[(&str, Check)] = &[
-    ("FL001", unknown),
-    ("FL002", removed),
-    ("FL003", removed_soon),
-    ("FL004", value::bad_value),
-    ("FL005", duplicate::duplicate),
-    ("FL006", gates::feature_gate),
-    ("SD016", stray::stray),
-];
 
 /// The releases whose flags are in the table.
 const RELEASES: std::ops::RangeInclusive<Minor> = Minor(24)..=Minor(37);
@@ -47,7 +37,7 @@ fn uses(snapshot: &Snapshot) -> impl Iterator<Item = &FlagUse> {
     snapshot.flags.uses.iter().filter(|used| !at::is_built_in(snapshot, used.word))
 }
 
-fn unknown(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn unknown(snapshot: &Snapshot, report: &mut Report) {
     let minor = snapshot.version.as_ref().map(|version| version.minor);
     let findings = uses(snapshot).filter_map(|used| {
         let since = used.spec.and_then(|spec| spec.since);
@@ -141,7 +131,7 @@ fn with_removal(snapshot: &Snapshot) -> impl Iterator<Item = (&FlagUse, &'static
     uses(snapshot).filter_map(|used| Some((used, used.spec?, used.spec?.removed?)))
 }
 
-fn removed(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn removed(snapshot: &Snapshot, report: &mut Report) {
     let Some(version) = &snapshot.version else {
         if with_removal(snapshot).next().is_some() {
             report.not_checked("FL002", "the kubelet's version");
@@ -172,7 +162,7 @@ fn delete(used: &FlagUse, spec: &FlagSpec, at: &Location) -> String {
     format!("at {at}: delete {flag}{instead}{kubeadm}")
 }
 
-fn removed_soon(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn removed_soon(snapshot: &Snapshot, report: &mut Report) {
     let version = snapshot.version.as_ref();
     let going = with_removal(snapshot).filter(|(_, _, removed)| version.is_none_or(|version| version.minor < *removed));
     for (used, spec, removed) in going.take(MAX_FINDINGS) {

@@ -1,20 +1,13 @@
 //! KN: swap, kernel settings.
 
-use super::{Check, Finding, Report, Severity, settings};
+use super::{Finding, Report, Severity, settings};
 use crate::kubelet::{
     location::Location,
     machine::Located,
     snapshot::{Lifecycle, Snapshot},
 };
 
-/// The rules of this family.
-pub(super) const RULES: &[(&str, Check)] =
-    &[("KN001", swap_on), ("KN002", ip_forward), ("KN003", br_netfilter), ("KN004", protect_kernel_defaults)];
-
-fn swap_on(snapshot: &Snapshot, report: &mut Report) {
-    if !settings::are_known(snapshot) {
-        return report.not_checked("KN001", settings::COMMAND);
-    }
+pub(super) fn swap_on(snapshot: &Snapshot, report: &mut Report) {
     let Some(swaps) = &snapshot.machine.kernel.swaps else {
         return report.not_checked("KN001", "/proc/swaps of the host");
     };
@@ -57,7 +50,7 @@ fn swap_on(snapshot: &Snapshot, report: &mut Report) {
     report.add(finding.fix(fix));
 }
 
-fn ip_forward(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn ip_forward(snapshot: &Snapshot, report: &mut Report) {
     // k3s and RKE2 set these themselves when they start.
     if settings::are_managed(snapshot) && snapshot.lifecycle == Lifecycle::BeforeFirstStart {
         return;
@@ -90,7 +83,7 @@ fn persist(values: &[(&str, &str)]) -> String {
 /// CNI plugins that put pods on a Linux bridge (flannel and weave-net by way of the plugin `bridge`).
 const BRIDGES: &[&str] = &["bridge", "flannel", "kube-router", "weave-net"];
 
-fn br_netfilter(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn br_netfilter(snapshot: &Snapshot, report: &mut Report) {
     const NAME: &str = "net.bridge.bridge-nf-call-iptables";
     if settings::are_managed(snapshot) && snapshot.lifecycle == Lifecycle::BeforeFirstStart {
         return;
@@ -136,10 +129,7 @@ const PROTECTED: &[(&str, &str)] = &[
     ("kernel.keys.root_maxbytes", "25000000"),
 ];
 
-fn protect_kernel_defaults(snapshot: &Snapshot, report: &mut Report) {
-    if !settings::are_known(snapshot) {
-        return report.not_checked("KN004", settings::COMMAND);
-    }
+pub(super) fn protect_kernel_defaults(snapshot: &Snapshot, report: &mut Report) {
     if snapshot.settings.bool("protectKernelDefaults") != Some(true) {
         return;
     }

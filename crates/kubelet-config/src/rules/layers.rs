@@ -1,26 +1,20 @@
 //! The layers between the unit and the kubelet: programs that hide its words, lists of k3s and RKE2 that replace one
 //! another, arguments files that are split otherwise than they were meant.
 
-mod unknown_option;
+pub(super) mod unknown_option;
 
 use serde_json::Value;
 
-use super::{Check, Finding, Report, Severity};
+use super::{Finding, Report, Severity, at::shortened};
 use crate::{
     edit::Change,
     kubelet::{
-        layers::{ArgsOddity, Launcher, Oddity, ReplacedList},
+        layers::{Launcher, Oddity, ReplacedList},
         location::Location,
+        machine::Located,
         snapshot::Snapshot,
     },
 };
-
-pub(super) const RULES: &[(&str, Check)] = &[
-    ("SD023", wrapper_unresolvable),
-    ("SD027", list_replaced),
-    ("SD028", args_file_split),
-    ("SD029", unknown_option::unknown_option),
-];
 
 /// With the fix, and the edit, that gives the kubelet of k3s or RKE2 this argument (`max-pods=50`).
 pub(super) fn with_argument(finding: Finding, snapshot: &Snapshot, argument: &str) -> Finding {
@@ -52,13 +46,13 @@ fn rename(finding: Finding, at: &Location, old: &str, new: &str) -> Finding {
     finding.edit(at, Change::Text(text))
 }
 
-fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
     let unit = &snapshot.unit.name;
     let unknown = snapshot.command.unknown.as_ref();
     if let Some(unknown) = unknown {
         let message = format!(
-            "The kubelet's arguments cannot be read from the unit {unit}: {} {}. Its flags and settings were not checked.",
-            unknown.program, unknown.reason
+            "The kubelet's arguments cannot be read from the unit {unit}: {}. Its flags and settings were not checked.",
+            unknown.value
         );
         let fix = if snapshot.command.launcher == Launcher::Script {
             format!(
@@ -79,7 +73,7 @@ fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn list_replaced(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn list_replaced(snapshot: &Snapshot, report: &mut Report) {
     for list in &snapshot.command.replaced {
         report.add(replaced(list, snapshot.command.launcher));
     }
@@ -87,14 +81,9 @@ fn list_replaced(snapshot: &Snapshot, report: &mut Report) {
 
 fn replaced(list: &ReplacedList, launcher: Launcher) -> Finding {
     let severity = if list.key == "kubelet-arg" { Severity::Error } else { Severity::Warning };
-    let mut lost: Vec<&str> = list.lost.iter().take(MAX_STEPS).map(|(item, _)| item.as_str()).collect();
-    let more = format!("{} more", list.lost.len().saturating_sub(MAX_STEPS));
-    if list.lost.len() > MAX_STEPS {
-        lost.push(&more);
-    }
     let program = launcher.rancher_name().unwrap_or_default();
     let (key, at) = (&list.key, &list.at);
-    let (what, fix) = if list.by_command_line {
+    let (message, fix) = if list.by_command_line {
         (
             format!("--{key} on the command line replaces the list {key} of {at}: {program} does not join them."),
             format!("Move the --{key} of the command line into {}.", at.file),
@@ -105,49 +94,57 @@ fn replaced(list: &ReplacedList, launcher: Launcher) -> Finding {
             format!("Write {key}+: in {}, which appends to the earlier list; then restart the service.", list.by),
         )
     };
-    let message = format!("{what} Lost: {}", lost.join(", "));
     let mut finding = Finding::new("SD027", severity, list.by.clone(), message).fix(fix);
     if !list.by_command_line {
         finding = rename(finding, &list.by, key, &format!("{key}+"));
     }
-    for (item, at) in list.lost.iter().take(MAX_STEPS) {
-        let is_flag = list.key == "kubelet-arg";
-        let item = if is_flag { format!("--{}", item.trim_start_matches('-')) } else { item.clone() };
-        finding = finding.step(at.clone(), format!("{item} does not reach the kubelet"));
-        if is_flag {
-            finding.lost_flags.push(item);
-        }
+    let dashes = if list.key == "kubelet-arg" { "--" } else { "" };
+    let lost = list.lost.iter().map(|(item, at)| (format!("{dashes}{}", item.trim_start_matches('-')), at));
+    with_lost(finding, &lost.collect::<Vec<_>>())
+}
+
+/// With what does not reach the kubelet: flags, each with its place, or items of other lists.
+fn with_lost(mut finding: Finding, lost: &[(String, &Location)]) -> Finding {
+    /// The most that are named.
+    const MAX_STEPS: usize = 10;
+    let named = &lost[..lost.len().min(MAX_STEPS)];
+    let mut shown: Vec<String> = named.iter().map(|(item, _)| shortened(item)).collect();
+    finding = finding.steps(
+        named.iter().zip(&shown).map(|((_, at), item)| ((*at).clone(), format!("{item} does not reach the kubelet"))),
+    );
+    let flags = named.iter().map(|(item, _)| item).filter(|item| item.starts_with("--"));
+    finding.lost_flags.extend(flags.cloned());
+    if lost.len() > named.len() {
+        shown.push(format!("{} more", lost.len() - named.len()));
+    }
+    if !shown.is_empty() {
+        finding.message = format!("{} Lost: {}", finding.message, shown.join(", "));
     }
     finding
 }
 
-/// The most lost items that are named.
-const MAX_STEPS: usize = 10;
-
-fn args_file_split(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn args_file_split(snapshot: &Snapshot, report: &mut Report) {
     for odd in &snapshot.command.oddities {
         report.add(split(odd));
     }
 }
 
-fn split(odd: &ArgsOddity) -> Finding {
-    const EMPTY: &str = "The kubelet gets an empty argument and exits with `unknown command`.";
+fn split(odd: &Located<Oddity>) -> Finding {
     const QUOTED: &str = "Put the flag's value into single quotes";
     let at = &odd.at;
-    let (message, fix) = match odd.what {
-        Oddity::TwoBlanks => {
-            (format!("There are two blanks between flags. {EMPTY}"), "Write one flag a line, without blanks around it")
-        }
+    let (message, fix) = match odd.value {
+        Oddity::EmptyArgument => (
+            "There is an empty argument here: between two blanks, between quotes, or of a variable that is not set. The \
+             kubelet exits with `unknown command`."
+                .to_owned(),
+            "Write one flag a line, without blanks around it, and the value in place of the variable",
+        ),
         Oddity::QuoteDeleted => (
             "MicroK8s deletes quotes and splits at every blank. The kubelet gets the text behind the blank as an argument \
              of its own and exits with `unknown command`."
                 .to_owned(),
             "Write the value without a blank",
         ),
-        Oddity::EmptyVariable => {
-            (format!("The variable is not set. {EMPTY}"), "Write the variable's value in its place, or delete the word")
-        }
-        Oddity::EmptyQuotes => (format!("There is nothing between the quotes. {EMPTY}"), "Delete the quotes"),
         Oddity::ShellSyntax('{') => (
             "The braces are not quoted. bash reads this file and makes several words of them, so that the kubelet gets \
              other flags."
@@ -167,7 +164,7 @@ fn split(odd: &ArgsOddity) -> Finding {
             "Close the quote on the same line",
         ),
     };
-    Finding::new("SD028", Severity::Fatal, at.clone(), message).fix(format!("{fix}: {at}: {}", odd.text))
+    Finding::new("SD028", Severity::Fatal, at.clone(), message).fix(format!("{fix}: {at}"))
 }
 
 #[cfg(test)]

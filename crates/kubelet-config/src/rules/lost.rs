@@ -136,3 +136,13 @@ pub(super) fn reload(snapshot: &Snapshot) -> String {
 pub(super) fn shown_value(value: &str) -> String {
     if value.trim().is_empty() { "empty".to_owned() } else { format!("'{}'", quoted(value)) }
 }
+
+/// `90 s`, `15 min`, `3 h`, `2 d`.
+pub(super) fn duration(secs: u64) -> String {
+    match secs {
+        ..120 => format!("{secs} s"),
+        120..7_200 => format!("{} min", secs / 60),
+        7_200..172_800 => format!("{} h", secs / 3_600),
+        _ => format!("{} d", secs / 86_400),
+    }
+}

@@ -1,4 +1,6 @@
 //! Rules on the kubelet's configuration: one file a family, one table, `rules.toml`, one entry, [`lint`].
+//!
+//! Uses `kubelet`, which does not use it.
 
 pub mod allow;
 
@@ -9,11 +11,9 @@ mod config;
 mod credentials;
 mod drift;
 mod dropins;
-mod edit_value;
 mod encoding;
 mod env_files;
 mod environment;
-mod field;
 mod flags;
 mod kernel;
 mod layers;
@@ -28,8 +28,6 @@ mod secret;
 mod settings;
 mod syntax;
 mod unit;
-
-use std::sync::LazyLock;
 
 use crate::{
     edit::{Change, Edit},
@@ -135,6 +133,13 @@ impl Finding {
         self
     }
 
+    /// With another sentence on what to do.
+    #[must_use]
+    pub fn and_fix(mut self, sentence: &str) -> Self {
+        self.fix = self.fix.map(|fix| format!("{}. {sentence}", fix.trim_end_matches('.')));
+        self
+    }
+
     /// With an edit that does what `fix` says.
     #[must_use]
     pub fn edit(mut self, at: &Location, change: Change) -> Self {
@@ -183,24 +188,22 @@ impl Finding {
 }
 
 /// A rule, as `rules.toml` describes it.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// `SD001`; a part of the interface, never changed.
-    pub id: String,
+    pub id: &'static str,
     /// `env-overridden-by-file`.
-    pub name: String,
+    pub name: &'static str,
     /// Its severity, in words where it depends.
-    pub severity: String,
+    pub severity: &'static str,
     /// What is wrong, in a sentence.
-    pub summary: String,
+    pub summary: &'static str,
     /// What the kubelet gets and why; empty where the summary says it all.
-    #[serde(default)]
-    pub explanation: String,
+    pub explanation: &'static str,
     /// What to do about it, in a sentence.
-    pub fix: String,
+    pub fix: &'static str,
     /// Where it was seen: issue numbers, a man page.
-    pub seen: String,
+    pub seen: &'static str,
 }
 
 impl Rule {
@@ -220,26 +223,85 @@ pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized"
 /// deadlines, 5 minutes. `nodevigil check` run twice may report a warning first and an error later.
 pub const UNINITIALIZED_TOO_LATE_SECS: u64 = 240;
 
-/// The rules by id, family by family, each with what judges.
-const FAMILIES: &[&[(&str, Check)]] = &[
-    environment::RULES,
-    references::RULES,
-    env_files::RULES,
-    syntax::RULES,
-    encoding::RULES,
-    unit::RULES,
-    dropins::RULES,
-    drift::RULES,
-    layers::RULES,
-    flags::RULES,
-    config::RULES,
-    cloud_provider::RULES,
-    cloud::RULES,
-    runtime::RULES,
-    resources::RULES,
-    kernel::RULES,
-    network::RULES,
-    credentials::RULES,
+/// What a rule on settings needs: the kubelet's command line is known, and none of these settings is still to be written,
+/// as before `kubeadm join`.
+type Needs = Option<&'static [&'static str]>;
+
+/// The rules by id, family by family, each with what it needs and what judges.
+const CHECKS: &[(&str, Needs, Check)] = &[
+    ("SD001", None, environment::overridden_by_file),
+    ("SD024", None, environment::environment_order),
+    ("SD002", None, references::not_referenced),
+    ("SD006", None, references::braces_one_word),
+    ("SD007", None, references::exec_drops_variable),
+    ("SD003", None, env_files::not_read),
+    ("SD004", None, env_files::line_ignored),
+    ("SD012", None, env_files::required_missing),
+    ("SD013", None, env_files::dropped),
+    ("SD014", None, env_files::quote_swallow),
+    ("SD005", None, syntax::assignment_split),
+    ("SD011", None, syntax::unknown),
+    ("SD015", None, syntax::continuation_broken),
+    ("SD018", None, syntax::bad_specifier),
+    ("SD025", None, encoding::encoding),
+    ("SD008", None, unit::bad_setting),
+    ("SD019", None, unit::missing_or_masked),
+    ("SD026", None, unit::permissions),
+    ("SD009", None, dropins::ignored),
+    ("SD010", None, dropins::hidden),
+    ("SD020", None, drift::needs_daemon_reload),
+    ("SD021", None, drift::argv_drift),
+    ("SD023", None, layers::wrapper_unresolvable),
+    ("SD027", None, layers::list_replaced),
+    ("SD028", None, layers::args_file_split),
+    ("SD029", None, layers::unknown_option::unknown_option),
+    ("FL001", None, flags::unknown),
+    ("FL002", None, flags::removed),
+    ("FL003", None, flags::removed_soon),
+    ("FL004", None, flags::value::bad_value),
+    ("FL005", None, flags::duplicate::duplicate),
+    ("FL006", None, flags::gates::feature_gate),
+    ("SD016", None, flags::stray::stray),
+    ("CF001", None, config::unreadable),
+    ("CF002", None, config::unknown_field),
+    ("CF003", None, config::dir::config_dir),
+    ("CF004", None, config::dir::ignored),
+    ("CF005", None, config::bad_kind),
+    ("CF007", Some(&[]), config::limits::invalid),
+    ("CF008", None, config::too_new),
+    ("CL001", None, cloud_provider::cloud_provider_missing),
+    ("CL002", None, cloud::provider_invalid),
+    ("CL004", None, cloud::api::registered_before),
+    ("CL005", None, cloud::provider_id::provider_id),
+    ("CL006", None, cloud::address::node_ip),
+    ("CL007", None, cloud::name::name_mismatch),
+    ("CL008", None, cloud::name::name_bad),
+    ("CL009", None, cloud::label_forbidden),
+    ("CP001", None, cloud::api::version_skew),
+    ("CP005", None, cloud::api::taint_stuck),
+    ("RT001", Some(&[]), runtime::socket_missing),
+    ("RT002", None, runtime::plugin_disabled),
+    ("RT003", Some(&["cgroupDriver"]), runtime::driver_mismatch),
+    ("RT005", None, runtime::cgroup_v1),
+    ("RS001", Some(&["kubeReserved", "systemReserved"]), resources::reserved_absent),
+    ("RS002", Some(&["evictionHard"]), resources::eviction_zeroed),
+    ("RS003", Some(&["evictionHard", "evictionSoft"]), resources::eviction_nonsense),
+    ("RS005", Some(&[]), resources::enforce_cgroup_missing),
+    ("RS006", Some(&["cpuManagerPolicy", "memoryManagerPolicy"]), resources::state_file::other_policy),
+    ("RS007", None, resources::map_replaced::map_replaced),
+    ("KN001", Some(&[]), kernel::swap_on),
+    ("KN002", None, kernel::ip_forward),
+    ("KN003", None, kernel::br_netfilter),
+    ("KN004", Some(&[]), kernel::protect_kernel_defaults),
+    ("NW001", None, network::cni_missing),
+    ("NW003", Some(&["resolvConf"]), network::resolv_loop),
+    ("AU001", Some(&[]), credentials::no_credentials),
+    ("AU002", None, credentials::dates::client_certificate),
+    ("AU003", Some(&["rotateCertificates"]), credentials::dates::rotation_off),
+    ("AU007", Some(&["authentication.anonymous.enabled"]), credentials::access::anonymous),
+    ("AU008", Some(&["authorization.mode"]), credentials::access::always_allow),
+    ("AU009", Some(&["readOnlyPort"]), credentials::access::read_only_port),
+    ("AU010", None, credentials::dates::serving_certificate),
 ];
 
 /// Every rule, in the order in which they judge.
@@ -249,14 +311,7 @@ const FAMILIES: &[&[(&str, Check)]] = &[
 /// assert_eq!(rule.name, "env-overridden-by-file");
 /// ```
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
-    #[derive(serde::Deserialize)]
-    struct Table {
-        rule: Vec<Rule>,
-    }
-    // A test parses the file, too.
-    static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
-        toml::from_str::<Table>(include_str!("rules.toml")).map(|table| table.rule).unwrap_or_default()
-    });
+    const RULES: &[Rule] = include!(concat!(env!("OUT_DIR"), "/rules.rs"));
     RULES.iter()
 }
 
@@ -270,11 +325,14 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
 /// ```
 pub fn lint(snapshot: &Snapshot) -> Report {
     let mut report = Report::default();
-    for (_, check) in FAMILIES.iter().copied().flatten() {
-        check(snapshot, &mut report);
+    for (rule, needs, check) in CHECKS {
+        match needs.and_then(|paths| settings::unknown(snapshot, paths)) {
+            Some(lacks) => report.not_checked(rule, lacks),
+            None => check(snapshot, &mut report),
+        }
     }
     for finding in report.findings.iter_mut().filter(|finding| finding.fix.is_none()) {
-        finding.fix = rules().find(|rule| rule.id == finding.rule).map(|rule| rule.fix.clone());
+        finding.fix = rules().find(|rule| rule.id == finding.rule).map(|rule| rule.fix.to_owned());
     }
     order::settle(&mut report);
     config::edits::withhold(snapshot, &mut report);

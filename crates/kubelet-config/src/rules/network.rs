@@ -2,16 +2,12 @@
 
 use std::{net::IpAddr, path::Path};
 
-use super::{Check, Finding, Report, Severity, field, settings};
+use super::{Finding, Report, Severity, settings};
 use crate::kubelet::{
-    effective::From,
     location::Location,
     machine::FileState,
     snapshot::{Lifecycle, Snapshot},
 };
-
-/// The rules of this family.
-pub(super) const RULES: &[(&str, Check)] = &[("NW001", cni_missing), ("NW003", resolv_loop)];
 
 /// The address of systemd-resolved, and the file in which it writes the name servers that it asks.
 const STUB: &str = "127.0.0.53";
@@ -21,7 +17,7 @@ const RESOLVED: &str = "/run/systemd/resolve/resolv.conf";
 /// seconds: 10 to 90 are usual.
 const CNI_GRACE_SECS: u64 = 180;
 
-fn cni_missing(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn cni_missing(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "NW001";
     if snapshot.lifecycle == Lifecycle::BeforeFirstStart {
         return;
@@ -59,18 +55,12 @@ fn no_cni(snapshot: &Snapshot, folder: &Path, age: Option<u64>) -> Finding {
         .steps(named.map(|named| (named.at.clone(), "the runtime's configuration names this directory")))
 }
 
-fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "NW003";
     const FIELD: &str = "resolvConf";
-    if !settings::are_known(snapshot) {
-        return report.not_checked(ID, settings::COMMAND);
-    }
     // k3s and RKE2 look at the file and give the kubelet another one if it names a loopback address.
     if settings::are_managed(snapshot) && settings::is_default(snapshot, FIELD) {
         return;
-    }
-    if settings::are_to_come(snapshot) && settings::is_default(snapshot, FIELD) {
-        return report.not_checked(ID, "the kubelet's configuration, which is still to be written");
     }
     let is_default = settings::is_default(snapshot, FIELD);
     match &snapshot.machine.network.resolv_conf {
@@ -99,22 +89,13 @@ fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
             let place = if is_default { server.at.clone() } else { settings::place(snapshot, FIELD) };
             let finding = Finding::new(ID, Severity::Warning, place, message);
             let finding = if server.value == STUB {
-                ask_upstream(finding, snapshot)
+                settings::set(finding, snapshot, FIELD, RESOLVED)
             } else {
                 finding.fix("Set resolvConf to a file with the name servers that this host's own name server asks.")
             };
             report.add(finding.step(server.at.clone(), format!("nameserver {}", server.value)));
         }
     }
-}
-
-/// With the fix that gives pods the name servers that systemd-resolved asks.
-fn ask_upstream(finding: Finding, snapshot: &Snapshot) -> Finding {
-    const FIELD: &str = "resolvConf";
-    let (field, flag) = (format!("resolvConf: {RESOLVED}"), format!("--resolv-conf={RESOLVED}"));
-    let finding = finding.fix(settings::edit(snapshot, FIELD, &field, &flag));
-    let by_flag = matches!(snapshot.settings.get(FIELD).map(|setting| &setting.from), Some(From::Flag(_)));
-    if by_flag { finding } else { field::set(finding, snapshot, FIELD, &RESOLVED.into()) }
 }
 
 fn is_loopback(server: &str) -> bool {

@@ -23,12 +23,8 @@ pub(super) fn settle(report: &mut Report) {
 /// The worst first, then by place, then by rule.
 pub(super) fn sort(findings: &mut [Finding]) {
     findings.sort_by(|one, other| {
-        other
-            .severity
-            .cmp(&one.severity)
-            .then_with(|| one.at.cmp(&other.at))
-            .then_with(|| one.rule.cmp(other.rule))
-            .then_with(|| one.message.cmp(&other.message))
+        let (ours, theirs) = ((&one.at, one.rule, &one.message), (&other.at, other.rule, &other.message));
+        other.severity.cmp(&one.severity).then_with(|| ours.cmp(&theirs))
     });
 }
 
@@ -37,30 +33,20 @@ fn fold(findings: &mut Vec<Finding>) {
     findings.dedup_by(|one, other| one.rule == other.rule && one.at == other.at && one.message == other.message);
 }
 
-/// Of a rule that finds without end, the worst.
+/// Of a rule that finds without end, the worst; the last of them says how many there are.
 fn bound(findings: &mut Vec<Finding>) {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for finding in &*findings {
-        *counts.entry(finding.rule).or_default() += 1;
-    }
-    counts.retain(|_, count| *count > MAX_OF_A_RULE);
-    if counts.is_empty() {
-        return;
-    }
-    let mut kept: BTreeMap<&str, usize> = BTreeMap::new();
-    findings.retain_mut(|finding| {
-        let Some(all) = counts.get(finding.rule) else {
-            return true;
-        };
-        let kept = kept.entry(finding.rule).or_default();
-        *kept += 1;
-        if *kept == MAX_OF_A_RULE {
-            let more = all - MAX_OF_A_RULE;
-            let note = format!(" ({more} more findings of this rule are left out)");
-            finding.message.push_str(&note);
-        }
-        *kept <= MAX_OF_A_RULE
+    findings.retain(|finding| {
+        let count = counts.entry(finding.rule).or_default();
+        *count += 1;
+        *count <= MAX_OF_A_RULE
     });
+    for (rule, count) in counts.into_iter().filter(|(_, count)| *count > MAX_OF_A_RULE) {
+        if let Some(last) = findings.iter_mut().rfind(|finding| finding.rule == rule) {
+            let note = format!(" ({} more findings of this rule are left out)", count - MAX_OF_A_RULE);
+            last.message.push_str(&note);
+        }
+    }
 }
 
 /// Rules on the kubelet's arguments, and the rules on text that explain such a finding if they name its line.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Check, Finding, Report, Severity,
+    Finding, Report, Severity,
     lost::{Arrived, MAX_FINDINGS, dropped_names, holds_flags, quoted, reload, restart, used_names, whole},
     remedy::{EnvironmentLines, Remedy, add_flags, add_word, environment_word, has_specifiers, is_one_line},
 };
@@ -19,10 +19,7 @@ use crate::{
     },
 };
 
-pub(super) const RULES: &[(&str, Check)] =
-    &[("SD002", not_referenced), ("SD006", braces_one_word), ("SD007", exec_drops_variable)];
-
-fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
     let Some(exec) = &snapshot.unit.exec else {
         return;
     };
@@ -170,7 +167,7 @@ fn renamed(snapshot: &Snapshot, effective: &Assignment, used: &str) -> Remedy {
 /// The most uses of variables in braces that are judged, of which each looks at all of the variable's value.
 const MAX_BRACES: usize = 100;
 
-fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
     let Some(exec) = &snapshot.unit.exec else {
         return;
     };
@@ -234,7 +231,7 @@ fn one_word(snapshot: &Snapshot, name: &str, at: &Location, word: Option<&Arg>, 
     finding.steps(variable.map(|variable| (variable.effective.at.clone(), format!("sets {name}"))))
 }
 
-fn exec_drops_variable(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn exec_drops_variable(snapshot: &Snapshot, report: &mut Report) {
     let Some(exec) = &snapshot.unit.exec else {
         return;
     };

@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
-    Finding,
+    Finding, layers,
     lost::{quoted, reload, restart},
+    settings,
 };
 use crate::{
     edit::{Change, NOT_THE_OPERATORS},
@@ -74,30 +75,16 @@ impl Remedy {
 
 /// An assignment as one would write it into an environment file.
 pub(super) fn env_file_line(name: &str, value: &str) -> String {
-    if value.contains(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | '$' | '`')) {
-        let mut escaped = String::with_capacity(value.len() + 2);
-        for c in value.chars() {
-            if matches!(c, '"' | '\\' | '$' | '`') {
-                escaped.push('\\');
-            }
-            escaped.push(c);
-        }
-        format!("{name}=\"{escaped}\"")
-    } else {
-        format!("{name}={value}")
+    if !value.contains(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | '$' | '`')) {
+        return format!("{name}={value}");
     }
+    let escaped = value.replace('\\', r"\\").replace('"', r#"\""#).replace('$', r"\$").replace('`', r"\`");
+    format!("{name}=\"{escaped}\"")
 }
 
 /// An assignment as one would write it behind `Environment=`.
 pub(super) fn environment_word(name: &str, value: &str) -> String {
-    let mut escaped = String::with_capacity(value.len());
-    for c in value.chars() {
-        match c {
-            '"' | '\\' => escaped.extend(['\\', c]),
-            '%' => escaped.push_str("%%"),
-            c => escaped.push(c),
-        }
-    }
+    let escaped = value.replace('\\', r"\\").replace('"', r#"\""#).replace('%', "%%");
     format!("\"{name}={escaped}\"")
 }
 
@@ -183,6 +170,27 @@ pub(super) fn add_flags(snapshot: &Snapshot, name: Option<&str>, flags: &[String
     Some(Remedy { what, after: restart(snapshot), edit }.without(&obstacles, good.is_empty()))
 }
 
+/// With the fix, and the edit, that gives the kubelet a flag (`max-pods=50`) where this host has its flags.
+pub(super) fn with_flag(finding: Finding, snapshot: &Snapshot, flag: &str) -> Finding {
+    let command = &snapshot.command;
+    if settings::are_managed(snapshot) {
+        return layers::with_argument(finding, snapshot, flag);
+    }
+    let flag = format!("--{flag}");
+    // The arguments file of a snap has one flag a line.
+    if let Some(file) = command.files.first() {
+        let fix = format!("add the line `{flag}` to {file}, then `systemctl restart {}`", snapshot.unit.name);
+        return finding.fix(fix).edit(file, Change::Append(flag));
+    }
+    let in_variable = add_flags(snapshot, None, std::slice::from_ref(&flag));
+    let is_sure = command.launcher == Launcher::Direct;
+    let exec = snapshot.unit.exec.as_ref();
+    match in_variable.or_else(|| Some(add_word(snapshot, exec?, &flag, is_sure))) {
+        Some(remedy) => remedy.of(finding),
+        None => finding.fix(format!("give the kubelet {flag}")),
+    }
+}
+
 /// Adds a word behind the last one of a command.
 pub(super) fn add_word(snapshot: &Snapshot, exec: &Exec, word: &str, is_sure: bool) -> Remedy {
     let last = exec.words.last().map(|last| &last.at).filter(|at| is_sure && at.width > 0);
@@ -255,25 +263,19 @@ fn joined(name: &str, value: &str, flags: &[String]) -> (String, bool) {
         .filter(|flag| table::find(&flag.name).is_none_or(|spec| spec.repeat == Repeat::LastWins))
         .map(|flag| flag.name)
         .collect();
-    let mut kept = Vec::new();
+    let mut kept = value.to_owned();
     let mut replaces = false;
-    let mut words = value.split_whitespace().filter(|word| !is_variable(word, name)).peekable();
-    while let Some(word) = words.next() {
-        let (name, has_value) = match word.strip_prefix("--").and_then(|word| word.split_once('=')) {
-            Some((name, _)) => (name, true),
-            None => (word.trim_start_matches('-'), false),
-        };
-        if !word.starts_with("--") || !new.contains(&name.replace('_', "-")) {
-            kept.push(word);
-            continue;
+    for old in flags_in(value).iter().rev().filter(|old| new.contains(&old.name)) {
+        let mut end = old.offset + old.text.len();
+        if let Some(next) = old.next {
+            end += value[end..].find(next).map_or(0, |gap| gap + next.len());
         }
+        kept.replace_range(old.offset..end, "");
         replaces = true;
-        if !has_value && words.peek().is_some_and(|next| !next.starts_with('-')) {
-            words.next();
-        }
     }
-    kept.extend(flags.iter().map(String::as_str));
-    (kept.join(" "), replaces)
+    let words = kept.split_whitespace().filter(|word| !is_variable(word, name));
+    let words: Vec<&str> = words.chain(flags.iter().map(String::as_str)).collect();
+    (words.join(" "), replaces)
 }
 
 /// `NAME=value` in a text that was meant to be one assignment, without the quotes around it or around the value.

@@ -1,21 +1,13 @@
 //! RT: the container runtime and the cgroups that it shares with the kubelet.
 
-use super::{Check, Finding, Report, Severity, field, settings};
+use super::{Finding, Report, Severity, settings};
 use crate::kubelet::{
-    effective::From,
     location::Location,
     machine::{Runtime, RuntimeKind, Socket},
     snapshot::{Lifecycle, Snapshot},
 };
 
-/// The rules of this family.
-pub(super) const RULES: &[(&str, Check)] =
-    &[("RT001", socket_missing), ("RT002", plugin_disabled), ("RT003", driver_mismatch), ("RT005", cgroup_v1)];
-
-fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
-    if !settings::are_known(snapshot) {
-        return report.not_checked("RT001", settings::COMMAND);
-    }
+pub(super) fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
     let machine = &snapshot.machine;
     let (Some(path), Some(socket)) = (&machine.cri.socket_path, &machine.cri.socket) else {
         return report.not_checked("RT001", "a look at the runtime's socket on the running host");
@@ -49,7 +41,7 @@ fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
     report.add(Finding::new("RT001", severity, at, message).fix(fix));
 }
 
-fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
     let Some(runtime) = &snapshot.machine.cri.runtime else {
         return report.not_checked("RT002", "the configuration of the runtime at the endpoint");
     };
@@ -130,15 +122,9 @@ fn driver_name(is_systemd: bool) -> &'static str {
     if is_systemd { "systemd" } else { "cgroupfs" }
 }
 
-fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "RT003";
     const FIELD: &str = "cgroupDriver";
-    if !settings::are_known(snapshot) {
-        return report.not_checked(ID, settings::COMMAND);
-    }
-    if settings::are_to_come(snapshot) && settings::is_default(snapshot, FIELD) {
-        return report.not_checked(ID, "the kubelet's configuration, which is still to be written");
-    }
     // k3s and RKE2 set both sides when they start; MicroK8s' words come from a file.
     if settings::are_managed(snapshot) && settings::is_default(snapshot, FIELD) {
         return;
@@ -165,43 +151,39 @@ fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
     } else {
         format!("{runtime_name} uses {wanted} ({})", theirs.at)
     };
-    let from = snapshot.settings.get(FIELD).map(|setting| &setting.from);
-    let why_ours = match from {
-        Some(From::Flag(_) | From::File(_)) => String::new(),
-        _ => format!(", the default ({})", settings::by_default(snapshot, FIELD, "--cgroup-driver")),
-    };
+    let shown = settings::shown(snapshot, FIELD);
     let message = format!(
-        "cgroupDriver is {ours}{why_ours}, but {theirs_by}. {why}, so the kubelet uses {ours}: pods fail to start, or \
-         kubelet and runtime account for them in different cgroups."
+        "{shown}, but {theirs_by}. {why}, so the kubelet uses {ours}: pods fail to start, or kubelet and runtime account \
+         for them in different cgroups."
     );
     let at = settings::place(snapshot, FIELD);
-    let mut finding = Finding::new(ID, Severity::Error, at, message)
-        .fix(driver_fix(snapshot, theirs.value, &theirs.at, runtime.kind))
-        .step(theirs.at.clone(), format!("{runtime_name} uses {wanted}"));
-    if theirs.value && !matches!(from, Some(From::Flag(_))) {
-        finding = field::set(finding, snapshot, FIELD, &wanted.into());
-    }
-    report.add(finding);
+    let finding =
+        Finding::new(ID, Severity::Error, at, message).step(theirs.at.clone(), format!("{runtime_name} uses {wanted}"));
+    let finding = with_systemd_driver(finding, snapshot, theirs.value, &theirs.at, runtime.kind);
+    report.add(finding.and_fix("Drain the node first, as running pods keep their old cgroups."));
 }
 
 /// Both sides should use systemd's driver on a host that systemd runs: the fix changes the side that does not.
-fn driver_fix(snapshot: &Snapshot, is_systemd: bool, at: &Location, kind: RuntimeKind) -> String {
-    let drain = "drain the node first, as running pods keep their old cgroups";
-    if is_systemd {
-        let edit = settings::edit(snapshot, "cgroupDriver", "cgroupDriver: systemd", "--cgroup-driver=systemd");
-        return format!("{edit} ({drain})");
-    }
+fn with_systemd_driver(
+    finding: Finding,
+    snapshot: &Snapshot,
+    is_systemd: bool,
+    at: &Location,
+    kind: RuntimeKind,
+) -> Finding {
     match kind {
-        RuntimeKind::Containerd => format!(
-            "{}: set SystemdCgroup = true in the options of the default runtime, then systemctl restart containerd \
-             ({drain})",
+        _ if is_systemd => settings::set(finding, snapshot, "cgroupDriver", "systemd"),
+        RuntimeKind::Containerd => finding.fix(format!(
+            "{}: set SystemdCgroup = true in the options of the default runtime, then systemctl restart containerd",
             at.file
-        ),
-        RuntimeKind::Crio => format!("{at}: write cgroup_manager = \"systemd\", then systemctl restart crio ({drain})"),
+        )),
+        RuntimeKind::Crio => {
+            finding.fix(format!("{at}: write cgroup_manager = \"systemd\", then systemctl restart crio"))
+        }
     }
 }
 
-fn cgroup_v1(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn cgroup_v1(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "RT005";
     match snapshot.machine.kernel.cgroup_v2 {
         Some(true) => return,

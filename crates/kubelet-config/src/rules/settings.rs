@@ -1,5 +1,8 @@
 //! What several families ask of the settings: where one would edit one, and whether they can be known at all.
 
+use serde_json::Value;
+
+use super::{Finding, at, config::edits, remedy::with_flag};
 use crate::kubelet::{
     config::ConfigFileState,
     effective::From,
@@ -7,14 +10,16 @@ use crate::kubelet::{
     layers::Launcher,
     location::Location,
     snapshot::{Lifecycle, Snapshot},
+    text::shortened,
 };
 
-/// Says that a setting could not be judged because the kubelet's command line is not known.
-pub(super) const COMMAND: &str = "the kubelet's command line";
-
-/// Whether the kubelet's words, and with them its settings, are known.
-pub(super) fn are_known(snapshot: &Snapshot) -> bool {
-    snapshot.command.launcher != Launcher::Script && !snapshot.command.args.is_empty()
+/// Why a rule on settings cannot judge: they are not known at all, or one of these is still to be written.
+pub(super) fn unknown(snapshot: &Snapshot, paths: &[&str]) -> Option<&'static str> {
+    if snapshot.command.launcher == Launcher::Script || snapshot.command.args.is_empty() {
+        return Some("the kubelet's command line");
+    }
+    let is_open = are_to_come(snapshot) && paths.iter().any(|path| is_default(snapshot, path));
+    is_open.then_some("the kubelet's configuration, which is still to be written")
 }
 
 /// Whether the distribution gets certificates and CNI for its kubelet by itself.
@@ -22,14 +27,14 @@ pub(super) fn are_managed(snapshot: &Snapshot) -> bool {
     matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2)
 }
 
-/// Whether this setting is not set.
-pub(super) fn is_default(snapshot: &Snapshot, path: &str) -> bool {
-    snapshot.settings.get(path).is_none_or(|setting| matches!(setting.from, From::Default { .. } | From::Distribution))
+/// Where a setting comes from.
+pub(super) fn from<'a>(snapshot: &'a Snapshot, path: &str) -> Option<&'a From> {
+    snapshot.settings.get(path).map(|setting| &setting.from)
 }
 
-/// Whether this setting has the default of a kubelet that was given no `--config`.
-pub(super) fn is_legacy(snapshot: &Snapshot, path: &str) -> bool {
-    snapshot.settings.get(path).is_some_and(|setting| setting.from == From::Default { legacy: true })
+/// Whether this setting is not set.
+pub(super) fn is_default(snapshot: &Snapshot, path: &str) -> bool {
+    !matches!(from(snapshot, path), Some(From::Flag(_) | From::File(_)))
 }
 
 /// The file that `--config` names.
@@ -44,77 +49,77 @@ pub(super) fn are_to_come(snapshot: &Snapshot) -> bool {
         && snapshot.config.files.iter().any(|file| !file.drop_in && file.state == ConfigFileState::Missing)
 }
 
-/// The arguments file of a snap's kubelet.
-fn arguments_file(snapshot: &Snapshot) -> Option<&Location> {
-    let command = &snapshot.command;
-    let has_one = matches!(command.launcher, Launcher::MicroK8s | Launcher::K8sSnap);
-    command.files.first().filter(|_| has_one)
-}
-
 /// Where the kubelet's flags are written: the command that starts it, or the arguments file of a snap.
 pub(super) fn command(snapshot: &Snapshot) -> Location {
     let unit = &snapshot.unit;
-    if let Some(file) = arguments_file(snapshot) {
-        return file.clone();
-    }
-    match (&unit.exec, &unit.fragment) {
-        (Some(exec), _) => exec.at.clone(),
-        (None, Some(fragment)) => Location::file(fragment),
-        (None, None) => Location::file(&unit.name),
+    let arguments_file = snapshot.command.files.first().filter(|_| !are_managed(snapshot));
+    match (arguments_file, &unit.exec, &unit.fragment) {
+        (Some(file), _, _) => file.clone(),
+        (_, Some(exec), _) => exec.at.clone(),
+        (_, None, Some(fragment)) => Location::file(fragment),
+        (_, None, None) => Location::file(&unit.name),
     }
 }
 
 /// Where one would edit a setting: where it is set, else in the configuration file, else in the command.
 pub(super) fn place(snapshot: &Snapshot, path: &str) -> Location {
-    match snapshot.settings.get(path).map(|setting| &setting.from) {
+    match from(snapshot, path) {
         Some(From::Flag(at) | From::File(at)) => at.clone(),
         _ => config_file(snapshot).map_or_else(|| command(snapshot), Clone::clone),
     }
 }
 
-/// How to set a setting: in the place where it is set, in the configuration file, or as a flag of the command.
-pub(super) fn edit(snapshot: &Snapshot, path: &str, field: &str, flag: &str) -> String {
-    let unit = &snapshot.unit.name;
-    let at = place(snapshot, path);
-    match snapshot.settings.get(path).map(|setting| &setting.from) {
-        Some(From::Flag(_)) => format!("{at}: write {flag} instead, then systemctl restart {unit}"),
+/// With the fix that gives a setting this value: where it is set, else in the configuration file, else as a flag. The
+/// same is an edit where its place is known to the character.
+pub(super) fn set(finding: Finding, snapshot: &Snapshot, path: &str, value: &str) -> Finding {
+    let (unit, at) = (&snapshot.unit.name, place(snapshot, path));
+    let flag = flag_of(path).unwrap_or_default();
+    let (what, edit) = match from(snapshot, path) {
+        Some(From::Flag(_)) => {
+            let used = snapshot.flags.last(flag);
+            let edit = used.and_then(|used| at::replacement(snapshot, used, 0..used.value.len(), value));
+            (format!("write --{flag}={value} instead"), edit)
+        }
         Some(From::File(_)) => {
             // The keys above it are written there already.
-            let field = path.rsplit_once('.').and_then(|(parents, _)| field.strip_prefix(parents)).unwrap_or(field);
-            format!("{at}: write {} instead, then systemctl restart {unit}", field.trim_start_matches('.'))
+            let key = path.rsplit('.').next().unwrap_or(path);
+            (format!("write {key}: {value} instead"), edits::set(snapshot, path, value))
         }
-        _ if config_file(snapshot).is_some() => {
-            format!("{at}: add {field}, then systemctl restart {unit}")
+        _ if config_file(snapshot).is_some() && !are_managed(snapshot) => {
+            (format!("add {path}: {value}"), edits::set(snapshot, path, value))
         }
-        _ if arguments_file(snapshot).is_some() => {
-            format!("{at}: add {flag}, then systemctl restart {unit}")
-        }
-        _ => format!(
-            "{at}: add {flag} (or give the kubelet a file with --config), then systemctl daemon-reload && systemctl \
-             restart {unit}"
-        ),
-    }
+        _ => return with_flag(finding, snapshot, &format!("{flag}={value}")),
+    };
+    finding.fix(format!("{at}: {what}, then systemctl restart {unit}")).edits(edit)
 }
 
-/// What a setting is called where another one is set: its field, or its flag if the other one is set by a flag.
+/// The flag that sets a field.
+pub(super) fn flag_of(path: &str) -> Option<&'static str> {
+    FLAGS.iter().find(|spec| spec.field == Some(path)).map(|spec| spec.name)
+}
+
+/// What a setting is called where another one is set: its field, or its flag where flags are written.
 pub(super) fn name(snapshot: &Snapshot, path: &str, beside: &str) -> String {
-    let by_flag = matches!(snapshot.settings.get(beside).map(|setting| &setting.from), Some(From::Flag(_)));
-    let flag = FLAGS.iter().find(|spec| by_flag && spec.field == Some(path));
-    flag.map_or_else(|| path.to_owned(), |flag| format!("--{}", flag.name))
+    let by_flag = match from(snapshot, beside) {
+        Some(From::Flag(_)) => true,
+        Some(From::File(_)) => false,
+        _ => config_file(snapshot).is_none(),
+    };
+    let flag = flag_of(path).filter(|_| by_flag);
+    flag.map_or_else(|| path.to_owned(), |flag| format!("--{flag}"))
 }
 
-/// The same with a value.
-pub(super) fn written(snapshot: &Snapshot, path: &str, beside: &str, value: &str) -> String {
-    let name = name(snapshot, path, beside);
-    let sign = if name.starts_with('-') { "=" } else { ": " };
-    format!("{name}{sign}{value}")
-}
-
-/// Why a setting that is not set has its value.
-pub(super) fn by_default(snapshot: &Snapshot, path: &str, flag: &str) -> String {
-    if is_legacy(snapshot, path) || config_file(snapshot).is_none() {
-        format!("no {flag} and no --config")
-    } else {
-        format!("no {path} in the configuration")
+/// A setting and its value, and where the value comes from if nobody set it.
+pub(super) fn shown(snapshot: &Snapshot, path: &str) -> String {
+    let value = snapshot.settings.get(path).map_or(&Value::Null, |setting| &setting.value);
+    let value = shortened(&value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    match (from(snapshot, path), snapshot.command.launcher.rancher_name()) {
+        (Some(From::Flag(_) | From::File(_)), _) => format!("{path} is {value}"),
+        (Some(From::Distribution), Some(program)) => format!("{path} is {value}, which {program} sets itself"),
+        (Some(From::Default { legacy: true }), _) => match flag_of(path) {
+            Some(flag) => format!("{path} is {value} by default (no --{flag} and no --config)"),
+            None => format!("{path} is {value} by default (no --config)"),
+        },
+        _ => format!("{path} is {value} by default"),
     }
 }

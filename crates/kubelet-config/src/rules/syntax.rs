@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Check, Finding, Report, Severity,
+    Finding, Report, Severity,
     encoding::odd_character,
     lost::{Arrived, MAX_FINDINGS, holds_flags, quoted, reload},
     remedy::{EnvironmentLines, environment_word, has_specifiers, is_one_line, meant_assignment},
@@ -18,16 +18,13 @@ use crate::{
     },
 };
 
-pub(super) const RULES: &[(&str, Check)] =
-    &[("SD005", assignment_split), ("SD011", unknown), ("SD015", continuation_broken), ("SD018", bad_specifier)];
-
 /// Whether an ignored line looks like the rest of one that was wrapped.
 fn is_wrapped(event: &Event) -> bool {
     matches!(event.kind, EventKind::MalformedLine | EventKind::UnknownKey { .. } | EventKind::OutsideSection)
         && event.text.trim_start().starts_with('-')
 }
 
-fn assignment_split(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn assignment_split(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let lines = EnvironmentLines::of(snapshot);
     let mut findings = Vec::new();
@@ -182,7 +179,7 @@ fn is_behind(ended: &Event, event: &Event) -> bool {
     ended.at.file == event.at.file && ended.at.line < event.at.line && event.at.line - ended.at.line <= MAX_LINES
 }
 
-fn unknown(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn unknown(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let events = &snapshot.unit.events;
     let is_own = |(index, event): &(usize, &Event)| !is_wrapped(event) && !is_bad_command(events, *index);
@@ -306,7 +303,7 @@ fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
         .and_then(|(slips, known)| (slips <= 2).then_some(known))
 }
 
-fn continuation_broken(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn continuation_broken(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let words = snapshot.unit.argv.iter();
     let backslashes: BTreeSet<(&str, u32)> =
@@ -351,7 +348,7 @@ fn cut_off(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, ended: &Ev
         .step(ended.at.clone(), "the continued line ends here")
 }
 
-fn bad_specifier(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn bad_specifier(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let bad = snapshot.unit.events.iter().enumerate().filter_map(|(index, event)| match event.kind {
         // Of a command SD008 says so.

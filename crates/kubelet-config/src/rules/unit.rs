@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Check, Finding, Report, Severity,
+    Finding, Report, Severity,
     lost::{Arrived, reload, unit_name},
     syntax::is_bad_command,
 };
@@ -14,10 +14,7 @@ use crate::kubelet::{
     systemd::{EventKind, LoadState},
 };
 
-pub(super) const RULES: &[(&str, Check)] =
-    &[("SD008", bad_setting), ("SD019", missing_or_masked), ("SD026", permissions)];
-
-fn bad_setting(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn bad_setting(snapshot: &Snapshot, report: &mut Report) {
     let unit = &snapshot.unit;
     let (at, reason, state) = match &unit.load {
         LoadState::BadSetting { at, reason } => (at, reason, "bad-setting"),
@@ -59,7 +56,7 @@ fn old_command_stays(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
     let unit = &snapshot.unit;
     match &unit.load {
         LoadState::NotFound => {
@@ -90,7 +87,7 @@ fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn permissions(snapshot: &Snapshot, report: &mut Report) {
+pub(super) fn permissions(snapshot: &Snapshot, report: &mut Report) {
     let files = &snapshot.machine.trusted_files;
     let owners: BTreeSet<u32> = files.iter().map(|file| file.uid).collect();
     // A tree that some user unpacked belongs to that user as a whole: nothing to be learned from it.

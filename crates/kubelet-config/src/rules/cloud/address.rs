@@ -1,6 +1,9 @@
 //! CL006: the address that the kubelet gives its Node.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr},
+};
 
 use super::external;
 use crate::{
@@ -8,10 +11,10 @@ use crate::{
         snapshot::{Lifecycle, Snapshot},
         version::Minor,
     },
-    rules::{Finding, Report, Severity, at, at::shortened, edit_value::edit_value},
+    rules::{Finding, Report, Severity, at, at::shortened},
 };
 
-pub(super) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
     let used = snapshot.flags.last("node-ip");
     let Some(used) = used.filter(|used| !used.value.is_empty()) else {
         node_ip_unset(snapshot, report);
@@ -37,8 +40,8 @@ pub(super) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
         let finding = Finding::new("CL006", severity, place.clone(), message);
         report.add(match declared {
             Some(declared) => {
-                let finding = finding.fix(format!("At {place} write {declared}."));
-                edit_value(finding, snapshot, used, 0..used.value.len(), declared)
+                let edit = at::replacement(snapshot, used, 0..used.value.len(), declared);
+                finding.fix(format!("At {place} write {declared}.")).edits(edit)
             }
             None => finding.fix(format!(
                 "At {place} write an address that an interface of this host has. With a cloud controller it must be the \
@@ -106,27 +109,19 @@ fn node_ip_unset(snapshot: &Snapshot, report: &mut Report) {
         report.not_checked("CL006", "the addresses of this host's interfaces");
         return;
     };
-    let candidates: Vec<&str> = local
-        .iter()
-        .filter_map(|text| text.split('/').next())
-        .filter(|text| {
-            text.parse::<std::net::Ipv4Addr>().is_ok_and(|address| !address.is_loopback() && !address.is_link_local())
-        })
-        .collect();
-    if candidates.len() > 1 {
+    let is_usable =
+        |text: &&str| text.parse::<Ipv4Addr>().is_ok_and(|address| !address.is_loopback() && !address.is_link_local());
+    let some: Vec<&str> = local.iter().filter_map(|text| text.split('/').next()).filter(is_usable).take(4).collect();
+    if some.len() > 1 {
         let place = at::flag(snapshot, used);
-        let some = candidates.iter().take(4).copied().collect::<Vec<_>>().join(", ");
-        report.add(
-            Finding::new(
-                "CL006",
-                Severity::Warning,
-                place.clone(),
-                format!(
-                    "--node-ip is not set, and this host has several addresses ({some}). With --cloud-provider=external the \
-                     Node has none of them until the cloud controller has chosen one."
-                ),
-            )
-            .fix(format!("Beside --cloud-provider=external at {place} add --node-ip and the address that the cloud reports.")),
+        let message = format!(
+            "--node-ip is not set, and this host has several addresses ({}). With --cloud-provider=external the Node has \
+             none of them until the cloud controller has chosen one.",
+            some.join(", ")
         );
+        let fix = format!(
+            "Beside --cloud-provider=external at {place} add --node-ip and the address that the cloud reports."
+        );
+        report.add(Finding::new("CL006", Severity::Warning, place, message).fix(fix));
     }
 }

@@ -9,7 +9,7 @@ use crate::{
         snapshot::{CloudFacts, ClusterFacts, Snapshot},
         version::Version,
     },
-    rules::{Finding, Report, Severity, UNINITIALIZED, UNINITIALIZED_TOO_LATE_SECS, at, settings},
+    rules::{Finding, Report, Severity, UNINITIALIZED, UNINITIALIZED_TOO_LATE_SECS, at, lost::duration, settings},
 };
 
 /// After how long an uninitialised Node is worth a warning: a cloud controller usually takes 1 to 30 s.
@@ -32,7 +32,7 @@ fn has_provider_id(cluster: &ClusterFacts) -> bool {
     cluster.provider_id.as_deref().is_some_and(|id| !id.is_empty())
 }
 
-pub(super) fn registered_before(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn registered_before(snapshot: &Snapshot, report: &mut Report) {
     let Some(used) = external(snapshot) else {
         return;
     };
@@ -51,23 +51,16 @@ pub(super) fn registered_before(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let age = cluster.node_age_secs.map_or(String::new(), |age| format!(" {} ago", duration(age)));
-    let (place, name) = (at::flag(snapshot, used), name::node_argument(snapshot));
-    let unit = &snapshot.unit.name;
-    report.add(
-        Finding::new(
-            "CL004",
-            Severity::Error,
-            place,
-            format!(
-                "This Node was created{age}, when the kubelet did not have --cloud-provider=external yet. So it has neither \
-                 the uninitialized taint nor spec.providerID, and the cloud controller ignores it."
-            ),
-        )
-        .fix(format!("Let the kubelet create the Node again: kubectl delete node {name}; systemctl restart {unit}.")),
+    let (name, unit) = (name::node_argument(snapshot), &snapshot.unit.name);
+    let message = format!(
+        "This Node was created{age}, when the kubelet did not have --cloud-provider=external yet. So it has neither the \
+         uninitialized taint nor spec.providerID, and the cloud controller ignores it."
     );
+    let fix = format!("Let the kubelet create the Node again: kubectl delete node {name}; systemctl restart {unit}.");
+    report.add(Finding::new("CL004", Severity::Error, at::flag(snapshot, used), message).fix(fix));
 }
 
-pub(super) fn taint_stuck(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn taint_stuck(snapshot: &Snapshot, report: &mut Report) {
     let used = external(snapshot);
     let Some((cluster, taints)) = node(snapshot) else {
         if used.is_some() && !no_node(snapshot) {
@@ -88,23 +81,15 @@ pub(super) fn taint_stuck(snapshot: &Snapshot, report: &mut Report) {
         UNINITIALIZED_TOO_LATE_SECS.. => Severity::Error,
     };
     let place = used.map_or_else(|| settings::command(snapshot), |used| at::flag(snapshot, used));
-    report.add(
-        Finding::new(
-            "CP005",
-            severity,
-            place,
-            format!(
-                "This Node has had the taint {UNINITIALIZED} for {}. No cloud controller has initialized it, and most pods \
-                 cannot run on it.",
-                duration(age)
-            ),
-        )
-        .fix(
-            "Find the cloud controller with kubectl get pods -A -o wide | grep cloud-controller. Check that it tolerates \
-             the taints uninitialized and not-ready, that its token is valid, and in its log whether it finds a server \
-             of this Node's name or providerID.",
-        ),
+    let message = format!(
+        "This Node has had the taint {UNINITIALIZED} for {}. No cloud controller has initialized it, and most pods cannot \
+         run on it.",
+        duration(age)
     );
+    let fix = "Find the cloud controller with kubectl get pods -A -o wide | grep cloud-controller. Check that it \
+               tolerates the taints uninitialized and not-ready, that its token is valid, and in its log whether it \
+               finds a server of this Node's name or providerID.";
+    report.add(Finding::new("CP005", severity, place, message).fix(fix));
 }
 
 /// CL005 where the kubelet is given no providerID: who needs it, and the Node has none.
@@ -119,22 +104,16 @@ pub(super) fn provider_id_absent(snapshot: &Snapshot, report: &mut Report) {
     }
     let own = snapshot.cloud.as_ref().ok().and_then(CloudFacts::provider_id);
     let id = own.as_deref().unwrap_or("CLOUD://ID with this machine's id in its cloud");
-    report.add(
-        Finding::new(
-            "CL005",
-            Severity::Warning,
-            settings::command(snapshot),
-            "This Node has no spec.providerID, and other Nodes have one. The autoscaler takes this server for one that has \
-             not registered, and deletes it.",
-        )
-        .fix(format!(
-            "Give the kubelet --cloud-provider=external, or --provider-id={id}. Then delete the Node and restart the \
-             kubelet, which creates it again.",
-        )),
+    let message = "This Node has no spec.providerID, and other Nodes have one. The autoscaler takes this server for one \
+                   that has not registered, and deletes it.";
+    let fix = format!(
+        "Give the kubelet --cloud-provider=external, or --provider-id={id}. Then delete the Node and restart the kubelet, \
+         which creates it again.",
     );
+    report.add(Finding::new("CL005", Severity::Warning, settings::command(snapshot), message).fix(fix));
 }
 
-pub(super) fn version_skew(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn version_skew(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "CP001";
     let cluster = snapshot.cluster.as_ref();
     let Some(server) = cluster.and_then(|cluster| cluster.server_version.as_deref()) else {
@@ -169,19 +148,7 @@ pub(super) fn version_skew(snapshot: &Snapshot, report: &mut Report) {
         && new > old
         && cluster.is_some_and(|cluster| cluster.server_version_at.is_some());
     let severity = if is_to_come { Severity::Warning } else { Severity::Error };
-    let finding = Finding::new(ID, severity, at, message).fix(fix);
-    report.add(match cluster.and_then(|cluster| cluster.server_version_at.clone()) {
-        Some(image) => finding.step(image, "the API server of this host"),
-        None => finding,
-    });
-}
-
-/// `90 s`, `15 min`, `3 h`, `2 d`.
-fn duration(secs: u64) -> String {
-    match secs {
-        ..120 => format!("{secs} s"),
-        120..7_200 => format!("{} min", secs / 60),
-        7_200..172_800 => format!("{} h", secs / 3_600),
-        _ => format!("{} d", secs / 86_400),
-    }
+    let image = cluster.and_then(|cluster| cluster.server_version_at.clone());
+    let step = image.map(|image| (image, "the API server of this host"));
+    report.add(Finding::new(ID, severity, at, message).fix(fix).steps(step));
 }

@@ -3,18 +3,23 @@
 use super::{external, provider_id::given_provider_id};
 use crate::{
     kubelet::{
+        flags::FlagUse,
         label,
         location::Location,
-        machine::FileState,
+        machine::{FileState, Kubeconfig},
         snapshot::{CloudFacts, Lifecycle, Snapshot},
     },
-    rules::{Finding, Report, Severity, at, at::shortened, edit_value::edit_value},
+    rules::{Finding, Report, Severity, at, at::shortened},
 };
+
+/// The flag that gives the Node another name than the host's.
+fn hostname_override(snapshot: &Snapshot) -> Option<&FlagUse> {
+    snapshot.flags.last("hostname-override").filter(|used| !used.value.is_empty())
+}
 
 /// The name that the kubelet registers with: what it is made of, and where that is.
 pub(super) fn node_name(snapshot: &Snapshot) -> Option<(String, Location)> {
-    let overridden = snapshot.flags.last("hostname-override");
-    if let Some(used) = overridden.filter(|used| !used.value.is_empty()) {
+    if let Some(used) = hostname_override(snapshot) {
         let place = at::value_part(snapshot, used, 0, used.value.len());
         return Some((used.value.clone(), place));
     }
@@ -27,14 +32,13 @@ pub(super) fn node_argument(snapshot: &Snapshot) -> String {
     node_name(snapshot).map_or_else(|| "NODE".to_owned(), |(name, _)| name.trim().to_lowercase())
 }
 
-pub(super) fn name_mismatch(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn name_mismatch(snapshot: &Snapshot, report: &mut Report) {
     let Some((written, place)) = node_name(snapshot) else {
         report.not_checked("CL007", "the host's name");
         return;
     };
     let name = written.trim().to_lowercase();
-    let used = snapshot.flags.last("hostname-override");
-    let built_in = used.is_some_and(|used| at::is_built_in(snapshot, used.word));
+    let built_in = hostname_override(snapshot).is_some_and(|used| at::is_built_in(snapshot, used.word));
     // CL008 has a name that is no name.
     if !built_in && !is_placeholder(&name) {
         certificate_is_anothers(snapshot, report, &name, &place);
@@ -43,36 +47,24 @@ pub(super) fn name_mismatch(snapshot: &Snapshot, report: &mut Report) {
 }
 
 fn certificate_is_anothers(snapshot: &Snapshot, report: &mut Report, name: &str, place: &Location) {
-    let FileState::Present(kubeconfig) = &snapshot.machine.kubeconfig else {
-        return;
-    };
-    let Some(certificate) = &kubeconfig.certificate else {
+    let FileState::Present(Kubeconfig { certificate: Some(certificate), .. }) = &snapshot.machine.kubeconfig else {
         return;
     };
     let common_name = certificate.common_name.as_deref().unwrap_or_default();
-    let Some(known) = common_name.strip_prefix("system:node:") else {
+    let Some(known) = common_name.strip_prefix("system:node:").filter(|known| *known != name) else {
         return;
     };
-    if known == name {
-        return;
-    }
     let file = &certificate.at;
-    report.add(
-        Finding::new(
-            "CL007",
-            Severity::Error,
-            place.clone(),
-            format!(
-                "The Node's name will be {name}, but the kubelet's client certificate is for {known}. The API server lets \
-                 the kubelet change nothing but Node {known}, and refuses its requests."
-            ),
-        )
-        .step(file.clone(), format!("the certificate is for system:node:{known}"))
-        .fix(format!(
-            "If {known} is right, set it at {place}. If {name} is right, the kubelet needs a new certificate: remove {file} if \
-             there is a bootstrap kubeconfig with a valid token, else, on a worker, run kubeadm reset and kubeadm join."
-        )),
+    let message = format!(
+        "The Node's name will be {name}, but the kubelet's client certificate is for {known}. The API server lets the \
+         kubelet change nothing but Node {known}, and refuses its requests."
     );
+    let fix = format!(
+        "If {known} is right, set it at {place}. If {name} is right, the kubelet needs a new certificate: remove {file} if \
+         there is a bootstrap kubeconfig with a valid token, else, on a worker, run kubeadm reset and kubeadm join."
+    );
+    let finding = Finding::new("CL007", Severity::Error, place.clone(), message).fix(fix);
+    report.add(finding.step(file.clone(), format!("the certificate is for system:node:{known}")));
 }
 
 fn cloud_has_another(snapshot: &Snapshot, report: &mut Report, name: &str, place: &Location) {
@@ -92,36 +84,28 @@ fn cloud_has_another(snapshot: &Snapshot, report: &mut Report, name: &str, place
     }
     // cloud-init asked for the name when it set the instance up: the server may have been renamed since.
     let severity = if cloud.at.is_some() { Severity::Warning } else { Severity::Error };
-    let mut finding = Finding::new(
-        "CL007",
-        severity,
-        place.clone(),
-        format!(
-            "The Node's name will be {name}, but the cloud's name of this machine is {known}. The cloud controller looks \
-             for a server named {name}, finds none and may delete the Node."
-        ),
+    let message = format!(
+        "The Node's name will be {name}, but the cloud's name of this machine is {known}. The cloud controller looks for \
+         a server named {name}, finds none and may delete the Node."
     );
-    if let Some(file) = &cloud.at {
-        finding = finding.step(file.clone(), format!("cloud-init has the name {known} from the cloud"));
-    }
-    let finding = named(finding, snapshot, place, Some(known));
-    let fix = finding.fix.clone().unwrap_or_default();
-    report.add(finding.fix(format!(
-        "{fix} If the kubelet has registered as {name} already, it also needs a new client certificate, and that Node has \
-         to be deleted."
+    let file = cloud.at.clone().map(|file| (file, format!("cloud-init has the name {known} from the cloud")));
+    let finding = Finding::new("CL007", severity, place.clone(), message).steps(file);
+    report.add(named(finding, snapshot, place, Some(known)).and_fix(&format!(
+        "If the kubelet has registered as {name} already, it also needs a new client certificate, and that Node has to be \
+         deleted."
     )));
 }
 
 /// With what to do to give the Node a name: `right`, where it is known.
 fn named(finding: Finding, snapshot: &Snapshot, place: &Location, right: Option<&str>) -> Finding {
-    match (snapshot.flags.last("hostname-override").filter(|used| !used.value.is_empty()), right) {
+    match (hostname_override(snapshot), right) {
         (Some(used), Some(right)) => {
             let finding = finding.fix(format!("At {place} write --hostname-override={right}."));
             // Afterwards the Node of the old name would have to be deleted, and a new certificate is needed.
             if snapshot.lifecycle != Lifecycle::BeforeFirstStart {
                 return finding;
             }
-            edit_value(finding, snapshot, used, 0..used.value.len(), right)
+            finding.edits(at::replacement(snapshot, used, 0..used.value.len(), right))
         }
         _ => finding.fix(format!(
             "Before the kubelet starts for the first time, set the host's name with hostnamectl set-hostname {0}. Or give \
@@ -144,7 +128,7 @@ fn is_placeholder(name: &str) -> bool {
     matches!(name, "" | "localhost" | "localhost.localdomain" | "localhost4" | "localhost6" | "(none)")
 }
 
-pub(super) fn name_bad(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn name_bad(snapshot: &Snapshot, report: &mut Report) {
     let Some((written, place)) = node_name(snapshot) else {
         report.not_checked("CL008", "the host's name");
         return;
@@ -152,8 +136,7 @@ pub(super) fn name_bad(snapshot: &Snapshot, report: &mut Report) {
     let trimmed = written.trim();
     let name = trimmed.to_lowercase();
     let shown = shortened(trimmed);
-    let overrides = snapshot.flags.last("hostname-override").is_some_and(|used| !used.value.is_empty());
-    let subject = if overrides { "--hostname-override" } else { "The host's name" };
+    let subject = if hostname_override(snapshot).is_some() { "--hostname-override" } else { "The host's name" };
     let (severity, message) = if name.is_empty() {
         (Severity::Fatal, format!("{subject} is empty. The kubelet exits with 'empty hostname is invalid'."))
     } else if is_placeholder(&name) {
@@ -162,22 +145,18 @@ pub(super) fn name_bad(snapshot: &Snapshot, report: &mut Report) {
     } else if let Err(reason) = label::check_domain(&name) {
         (Severity::Error, format!("{subject} is '{shown}'. A Node's name {reason}: the API server refuses the Node."))
     } else if name.len() > 63 {
-        (
-            Severity::Error,
-            format!(
-                "{subject} is '{shown}' and has {} characters. The kubelet writes it into the label \
-                 kubernetes.io/hostname, which takes 63: the API server refuses the Node.",
-                name.len()
-            ),
-        )
+        let message = format!(
+            "{subject} is '{shown}' and has {} characters. The kubelet writes it into the label kubernetes.io/hostname, \
+             which takes 63: the API server refuses the Node.",
+            name.len()
+        );
+        (Severity::Error, message)
     } else if name != trimmed {
-        (
-            Severity::Warning,
-            format!(
-                "{subject} is '{shown}', and the kubelet calls the Node '{name}', in lower case. A cloud controller \
-                     that looks for '{shown}' does not find the Node."
-            ),
-        )
+        let message = format!(
+            "{subject} is '{shown}', and the kubelet calls the Node '{name}', in lower case. A cloud controller that looks \
+             for '{shown}' does not find the Node."
+        );
+        (Severity::Warning, message)
     } else {
         return;
     };

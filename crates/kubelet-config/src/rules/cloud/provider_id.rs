@@ -7,7 +7,7 @@ use crate::{
         location::Location,
         snapshot::{Lifecycle, Snapshot},
     },
-    rules::{Finding, Report, Severity, at, at::shortened, edit_value::edit_value},
+    rules::{Finding, Report, Severity, at, at::shortened},
 };
 
 /// The providerID that the kubelet gives its Node, and where it says so.
@@ -23,7 +23,7 @@ pub(super) fn given_provider_id(snapshot: &Snapshot) -> Option<(String, Location
 const AFTERWARDS: &str = "If the Node exists already, delete it before the kubelet starts again: the providerID of a \
                           Node cannot be changed.";
 
-pub(super) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
     let Some((id, place)) = given_provider_id(snapshot) else {
         return api::provider_id_absent(snapshot, report);
     };
@@ -65,10 +65,9 @@ pub(super) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
              wrong server."
         )
     };
-    let mut finding = Finding::new("CL005", Severity::Error, place.clone(), message);
-    if let Some(file) = cloud.ok().and_then(|cloud| cloud.at.as_ref()) {
-        finding = finding.step(file.clone(), "cloud-init has this machine's id from the cloud");
-    }
+    let file = cloud.ok().and_then(|cloud| cloud.at.clone());
+    let finding = Finding::new("CL005", Severity::Error, place.clone(), message)
+        .steps(file.map(|file| (file, "cloud-init has this machine's id from the cloud")));
     report.add(match right.filter(|right| malformed(right).is_none()) {
         Some(right) => {
             let finding =
@@ -76,7 +75,7 @@ pub(super) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
             match snapshot.flags.last("provider-id") {
                 // The Node would have to be deleted first.
                 _ if snapshot.lifecycle != Lifecycle::BeforeFirstStart => finding,
-                Some(used) => edit_value(finding, snapshot, used, 0..used.value.len(), right),
+                Some(used) => finding.edits(at::replacement(snapshot, used, 0..used.value.len(), &right)),
                 None => finding.edit(&place, Change::Text(right)),
             }
         }

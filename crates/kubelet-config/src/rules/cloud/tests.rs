@@ -355,11 +355,12 @@ fn cl009_points_at_the_label() {
     for (before, after) in [
         ("pool=blue,node-role.kubernetes.io/worker=,a=b", "pool=blue,a=b"),
         ("node-role.kubernetes.io/worker=,a=b,k8s.io/c=d", "a=b"),
-        ("node-role.kubernetes.io/worker=", ""),
     ] {
         let fixed = fixed_command(&host(&format!("--node-labels={before}")), &inputs("1.33.4"), "CL009");
         assert_eq!(fixed.unwrap(), format!("--node-labels={after}"), "{before}");
     }
+    let alone = host("--node-labels=node-role.kubernetes.io/worker=");
+    assert_eq!(fixed_command(&alone, &inputs("1.33.4"), "CL009").unwrap(), "");
     let two = of("--node-labels=kubernetes.io/role=x --node-labels sub.k8s.io/y=z", inputs("1.33.4"), "CL009");
     assert_eq!(two.len(), 2);
 }
@@ -424,7 +425,6 @@ fn cp001_follows_the_policy() {
 #[test]
 fn a_healthy_host_has_no_finding() {
     let report = judged("--cloud-provider=external --provider-id=hcloud://4711", inputs("1.36.3"), |_| ());
-    let ours: Vec<_> =
-        report.findings.iter().filter(|finding| super::RULES.iter().any(|(id, _)| *id == finding.rule)).collect();
+    let ours: Vec<_> = report.findings.iter().filter(|one| ["CL", "CP"].contains(&&one.rule[..2])).collect();
     assert!(ours.is_empty(), "{ours:?}");
 }

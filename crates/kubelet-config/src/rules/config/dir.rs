@@ -5,7 +5,7 @@ use super::{ConfigFile, ConfigFileState, Finding, Lifecycle, Location, Report, S
 /// The environment variable without which 1.28 and 1.29 refuse the flag.
 const ALPHA: &str = "KUBELET_CONFIG_DROPIN_DIR_ALPHA";
 
-pub(super) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
     let Some(used) = snapshot.flags.last("config-dir").filter(|used| !used.value.is_empty()) else {
         return;
     };
@@ -34,32 +34,25 @@ pub(super) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-pub(super) fn ignored(snapshot: &Snapshot, report: &mut Report) {
-    for file in &snapshot.config.files {
-        if file.state != ConfigFileState::Ignored {
-            continue;
-        }
-        let name: &str = &file.at.file;
-        let folder = snapshot.flags.value("config-dir").unwrap_or_default();
-        let is_folder = name == folder;
-        let looks_like_one = [".yaml", ".yml", ".json"].iter().any(|suffix| name.to_lowercase().ends_with(suffix));
-        let (severity, message, fix) = if is_folder {
+pub(in crate::rules) fn ignored(snapshot: &Snapshot, report: &mut Report) {
+    /// What people write instead of `.conf`.
+    const USUAL: [&str; 3] = [".yaml", ".yml", ".json"];
+    let folder = snapshot.flags.value("config-dir").unwrap_or_default();
+    for file in snapshot.config.files.iter().filter(|file| file.state == ConfigFileState::Ignored) {
+        let name = &*file.at.file;
+        let bare = USUAL.iter().find_map(|end| name.strip_suffix(end));
+        let severity = if bare.is_some() || name == folder { Severity::Warning } else { Severity::Info };
+        let (message, fix) = if name == folder {
             (
-                Severity::Warning,
                 format!("{name} is a link or a file, and --config-dir takes a folder: the kubelet reads nothing in it"),
                 format!("at {}: write the folder's real path, or end the path with a slash", file.declared),
             )
         } else {
-            let severity = if looks_like_one { Severity::Warning } else { Severity::Info };
             (
-                severity,
                 format!(
                     "the kubelet does not read {name}: of --config-dir it reads only files whose name ends in .conf"
                 ),
-                format!(
-                    "mv {name} {}.conf, or delete it",
-                    name.trim_end_matches(".yaml").trim_end_matches(".yml").trim_end_matches(".json")
-                ),
+                format!("mv {name} {}.conf, or delete it", bare.unwrap_or(name)),
             )
         };
         report.add(Finding::new("CF004", severity, Location::file(name), message).fix(fix));

@@ -65,7 +65,7 @@ fn find<'a>(snapshot: &'a Snapshot, at: &Location) -> Option<Found<'a>> {
     while let Some((map, holder)) = maps.pop() {
         for (index, entry) in map.entries().iter().enumerate() {
             if entry.at == *at {
-                return (!entry.merged).then_some(Found { map, holder, index });
+                return Some(Found { map, holder, index });
             }
             maps.push((&entry.node, Some(entry)));
         }
@@ -96,6 +96,22 @@ impl Found<'_> {
             && line(Some(self.index + 1)) != Some(entry.at.line)
             && self.holder.is_none_or(|holder| holder.at.line < entry.at.line)
             && (!self.is_in_braces() || self.map.at.line < entry.at.line)
+    }
+}
+
+/// What gives a field this value: where it is written, or, of the first level, as a new one in the file of `--config`.
+pub(in crate::rules) fn set(snapshot: &Snapshot, path: &str, value: &str) -> Option<(Location, Change)> {
+    if let Some(entry) = snapshot.config.entry(path) {
+        let at = &entry.node.at;
+        return (at.width > 0).then(|| (at.clone(), Change::Text(quoted(entry, value))));
+    }
+    let file = snapshot.config.files.iter().find(|file| !file.drop_in && !path.contains('.'))?;
+    let root = file.document.as_ref()?;
+    let first = &root.entries().first()?.at;
+    if (first.line, first.column) == (root.at.line, root.at.column) {
+        Some((file.at.clone(), Change::Append(format!("{path}: {value}"))))
+    } else {
+        addition(snapshot, first, path, value)
     }
 }
 
@@ -130,11 +146,7 @@ pub(in crate::rules) fn addition(
 ) -> Option<(Location, Change)> {
     let found = find(snapshot, key)?;
     let indent = " ".repeat(usize::try_from(key.column).ok()?.checked_sub(1)?);
-    let quote = if is_quoted(found.entry()) { "\"" } else { "" };
-    // In JSON every text is quoted.
-    let is_text = !quote.is_empty() && serde_json::from_str::<serde_json::Value>(value).is_err();
-    let value = if is_text { format!("\"{value}\"") } else { value.to_owned() };
-    let field = format!("{quote}{field}{quote}: {value}");
+    let field = format!("{}: {}", quoted(found.entry(), field), quoted(found.entry(), value));
     Some(match found.is_in_braces() {
         true if found.has_own_line() => (key.clone(), Change::Above(format!("{indent}{field},"))),
         true => (key.at(key.line, key.column, 0), Change::Text(format!("{field}, "))),
@@ -148,10 +160,12 @@ pub(in crate::rules) fn addition(
 /// What writes another name for the field whose key is there.
 pub(in crate::rules) fn renaming(snapshot: &Snapshot, key: &Location, name: &str) -> Option<(Location, Change)> {
     let found = find(snapshot, key)?;
-    let quote = if is_quoted(found.entry()) { "\"" } else { "" };
-    (key.width > 0).then(|| (key.clone(), Change::Text(format!("{quote}{name}{quote}"))))
+    (key.width > 0).then(|| (key.clone(), Change::Text(quoted(found.entry(), name))))
 }
 
-fn is_quoted(entry: &Entry) -> bool {
-    usize::try_from(entry.at.width).is_ok_and(|width| width > entry.key.chars().count())
+/// A key or a value as one writes it beside this entry: in JSON, whose keys have quotes, every text has them.
+fn quoted(entry: &Entry, text: &str) -> String {
+    let is_in_quotes = usize::try_from(entry.at.width).is_ok_and(|width| width > entry.key.chars().count());
+    let is_text = serde_json::from_str::<serde_json::Value>(text).is_err();
+    if is_in_quotes && is_text { format!("\"{text}\"") } else { text.to_owned() }
 }

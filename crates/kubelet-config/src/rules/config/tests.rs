@@ -1,5 +1,5 @@
 use crate::{
-    kubelet::{resolve::Inputs, snapshot::Lifecycle, tree::MemoryTree},
+    kubelet::{config::fields::Kind, resolve::Inputs, snapshot::Lifecycle, tree::MemoryTree},
     rules::tests::support::{DROP_IN, carets, findings_with, fixed, found, kubeadm},
 };
 
@@ -66,7 +66,7 @@ fn a_fix_names_a_setting_as_it_is_written_at_its_place() {
         (with("authentication:\n  anonymous:\n    enabled: true\n"), "AU007", "write enabled: false instead"),
         (misspelt, "CF002", "write clientCAFile: "),
         (with("authorization:\n  mode: AlwaysAllow\n"), "AU008", "write mode: Webhook instead"),
-        (flag("--image-gc-high-threshold=70"), "CF007", "write --image-gc-low-threshold=50"),
+        (with("imageGCLowThresholdPercent: 90\n"), "CF007", "write imageGCLowThresholdPercent: 80 instead"),
         (flag("--eviction-soft=memory.available<1Gi"), "CF007", "to --eviction-soft-grace-period"),
         (flag("--eviction-hard=memory.available<10Mi,nodefs.available<5%"), "RS003", "write memory.available<100Mi"),
     ] {
@@ -111,14 +111,14 @@ fn other_unknown_fields_are_warnings() {
 fn a_threshold_of_the_image_garbage_collector_gets_its_counterpart() {
     let fixed = |tree: &MemoryTree| fixed(tree, &Inputs::default(), "CF007");
     let high = "imageGCHighThresholdPercent: 70\n";
-    assert_eq!(fixed(&with(high)), [text(&format!("imageGCLowThresholdPercent: 50\n{high}"))]);
-    assert_eq!(fixed(&with("imageGCLowThresholdPercent: 90\n")), [text("")]);
+    assert_eq!(fixed(&with(high)), [format!("{}imageGCLowThresholdPercent: 65\n", text(high))]);
+    assert_eq!(fixed(&with("imageGCLowThresholdPercent: 90\n")), [text("imageGCLowThresholdPercent: 80\n")]);
     let json = "{\"kind\": \"KubeletConfiguration\", \"apiVersion\": \"kubelet.config.k8s.io/v1beta1\", \"imageGCHighThresholdPercent\": 30}\n";
-    let right = json.replace("\"imageGCHigh", "\"imageGCLowThresholdPercent\": 25, \"imageGCHigh");
+    let right = json.replace("{\"kind", "{\"imageGCLowThresholdPercent\": 25, \"kind");
     assert_eq!(fixed(&kubeadm().file(CONFIG, json)), [right]);
     let flag = |words: &str| format!("KUBELET_EXTRA_ARGS={words}\n");
-    let tree = kubeadm().file("/etc/default/kubelet", flag("--v=2 --image-gc-high-threshold=70"));
-    assert_eq!(fixed(&tree), [flag("--v=2 --image-gc-low-threshold=50 --image-gc-high-threshold=70")]);
+    let tree = kubeadm().file("/etc/default/kubelet", flag("--v=2 --image-gc-low-threshold=90"));
+    assert_eq!(fixed(&tree), [flag("--v=2 --image-gc-low-threshold=80")]);
     // Which of the two is wrong is not known.
     assert_eq!(fixed(&with("imageGCLowThresholdPercent: 60\nimageGCHighThresholdPercent: 50\n")), [""; 0]);
 }
@@ -196,6 +196,17 @@ fn a_field_newer_than_the_kubelet_is_ignored() {
     assert_eq!(fixed(&tree, &version("1.30.4"), "CF008"), [text("rotateCertificates: true\n")]);
     assert!(found(&tree, version("1.30.4"), "CF002").is_empty());
     assert!(found(&tree, version("1.31.0"), "CF008").is_empty());
+}
+
+#[test]
+fn every_line_of_the_limits_is_a_setting_with_numbers_or_words() {
+    let rows: Vec<[&str; 2]> = crate::kubelet::table::rows(super::limits::LIMITS).collect();
+    assert_eq!(rows.len(), 23);
+    for [path, taken] in rows {
+        let field = crate::kubelet::config::fields::find(path);
+        let is_number = taken.split_once("..").is_some_and(|(least, _)| least.parse::<i64>().is_ok());
+        assert_eq!(field.map(|field| field.kind == Kind::String), Some(!is_number), "{path} {taken}");
+    }
 }
 
 #[test]

@@ -2,10 +2,8 @@
 
 use super::{
     Certificate, ClientCredential, FileState, Finding, Kubeconfig, Lifecycle, Report, Severity, Snapshot,
-    access::{cause, edited},
     can_bootstrap, settings,
 };
-use crate::edit::Change;
 
 const ROTATE: &str = "rotateCertificates";
 
@@ -32,7 +30,7 @@ fn is_overdue(certificate: &Certificate, now: i64) -> bool {
 }
 
 /// AU002.
-pub(super) fn client_certificate(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn client_certificate(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "AU002";
     let Some(kubeconfig) = kubeconfig(snapshot) else {
         return;
@@ -106,13 +104,10 @@ fn judge(snapshot: &Snapshot, certificate: &Certificate, now: i64) -> Option<(Se
 }
 
 /// AU003.
-pub(super) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "AU003";
     if settings::are_managed(snapshot) {
         return;
-    }
-    if !settings::are_known(snapshot) {
-        return report.not_checked(ID, settings::COMMAND);
     }
     let Some(kubeconfig) = kubeconfig(snapshot) else {
         return;
@@ -125,15 +120,10 @@ pub(super) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
     if snapshot.settings.bool(ROTATE) == Some(true) {
         return;
     }
-    if settings::is_default(snapshot, ROTATE) {
-        if settings::are_to_come(snapshot) {
-            return report.not_checked(ID, "the kubelet's configuration, which is still to be written");
-        }
-        // CF002 says it already, and better: the line is there, only its name is wrong.
-        let is_misspelt = snapshot.config.unknown.iter().any(|field| field.meant == Some(ROTATE));
-        if is_misspelt {
-            return;
-        }
+    // CF002 says it already, and better: the line is there, only its name is wrong.
+    let is_misspelt = snapshot.config.unknown.iter().any(|field| field.meant == Some(ROTATE));
+    if is_misspelt && settings::is_default(snapshot, ROTATE) {
+        return;
     }
     let when = match &kubeconfig.certificate {
         Some(certificate) => format!("expires at {}", day(certificate.not_after_secs)),
@@ -142,21 +132,15 @@ pub(super) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
     let message = format!(
         "{}: the kubelet does not renew its client certificate. It {when} ({holder}), and the API server refuses the \
          kubelet from then on.",
-        cause(snapshot, ROTATE, "--rotate-certificates", "false")
+        settings::shown(snapshot, ROTATE)
     );
-    let fix = settings::edit(snapshot, ROTATE, "rotateCertificates: true", "--rotate-certificates=true");
-    let at = settings::place(snapshot, ROTATE);
-    let finding = Finding::new(ID, Severity::Warning, at, message).fix(fix);
+    let finding = Finding::new(ID, Severity::Warning, settings::place(snapshot, ROTATE), message);
     let finding = finding.step(kubeconfig.at.clone(), "the kubeconfig has a client certificate");
-    let file = settings::config_file(snapshot).filter(|file| !file.file.ends_with(".json"));
-    report.add(match file.filter(|_| settings::is_default(snapshot, ROTATE)) {
-        Some(file) => finding.edit(file, Change::Append("rotateCertificates: true".to_owned())),
-        None => edited(finding, snapshot, ROTATE, "rotate-certificates", "true"),
-    });
+    report.add(settings::set(finding, snapshot, ROTATE, "true"));
 }
 
 /// AU010.
-pub(super) fn serving_certificate(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn serving_certificate(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "AU010";
     let (at, message) = match &snapshot.machine.serving_certificate {
         FileState::NotAsked => return,

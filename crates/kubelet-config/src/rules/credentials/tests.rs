@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::{
     super::{
-        kernel, lint, network, runtime,
+        lint,
         tests::{
             hosts,
             support::{findings_with, found, kubeadm, says, with_settings},
@@ -100,11 +100,7 @@ fn lose_kubeconfig(snapshot: &mut Snapshot) {
 fn a_healthy_host_has_no_finding_of_these_families() {
     let all: Vec<String> = findings_with(&kubeadm(), Inputs::default())
         .into_iter()
-        .filter(|finding| {
-            let families = [RULES, kernel::RULES, network::RULES, runtime::RULES];
-            let mut rules = families.into_iter().flatten();
-            rules.any(|(id, _)| *id == finding.rule)
-        })
+        .filter(|finding| ["AU", "KN", "NW", "RT"].contains(&&finding.rule[..2]))
         .map(|finding| format!("{} {}", finding.rule, finding.message))
         .collect();
     assert!(all.is_empty(), "{all:?}");

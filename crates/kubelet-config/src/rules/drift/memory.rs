@@ -1,6 +1,9 @@
 //! The unit on disk beside the unit in systemd's memory, as D-Bus tells of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use super::Differences;
 use crate::{
@@ -105,41 +108,28 @@ pub(super) fn words(snapshot: &Snapshot, loaded: &Loaded) -> Vec<String> {
     let mut variables: BTreeMap<&str, &str> =
         loaded.manager_environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     variables.extend(loaded.environment.iter().filter_map(|entry| entry.split_once('=')));
+    let read = snapshot.unit.env_files.iter().map(|file| (file.path.to_string_lossy(), &file.assignments));
+    let unread = snapshot.unread_files.iter().map(|file| (file.at.file.to_string().into(), &file.assignments));
+    let files: Vec<(Cow<'_, str>, &Vec<Assignment>)> = read.chain(unread).collect();
     for (pattern, _) in &loaded.environment_files {
-        let read = snapshot
-            .unit
-            .env_files
-            .iter()
-            .filter(|file| is_match(pattern, &file.path.to_string_lossy()))
-            .flat_map(|file| &file.assignments);
-        let unread = snapshot
-            .unread_files
-            .iter()
-            .filter(|file| is_match(pattern, &file.at.file))
-            .flat_map(|file| &file.assignments);
-        variables.extend(read.chain(unread).map(|one| (one.name.as_str(), one.value.as_str())));
+        let matching = files.iter().filter(|(path, _)| is_match(pattern, path));
+        variables.extend(matching.flat_map(|(_, assignments)| *assignments).map(|one| (&*one.name, &*one.value)));
     }
-    loaded.exec_start.iter().flatten().flat_map(|word| expand(word, &variables)).collect()
+    loaded.exec_start.iter().flatten().map(|word| expand(word, &variables)).collect()
 }
 
-fn expand(word: &str, variables: &BTreeMap<&str, &str>) -> Vec<String> {
-    let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if let Some(name) = word.strip_prefix('$').filter(|name| is_name(name)) {
-        let value = variables.get(name).copied().unwrap_or_default();
-        return value.split_whitespace().map(|word| word.trim_matches(['"', '\'']).to_owned()).collect();
+/// A word with the values of its variables, not split.
+fn expand(word: &str, variables: &BTreeMap<&str, &str>) -> String {
+    let value = |name: &str| variables.get(name).copied().unwrap_or_default();
+    if let Some(name) = word.strip_prefix('$').filter(|name| !name.starts_with('{')) {
+        return value(name).to_owned();
     }
-    let mut text = String::new();
-    let mut rest = word;
-    while let Some(start) = rest.find("${") {
-        let (before, after) = rest.split_at(start);
-        text.push_str(before);
-        let Some(end) = after.find('}') else {
-            rest = after;
-            break;
-        };
-        text.push_str(variables.get(&after[2..end]).copied().unwrap_or_default());
-        rest = &after[end + 1..];
+    let mut parts = word.split("${");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (name, rest) = part.split_once('}').unwrap_or(("", part));
+        text.push_str(value(name));
+        text.push_str(rest);
     }
-    text.push_str(rest);
-    vec![text]
+    text
 }

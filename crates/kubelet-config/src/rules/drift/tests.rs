@@ -65,7 +65,7 @@ fn what_is_loaded_as_it_is_on_disk_is_silent() {
 fn a_new_drop_in_with_the_wanted_flag_is_an_error_though_systemd_sees_no_need_to_reload() {
     let drop_in = "[Service]\nEnvironment=\"KUBELET_KUBEADM_ARGS=--cloud-provider=external\"\n";
     let bare = kubeadm().without("/var/lib/kubelet/kubeadm-flags.env");
-    insta::assert_snapshot!(stale(&bare, &bare.clone().file(OWN, drop_in)).join("\n"), @r"error /etc/systemd/system/kubelet.service.d/20-cloud.conf:2: systemd has not loaded /etc/systemd/system/kubelet.service.d/20-cloud.conf as it is now: the drop-in is new, KUBELET_KUBEADM_ARGS is not set in memory; a restart keeps the old settings. Only on disk: --cloud-provider=external");
+    insta::assert_snapshot!(stale(&bare, &bare.clone().file(OWN, drop_in)).join("\n"), @r"error /etc/systemd/system/kubelet.service.d/20-cloud.conf:2: systemd has not loaded /etc/systemd/system/kubelet.service.d/20-cloud.conf as it is now: the drop-in is new, KUBELET_KUBEADM_ARGS is not set in memory; a restart keeps the old settings. Lost: --cloud-provider=external");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::{
     rules::{Finding, Report, Severity, at},
 };
 
-pub(super) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
     let mut seen: BTreeMap<&str, Vec<&FlagUse>> = BTreeMap::new();
     for used in uses(snapshot).filter(|used| used.spec.is_some()) {
         seen.entry(&used.name).or_default().push(used);

@@ -34,7 +34,7 @@ enum Refusal {
     Locked(Minor),
 }
 
-pub(super) fn feature_gate(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn feature_gate(snapshot: &Snapshot, report: &mut Report) {
     // OpenShift's kubelet only logs a warning (okd-project/okd#1793).
     if cloud::is_openshift(snapshot) {
         return;

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-pub(super) fn stray(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn stray(snapshot: &Snapshot, report: &mut Report) {
     if snapshot.command.launcher == Launcher::Script {
         return;
     }

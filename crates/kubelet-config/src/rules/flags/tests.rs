@@ -309,7 +309,7 @@ fn a_flag_whose_value_is_in_braces_stands_in_the_unit() {
 
 #[test]
 fn a_healthy_host_has_no_finding() {
-    for (rule, _) in super::RULES {
+    for rule in ["FL001", "FL002", "FL003", "FL004", "FL005", "FL006", "SD016"] {
         assert_eq!(found(&kubeadm(), version("1.36.3"), rule), [""; 0], "{rule}");
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     rules::{Finding, Report, Severity, at},
 };
 
-pub(super) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
     let minor = snapshot.version.as_ref().map(|version| version.minor);
     for used in uses(snapshot) {
         // A flag that this release does not know is FL001's or FL002's.

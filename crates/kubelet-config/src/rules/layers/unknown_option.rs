@@ -1,6 +1,6 @@
 //! SD029: keys of a configuration file of k3s or RKE2 that are none of its options.
 
-use super::{rename, with_argument};
+use super::{rename, with_argument, with_lost};
 use crate::{
     edit::{Change, Edit},
     kubelet::{
@@ -16,7 +16,7 @@ use crate::{
 /// The releases whose options are in `options.txt`.
 const RELEASES: std::ops::RangeInclusive<Minor> = Minor(24)..=Minor(36);
 
-pub(super) fn unknown_option(snapshot: &Snapshot, report: &mut Report) {
+pub(in crate::rules) fn unknown_option(snapshot: &Snapshot, report: &mut Report) {
     for unknown in &snapshot.command.unknown_options {
         report.add(finding(snapshot, unknown));
     }
@@ -40,15 +40,17 @@ fn finding(snapshot: &Snapshot, unknown: &UnknownOption) -> Finding {
     let version = snapshot.version.as_ref();
     let is_listed = version.is_some_and(|version| RELEASES.contains(&version.minor));
     let may_know = !is_listed && (version.is_some() || unknown.is_fatal);
-    let (severity, result) = match (unknown.is_fatal, lost.is_empty()) {
-        (true, _) if may_know => (
-            Severity::Warning,
-            format!("a {program} that does not know it exits with `flag provided but not defined: -{key}`."),
-        ),
-        _ if may_know => (Severity::Warning, format!("a {program} that does not know it skips the key.")),
-        (true, _) => (Severity::Fatal, format!("it exits with `flag provided but not defined: -{key}`.")),
-        (false, true) => (Severity::Warning, format!("{program} skips the key.")),
-        (false, false) => (Severity::Error, format!("{program} skips the key, and the kubelet gets nothing of it.")),
+    let who = if may_know { &format!("a {program} that does not know it") } else { program };
+    let result = if unknown.is_fatal {
+        format!("{who} exits with `flag provided but not defined: -{key}`.")
+    } else {
+        format!("{who} skips the key, and the kubelet gets nothing of it.")
+    };
+    let severity = match (unknown.is_fatal, lost.is_empty()) {
+        _ if may_know => Severity::Warning,
+        (true, _) => Severity::Fatal,
+        (false, true) => Severity::Warning,
+        (false, false) => Severity::Error,
     };
     let hint = match unknown.meant {
         Some(meant) => format!(" Did you mean {meant}?"),
@@ -67,15 +69,7 @@ fn finding(snapshot: &Snapshot, unknown: &UnknownOption) -> Finding {
     if may_know {
         finding.edits.clear();
     }
-    let flags: Vec<&str> = lost.iter().map(|(flag, _)| flag.as_str()).collect();
-    if !flags.is_empty() {
-        finding.message = format!("{} Lost: {}", finding.message, shortened(&flags.join(" ")));
-    }
-    for (flag, at) in lost.into_iter().take(super::MAX_STEPS) {
-        finding = finding.step(at.clone(), format!("{} does not reach the kubelet", shortened(&flag)));
-        finding.lost_flags.push(flag);
-    }
-    finding
+    with_lost(finding, &lost)
 }
 
 /// The key gets the name that was meant; items that the kubelet would refuse are named, too.

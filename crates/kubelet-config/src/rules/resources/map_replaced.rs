@@ -2,36 +2,38 @@
 
 use std::collections::BTreeMap;
 
+use super::{add_pairs, sign, with_argument};
 use crate::{
     kubelet::{effective::From, snapshot::Snapshot},
-    rules::{Finding, Report, Severity},
+    rules::{Finding, Report, Severity, settings},
 };
 
-/// The maps that have a flag which empties them at its first use, the flag, and what is between key and value;
-/// `LangleSeparatedMapStringString` and `MapStringString` of k8s.io/component-base.
-const MAPS: [(&str, &str, char); 6] = [
-    ("evictionHard", "eviction-hard", '<'),
-    ("evictionMinimumReclaim", "eviction-minimum-reclaim", '='),
-    ("evictionSoft", "eviction-soft", '<'),
-    ("evictionSoftGracePeriod", "eviction-soft-grace-period", '='),
-    ("kubeReserved", "kube-reserved", '='),
-    ("systemReserved", "system-reserved", '='),
+/// The maps that have a flag which empties them at its first use: `LangleSeparatedMapStringString` and `MapStringString`
+/// of k8s.io/component-base.
+const MAPS: [&str; 6] = [
+    "evictionHard",
+    "evictionMinimumReclaim",
+    "evictionSoft",
+    "evictionSoftGracePeriod",
+    "kubeReserved",
+    "systemReserved",
 ];
 
-pub(super) fn map_replaced(snapshot: &Snapshot, report: &mut Report) {
-    for (field, flag, sign) in MAPS {
-        let Some(entry) = snapshot.config.entry(field) else {
+pub(in crate::rules) fn map_replaced(snapshot: &Snapshot, report: &mut Report) {
+    for field in MAPS {
+        let (Some(entry), Some(flag)) = (snapshot.config.entry(field), settings::flag_of(field)) else {
             continue;
         };
         let effective = snapshot.settings.map(field);
         let text = |map: &BTreeMap<&str, &str>| {
+            let sign = sign(field);
             let pairs: Vec<String> = map.iter().map(|(key, value)| format!("{key}{sign}{value}")).collect();
             pairs.join(",")
         };
         let values: Vec<_> =
             entry.node.entries().iter().filter_map(|one| Some((one.key.as_str(), one.node.text()?))).collect();
         let in_file: BTreeMap<&str, &str> = values.iter().map(|(key, value)| (*key, value.as_str())).collect();
-        let missing: BTreeMap<&str, &str> = in_file
+        let missing: Vec<(&str, &str)> = in_file
             .iter()
             .filter(|(key, _)| !effective.contains_key(**key))
             .map(|(key, value)| (*key, *value))
@@ -45,17 +47,16 @@ pub(super) fn map_replaced(snapshot: &Snapshot, report: &mut Report) {
             );
             Finding::new("RS007", Severity::Warning, entry.at.clone(), message)
         };
-        match snapshot.settings.get(field).map(|setting| &setting.from) {
+        match settings::from(snapshot, field) {
             Some(From::Distribution) if in_file != effective => {
                 let program = snapshot.command.launcher.rancher_name().unwrap_or_default();
                 let finding = finding(&format!("the flag --{flag} that {program} itself passes before 1.32"));
-                report.add(super::with_argument(finding, snapshot, &format!("{flag}={}", text(&in_file))));
+                report.add(with_argument(finding, snapshot, &format!("{flag}={}", text(&in_file))));
             }
             Some(From::Flag(by)) if !missing.is_empty() => {
                 let finding = finding(&format!("the flag --{flag} ({by})"));
-                let finding = super::append_to_flag(finding, snapshot, flag, &text(&missing));
-                let finding = finding.step(by.clone(), format!("--{flag} is given here"));
-                report.add(finding);
+                let finding = add_pairs(finding, snapshot, field, &missing);
+                report.add(finding.step(by.clone(), format!("--{flag} is given here")));
             }
             _ => {}
         }

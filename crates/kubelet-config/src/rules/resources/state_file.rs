@@ -7,31 +7,28 @@ use crate::{
     rules::{Finding, Report, Severity, settings},
 };
 
-pub(super) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
-    if !super::is_judgeable(snapshot, report, "RS006") {
-        return;
-    }
+pub(in crate::rules) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
     let unit = &snapshot.unit.name;
     let commands = snapshot.unit.settings.get(&("Service".to_owned(), "ExecStartPre".to_owned()));
     let commands = commands.map(|commands| commands.value.as_str());
-    for (field, default) in [("cpuManagerPolicy", "none"), ("memoryManagerPolicy", "None")] {
-        let Some(state) = snapshot.machine.state_policies.get(field) else {
+    for field in ["cpuManagerPolicy", "memoryManagerPolicy"] {
+        let Some((state, policy)) = snapshot.machine.state_policies.get(field).zip(snapshot.settings.text(field))
+        else {
             continue;
         };
         let file = &state.at.file;
         let name = Path::new(&**file).file_name().unwrap_or_default().to_string_lossy();
         // OpenShift's unit removes the file before each start.
         let is_removed = commands.is_some_and(|commands| commands.contains(&*name));
-        let policy = snapshot.settings.text(field).unwrap_or(default);
         if is_removed || policy == state.value {
             continue;
         }
-        let by_default = if settings::is_default(snapshot, field) { " (the default)" } else { "" };
         let severity = if commands.is_some_and(may_remove_it) { Severity::Warning } else { Severity::Fatal };
         let unless = if severity == Severity::Warning { ", unless ExecStartPre= removes the file" } else { "" };
         let message = format!(
-            "{field} is {policy}{by_default}, but {file} was written with policy {old}. The kubelet exits at its start \
-             ('configured policy \"{policy}\" differs from state checkpoint policy \"{old}\"'){unless}.",
+            "{}, but {file} was written with policy {old}. The kubelet exits at its start ('configured policy \
+             \"{policy}\" differs from state checkpoint policy \"{old}\"'){unless}.",
+            settings::shown(snapshot, field),
             old = state.value
         );
         let fix = format!("Drain the node, then systemctl stop {unit}; rm {file}; systemctl start {unit}");
@@ -43,34 +40,14 @@ pub(super) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-/// Programs that people let run before the kubelet, and that remove no file but those on their command line.
-const PROGRAMS: [&str; 16] = [
-    "chmod",
-    "chown",
-    "cp",
-    "echo",
-    "iptables",
-    "ln",
-    "mkdir",
-    "modprobe",
-    "mount",
-    "restorecon",
-    "rm",
-    "sleep",
-    "swapoff",
-    "sysctl",
-    "systemctl",
-    "true",
-];
-
-/// Whether commands may remove a state file without its name: by a pattern, or in a script. They are joined by blanks.
+/// Whether commands may remove a state file without its name: by a pattern, in a script, or in a directory that they name.
+/// They are joined by blanks.
 fn may_remove_it(commands: &str) -> bool {
-    let mut words = commands.split_whitespace().enumerate();
+    const PACKAGED: [&str; 4] = ["/bin", "/sbin", "/usr/bin", "/usr/sbin"];
+    let mut words = commands.split_whitespace().map(|word| word.trim_start_matches(['-', '+', '!', '@', ':']));
     commands.contains("_state")
-        || words.any(|(index, word)| {
-            let word = word.trim_start_matches(['-', '+', '!', '@', ':']);
-            let (folder, name) = word.rsplit_once('/').unwrap_or(("", word));
-            let is_program = index == 0 || folder.ends_with("bin") || folder.starts_with("/opt");
-            matches!(name.rsplit_once('.'), Some((_, "sh"))) || is_program && !PROGRAMS.contains(&name)
+        || words.any(|word| {
+            let (directory, name) = word.rsplit_once('/').unwrap_or(("", word));
+            word.starts_with('/') && !PACKAGED.contains(&directory) || name.ends_with("sh")
         })
 }

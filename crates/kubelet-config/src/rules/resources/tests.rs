@@ -61,7 +61,7 @@ fn one_threshold_alone_takes_the_others_away() {
     assert!(found.starts_with("warning /var/lib/kubelet/config.yaml:5: "), "{found}");
     assert!(found.contains("memory.available and nodefs.available have no threshold"), "{found}");
     let finding = findings_with(&tree, Inputs::default()).into_iter().find(|finding| finding.rule == "RS002").unwrap();
-    assert!(finding.fix.unwrap().contains("memory.available: \"100Mi\""));
+    assert!(finding.fix.unwrap().contains("memory.available: 100Mi and nodefs.available: 10%"));
     let memory_only = with("evictionHard: {memory.available: 100Mi}\n");
     assert!(one(&memory_only, "RS002").contains("The disk fills up"));
     for fine in [

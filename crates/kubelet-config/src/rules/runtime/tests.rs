@@ -2,7 +2,7 @@ use super::{
     super::tests::support::{kubeadm, says, with_settings},
     *,
 };
-use crate::kubelet::{layers::Launcher, resolve::Inputs, tree::MemoryTree};
+use crate::kubelet::{effective::From, layers::Launcher, resolve::Inputs, tree::MemoryTree};
 
 const CONFIG: &str = "/etc/containerd/config.toml";
 const SYSTEMD: &str =
@@ -71,7 +71,7 @@ fn defaults_on_either_side_are_called_defaults() {
     snapshot.config.files.clear();
     let found = says(&snapshot, "RT003");
     let command =
-        "error /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:7: cgroupDriver is cgroupfs, the default";
+        "error /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:7: cgroupDriver is cgroupfs by default";
     assert!(found[0].starts_with(command), "{found:?}");
 
     let bare = kubeadm().file(CONFIG, "version = 2\n");
@@ -174,9 +174,7 @@ fn cgroup_v1_is_judged_by_version_and_setting() {
 fn the_kubelets_file_gets_the_runtimes_driver() {
     const FILE: &str = "/var/lib/kubelet/config.yaml";
     let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
-    for (before, after) in
-        [("cgroupDriver: cgroupfs\n", "cgroupDriver: \"systemd\"\n"), ("", "cgroupDriver: systemd\n")]
-    {
+    for (before, after) in [("cgroupDriver: cgroupfs\n", "cgroupDriver: systemd\n"), ("", "cgroupDriver: systemd\n")] {
         let tree = kubeadm().file(CONFIG, SYSTEMD).file(FILE, format!("{head}{before}"));
         let judge = |tree: &dyn crate::kubelet::tree::Tree| {
             crate::rules::lint(&crate::kubelet::resolve::resolve(tree, inputs("1.30.1", Some("1.7.2"))))
