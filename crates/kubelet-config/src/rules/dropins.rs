@@ -10,22 +10,8 @@ use crate::kubelet::{
     systemd::{Event, EventKind, NotADropIn},
 };
 
-/// Endings that package managers and editors give to what they set aside.
-const SET_ASIDE: &[&str] = &[
-    ".dpkg-old",
-    ".dpkg-dist",
-    ".dpkg-new",
-    ".dpkg-tmp",
-    ".rpmnew",
-    ".rpmsave",
-    ".rpmorig",
-    ".ucf-old",
-    ".ucf-dist",
-    ".ucf-new",
-    ".swp",
-    ".swo",
-    "~",
-];
+/// How the endings begin that package managers and editors give to what they set aside (`.dpkg-old`, `.swp`).
+const SET_ASIDE: &[&str] = &["dpkg-", "rpmnew", "rpmorig", "rpmsave", "ucf-", "swo", "swp"];
 
 pub(super) fn ignored(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
@@ -40,14 +26,19 @@ fn not_read(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, reason: N
     let file = &*event.at.file;
     let name = file.rsplit('/').next().unwrap_or(file);
     let unit = &snapshot.unit.name;
-    let is_conf = std::path::Path::new(name).extension().is_some_and(|end| end == "conf");
-    let usual = match reason {
-        NotADropIn::Prefix => Severity::Info,
-        NotADropIn::Suffix if SET_ASIDE.iter().any(|ending| name.ends_with(ending)) => Severity::Info,
-        NotADropIn::Hidden if !is_conf => Severity::Info,
-        NotADropIn::Suffix | NotADropIn::Hidden | NotADropIn::Folder => Severity::Warning,
+    let ending = name.rsplit('.').next().unwrap_or_default();
+    let is_set_aside = name.ends_with('~') || SET_ASIDE.iter().any(|start| ending.starts_with(start));
+    let (usual, why) = match reason {
+        NotADropIn::Suffix if is_set_aside => (Severity::Info, "its name does not end in .conf"),
+        NotADropIn::Suffix => (Severity::Warning, "its name does not end in .conf"),
+        NotADropIn::Hidden if ending == "conf" => (Severity::Warning, "its name starts with a dot"),
+        NotADropIn::Hidden => (Severity::Info, "its name starts with a dot"),
+        NotADropIn::Prefix => {
+            (Severity::Info, "this folder is for units whose names begin with the folder's name, up to the dash")
+        }
+        NotADropIn::Folder => (Severity::Warning, "its directory is not a drop-in directory of this unit"),
     };
-    let message = format!("systemd does not read this file for {unit}: {}", not_a_drop_in(reason));
+    let message = format!("systemd does not read this file for {unit}: {why}");
     Finding::new("SD009", arrived.error_if_expected(&event.text, usual), event.at.clone(), message)
         .lost(arrived.lost(&event.text))
         .fix(format!(
@@ -56,22 +47,12 @@ fn not_read(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, reason: N
         ))
 }
 
-/// Why a file is no drop-in.
-fn not_a_drop_in(reason: NotADropIn) -> &'static str {
-    match reason {
-        NotADropIn::Suffix => "its name does not end in .conf",
-        NotADropIn::Hidden => "its name starts with a dot",
-        NotADropIn::Prefix => "this folder is for units whose names begin with the folder's name, up to the dash",
-        NotADropIn::Folder => "its directory is not a drop-in directory of this unit",
-    }
-}
-
 pub(super) fn hidden(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     for event in &snapshot.unit.events {
         let (by, message) = match &event.kind {
             EventKind::DropInShadowed { by } => {
-                let why = if is_type_level(&event.at.file) {
+                let why = if event.at.file.contains("/service.d/") {
                     " (a file of the unit's own folder replaces one of service.d, even in /usr/lib)"
                 } else {
                     ""
@@ -83,22 +64,11 @@ pub(super) fn hidden(snapshot: &Snapshot, report: &mut Report) {
         };
         let absent = flags_in(&event.text).iter().any(|flag| !arrived.has_name(flag));
         let severity = if absent || arrived.lacks_one_of(&event.text) { Severity::Warning } else { Severity::Info };
-        report.add(
-            Finding::new("SD010", severity, event.at.clone(), message)
-                .lost(arrived.lost(&event.text))
-                .fix(format!(
-                    "to have both read, give one of them another name, then {}; else delete {}",
-                    reload(snapshot),
-                    event.at.file
-                ))
-                .step(super::Location::file(by), "systemd reads this file"),
-        );
+        let (after, file) = (reload(snapshot), &event.at.file);
+        let fix = format!("to have both read, give one of them another name, then {after}; else delete {file}");
+        let finding = Finding::new("SD010", severity, event.at.clone(), message).lost(arrived.lost(&event.text));
+        report.add(finding.fix(fix).step(super::Location::file(by), "systemd reads this file"));
     }
-}
-
-/// Whether a file lies in a folder for every service.
-fn is_type_level(file: &str) -> bool {
-    file.contains("/service.d/")
 }
 
 #[cfg(test)]

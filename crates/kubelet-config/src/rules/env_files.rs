@@ -1,16 +1,14 @@
 //! Environment files: not read, missing, skipped, or not read as they look.
 
-use std::collections::BTreeMap;
-
 use super::{
     Finding, Report, Severity,
-    lost::{Arrived, MAX_FINDINGS, holds_flags, quoted, reload, restart, unit_name},
+    lost::{Arrived, MAX_FINDINGS, holds_flags, quoted, reload, restart},
+    references::own_arguments,
     remedy::{add_flags, env_file_line, is_one_line, meant_assignment, usual_file},
 };
 use crate::{
     edit::Change,
     kubelet::{
-        layers::Launcher,
         location::Location,
         snapshot::{Snapshot, UnreadFile},
         systemd::{Assignment, EnvFileState, Event, EventKind},
@@ -22,12 +20,11 @@ pub(super) fn not_read(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let named: Vec<&str> = snapshot.unit.events.iter().filter_map(unread::meant_file).collect();
     for file in snapshot.unread_files.iter().filter(|file| !named.contains(&&*file.at.file)) {
-        let assignments = file.assignments.iter().filter(|assignment| {
-            holds_flags(&assignment.value)
-                || (assignment.name.starts_with("KUBELET_") && !assignment.value.trim().is_empty())
-        });
-        let telling: Vec<&Assignment> = assignments.collect();
-        let flagged = telling.iter().find(|assignment| holds_flags(&assignment.value));
+        let is_meant = |one: &&Assignment| {
+            holds_flags(&one.value) || one.name.starts_with("KUBELET_") && !one.value.trim().is_empty()
+        };
+        let telling: Vec<&Assignment> = file.assignments.iter().filter(is_meant).collect();
+        let flagged = telling.iter().find(|one| holds_flags(&one.value));
         if let Some(first) = flagged.or(telling.first()) {
             report.add(unread(snapshot, &arrived, file, first, &telling));
         }
@@ -41,8 +38,8 @@ fn unread(
     first: &Assignment,
     telling: &[&Assignment],
 ) -> Finding {
-    let text: Vec<&str> = file.assignments.iter().map(|assignment| assignment.value.as_str()).collect();
-    let text = text.join("\n");
+    let values: Vec<&str> = file.assignments.iter().map(|one| one.value.as_str()).collect();
+    let text = values.join("\n");
     let read = usual_file(snapshot);
     let unit = &snapshot.unit.name;
     let instead = match read {
@@ -52,20 +49,13 @@ fn unread(
     let lost = arrived.lost(&text);
     let message = format!("this file sets {}, but nothing reads it: {instead}", first.name);
     let severity = arrived.error_if_expected(&text, Severity::Warning);
-    let finding = Finding::new("SD003", severity, first.at.clone(), message).lost(lost.clone());
-    let finding =
-        telling.iter().filter(|more| more.at != first.at && holds_flags(&more.value)).fold(finding, |finding, more| {
-            finding.step(more.at.clone(), format!("sets {}, which nothing reads either", more.name))
-        });
-    let finding = match read {
-        Some(read) => finding.step(read.declared.clone(), "the unit reads this file instead"),
-        None => finding,
-    };
-    if let Launcher::K3s | Launcher::Rke2 = snapshot.command.launcher {
-        let name = if snapshot.command.launcher == Launcher::K3s { "k3s" } else { "rke2" };
-        return finding.fix(format!(
-            "write the flags into the list `kubelet-arg` of /etc/rancher/{name}/config.yaml and delete this file"
-        ));
+    let others = telling.iter().filter(|other| other.at != first.at && holds_flags(&other.value));
+    let finding = Finding::new("SD003", severity, first.at.clone(), message)
+        .lost(lost.clone())
+        .steps(others.map(|other| (other.at.clone(), format!("sets {}, which nothing reads either", other.name))))
+        .steps(read.map(|read| (read.declared.clone(), "the unit reads this file instead")));
+    if let Some((_, place)) = own_arguments(snapshot) {
+        return finding.fix(format!("write the flags into {place} and delete this file"));
     }
     let Some(read) = read.filter(|_| !file.at.file.ends_with("/kubeadm-flags.env")) else {
         return finding.fix(format!(
@@ -126,28 +116,13 @@ fn assigned(snapshot: &Snapshot, finding: Finding, event: &Event, lost: &[String
 }
 
 pub(super) fn required_missing(snapshot: &Snapshot, report: &mut Report) {
-    for file in &snapshot.unit.env_files {
-        if file.optional || file.state != EnvFileState::Missing {
-            continue;
-        }
-        report.add(
-            Finding::new(
-                "SD012",
-                Severity::Fatal,
-                file.declared.clone(),
-                format!(
-                    "{} cannot start: {} does not exist, and `EnvironmentFile=` requires it",
-                    snapshot.unit.name,
-                    file.path.display()
-                ),
-            )
-            .fix(format!(
-                "create {0}, or write `EnvironmentFile=-{0}` at {1}, then {2}",
-                file.path.display(),
-                file.declared,
-                reload(snapshot)
-            )),
-        );
+    let (unit, after) = (&snapshot.unit.name, reload(snapshot));
+    let files = snapshot.unit.env_files.iter();
+    for file in files.filter(|file| !file.optional && file.state == EnvFileState::Missing) {
+        let (path, declared) = (file.path.display(), &file.declared);
+        let message = format!("{unit} cannot start: {path} does not exist, and `EnvironmentFile=` requires it");
+        let fix = format!("create {path}, or write `EnvironmentFile=-{path}` at {declared}, then {after}");
+        report.add(Finding::new("SD012", Severity::Fatal, declared.clone(), message).fix(fix));
     }
 }
 
@@ -163,41 +138,27 @@ pub(super) fn dropped(snapshot: &Snapshot, report: &mut Report) {
             let unit = &snapshot.unit.name;
             (Severity::Fatal, format!("{unit} cannot start (`Failed to load environment files`)"))
         };
-        report.add(
-            Finding::new(
-                "SD013",
-                severity,
-                Location::file(&file.path),
-                format!("{path} cannot be used ({reason}): {what}"),
-            )
-            .fix(format!(
-                "save {path} as a regular file in UTF-8, without NUL, then `systemctl restart {}`",
-                unit_name(snapshot)
-            ))
-            .step(file.declared.clone(), "this line loads it"),
-        );
+        let message = format!("{path} cannot be used ({reason}): {what}");
+        let fix = format!("save {path} as a regular file in UTF-8, without NUL, then {}", restart(snapshot));
+        let finding = Finding::new("SD013", severity, Location::file(&file.path), message).fix(fix);
+        report.add(finding.step(file.declared.clone(), "this line loads it"));
     }
     for event in &snapshot.unit.events {
-        if let EventKind::BadEnvironmentFile { reason } = &event.kind {
-            report.add(
-                Finding::new(
-                    "SD013",
-                    Severity::Error,
-                    event.at.clone(),
-                    format!("systemd ignores this `EnvironmentFile=`, because {reason}. It reads no file for this line"),
-                )
-                .fix(format!(
-                    "write one absolute path without quotes; if a dash allows the file to be missing, write no blank behind \
-                     it, then {}",
-                    reload(snapshot)
-                )),
-            );
-        }
+        let EventKind::BadEnvironmentFile { reason } = &event.kind else {
+            continue;
+        };
+        let message =
+            format!("systemd ignores this `EnvironmentFile=`, because {reason}. It reads no file for this line");
+        let fix = format!(
+            "write one absolute path without quotes; if a dash allows the file to be missing, write no blank behind it, \
+             then {}",
+            reload(snapshot)
+        );
+        report.add(Finding::new("SD013", Severity::Error, event.at.clone(), message).fix(fix));
     }
 }
 
 pub(super) fn quote_swallow(snapshot: &Snapshot, report: &mut Report) {
-    let values = values_in_use(snapshot);
     let is_quote =
         |event: &&Event| matches!(event.kind, EventKind::EnvQuoteNotClosed { .. } | EventKind::EnvTextAfterQuote);
     for event in snapshot.unit.events.iter().filter(is_quote).take(MAX_FINDINGS) {
@@ -214,9 +175,10 @@ pub(super) fn quote_swallow(snapshot: &Snapshot, report: &mut Report) {
             ),
             _ => continue,
         };
-        let (file, line) = (&*event.at.file, event.at.line);
-        let value = values.range(..=(file, line)).next_back();
-        let in_use = value.is_some_and(|((other, _), last)| *other == file && line <= *last);
+        let in_use = assignment.is_some_and(|one| {
+            let variable = snapshot.unit.variables.get(&one.name);
+            variable.is_some_and(|variable| variable.effective.at == one.at && !variable.referenced_at.is_empty())
+        });
         let severity = if in_use || holds_flags(&event.text) { Severity::Error } else { Severity::Warning };
         let finding = Finding::new("SD014", severity, event.at.clone(), message);
         report.add(closed(snapshot, finding, event, assignment));
@@ -246,14 +208,11 @@ fn closed(snapshot: &Snapshot, finding: Finding, event: &Event, assignment: Opti
         EventKind::EnvTextAfterQuote => one_value(assignment),
         _ => first_line(assignment),
     });
-    let after = restart(snapshot);
     match (lines, assignment) {
-        (Some(lines), Some(assignment)) => finding
-            .fix(format!("write `{}` at {}, then {after}", lines.join("` and `"), assignment.at))
-            .edit(&assignment.at, Change::Lines(lines)),
-        _ => finding.fix(format!(
-            "write one pair of quotes around the whole value, and comments on lines of their own, then {after}"
-        )),
+        (Some(lines), Some(Assignment { at, .. })) => finding
+            .fix(format!("write `{}` at {at}, then {}", lines.join("` and `"), restart(snapshot)))
+            .edit(at, Change::Lines(lines)),
+        _ => finding,
     }
 }
 
@@ -279,18 +238,6 @@ fn first_line(assignment: &Assignment) -> Option<Vec<String>> {
     let is_another = |line: &str| line.is_empty() || line.starts_with(['#', ';']) || meant_assignment(line).is_some();
     let ends = lines.next().is_none_or(|line| is_another(line.trim()));
     (ends && !first.contains(['$', '"', '\\'])).then(|| vec![env_file_line(&assignment.name, first)])
-}
-
-/// Where the values stand that `ExecStart=` uses: file and first line, with the last line.
-fn values_in_use(snapshot: &Snapshot) -> BTreeMap<(&str, u32), u32> {
-    let used = snapshot.unit.variables.values();
-    used.filter(|variable| !variable.referenced_at.is_empty())
-        .map(|variable| {
-            let at = &variable.effective.at;
-            let last = variable.effective.marks.last().map_or(at.line, |(_, mark)| mark.line);
-            ((&*at.file, at.line), last.max(at.line))
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -30,21 +30,16 @@ pub(super) fn overridden_by_file(snapshot: &Snapshot, report: &mut Report) {
         let Source::File { declared } = &variable.effective.source else {
             continue;
         };
-        let mut overridden: Vec<&Assignment> = variable
-            .overridden
-            .iter()
-            .rev()
-            .filter(|overridden| overridden.at.line > 0 && overridden.at != variable.effective.at)
-            .take(MAX_OVERRIDDEN)
-            .collect();
-        overridden.reverse();
-        let lost: Vec<(&Assignment, Vec<String>)> = overridden
+        let all = variable.overridden.iter().filter(|one| one.at.line > 0 && one.at != variable.effective.at);
+        let all: Vec<&Assignment> = all.collect();
+        let last = &all[all.len().saturating_sub(MAX_OVERRIDDEN)..];
+        let lost: Vec<(&Assignment, Vec<String>)> = last
             .iter()
             .map(|overridden| (*overridden, lost_to(&arrived, overridden, variable)))
             .filter(|(overridden, words)| !words.is_empty() || is_expected(snapshot, &arrived, overridden))
             .collect();
         if lost.is_empty() {
-            let idle = overridden.iter().filter(|overridden| holds_flags(&overridden.value));
+            let idle = last.iter().filter(|overridden| holds_flags(&overridden.value));
             idle.for_each(|overridden| report.add(without_effect(overridden, variable)));
         } else {
             report.add(file_wins(snapshot, &arrived, variable, declared, &lost));
@@ -133,13 +128,10 @@ fn file_wins(
             finding = finding.step(declared.clone(), format!("loads {}", overridden.at.file));
         }
     }
-    finding = finding
+    finding
         .step(declared.clone(), format!("loads {}", effective.at.file))
-        .step(effective.at.clone(), "this counts");
-    match variable.referenced_at.first() {
-        Some(used) => finding.step(used.clone(), "used here"),
-        None => finding,
-    }
+        .step(effective.at.clone(), "this counts")
+        .steps(variable.referenced_at.first().map(|used| (used.clone(), "used here")))
 }
 
 /// Whether an assignment was not to take flags away: it has none, as a package's default, or `$NAME` is to bring them.
@@ -167,13 +159,8 @@ fn is_default_beside(overridden: &Assignment, declared: &Location, variable: &Va
 }
 
 fn distinct(items: impl Iterator<Item = String>) -> Vec<String> {
-    let mut seen = Vec::new();
-    for item in items {
-        if !seen.contains(&item) {
-            seen.push(item);
-        }
-    }
-    seen
+    let mut seen = BTreeSet::new();
+    items.filter(|item| seen.insert(item.clone())).collect()
 }
 
 pub(super) fn environment_order(snapshot: &Snapshot, report: &mut Report) {
@@ -196,19 +183,16 @@ pub(super) fn environment_order(snapshot: &Snapshot, report: &mut Report) {
             continue;
         };
         let lost = arrived.lost(&event.text);
-        if key == "Environment" && !lost.is_empty() {
-            let message = format!("the empty `Environment=` at {by} is loaded later and clears this line");
-            report.add(
-                Finding::new("SD024", Severity::Warning, event.at.clone(), message)
-                    .lost(lost)
-                    .fix(format!(
-                        "if the kubelet needs these flags, write the line again below the empty `Environment=` at {by}, \
-                         then {}",
-                        reload(snapshot)
-                    ))
-                    .step(by.clone(), "clears every `Environment=` before it"),
-            );
+        if key != "Environment" || lost.is_empty() {
+            continue;
         }
+        let message = format!("the empty `Environment=` at {by} is loaded later and clears this line");
+        let fix = format!(
+            "if the kubelet needs these flags, write the line again below the empty `Environment=` at {by}, then {}",
+            reload(snapshot)
+        );
+        let finding = Finding::new("SD024", Severity::Warning, event.at.clone(), message).lost(lost).fix(fix);
+        report.add(finding.step(by.clone(), "clears every `Environment=` before it"));
     }
 }
 
@@ -235,11 +219,10 @@ fn set_again(
         Some(remedy) => remedy.only_if(is_sure).of(finding),
         None => finding,
     };
-    let finding = finding.step(first_flag(overridden), is_lost(lost)).step(effective.at.clone(), "this counts");
-    match variable.referenced_at.first() {
-        Some(used) => finding.step(used.clone(), "used here"),
-        None => finding,
-    }
+    finding
+        .step(first_flag(overridden), is_lost(lost))
+        .step(effective.at.clone(), "this counts")
+        .steps(variable.referenced_at.first().map(|used| (used.clone(), "used here")))
 }
 
 fn file_name(at: &Location) -> &str {

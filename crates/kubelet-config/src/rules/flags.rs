@@ -25,8 +25,8 @@ use crate::{
 const RELEASES: std::ops::RangeInclusive<Minor> = Minor(24)..=Minor(37);
 
 /// Whether the table has every flag of that build: a distribution may add its own.
-fn is_in_the_table(version: Option<&Version>) -> bool {
-    version.is_some_and(|version| RELEASES.contains(&version.minor) && version.suffix.is_empty())
+fn is_in_the_table(version: &Version) -> bool {
+    RELEASES.contains(&version.minor) && version.suffix.is_empty()
 }
 
 /// How many findings of a rule are worth having: the kubelet exits at the first of them.
@@ -62,18 +62,14 @@ fn in_no_release(snapshot: &Snapshot, used: &FlagUse) -> Finding {
     let version = snapshot.version.as_ref();
     let flag = shortened(&used.written);
     let at = at::flag(snapshot, used);
-    let (severity, message) = match version {
-        Some(version) if is_in_the_table(Some(version)) => {
-            (Severity::Fatal, format!("the kubelet {version} has no flag {flag} and {}", exits(used)))
-        }
-        _ => {
-            let (first, last) = (RELEASES.start(), RELEASES.end());
-            let exits = exits(used);
-            (
-                Severity::Warning,
-                format!("no kubelet of {first} to {last} has a flag {flag}: a kubelet that does not know it {exits}"),
-            )
-        }
+    let exits = exits(used);
+    let (severity, message) = if let Some(version) = version.filter(|version| is_in_the_table(version)) {
+        (Severity::Fatal, format!("the kubelet {version} has no flag {flag} and {exits}"))
+    } else {
+        let (first, last) = (RELEASES.start(), RELEASES.end());
+        let message =
+            format!("no kubelet of {first} to {last} has a flag {flag}: a kubelet that does not know it {exits}");
+        (Severity::Warning, message)
     };
     // A build that the table does not cover may have the flag.
     let is_sure = severity == Severity::Fatal;

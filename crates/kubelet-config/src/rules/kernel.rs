@@ -21,7 +21,7 @@ pub(super) fn swap_on(snapshot: &Snapshot, report: &mut Report) {
         1 => String::new(),
         all => format!(", and {} more", all - 1),
     };
-    let devices = format!("{}, {}{more}", swap.value.device, size(swap.value.size_bytes));
+    let devices = format!("{}, {} MiB{more}", swap.value.device, swap.value.size_bytes >> 20);
     let fix = format!(
         "Run swapoff -a, and mask the unit (systemctl list-units --type=swap) or remove the line of /etc/fstab that turns \
          swap on at boot. Or set failSwapOn: false and memorySwap.swapBehavior in the kubelet's configuration{}.",
@@ -43,22 +43,11 @@ pub(super) fn swap_on(snapshot: &Snapshot, report: &mut Report) {
             "Swap is on ({devices}) and failSwapOn is true{default}. The kubelet exits at its start ('running with swap on is \
              not supported')."
         );
-        let finding = Finding::new("KN001", Severity::Fatal, swap.at.clone(), message);
-        if default.is_empty() {
-            let at = settings::place(snapshot, "failSwapOn");
-            finding.step(at, "failSwapOn is set to true here")
-        } else {
-            finding
-        }
+        let set_at = default.is_empty().then(|| settings::place(snapshot, "failSwapOn"));
+        Finding::new("KN001", Severity::Fatal, swap.at.clone(), message)
+            .steps(set_at.map(|at| (at, "failSwapOn is set to true here")))
     };
     report.add(finding.fix(fix));
-}
-
-/// A size as people write it: `4.0 GiB`.
-fn size(bytes: u64) -> String {
-    let (unit, name) = if bytes >= 1 << 30 { (1 << 30, "GiB") } else { (1 << 20, "MiB") };
-    let tenths = u128::from(bytes) * 10 / unit;
-    format!("{}.{} {name}", tenths / 10, tenths % 10)
 }
 
 pub(super) fn ip_forward(snapshot: &Snapshot, report: &mut Report) {
@@ -159,21 +148,19 @@ pub(super) fn protect_kernel_defaults(snapshot: &Snapshot, report: &mut Report) 
     let list: Vec<String> =
         wrong.iter().map(|(name, wanted, found)| format!("{name} is {} (must be {wanted})", found.value)).collect();
     let from = settings::place(snapshot, "protectKernelDefaults");
+    let unit = &snapshot.unit.name;
+    let result = if settings::are_managed(snapshot) {
+        format!(" {unit} restarts it again and again, and stays active itself.")
+    } else {
+        String::new()
+    };
     let message = format!(
-        "protectKernelDefaults is true ({from}), but {}. The kubelet exits at its start ('invalid kernel flag').{}",
-        list.join(", "),
-        if settings::are_managed(snapshot) {
-            format!(" {} restarts it again and again, and stays active itself.", snapshot.unit.name)
-        } else {
-            String::new()
-        }
+        "protectKernelDefaults is true ({from}), but {}. The kubelet exits at its start ('invalid kernel flag').{result}",
+        list.join(", ")
     );
     let values: Vec<(&str, &str)> = wrong.iter().map(|(name, wanted, _)| (*name, *wanted)).collect();
-    let fix = format!(
-        "Before {1} starts, run: {0}. Or set protectKernelDefaults: false at {from}.",
-        persist(&values),
-        snapshot.unit.name
-    );
+    let persisted = persist(&values);
+    let fix = format!("Before {unit} starts, run: {persisted}. Or set protectKernelDefaults: false at {from}.");
     let finding = Finding::new("KN004", Severity::Fatal, first.at.clone(), message).fix(fix);
     report.add(finding.step(from, "protectKernelDefaults is true here"));
 }

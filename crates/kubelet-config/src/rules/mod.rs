@@ -68,7 +68,7 @@ pub struct Finding {
     pub at: Location,
     /// What is wrong, in a sentence or two.
     pub message: String,
-    /// What to do: a command or an edit.
+    /// What to do: a command or an edit; [`lint`] gives a finding without one its rule's.
     pub fix: Option<String>,
     /// The same as edits of files, where it is one: all of them together.
     pub edits: Vec<Edit>,
@@ -330,6 +330,9 @@ pub fn lint(snapshot: &Snapshot) -> Report {
             Some(lacks) => report.not_checked(rule, lacks),
             None => check(snapshot, &mut report),
         }
+    }
+    for finding in report.findings.iter_mut().filter(|finding| finding.fix.is_none()) {
+        finding.fix = rules().find(|rule| rule.id == finding.rule).map(|rule| rule.fix.to_owned());
     }
     order::settle(&mut report);
     config::edits::withhold(snapshot, &mut report);

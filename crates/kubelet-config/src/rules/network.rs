@@ -50,14 +50,9 @@ fn no_cni(snapshot: &Snapshot, folder: &Path, age: Option<u64>) -> Finding {
         "There is no CNI configuration: {} {state}. The Node stays NotReady ('cni plugin not initialized'){since}.",
         folder.display()
     );
-    let fix = "Find out why the network plugin's DaemonSet does not run on this node: kubectl get pods -A -o wide \
-               --field-selector spec.nodeName=NODE. It must tolerate node.kubernetes.io/not-ready and \
-               node.cloudprovider.kubernetes.io/uninitialized.";
-    let finding = Finding::new("NW001", severity, Location::file(folder), message).fix(fix);
-    match machine.cri.runtime.as_ref().and_then(|runtime| runtime.cni_conf_dir.as_ref()) {
-        Some(named) => finding.step(named.at.clone(), "the runtime's configuration names this directory"),
-        None => finding,
-    }
+    let named = machine.cri.runtime.as_ref().and_then(|runtime| runtime.cni_conf_dir.as_ref());
+    Finding::new("NW001", severity, Location::file(folder), message)
+        .steps(named.map(|named| (named.at.clone(), "the runtime's configuration names this directory")))
 }
 
 pub(super) fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {

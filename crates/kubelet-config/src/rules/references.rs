@@ -1,7 +1,7 @@
 //! What `ExecStart=` makes of the variables: those that it does not use, those that it uses as one word, those that a
 //! newer `ExecStart=` forgets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::{
     Finding, Report, Severity,
@@ -15,7 +15,7 @@ use crate::{
         layers::Launcher,
         location::Location,
         snapshot::Snapshot,
-        systemd::{Arg, Assignment, Exec, ExecWord, Source, Variable},
+        systemd::{Arg, Assignment, Exec, Source, Variable},
     },
 };
 
@@ -33,26 +33,20 @@ pub(super) fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
     let dropped = dropped_names(&snapshot.unit);
     let arrived = Arrived::of(snapshot);
     let lines = EnvironmentLines::of(snapshot);
-    let mut comparisons = MAX_COMPARISONS;
-    let mut findings = 0;
-    for (name, variable) in &snapshot.unit.variables {
+    let is_idle = |(name, variable): &(&String, &Variable)| {
         let from_a_file = matches!(variable.effective.source, Source::Environment | Source::File { .. });
         let is_used = used.contains(name.as_str()) || elsewhere.contains(name.as_str());
-        if !from_a_file || is_used || dropped.contains(name) || comparisons < references.len() {
-            continue;
-        }
-        if findings == MAX_FINDINGS {
-            break;
-        }
-        comparisons -= references.len();
+        from_a_file && !is_used && !dropped.contains(*name)
+    };
+    let most = (MAX_COMPARISONS / references.len().max(1)).min(MAX_FINDINGS);
+    for (name, variable) in snapshot.unit.variables.iter().filter(is_idle).take(most) {
         let near = references
             .iter()
             .filter(|(used, _, _)| is_near(name, used))
             .min_by_key(|(used, _, _)| strsim::levenshtein(name, used));
         let near = near.map(|(used, at, _)| (used.as_str(), at));
-        let near_is_set = near.is_some_and(|(used, _)| {
-            snapshot.unit.variables.get(used).is_some_and(|used| !used.effective.value.is_empty())
-        });
+        let meant = near.and_then(|(used, _)| snapshot.unit.variables.get(used));
+        let near_is_set = meant.is_some_and(|meant| !meant.effective.value.is_empty());
         let severity = match (holds_flags(&variable.effective.value), near) {
             (true, Some(_)) => Severity::Error,
             (true, None) => Severity::Warning,
@@ -61,7 +55,6 @@ pub(super) fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
         };
         let deletion = lines.deletion(&variable.effective);
         report.add(used_by_nothing(snapshot, &arrived, variable, severity, near, deletion));
-        findings += 1;
     }
 }
 
@@ -104,19 +97,11 @@ fn used_by_nothing(
     let name = &effective.name;
     let lost = arrived.lost(&effective.value);
     let new = |message: String| {
-        let finding = Finding::new("SD002", severity, effective.at.clone(), message).lost(lost.clone());
-        match near {
-            Some((used, used_at)) => finding.step(used_at.clone(), format!("uses ${used}")),
-            None => finding,
-        }
+        Finding::new("SD002", severity, effective.at.clone(), message)
+            .lost(lost.clone())
+            .steps(near.map(|(used, used_at)| (used_at.clone(), format!("uses ${used}"))))
     };
-    let distribution = match snapshot.command.launcher {
-        Launcher::K3s => Some(("k3s", "the list `kubelet-arg` of /etc/rancher/k3s/config.yaml")),
-        Launcher::Rke2 => Some(("RKE2", "the list `kubelet-arg` of /etc/rancher/rke2/config.yaml")),
-        Launcher::MicroK8s | Launcher::K8sSnap => Some(("the snap", "its file args/kubelet")),
-        Launcher::Direct | Launcher::Script => None,
-    };
-    if let Some((who, place)) = distribution {
+    if let Some((who, place)) = own_arguments(snapshot) {
         return new(format!("{who} reads no variable {name}"))
             .fix(format!("write the flags into {place} and delete this line"));
     }
@@ -143,6 +128,17 @@ fn used_by_nothing(
         Some(remedy) => remedy.only_if(is_sure).and_delete(finding, deletion),
         None => finding.fix(format!("put the flags into a variable that `ExecStart=` uses, or add ${name} to it")),
     }
+}
+
+/// A distribution that has a place of its own for the kubelet's flags, and that place.
+pub(super) fn own_arguments(snapshot: &Snapshot) -> Option<(&'static str, String)> {
+    let launcher = snapshot.command.launcher;
+    if let Some(name) = launcher.rancher_name() {
+        let file = format!("/etc/rancher/{}/config.yaml", name.to_lowercase());
+        return Some((name, format!("the list `kubelet-arg` of {file}")));
+    }
+    let is_snap = matches!(launcher, Launcher::MicroK8s | Launcher::K8sSnap);
+    is_snap.then(|| ("the snap", "the snap's file args/kubelet".to_owned()))
 }
 
 /// Whether an assignment counts if it gets this name: an empty one of a file overrides `Environment=`.
@@ -178,18 +174,11 @@ pub(super) fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
     if snapshot.command.launcher == Launcher::Script {
         return; // Who knows whether the script splits it.
     }
-    let declared: BTreeMap<&Location, &ExecWord> = exec.words.iter().rev().map(|word| (&word.at, word)).collect();
-    let expanded = snapshot.unit.argv.iter().rev();
-    let expanded: BTreeMap<&Location, &Arg> = expanded.map(|word| (&word.declared, word)).collect();
-    let references = exec.references();
-    let mut seen = BTreeSet::new();
-    for (name, at, _) in references.iter().filter(|(_, _, braces)| *braces) {
-        let Some(declared) = declared.get(at).filter(|_| seen.insert((name, at))) else {
+    let in_braces: Vec<_> = exec.references().into_iter().filter(|(_, _, braces)| *braces).collect();
+    for (name, at, _) in in_braces.iter().take(MAX_BRACES) {
+        let Some(declared) = exec.words.iter().find(|word| word.at == *at) else {
             continue;
         };
-        if seen.len() > MAX_BRACES {
-            break;
-        }
         let alone = declared.text == format!("${{{name}}}");
         if alone && is_flags_value(snapshot, at) {
             continue;
@@ -201,7 +190,7 @@ pub(super) fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
             value.contains(char::is_whitespace) && flags_in(value).iter().any(|flag| flag.offset > 0)
         };
         if is_list {
-            let word = expanded.get(at).copied();
+            let word = snapshot.unit.argv.iter().find(|word| word.declared == *at);
             report.add(one_word(snapshot, name, at, word, value, alone));
         }
     }
@@ -238,10 +227,8 @@ fn one_word(snapshot: &Snapshot, name: &str, at: &Location, word: Option<&Arg>, 
             reload(snapshot)
         ))
     };
-    match snapshot.unit.variables.get(name) {
-        Some(variable) => finding.step(variable.effective.at.clone(), format!("sets {name}")),
-        None => finding,
-    }
+    let variable = snapshot.unit.variables.get(name);
+    finding.steps(variable.map(|variable| (variable.effective.at.clone(), format!("sets {name}"))))
 }
 
 pub(super) fn exec_drops_variable(snapshot: &Snapshot, report: &mut Report) {
@@ -292,15 +279,12 @@ fn drops(snapshot: &Snapshot, arrived: &Arrived<'_>, exec: &Exec, variable: &Var
         .step(variable.effective.at.clone(), format!("sets {name}"));
     // Values that the new command gives anew are most likely meant.
     let is_sure = severity == Severity::Error && exec.expands && !gives_anew;
-    let mut finding = add_word(snapshot, exec, &format!("${name}"), is_sure).of(finding);
-    for replaced in &snapshot.unit.replaced_execs {
-        for (used, at, _) in replaced.references() {
-            if used == *name {
-                finding = finding.step(at, format!("the command that is replaced uses ${name}"));
-            }
-        }
-    }
-    report.add(finding.step(exec.at.clone(), "the command that counts"));
+    let replaced = snapshot.unit.replaced_execs.iter().flat_map(Exec::references).filter(|(used, _, _)| used == name);
+    let finding = add_word(snapshot, exec, &format!("${name}"), is_sure)
+        .of(finding)
+        .steps(replaced.map(|(_, at, _)| (at, format!("the command that is replaced uses ${name}"))))
+        .step(exec.at.clone(), "the command that counts");
+    report.add(finding);
 }
 
 #[cfg(test)]

@@ -12,18 +12,15 @@ pub(super) fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
     let (Some(path), Some(socket)) = (&machine.cri.socket_path, &machine.cri.socket) else {
         return report.not_checked("RT001", "a look at the runtime's socket on the running host");
     };
-    let what = match socket {
+    let state = match socket {
         Socket::Present | Socket::Connected => return,
-        Socket::Missing => format!("There is no container runtime at {path}: the file does not exist"),
-        Socket::NotASocket => format!("There is no container runtime at {path}: it is not a socket"),
-        Socket::Refused { reason } => {
-            format!("There is no container runtime at {path}: the socket answers with {reason}")
-        }
+        Socket::Missing => "the file does not exist".to_owned(),
+        Socket::NotASocket => "it is not a socket".to_owned(),
+        Socket::Refused { reason } => format!("the socket answers with {reason}"),
     };
     let others = machine.cri.other_sockets.join(", ");
     let found = if others.is_empty() { String::new() } else { format!("; another runtime's socket exists: {others}") };
-    let is_before = snapshot.lifecycle == Lifecycle::BeforeFirstStart;
-    let (severity, result) = if is_before {
+    let (severity, result) = if snapshot.lifecycle == Lifecycle::BeforeFirstStart {
         (Severity::Warning, "The runtime must run when the kubelet starts.")
     } else {
         (Severity::Fatal, "The kubelet tries for some minutes, then exits.")
@@ -34,13 +31,14 @@ pub(super) fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
         _ if settings::are_managed(snapshot) => snapshot.unit.name.as_str(),
         _ => "containerd.service",
     };
-    let fix = if machine.cri.other_sockets.is_empty() || !matches!(socket, Socket::Missing) {
-        format!("systemctl enable --now {service}; if it runs: journalctl -u {service}")
-    } else {
-        let first = machine.cri.other_sockets.first().map_or("", String::as_str);
-        format!("systemctl enable --now {service}, or set containerRuntimeEndpoint: unix://{first} at {at}")
+    let fix = match (machine.cri.other_sockets.first(), socket) {
+        (Some(other), Socket::Missing) => {
+            format!("systemctl enable --now {service}, or set containerRuntimeEndpoint: unix://{other} at {at}")
+        }
+        _ => format!("systemctl enable --now {service}; if it runs: journalctl -u {service}"),
     };
-    report.add(Finding::new("RT001", severity, at, format!("{what}{found}. {result}")).fix(fix));
+    let message = format!("There is no container runtime at {path}: {state}{found}. {result}");
+    report.add(Finding::new("RT001", severity, at, message).fix(fix));
 }
 
 pub(super) fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
@@ -70,7 +68,7 @@ enum Asks {
 fn asks(snapshot: &Snapshot, runtime: &Runtime) -> Asks {
     let name = name(runtime.kind);
     let answers = match &runtime.version {
-        Some(version) => Some(at_least(version, runtime.kind)),
+        Some(version) => Some(reports_driver(version, runtime.kind)),
         // Schema 3 is containerd 2's.
         None => runtime.schema.filter(|schema| *schema >= 3).map(|_| true),
     };
@@ -81,11 +79,8 @@ fn asks(snapshot: &Snapshot, runtime: &Runtime) -> Asks {
     let Some(version) = &snapshot.version else {
         return Asks::Unknown("the kubelet's version");
     };
-    let gate = snapshot
-        .settings
-        .get("featureGates")
-        .and_then(|gates| gates.value.get("KubeletCgroupDriverFromCRI"))
-        .and_then(serde_json::Value::as_bool);
+    let gates = snapshot.settings.get("featureGates");
+    let gate = gates.and_then(|gates| gates.value.get("KubeletCgroupDriverFromCRI")?.as_bool());
     // Alpha in 1.28, on by default since 1.31, locked since 1.34 (KEP-4033).
     let is_on = match version.minor.0 {
         ..28 => false,
@@ -107,17 +102,13 @@ fn asks(snapshot: &Snapshot, runtime: &Runtime) -> Asks {
 }
 
 /// Whether a runtime of this version tells the kubelet its driver: containerd since 2.0, CRI-O since 1.28.
-fn at_least(version: &str, kind: RuntimeKind) -> bool {
-    let mut parts = version.trim_start_matches('v').split('.').map(|part| {
-        let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-        part.get(..digits).and_then(|part| part.parse::<u32>().ok()).unwrap_or(0)
-    });
-    let found = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-    found
-        >= match kind {
-            RuntimeKind::Containerd => (2, 0),
-            RuntimeKind::Crio => (1, 28),
-        }
+fn reports_driver(version: &str, kind: RuntimeKind) -> bool {
+    let first = match kind {
+        RuntimeKind::Containerd => [2, 0],
+        RuntimeKind::Crio => [1, 28],
+    };
+    let numbers = version.trim_start_matches('v').split(|c: char| !c.is_ascii_digit());
+    numbers.take(2).map(|number| number.parse::<u32>().unwrap_or(0)).ge(first)
 }
 
 fn name(kind: RuntimeKind) -> &'static str {
@@ -224,15 +215,8 @@ pub(super) fn cgroup_v1(snapshot: &Snapshot, report: &mut Report) {
     };
     let at = Location::file("/sys/fs/cgroup");
     let message = format!("This host uses cgroup v1: {result}.");
-    let mut finding = Finding::new(ID, severity, at, message).fix(
-        "Boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, or use an operating system that does. \
-         Until then set failCgroupV1: false in the kubelet's configuration.",
-    );
-    if said.is_some() {
-        let from = settings::place(snapshot, "failCgroupV1");
-        finding = finding.step(from, "failCgroupV1 is set here");
-    }
-    report.add(finding);
+    let from = said.map(|_| (settings::place(snapshot, "failCgroupV1"), "failCgroupV1 is set here"));
+    report.add(Finding::new(ID, severity, at, message).steps(from));
 }
 
 #[cfg(test)]

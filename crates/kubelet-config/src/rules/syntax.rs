@@ -70,14 +70,16 @@ fn names_a_file(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentL
     // Without the dash the unit would not start if the file is missing.
     let line = format!("EnvironmentFile={}{path}", if file.is_some() { "" } else { "-" });
     let assignments: Vec<&Assignment> = file.iter().flat_map(|file| &file.assignments).collect();
-    let finding = Finding::new("SD005", Severity::Error, event.at.clone(), message)
-        .lost(assignments.iter().flat_map(|one| arrived.lost(&one.value)).collect())
-        .fix(format!("write `{line}` at {}, then {}", event.at, reload(snapshot)));
-    let finding = assignments.iter().take(20).fold(finding, |finding, one| {
-        finding.step(one.at.clone(), format!("{} is not set to '{}'", one.name, quoted(&one.value)))
+    let steps = assignments.iter().take(20).map(|one| {
+        let text = format!("{} is not set to '{}'", one.name, quoted(&one.value));
+        (one.at.clone(), text)
     });
     let is_alone = lines.at(&event.at).is_empty();
-    if is_alone { finding.edit(&event.at, Change::Lines(vec![line])) } else { finding }
+    Finding::new("SD005", Severity::Error, event.at.clone(), message)
+        .lost(assignments.iter().flat_map(|one| arrived.lost(&one.value)).collect())
+        .fix(format!("write `{line}` at {}, then {}", event.at, reload(snapshot)))
+        .steps(steps)
+        .edits(is_alone.then(|| (event.at.clone(), Change::Lines(vec![line]))))
 }
 
 /// Whether two ignored words come from one assignment, in one line or in lines that continue each other.
@@ -122,10 +124,7 @@ fn split(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentLines<'_
         None => (&event.at, ignored),
     };
     let Some((name, value)) = meant_assignment(&text).filter(|_| !has_specifiers(snapshot, start)) else {
-        return finding.fix(format!(
-            "quote the whole assignment, as in `Environment=\"NAME=VALUE\"`, without blanks around the first `=`, then {}",
-            reload(snapshot)
-        ));
+        return finding;
     };
     let word = environment_word(&name, &value);
     let finding = finding.fix(format!("write `Environment={word}` at {}, then {}", event.at, reload(snapshot)));
@@ -150,7 +149,7 @@ fn not_closed(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event) -> Find
             let fix = format!("write `Environment={word}` at {}, then {}", event.at, reload(snapshot));
             finding.fix(fix).edit(&event.at, Change::Text(word))
         }
-        None => finding.fix(format!("close the quote at the end of the assignment, then {}", reload(snapshot))),
+        None => finding,
     }
 }
 
@@ -199,11 +198,7 @@ pub(super) fn unknown(snapshot: &Snapshot, report: &mut Report) {
         if !finding.lost_flags.is_empty() {
             finding.severity = Severity::Error;
         }
-        report.add(
-            inside
-                .into_iter()
-                .fold(finding, |finding, inside| finding.step(inside.at.clone(), "ignored with its section")),
-        );
+        report.add(finding.steps(inside.iter().map(|inside| (inside.at.clone(), "ignored with its section"))));
     }
 }
 
@@ -284,32 +279,17 @@ fn outside_section(snapshot: &Snapshot, event: &Event, new: impl FnOnce(String, 
 
 /// Whether the rest of a file is lost because of a command, of which SD008 tells: the event before it says so.
 pub(super) fn is_bad_command(events: &[Event], index: usize) -> bool {
-    let is_cut = |event: &Event| matches!(event.kind, EventKind::RestOfFileLost { .. });
-    let cause = index.checked_sub(1).and_then(|index| events.get(index));
-    events.get(index).is_some_and(is_cut)
-        && cause.is_some_and(|cause| {
-            cause.at.file == events[index].at.file
-                && matches!(
-                    cause.kind,
-                    EventKind::BadQuoting | EventKind::BadSpecifier { .. } | EventKind::BadCommand { .. }
-                )
-        })
+    let Some([cause, cut]) = index.checked_sub(1).and_then(|first| events.get(first..=index)) else {
+        return false;
+    };
+    matches!(cut.kind, EventKind::RestOfFileLost { .. })
+        && matches!(cause.kind, EventKind::BadQuoting | EventKind::BadSpecifier { .. } | EventKind::BadCommand { .. })
+        && cause.at.file == cut.at.file
 }
 
 /// The keys that matter to a kubelet's unit, for a hint at what was meant.
-const KEYS: &[&str] = &[
-    "Environment",
-    "EnvironmentFile",
-    "ExecStart",
-    "ExecStartPre",
-    "PassEnvironment",
-    "UnsetEnvironment",
-    "Restart",
-    "RestartSec",
-    "Slice",
-    "Type",
-    "User",
-];
+const KEYS: &[&str] =
+    &["Environment", "EnvironmentFile", "ExecStart", "ExecStartPre", "Restart", "RestartSec", "Slice", "Type", "User"];
 
 /// The name that is meant, with at most two slips or in another case.
 fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
@@ -360,14 +340,12 @@ fn backslash_blank(snapshot: &Snapshot, event: &Event, is_word: bool) -> Finding
 
 fn cut_off(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, ended: &Event) -> Finding {
     let message = format!("the empty line at {} ends the continued line above it: systemd ignores this line", ended.at);
-    let mut finding = Finding::new("SD015", Severity::Error, event.at.clone(), message)
+    let lines = (ended.at.line..event.at.line).rev();
+    Finding::new("SD015", Severity::Error, event.at.clone(), message)
         .lost(arrived.lost(&event.text))
         .fix(format!("delete the empty line, then {}", reload(snapshot)))
-        .step(ended.at.clone(), "the continued line ends here");
-    for line in (ended.at.line..event.at.line).rev() {
-        finding = finding.edit(&ended.at.at_line(line), Change::Lines(Vec::new()));
-    }
-    finding
+        .edits(lines.map(|line| (ended.at.at_line(line), Change::Lines(Vec::new()))))
+        .step(ended.at.clone(), "the continued line ends here")
 }
 
 pub(super) fn bad_specifier(snapshot: &Snapshot, report: &mut Report) {
@@ -386,21 +364,18 @@ pub(super) fn bad_specifier(snapshot: &Snapshot, report: &mut Report) {
         let lost = arrived.lost(&event.text);
         let severity = if lost.is_empty() { Severity::Warning } else { Severity::Error };
         let message = format!("systemd knows no specifier `%{letter}` and {what}");
-        let finding = Finding::new("SD018", severity, percent(event, letter), message).lost(lost);
-        let fix = format!("write each literal percent sign as `%%` (`%%{letter}` for `%{letter}`)");
-        if finding.lost_flags.iter().any(|flag| flag.starts_with("--node-labels=") && flag.contains('%')) {
-            report.add(finding.fix(format!(
-                "{fix}, but not in a label, which may not hold one: correct the label, then {}",
-                reload(snapshot)
-            )));
-            continue;
-        }
-        let finding = finding.fix(format!("{fix}, then {}", reload(snapshot)));
-        report.add(
-            doubled(event, letter)
-                .into_iter()
-                .fold(finding, |finding, at| finding.edit(&at, Change::Text("%%".to_owned()))),
-        );
+        let is_label = lost.iter().any(|flag| flag.starts_with("--node-labels=") && flag.contains('%'));
+        let (but, signs) = if is_label {
+            (", but not in a label, which may not hold one: correct the label", Vec::new())
+        } else {
+            ("", doubled(event, letter))
+        };
+        let after = reload(snapshot);
+        let finding = Finding::new("SD018", severity, percent(event, letter), message)
+            .lost(lost)
+            .fix(format!("write each literal percent sign as `%%` (`%%{letter}` for `%{letter}`){but}, then {after}"))
+            .edits(signs.into_iter().map(|sign| (sign, Change::Text("%%".to_owned()))));
+        report.add(finding);
     }
 }
 
@@ -413,29 +388,21 @@ fn percent(event: &Event, letter: char) -> Location {
 /// The percent signs to double, from right to left: those of the unknown specifier, and those before two hexadecimal
 /// digits, as in a URL. None where the columns are not sure.
 fn doubled(event: &Event, letter: char) -> Vec<Location> {
-    let chars: Vec<char> = event.text.chars().collect();
+    // What is doubled already is passed over.
+    let chars: Vec<char> = event.text.replace("%%", "  ").chars().collect();
     // One pair of quotes is before the percent sign, or none.
     let quote = match usize::try_from(event.at.width).unwrap_or_default().checked_sub(chars.len()) {
         Some(0) => 0,
         Some(2) => 1,
         _ => return Vec::new(),
     };
-    let mut signs = Vec::new();
-    let mut at = 0;
-    while at < chars.len() && signs.len() < MAX_FINDINGS {
+    let is_meant = |at: &usize| {
         let is_hex = |offset: usize| chars.get(at + offset).is_some_and(char::is_ascii_hexdigit);
-        match (chars[at], chars.get(at + 1)) {
-            ('%', Some('%')) => at += 1,
-            ('%', next) if next == Some(&letter) || is_hex(1) && is_hex(2) => {
-                let before = u32::try_from(at).unwrap_or_default();
-                signs.push(event.at.at(event.at.line, event.at.column + quote + before, 1));
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    signs.reverse();
-    signs
+        chars[*at] == '%' && (chars.get(at + 1) == Some(&letter) || is_hex(1) && is_hex(2))
+    };
+    let signs = (0..chars.len()).rev().filter(is_meant).take(MAX_FINDINGS);
+    let columns = signs.map(|at| event.at.column + quote + u32::try_from(at).unwrap_or_default());
+    columns.map(|column| event.at.at(event.at.line, column, 1)).collect()
 }
 
 #[cfg(test)]

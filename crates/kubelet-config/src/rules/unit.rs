@@ -24,19 +24,12 @@ pub(super) fn bad_setting(snapshot: &Snapshot, report: &mut Report) {
             return;
         }
     };
-    let finding = Finding::new(
-        "SD008",
-        Severity::Fatal,
-        at.clone(),
-        format!("systemd cannot start {}, whose state is '{state}': {reason}", unit.name),
-    )
-    .fix(format!("correct {at} (a new `ExecStart=` needs an empty `ExecStart=` above it), then {}", reload(snapshot)));
-    let finding = unit
-        .exec
-        .iter()
-        .filter(|exec| exec.at != *at)
-        .fold(finding, |finding, exec| finding.step(exec.at.clone(), "another `ExecStart=`"));
-    report.add(finding);
+    let message = format!("systemd cannot start {}, whose state is '{state}': {reason}", unit.name);
+    let after = reload(snapshot);
+    let fix = format!("correct {at} (a new `ExecStart=` needs an empty `ExecStart=` above it), then {after}");
+    let other = unit.exec.iter().filter(|exec| exec.at != *at);
+    let finding = Finding::new("SD008", Severity::Fatal, at.clone(), message).fix(fix);
+    report.add(finding.steps(other.map(|exec| (exec.at.clone(), "another `ExecStart=`"))));
 }
 
 /// A bad `ExecStart=` in a drop-in ends the reading of the drop-in.
@@ -54,28 +47,24 @@ fn old_command_stays(snapshot: &Snapshot, report: &mut Report) {
             "systemd stops reading the drop-in at this line, because {reason}. It starts the older `ExecStart=` and \
              ignores the rest of the file"
         );
+        let exec = snapshot.unit.exec.as_ref();
         let finding = Finding::new("SD008", Severity::Error, event.at.clone(), message)
             .lost(arrived.lost(&event.text))
-            .fix(format!("correct the line (a literal percent sign is `%%`), then {}", reload(snapshot)));
-        report.add(match &snapshot.unit.exec {
-            Some(exec) => finding.step(exec.at.clone(), "this command is started instead"),
-            None => finding,
-        });
+            .fix(format!("correct the line (a literal percent sign is `%%`), then {}", reload(snapshot)))
+            .steps(exec.map(|exec| (exec.at.clone(), "this command is started instead")));
+        report.add(finding);
     }
 }
 
 pub(super) fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
     let unit = &snapshot.unit;
     match &unit.load {
-        LoadState::NotFound => report.add(
-            Finding::new(
-                "SD019",
-                Severity::Fatal,
-                Location::file(format!("/etc/systemd/system/{}", unit.name)),
-                format!("systemd finds no unit {} in its search path", unit.name),
-            )
-            .fix("install the package that contains the unit, or name another unit with --unit"),
-        ),
+        LoadState::NotFound => {
+            let at = Location::file(format!("/etc/systemd/system/{}", unit.name));
+            let message = format!("systemd finds no unit {} in its search path", unit.name);
+            let fix = "install the package that contains the unit, or name another unit with --unit";
+            report.add(Finding::new("SD019", Severity::Fatal, at, message).fix(fix));
+        }
         LoadState::Masked { by } => {
             // systemctl looks for masks in these alone.
             let is_removable = ["/etc/", "/run/"].iter().any(|folder| by.file.starts_with(folder));
@@ -92,21 +81,13 @@ pub(super) fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
     let disabled = snapshot.loaded.as_ref().is_some_and(|loaded| loaded.unit_file_state == "disabled");
     if disabled && snapshot.lifecycle == Lifecycle::Running {
         let at = unit.fragment.as_deref().map_or_else(|| Location::file(&unit.name), Location::file);
-        report.add(
-            Finding::new(
-                "SD019",
-                Severity::Warning,
-                at,
-                format!("{} is disabled: the kubelet does not start at the next boot", unit.name),
-            )
-            .fix(format!("`systemctl enable {}`", unit_name(snapshot))),
-        );
+        let message = format!("{} is disabled: the kubelet does not start at the next boot", unit.name);
+        let fix = format!("`systemctl enable {}`", unit_name(snapshot));
+        report.add(Finding::new("SD019", Severity::Warning, at, message).fix(fix));
     }
 }
 
 pub(super) fn permissions(snapshot: &Snapshot, report: &mut Report) {
-    const WRITABLE: u32 = 0o022;
-    const READABLE: u32 = 0o044;
     let files = &snapshot.machine.trusted_files;
     let owners: BTreeSet<u32> = files.iter().map(|file| file.uid).collect();
     // A tree that some user unpacked belongs to that user as a whole: nothing to be learned from it.
@@ -115,36 +96,25 @@ pub(super) fn permissions(snapshot: &Snapshot, report: &mut Report) {
         report.not_checked("SD026", "the owners: all files belong to one user, as in a tree that was unpacked");
     }
     for file in files {
-        let expected = if file.secret { "0600" } else { "0644" };
-        let (severity, what) = if file.mode & WRITABLE != 0 {
-            let who = if file.mode & 0o002 != 0 { "everyone" } else { "its group" };
-            (Severity::Error, format!("{who} can change what root runs"))
+        let who = |everyones: u32| if file.mode & everyones != 0 { "everyone" } else { "its group" };
+        let (severity, what) = if file.mode & 0o022 != 0 {
+            (Severity::Error, format!("{} can change what root runs", who(0o002)))
         } else if file.uid != 0 && !unpacked {
             (Severity::Warning, format!("user {} can change what root runs", file.uid))
-        } else if file.secret && file.mode & READABLE != 0 {
-            let who = if file.mode & 0o004 != 0 { "everyone" } else { "its group" };
-            (Severity::Warning, format!("{who} can read the node's credentials"))
+        } else if file.secret && file.mode & 0o044 != 0 {
+            (Severity::Warning, format!("{} can read the node's credentials", who(0o004)))
         } else {
             continue;
         };
-        report.add(permission(file, severity, &what, expected));
+        let TrustedFile { at, mode, uid, gid, .. } = file;
+        let (path, mode) = (&at.file, mode & 0o7777);
+        let expected = if file.secret { "0600" } else { "0644" };
+        let message = format!(
+            "{path} has mode {mode:04o} and belongs to {uid}:{gid}, so that {what}. Mode {expected} and root:root are expected"
+        );
+        let fix = format!("`chown root:root {path} && chmod {expected} {path}`");
+        report.add(Finding::new("SD026", severity, at.clone(), message).fix(fix));
     }
-}
-
-fn permission(file: &TrustedFile, severity: Severity, what: &str, expected: &str) -> Finding {
-    let path = &file.at.file;
-    Finding::new(
-        "SD026",
-        severity,
-        file.at.clone(),
-        format!(
-            "{path} has mode {:04o} and belongs to {}:{}, so that {what}. Mode {expected} and root:root are expected",
-            file.mode & 0o7777,
-            file.uid,
-            file.gid
-        ),
-    )
-    .fix(format!("`chown root:root {path} && chmod {expected} {path}`"))
 }
 
 #[cfg(test)]

@@ -47,11 +47,9 @@ pub(in crate::rules) fn client_certificate(snapshot: &Snapshot, report: &mut Rep
     let Some((severity, message, fix)) = judge(snapshot, certificate, now) else {
         return;
     };
-    let mut finding = Finding::new(ID, severity, certificate.at.clone(), message).fix(fix);
-    if certificate.at != kubeconfig.at {
-        finding = finding.step(kubeconfig.at.clone(), "the kubeconfig names this certificate");
-    }
-    report.add(finding);
+    let named =
+        (certificate.at != kubeconfig.at).then(|| (kubeconfig.at.clone(), "the kubeconfig names this certificate"));
+    report.add(Finding::new(ID, severity, certificate.at.clone(), message).fix(fix).steps(named));
 }
 
 /// What is wrong with the dates of a client certificate: severity, message, fix.
@@ -144,8 +142,6 @@ pub(in crate::rules) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
 /// AU010.
 pub(in crate::rules) fn serving_certificate(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "AU010";
-    let approve = "Find the request with kubectl get csr, and approve it with kubectl certificate approve NAME. Or install \
-                   a controller that approves requests of kubernetes.io/kubelet-serving.";
     let (at, message) = match &snapshot.machine.serving_certificate {
         FileState::NotAsked => return,
         FileState::Missing { at } => {
@@ -187,14 +183,10 @@ pub(in crate::rules) fn serving_certificate(snapshot: &Snapshot, report: &mut Re
     };
     let setting =
         ["tlsCertFile", "serverTLSBootstrap"].into_iter().find(|setting| !settings::is_default(snapshot, setting));
-    let fix = if setting == Some("tlsCertFile") {
-        "Renew the certificate that tlsCertFile names, then restart the kubelet."
-    } else {
-        approve
-    };
-    let mut finding = Finding::new(ID, Severity::Warning, at, message).fix(fix);
-    if let Some(setting) = setting {
-        finding = finding.step(settings::place(snapshot, setting), format!("{setting} is set here"));
-    }
-    report.add(finding);
+    let step = setting.map(|setting| (settings::place(snapshot, setting), format!("{setting} is set here")));
+    let finding = Finding::new(ID, Severity::Warning, at, message).steps(step);
+    report.add(match setting {
+        Some("tlsCertFile") => finding.fix("Renew the certificate that tlsCertFile names, then restart the kubelet."),
+        _ => finding,
+    });
 }

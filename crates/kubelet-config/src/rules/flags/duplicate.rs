@@ -25,15 +25,12 @@ pub(in crate::rules) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
             continue;
         };
         let times = if uses.len() == 2 { "twice".to_owned() } else { format!("{} times", uses.len()) };
-        let others: Vec<String> =
-            earlier.iter().take(SHOWN + 1).map(|used| at::flag(snapshot, used).to_string()).collect();
-        let at = at::flag(snapshot, last);
-        let message = format!("{} is given {times}: {what} (also at {})", last.written, some(&others));
-        let mut finding = Finding::new("FL005", severity, at.clone(), message).fix(format!(
-            "keep one {}: delete it at {}",
-            last.written,
-            some(&others)
-        ));
+        let others = earlier.iter().take(SHOWN + 1).map(|used| at::flag(snapshot, used).to_string());
+        let others = some(&others.collect::<Vec<_>>());
+        let (flag, at) = (&last.written, at::flag(snapshot, last));
+        let message = format!("{flag} is given {times}: {what} (also at {others})");
+        let fix = format!("keep one {flag}: delete it at {others}");
+        let mut finding = Finding::new("FL005", severity, at.clone(), message).fix(fix);
         // Of several in one file where the last one counts alone, the others can go; the last of a line first, so that
         // columns stay right.
         let is_here = |used: &&FlagUse| {
@@ -43,8 +40,8 @@ pub(in crate::rules) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
         };
         let is_one_value = spec.repeat == Repeat::LastWins && spec.value != ValueKind::Taints;
         if is_one_value && earlier.len() <= SHOWN && earlier.iter().all(is_here) {
-            let deletions: Option<Vec<_>> = earlier.iter().rev().map(|used| at::deletion(snapshot, used)).collect();
-            let mut deletions = deletions.unwrap_or_default();
+            let deletions = earlier.iter().rev().map(|used| at::deletion(snapshot, used));
+            let mut deletions: Vec<_> = deletions.collect::<Option<_>>().unwrap_or_default();
             deletions.dedup();
             finding = finding.edits(deletions);
         }

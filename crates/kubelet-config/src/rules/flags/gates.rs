@@ -81,13 +81,12 @@ fn judge(snapshot: &Snapshot, set: &Set<'_>) -> Option<Finding> {
     let Some(version) = &snapshot.version else {
         let refusal = refused_by(*gates::RELEASES.end())?;
         let who = "the kubelet's version is not known here; a kubelet that refuses the gate exits";
-        return Some(without_edits(finding(snapshot, set, gate, Severity::Warning, refusal, who)));
+        return Some(finding(snapshot, set, gate, Severity::Warning, refusal, who));
     };
     let is_listed = gates::RELEASES.contains(&version.minor) && version.suffix.is_empty();
     if let Some(refusal) = refused_by(version.minor) {
         return Some(if matches!(refusal, Refusal::Unknown) && !is_listed {
-            let who = "a kubelet that does not know it exits";
-            without_edits(finding(snapshot, set, gate, Severity::Warning, refusal, who))
+            finding(snapshot, set, gate, Severity::Warning, refusal, "a kubelet that does not know it exits")
         } else {
             let who = format!("this kubelet ({version}) exits");
             finding(snapshot, set, gate, Severity::Fatal, refusal, &who)
@@ -95,14 +94,9 @@ fn judge(snapshot: &Snapshot, set: &Set<'_>) -> Option<Finding> {
     }
     let next = Minor(version.minor.0.saturating_add(1));
     let who = format!("this kubelet ({version}) still takes it; after an upgrade to {next} it exits");
-    let finding = without_edits(finding(snapshot, set, gate, Severity::Warning, refused_by(next)?, &who));
+    let finding = finding(snapshot, set, gate, Severity::Warning, refused_by(next)?, &who);
     let fix = finding.fix.as_ref().map(|fix| format!("before the upgrade, {fix}"));
     Some(Finding { fix, ..finding })
-}
-
-/// This kubelet takes the gate, or may take it: then nothing is changed for it.
-fn without_edits(finding: Finding) -> Finding {
-    Finding { edits: Vec::new(), ..finding }
 }
 
 fn finding(
@@ -144,16 +138,18 @@ fn finding(
             locked = !value
         ),
     };
-    let finding = Finding::new("FL006", severity, at.clone(), message);
     let written = if set.flag.is_some() { format!("{name}={value}") } else { format!("{name}: {value}") };
-    match (refusal, meant) {
-        (_, Some(meant)) => {
-            finding.fix(format!("at {at}: write {meant} instead of {name}")).edits(renaming(snapshot, set, meant))
-        }
-        (Refusal::TooNew(since), _) => finding
-            .fix(format!("at {at}: delete {written}, or upgrade the kubelet to {since}"))
-            .edits(deletion(snapshot, set)),
-        _ => finding.fix(format!("at {at}: delete {written}")).edits(deletion(snapshot, set)),
+    let fix = match (refusal, meant) {
+        (_, Some(meant)) => format!("write {meant} instead of {name}"),
+        (Refusal::TooNew(since), _) => format!("delete {written}, or upgrade the kubelet to {since}"),
+        _ => format!("delete {written}"),
+    };
+    let finding = Finding::new("FL006", severity, at.clone(), message).fix(format!("at {at}: {fix}"));
+    match meant {
+        // This kubelet takes the gate, or may take it.
+        _ if severity < Severity::Fatal => finding,
+        Some(meant) => finding.edits(renaming(snapshot, set, meant)),
+        None => finding.edits(deletion(snapshot, set)),
     }
 }
 

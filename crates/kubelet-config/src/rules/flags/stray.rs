@@ -9,7 +9,7 @@ use crate::{
         layers::Launcher,
         location::Location,
         snapshot::Snapshot,
-        systemd::{Arg, Assignment, EventKind},
+        systemd::Assignment,
     },
     rules::{
         Finding, Report, Severity, at,
@@ -96,99 +96,61 @@ fn oddity(snapshot: &Snapshot, stray: &PositionalArg) -> Option<Location> {
 
 /// The most probable cause, and what to do.
 fn cause(snapshot: &Snapshot, arrived: &Arrived<'_>, stray: &PositionalArg) -> (String, String) {
-    let word = snapshot.command.args.get(1 + stray.word);
-    if stray.text.is_empty() {
-        return empty(snapshot, stray, word);
+    let (text, at) = (stray.text.as_str(), &stray.at);
+    let remove = format!("remove '{}' at {at}", shortened(text));
+    if let Some((letter, name)) = odd_character(text) {
+        let cause = format!("it holds a {name} (U+{:04X})", u32::from(letter));
+        return (cause, format!("at {at}: type plain ASCII '-', '\"' and blanks"));
     }
-    let text = stray.text.as_str();
-    as_written(stray, text)
-        .or_else(|| after_flag(before(snapshot, stray)?, text))
-        .or_else(|| {
-            let holder = literal_variable(snapshot, stray)?;
-            let cause = format!("systemd expands no variable in the value of {}", holder.name);
-            let fix = match meant(snapshot, arrived, stray) {
-                Some(meant) => {
-                    format!("write the flags of {} in place of '{}' at {}", meant.at, shortened(&stray.text), stray.at)
-                }
-                None => remove(stray),
-            };
-            Some((cause, fix))
-        })
-        .or_else(|| shell(stray, text))
-        .or_else(|| {
-            behind_dashes(snapshot, stray).then(|| {
-                let fix = format!("remove '--' before {}", stray.at);
-                ("'--' ends the flags".to_owned(), fix)
-            })
-        })
-        .or_else(|| split(snapshot, stray, word?))
-        .unwrap_or_else(|| {
-            let cause =
-                "it does not start with a dash, and the flag before it already has a value or takes none".to_owned();
-            (cause, remove(stray))
-        })
-}
-
-fn remove(stray: &PositionalArg) -> String {
-    format!("remove '{}' at {}", shortened(&stray.text), stray.at)
+    if let Some((cause, fix)) = as_written(text) {
+        return (cause.to_owned(), format!("at {at}: {fix}"));
+    }
+    if let Some(found) = before(snapshot, stray).and_then(|used| after_flag(used, text)) {
+        return found;
+    }
+    if let Some(holder) = literal_variable(snapshot, stray) {
+        let fix = match meant(snapshot, arrived, stray) {
+            Some(meant) => format!("write the flags of {} in place of '{}' at {at}", meant.at, shortened(text)),
+            None => remove,
+        };
+        return (format!("systemd expands no variable in the value of {}", holder.name), fix);
+    }
+    let (cause, fix) = if text.starts_with('$') {
+        let cause = "systemd does not expand a variable here, but only $X as a word of its own and ${X}";
+        (cause, format!("at {at}: write the value out, or ${{X}}"))
+    } else if snapshot.command.args.iter().take(1 + stray.word).any(|word| word.text == "--") {
+        ("'--' ends the flags", format!("remove '--' before {at}"))
+    } else {
+        let cause = "it does not start with a dash, and the flag before it already has a value or takes none";
+        (
+            cause,
+            format!("{remove}; if it is a part of the value of the flag before it, quote flag and value as one word"),
+        )
+    };
+    (cause.to_owned(), fix)
 }
 
 /// What the word itself tells.
-fn as_written(stray: &PositionalArg, text: &str) -> Option<(String, String)> {
-    if let Some((letter, name)) = odd_character(text) {
-        let code = u32::from(letter);
-        return Some((
-            format!("it holds a {name} (U+{code:04X})"),
-            format!("at {}: type plain ASCII '-', '\"' and blanks", stray.at),
-        ));
-    }
-    if text == "\\" {
-        return Some((
-            "a backslash continues a line only as the very last character of it".to_owned(),
-            format!("remove the blanks behind the backslash at {}", stray.at),
-        ));
-    }
-    text.starts_with('#').then(|| {
-        let fix = "give the comment a line of its own: remove '#' and what follows at";
-        ("systemd reads no comment behind a value".to_owned(), format!("{fix} {}", stray.at))
-    })
-}
-
-/// A shell's operators and variables.
-fn shell(stray: &PositionalArg, text: &str) -> Option<(String, String)> {
-    if is_shell(text) {
-        let fix = "to redirect output use StandardOutput=, to run another command use ExecStartPre=";
-        return Some(("it belongs to a shell, and systemd runs none".to_owned(), format!("{}; {fix}", remove(stray))));
-    }
-    text.starts_with('$').then(|| {
-        let cause = "systemd does not expand a variable here, but only $X as a word of its own and ${X}";
-        let fix = format!("at {}: write the value out, or ${{X}}", stray.at);
-        (cause.to_owned(), fix)
-    })
-}
-
-fn empty(snapshot: &Snapshot, stray: &PositionalArg, word: Option<&Arg>) -> (String, String) {
-    let variable = word.and_then(|word| {
-        word.origins.first().map(|origin| origin.variable.clone()).or_else(|| unset_at(snapshot, word))
-    });
-    match variable.filter(|name| !name.is_empty()) {
-        Some(name) => (
-            format!("${{{name}}} is not set or empty, and in braces an empty variable still is an argument"),
-            format!("write ${name} in place of ${{{name}}}: if it is empty, it is no argument"),
-        ),
-        None => (
-            "the word is empty".to_owned(),
-            format!("remove the empty word (\"\", or a second blank in an arguments file) at {}", stray.at),
-        ),
-    }
-}
-
-/// The unset variable that an empty word stands for.
-fn unset_at(snapshot: &Snapshot, word: &Arg) -> Option<String> {
-    snapshot.unit.events.iter().find_map(|event| match &event.kind {
-        EventKind::UnsetVariable { name, braces: true } if event.at == word.declared => Some(name.clone()),
+fn as_written(text: &str) -> Option<(&'static str, &'static str)> {
+    match text {
+        "" => Some((
+            "the word is empty: \"\", a second blank in an arguments file, or ${VAR} of an empty variable",
+            "remove it, or write $VAR without braces",
+        )),
+        "\\" => Some((
+            "a backslash continues a line only as the very last character of it",
+            "remove the blanks behind the backslash",
+        )),
+        _ if text.starts_with('#') => Some((
+            "systemd reads no comment behind a value",
+            "give the comment a line of its own: remove '#' and what follows",
+        )),
+        _ if is_shell(text) => Some((
+            "it belongs to a shell, and systemd runs none",
+            "remove it; to redirect output use StandardOutput=, to run another command use ExecStartPre=",
+        )),
         _ => None,
-    })
+    }
 }
 
 fn is_shell(text: &str) -> bool {
@@ -207,57 +169,18 @@ fn before<'a>(snapshot: &'a Snapshot, stray: &PositionalArg) -> Option<&'a FlagU
 /// What the flag before it says of the cause.
 fn after_flag(used: &FlagUse, text: &str) -> Option<(String, String)> {
     let flag = &used.written;
-    let join = |value: &str| format!("write {flag}={value} without blanks around '='");
-    let spec = used.spec?;
-    if used.value_in_next_word && used.value == "=" {
-        return Some((format!("{flag} took '=' as its value"), join(text)));
-    }
-    if !spec.value.stands_alone() && used.value.is_empty() && !used.value_in_next_word {
-        return Some((format!("{flag}= has an empty value before the blank"), join(text)));
-    }
-    if used.value_in_next_word && text == "=" {
-        return Some((format!("a blank is before '=' of {flag}"), join("VALUE")));
-    }
-    if spec.value.stands_alone() && used.value == "true" {
+    let is_alone = used.spec?.value.stands_alone();
+    let (cause, value) = if used.value_in_next_word && used.value == "=" {
+        (format!("{flag} took '=' as its value"), text.to_owned())
+    } else if !is_alone && used.value.is_empty() && !used.value_in_next_word {
+        (format!("{flag}= has an empty value before the blank"), text.to_owned())
+    } else if is_alone && used.value == "true" {
         let value = if text == "=" { "false" } else { text };
-        return Some((
-            format!("{flag} takes its value only after '=', so the kubelet reads it as true"),
-            format!("write {flag}={value}"),
-        ));
-    }
-    if used.value.ends_with([',', ':']) {
-        return Some((
-            format!("a blank follows the comma in the value of {flag}"),
-            format!("write {flag}={}{text}", used.value),
-        ));
-    }
-    None
-}
-
-/// Whether `--` is before the word and is not a value.
-fn behind_dashes(snapshot: &Snapshot, stray: &PositionalArg) -> bool {
-    let words = snapshot.command.args.get(1..=stray.word).unwrap_or_default();
-    // A use owns its word and, perhaps, the next one; both are in the order of the words.
-    let mut uses = snapshot.flags.uses.iter().filter(|used| used.value_in_next_word).peekable();
-    words.iter().enumerate().any(|(index, word)| {
-        while uses.next_if(|used| used.word + 1 < index).is_some() {}
-        let is_value = uses.peek().is_some_and(|used| used.word + 1 == index);
-        word.text == "--" && !is_value
-    })
-}
-
-/// Where word and flag before it come from one variable, which systemd split.
-fn split(snapshot: &Snapshot, stray: &PositionalArg, word: &Arg) -> Option<(String, String)> {
-    let variable = |word: &Arg| {
-        let origin = word.origins.first()?;
-        (!origin.braces && !origin.variable.is_empty()).then(|| origin.variable.clone())
+        (format!("{flag} takes its value only after '=', so the kubelet reads it as true"), value.to_owned())
+    } else if used.value.ends_with([',', ':']) {
+        (format!("a blank follows the comma in the value of {flag}"), format!("{}{text}", used.value))
+    } else {
+        return None;
     };
-    let name = variable(word)?;
-    let previous = snapshot.command.args.get(stray.word).and_then(variable)?;
-    (previous == name).then(|| {
-        (
-            format!("${name} is split at blanks, and no flag before it takes this word"),
-            format!("quote the value with its flag in ${name} at {}, or remove the blank", stray.at),
-        )
-    })
+    Some((cause, format!("write {flag}={value} as one word")))
 }

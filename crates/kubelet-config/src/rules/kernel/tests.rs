@@ -24,7 +24,7 @@ fn swap(tree: &MemoryTree, inputs: Inputs, fails: bool, from: From) -> Vec<Strin
 fn swap_is_fatal_unless_the_configuration_allows_it() {
     let found = swap(&swapping(), Inputs::default(), true, DEFAULT);
     assert!(found[0].starts_with("fatal /proc/swaps:2: "), "{found:?}");
-    assert!(found[0].contains("/dev/zram0, 4.0 GiB, and 1 more") && found[0].contains("the default"), "{found:?}");
+    assert!(found[0].contains("/dev/zram0, 4096 MiB, and 1 more") && found[0].contains("the default"), "{found:?}");
     let set = swap(&swapping(), Inputs::default(), true, file(9));
     assert!(set[0].starts_with("fatal ") && !set[0].contains("default"), "{set:?}");
     assert!(swap(&swapping(), Inputs::default(), false, file(9)).is_empty());
