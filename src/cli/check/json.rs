@@ -60,7 +60,7 @@ pub fn document(
         "denied": denied.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
         "summary": Map::from_iter(SEVERITIES.map(|(severity, name)| (name.to_owned(), chosen.count(severity).into()))),
     });
-    if let Some(process) = &snapshot.process {
+    if let Some(process) = &snapshot.observed.process {
         let argv = hide_in_words(process.argv.iter().map(String::as_str));
         document["running"] = json!({"pid": process.pid, "argv": argv, "age_secs": process.age_secs});
     }

@@ -5,7 +5,7 @@ use super::{
     layers::{self, KubeletCommand},
     location::Location,
     machine::{self, Known, Located, Packages},
-    snapshot::{CloudFacts, ClusterFacts, Intent, Lifecycle, Loaded, Process, Snapshot},
+    snapshot::{CloudFacts, ClusterFacts, Intent, Lifecycle, Loaded, Observed, Process, Snapshot},
     systemd::{self, Manager},
     tree::Tree,
     unread,
@@ -103,11 +103,13 @@ pub fn resolve(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
         version,
         intent: inputs.intent,
         lifecycle: inputs.lifecycle,
-        now_secs: inputs.overrides.now_secs,
-        loaded: inputs.loaded,
-        process: inputs.process,
-        cluster,
+        observed: Observed {
+            loaded: inputs.loaded,
+            process: inputs.process,
+            cluster,
+            now_secs: inputs.overrides.now_secs,
+            live: inputs.live,
+        },
         cloud: inputs.cloud.map_or_else(|| cloud::read(tree), Ok),
-        live: inputs.live,
     }
 }

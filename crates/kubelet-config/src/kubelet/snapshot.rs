@@ -131,20 +131,27 @@ pub struct Snapshot {
     pub intent: Intent,
     /// Where the kubelet is in its life.
     pub lifecycle: Lifecycle,
-    /// Now, in seconds since 1970; `None` if certificates cannot be judged.
-    pub now_secs: Option<i64>,
+    /// What the running host and its cluster say.
+    pub observed: Observed,
+    /// What the cloud says of the machine; else what is lacking to know it.
+    pub cloud: Result<CloudFacts, &'static str>,
+    /// Environment files and others near the unit that nothing reads, with the assignments in them.
+    pub unread_files: Vec<UnreadFile>,
+}
+
+/// What the running host and its cluster say, where the caller has asked them.
+#[derive(Debug, Clone)]
+pub struct Observed {
     /// systemd's memory; `None` where no systemd was asked.
     pub loaded: Option<Loaded>,
     /// The running kubelet; `None` where there is none or it was not looked for.
     pub process: Option<Process>,
     /// The API's facts.
     pub cluster: Option<ClusterFacts>,
-    /// What the cloud says of the machine; else what is lacking to know it.
-    pub cloud: Result<CloudFacts, &'static str>,
+    /// Now, in seconds since 1970; `None` if certificates cannot be judged.
+    pub now_secs: Option<i64>,
     /// Whether the tree is the root of this running host: what lies in `/run` and `/proc` counts.
     pub live: bool,
-    /// Environment files and others near the unit that nothing reads, with the assignments in them.
-    pub unread_files: Vec<UnreadFile>,
 }
 
 /// A file that looks as if it were meant for the kubelet, and that nothing reads.

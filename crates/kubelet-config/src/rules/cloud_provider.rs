@@ -14,7 +14,7 @@ pub(super) fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
         return; // SD008 or SD019 says so.
     }
     if snapshot.command.args.is_empty() {
-        match &snapshot.process {
+        match &snapshot.observed.process {
             Some(process) if expected.is_in(&process.argv.join(" ")) => return,
             Some(_) => {}
             None => return report.not_checked("CL001", "the kubelet's arguments"),
@@ -82,7 +82,7 @@ fn is_expected(snapshot: &Snapshot) -> Option<bool> {
     if in_tree(snapshot) {
         return Some(false);
     }
-    let cluster = snapshot.cluster.as_ref();
+    let cluster = snapshot.observed.cluster.as_ref();
     let tainted = cluster
         .and_then(|cluster| cluster.taints.as_ref())
         .is_some_and(|taints| taints.iter().any(|key| key == UNINITIALIZED));
@@ -104,7 +104,7 @@ fn other_value(snapshot: &Snapshot) -> Option<Location> {
 
 fn finding(snapshot: &Snapshot, expected: &ExpectedFlag, cause: Option<&Finding>, at: Location) -> Finding {
     let given = other_value(snapshot).and(snapshot.flags.value("cloud-provider"));
-    let running = snapshot.process.as_ref().filter(|process| expected.is_in(&process.argv.join(" ")));
+    let running = snapshot.observed.process.as_ref().filter(|process| expected.is_in(&process.argv.join(" ")));
     let why = match (given, cause) {
         (Some(value), _) => format!("the flag is given as '{value}' here"),
         (None, Some(cause)) => format!("it is written here, but lost, as {} at {} explains", cause.rule, cause.at),
@@ -134,7 +134,7 @@ fn finding(snapshot: &Snapshot, expected: &ExpectedFlag, cause: Option<&Finding>
         }
         (None, None) => with_flag(new, snapshot, "cloud-provider=external"),
     };
-    if snapshot.cluster.as_ref().and_then(|cluster| cluster.node_exists) == Some(true) {
+    if snapshot.observed.cluster.as_ref().and_then(|cluster| cluster.node_exists) == Some(true) {
         finding.and_fix(
             "The Node exists already. Delete it (`kubectl delete node`) before the restart, as the taint is set at creation \
              only.",

@@ -49,7 +49,7 @@ impl Differences {
 }
 
 pub(super) fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
-    let Some(loaded) = &snapshot.loaded else {
+    let Some(loaded) = &snapshot.observed.loaded else {
         report.not_checked("SD020", "systemd's memory of the unit");
         return;
     };
@@ -133,7 +133,7 @@ fn differences(snapshot: &Snapshot, loaded: &Loaded, fragment: &Location) -> Dif
 }
 
 pub(super) fn argv_drift(snapshot: &Snapshot, report: &mut Report) {
-    let Some(process) = &snapshot.process else {
+    let Some(process) = &snapshot.observed.process else {
         report.not_checked("SD021", "the running kubelet");
         return;
     };
@@ -209,7 +209,7 @@ fn other_order(snapshot: &Snapshot, process: &Process) -> Finding {
 
 fn with_restart(snapshot: &Snapshot, report: &Report, finding: Finding) -> Finding {
     let stale = report.findings.iter().find(|finding| finding.rule == "SD020");
-    match (stale, &snapshot.loaded) {
+    match (stale, &snapshot.observed.loaded) {
         (Some(stale), _) => finding
             .fix(format!("{}: systemd has not loaded the files either (SD020)", reload(snapshot)))
             .caused_by("SD020", stale.at.clone()),

@@ -30,8 +30,8 @@ pub(super) fn cni_missing(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     // An image has none by nature: the DaemonSet writes it on the node.
-    let age = snapshot.process.as_ref().and_then(|process| process.age_secs);
-    if !snapshot.live && snapshot.process.is_none() {
+    let age = snapshot.observed.process.as_ref().and_then(|process| process.age_secs);
+    if !snapshot.observed.live && snapshot.observed.process.is_none() {
         return report.not_checked(ID, "the running host: an image has no CNI configuration yet");
     }
     report.add(no_cni(snapshot, folder, age));
@@ -65,7 +65,7 @@ pub(super) fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
     let is_default = settings::is_default(snapshot, FIELD);
     match &snapshot.machine.network.resolv_conf {
         FileState::NotAsked => {}
-        FileState::Missing { at } if snapshot.live => {
+        FileState::Missing { at } if snapshot.observed.live => {
             let path = &at.file;
             let message = format!("resolvConf is {path}, which does not exist. The kubelet cannot start any pod.");
             let place = settings::place(snapshot, FIELD);

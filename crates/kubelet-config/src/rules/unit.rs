@@ -78,7 +78,7 @@ pub(super) fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
         }
         _ => {}
     }
-    let disabled = snapshot.loaded.as_ref().is_some_and(|loaded| loaded.unit_file_state == "disabled");
+    let disabled = snapshot.observed.loaded.as_ref().is_some_and(|loaded| loaded.unit_file_state == "disabled");
     if disabled && snapshot.lifecycle == Lifecycle::Running {
         let at = unit.fragment.as_deref().map_or_else(|| Location::file(&unit.name), Location::file);
         let message = format!("{} is disabled: the kubelet does not start at the next boot", unit.name);

@@ -17,14 +17,14 @@ const LATE_SECS: u64 = 120;
 
 /// What the API says of this Node; `None` where it was not asked, or has none.
 fn node(snapshot: &Snapshot) -> Option<(&ClusterFacts, &[String])> {
-    let cluster = snapshot.cluster.as_ref()?;
+    let cluster = snapshot.observed.cluster.as_ref()?;
     let taints = cluster.taints.as_deref()?;
     (cluster.node_exists != Some(false)).then_some((cluster, taints))
 }
 
 /// Whether it was asked and there is none.
 fn no_node(snapshot: &Snapshot) -> bool {
-    let cluster = snapshot.cluster.as_ref();
+    let cluster = snapshot.observed.cluster.as_ref();
     cluster.is_some_and(|cluster| cluster.node_exists == Some(false))
 }
 
@@ -47,7 +47,7 @@ pub(in crate::rules) fn registered_before(snapshot: &Snapshot, report: &mut Repo
     }
     // A kubelet that runs without the flag comes first: SD021 names it, and a Node made anew now would be no better.
     let runs_with = |argv: &[String]| parse_argv(argv, &used.at).value("cloud-provider") == Some("external");
-    if snapshot.process.as_ref().is_some_and(|process| !runs_with(&process.argv)) {
+    if snapshot.observed.process.as_ref().is_some_and(|process| !runs_with(&process.argv)) {
         return;
     }
     let age = cluster.node_age_secs.map_or(String::new(), |age| format!(" {} ago", duration(age)));
@@ -115,7 +115,7 @@ pub(super) fn provider_id_absent(snapshot: &Snapshot, report: &mut Report) {
 
 pub(in crate::rules) fn version_skew(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "CP001";
-    let cluster = snapshot.cluster.as_ref();
+    let cluster = snapshot.observed.cluster.as_ref();
     let Some(server) = cluster.and_then(|cluster| cluster.server_version.as_deref()) else {
         return report.not_checked(ID, "the API server's version");
     };

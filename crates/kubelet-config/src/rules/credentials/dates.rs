@@ -41,7 +41,7 @@ pub(in crate::rules) fn client_certificate(snapshot: &Snapshot, report: &mut Rep
         }
         return;
     };
-    let Some(now) = snapshot.now_secs else {
+    let Some(now) = snapshot.observed.now_secs else {
         return report.not_checked(ID, "the time");
     };
     let Some((severity, message, fix)) = judge(snapshot, certificate, now) else {
@@ -145,7 +145,7 @@ pub(in crate::rules) fn serving_certificate(snapshot: &Snapshot, report: &mut Re
     let (at, message) = match &snapshot.machine.serving_certificate {
         FileState::NotAsked => return,
         FileState::Missing { at } => {
-            let age = snapshot.process.as_ref().and_then(|process| process.age_secs);
+            let age = snapshot.observed.process.as_ref().and_then(|process| process.age_secs);
             let is_asked_for = snapshot.settings.text("tlsCertFile").is_none();
             if !is_asked_for || snapshot.lifecycle == Lifecycle::BeforeFirstStart {
                 return;
@@ -166,7 +166,7 @@ pub(in crate::rules) fn serving_certificate(snapshot: &Snapshot, report: &mut Re
             return report.not_checked(ID, "a serving certificate that can be read");
         }
         FileState::Present(certificate) => {
-            let Some(now) = snapshot.now_secs else {
+            let Some(now) = snapshot.observed.now_secs else {
                 return report.not_checked(ID, "the time");
             };
             if now <= certificate.not_after_secs {

@@ -212,7 +212,7 @@ fn an_expired_client_certificate_is_fatal_if_nothing_can_renew_it() {
 fn a_certificate_within_its_life_is_no_finding() {
     assert!(dated(YEAR / 2, |_| ()).is_empty());
     assert!(dated(YEAR / 100 * 95, |snapshot| snapshot.lifecycle = Lifecycle::BeforeFirstStart).is_empty());
-    let timeless = dated(YEAR * 2, |snapshot| snapshot.now_secs = None);
+    let timeless = dated(YEAR * 2, |snapshot| snapshot.observed.now_secs = None);
     assert_eq!(timeless, ["not checked: the time"]);
     let exec = judged("AU002", |snapshot| {
         snapshot.machine.kubeconfig = kubeconfig(KUBECONFIG, ClientCredential::Exec);
@@ -372,7 +372,7 @@ fn serving(found: FileState<Certificate>, age_secs: Option<u64>) -> Vec<String> 
     let pairs = [("serverTLSBootstrap", true.into(), from)];
     let snapshot = host(&pairs, |snapshot| {
         snapshot.machine.serving_certificate = found;
-        snapshot.process = Some(Process { age_secs, ..Process::default() });
+        snapshot.observed.process = Some(Process { age_secs, ..Process::default() });
     });
     says(&snapshot, "AU010")
 }

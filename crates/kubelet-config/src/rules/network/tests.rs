@@ -84,7 +84,7 @@ fn a_loopback_name_server_makes_coredns_ask_itself() {
 fn a_missing_file_is_judged_on_a_running_host_alone() {
     let image = resolv(&kubeadm(), config(4), |_| ());
     assert_eq!(image, ["not checked: the file of resolvConf, which the running host writes"]);
-    let host = resolv(&kubeadm(), config(4), |snapshot| snapshot.live = true);
+    let host = resolv(&kubeadm(), config(4), |snapshot| snapshot.observed.live = true);
     assert!(
         host[0].starts_with(
             "warning /var/lib/kubelet/config.yaml:4: resolvConf is /etc/resolv.conf, which does not exist"

@@ -168,12 +168,15 @@ fn a_state_file_of_another_policy_is_fatal_unless_the_unit_removes_it() {
         let unit = format!("[Service]\nExecStartPre={command}\n");
         one(&back.clone().file("/etc/systemd/system/kubelet.service.d/10-pre.conf", unit), "RS006")
     };
-    for command in
-        ["/bin/rm -f /var/lib/kubelet/*_state", "/usr/local/bin/prepare", "/bin/true\nExecStartPre=/opt/pre.sh"]
-    {
+    for command in [
+        "/bin/rm -f /var/lib/kubelet/*_state",
+        "/usr/bin/find /var/lib/kubelet -maxdepth 1 -type f -delete",
+        "/etc/kubernetes/prepare",
+        "/bin/true\nExecStartPre=/opt/pre.sh",
+    ] {
         assert!(before(command).starts_with("warning "), "{command}");
     }
-    assert!(before("/bin/mkdir -p /etc/kubernetes/manifests").starts_with("fatal "));
+    assert!(before("/sbin/modprobe br_netfilter").starts_with("fatal "));
 }
 
 #[test]
