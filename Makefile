@@ -72,7 +72,7 @@ NEED_CARGO = command -v cargo >/dev/null || { echo "cargo is missing: install Ru
 # XDG_CONFIG_HOME: the go command counts its own use in a file below it. GOENV keeps the user's settings all the same.
 GO_ENV = GOENV="$${GOENV:-$${XDG_CONFIG_HOME:-$$HOME/.config}/go/env}" XDG_CONFIG_HOME="$(CACHE)/go/config" \
   GOCACHE="$(CACHE)/go/build" GOMODCACHE="$(CACHE)/go/mod" GOFLAGS="-modcacherw $(GO_TAGS)"
-# Builds into folder $(2) by the command $(3), if it is not there: $(1) is printed.
+# Builds into directory $(2) by the command $(3), if it is not there: $(1) is printed.
 define GO_BUILD
 if [ ! -d "$(2)" ]; then \
   $(NEED_GO); \
@@ -87,7 +87,7 @@ endef
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 	@echo
-	@echo "  Writes to: this tree, $(CACHE) and a temporary folder."
+	@echo "  Writes to: this tree, $(CACHE) and a temporary directory."
 	@echo "  test, test-full, stories, demo, well, bench and oracle need root, as they boot nodes in namespaces, and may install Debian packages."
 
 test: cargo-deny ## The gate: format, lints, dependencies' licences and sources, tests, stories on a real node
@@ -112,7 +112,7 @@ full-needs:
 	@$(call INSTALL,$(FULL_PROGRAMS))
 	@$(MAKE) gate-needs
 
-demo: gate-needs ## Boots a node, breaks its kubelet in four ways, and shows what its Node says and how soon
+demo: gate-needs ## Boots a node, breaks its kubelet in four ways, and shows what its Node reports and how soon
 	@$(E2E) --demo
 
 well: full-needs ## A healthy node, disturbed at random for WELL_MINUTES (60), WELL_SEED to repeat a run; ends at the first problem that it shows
@@ -138,7 +138,7 @@ packed: packages
 	@sha256sum dist/*.deb dist/*.rpm >dist/first.sha256 && touch README.md && $(MAKE) packages && sha256sum --check --quiet dist/first.sha256
 	@tests/full/packages.sh "$(VERSION)"
 
-bench: full-needs peer release ## What the agent costs beside node-problem-detector, and how fast it is (twenty minutes; IDLE_SECS of it idle)
+bench: full-needs peer release ## What the agent costs compared with node-problem-detector, and how fast it is (twenty minutes; IDLE_SECS of it idle)
 	@cargo build --quiet --locked --package nodevigil-e2e
 	@$(STORIES_ENV) NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" "$(CARGO_TARGET_DIR)/debug/e2e" --bench $(or $(IDLE_SECS),600)
 
@@ -170,8 +170,9 @@ musl:
 
 # The deb and the rpm of dist/ARCH/nodevigil. What they contain: packaging/nfpm.yaml.
 define PACK
-mkdir -p dist/$(1)/completions && \
+rm -rf dist/$(1)/man && mkdir -p dist/$(1)/completions dist/$(1)/man && \
 for shell in bash zsh fish; do dist/nodevigil completions $$shell >dist/$(1)/completions/$$shell || exit 1; done && \
+dist/nodevigil man dist/$(1)/man && gzip -9n dist/$(1)/man/* && \
 packaging/copyright.py $(2) >dist/$(1)/copyright && \
 for kind in deb rpm; do \
   VERSION=$(VERSION) ARCH=$(1) "$(NFPM)/nfpm" package --config packaging/nfpm.yaml --packager $$kind --target dist/ || exit 1; \
@@ -201,9 +202,9 @@ install: ## Copies binary, units, default settings and documents to $(DESTDIR)$(
 	@install -D -m 644 systemd/nodevigil.tmpfiles "$(DESTDIR)$(PREFIX)/lib/tmpfiles.d/nodevigil.conf"
 	@install -D -m 644 systemd/nodevigil.preset "$(DESTDIR)$(PREFIX)/lib/systemd/system-preset/80-nodevigil.preset"
 	@install -D -m 644 packaging/config.d/00-defaults.toml "$(DESTDIR)$(PREFIX)/lib/nodevigil/config.d/00-defaults.toml"
-	@for folder in kubernetes kubernetes/samples monitoring; do \
-	  install -d "$(DESTDIR)$(PREFIX)/share/nodevigil/$$folder" && \
-	  install -m 644 packaging/$$folder/*.* "$(DESTDIR)$(PREFIX)/share/nodevigil/$$folder" || exit 1; \
+	@for directory in kubernetes kubernetes/samples monitoring; do \
+	  install -d "$(DESTDIR)$(PREFIX)/share/nodevigil/$$directory" && \
+	  install -m 644 packaging/$$directory/*.* "$(DESTDIR)$(PREFIX)/share/nodevigil/$$directory" || exit 1; \
 	done
 	@install -d "$(DESTDIR)$(PREFIX)/share/nodevigil/cloud-init" "$(DESTDIR)$(PREFIX)/share/doc/nodevigil/reference"
 	@install -m 644 cloud-init/* "$(DESTDIR)$(PREFIX)/share/nodevigil/cloud-init"
@@ -240,11 +241,11 @@ promtool:
 nfpm:
 	@$(call GO_BUILD,nfpm,$(NFPM),tests/cluster/build.sh "$(NFPM)" "$(CURDIR)/packaging/nfpm")
 
-# One folder a release, named by its version and the state of its module.
+# One directory a release, named by its version and the state of its module.
 kubelets:
-	@for folder in tests/full/kubelet/versions/*/; do \
-	  out="$(CACHE)/kubelets/$$(basename "$$folder")-$$(cat "$$folder/go.mod" "$$folder/go.sum" | sha256sum | cut -c1-16)"; \
-	  $(call GO_BUILD,kubelet $$(basename $$folder) (five minutes),$$out,tests/cluster/build.sh "$$out" "$$folder"); \
+	@for directory in tests/full/kubelet/versions/*/; do \
+	  out="$(CACHE)/kubelets/$$(basename "$$directory")-$$(cat "$$directory/go.mod" "$$directory/go.sum" | sha256sum | cut -c1-16)"; \
+	  $(call GO_BUILD,kubelet $$(basename $$directory) (five minutes),$$out,tests/cluster/build.sh "$$out" "$$directory"); \
 	done
 
 cargo-deny:
